@@ -19,11 +19,9 @@ if TYPE_CHECKING:
     from langchain_denoise.augmenter import AugmentedRunnable
     from langchain_denoise.compressor import DenoiseCompressor
     from langchain_denoise.models.chat_llm import ChatModelLLM
-    from langchain_denoise.models.local_chat import LocalChatModel
-    from langchain_denoise.models.local_weights import local_model
-    from langchain_denoise.models.retriever_adapter import RetrieverAdapter
+    from langchain_denoise.models.local import LocalChatModel, local_model
     from langchain_denoise.models.scoring import EmbeddedEmbeddings
-    from langchain_denoise.retriever import DenoisingRetriever
+    from langchain_denoise.retriever import DenoisingRetriever, RetrieverAdapter
     from langchain_denoise.s2a import S2AMessages
     from langchain_denoise.settings import Denoise
     from langchain_denoise.verification.around import verified
@@ -51,11 +49,11 @@ _WHERE = {
     "DenoiseCompressor": "compressor",
     "DenoisingRetriever": "retriever",
     "EmbeddedEmbeddings": "models.scoring",
-    "LocalChatModel": "models.local_chat",
-    "RetrieverAdapter": "models.retriever_adapter",
+    "LocalChatModel": "models.local",
+    "RetrieverAdapter": "retriever",
     "S2AMessages": "s2a",
     "Verifier": "verification.verifier",
-    "local_model": "models.local_weights",
+    "local_model": "models.local",
     "verified": "verification.around",
 }
 

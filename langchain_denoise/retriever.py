@@ -1,28 +1,30 @@
-"""`DenoisingRetriever`: a retriever around yours that fetches more than it needs and gives back less."""
+"""`DenoisingRetriever` goes around your retriever and gives back less; `RetrieverAdapter` serves the core."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Self
 
 from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
+from langchain_core.language_models import BaseLanguageModel
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.config import ensure_config, patch_config
 from langchain_core.runnables.configurable import DynamicRunnable
 from pydantic import field_validator, model_validator
 from typing_extensions import override
 
-from denoise_core import InputError
+from denoise_core import InputError, Passage
+from denoise_core.errors import BrokenLaw
 from denoise_core.running.record import KEY
 from langchain_denoise.compressor import DenoiseCompressor
-from langchain_denoise.convert.documents import read_documents
-from langchain_denoise.models.retriever_adapter import check_retriever
+from langchain_denoise.convert.documents import HEADER_KEYS, checked_keys, read_documents, to_passages
+from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.settings import Count, Denoise, RetrieverLike, asked_for
 
 _config: ContextVar[RunnableConfig | None] = ContextVar("denoise_retriever_config", default=None)
@@ -41,13 +43,13 @@ def _called_with(config: RunnableConfig | None) -> Iterator[None]:
 class DenoisingRetriever(Denoise, BaseRetriever):
     """Retrieves, denoises, and gives back ``k`` documents.
 
-    Settings and records are those of `DenoiseCompressor`, which it runs as its child. What is given with a call
-    reaches the inner retriever: its config (``configurable``, tags, ``max_concurrency``, callbacks) and its
-    keyword arguments, as in ``retriever.invoke(question, filter={"tenant": "a"})``. ``k`` is ours:
+    Settings and records are those of `DenoiseCompressor`, which it runs as its child. What is given with a
+    call reaches the inner retriever: its config (``configurable``, tags, ``max_concurrency``, callbacks) and
+    its keyword arguments, as in ``retriever.invoke(question, filter={"tenant": "a"})``. ``k`` is ours:
     ``retriever.invoke(question, k=3)``.
 
-    Scores differ from query to query, and what asks several (``MultiQueryRetriever``) drops equal documents: they
-    are written with ``order="score"`` and not otherwise.
+    Scores differ from query to query, and what asks several (``MultiQueryRetriever``) drops equal documents:
+    they are written with ``order="score"`` and not otherwise.
 
     >>> from langchain_core.documents import Document
     >>> from langchain_core.runnables import RunnableLambda
@@ -135,6 +137,50 @@ class DenoisingRetriever(Denoise, BaseRetriever):
         made = DenoiseCompressor(**{**settings, "top_n": self.top_n if self.k is None else self.k})
         made._scores = self.order == "score"
         return made
+
+
+class RetrieverAdapter:
+    """A LangChain retriever as the core's `Retriever`.
+
+    A document without an id gets one made from its text, so that the same passage found by two searches
+    is known to be the same. ``header_keys`` name the metadata that is read with the text.
+
+    >>> from langchain_core.runnables import RunnableLambda
+    >>> yours = RunnableLambda(lambda question: [Document(page_content="The tower is 330 m tall.", id="a")])
+    >>> [(p.id, p.text) for p in RetrieverAdapter(yours).retrieve("How tall is the tower?")]
+    [('a', 'The tower is 330 m tall.')]
+    """
+
+    def __init__(
+        self, retriever: Runnable[str, list[Document]], *, header_keys: Sequence[str] = HEADER_KEYS
+    ) -> None:
+        check_retriever(retriever)
+        self.retriever = retriever
+        self.header_keys = tuple(checked_keys(header_keys))
+
+    def retrieve(self, query: str) -> Sequence[Passage]:
+        return self._passages(self.retriever.invoke(query, internal_config()))
+
+    async def aretrieve(self, query: str) -> Sequence[Passage]:
+        return self._passages(await self.retriever.ainvoke(query, internal_config()))
+
+    def _passages(self, found: Sequence[Document]) -> Sequence[Passage]:
+        try:
+            return to_passages(read_documents(found, "found"), self.header_keys)
+        except InputError as error:
+            raise BrokenLaw(f"{type(self.retriever).__name__}: {error}") from error
+
+
+def check_retriever(retriever: Any) -> None:
+    """Raises `InputError` for what finds no documents: a vector store, a model, a list."""
+    kind = type(retriever).__name__
+    if isinstance(retriever, BaseLanguageModel):
+        raise InputError(
+            f"retriever: expected a LangChain retriever, got {kind}, a model; is it the other way round?"
+        )
+    if not isinstance(retriever, Runnable):
+        hint = "; pass its as_retriever()" if hasattr(retriever, "as_retriever") else ""
+        raise InputError(f"retriever: expected a LangChain retriever, got {kind}{hint}")
 
 
 def _with_k(config: RunnableConfig, k: int | None) -> RunnableConfig:

@@ -45,16 +45,14 @@ class DenoiseToolResults(Changing):
     """Denoises the results of tools, in the message that goes into the agent's state.
 
     A tool that keeps its documents (``create_retriever_tool(..., response_format="content_and_artifact")``) has
-    artifact and content cleared alike: each document's text is replaced where it stands in the content, so that
-    headings and separators of the tool stay. Of any other tool the texts are cut by their structure (paragraphs,
-    rows, records of JSON, entries) and written back in the same shape: JSON stays JSON, content blocks stay
-    blocks, images and all else stay as they were, and so do messages inside a ``Command``.
+    artifact and content cleared alike, headings and separators of the tool stay. Of any other tool the texts are
+    cut by their structure (paragraphs, rows, records of JSON, entries) and written back in the same shape, inside
+    a ``Command`` too.
 
     Denoised are all tools that keep documents, and those that give 2,000 characters or more and were called with
-    words to look for (``query=`` and its like, or an argument of several words). ``tools`` (names or tools) says
-    which instead, whatever their length; a name that no tool of the agent has raises at the first call. The query
-    is the user's last message with the words the tool was called with. Without ``keep`` three eighths of a text of
-    1,000 characters or more stay. Errors pass as they are, and long text that passes untouched is said in the log.
+    words to look for; or those that ``tools`` (names or tools) says, whatever their length. The query is the
+    user's last message with the words the tool was called with. Without ``keep`` three eighths of a text of 1,000
+    characters or more stay. Errors pass as they are, and long text that passes untouched is said in the log.
 
     With ``recall`` what was cut out can be had back: its ids and first words stand at the end of the message, the
     text in the state under ``denoise_left_out`` and never in the prompt, and the agent has a tool ``recall(id)``.

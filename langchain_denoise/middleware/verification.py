@@ -32,10 +32,9 @@ from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.convert.places import as_passages, tool_results, with_record
 from langchain_denoise.middleware.base import AsyncHandler, Handler, Named
 from langchain_denoise.observe import short_record
-from langchain_denoise.verification.annotations import annotated
 from langchain_denoise.verification.collect import query_of
 from langchain_denoise.verification.redraft import Again
-from langchain_denoise.verification.verifier import Verifier, conversation
+from langchain_denoise.verification.verifier import Verifier, annotated, conversation
 
 Find = Callable[[Sequence[BaseMessage]], Any]
 Scope = Literal["turn", "conversation"]

@@ -28,11 +28,10 @@ from denoise_core.augmenter.traces.record import answer_record
 from langchain_denoise.convert import places
 from langchain_denoise.convert.claims import checked_claims, claimed, resolved, with_change, with_text
 from langchain_denoise.convert.messages import internal_config
-from langchain_denoise.verification.annotations import annotated
 from langchain_denoise.verification.checked import Asked, Checked
 from langchain_denoise.verification.collect import Collector
 from langchain_denoise.verification.redraft import Again, again, hearing
-from langchain_denoise.verification.verifier import Verifier, conversation
+from langchain_denoise.verification.verifier import Verifier, annotated, conversation
 
 Returns = Literal["output", "answer"]
 
@@ -55,12 +54,11 @@ def verified(
 
     ``judge``, ``limits`` and ``budget`` are `Verifier`'s, whose other settings go through ``verifier``.
 
-    Input and output keep their form. The evidence is what the chain's retrievers and tools bring while it runs;
-    where there are none, the documents under a usual key of output or input (``context documents
-    source_documents``). ``evidence`` says where else: a key, or a function of input and output. ``question`` and
-    ``answer`` say the same of these; left out, they are looked for where LangChain's own chains keep them: a
-    string, messages, or one of the keys ``question input query`` and ``answer output result text``. A function
-    gets what the chain took or gave as it is.
+    Input and output keep their form. The evidence is what the chain's retrievers and tools bring while it runs, or
+    else the documents under a usual key (``context documents source_documents``); ``evidence`` says where else: a
+    key, or a function of input and output as they are. ``question`` and ``answer`` say the same of these; left
+    out, each is a string, messages, or under one of the keys ``question input query`` and ``answer output result
+    text``.
 
     Of structured output (pydantic, a dataclass, a dict, ``include_raw=True``) the same fields are judged, or those
     that ``claims`` names: ``["answer", "findings[].text"]``; where it has none of these every field but sources,
@@ -71,14 +69,12 @@ def verified(
     input stays as it was. ``feedback`` is for a chain in which no model can be seen: a key of the input, or a
     function ``(input, draft, feedback) -> input``.
 
-    A chain whose tools ran is not run again, since they would run twice; neither is an agent or a graph, for which
-    ``VerificationMiddleware`` repeats the last model call alone. ``Verifier(limits=LoopLimits(rerun=True))`` says
-    that running again does no harm; without it a graph or agent raises `InputError`.
+    A chain whose tools ran is not run again, since they would run twice; a graph or agent raises `InputError`, and
+    has ``VerificationMiddleware``. ``Verifier(limits=LoopLimits(rerun=True))`` says that it does no harm.
 
-    The record (outcome, why it stopped, every attempt) is in ``output["denoise"]``, in
-    ``response_metadata["denoise"]`` of a message, in ``output.denoise`` of a string (still a ``str``), in the span
-    ``denoise_record`` and the custom event ``denoise``; a structured output carries none itself.
-    ``returns="answer"`` gives the whole `denoise_core.augmenter.Answer` in the output's place.
+    The record (outcome, why it stopped, every attempt) is in ``output["denoise"]``, in a message's
+    ``response_metadata["denoise"]``, in ``.denoise`` of a string, in the span ``denoise_record`` and the custom
+    event ``denoise``. ``returns="answer"`` gives the `denoise_core.augmenter.Answer` in the output's place.
 
     >>> found = ["The tower was finished in 1889."]
     >>> checked = verified(lambda asked: {"answer": "The tower was finished in 1889.", "context": found})
@@ -140,7 +136,7 @@ class VerifiedRunnable(Checked[Any, Any]):
     evidence: str | Callable[..., Any] | None = None
     feedback: str | Callable[..., Any] | None = None
     returns: Returns = "output"
-    claims: list[str] | None = None
+    claims: Sequence[str] | None = None
 
     _hearing: Runnable[Any, Any] | None = PrivateAttr(default=None)
 

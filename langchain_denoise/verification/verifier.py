@@ -7,16 +7,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 
 from denoise_core import Budget, InputError
 from denoise_core.augmenter import Answer, Augmenter, Feedback, LoopLimits, Policy, Utility
 from denoise_core.augmenter.drafting.when import When
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
+from denoise_core.augmenter.traces.record import claims_record
 from denoise_core.augmenter.utilities.groundedness import as_utility
+from denoise_core.running.record import KEY
 from denoise_core.support.judges import decision
 from denoise_core.support.judging import Judge
 from denoise_core.support.quoting import LLMJudge
+from langchain_denoise.convert.messages import from_messages, text_of
 from langchain_denoise.models.decisions import Decide, is_decision_model
 
 
@@ -27,11 +31,9 @@ class Verifier:
     name), which then judges by its quotes; None is the core's own. ``feedback`` explains, ``policy`` decides,
     ``limits`` bounds the drafts and says what is sent when none holds, ``budget`` covers drafts, judge and
     feedback together. ``when(question, answer)`` says what is judged at all; None judges everything. ``task``
-    holds the words sent when abstaining. ``on_answer`` is called with each `denoise_core.augmenter.Answer`: to
-    record it (`denoise_core.augmenter.traces.recording.to_lines`), to replay it, to learn from it.
-
-    ``annotate`` puts the verdict into an answer that is a message, as LangChain's annotations of its text block: a
-    citation for each quote on which a claim rests, and a note on each claim that rests on none.
+    holds the words sent when abstaining. ``on_answer`` is called with each `denoise_core.augmenter.Answer`.
+    ``annotate`` puts the verdict into an answer that is a message, as annotations of its text: a citation for each
+    quote, a note on each claim without one.
 
     >>> from denoise_core.augmenter import LoopLimits
     >>> Verifier(judge=lambda question, evidence, claim: 0.9, limits=LoopLimits(attempts=2)).limits.attempts
@@ -99,7 +101,38 @@ def utility_of(judge: Any) -> Utility:
 
 def conversation(messages: Sequence[Any]) -> tuple[Any, ...]:
     """What was said before the last human message, as the core's messages."""
-    from langchain_denoise.convert.messages import from_messages
-
     last = max((i for i, m in enumerate(messages) if m.type == "human"), default=0)
     return from_messages(messages[:last])
+
+
+def annotated(message: BaseMessage, answer: Answer) -> BaseMessage:
+    """The message with annotations on the text block that holds the answer; a content that was a string becomes
+    one such block. As it came where the answer is not what was judged, or nothing was said of it."""
+    content: list[Any] = [message.content] if isinstance(message.content, str) else list(message.content)
+    for at, block in enumerate(content):
+        text = text_of(block)
+        if text is not None and answer.text in text and (notes := notes_on(answer, text.find(answer.text))):
+            whole = {"type": "text", "text": text} if isinstance(block, str) else block
+            content[at] = {**whole, "annotations": [*(whole.get("annotations") or []), *notes]}
+            return message.model_copy(update={"content": content})
+    return message
+
+
+def notes_on(answer: Answer, offset: int = 0) -> list[dict[str, Any]]:
+    """For each claim of the answer that is supported a citation for each quote: ``start_index`` and ``end_index``
+    are the claim's characters in the text, ``offset`` later, ``cited_text`` the document's, ``extras`` its id and
+    the quote's half-open range in it. For each other claim a note of LangChain's kind for what is ours alone."""
+    about = {p.id: p.metadata for p in answer.memory.evidence}
+    notes: list[dict[str, Any]] = []
+    for claim in claims_record(answer):
+        where = {"start_index": offset + claim["start"], "end_index": offset + claim["end"]}
+        for quote in claim["quotes"] if claim["supported"] else ():
+            named = about.get(quote["id"], {})
+            known = {"url": named.get("url") or named.get("source"), "title": named.get("title")}
+            extras = {"id": quote["id"], "span": [quote["start"], quote["end"]]}
+            named = {key: str(value) for key, value in known.items() if value}
+            notes.append({"type": "citation", **where, **named, "cited_text": quote["text"], "extras": extras})
+        if not claim["supported"]:
+            value = {KEY: {**where, "supported": claim["supported"], "why": claim["why"]}}
+            notes.append({"type": "non_standard_annotation", "value": value})
+    return notes

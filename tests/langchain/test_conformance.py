@@ -15,8 +15,7 @@ from denoise_core.errors import is_mistake
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Reply
-from langchain_denoise import ChatModelLLM, DenoiseCompressor
-from langchain_denoise.models.retriever_adapter import RetrieverAdapter
+from langchain_denoise import ChatModelLLM, DenoiseCompressor, RetrieverAdapter
 from langchain_denoise.models.scoring import as_scorer
 
 QUERY = "Where is the tower?"

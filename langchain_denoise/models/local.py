@@ -1,4 +1,4 @@
-"""A local model of the core as a LangChain chat model: the same weights, in the same process."""
+"""One set of weights in one process: the core's local model as a chat model, a pipeline's loaded one for END."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from langchain_core.language_models.chat_models import generate_from_stream
 from langchain_core.messages import AIMessageChunk, BaseMessage
 from langchain_core.messages.ai import UsageMetadata
 from langchain_core.outputs import ChatGenerationChunk, ChatResult
+from langchain_core.runnables import Runnable
+from langchain_core.runnables.base import RunnableBindingBase
 
 from denoise_core import InputError, Message
 from denoise_core.end import LocalLLM
 from denoise_core.local.generation.llm import Ended
+from langchain_denoise.models.chat_llm import ChatModelLLM
 
 
 class LocalChatModel(BaseChatModel):
@@ -93,6 +96,38 @@ class LocalChatModel(BaseChatModel):
                 yield chunk
         finally:
             pieces.close()
+
+
+def local_model(model: ChatModelLLM | Runnable[Any, Any]) -> tuple[Any, Any]:
+    """``(model, tokenizer)``: the very objects inside a ``HuggingFacePipeline`` or a ``ChatHuggingFace`` over one.
+
+    ``ProbeScorer(model, probe, tokenizer=tokenizer)`` reads their first layers and changes nothing. Settings
+    around the model (``bind``, ``with_retry``, `ChatModelLLM`) are looked through; nothing is loaded here. Raises
+    `InputError` for a model that runs somewhere else (an endpoint, a hosted API) or holds no tokenizer.
+
+    >>> from langchain_denoise.testing import FunctionChatModel
+    >>> local_model(FunctionChatModel(reply=str))
+    Traceback (most recent call last):
+    denoise_core.errors.InputError: expected a HuggingFacePipeline or a ChatHuggingFace over one, got ...
+    """
+    found: Any = model.model if isinstance(model, ChatModelLLM) else model
+    while getattr(found, "pipeline", None) is None:
+        if isinstance(found, RunnableBindingBase):
+            found = found.bound
+        elif isinstance(getattr(found, "llm", None), Runnable):  # ChatHuggingFace keeps its pipeline model there
+            found = found.llm
+        else:
+            raise InputError(
+                f"expected a HuggingFacePipeline or a ChatHuggingFace over one, got {type(found).__name__}, which "
+                "holds no pipeline; give END the model by name instead, or the object you loaded"
+            )
+    inner, tokenizer = getattr(found.pipeline, "model", None), getattr(found.pipeline, "tokenizer", None)
+    if not callable(getattr(inner, "named_parameters", None)) or tokenizer is None:
+        raise InputError(
+            f"the pipeline of {type(found).__name__} holds no PyTorch model with its tokenizer: model is a "
+            f"{type(inner).__name__}, tokenizer a {type(tokenizer).__name__}"
+        )
+    return inner, tokenizer
 
 
 _seen: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
