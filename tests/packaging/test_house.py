@@ -117,7 +117,7 @@ LINES = {
     "text": (2679, 2400),
     "local, running": (4872, 4800),
     "support, scorers, report, cli, service, root": (8258, 7100),
-    "langchain_denoise, llamaindex_denoise": (9026, 8300),
+    "langchain_denoise, llamaindex_denoise": (8992, 8300),
     "benchmarks": (6569, 6500),
 }
 
