@@ -188,7 +188,7 @@ def _attributes(value: Any) -> Mapping[str, Any] | None:
     if state is None and not hasattr(value, "__dict__"):
         return None
     plain, slots = state if isinstance(state, tuple) else (state, None)
-    found = dict(sorted({**(plain or {}), **(slots or {})}.items()))
+    found = dict(sorted({**(plain or {}), **(slots or {})}.items()))  # pyright: ignore
     if type(value).__module__.split(".")[0] not in _OURS:
         return found
     given = inspect.signature(type(value)).parameters  # what else is private is kept for a run

@@ -116,7 +116,7 @@ def _read(value: Any) -> Iterator[tuple[Path, Cut]]:
                 yield (n, *path), cut(text)
     elif isinstance(content, list) and all(map(_is_block, content)):
         for key in _SETS:
-            for path, shape in _read(value[key]) if value.get(key) else ():
+            for path, shape in _read(value[key]) if value.get(key) else ():  # pyright: ignore
                 yield (key, *path), shape
     elif isinstance(value, str | bytes) or (isinstance(value, dict | list) and value):
         yield (), cut(value)

@@ -35,6 +35,7 @@ class Feedback(Protocol):
     def write(self, memory: WorkingMemory, candidate: str, verdict: Verdict) -> Flow[str]:
         """Text that says what is wrong with a rejected candidate, for the next draft; a flow, so it may ask a
         model."""
+        ...
 
 
 class TemplateFeedback:

@@ -56,6 +56,7 @@ class Policy(Protocol):
 
     def choose(self, memory: WorkingMemory) -> Action:
         """What to do next, by all that is known so far."""
+        ...
 
 
 class Rules:

@@ -21,6 +21,7 @@ class Utility(Protocol):
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
         """Whether the evidence in memory bears the candidate out: pass, fail or unknown, a score from 0 to 1,
         and reasons."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

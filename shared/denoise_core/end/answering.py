@@ -264,8 +264,8 @@ class Pieces:
 
     async def __aiter__(self) -> AsyncIterator[str]:
         pieces = iter(self)
-        while (piece := await offload(next, pieces, None)) is not None:
-            yield piece
+        while (piece := await offload(next, pieces, None)) is not None:  # pyright: ignore
+            yield piece  # pyright: ignore
 
     def close(self) -> None:
         """Stop generating; what has not come does not come."""

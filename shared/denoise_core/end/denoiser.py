@@ -144,7 +144,7 @@ class ENDDenoiser:
         texts = await offload(next, steps)
         while True:
             started = time.perf_counter()
-            given = await scorer.ascore(well_formed(query), texts) if texts else ()
+            given = await scorer.ascore(well_formed(query), texts) if texts else ()  # pyright: ignore
             try:
                 texts = steps.send((Scored(numbers(given), ()), time.perf_counter() - started))
             except StopIteration as stop:

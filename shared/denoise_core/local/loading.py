@@ -86,7 +86,7 @@ def load_model(
         raise InputError(
             f"{name} cannot be loaded in part: {error}; load it whole, it will still be read only up to the layer"
         ) from error
-    return model.eval().to(load.resolved_device())
+    return model.eval().to(load.resolved_device())  # pyright: ignore
 
 
 def _config(name: str | Path, load: Load) -> Any:

@@ -78,7 +78,7 @@ class EmbeddingScorer(Travels):
 
     def __init__(self, embed: Embeds) -> None:
         forms = (str, Encodes, EmbedsDocuments, EmbedsTexts)
-        if isinstance(embed, type) or not (isinstance(embed, forms) or callable(embed)):
+        if isinstance(embed, type) or not (isinstance(embed, forms) or callable(embed)):  # pyright: ignore
             raise InputError(
                 "embed: expected a callable, a model with encode(), an embedding model of LangChain or LlamaIndex "
                 f"or a name, got {embed.__name__ if isinstance(embed, type) else type(embed).__name__}"

@@ -133,7 +133,7 @@ def reading(found: object, best: float = 1.0) -> tuple[bool | None, float | None
         supported, score, why = reading(found[0], best)
         return supported, score, why or _text(found[1] if len(found) > 1 else "")
     if hasattr(found, "__float__"):
-        score = float(found)
+        score = float(found)  # pyright: ignore
         if not (math.isnan(score) or 0.0 <= score <= best):
             raise InputError(f"the judge returned {found!r}; expected a number from 0 to {best:g}: pass best=")
         return None, (None if math.isnan(score) else score / best), ""

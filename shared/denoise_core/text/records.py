@@ -201,7 +201,7 @@ class _Walk:
             if nested and (size > (2 - listed) * LONG or not apart):
                 self.container(at, member, here, first)
             elif long:
-                self.string(begun, at, stop, member, here, first)
+                self.string(begun, at, stop, member, here, first)  # pyright: ignore
             else:
                 self.made.append(Piece(begun, stop, first, _named(here), said_of(member), whole=True, path=here))
         flush()

@@ -82,12 +82,15 @@ class Drafter(Protocol):
     @property
     def repeatable(self) -> bool:
         """Whether asking twice has no effect outside; what is not is asked once."""
+        ...
 
     def draft(self, request: DraftRequest) -> Reply:
         """A draft for what is asked, with the feedback on the one before, if there was one."""
+        ...
 
     async def adraft(self, request: DraftRequest) -> Reply:
         """The same without blocking the event loop."""
+        ...
 
 
 @runtime_checkable
@@ -97,9 +100,11 @@ class StreamingDrafter(Drafter, Protocol):
 
     def stream(self, request: DraftRequest) -> Iterator[str | Found | Drafted]:
         """Pieces of the draft's text as they come, what was found, and at last the draft itself."""
+        ...
 
     def astream(self, request: DraftRequest) -> AsyncIterator[str | Found | Drafted]:
         """The same without blocking the event loop."""
+        ...
 
 
 class Written:

@@ -42,6 +42,7 @@ class Linker(Protocol):
 
     def link(self, texts: Sequence[Passage], known: Sequence[Passage]) -> Sequence[Link]:
         """Mentions in ``texts`` of the passages in ``known``, by id, at half-open character ranges."""
+        ...
 
 
 class GazetteerLinker:

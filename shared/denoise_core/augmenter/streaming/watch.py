@@ -28,9 +28,11 @@ class StreamingLLM(LLM, Protocol):
 
     def stream(self, messages: Sequence[Message]) -> Iterator[str | Usage]:
         """Pieces of the reply's text as they come, and what was used."""
+        ...
 
     def astream(self, messages: Sequence[Message]) -> AsyncIterator[str | Usage]:
         """The same without blocking the event loop."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
