@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -20,7 +19,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from denoise_core import Denoiser, DenoiseResult, Drop, Guard, InputError, MissingExtra, Passage
-from denoise_core._frameworks import signed
+from denoise_core._frameworks import ruled, signed
 from denoise_core._optional import require
 from denoise_core.running.budget import at_most
 from denoise_core.running.guard import Policy
@@ -121,7 +120,7 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
         if given is None:
             given = _embedded(keep, threshold)
         elif keep is not None or threshold is not None:
-            given = _ruled(given, keep, threshold)
+            given = ruled(given, keep, threshold)
         return {**values, "denoiser": given}
 
     @classmethod
@@ -306,17 +305,6 @@ def _end(scorer: Any, chunker: Chunker | Literal["auto"]) -> Denoiser:
     return ENDDenoiser(scorer, chunker=chunker)
 
 
-def _ruled(denoiser: Any, keep: Any, threshold: float | None) -> Denoiser:
-    """A copy of END with another rule."""
-    from denoise_core.end import ENDDenoiser
-
-    if not isinstance(denoiser, ENDDenoiser):
-        raise InputError(f"keep, threshold: settings of END; {type(denoiser).__name__} has no such setting")
-    other = copy.copy(denoiser)
-    other.rule = ENDDenoiser(denoiser.scorer, keep=keep, threshold=threshold).rule
-    return other
-
-
 def _embedded(keep: Any, threshold: float | None) -> Denoiser:
     """The default, refused here and now where a part of it is missing: later it would only be a fallback."""
     from denoise_core.embedded import DefaultScorer, default_denoiser
@@ -327,4 +315,5 @@ def _embedded(keep: Any, threshold: float | None) -> Denoiser:
     minilm()
     if threshold is None:
         return default_denoiser(**({} if keep is None else {"keep": keep}))
-    return _ruled(_end(DefaultScorer(), "auto"), keep, threshold)
+    ruled_default: Denoiser = ruled(_end(DefaultScorer(), "auto"), keep, threshold)
+    return ruled_default
