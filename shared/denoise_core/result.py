@@ -40,20 +40,6 @@ class Trace:
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
-    """One of several answers that the passages give to the question.
-
-    ``answer`` stands at ``span``, in the surest of the ``passages`` (ids, surest first) that give it; ``holds`` is
-    the probability, 0 to 1, that it is one.
-    """
-
-    answer: str
-    span: Span
-    passages: tuple[str, ...]
-    holds: float
-
-
-@dataclass(frozen=True, slots=True)
 class DenoiseResult:
     """What was kept, what was dropped and why.
 
@@ -64,10 +50,8 @@ class DenoiseResult:
     what the method says about its own work, such as that it could not tell the passages apart.
 
     ``failures`` says of each input passage that the policy was applied to, by id, what had failed: a passage
-    that is not there was denoised as it should be. ``conflicts`` are the answers of passages that answer the
-    query differently; empty when they agree, and when nothing looked (`denoise_core.embedded.WithConflicts`
-    does). ``question_note`` says why the user's own question was asked with where clearing it of opinion failed
-    or was refused (S2A).
+    that is not there was denoised as it should be. ``question_note`` says why the user's own question was asked
+    with where clearing it of opinion failed or was refused (S2A).
     """
 
     query: str
@@ -79,7 +63,6 @@ class DenoiseResult:
     relevant: bool | None = None
     note: str | None = None
     failures: Mapping[str, str] = field(default_factory=dict)
-    conflicts: tuple[Conflict, ...] = ()
     question_note: str | None = None
 
     def __repr__(self) -> str:

@@ -13,7 +13,7 @@ from headless import SCHEMES, WIDTHS, chromium, told_by
 
 from denoise_core import ENDDenoiser, Passage
 from denoise_core.augmenter import Augmenter, BM25Retriever
-from denoise_core.embedded import judge, sample
+from denoise_core.embedded import sample
 from denoise_core.evaluate.trial import evaluate
 from denoise_core.report.context import Shown, page
 from denoise_core.report.evaluation import page as evaluation_page
@@ -108,7 +108,8 @@ def pages():
     many = tuple(Passage(f"Passage {n} about towers and bananas. " * 8, f"p{n}") for n in range(1040))
     drafts = iter(["It was finished in 1899.", "The tower was finished in 1889."])
     tower = [Passage("The tower was finished in 1889. I think it is ugly.", "a"), Passage("Bananas.", "b")]
-    loop = Augmenter(FunctionLLM(lambda m: next(drafts)), BM25Retriever(tower), judge=judge())
+    llm = FunctionLLM(lambda m: next(drafts))
+    loop = Augmenter(llm, BM25Retriever(tower), judge=lambda q, evidence, draft: float("1889" in draft))
     answer = loop.answer("When was it finished?")
     assert answer.outcome == "supported"
     found = evaluate(sample()[:4], answerer=First())

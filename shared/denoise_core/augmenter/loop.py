@@ -37,8 +37,8 @@ class Augmenter:
 
     ``retriever`` is any retriever, or a `Consolidator` for several sources, queries or chains; without one there
     are no searches of the loop's own. ``denoiser`` stands between search and prompt. ``judge`` is any judge, an
-    LLM (which then quotes) or a function; None is `default_judge`: the one that ships where it is sure, else
-    ``llm`` by its quotes. ``policy`` decides (`Rules`), ``feedback`` explains (`TemplateFeedback`).
+    LLM (which then quotes) or a function; None is `default_judge`: ``llm`` by its quotes. ``policy`` decides
+    (`Rules`), ``feedback`` explains (`TemplateFeedback`).
     ``when(question, answer)`` decides what is judged at all (`states_something` leaves out greetings and
     questions back).
     ``budget`` covers generator, judge and retriever together. A `Drafter` given to `answer` writes in the place of

@@ -19,7 +19,7 @@ from denoise_core.cli.options import AsJson, JudgeLLM, JudgeName, Passages, Quer
 from denoise_core.cli.read import read_passages
 from denoise_core.cli.terminal import say
 from denoise_core.errors import InputError
-from denoise_core.report.checked import line_of, to_html, verdict_of
+from denoise_core.report.checked import line_of, outcome_of, to_html, verdict_of
 from denoise_core.support import Check
 from denoise_core.support.check import check
 from denoise_core.support.judging import Judge
@@ -44,7 +44,7 @@ def check_own(
     """Hold an answer against your own text: each claim with its verdict and its quote, by file and line.
 
     Ends with status 0 when the passages support it, 3 when they do not, and 4 when that cannot be said. Without
-    --judge the judge that ships decides, which reads English.
+    --judge and --llm code alone compares: it says what differs, and never that an answer is supported.
 
     [bold]Example[/bold]
 
@@ -72,10 +72,7 @@ def check_own(
 def recorded(found: Check, answer: str, passages: Sequence[Passage], judge: Judge) -> dict[str, Any]:
     """What the command prints: the check, its outcome in a word, each quote with its line, and the proof."""
     known = {p.id: p for p in passages}
-    word = (
-        "supported" if found.passed else "unsupported" if False in (found.supported, found.answers) else "unknown"
-    )
-    data: dict[str, Any] = {**found.as_json(), "outcome": word, "judge": judge.id}
+    data: dict[str, Any] = {**found.as_json(), "outcome": outcome_of(found), "judge": judge.id}
     for claim, told in zip(found.claims, data["claims"], strict=True):
         del told["evidence"], told["supported"]  # quotes and verdict say it
         told["verdict"] = verdict_of(claim)

@@ -1,8 +1,12 @@
-"""``rag-denoise demo``: forty real questions denoised, and a right and a wrong answer to each judged."""
+"""``rag-denoise demo``: forty real questions denoised, and a right and a wrong answer to each checked."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Annotated
 
@@ -13,22 +17,24 @@ from rich.progress import track
 from denoise_core._files import write_whole
 from denoise_core.cli.options import app
 from denoise_core.cli.terminal import say, show
-from denoise_core.embedded import default_denoiser, encoder, judge
+from denoise_core.embedded import default_denoiser, encoder
 from denoise_core.embedded.sample import prepared_answers
 from denoise_core.errors import InputError
 from denoise_core.evaluate.metrics import wilson
 from denoise_core.question import Question
-from denoise_core.report.checked import verdict_of
+from denoise_core.report.checked import outcome_of
 from denoise_core.report.context import Shown, page
 from denoise_core.result import DenoiseResult
-from denoise_core.support.judging import Claim
-from denoise_core.types import Passage
+from denoise_core.support.check import check
+from denoise_core.support.quoting import VERSION, LLMJudge, prompt
+from denoise_core.testing import RecordedLLM
+from denoise_core.types import Message, Passage
 
 TITLE = "What was kept, what was dropped, what was supported"
 LEAD = (
     "Real questions of Natural Questions, 20 Wikipedia passages each, and what the default keeps. Kept text is "
     "plain, dropped text struck through; scores show when the pointer rests on a text. Each question has a right "
-    "answer and a wrong one from another passage; the judge that ships sees both with all twenty passages."
+    "answer and a wrong one from another passage; the quoting judge checks both against all twenty passages, by "
 )
 
 
@@ -36,32 +42,45 @@ LEAD = (
 def demo(
     html: Annotated[Path, typer.Option(help="The page with kept and dropped text.")] = Path("denoise-demo.html"),
     questions: Annotated[int, typer.Option(min=1, help="How many of the 40 questions to run.")] = 40,
+    replies: Annotated[
+        Path | None, typer.Option(help="Your model's replies, as 'record' writes them, instead of the shipped ones.")
+    ] = None,
 ) -> None:
-    """Denoise 40 real questions with 20 passages each, and judge a right and a wrong answer to each.
+    """Denoise 40 real questions with 20 passages each, and check a right and a wrong answer to each.
 
-    Prints for every question what was kept, whether the passage with the answer survived, and what the judge that
-    ships says of both answers; then how often each was as it should be. Writes a page that shows dropped text
-    struck through, with scores on hover. Runs offline. How the default compares with BM25 and cosine on these
-    questions: rag-denoise evaluate.
+    Prints for every question what was kept, whether the passage with the answer survived, and the quoting judge's
+    verdict on both answers; then how often each was as it should be. The judge asks a large language model, whose
+    recorded replies are replayed: nothing is downloaded or sent. Writes a page that shows dropped text struck
+    through, with scores on hover. How the default compares with BM25 and cosine on these questions: rag-denoise
+    evaluate.
     """
     console = Console(highlight=False)
     if not html.parent.is_dir():
         raise InputError(f"--html {html}: there is no folder {str(html.parent)!r}")
+    prepared = prepared_answers()[:questions]
+    prompts = [
+        prompt(p.question.text, answer, p.question.passages) for p in prepared for answer in (p.right, p.wrong)
+    ]
+    llm, source = recorded_llm(replies, prompts, unanswered=html.with_suffix(".prompts.jsonl"))
+    judge = LLMJudge(llm)
     denoiser, good, tokens, shown = default_denoiser(), Counter[str](), Counter[str](), list[Shown]()
-    for given in track(prepared_answers()[:questions], "denoising", console=console, transient=True):
+    for given in track(prepared, "denoising", console=console, transient=True):
         question = given.question
         result = denoiser.denoise(question.text, question.passages)
         survived = question.gold <= {p.id for p in result.passages}
-        right, wrong = (_judged(question, said) for said in (given.right, given.wrong))
+        right, wrong = (
+            outcome_of(check(question.text, answer, question.passages, judge=judge))
+            for answer in (given.right, given.wrong)
+        )
         good.update(kept=survived, right=right == "supported", wrong=wrong != "supported")
         tokens.update(before=_tokens(question.passages), after=_tokens(result.passages))
-        said = (f"right answer: {given.right} ({right})", f"wrong answer: {given.wrong} ({wrong})")
-        shown.append(Shown(question.passages, result, question.gold, said))
+        facts = (f"right answer: {given.right} ({right})", f"wrong answer: {given.wrong} ({wrong})")
+        shown.append(Shown(question.passages, result, question.gold, facts))
         say(console, f"\n{len(shown)}. {question.text}", "bold")
         say(console, f"   {'answer kept' if survived else 'ANSWER DROPPED'}", "green" if survived else "bold red")
         say(console, f"   kept:    {_titles(question, result, True)}")
         say(console, f"   dropped: {_titles(question, result, False)}", "dim")
-        for line in said:
+        for line in facts:
             say(console, f"   {line}")
     rows = [["of the questions above", "as it should be", "95 %"]]
     about = {"kept": "answer kept", "right": "right answers that pass", "wrong": "wrong answers that are stopped"}
@@ -70,14 +89,38 @@ def demo(
         share = f"{good[name]} of {len(shown)} ({good[name] / len(shown):.0%})"
         rows.append([words, share, f"{low:.0%} to {high:.0%}"])
     show(console, rows)
+    say(console, f"verdicts of the quoting judge: {source}")
     before, after = (tokens[name] / len(shown) for name in ("before", "after"))
     say(console, f"{before:,.0f} tokens a question before, {after:,.0f} after ({after / before:.0%})")
-    write_whole(html, page(shown, title=TITLE, lead=LEAD, table=rows))
+    write_whole(html, page(shown, title=TITLE, lead=f"{LEAD}{source}.", table=rows))
     say(console, f"The page with every kept and dropped passage: {html.resolve()}")
 
 
-def _judged(question: Question, said: str) -> str:
-    return verdict_of(judge().judge(question.text, (Claim(said, 0, len(said)),), question.passages)[0])
+def recorded_llm(
+    path: Path | None, prompts: Sequence[Sequence[Message]], *, unanswered: Path
+) -> tuple[RecordedLLM, str]:
+    """The model that replays the replies in ``path`` (None: those that ship), and where they come from.
+
+    Raises `InputError` when a prompt has no reply; the prompts without one are written to ``unanswered``.
+    """
+    if path is None:
+        with as_file(files("denoise_core.embedded") / "data" / "demo_replies.jsonl") as shipped:
+            return recorded_llm(shipped, prompts, unanswered=unanswered)
+    try:
+        rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+        llm = RecordedLLM({row["prompt"]: row["reply"] for row in rows})
+        made_by = sorted({f"{row['model']}, {row['date']}" for row in rows})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: expected replies as 'rag-denoise record' writes them ({error!r})") from error
+    missing = [messages for messages in prompts if RecordedLLM.key(messages) not in llm.replies]
+    if missing:
+        lines = [json.dumps({"messages": [asdict(m) for m in messages]}) for messages in missing]
+        write_whole(unanswered, "\n".join(lines) + "\n")
+        raise InputError(
+            f"no recorded reply for {len(missing)} of {len(prompts)} prompts. To record them, run: rag-denoise "
+            f"record {unanswered} REPLIES --llm http://host:port/v1#name; then: rag-denoise demo --replies REPLIES"
+        )
+    return llm, f"replies recorded from {' and '.join(made_by)}, prompt version {VERSION}"
 
 
 def _tokens(passages: tuple[Passage, ...]) -> int:
@@ -85,9 +128,9 @@ def _tokens(passages: tuple[Passage, ...]) -> int:
 
 
 def _titles(question: Question, result: DenoiseResult, kept: bool) -> str:
-    own = {p.id for p in result.passages}
+    kept_ids = {p.id for p in result.passages}
     return " · ".join(
         p.metadata["title"] + (" (holds the answer)" if p.id in question.gold else "")
         for p in question.passages
-        if (p.id in own) == kept
+        if (p.id in kept_ids) == kept
     )

@@ -19,14 +19,14 @@ from denoise_core.cli.terminal import progress, say, show
 from denoise_core.embedded.sample import sample
 from denoise_core.errors import InputError
 from denoise_core.evaluate.datasets import Cases, case_of_question
-from denoise_core.evaluate.trial import EmbeddedReader, Evaluation, Ledger, LLMAnswerer, Way, evaluate, read_cases
+from denoise_core.evaluate.trial import Evaluation, Ledger, LLMAnswerer, Way, evaluate, read_cases
 from denoise_core.evaluate.trial.answering import LONGEST, LLMJudge, LoopAnswerer, llm_of
 from denoise_core.evaluate.trial.cases import QUESTIONS, labelled_by, made_from, searching
 from denoise_core.evaluate.trial.evaluation import rows_of, told
 from denoise_core.evaluate.trial.setting import FILE, SAME, read_setting
 from denoise_core.running.budget import Price
 
-WHO = "Who answers: 'none', the embedded reader, offline; http://host:port/v1#name; or a folder or hub name."
+WHO = "Who answers: 'none', for what is kept alone, offline; http://host:port/v1#name; or a folder or hub name."
 PAGE, RESULTS, ANSWERS, LABELS = "report.html", "results.json", "answers.jsonl", "labels.jsonl"
 
 
@@ -58,7 +58,7 @@ def evaluate_own(
     """Does it help on your data? Hold the ways to denoise against each other on your questions.
 
     Compares everything, the first few passages, BM25, cosine and the default, each with as many tokens as the
-    default keeps: how many gold passages they keep, and how many answers from what they keep are right. Prints a
+    default keeps: how many gold passages they keep and, with --llm, how many answers from that are right. Prints a
     table, and writes a page, all figures, and the recommended setting for 'rag-denoise run --denoiser' and both
     frameworks.
 
@@ -96,7 +96,7 @@ def evaluate_own(
         found = evaluate(
             cases,
             ways,
-            answerer=EmbeddedReader() if ledger is None else LLMAnswerer(ledger, llm),
+            answerer=None if ledger is None else LLMAnswerer(ledger, llm),
             llm=ledger,
             price=price_of(price),
             right=judge or ("exact" if right == "exact" else "contains"),

@@ -75,7 +75,6 @@ Floats = NDArray[np.float32]
 Weights = Mapping[str, NDArray[Any]]
 
 PIECES = 1024  # of one pass, padding included: what stays in a core's cache
-SCALE = 2.0  # of low-rank changes, as in training
 BLOCK = 64  # rows of an element-wise step
 # The error function of x / sqrt(2) as tanh of x times a polynomial of x * x, fitted on [0, 6].
 _BEND = tuple(map(np.float32, (7.97690099e-01, 3.67308348e-02, -2.55103970e-04, -8.60740114e-06)))
@@ -127,19 +126,16 @@ class Shape:
 
 
 class MiniLM:
-    """``base`` are the weights by name, ``trained`` low-rank changes of them (`reader.forward`) or none.
+    """``base`` are the weights by name. Holds no state but weights, so threads may share it."""
 
-    Holds no state but weights, so threads may share it.
-    """
-
-    def __init__(self, base: Weights, trained: Weights | None = None, shape: Shape | None = None) -> None:
+    def __init__(self, base: Weights, shape: Shape | None = None) -> None:
         self.shape = shape = shape or Shape()
         place = base["embeddings.position_embeddings.weight"][shape.offset :]
         place = place + base["embeddings.token_type_embeddings.weight"][0]
         self.room = len(place) - 2  # word pieces between the special ones
         self.words, self.place = f32(base["embeddings.word_embeddings.weight"]), f32(place)
         self.norm = f32(base["embeddings.LayerNorm.weight"]), f32(base["embeddings.LayerNorm.bias"])
-        self.layers = [_layer(base, trained or {}, i) for i in range(shape.layers)]
+        self.layers = [_layer(base, i) for i in range(shape.layers)]
 
     def states(self, rows: Sequence[Sequence[int]]) -> list[Floats]:
         """Last-layer states ``(pieces, width)`` of each row of ids, special ones included, in the rows' order.
@@ -157,20 +153,13 @@ class MiniLM:
                 out[i] = found[: len(rows[i])]
         return out
 
-    def read(
-        self, ids: NDArray[np.integer[Any]], real: NDArray[np.bool_], added: Mapping[int, Floats] | None = None
-    ) -> Floats:
-        """States ``(rows, length, width)`` of padded ids ``(rows, length)``, of which the ``real`` ones are read.
-
-        ``added`` has states to be added in front of a layer, by its number.
-        """
+    def read(self, ids: NDArray[np.integer[Any]], real: NDArray[np.bool_]) -> Floats:
+        """States ``(rows, length, width)`` of padded ids ``(rows, length)``; the ``real`` ones are read."""
         rows, length = ids.shape
         h = (self.words[ids] + self.place[:length]).reshape(rows * length, -1)
         h = normed(h, self.norm, self.shape.epsilon)
         hidden = None if real.all() else np.where(real, 0, -1e4).astype(np.float32)[:, None, None, :]
-        for number, layer in enumerate(self.layers):
-            if added and number in added:
-                h += added[number]
+        for layer in self.layers:
             h = through(layer, h, rows, length, hidden, self.shape)
         return h.reshape(rows, length, -1)
 
@@ -194,27 +183,24 @@ def load(folder: Path) -> MiniLM:
     return MiniLM(weights(folder), shape=Shape.of(folder))
 
 
-def _layer(base: Weights, trained: Weights, number: int) -> Layer:
-    prefix, own = f"encoder.layer.{number}", f"layers.{number}"
+def _layer(base: Weights, number: int) -> Layer:
+    prefix = f"encoder.layer.{number}"
 
-    def product(name: str, *parts: str) -> tuple[Floats, Floats]:
+    def product(*parts: str) -> tuple[Floats, Floats]:
         weight = np.concatenate([base[f"{prefix}.{p}.weight"] for p in parts])
         bias = np.concatenate([base[f"{prefix}.{p}.bias"] for p in parts])
-        if f"{own}.{name}.a" in trained:
-            weight = weight + SCALE * trained[f"{own}.{name}.b"] @ trained[f"{own}.{name}.a"]
         return f32(weight.T), f32(bias)
 
-    def norm(place: int, name: str) -> tuple[Floats, Floats]:
-        weight = trained.get(f"{own}.norms.{place}", base[f"{prefix}.{name}.weight"])
-        return f32(weight), f32(trained.get(f"{own}.norms.{place + 1}", base[f"{prefix}.{name}.bias"]))
+    def norm(name: str) -> tuple[Floats, Floats]:
+        return f32(base[f"{prefix}.{name}.weight"]), f32(base[f"{prefix}.{name}.bias"])
 
     return Layer(
-        qkv=product("qkv", "attention.self.query", "attention.self.key", "attention.self.value"),
-        out=product("out", "attention.output.dense"),
-        up=product("up", "intermediate.dense"),
-        down=product("down", "output.dense"),
-        mixed=norm(0, "attention.output.LayerNorm"),
-        fed=norm(2, "output.LayerNorm"),
+        qkv=product("attention.self.query", "attention.self.key", "attention.self.value"),
+        out=product("attention.output.dense"),
+        up=product("intermediate.dense"),
+        down=product("output.dense"),
+        mixed=norm("attention.output.LayerNorm"),
+        fed=norm("output.LayerNorm"),
     )
 
 

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from denoise_core.report.context import rendered
+from denoise_core.support import Check
 from denoise_core.support.judging import Judged
 from denoise_core.types import Passage
 
@@ -43,6 +44,13 @@ def checked(answer: str, claims: Sequence[Judged], passages: Sequence[Passage], 
 def line_of(passage: Passage, at: int) -> int:
     """The line of the passage's text that a character stands in, from 1."""
     return passage.text.count("\n", 0, at) + 1
+
+
+def outcome_of(found: Check) -> str:
+    """Of a whole answer, in a word: supported, unsupported, unknown."""
+    if found.passed:
+        return "supported"
+    return "unsupported" if False in (found.supported, found.answers) else "unknown"
 
 
 def verdict_of(claim: Judged) -> str:

@@ -71,7 +71,6 @@ def _then(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
         if not source.passage.rewritten
         for s in source.back(keep.span)
     ]
-    told = [replace(c, span=s) for c in step.conflicts for s in given[c.span.passage_id].back(c.span)[:1]]
     return DenoiseResult(
         step.query,
         tuple(_told(p, given) for p in step.passages),
@@ -83,7 +82,6 @@ def _then(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
         before.relevant if step.relevant is None else step.relevant,
         _joined(before.note, step.note),
         _failures(before, step, given),
-        (*before.conflicts, *told),
         _joined(before.question_note, step.question_note),
     )
 

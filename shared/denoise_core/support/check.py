@@ -30,8 +30,8 @@ _BEARS, _BARELY = 0.7, 0.4  # shares of a claim's words in the passage that bear
 def check(question: str, answer: str, passages: Sequence[Passage], *, judge: Judge | None = None) -> Check:
     """Hold ``answer`` to ``question`` against ``passages``; their headers and metadata count as evidence.
 
-    ``judge`` says of each claim whether it is supported, with its quotes (`denoise_core.embedded.judge` is the one
-    that ships). Without one, code says what differs; it never says "supported".
+    ``judge`` says of each claim whether it is supported, with its quotes (`denoise_core.support.quoting.LLMJudge`
+    asks a model). Without one, code says what differs; it never says "supported".
 
     What claims nothing (a greeting, a question back) passes as not applicable. Raises `InputError` for texts that
     are no strings. Time grows with the evidence.

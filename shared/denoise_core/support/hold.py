@@ -26,7 +26,7 @@ _SAME = 0.4
 another. Of 2,392 claims labelled by people (`make bench ONLY=facts`) 5 right and 24 wrong. A number or name that
 stands nowhere does not decide (84 and 159, 213 and 363): it is named."""
 NEAR = 0.5  # share of a claim's words from which on a sentence is shown as the nearest
-INSTALL = "its words stand in the evidence; install rag-denoise[embedded] or give judge="
+INSTALL = "its words stand in the evidence; no model judged it: give judge="
 _SPEAKERS = frozenset(("i", "i'm", "i've", "i'd", "i'll", "we", "we've", "ich", "wir", "je", "j'ai", "nous", "yo"))
 SPEAKS = "it speaks of the one who answers; the evidence cannot tell"
 _Differs: TypeAlias = tuple[Difference, ...]

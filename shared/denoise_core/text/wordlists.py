@@ -27,7 +27,7 @@ FUNCTION_WORDS = listed(
 )
 
 # What counting spelled words leaves out (`words`): fewer than above, so that a search for a place or a time still
-# finds it, with the negations. The reader that ships was fitted with exactly these.
+# finds it, with the negations.
 STOPWORDS = listed(
     """
     a an the and or but if of at by for with about into to from in on up down out over under is am are was

@@ -13,7 +13,7 @@ from denoise_core import ENDDenoiser, InputError, Passage, load_denoiser
 from denoise_core.embedded import encoder
 from denoise_core.evaluate.datasets import Cases
 from denoise_core.evaluate.metrics import exact_match, token_f1
-from denoise_core.evaluate.trial import EmbeddedReader, Way, evaluate, read_cases
+from denoise_core.evaluate.trial import Way, evaluate, read_cases
 from denoise_core.evaluate.trial.cases import searching
 from denoise_core.evaluate.trial.evaluation import rows_of, told
 from denoise_core.evaluate.trial.figures import needed, paired
@@ -249,26 +249,6 @@ def test_everything_keeps_everything_and_first_keeps_from_the_front():
     assert only.id == "p0"
     assert GivenOrder().score("q", ["a", "b"]).tolist() == [0, -1]
     assert math.isfinite(BM25Scorer().score("tower", ["tower"])[0])
-
-
-def test_the_embedded_reader_answers_and_reads_a_window_once():
-    reader = EmbeddedReader()
-    passages = [Passage(TOWER, "a"), Passage(NOISE[0], "b")]
-    whole = reader.answer("When was the Eiffel Tower finished?", passages)
-    network = reader._reader.network
-    calls = []
-    inner = network.inner
-
-    class Counting:
-        def logits(self, rows):
-            calls.append(len(rows))
-            return inner.logits(rows)
-
-    network.inner = Counting()
-    part = reader.answer("When was the Eiffel Tower finished?", passages[:1])
-    assert "1889" in whole.text
-    assert "1889" in part.text
-    assert calls == []
 
 
 def test_tables_have_a_row_for_each_way_and_leave_out_what_nobody_can_tell():

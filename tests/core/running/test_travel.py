@@ -12,9 +12,8 @@ import pytest
 from denoise_core import Guard, InputError, Passage, Pipeline
 from denoise_core.augmenter.knowledge.chain import ChainRetriever
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
-from denoise_core.augmenter.utilities.default import Shipped
 from denoise_core.augmenter.utilities.groundedness import Groundedness
-from denoise_core.embedded import DefaultScorer, default_denoiser, span_reader
+from denoise_core.embedded import DefaultScorer, default_denoiser
 from denoise_core.embedded.default import embedding_scorer
 from denoise_core.end import ENDDenoiser
 from denoise_core.local.keeping.prefix import PrefixCache
@@ -22,8 +21,7 @@ from denoise_core.running.caches.cache import Cache, MemoryStore, SqliteStore
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.scorers import BM25Scorer, CrossEncoderScorer, EmbeddingScorer
 from denoise_core.support import judges
-from denoise_core.support.cascade import Cascade
-from denoise_core.support.hold import Words
+from denoise_core.support.quoting import LLMJudge
 from denoise_core.types import Reply
 
 QUERY = "Where is the tower?"
@@ -108,7 +106,7 @@ def test_async_users_too(spawned):
 
 JUDGES = {
     "words": Groundedness,
-    "a cascade": lambda: Groundedness(Cascade(Words(), Shipped())),
+    "quotes": lambda: Groundedness(LLMJudge(Echo())),
 }
 
 
@@ -125,10 +123,6 @@ def judged(judge):
 
     memory = WorkingMemory(QUERY, tuple(PASSAGES))
     return [run(judge.assess(memory, said))[0].outcome for said in ("The tower is in Porto.", "It is in Rome.")]
-
-
-def test_the_reader_that_arrives_is_the_shared_one():
-    assert arrived(pickle.dumps(span_reader())) is span_reader() is copy.deepcopy(span_reader())
 
 
 SETTINGS = {

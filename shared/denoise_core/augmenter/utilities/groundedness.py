@@ -33,7 +33,7 @@ class Groundedness:
     """Passes when the judge finds every claim of the candidate in the evidence and nothing says that it answers
     another question; see `denoise_core.support.check`.
 
-    ``judge`` is any `Judge`; None is `default_judge()`, the one that ships. Words alone never pass anything.
+    ``judge`` is any `Judge`; None is `default_judge()`: words alone, which never pass anything.
 
     An abstention and evidence in another language are unknown. A long candidate of which more than nine tenths are
     one unbroken quotation fails: a copy is grounded, but it is no answer.

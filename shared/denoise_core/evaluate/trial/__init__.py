@@ -5,9 +5,9 @@
 """
 
 from denoise_core.evaluate.datasets import read_cases
-from denoise_core.evaluate.trial.answering import EmbeddedReader, LLMAnswerer
+from denoise_core.evaluate.trial.answering import LLMAnswerer
 from denoise_core.evaluate.trial.evaluation import Evaluation, evaluate
 from denoise_core.evaluate.trial.ledger import Ledger
 from denoise_core.evaluate.trial.setting import Way
 
-__all__ = ["EmbeddedReader", "Evaluation", "LLMAnswerer", "Ledger", "Way", "evaluate", "read_cases"]
+__all__ = ["Evaluation", "LLMAnswerer", "Ledger", "Way", "evaluate", "read_cases"]

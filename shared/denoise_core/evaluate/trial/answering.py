@@ -8,9 +8,6 @@ from typing import Any, Literal, Protocol
 
 from denoise_core._optional import require
 from denoise_core.augmenter.loop import Augmenter
-from denoise_core.embedded.reader.forward import Logits, Row
-from denoise_core.embedded.reader.judge import span_reader
-from denoise_core.embedded.reader.span_reader import Reads, SpanReader
 from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.evaluate.metrics import exact_match, holds_answer
 from denoise_core.local.generation.llm import LocalLLM
@@ -36,42 +33,6 @@ class Answerer(Protocol):
     def answer(self, question: str, passages: Sequence[Passage]) -> Reply:
         """The reply; an empty text when it finds no answer."""
         ...
-
-
-class EmbeddedReader:
-    """The reader of real text that ships: the span that answers, offline.
-
-    Windows of a passage that was kept whole are read once, whatever way kept it.
-    """
-
-    name = "embedded reader"
-
-    def __init__(self) -> None:
-        self._reader: SpanReader | None = None
-
-    def answer(self, question: str, passages: Sequence[Passage]) -> Reply:
-        """The best span; an empty text where no passage seems to hold an answer."""
-        if self._reader is None:
-            own = span_reader()
-            self._reader = SpanReader(_Remembering(own.network), own.tokens, read=own.read, floor=own.floor)
-        found = self._reader.answers(question, passages, 1)
-        return Reply(found[0].text if found else "", calls=0)
-
-
-class _Remembering:
-    """A network that has read a window once does not read it again; what it knows is of the newest question."""
-
-    def __init__(self, inner: Reads) -> None:
-        self.inner = inner
-        self.known: dict[Row, Logits] = {}
-
-    def logits(self, rows: Sequence[Row]) -> list[Logits]:
-        new = list(dict.fromkeys(r for r in rows if r not in self.known))
-        if new and len(new) == len(rows):  # a question not met before, or nothing left of it
-            self.known.clear()
-        if new:
-            self.known |= dict(zip(new, self.inner.logits(new), strict=True))
-        return [self.known[r] for r in rows]
 
 
 def judge_of(right: Rule | Judge) -> Judge:

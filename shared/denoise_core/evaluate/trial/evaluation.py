@@ -288,7 +288,7 @@ def evaluate(
 
     ``ways`` are added to, or by name replace, `setting.STANDARD`; a sequence is taken alone.
     Everything undenoised is always among them: harm and help are counted against it. ``answerer`` answers from
-    what each way kept, such as `answering.EmbeddedReader`; without one only what is kept is measured. ``right``
+    what each way kept, such as `answering.LLMAnswerer`; without one only what is kept is measured. ``right``
     says when an answer is. ``llm`` is asked by ways that need one; `ledger.Ledger` keeps budget and replies.
     ``price`` turns tokens into money. ``progress`` hears of steps done, and of all: each question once, and once
     more where the default goes before, because the others are given as much as it keeps.
