@@ -1,4 +1,4 @@
-"""Answers as models write them, over records, and yes/no answers: by the quoting judge and by the shipped one.
+"""Answers as models write them, over records, and yes/no answers: by the quoting judge.
 
 The quoting judge answers from replies recorded from a large language model. Each answer is also a draft of the
 loop, alone and judged once: a right one must not be sent worse, in any form. Written by another hand; half of each
@@ -17,8 +17,8 @@ from harness import Benchmark, arguments
 from denoise_core.augmenter import Augmenter, Groundedness
 from denoise_core.augmenter.drafting import Written
 from denoise_core.augmenter.drafting.repair import repaired
-from denoise_core.augmenter.utilities.default import default_judge
 from denoise_core.support import Check, check, parse
+from denoise_core.support.hold import Words
 from denoise_core.support.judging import Judge
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import RecordedLLM
@@ -32,13 +32,12 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
         made = [
             Case("answer_forms", "1", "When?", "It was 1889.", (Passage("It was 1889.", "p"),), "right", "plain")
         ]
-        _shown(bench, "shipped", default_judge(), {"answer_forms": made})
+        _shown(bench, "words", Words(), {"answer_forms": made})
         return bench.finish()
     if options.data is None:
         raise SystemExit("this benchmark needs real data: pass --data FOLDER")
     found = cases(options.data)
     _shown(bench, "quoting", LLMJudge(RecordedLLM.of(FOLDER / "quoting.jsonl")), found)
-    _shown(bench, "shipped", default_judge(), found)
     return bench.finish()
 
 

@@ -1,7 +1,7 @@
 """What facts in words are worth: how often each kind of difference is said of right and of wrong claims.
 
 Claims of the grounding sets and of FEVER-symmetric, labelled by people, each held against its evidence. A kind of
-difference has its place for what it says of them; `Words` is what the shipped judge makes of them.
+difference has its place for what it says of them; `Words` is the judge that is made of them.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def demo(
     html: Annotated[Path, typer.Option(help="The page with kept and dropped text.")] = Path("denoise-demo.html"),
     questions: Annotated[int, typer.Option(min=1, help="How many of the 40 questions to run.")] = 40,
     replies: Annotated[
-        Path | None, typer.Option(help="Your model's replies, as 'record' writes them, instead of the shipped ones.")
+        Path | None, typer.Option(help="Replies of your model, by 'rag-denoise record'; else the shipped ones.")
     ] = None,
 ) -> None:
     """Denoise 40 real questions with 20 passages each, and check a right and a wrong answer to each.
