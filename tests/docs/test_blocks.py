@@ -43,7 +43,7 @@ def run(page, names):
 
 
 FIRST = ("README.md", "docs/index.md", "docs/start.md")
-PLAIN = ("docs/questions.md", "docs/reader.md")  # as they stand, from top to bottom
+PLAIN = ("docs/questions.md",)  # as they stand, from top to bottom
 HERE = {*FIRST, *PLAIN, *(f"docs/{name}.md" for name in ("augmenter", "end", "s2a", "scale"))}
 HERE.add(str(LABORATORY.relative_to(ROOT)))
 
