@@ -3,8 +3,7 @@
 One call an answer. Sets: claims of SummEdits, WiCE and QAGS against their documents; answers in the forms in which
 models write, with their unsupported words marked, and honest abstentions; answers over sibling records; yes/no
 answers; short answers, right ones and names from a distractor. Of each set and label a half was only counted. A
-hundred fabricated quotes are held against the passages. Whether ``strict`` helps is shown for each set, and what a
-cascade from the shipped judge saves in calls and costs in answers.
+hundred fabricated quotes are held against the passages. Whether ``strict`` helps is shown for each set.
 """
 
 from __future__ import annotations
@@ -18,18 +17,13 @@ from _judged_sets import GROUNDING, SHORT, Case, cases
 from _recorded import FOLDER
 from harness import Benchmark, arguments
 
-from denoise_core.augmenter.utilities.default import Shipped
-from denoise_core.support.cascade import SHORT as WORDS
-from denoise_core.support.cascade import Cascade
 from denoise_core.support.check import check
-from denoise_core.support.judging import Claim, Judge, Judged
-from denoise_core.support.quoting import AGAIN, VERSION, LLMJudge, prove
-from denoise_core.support.result import Check
+from denoise_core.support.quoting import AGAIN, VERSION, LLMJudge, locate_quote
+from denoise_core.support.verdicts import AnswerVerdict
 from denoise_core.testing import RecordedLLM
 from denoise_core.types import Message, Passage, Reply
 
 FABRICATED = 100
-SURE = ((0.8, WORDS), (0.9, WORDS), (0.9, None))  # from which on the first is believed, words of a claim
 TARGETS: dict[str, tuple[float, float]] = {"SummEdits, WiCE and QAGS": (0.80, 0.08), "answer forms": (0.90, 0.05)}
 
 
@@ -64,11 +58,10 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
             _forms(bench, [c for c in every if c.set == "answer_forms"], checked)
     _fabricated(bench, every, options.seed)
     _asked_again(bench, every)
-    _cascade(bench, every, groups)
     return bench.finish()
 
 
-Checked = dict[tuple[str, str], Check]
+Checked = dict[tuple[str, str], AnswerVerdict]
 
 
 def _passed(
@@ -105,7 +98,7 @@ def _forms(bench: Benchmark, mine: Sequence[Case], checked: Checked) -> None:
     known = [checked[c.set, c.id].kind == "abstention" for c in mine if c.label == "abstains"]
     bench.row("answer forms: abstentions known as such", statistics.fmean(known), "share", at_least=0.95)
     hit = [
-        any(_overlap(c.answer, words, d.start, d.end) for j in checked[c.set, c.id].claims for d in j.differs)
+        any(_overlap(c.answer, words, d.start, d.end) for j in checked[c.set, c.id].claims for d in j.differences)
         for c in mine for words in c.unsupported
     ]  # fmt: skip
     bench.row("answer forms: marked words hit by what is named unsupported", statistics.fmean(hit), "share",
@@ -138,59 +131,9 @@ def _fabricated(bench: Benchmark, every: Sequence[Case], seed: int) -> None:
         if " ".join(piece).casefold() in " ".join(words).casefold():
             continue
         made += 1
-        passed += any(prove(" ".join(piece), p) is not None for p in case.passages)
+        passed += any(locate_quote(" ".join(piece), p) is not None for p in case.passages)
     bench.row("fabricated quotes", made, "count")
     bench.row("fabricated quotes that pass", passed, "count", at_most=0)
-
-
-class _Kept:
-    """A judge that is asked once about the same."""
-
-    def __init__(self, judge: Judge) -> None:
-        self.inner, self.kept = judge, dict[tuple[str, ...], Sequence[Judged]]()
-
-    @property
-    def id(self) -> str:
-        return self.inner.id
-
-    def judge(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> Sequence[Judged]:
-        key = (question, *(c.whole for c in claims), *(p.text for p in passages))
-        if key not in self.kept:
-            self.kept[key] = self.inner.judge(question, claims, passages)
-        return self.kept[key]
-
-    async def ajudge(
-        self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
-    ) -> Sequence[Judged]:
-        return self.judge(question, claims, passages)
-
-
-def _cascade(bench: Benchmark, every: Sequence[Case], groups: dict[str, Callable[[Case], bool]]) -> None:
-    """The shipped judge, the quoting judge, and the quoting judge where the shipped one is not sure: how often
-    each is right (passes a right answer, stops a wrong one), and how many calls an answer costs."""
-    shipped = _Kept(Shipped())
-    bench.about |= {"shipped judge": shipped.id}
-    judges: dict[str, Callable[[RecordedLLM], Judge]] = {
-        "shipped judge": lambda llm: shipped,
-        "quoting judge": LLMJudge,
-    }
-    for sure, short in SURE:
-        name = f"cascade, sure from {sure:g}, {f'claims of {short} words' if short else 'claims of any length'}"
-        judges[name] = lambda llm, sure=sure, short=short: Cascade(shipped, LLMJudge(llm), sure=sure, short=short)  # type: ignore[misc]
-    for name, made in judges.items():
-        for group, belongs in groups.items():
-            llm = RecordedLLM.of(FOLDER / "quoting.jsonl")
-            judge = made(llm)
-            mine = [c for c in every if belongs(c) and c.label in ("right", "wrong", "open")]
-            if group in GROUNDING or not mine:
-                continue
-            found = [check(c.question, c.answer, c.passages, judge=judge).passed for c in mine]
-            for half in ("looked", "unseen"):
-                part = [(ok, c.label == "right") for ok, c in zip(found, mine, strict=True) if c.half == half]
-                shown = f"{group}, {name}{', half only counted' if half == 'unseen' else ''}"
-                bench.row(f"{shown}: right or stopped", statistics.fmean(a == b for a, b in part), "share")
-                bench.row(f"{shown}: wrong passed", statistics.fmean(a for a, b in part if not b), "share")
-            bench.row(f"{group}, {name}: calls an answer", len(llm.seen) / len(mine), "count")
 
 
 def _asked_again(bench: Benchmark, every: Sequence[Case]) -> None:

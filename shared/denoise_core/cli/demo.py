@@ -21,7 +21,7 @@ from denoise_core.question import Question
 from denoise_core.report.checked import verdict_of
 from denoise_core.report.context import Shown, page
 from denoise_core.result import DenoiseResult
-from denoise_core.support.judging import Claim
+from denoise_core.support.verdicts import Claim
 from denoise_core.types import Passage
 
 TITLE = "What was kept, what was dropped, what was supported"
@@ -77,7 +77,7 @@ def demo(
 
 
 def _judged(question: Question, said: str) -> str:
-    return verdict_of(judge().judge(question.text, (Claim(said, 0, len(said)),), question.passages)[0])
+    return verdict_of(judge().judge(question.text, (Claim(said, 0, len(said)),), question.passages).claims[0])
 
 
 def _tokens(passages: tuple[Passage, ...]) -> int:

@@ -4,13 +4,14 @@ import asyncio
 import pickle
 
 import pytest
+from denoise_core.augmenter.utilities.default import default_judge
 
 from denoise_core import InputError, Passage
-from denoise_core.augmenter.utilities.default import default_judge
 from denoise_core.embedded import judge
 from denoise_core.embedded.reader import judge as shipped
 from denoise_core.embedded.reader.judge import POINTS, Calibration, Logistic
-from denoise_core.support.judging import Claim, Judge
+from denoise_core.support.judging import Judge
+from denoise_core.support.verdicts import Claim
 
 TOWER = Passage("The Eiffel Tower in Paris was finished in 1889. It was built by Gustave Eiffel.", "tower")
 BRIDGE = Passage("The Golden Gate Bridge was opened in 1937. It stands in San Francisco.", "bridge")

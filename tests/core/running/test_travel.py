@@ -8,12 +8,14 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
+from denoise_core.augmenter.utilities.default import Shipped
+from denoise_core.support.cascade import Cascade
+from denoise_core.support.hold import Words
 
 from denoise_core import Guard, InputError, Passage, Pipeline
 from denoise_core.augmenter.knowledge.chain import ChainRetriever
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
-from denoise_core.augmenter.utilities.default import Shipped
-from denoise_core.augmenter.utilities.groundedness import Groundedness
+from denoise_core.augmenter.utility import Groundedness
 from denoise_core.embedded import DefaultScorer, default_denoiser, span_reader
 from denoise_core.embedded.default import embedding_scorer
 from denoise_core.end import ENDDenoiser
@@ -22,8 +24,6 @@ from denoise_core.running.caches.cache import Cache, MemoryStore, SqliteStore
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.scorers import BM25Scorer, CrossEncoderScorer, EmbeddingScorer
 from denoise_core.support import judges
-from denoise_core.support.cascade import Cascade
-from denoise_core.support.hold import Words
 from denoise_core.types import Reply
 
 QUERY = "Where is the tower?"

@@ -26,7 +26,7 @@ from denoise_core.embedded.reader.windows import tokens, windows
 from denoise_core.errors import InputError
 from denoise_core.running.caches.stores import Once
 from denoise_core.running.offload import offload
-from denoise_core.support.judging import Claim, Judged, Judgement, Quote
+from denoise_core.support.verdicts import AnswerVerdict, Claim, ClaimVerdict, Quote
 from denoise_core.text.language import language_of
 from denoise_core.types import Passage, Span, check_passages, well_formed
 
@@ -107,7 +107,7 @@ class ShippedJudge:
         """With its operating point, and the weights' by their version."""
         return f"shipped reader, {self.point}"
 
-    def judge(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> Judgement:
+    def judge(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> AnswerVerdict:
         """One `Judged` a claim, with the spans found. Of several claims each is read by itself, and the one that
         fits the question best says whether the answer answers it."""
         if isinstance(claims, str) or not all(isinstance(c, Claim) for c in claims):
@@ -115,7 +115,7 @@ class ShippedJudge:
         given = check_passages(passages)
         if not any(p.text.strip() for p in given):
             why = "there is no evidence"
-            return Judgement(tuple(_unknown(c, "empty_evidence", why) for c in claims), why=why)
+            return AnswerVerdict.of_claims([_unknown(c, "empty_evidence", why) for c in claims])
         read = self.read(question, [c.whole for c in claims], given)
         fits = [r for r in read if r.fit is not NOWHERE]
         if len(claims) > 1:
@@ -123,9 +123,9 @@ class ShippedJudge:
         texts = {p.id: p.text for p in given}
         said = tuple(self._said(question, c, r, texts) for c, r in zip(claims, read, strict=True))
         best = max(fits, key=self.probability, default=None)
-        return Judgement(said, answers=None if best is None else self.decide(best))
+        return AnswerVerdict.of_claims(said, answers_question=None if best is None else self.decide(best))
 
-    async def ajudge(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> Judgement:
+    async def ajudge(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> AnswerVerdict:
         """`judge` on a thread."""
         return await offload(self.judge, question, claims, passages)
 
@@ -176,7 +176,7 @@ class ShippedJudge:
             return self.calibration.claims, read.claims
         return self.calibration.answers, read.answers
 
-    def _said(self, question: str, claim: Claim, read: Read, texts: dict[str, str]) -> Judged:
+    def _said(self, question: str, claim: Claim, read: Read, texts: dict[str, str]) -> ClaimVerdict:
         told = claim.whole if len(claim.whole.split()) > NAME or not question.strip() else question
         if language_of(told, "en") != "en":
             return _unknown(claim, "language", "this judge reads English")
@@ -195,11 +195,11 @@ class ShippedJudge:
             kind, why = "unsupported", "the evidence does not say this"
         shown = tuple(quotes) if supported is not False or kind == "off_question" else ()
         own = (claim.text, claim.start, claim.end, supported, round(probability, 4), shown)
-        return Judged(*own, kind=kind, why=why)
+        return ClaimVerdict(*own, kind=kind, reason=why)
 
 
-def _unknown(claim: Claim, kind: str, why: str) -> Judged:
-    return Judged(claim.text, claim.start, claim.end, None, kind=kind, why=why)
+def _unknown(claim: Claim, kind: str, why: str) -> ClaimVerdict:
+    return ClaimVerdict(claim.text, claim.start, claim.end, None, kind=kind, reason=why)
 
 
 DIGESTS = {
