@@ -6,18 +6,32 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from denoise_core import Message, Passage, Reply, Usage
-from denoise_core.augmenter import Answer, Augmenter, Consolidator, LoopLimits, Outcome, Verdict, WorkingMemory
+from denoise_core.augmenter import (
+    Answer,
+    AnswerVerdict,
+    Augmenter,
+    Consolidator,
+    LoopLimits,
+    Outcome,
+    WorkingMemory,
+)
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
 from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.augmenter.streaming import Finished, Revised, held_back
 from denoise_core.running.effects import Flow
-from denoise_core.support.hold import Words
 from denoise_core.testing import FunctionLLM
+from denoise_core.text.words import content_words
 
 QUESTION = "When was the opera house by the river completed?"
 MADE_UP = "It was completed in 1912 by Otto Brenner, in the Grand Hall."
 HOUSE = Passage("The opera house stands by the river. It has two balconies and seats 900 people.", "house")
 HALL = Passage("The Grand Hall was completed in 1912 by Otto Brenner.", "hall")
+
+
+def has_words(question: str, evidence: Sequence[str], claim: str) -> float:
+    """A judge that is easily fooled: one piece of evidence has every word of the claim."""
+    said = set(content_words(claim))
+    return float(any(said <= set(content_words(text)) for text in evidence))
 
 
 @dataclass(frozen=True)
@@ -123,12 +137,12 @@ def adversaries() -> dict[str, Callable[[], Achieved]]:
 class _Broken:
     """A judge that is down."""
 
-    def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
+    def assess(self, memory: WorkingMemory, candidate: str) -> Flow[AnswerVerdict]:
         raise OSError("the judge is down")
 
 
 def _chain(chain: Searching, **settings: object) -> Achieved:
-    loop = Augmenter(limits=LoopLimits(patience=3), **settings)  # type: ignore[arg-type]
+    loop = Augmenter(limits=LoopLimits(patience=3), **{"judge": has_words, **settings})  # type: ignore[arg-type]
     answer = loop.answer(QUESTION, drafter=chain)
     used, counted = chain.used, answer.trace.usage
     failed = any(what == "draft" for what, _ in answer.memory.failures)  # a reply that never came counts nothing
@@ -138,7 +152,7 @@ def _chain(chain: Searching, **settings: object) -> Achieved:
 
 def _held_back() -> Achieved:
     agent = Streaming()
-    *_, last = held_back(Augmenter(), QUESTION, drafter=agent)
+    *_, last = held_back(Augmenter(judge=has_words), QUESTION, drafter=agent)
     assert isinstance(last, (Finished, Revised))
     return Achieved(_fooled(last.answer), max(0, agent.effects - 1) + (agent.ended != 1), 0.0)
 
@@ -184,7 +198,9 @@ def _model(sources: Consolidator) -> Achieved:
         used.append(Usage(sum(len(m.content) for m in messages) // 4, 20))
         return Reply(MADE_UP, used[-1])
 
-    answer = Augmenter(FunctionLLM(write), sources, judge=Words(), limits=LoopLimits(patience=3)).answer(QUESTION)
+    answer = Augmenter(FunctionLLM(write), sources, judge=has_words, limits=LoopLimits(patience=3)).answer(
+        QUESTION
+    )
     total = sum(u.total for u in used)
     counted = sum(e.usage.total for e in answer.trace.events if e.tag == "draft" and e.usage)
     return Achieved(_fooled(answer), 0, abs(total - counted) / max(1, total))

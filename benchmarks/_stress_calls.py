@@ -13,7 +13,7 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
     from denoise_core.augmenter.knowledge.link import GazetteerLinker
     from denoise_core.augmenter.memory import WorkingMemory
     from denoise_core.augmenter.streaming.watch import HeldBack
-    from denoise_core.augmenter.utilities import Groundedness
+    from denoise_core.augmenter.utility import Groundedness
     from denoise_core.end import ENDDenoiser
     from denoise_core.report.context import fragment
     from denoise_core.running.flow import run

@@ -1,4 +1,4 @@
-"""Answers as models write them, over records, and yes/no answers: by the quoting judge.
+"""Answers as models write them, over records, and yes/no answers, by the quoting judge.
 
 The quoting judge answers from replies recorded from a large language model. Each answer is also a draft of the
 loop, alone and judged once: a right one must not be sent worse, in any form. Written by another hand; half of each
@@ -17,8 +17,8 @@ from harness import Benchmark, arguments
 from denoise_core.augmenter import Augmenter, Groundedness
 from denoise_core.augmenter.drafting import Written
 from denoise_core.augmenter.drafting.repair import repaired
-from denoise_core.support import Check, check, parse
-from denoise_core.support.hold import Words
+from denoise_core.support import AnswerVerdict, check, parse
+from denoise_core.support.judges import FunctionJudge
 from denoise_core.support.judging import Judge
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import RecordedLLM
@@ -32,13 +32,17 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
         made = [
             Case("answer_forms", "1", "When?", "It was 1889.", (Passage("It was 1889.", "p"),), "right", "plain")
         ]
-        _shown(bench, "words", Words(), {"answer_forms": made})
+        _shown(bench, "words", FunctionJudge(_in_evidence, name="words"), {"answer_forms": made})
         return bench.finish()
     if options.data is None:
         raise SystemExit("this benchmark needs real data: pass --data FOLDER")
     found = cases(options.data)
     _shown(bench, "quoting", LLMJudge(RecordedLLM.of(FOLDER / "quoting.jsonl")), found)
     return bench.finish()
+
+
+def _in_evidence(question: str, evidence: Sequence[str], claim: str) -> float:
+    return float(any(claim in text for text in evidence))
 
 
 def _shown(bench: Benchmark, name: str, judge: Judge, found: dict[str, list[Case]]) -> None:
@@ -62,7 +66,12 @@ def _shown(bench: Benchmark, name: str, judge: Judge, found: dict[str, list[Case
 
 
 def _rates(
-    bench: Benchmark, name: str, mine: Sequence[Case], checked: dict[str, Check], right: float | None, wrong: float
+    bench: Benchmark,
+    name: str,
+    mine: Sequence[Case],
+    checked: dict[str, AnswerVerdict],
+    right: float | None,
+    wrong: float,
 ) -> None:
     passed = {
         label: [checked[c.id].passed for c in mine if c.label == label] for label in ("right", "wrong", "open")
@@ -74,14 +83,16 @@ def _rates(
     if passed["open"]:
         bench.row(f"{name}: not settled, passed", statistics.fmean(passed["open"]), "share")
     told = [(checked[c.id], c.label == "right") for c in mine if c.label in ("right", "wrong")]
-    decided = [(f.passed, right) for f, right in told if f.passed or f.supported is False or f.answers is False]
+    decided = [
+        (f.passed, right) for f, right in told if f.passed or f.supported is False or f.answers_question is False
+    ]
     bench.row(f"{name}: decided", len(decided), "count")
     if decided:
         least = None if "quoting" in name or "answer_forms" not in name else 0.80
         bench.row(f"{name}: of these right", statistics.fmean(a == b for a, b in decided), "share", at_least=least)
 
 
-def _forms(bench: Benchmark, name: str, mine: Sequence[Case], checked: dict[str, Check]) -> None:
+def _forms(bench: Benchmark, name: str, mine: Sequence[Case], checked: dict[str, AnswerVerdict]) -> None:
     """Abstentions, and how far a form falls behind: the share of its answers judged as a person would, or not."""
     known = [checked[c.id].kind == "abstention" for c in mine if c.label == "abstains"]
     if known:
@@ -100,7 +111,9 @@ def _forms(bench: Benchmark, name: str, mine: Sequence[Case], checked: dict[str,
     bench.row(f"answer_forms, {name}: worst form ({worst}), of the mean", share, "share", at_least=0.6)
 
 
-def _worse(bench: Benchmark, name: str, mine: Sequence[Case], checked: dict[str, Check], judge: Judge) -> None:
+def _worse(
+    bench: Benchmark, name: str, mine: Sequence[Case], checked: dict[str, AnswerVerdict], judge: Judge
+) -> None:
     """Right drafts that a loop sends as another text, and those from which a claim would go if the rest passed."""
     utility = Groundedness(judge=judge)
     worse = cut = asked = 0
@@ -110,7 +123,7 @@ def _worse(bench: Benchmark, name: str, mine: Sequence[Case], checked: dict[str,
         worse += answer.text != parse(case.answer).reply.strip()
         asked += max(0, answer.memory.drafts - 1)
         found = checked[case.id]
-        cut += bool(repaired(parse(case.answer).reply.strip(), utility.verdict(found, answer.memory, case.answer)))
+        cut += bool(repaired(parse(case.answer).reply.strip(), found))
     bench.row(f"answer_forms, {name}: right drafts sent worse", worse, "count", at_most=0)
     bench.row(f"answer_forms, {name}: right drafts from which a claim would be taken", cut, "count", at_most=0)
     bench.row(f"answer_forms, {name}: further drafts asked for a right one", asked, "count")

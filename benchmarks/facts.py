@@ -1,7 +1,7 @@
 """What facts in words are worth: how often each kind of difference is said of right and of wrong claims.
 
 Claims of the grounding sets and of FEVER-symmetric, labelled by people, each held against its evidence. A kind of
-difference has its place for what it says of them; `Words` is the judge that is made of them.
+difference has its place for what it says of them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from harness import Benchmark, Options, arguments, read
 
-from denoise_core.support.hold import Words
-from denoise_core.support.judging import Claim
 from denoise_core.text.facts import differences
-from denoise_core.types import Passage
 
 SETS = ("begin", "fib", "wice", "summedits", "qags", "climate_fever", "healthver")
 EACH = 150  # right and wrong claims of a set
@@ -25,26 +22,15 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     options = arguments(__doc__.splitlines()[0], argv)
     bench = Benchmark("facts", options)
     said: Counter[tuple[str, bool]] = Counter()
-    judged: Counter[tuple[str, bool]] = Counter()
     claims = 0
     for claim, evidence, supported in _claims(options):
         claims += 1
         for kind in {d.kind for d in differences(claim, evidence)}:
             said[kind, supported] += 1
-        found = Words().judge("", [Claim(claim, 0, len(claim))], [Passage(evidence, "e")])[0]
-        if found.supported is not None:
-            judged[found.kind, supported] += 1
     bench.row("claims", claims, "count")
     for kind in sorted({k for k, _ in said}):
         bench.row(f"{kind} stands nowhere: of right claims", said[kind, True], "count")
         bench.row(f"{kind} stands nowhere: of wrong claims", said[kind, False], "count")
-    for kind in sorted({k for k, _ in judged}):
-        bench.row(f"unsupported by words for its {kind}: right claims", judged[kind, True], "count")
-        bench.row(f"unsupported by words for its {kind}: wrong claims", judged[kind, False], "count")
-    decided = sum(judged.values())
-    if decided:
-        right = sum(n for (_, supported), n in judged.items() if not supported) / decided
-        bench.row("unsupported by words: of these wrong", right, "share", at_least=0.8)
     return bench.finish()
 
 

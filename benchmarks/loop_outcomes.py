@@ -5,9 +5,9 @@ MTRAG: answers of three writers to the same questions, rated for faithfulness by
 that was repaired is another text than the one that people rated: it is counted apart, and in no correction; how
 many drafts a correction costs lies between the two figures given. NQ, XQuAD and HotpotQA: a drafted name is taken
 from the text of a distractor or, as the control, from the answers; each stands alone and is judged with all
-passages as evidence. Thresholds and rules were chosen while looking
-at the development files, these among them. The quoting judge sees a sample of each, with replies recorded from
-a large language model (recorded/loop.jsonl).
+passages as evidence.
+Thresholds and rules were chosen while looking at the development files, these among them. The quoting judge sees a
+sample of each, with replies recorded from a large language model (recorded/loop.jsonl).
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from denoise_core.augmenter import Answer, Augmenter, Groundedness, LoopLimits, 
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Written
 from denoise_core.embedded import sample
 from denoise_core.evaluate.datasets import read_questions
-from denoise_core.support.hold import Words
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import RecordedLLM
 from denoise_lab.split import place_of
@@ -58,15 +57,13 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     bench = Benchmark("loop_outcomes", options)
     rows = _made_up() if options.quick else _rated(options)
     named = {name: _made_up_names() if options.quick else _names(options, name) for name in _NAMED}
-    by_words = Groundedness(Words())
-    _real_drafts(bench, rows, by_words)
-    for name, questions in named.items():
-        _distractors(bench, name, questions, by_words, 0.0)
-    if not options.quick:
+    if options.quick:
+        quoting = Groundedness(lambda question, evidence, claim: float(any(claim in e for e in evidence)))
+    else:
         quoting = Groundedness(LLMJudge(RecordedLLM.of(FOLDER / "loop.jsonl")))
-        _real_drafts(bench, sampled(rows, _SAMPLE["MTRAG"]), quoting)
-        for name, questions in named.items():
-            _distractors(bench, name, sampled(questions, _SAMPLE[name]), quoting, 0.2)
+    _real_drafts(bench, sampled(rows, _SAMPLE["MTRAG"]), quoting)
+    for name, questions in named.items():
+        _distractors(bench, name, sampled(questions, _SAMPLE[name]), quoting, 0.2)
     _adversaries(bench)
     return bench.finish()
 

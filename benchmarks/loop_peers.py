@@ -19,7 +19,7 @@ from typing import Any, TypedDict
 from harness import Benchmark, arguments
 
 from denoise_core import Budget, Message, Passage, Reply
-from denoise_core.augmenter import Augmenter, LoopLimits, Reason, Verdict, WorkingMemory
+from denoise_core.augmenter import AnswerVerdict, Augmenter, ClaimVerdict, LoopLimits, WorkingMemory
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.running.effects import Flow
 from denoise_core.testing import ListRetriever
@@ -86,11 +86,12 @@ class Outcome:
 class Table:
     """Our utility: the answer's quality."""
 
-    def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
+    def assess(self, memory: WorkingMemory, candidate: str) -> Flow[AnswerVerdict]:
         score = quality(candidate)
         if score >= PASS:
-            return without_effects(Verdict("pass", score))
-        return without_effects(Verdict("fail", score, (Reason("not good enough", claim=candidate),)))
+            return without_effects(AnswerVerdict(True, score))
+        failed = ClaimVerdict(candidate, 0, len(candidate), False, kind="other", reason="not good enough")
+        return without_effects(AnswerVerdict(False, score, (failed,), None, failed.kind, failed.reason))
 
 
 class OurLLM:

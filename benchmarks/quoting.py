@@ -18,8 +18,8 @@ from _recorded import FOLDER
 from harness import Benchmark, arguments
 
 from denoise_core.support.check import check
-from denoise_core.support.quoting import AGAIN, VERSION, LLMJudge, prove
-from denoise_core.support.result import Check
+from denoise_core.support.quoting import AGAIN, VERSION, LLMJudge, locate_quote
+from denoise_core.support.verdicts import AnswerVerdict
 from denoise_core.testing import RecordedLLM
 from denoise_core.types import Message, Passage, Reply
 
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     return bench.finish()
 
 
-Checked = dict[tuple[str, str], Check]
+Checked = dict[tuple[str, str], AnswerVerdict]
 
 
 def _passed(
@@ -98,7 +98,7 @@ def _forms(bench: Benchmark, mine: Sequence[Case], checked: Checked) -> None:
     known = [checked[c.set, c.id].kind == "abstention" for c in mine if c.label == "abstains"]
     bench.row("answer forms: abstentions known as such", statistics.fmean(known), "share", at_least=0.95)
     hit = [
-        any(_overlap(c.answer, words, d.start, d.end) for j in checked[c.set, c.id].claims for d in j.differs)
+        any(_overlap(c.answer, words, d.start, d.end) for j in checked[c.set, c.id].claims for d in j.differences)
         for c in mine for words in c.unsupported
     ]  # fmt: skip
     bench.row("answer forms: marked words hit by what is named unsupported", statistics.fmean(hit), "share",
@@ -131,7 +131,7 @@ def _fabricated(bench: Benchmark, every: Sequence[Case], seed: int) -> None:
         if " ".join(piece).casefold() in " ".join(words).casefold():
             continue
         made += 1
-        passed += any(prove(" ".join(piece), p) is not None for p in case.passages)
+        passed += any(locate_quote(" ".join(piece), p) is not None for p in case.passages)
     bench.row("fabricated quotes", made, "count")
     bench.row("fabricated quotes that pass", passed, "count", at_most=0)
 

@@ -11,7 +11,6 @@ to the replica with the fewest, not to the one that has read its passages before
 from fastapi import FastAPI
 from ray import serve
 
-from denoise_core.augmenter.utilities.default import default_judge
 from denoise_core.embedded import default_denoiser
 from denoise_core.service import Service, ServiceLimits
 from denoise_core.service.app import make_app
@@ -23,7 +22,7 @@ def build() -> FastAPI:
     """Called in each replica: what the application holds does not travel, and need not."""
     # hosts: the names by which others call it, such as ("denoise.internal",); this machine's own unless given.
     limits = ServiceLimits(waiting=AT_ONCE, workers=1)
-    return make_app(Service(default_denoiser(), judge=default_judge(), limits=limits))
+    return make_app(Service(default_denoiser(), limits=limits))
 
 
 @serve.deployment(

@@ -45,7 +45,7 @@ class Supported:
         evidence = [Passage(t, f"passage-{i}") for i, t in enumerate(_documents(outputs))]
         answer = self.verifier.loop.answer(str(question), drafter=Written(str(said), evidence))
         score = {"supported": 1, "unsupported": 0}.get(str(answer.outcome))
-        why = "; ".join(r.text for a in answer.memory.attempts[:1] for r in a.verdict.reasons)
+        why = "; ".join(reason for a in answer.memory.attempts[:1] for reason in a.verdict.reasons)
         return {"key": "supported", "score": score, "comment": f"{answer.outcome}: {why}".rstrip(": ")}
 
 

@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from denoise_core import InputError, arun, run
 from denoise_core._secrets import PickledModel
-from denoise_core.augmenter import Outcome, Verdict, WorkingMemory
+from denoise_core.augmenter import AnswerVerdict, Outcome, WorkingMemory
 from denoise_core.augmenter.drafting import Drafted
 from denoise_core.running.effects import Flow
 from langchain_denoise.convert import places
@@ -73,13 +73,13 @@ class JudgeNode(PickledModel, RunnableSerializable[Any, Update]):
         by_user = given if callable(self.evidence) else state
         evidence = places.evidence_in(by_user, by_user, self.evidence)
         memory = WorkingMemory(places.question_in(given, self.question), evidence)
-        verdict: Verdict = yield from self.verifier.loop.utility.assess(memory, candidate)
+        verdict: AnswerVerdict = yield from self.verifier.loop.utility.assess(memory, candidate)
         feedback = (
             "" if verdict.passed else (yield from self.verifier.loop.feedback.write(memory, candidate, verdict))
         )
         return {
             "outcome": str(_OUTCOMES[verdict.outcome]),
             "score": float(verdict.score),
-            "reasons": [r.text for r in verdict.reasons],
+            "reasons": list(verdict.reasons),
             "feedback": feedback,
         }

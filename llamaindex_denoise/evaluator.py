@@ -10,8 +10,8 @@ from llama_index.core.base.response.schema import Response
 from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult
 
 from denoise_core import LLM, Budget, InputError, Passage, arun, run
-from denoise_core.augmenter import Feedback, Reason, TemplateFeedback, Utility, Verdict, WorkingMemory
-from denoise_core.augmenter.utilities.groundedness import as_utility
+from denoise_core.augmenter import AnswerVerdict, Feedback, TemplateFeedback, Utility, WorkingMemory
+from denoise_core.augmenter.utility import as_utility
 from denoise_core.errors import is_mistake, said
 from denoise_core.running.effects import Flow
 from denoise_core.running.fallbacks import fell_back
@@ -83,8 +83,8 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
             missing = "query" if query is None else "response"
             raise InputError(f"{missing} must be given: an evaluation needs query, response and contexts")
         memory, words = WorkingMemory(query, evidence=passages), ""
-        nothing = Reason("there is nothing to check the answer against", "empty_evidence")
-        verdict = Verdict("unknown", 0.0, (nothing,))
+        nothing = "there is nothing to check the answer against"
+        verdict = AnswerVerdict(kind="empty_evidence", reason=nothing)
         try:
             if any(p.text.strip() for p in passages):
                 verdict = yield from Aside(self.utility).assess(memory, response)
@@ -93,9 +93,9 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
             if is_mistake(error):
                 raise
             fell_back("evaluation", error, "nothing is known of the answer")
-            verdict, words = Verdict("unknown", 0.0, (Reason(said(error), "judge_error"),)), ""
+            verdict, words = AnswerVerdict(kind="judge_error", reason=said(error)), ""
         unknown = verdict.outcome == "unknown"
-        reasons = "; ".join(r.text for r in verdict.reasons)
+        reasons = "; ".join(verdict.reasons)
         return EvaluationResult(
             query=query,
             contexts=[p.text for p in passages],

@@ -14,7 +14,7 @@ from llama_index.core.schema import NodeWithScore
 from llama_index_instrumentation import get_dispatcher
 
 from denoise_core import Budget, DenoiseResult, InputError, Message, Passage
-from denoise_core.augmenter import Answer, Augmenter, LoopLimits, Utility, Verdict, WorkingMemory
+from denoise_core.augmenter import Answer, AnswerVerdict, Augmenter, LoopLimits, Utility, WorkingMemory
 from denoise_core.augmenter.answer import NO_ANSWER, Outcome, StopReason
 from denoise_core.augmenter.drafting.drafter import Drafter
 from denoise_core.augmenter.traces.record import answer_record, claims_record
@@ -76,7 +76,7 @@ class Aside:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.utility, name)
 
-    def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
+    def assess(self, memory: WorkingMemory, candidate: str) -> Flow[AnswerVerdict]:
         flow = self.utility.assess(memory, candidate)
         if sum(len(p.text) for p in memory.evidence) <= AT_ONCE:
             return (yield from flow)
@@ -84,14 +84,14 @@ class Aside:
         while True:
             verdict, effect = yield Compute(partial(_reached, onwards))
             if effect is None:
-                return cast(Verdict, verdict)
+                return cast(AnswerVerdict, verdict)
             try:
                 onwards = partial(flow.send, (yield effect))
             except Exception as error:
                 onwards = partial(flow.throw, error)
 
 
-def _reached(onwards: Callable[[], Effect]) -> tuple[Verdict | None, Effect | None]:
+def _reached(onwards: Callable[[], Effect]) -> tuple[AnswerVerdict | None, Effect | None]:
     """What a flow comes to next: its end, or something it asks for."""
     try:
         return None, onwards()

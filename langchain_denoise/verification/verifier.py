@@ -12,10 +12,9 @@ from langchain_core.runnables import Runnable
 
 from denoise_core import Budget, InputError
 from denoise_core.augmenter import Answer, Augmenter, Feedback, LoopLimits, Policy, Utility
-from denoise_core.augmenter.drafting.when import When
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.traces.record import claims_record
-from denoise_core.augmenter.utilities.groundedness import as_utility
+from denoise_core.augmenter.utility import When, as_utility
 from denoise_core.running.record import KEY
 from denoise_core.support.judges import decision
 from denoise_core.support.judging import Judge

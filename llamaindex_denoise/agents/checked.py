@@ -18,7 +18,7 @@ from llama_index.core.tools import AsyncBaseTool, QueryEngineTool, ToolOutput
 from llama_index.core.workflow import Context, StopEvent, Workflow, step
 
 from denoise_core import InputError, Message, Passage
-from denoise_core.augmenter import Attempt, Augmenter, Verdict, WorkingMemory
+from denoise_core.augmenter import AnswerVerdict, Attempt, Augmenter, WorkingMemory
 from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest, Found, Written
 from denoise_core.augmenter.drafting.taint import evidence_of
 from denoise_core.augmenter.prompts import REVISE
@@ -399,6 +399,6 @@ def _since_rejected(
     if not rejected:
         return found
     read = tuple(p for f in old for p in f.passages)
-    attempts = tuple(Attempt(r["text"], Verdict("fail", 0.0), evidence=read) for r in rejected)
+    attempts = tuple(Attempt(r["text"], AnswerVerdict(False), evidence=read) for r in rejected)
     counts, _ = evidence_of(Drafted("", found=new), WorkingMemory(question, attempts=attempts))
     return (*old, Found(counts))

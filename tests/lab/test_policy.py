@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import InputError, Message, Passage
-from denoise_core.augmenter import Attempt, Augmenter, Rules, Verdict, WorkingMemory
+from denoise_core.augmenter import AnswerVerdict, Attempt, Augmenter, Rules, WorkingMemory
 from denoise_core.augmenter.actions import Draft, Readmit, Search, Send
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.augmenter.trained import (
@@ -48,7 +48,7 @@ def test_features_are_named_and_between_0_and_1():
     memory = WorkingMemory(
         "And do they have it? " * 30,
         (Passage("x", "a"),),
-        tuple(Attempt("a", Verdict("unknown")) for _ in range(9)),
+        tuple(Attempt("a", AnswerVerdict()) for _ in range(9)),
         (Message("user", "x"),) * 30,
         failures=(("draft", "x"),) * 5,
     )
@@ -63,7 +63,7 @@ def test_features_are_named_and_between_0_and_1():
 )
 def test_only_what_makes_sense_is_chosen(actions, attempts):
     memory = WorkingMemory(
-        "q", actions=tuple(actions), attempts=tuple(Attempt("a", Verdict("fail")) for _ in range(attempts))
+        "q", actions=tuple(actions), attempts=tuple(Attempt("a", AnswerVerdict(False)) for _ in range(attempts))
     )
     may = allowed(memory, attempts=3)
     assert may.any()

@@ -12,7 +12,7 @@ from denoise_core.augmenter.drafting import Drafted, Found
 from denoise_core.augmenter.feedback import ModelFeedback
 from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
-from denoise_core.augmenter.utilities import Groundedness
+from denoise_core.augmenter.utility import Groundedness
 from denoise_core.running.record import calls_of
 from denoise_core.support import judges
 from denoise_core.testing import ListRetriever
@@ -34,7 +34,7 @@ def through_json(answer):
 
 @pytest.fixture(autouse=True)
 def words_judge(monkeypatch):
-    monkeypatch.setattr(Groundedness, "shipped", classmethod(lambda cls, llm=None: by_words()))
+    monkeypatch.setattr(Groundedness, "for_model", classmethod(lambda cls, llm=None: by_words()))
 
 
 def test_a_replay_with_the_same_parts_gives_the_same_answer(passages, question):

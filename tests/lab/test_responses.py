@@ -9,7 +9,8 @@ from augmenter_doubles import scripted
 from denoise_core import InputError, Reply, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, Rules
 from denoise_core.errors import MissingExtra
-from denoise_core.support.judging import FlowJudge, Judged, Judgement
+from denoise_core.support.judging import FlowJudge
+from denoise_core.support.verdicts import AnswerVerdict, ClaimVerdict
 from denoise_core.testing import ListRetriever
 from denoise_lab.responses import bart_score, bert_score, loop_cost, response_scores
 
@@ -78,8 +79,8 @@ class Holds(FlowJudge):
 
     def flow(self, question, claims, passages):
         yield from ()
-        return Judgement(
-            tuple(Judged(c.text, c.start, c.end, "1889" in c.text or "Paris" in c.text) for c in claims),
+        return AnswerVerdict(
+            tuple(ClaimVerdict(c.text, c.start, c.end, "1889" in c.text or "Paris" in c.text) for c in claims),
             answers=True,
         )
 

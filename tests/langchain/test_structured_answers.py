@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from recorded_runs import RunRecorder
 
 from denoise_core import InputError, Passage
-from denoise_core.augmenter import LoopLimits, Verdict
+from denoise_core.augmenter import AnswerVerdict, LoopLimits
 from denoise_core.augmenter.utility import without_effects
 from langchain_denoise import Verifier, verified
 from langchain_denoise.convert.claims import claimed, resolved
@@ -61,7 +61,7 @@ def judged():
         def assess(self, memory, candidate):
             seen.append(candidate)
             good = "1889" in candidate and "tower.txt" not in candidate and "0.9" not in candidate
-            return without_effects(Verdict("pass" if good else "fail", float(good)))
+            return without_effects(AnswerVerdict(good, float(good)))
 
     return Verifier(judge=Judge(), limits=LoopLimits(attempts=1)), seen
 

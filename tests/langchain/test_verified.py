@@ -13,7 +13,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from recorded_runs import RunRecorder
 
 from denoise_core import Budget
-from denoise_core.augmenter import LoopLimits, Verdict
+from denoise_core.augmenter import AnswerVerdict, LoopLimits
 from denoise_core.augmenter.utility import without_effects
 from langchain_denoise import Verifier, verified
 
@@ -161,7 +161,7 @@ class Scores:
         self.scores = scores
 
     def assess(self, memory, candidate):
-        return without_effects(Verdict("fail", self.scores[candidate]))
+        return without_effects(AnswerVerdict(False, self.scores[candidate]))
 
 
 def test_the_best_draft_is_sent_not_the_last(rag):
@@ -291,7 +291,7 @@ def test_no_evidence_is_said_and_not_tried_again(kit):
 def test_any_utility_judges(rag):
     class Short:
         def assess(self, memory, candidate):
-            return without_effects(Verdict("pass" if len(candidate) < 40 else "fail", 0.5))
+            return without_effects(AnswerVerdict(len(candidate) < 40, 0.5))
 
     assert verified(rag()[0], Verifier(judge=Short())).invoke({"question": "q"})["answer"] == LYON
 

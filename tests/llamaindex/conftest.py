@@ -162,6 +162,6 @@ def words_judge(monkeypatch):
     """Where no judge is named, one that is a function of words: these tests are of what is done with verdicts."""
     from judging import by_words
 
-    from denoise_core.augmenter.utilities import Groundedness
+    from denoise_core.augmenter.utility import Groundedness
 
-    monkeypatch.setattr(Groundedness, "shipped", classmethod(lambda cls, llm=None: by_words()))
+    monkeypatch.setattr(Groundedness, "for_model", classmethod(lambda cls, llm=None: by_words()))

@@ -106,7 +106,7 @@ def test_an_engine_that_streams_inside_is_read_and_checked(scripted):
 
 
 def test_a_judge_that_would_ask_the_engine_as_a_model_is_told_off(scripted):
-    from denoise_core.augmenter.utilities.groundedness import Groundedness
+    from denoise_core.augmenter.utility import Groundedness
     from denoise_core.running.effects import complete
     from denoise_core.types import Message
 

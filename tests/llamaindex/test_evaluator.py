@@ -178,7 +178,7 @@ def test_an_evaluators_result_becomes_a_verdict(result, outcome, score, sync):
     answer = made.answer(QUESTION) if sync else asyncio.run(made.aanswer(QUESTION))
     assert answer.outcome == outcome
     if outcome == "unsupported":
-        assert [r.text for r in answer.best.verdict.reasons] == ["because"]
+        assert answer.best.verdict.reasons == ("because",)
     if score is not None:
         assert [c.probability for c in answer.best.verdict.claims] == [score]
 

@@ -1,10 +1,10 @@
 """Nodes that only their metadata tells apart: what is said of one is not supported by the other's text."""
 
 import pytest
+from judging import WordForWord
 from llama_index.core.schema import NodeWithScore, TextNode
 from llamaindex_engines import Fixed
 
-from denoise_core.augmenter.utilities.default import default_judge
 from llamaindex_denoise import AugmentedQueryEngine
 
 REVENUE = [("2022", "12.4"), ("2023", "15.1")]
@@ -37,7 +37,7 @@ def inns():
 
 def outcome(scripted, found, question, said):
     llm = scripted(lambda m: said)
-    engine = AugmentedQueryEngine.from_args(Fixed(found), llm, judge=default_judge())
+    engine = AugmentedQueryEngine.from_args(Fixed(found), llm, judge=WordForWord())
     return engine.query(question).metadata["denoise"]["outcome"]
 
 

@@ -19,9 +19,10 @@ from laws import check_result
 
 from denoise_core import Message, Passage, run
 from denoise_core.augmenter.knowledge.queries import LLMQueries
-from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemory
+from denoise_core.augmenter.memory import Attempt, WorkingMemory
+from denoise_core.support.verdicts import AnswerVerdict
 from denoise_core.augmenter.prompts import draft_prompt, self_ask_prompt
-from denoise_core.augmenter.utilities import Groundedness
+from denoise_core.augmenter.utility import Groundedness
 from denoise_core.running.effects import complete
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.s2a.options import Show
@@ -113,7 +114,7 @@ def _memory(attack: dict[str, Any]) -> WorkingMemory:
         placed.get("question", [QUESTION])[0], evidence, history=tuple(Message("user", t) for t in turns)
     )
     if "feedback" in placed or "draft" in placed:
-        verdict = Verdict("fail", 0.1, (Reason("not borne out"),))
+        verdict = AnswerVerdict(False, 0.1, kind="other", reason="not borne out")
         said = placed.get("feedback", ["Sentence 1 is not borne out."])[0]
         memory = memory.attempted(Attempt(placed.get("draft", ["It leaves at ten."])[0], verdict, said, evidence))
     return memory

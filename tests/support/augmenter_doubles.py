@@ -5,7 +5,7 @@ import asyncio
 from augmenter_laws import check_answer
 
 from denoise_core import DenoiseResult, Drop, Reply, Span, Usage
-from denoise_core.augmenter import Augmenter, Reason, Verdict
+from denoise_core.augmenter import AnswerVerdict, Augmenter, ClaimVerdict
 from denoise_core.augmenter.drafting import DraftRequest
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.testing import FunctionLLM, ListRetriever
@@ -22,8 +22,10 @@ class Scores:
 
     def assess(self, memory, candidate):
         score = self.scores[candidate]
-        reasons = () if score >= 0.9 else (Reason("not good enough", claim=candidate),)
-        return without_effects(Verdict("pass" if score >= 0.9 else "fail", score, reasons))
+        if score >= 0.9:
+            return without_effects(AnswerVerdict(True, score))
+        failed = ClaimVerdict(candidate, 0, len(candidate), False, kind="other", reason="not good enough")
+        return without_effects(AnswerVerdict(False, score, (failed,), None, failed.kind, failed.reason))
 
 
 class HalfDenoiser:

@@ -7,11 +7,11 @@ from envelopes import enclosed
 
 from denoise_core import Passage, run
 from denoise_core.augmenter import WorkingMemory
-from denoise_core.augmenter.utilities import Groundedness, as_utility
+from denoise_core.augmenter.utility import Groundedness, as_utility
 from denoise_core.support.citing import uncited
-from denoise_core.support.evidence import terms_of
-from denoise_core.support.judging import Claim, FlowJudge, Judged, Judgement, Quote
-from denoise_core.support.records import headline
+from denoise_core.support.evidence import passage_header, terms_of
+from denoise_core.support.judging import FlowJudge
+from denoise_core.support.verdicts import AnswerVerdict, Claim, ClaimVerdict, Quote
 from denoise_core.testing import FunctionLLM
 from denoise_core.text.facts import differences
 from denoise_core.types import Span
@@ -26,22 +26,22 @@ class WordForWord(FlowJudge):
     """A judge for tests of what is done with verdicts: a claim is supported when one passage has all its words."""
 
     def flow(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]):
-        return Judgement(tuple(self.one(question, c, passages) for c in claims))
+        return AnswerVerdict.of_claims([self.one(question, c, passages) for c in claims])
         yield
 
-    def one(self, question: str, claim: Claim, passages: Sequence[Passage]) -> Judged:
+    def one(self, question: str, claim: Claim, passages: Sequence[Passage]) -> ClaimVerdict:
         text = uncited(claim.text if claim.kind == "field" else claim.whole)
         said = terms_of(text, "en") - terms_of(question, "en") or terms_of(text, "en")
-        told = [terms_of(f"{headline(p)}\n{p.text}", "en") for p in passages]
+        told = [terms_of(f"{passage_header(p)}\n{p.text}", "en") for p in passages]
         best = max(range(len(passages)), key=lambda n: len(said & told[n]))
         passage = passages[best]
         quote = Quote(Span(passage.id, 0, len(passage.text)), passage.text)
         if said and said <= told[best]:
-            return Judged(claim.text, claim.start, claim.end, True, None, (quote,))
-        differs = differences(text, f"{headline(passage)}\n{passage.text}")
+            return ClaimVerdict(claim.text, claim.start, claim.end, True, None, (quote,))
+        differs = differences(text, f"{passage_header(passage)}\n{passage.text}")
         kind = differs[0].kind if differs else "unsupported"
         why = "it stands in no passage"
-        return Judged(claim.text, claim.start, claim.end, False, None, (quote,), differs, kind, why)
+        return ClaimVerdict(claim.text, claim.start, claim.end, False, None, (quote,), differs, kind, why)
 
 
 def by_words(**options):
@@ -57,11 +57,6 @@ def memory(*texts, question="When was the club founded?"):
 def judged(candidate, *texts, utility=None):
     """The verdict on ``candidate`` given ``texts``; that of `by_words` if no utility is named."""
     return run(as_utility(utility or by_words()).assess(memory(*texts), candidate))[0]
-
-
-def kinds(verdict):
-    """The kinds of a verdict's reasons."""
-    return {r.kind for r in verdict.reasons}
 
 
 def quoting(*verdicts):

@@ -4,11 +4,11 @@ import asyncio
 import re
 from zlib import crc32
 
+from judging import WordForWord
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import TextNode
 
-from denoise_core.augmenter.utilities.default import default_judge
 from llamaindex_denoise import Checked
 
 QUESTION = "By what time must rooms be vacated at the Larkmoor Inn in Tessel?"
@@ -58,6 +58,6 @@ def assert_told_apart(make, scripted):
     """The right answer is supported, that of another inn is not; ``make(llm)`` gives the application."""
     for said in (RIGHT, WRONG):
         for sync in (True, False):
-            engine = Checked(make(scripted(lambda m: said)), judge=default_judge())  # noqa: B023
+            engine = Checked(make(scripted(lambda m: said)), judge=WordForWord())  # noqa: B023
             response = engine.query(QUESTION) if sync else asyncio.run(engine.aquery(QUESTION))
             assert (judged(response) == "supported") is (said == RIGHT), (said, sync, str(response))

@@ -1,7 +1,7 @@
 """LLM-Augmenter: a loop around a black-box model that consults knowledge, judges, feeds back and tries again.
 
-Enter at `loop.py`. The way of the data: `knowledge` (search, denoise) -> `engine` (prompt) -> `utilities`
-(judge) -> `feedback` -> `policy` (what next) -> `finish` (which attempt is sent).
+Enter at `loop.py`. The way of the data: `knowledge` (search, denoise) -> `prompts` -> `utility`
+(judge) -> `feedback` -> `policy` (what next) -> `answer` (which attempt is sent).
 """
 
 from denoise_core.augmenter.answer import Answer, Outcome, StopReason
@@ -9,27 +9,27 @@ from denoise_core.augmenter.feedback import Feedback, TemplateFeedback
 from denoise_core.augmenter.knowledge.consolidate import Consolidator
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.augmenter.loop import Augmenter
-from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemory
+from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits, Policy, Rules
-from denoise_core.augmenter.utilities.groundedness import Groundedness
-from denoise_core.augmenter.utility import Utility
+from denoise_core.augmenter.utility import Groundedness, Utility
+from denoise_core.support.verdicts import AnswerVerdict, ClaimVerdict
 
 __all__ = [
     "Answer",
+    "AnswerVerdict",
     "Attempt",
     "Augmenter",
     "BM25Retriever",
+    "ClaimVerdict",
     "Consolidator",
     "Feedback",
     "Groundedness",
     "LoopLimits",
     "Outcome",
     "Policy",
-    "Reason",
     "Rules",
     "StopReason",
     "TemplateFeedback",
     "Utility",
-    "Verdict",
     "WorkingMemory",
 ]

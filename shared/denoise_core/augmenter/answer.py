@@ -9,11 +9,10 @@ from denoise_core._optional import html_of
 from denoise_core.augmenter.drafting.repair import holds_in
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits
-from denoise_core.augmenter.prompts import Task, citations, titled
-from denoise_core.augmenter.utility import Measured, Utility, known_of
+from denoise_core.augmenter.prompts import Task, citations, read_mark, titled
+from denoise_core.augmenter.utility import Utility, utility_name
 from denoise_core.result import Trace
-from denoise_core.support.abstention import declined
-from denoise_core.support.proof import Proof, proof_of
+from denoise_core.support.verdicts import AnswerVerdict
 from denoise_core.text.words import content_words, words
 from denoise_core.types import Passage
 
@@ -54,8 +53,7 @@ class StopReason(StrEnum):
 @dataclass(frozen=True, slots=True)
 class Answer:
     """``citations`` are the passages the text names, in order of first mention; ``trace`` holds every
-    effect, and with it the usage, whether the run went well or not. ``judge`` is the name of what judged, and
-    ``measured`` its error rates on the sets it was validated on (none where nobody measured it).
+    effect, and with it the usage, whether the run went well or not. ``judge`` is the name of what judged.
 
     ``looked_for``, ``nearest`` and ``holds`` say what an answer that is not supported can still tell: the searches
     made, the evidence nearest to the question, and the part of the best draft that holds.
@@ -68,7 +66,6 @@ class Answer:
     trace: Trace = field(default_factory=Trace)
     citations: tuple[Passage, ...] = ()
     judge: str = ""
-    measured: tuple[Measured, ...] = ()
     nearest: tuple[Passage, ...] = ()
     holds: str = ""
 
@@ -94,13 +91,10 @@ class Answer:
         return best.verdict.score if best else None
 
     @property
-    def proof(self) -> Proof | None:
-        """The smallest set of quotes on which the text rests; None where no claim of it rests on any. It is
-        replayed without a model: `Proof.replay`."""
+    def verdict(self) -> AnswerVerdict | None:
+        """The verdict on the text, with each claim and its quotes; None where another text was judged."""
         best = self.memory.best
-        if best is None or self.text != best.candidate:
-            return None
-        return proof_of(self.text, best.verdict.claims, self.judge)
+        return best.verdict if best is not None and self.text == best.candidate else None
 
     @property
     def looked_for(self) -> tuple[str, ...]:
@@ -113,6 +107,11 @@ _WHY = {
     StopReason.BUDGET: "the budget was spent before there was one",
     StopReason.DEADLINE: "the time was up before there was one",
     StopReason.NOT_RECORDED: "the recording holds none",
+}
+_UNKNOWN = {
+    "judge_error": StopReason.JUDGE_ERROR,
+    "unjudged": StopReason.UNJUDGED,
+    "empty_evidence": StopReason.NO_EVIDENCE,
 }
 _PARTS = {
     "draft": "the writing of a draft",
@@ -132,16 +131,14 @@ def finish(memory: WorkingMemory, stop: StopReason, limits: LoopLimits, task: Ta
     A model that says at last that it does not know is believed, also after drafts that did not hold. Where nothing
     was written the answer says why in a sentence.
     """
-    judge, measured = known_of(utility)
+    judge = utility_name(utility)
     best, last = memory.best, memory.last
 
     def sent(text: str, outcome: Outcome, why: StopReason, holds: str = "") -> Answer:
         shown = best is not None and text == best.candidate
         cited = citations(text, best.evidence) if best and shown else ()
         near = () if outcome is Outcome.SUPPORTED else nearest(memory)
-        return Answer(
-            text, outcome, why, memory, citations=cited, judge=judge, measured=measured, nearest=near, holds=holds
-        )
+        return Answer(text, outcome, why, memory, citations=cited, judge=judge, nearest=near, holds=holds)
 
     if best is not None and best.verdict.passed:
         return sent(best.candidate, Outcome.SUPPORTED, StopReason.PASSED, best.candidate)
@@ -159,7 +156,7 @@ def finish(memory: WorkingMemory, stop: StopReason, limits: LoopLimits, task: Ta
         return sent(NO_ANSWER.format(why=why_not), Outcome.FAILED, stop, holds)
     unknown = best.verdict.outcome == "unknown"
     if unknown and stop in (StopReason.SENT, StopReason.NOT_REPEATABLE):
-        stop = _unknown_for(best)
+        stop = _UNKNOWN.get(best.verdict.kind, StopReason.NOT_TOLD)
     if stop is not StopReason.UNJUDGED and limits.unsupported == "abstain":
         return sent(abstention(memory, task, holds), Outcome.ABSTAINED, stop, holds)
     return sent(best.candidate, Outcome.UNKNOWN if unknown else Outcome.UNSUPPORTED, stop, holds)
@@ -168,7 +165,7 @@ def finish(memory: WorkingMemory, stop: StopReason, limits: LoopLimits, task: Ta
 def abstention(memory: WorkingMemory, task: Task, holds: str, said: str = "") -> str:
     """A sentence that says there is no answer (the model's own, when it wrote one), what was looked for, the
     nearest evidence, and what part of a draft holds."""
-    mark = declined(said)
+    mark = read_mark(said)
     lines = [said if mark is None and len(words(said)) > _BARE else task.abstaining]
     if mark is not None and mark.nearest:
         lines.append(f"Nearest to it: {' '.join(mark.nearest.split())[:_QUOTED]}")
@@ -201,12 +198,3 @@ def _failed(memory: WorkingMemory) -> str:
 def _quoted(text: str) -> str:
     text = " ".join(text.split())
     return text if len(text) <= _QUOTED else text[:_QUOTED].rsplit(" ", 1)[0] + " …"
-
-
-def _unknown_for(attempt: Attempt) -> StopReason:
-    kinds = attempt.kinds()
-    if "judge_error" in kinds:
-        return StopReason.JUDGE_ERROR
-    if "unjudged" in kinds:
-        return StopReason.UNJUDGED
-    return StopReason.NO_EVIDENCE if "empty_evidence" in kinds else StopReason.NOT_TOLD

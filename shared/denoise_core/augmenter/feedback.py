@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
+from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import draft_block, evidence_block, question_block
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Flow, complete
+from denoise_core.support.verdicts import AnswerVerdict, ClaimVerdict
 from denoise_core.text.delimit import NOTE, envelope
 from denoise_core.types import Message
 
 _CLAIM_CHARACTERS = 300
 _ADVICE_CHARACTERS = 1500  # a model that runs on must not fill the next prompt
 _MISSING_SHOWN = 8
-_REASONS_SHOWN = 6
+_FINDINGS_SHOWN = 6
 
 ADVISE = (
     f"A draft answer was checked against evidence and did not pass. {NOTE} "
@@ -32,19 +33,20 @@ ADVISE = (
 class Feedback(Protocol):
     """Writes feedback on a candidate that did not pass (LLM-Augmenter, section 2.4); a flow, for a model may."""
 
-    def write(self, memory: WorkingMemory, candidate: str, verdict: Verdict) -> Flow[str]:
+    def write(self, memory: WorkingMemory, candidate: str, verdict: AnswerVerdict) -> Flow[str]:
         """Text that says what is wrong with a rejected candidate, for the next draft; a flow, so it may ask a
         model."""
         ...
 
 
 class TemplateFeedback:
-    """One line for each of the first six reasons: the claim, the evidence, what is missing there."""
+    """One line for each of the first six findings: the claim, the evidence, what is missing there."""
 
-    def write(self, memory: WorkingMemory, candidate: str, verdict: Verdict) -> Flow[str]:
+    def write(self, memory: WorkingMemory, candidate: str, verdict: AnswerVerdict) -> Flow[str]:
         numbers = {p.id: n for n, p in enumerate(memory.evidence, 1)}
-        lines = [f"- {_line(reason, numbers)}" for reason in verdict.reasons[:_REASONS_SHOWN]]
-        left = len(verdict.reasons) - len(lines)
+        findings = verdict.findings
+        lines = [f"- {_line(finding, numbers)}" for finding in findings[:_FINDINGS_SHOWN]]
+        left = len(findings) - len(lines)
         if left > 0:
             lines.append(f"- and {left} more of the same kind")
         return without_effects("\n".join(lines))
@@ -60,7 +62,7 @@ class ModelFeedback:
     def __init__(self, llm: LLM | None = None) -> None:
         self.llm = llm
 
-    def write(self, memory: WorkingMemory, candidate: str, verdict: Verdict) -> Flow[str]:
+    def write(self, memory: WorkingMemory, candidate: str, verdict: AnswerVerdict) -> Flow[str]:
         findings = yield from TemplateFeedback().write(memory, candidate, verdict)
         parts = (
             evidence_block(memory.evidence),
@@ -74,15 +76,15 @@ class ModelFeedback:
         return f"{findings}\n{advice}" if advice else findings
 
 
-def _line(reason: Reason, numbers: dict[str, int]) -> str:
-    said = reason.text
-    if reason.claim:
-        claim = " ".join(reason.claim.split())
-        cut = claim if len(claim) <= _CLAIM_CHARACTERS else claim[:_CLAIM_CHARACTERS] + "…"
-        said = f'"{cut}": {said}'
-    if reason.passage_id in numbers:
-        said += f" (nearest evidence: [{numbers[reason.passage_id]}])"
-    if reason.missing:
-        shown = ", ".join(reason.missing[:_MISSING_SHOWN])
-        said += f"; not found there: {shown}"
-    return said
+def _line(finding: ClaimVerdict, numbers: dict[str, int]) -> str:
+    line = finding.reason or "the evidence does not say this"
+    claim = " ".join(finding.text.split())
+    if claim:
+        shown = claim if len(claim) <= _CLAIM_CHARACTERS else claim[:_CLAIM_CHARACTERS] + "…"
+        line = f'"{shown}": {line}'
+    if finding.passage_id in numbers:
+        line += f" (nearest evidence: [{numbers[finding.passage_id]}])"
+    missing = [d.said for d in finding.differences]
+    if missing:
+        line += f"; not found there: {', '.join(missing[:_MISSING_SHOWN])}"
+    return line

@@ -15,14 +15,12 @@ from denoise_core.augmenter import steps
 from denoise_core.augmenter.actions import Abstain, Action, Draft, Readmit, Search, SelfAsk, Send
 from denoise_core.augmenter.answer import Answer, StopReason, finish
 from denoise_core.augmenter.drafting.drafter import Drafter
-from denoise_core.augmenter.drafting.when import When
 from denoise_core.augmenter.feedback import Feedback, TemplateFeedback
 from denoise_core.augmenter.knowledge.consolidate import Consolidator
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits, Policy, Rules
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
-from denoise_core.augmenter.utilities.groundedness import as_utility
-from denoise_core.augmenter.utility import Utility
+from denoise_core.augmenter.utility import Utility, When, as_utility
 from denoise_core.errors import BudgetExceeded, InputError
 from denoise_core.protocols import LLM, Denoiser, Retriever, expect_llm
 from denoise_core.running.budget import Budget
@@ -37,8 +35,8 @@ class Augmenter:
 
     ``retriever`` is any retriever, or a `Consolidator` for several sources, queries or chains; without one there
     are no searches of the loop's own. ``denoiser`` stands between search and prompt. ``judge`` is any judge, an
-    LLM (which then quotes) or a function; None is `default_judge`: ``llm`` by its quotes. ``policy`` decides
-    (`Rules`), ``feedback`` explains (`TemplateFeedback`).
+    LLM (which then quotes) or a function; None is ``llm`` by its quotes, and without a model nobody judges.
+    ``policy`` decides (`Rules`), ``feedback`` explains (`TemplateFeedback`).
     ``when(question, answer)`` decides what is judged at all (`states_something` leaves out greetings and
     questions back).
     ``budget`` covers generator, judge and retriever together. A `Drafter` given to `answer` writes in the place of
@@ -193,7 +191,7 @@ class Augmenter:
         """What ends the loop before the policy is asked."""
         if memory.last and memory.last.verdict.passed:
             return StopReason.PASSED
-        if memory.last and "unjudged" in memory.last.kinds():
+        if memory.last and memory.last.verdict.kind == "unjudged":
             return StopReason.UNJUDGED
         counted = [steps.REASONS[what] for what, _ in memory.failures if what in steps.REASONS]
         if len(counted) >= self.limits.failures:

@@ -7,78 +7,16 @@ actions were taken and what failed, so that a policy can decide from the memory 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from denoise_core.errors import InputError, said
-from denoise_core.support.judging import Judged
+from denoise_core.errors import said
+from denoise_core.support.verdicts import AnswerVerdict
 from denoise_core.types import Drop, Message, Passage
 
 if TYPE_CHECKING:
     from denoise_core.augmenter.actions import Action
-
-Judgement = Literal["pass", "fail", "unknown"]
-
-
-@dataclass(frozen=True, slots=True)
-class Reason:
-    """One finding of a utility.
-
-    ``kind`` is a short name a program can test (``"number"``, ``"negation"``, ``"empty_evidence"`` ...).
-    ``claim`` is the part of the candidate that is meant, ``passage_id`` the passage it was held against
-    (None: all of them), ``missing`` what that passage does not say. ``place`` are the claim's characters in the
-    candidate, half-open, where the judge says them: a repair takes away the claim that stands there.
-    """
-
-    text: str
-    kind: str = "other"
-    claim: str = ""
-    passage_id: str | None = None
-    missing: tuple[str, ...] = ()
-    place: tuple[int, int] | None = None
-
-    def __str__(self) -> str:
-        return self.text
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a utility says of a candidate: ``score`` in [0, 1], higher is better.
-
-    ``unknown`` means that nothing could be said (no evidence, a judge that failed); it is never a pass. A score
-    that is NaN makes any verdict unknown: it cannot be compared. ``claims`` are what the judge said of each claim,
-    with its quotes; they are not compared. Raises `InputError` for another outcome or a
-    score outside [0, 1].
-    """
-
-    outcome: Judgement
-    score: float = 0.0
-    reasons: tuple[Reason, ...] = ()
-    claims: tuple[Judged, ...] = field(default=(), compare=False, repr=False)
-
-    def __post_init__(self) -> None:
-        if self.outcome not in ("pass", "fail", "unknown"):
-            raise InputError(f"Verdict outcome {self.outcome!r}: expected 'pass', 'fail' or 'unknown'")
-        if isinstance(self.score, float) and math.isnan(self.score):
-            nothing = Reason("the judge's score is not a number", "judge_unsure")
-            object.__setattr__(self, "outcome", "unknown")
-            object.__setattr__(self, "score", 0.0)
-            object.__setattr__(self, "reasons", (*self.reasons, nothing))
-        if not isinstance(self.score, (int, float)) or not 0.0 <= self.score <= 1.0:
-            raise InputError(f"Verdict score {self.score!r}: expected a number from 0 to 1")
-
-    @property
-    def passed(self) -> bool:
-        """Whether the outcome is ``pass``: neither ``fail`` nor ``unknown``."""
-        return self.outcome == "pass"
-
-    @property
-    def holds(self) -> bool:
-        """It passed, or all that speaks against it is that it does not answer the question: what is asked of a
-        part of an answer, which the whole answers."""
-        return self.passed or (bool(self.reasons) and all(r.kind == "off_question" for r in self.reasons))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +30,7 @@ class Attempt:
     """
 
     candidate: str
-    verdict: Verdict
+    verdict: AnswerVerdict
     feedback: str = ""
     evidence: tuple[Passage, ...] = ()
     draft: int = 0
@@ -100,14 +38,10 @@ class Attempt:
     fields: Mapping[str, Any] | None = None
     origin: Any = field(default=None, compare=False, repr=False)
 
-    def kinds(self) -> frozenset[str]:
-        """The kinds of the verdict's reasons."""
-        return frozenset(r.kind for r in self.verdict.reasons)
-
     @property
     def abstained(self) -> bool:
         """The candidate says that it does not know."""
-        return self.verdict.outcome == "unknown" and "abstention" in self.kinds()
+        return self.verdict.outcome == "unknown" and self.verdict.abstains
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ class Rules:
         return Draft()
 
     def _after_unknown(self, memory: WorkingMemory, last: Attempt) -> Action:
-        nothing = "empty_evidence" in last.kinds()
+        nothing = last.verdict.kind == "empty_evidence"
         if last.abstained or nothing:
             if last.evidence != memory.evidence:
                 return Draft()

@@ -11,19 +11,22 @@ from denoise_core.augmenter.answer import StopReason
 from denoise_core.augmenter.drafting.drafter import Drafted, Drafter, DraftRequest, DraftServer, request_messages
 from denoise_core.augmenter.drafting.repair import repaired
 from denoise_core.augmenter.drafting.taint import evidence_of
-from denoise_core.augmenter.drafting.when import When, says_nothing
 from denoise_core.augmenter.feedback import Feedback
 from denoise_core.augmenter.knowledge.cap import blanked, capped, readmit, size_of
 from denoise_core.augmenter.knowledge.consolidate import Consolidator, merge
-from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemory
+from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits
-from denoise_core.augmenter.prompts import Task, draft_prompt, self_ask_prompt
-from denoise_core.augmenter.utility import Utility
+from denoise_core.augmenter.prompts import Task, draft_prompt, read_mark, self_ask_prompt
+from denoise_core.augmenter.utility import Utility, When, unjudged
 from denoise_core.errors import BudgetExceeded, InputError, NotRecorded, is_mistake
 from denoise_core.protocols import LLM, Varied
 from denoise_core.running.effects import Flow, complete
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.support.answers import parse
+from denoise_core.support.check import says_nothing
+from denoise_core.support.citing import uncited
+from denoise_core.support.verdicts import ABSTENTION, ABSTENTION_REASON, NO_CLAIMS, AnswerVerdict
+from denoise_core.text.words import words
 from denoise_core.types import Passage, Reply
 
 REASONS = {
@@ -159,9 +162,8 @@ def draft(memory: WorkingMemory, parts: Parts) -> Flow[WorkingMemory]:
     )
     wanted = parts.when is None or drafted.fields is not None or bool(parts.when(memory.question, candidate))
     if not (drafted.judge and wanted):
-        unjudged = Reason("it makes no statement to judge", "unjudged")
-        return memory.attempted(replace(attempt, verdict=Verdict("unknown", 0.0, (unjudged,))))
-    verdict = says_nothing(memory.question, candidate, parts.task) if drafted.fields is None else None
+        return memory.attempted(replace(attempt, verdict=unjudged()))
+    verdict = _without_answer(memory.question, candidate, parts.task) if drafted.fields is None else None
     if verdict is None:
         memory, verdict = yield from _judged(memory, parts.utility, attempt)
     attempt = replace(attempt, verdict=verdict)
@@ -173,12 +175,12 @@ def draft(memory: WorkingMemory, parts: Parts) -> Flow[WorkingMemory]:
         if memory.attempts[-1].verdict.passed:
             return memory
     try:
-        words = yield from parts.feedback.write(memory, candidate, verdict)
+        feedback = yield from parts.feedback.write(memory, candidate, verdict)
     except ENDING as error:
         raise Spent(memory, error) from error
     except Exception as error:
         return noted(memory, "feedback", error, "the next draft is written without")
-    return replace(memory, attempts=(*memory.attempts[:-1], replace(attempt, feedback=words)))
+    return replace(memory, attempts=(*memory.attempts[:-1], replace(attempt, feedback=feedback)))
 
 
 def _ask(memory: WorkingMemory, parts: Parts) -> Flow[Reply]:
@@ -212,14 +214,16 @@ def _collected(memory: WorkingMemory, drafted: Drafted, candidate: str, limits: 
     return replace(memory, evidence=evidence, retrieved=(*memory.retrieved, *fresh), aside=(*memory.aside, *aside))
 
 
-def _judged(memory: WorkingMemory, utility: Utility, attempt: Attempt) -> Flow[tuple[WorkingMemory, Verdict]]:
+def _judged(
+    memory: WorkingMemory, utility: Utility, attempt: Attempt
+) -> Flow[tuple[WorkingMemory, AnswerVerdict]]:
     """The verdict; a judge that failed is asked once more, then nothing is known. Raises `Spent` with the attempt
     kept, unjudged."""
     for _ in range(2):
         try:
             verdict = yield from utility.assess(memory, attempt.candidate)
-            if not isinstance(verdict, Verdict):
-                raise TypeError(f"Utility.assess must return a Verdict, got {type(verdict).__name__}")
+            if not isinstance(verdict, AnswerVerdict):
+                raise TypeError(f"Utility.assess must return an AnswerVerdict, got {type(verdict).__name__}")
             return memory, verdict
         except ENDING as error:
             raise Spent(memory.attempted(attempt), error) from error
@@ -239,7 +243,7 @@ def _repaired(memory: WorkingMemory, utility: Utility, attempt: Attempt) -> Flow
         raise Spent(memory, error) from error
     except Exception as error:
         return noted(memory, "judge", error, "the draft was not repaired")
-    if isinstance(verdict, Verdict) and verdict.passed:
+    if isinstance(verdict, AnswerVerdict) and verdict.passed:
         return memory.attempted(replace(attempt, candidate=left, verdict=verdict, repaired=True))
     return memory
 
@@ -256,5 +260,15 @@ def _shown(
     return replace(memory, evidence=(*first, *second), dropped=(*memory.dropped, *over, *more))
 
 
-def _unknown(why: str) -> Verdict:
-    return Verdict("unknown", 0.0, (Reason(why, "judge_error"),))
+def _without_answer(question: str, candidate: str, task: Task) -> AnswerVerdict | None:
+    """The verdict on a draft that holds no answer, whatever the judge is; None for every other."""
+    parsed = parse(candidate, question)
+    unknown = words(uncited(parsed.reply)) == words(task.unknown)
+    if unknown or read_mark(parsed.reply) is not None:
+        return AnswerVerdict(kind=ABSTENTION, reason=ABSTENTION_REASON)
+    verdict = says_nothing(question, candidate, parsed)
+    return None if verdict is None or verdict.kind in ("length", NO_CLAIMS) else verdict
+
+
+def _unknown(why: str) -> AnswerVerdict:
+    return AnswerVerdict(kind="judge_error", reason=why)

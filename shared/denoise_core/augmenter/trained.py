@@ -55,7 +55,7 @@ def numbers_of(memory: WorkingMemory) -> dict[str, float]:
     last, best, question = memory.last, memory.best, memory.question
     asked = set(content_words(question))
     seen = {w for p in memory.evidence for w in words(titled(p))}
-    kinds = {r.kind for r in last.verdict.reasons} if last else set()
+    kinds = last.verdict.kinds if last else frozenset()
     return {
         "always": 1.0,
         "searched": _did(memory, wide=False),

@@ -13,19 +13,18 @@ from rich.console import Console
 from rich.text import Text
 
 from denoise_core._files import write_whole
-from denoise_core.augmenter.utilities.default import default_judge
 from denoise_core.cli import plain
-from denoise_core.cli.options import AsJson, JudgeLLM, JudgeName, Passages, Query, SkipBad, app
+from denoise_core.cli.options import AsJson, JudgeLLM, Passages, Query, SkipBad, app
 from denoise_core.cli.read import read_passages
 from denoise_core.cli.terminal import say
 from denoise_core.errors import InputError
-from denoise_core.report.checked import line_of, outcome_of, to_html, verdict_of
-from denoise_core.support import Check
+from denoise_core.report.checked import line_of, to_html, verdict_of
+from denoise_core.support import AnswerVerdict
 from denoise_core.support.check import check
 from denoise_core.support.judging import Judge
-from denoise_core.support.proof import proof_of
 from denoise_core.types import Passage
 
+WORDS = {"pass": "supported", "fail": "unsupported", "unknown": "unknown"}
 STATUSES = {"supported": 0, "unsupported": 3, "unknown": 4}  # with which the command ends
 STYLES = {"supported": "green", "unsupported": "red", "unknown": "yellow"}
 
@@ -35,7 +34,6 @@ def check_own(
     answer: Annotated[str, typer.Option("--answer", "-a", help="Its file, or - for standard input.")],
     passages: Passages,
     query: Query = "",
-    judge: JudgeName = None,
     llm: JudgeLLM = None,
     as_json: AsJson = False,
     html: Annotated[Path | None, typer.Option(help="Also write a page where a claim lights up its quote.")] = None,
@@ -44,7 +42,7 @@ def check_own(
     """Hold an answer against your own text: each claim with its verdict and its quote, by file and line.
 
     Ends with status 0 when the passages support it, 3 when they do not, and 4 when that cannot be said. Without
-    --judge and --llm code alone compares: it says what differs, and never that an answer is supported.
+    --llm no judge reads it: each claim has the nearest sentence, and the numbers, dates and names that differ.
 
     [bold]Example[/bold]
 
@@ -56,12 +54,12 @@ def check_own(
     reading = read_passages(*passages, skip_bad=skip_bad)
     for warning in reading.warnings:
         typer.echo(warning, err=True)
-    chosen = chosen_judge(judge, llm)
+    chosen = chosen_judge(llm)
     found = check(query, text, reading.passages, judge=chosen)
-    record = recorded(found, text, reading.passages, chosen)
+    record = recorded(found, reading.passages)
     said = f"{record['outcome']}: {found.reason}" if found.reason else record["outcome"]
     if html is not None:
-        write_whole(html, to_html(query, text, found.claims, reading.passages, said=said, judge=chosen.id))
+        write_whole(html, to_html(query, text, found.claims, reading.passages, said=said, judge=found.judge))
     if as_json:
         typer.echo(json.dumps(record, ensure_ascii=False, indent=1))
     else:
@@ -69,12 +67,13 @@ def check_own(
     raise typer.Exit(STATUSES[record["outcome"]])
 
 
-def recorded(found: Check, answer: str, passages: Sequence[Passage], judge: Judge) -> dict[str, Any]:
-    """What the command prints: the check, its outcome in a word, each quote with its line, and the proof."""
+def recorded(found: AnswerVerdict, passages: Sequence[Passage]) -> dict[str, Any]:
+    """What the command prints: the verdict, its outcome in a word, and each quote with its line."""
     known = {p.id: p for p in passages}
-    data: dict[str, Any] = {**found.as_json(), "outcome": outcome_of(found), "judge": judge.id}
+    data: dict[str, Any] = {**found.as_json(), "outcome": WORDS[found.outcome]}
     for claim, told in zip(found.claims, data["claims"], strict=True):
-        del told["evidence"], told["supported"]  # quotes and verdict say it
+        del told["supported"]  # the verdict says it
+        told["differences"] = [str(d) for d in claim.differences]
         told["verdict"] = verdict_of(claim)
         told["quotes"] = [
             {
@@ -87,23 +86,17 @@ def recorded(found: Check, answer: str, passages: Sequence[Passage], judge: Judg
             }
             for q in claim.quotes
         ]
-    proof = proof_of(answer, found.claims, judge.id)
-    return data | {"proof": proof.as_json() if proof else None}
+    return data
 
 
-def chosen_judge(name: str | None, llm: str | None) -> Judge:
-    if name is not None and llm is not None:
-        raise InputError("give --judge or --llm, not both")
-    if name is not None:
-        from denoise_core.support import judges
+def chosen_judge(llm: str | None) -> Judge | None:
+    """The quoting judge with a local model; None where no model is named."""
+    if llm is None:
+        return None
+    from denoise_core.local.generation.llm import LocalLLM
+    from denoise_core.support.quoting import LLMJudge
 
-        return judges.model(name)
-    if llm is not None:
-        from denoise_core.local.generation.llm import LocalLLM
-        from denoise_core.support.quoting import LLMJudge
-
-        return LLMJudge(LocalLLM(llm), name=llm)
-    return default_judge()
+    return LLMJudge(LocalLLM(llm), name=llm)
 
 
 def _read(answer: str) -> str:
@@ -119,8 +112,8 @@ def _show(record: dict[str, Any], said: str) -> None:
         verdict, sure = claim["verdict"], "" if claim["probability"] is None else f" {claim['probability']:.2f}"
         head = Text(f"{n}. ").append(f"{verdict}{sure}", STYLES[verdict])
         console.print(head.append(f"  {plain(claim['text'])}", ""))
-        if claim["why"]:
-            say(console, f"   {claim['why']}")
+        if claim["reason"]:
+            say(console, f"   {claim['reason']}")
         for q in claim["quotes"]:
             say(console, f"   {q['relation']}: {q['file']}:{q['line']}: “{' '.join(q['text'].split())}”")
-    say(console, f"{said} (judge: {record['judge']})", STYLES[record["outcome"]])
+    say(console, f"{said} (judge: {record['judge'] or 'none'})", STYLES[record["outcome"]])

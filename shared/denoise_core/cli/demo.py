@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import track
 
 from denoise_core._files import write_whole
+from denoise_core.cli.check import WORDS
 from denoise_core.cli.options import app
 from denoise_core.cli.terminal import say, show
 from denoise_core.embedded import default_denoiser, encoder
@@ -22,11 +23,10 @@ from denoise_core.embedded.sample import prepared_answers
 from denoise_core.errors import InputError
 from denoise_core.evaluate.metrics import wilson
 from denoise_core.question import Question
-from denoise_core.report.checked import outcome_of
 from denoise_core.report.context import Shown, page
 from denoise_core.result import DenoiseResult
 from denoise_core.support.check import check
-from denoise_core.support.quoting import VERSION, LLMJudge, prompt
+from denoise_core.support.quoting import VERSION, LLMJudge, judge_prompt
 from denoise_core.testing import RecordedLLM
 from denoise_core.types import Message, Passage
 
@@ -59,7 +59,9 @@ def demo(
         raise InputError(f"--html {html}: there is no folder {str(html.parent)!r}")
     prepared = prepared_answers()[:questions]
     prompts = [
-        prompt(p.question.text, answer, p.question.passages) for p in prepared for answer in (p.right, p.wrong)
+        judge_prompt(p.question.text, answer, p.question.passages)
+        for p in prepared
+        for answer in (p.right, p.wrong)
     ]
     llm, source = recorded_llm(replies, prompts, unanswered=html.with_suffix(".prompts.jsonl"))
     judge = LLMJudge(llm)
@@ -69,7 +71,7 @@ def demo(
         result = denoiser.denoise(question.text, question.passages)
         survived = question.gold <= {p.id for p in result.passages}
         right, wrong = (
-            outcome_of(check(question.text, answer, question.passages, judge=judge))
+            WORDS[check(question.text, answer, question.passages, judge=judge).outcome]
             for answer in (given.right, given.wrong)
         )
         good.update(kept=survived, right=right == "supported", wrong=wrong != "supported")

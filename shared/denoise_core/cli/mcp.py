@@ -12,7 +12,7 @@ import typer
 
 from denoise_core._optional import require
 from denoise_core.cli.check import chosen_judge, recorded
-from denoise_core.cli.options import JudgeLLM, JudgeName, Keep, app
+from denoise_core.cli.options import JudgeLLM, Keep, app
 from denoise_core.cli.read import read_passages
 from denoise_core.cli.run import denoiser_for
 from denoise_core.errors import InputError
@@ -36,18 +36,17 @@ def mcp(
     host: Annotated[str, typer.Option(help="127.0.0.1 is for this machine only.")] = "127.0.0.1",
     folder: Annotated[list[Path] | None, typer.Option(help="Files below it may be read; again for more.")] = None,
     keep: Keep = None,
-    judge: JudgeName = None,
     llm: JudgeLLM = None,
 ) -> None:
     """Offer denoising to agents over the Model Context Protocol: denoise, recall and check."""
-    made = server(denoiser_for("end", keep), chosen_judge(judge, llm), folder or [])
+    made = server(denoiser_for("end", keep), chosen_judge(llm), folder or [])
     if http is None:
         made.run("stdio")
     else:
         made.run("streamable-http", host=host, port=http, stateless_http=True, json_response=True)
 
 
-def server(denoiser: Denoiser, judge: Judge, folders: Sequence[Path] = ()) -> Any:
+def server(denoiser: Denoiser, judge: Judge | None, folders: Sequence[Path] = ()) -> Any:
     """The server with its three tools. Files are read below ``folders`` alone. Needs the extra ``mcp``.
 
     What a tool cannot do is said in its result, without a word of the text it was given.
@@ -121,7 +120,7 @@ def server(denoiser: Denoiser, judge: Judge, folders: Sequence[Path] = ()) -> An
 
         def call() -> dict[str, Any]:
             some = passages_of(sources, files)
-            return recorded(check(question, answer, some, judge=judge), answer, some, judge)
+            return recorded(check(question, answer, some, judge=judge), some)
 
         return await done(call)
 

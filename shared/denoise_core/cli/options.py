@@ -55,9 +55,6 @@ AMOUNT = (
 Keep = Annotated[str | None, typer.Option(help=AMOUNT)]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out what cannot be read, and say so.")]
-JudgeName = Annotated[
-    str | None, typer.Option("--judge", help="LettuceDetect, MiniCheck, HHEM: its name or folder.")
-]
 JudgeLLM = Annotated[str | None, typer.Option("--llm", help="A chat model that judges by quotes: name or folder.")]
 Columns = Annotated[list[str] | None, typer.Option(help="Your name of a field: question=query; again for more.")]
 Right = Annotated[

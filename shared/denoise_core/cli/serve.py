@@ -54,7 +54,6 @@ def serve(
     uvicorn = require("uvicorn", extra="serve")
     require("fastapi", extra="serve")
     require("prometheus_client", extra="serve")
-    from denoise_core.augmenter.utilities.default import default_judge
     from denoise_core.service.app import make_app
     from denoise_core.service.desk import for_serving
     from denoise_core.service.outside import access
@@ -62,7 +61,7 @@ def serve(
     aside, served = Console(stderr=True, highlight=False), denoiser_for(denoiser, keep)
     limits = ServiceLimits(**{name: context.params[name] for name in ServiceLimits.__slots__})
     hosts = tuple(name or (() if host in HOSTS else (host,)))
-    service = Service(served, Path(denoiser).name, default_judge(), keys, hosts, limits)
+    service = Service(served, Path(denoiser).name, None, keys, hosts, limits)
     application = make_app(service)
     if access_log:
         access.addHandler(logging.StreamHandler())

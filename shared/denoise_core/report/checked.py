@@ -10,22 +10,29 @@ from itertools import pairwise
 from typing import Any
 
 from denoise_core.report.context import rendered
-from denoise_core.support import Check
-from denoise_core.support.judging import Judged
+from denoise_core.support.verdicts import ClaimVerdict
 from denoise_core.types import Passage
 
 LONGEST = 20_000  # characters of an answer
 
 
 def to_html(
-    question: str, answer: str, claims: Sequence[Judged], passages: Sequence[Passage], *, said: str, judge: str
+    question: str,
+    answer: str,
+    claims: Sequence[ClaimVerdict],
+    passages: Sequence[Passage],
+    *,
+    said: str,
+    judge: str,
 ) -> str:
     """A complete page. ``said`` is the outcome in a word or a sentence. All texts are escaped."""
     own = checked(answer, claims, passages)
     return rendered("check.html", title=question or "Check", question=question, said=said, judge=judge, **own)
 
 
-def checked(answer: str, claims: Sequence[Judged], passages: Sequence[Passage], name: str = "c") -> dict[str, Any]:
+def checked(
+    answer: str, claims: Sequence[ClaimVerdict], passages: Sequence[Passage], name: str = "c"
+) -> dict[str, Any]:
     """What ``check_body.html`` takes. ``name`` begins the ids of this page's places, so that two can stand in one
     notebook."""
     quoted: dict[str, list[tuple[int, int, tuple[str, str]]]] = {}
@@ -46,14 +53,7 @@ def line_of(passage: Passage, at: int) -> int:
     return passage.text.count("\n", 0, at) + 1
 
 
-def outcome_of(found: Check) -> str:
-    """Of a whole answer, in a word: supported, unsupported, unknown."""
-    if found.passed:
-        return "supported"
-    return "unsupported" if False in (found.supported, found.answers) else "unknown"
-
-
-def verdict_of(claim: Judged) -> str:
+def verdict_of(claim: ClaimVerdict) -> str:
     """In a word: supported, unsupported, unknown."""
     return "unknown" if claim.supported is None else "supported" if claim.supported else "unsupported"
 

@@ -134,10 +134,30 @@ class Reranked(BaseModel):
     results: list[Ranked]
 
 
-class Evidence(BaseModel):
-    passage: str
+class SpanOf(BaseModel):
+    passage_id: str
     start: int
     end: int
+
+
+class Quoted(BaseModel):
+    """Words of a passage, its characters ``[start, end)``, and whether they support or contradict the claim."""
+
+    span: SpanOf
+    text: str
+    relation: str
+
+
+class Differing(BaseModel):
+    """A number, date, name or other words of a claim that the quotes do not say."""
+
+    kind: str
+    said: str
+    stands: str
+    start: int
+    end: int
+    source_start: int | None
+    source_end: int | None
 
 
 class Claimed(BaseModel):
@@ -148,16 +168,16 @@ class Claimed(BaseModel):
     end: int
     supported: bool | None
     probability: float | None
-    evidence: list[Evidence]
-    differences: list[str]
+    quotes: list[Quoted]
+    differences: list[Differing]
     kind: str
-    why: str
+    reason: str
 
 
 class Checked(BaseModel):
     passed: bool
     supported: bool | None
-    answers: bool | None
+    answers_question: bool | None
     score: float | None
     kind: str
     reason: str

@@ -1,4 +1,4 @@
-"""Hold an answer against passages: it is parsed, its claims are judged, its citations held to the quotes."""
+"""Compare an answer with passages: it is parsed, its claims are judged, its citations compared with the quotes."""
 
 from __future__ import annotations
 
@@ -8,90 +8,83 @@ from dataclasses import replace
 from denoise_core.errors import InputError
 from denoise_core.running.effects import Flow
 from denoise_core.running.flow import run
-from denoise_core.support.abstention import ABSTAINS, abstains
 from denoise_core.support.answers import Parsed, parse
 from denoise_core.support.citing import Citation, cited, uncited
 from denoise_core.support.evidence import Evidence, terms_of
-from denoise_core.support.hold import SPEAKS, Words, speaks
-from denoise_core.support.judging import Claim, Claims, Judge, Judged, asked, expect_judge
-from denoise_core.support.result import NOTHING, Check
-from denoise_core.text.facts import Difference
-from denoise_core.text.facts.reading import Reading, standing
-from denoise_core.text.language import language_of
-from denoise_core.text.lexemes import lexemes
+from denoise_core.support.judging import Judge, ask_judge, expect_judge
+from denoise_core.support.verdicts import NO_CLAIMS, AnswerVerdict, Claim, Claims, ClaimVerdict
+from denoise_core.text.facts import Difference, differences
+from denoise_core.text.words import words
 from denoise_core.types import Passage
 
+NO_JUDGE = "no judge has read it: give judge=, a model (LLMJudge) or any function"
 _LONGEST = 20_000  # characters of an answer that are checked
-_SHORT = 8  # words that a short answer has beside the question's
-_HALF = 0.5  # what a claim counts in the score of which nothing is known
+NEAR = 0.5  # share of a claim's words from which on a sentence is shown as the nearest
 _BEARS, _BARELY = 0.7, 0.4  # shares of a claim's words in the passage that bears it, and in the one that it cites
 
 
-def check(question: str, answer: str, passages: Sequence[Passage], *, judge: Judge | None = None) -> Check:
-    """Hold ``answer`` to ``question`` against ``passages``; their headers and metadata count as evidence.
+def check(question: str, answer: str, passages: Sequence[Passage], *, judge: Judge | None = None) -> AnswerVerdict:
+    """Compare ``answer`` with ``passages``, for ``question``; their headers and metadata count as evidence.
 
-    ``judge`` says of each claim whether it is supported, with its quotes (`denoise_core.support.quoting.LLMJudge`
-    asks a model). Without one, code says what differs; it never says "supported".
+    ``judge`` says of each claim whether it is supported, with its quotes: `LLMJudge`, or any callable by
+    `judges.function`. Without one each claim has the nearest sentence of the evidence, and its numbers, dates and
+    names that the evidence does not have; its verdict is unknown.
 
     What claims nothing (a greeting, a question back) passes as not applicable. Raises `InputError` for texts that
     are no strings. Time grows with the evidence.
     """
-    return run(checking(question, answer, passages, judge or Words()))[0]
+    return run(checking(question, answer, passages, judge))[0]
 
 
-def checking(question: str, answer: str, passages: Sequence[Passage], judge: Judge) -> Flow[Check]:
+def checking(question: str, answer: str, passages: Sequence[Passage], judge: Judge | None) -> Flow[AnswerVerdict]:
     """`check` as a flow: what a judge asks for is in the budget and the trace of who runs it."""
-    _refuse(question, answer, passages)
-    expect_judge(judge)
-    ids = [p.id for p in passages]
-    parsed = parse(answer, question, ids=ids)
-    nothing = _says_nothing(question, answer, parsed)
-    if nothing:
+    _refuse_other_types(question, answer, passages)
+    parsed = parse(answer, question, ids=[p.id for p in passages])
+    nothing = says_nothing(question, answer, parsed)
+    if nothing is not None:
         return nothing
     if not any(p.text.strip() or p.header.strip() for p in passages):
-        return Check(None, None, 0.0, (), "empty_evidence", "there is no evidence to hold it against")
-    judgement = yield from asked(judge, question, claims_of(parsed, passages), passages)
-    if judgement.abstains:
-        return Check(None, None, 0.0, judgement.claims, "abstention", ABSTAINS, judge.id)
-    if not judgement.claims:
-        if judgement.kind in ("", "empty"):
-            return Check(None, None, 1.0, (), NOTHING, "it claims nothing", judge.id)
-        return Check(None, judgement.answers, 0.0, (), judgement.kind, judgement.why, judge.id)
-    claims = tuple(_known(c) for c in judgement.claims)
-    claims = _held_to_citations(parsed, claims, passages, Evidence(passages))
-    return _together(claims, judgement.answers, judge.id)
+        return AnswerVerdict(kind="empty_evidence", reason="there is no evidence to compare it with")
+    claims = claims_of(parsed, passages)
+    if judge is None:
+        return _unjudged(question, claims, Evidence(passages))
+    verdict = yield from ask_judge(expect_judge(judge), question, claims, passages)
+    verdict = replace(verdict, judge=judge.id)
+    citations = cited(answer, passages)
+    if not citations or not verdict.claims:
+        return verdict
+    return _with_citations(verdict, citations, len(answer), Evidence(passages))
 
 
 def claims_of(parsed: Parsed, passages: Sequence[Passage] = ()) -> Claims:
     """What an answer claims, as judges are asked."""
     resolved = {(c.start, c.end): c for c in cited(parsed.answer, passages)}
-    return Claims(
-        parsed.reply if parsed.reply == parsed.answer else parsed.answer,
-        tuple(
-            Claim(
-                parsed.answer[p.start : p.end],
-                p.start,
-                p.end,
-                p.kind,
-                p.said if p.said != parsed.answer[p.start : p.end] else "",
-                tuple(resolved[x] for x in p.citations if x in resolved),
-            )
-            for p in parsed.claims
-        ),
-    )
+    claims = []
+    for piece in parsed.claims:
+        text = parsed.answer[piece.start : piece.end]
+        reads = piece.said if piece.said != text else ""
+        citations = tuple(resolved[place] for place in piece.citations if place in resolved)
+        claims.append(Claim(text, piece.start, piece.end, piece.kind, reads, citations))
+    return Claims(parsed.answer, tuple(claims))
 
 
-def one_value(question: str, claim: Claim) -> bool:
-    """Beside the question's words the claim has few, and one value at most: a reader finds one span, which proves
-    no other."""
-    language = language_of(question, "en")
-    asked = Reading.of(question, language)
-    said = Reading.of(claim.whole, language)
-    values = [f for f in said.facts if not f.doubtful and not standing(f, asked.facts)]
-    return len(values) <= 1 and len(said.stems - asked.stems) <= _SHORT
+def says_nothing(question: str, answer: str, parsed: Parsed) -> AnswerVerdict | None:
+    """The verdict on an answer that no judge need be asked about; None for every other."""
+    if len(answer) > _LONGEST:
+        why = f"the answer has {len(answer)} characters; at most {_LONGEST} are checked"
+        return AnswerVerdict(False, kind="length", reason=why)
+    answer_words = words(uncited(parsed.reply))
+    if not answer_words:
+        return AnswerVerdict(answers_question=False, kind="empty", reason="the answer is empty")
+    if answer_words == words(question):
+        reason = "the answer only repeats the question"
+        return AnswerVerdict(answers_question=False, kind="question", reason=reason)
+    if not parsed.claims:
+        return AnswerVerdict(score=1.0, kind=NO_CLAIMS, reason="it claims nothing")
+    return None
 
 
-def _refuse(question: str, answer: str, passages: Sequence[Passage]) -> None:
+def _refuse_other_types(question: str, answer: str, passages: Sequence[Passage]) -> None:
     if not isinstance(question, str) or not isinstance(answer, str):
         wrong = type(answer).__name__ if isinstance(question, str) else type(question).__name__
         raise InputError(
@@ -101,79 +94,73 @@ def _refuse(question: str, answer: str, passages: Sequence[Passage]) -> None:
         raise InputError("check: expected passages as a list of Passage(text, id)")
 
 
-def _says_nothing(question: str, answer: str, parsed: Parsed) -> Check | None:
-    if len(answer) > _LONGEST:
-        why = f"the answer has {len(answer)} characters; at most {_LONGEST} are checked"
-        return Check(False, None, 0.0, (), "length", why)
-    reply = parsed.reply
-    words = [x.lower for x in lexemes(uncited(reply)) if x.shape != "mark"]
-    if not words:
-        return Check(None, False, 0.0, (), "empty", "the answer is empty")
-    said = [x.lower for x in lexemes(question) if x.shape != "mark"]
-    if words == said:
-        return Check(None, False, 0.0, (), "question", "the answer only repeats the question")
-    if abstains(reply):
-        return Check(None, None, 0.0, (), "abstention", ABSTAINS)
-    if not parsed.claims:
-        return Check(None, None, 1.0, (), NOTHING, "it claims nothing")
-    return None
+def _unjudged(question: str, claims: Claims, evidence: Evidence) -> AnswerVerdict:
+    """Each claim with what code can show of it: never a verdict. That the same words are near each other does not
+    mean that the same is said."""
+    verdicts = [_shown(question, claim, evidence) for claim in claims]
+    return replace(AnswerVerdict.of_claims(verdicts), kind="no_judge", reason=NO_JUDGE)
 
 
-def _known(claim: Judged) -> Judged:
-    """What its writer did or does is unknown, whoever judges it, unless the evidence says otherwise."""
-    beyond = claim.supported is False and claim.kind != "contradicted" and speaks(claim.text)
-    return replace(claim, supported=None, kind="beyond", why=SPEAKS) if beyond else claim
+def _shown(question: str, claim: Claim, evidence: Evidence) -> ClaimVerdict:
+    """A claim with its words as they stand in a passage, else with the sentence that has most of them."""
+    asked, terms = terms_of(question, evidence.language), terms_of(claim.whole, evidence.language)
+    quote = evidence.quotation(claim.text)
+    share, sentence = evidence.nearest(terms - asked or terms)
+    if quote is None and sentence is not None and share >= NEAR:
+        quote = evidence.quote(sentence)
+    beyond = differences(claim.whole, evidence.text, given=question, language=evidence.language)
+    placed = tuple(_placed(d, claim) for d in beyond)
+    reason = "; ".join(map(str, placed)) or NO_JUDGE
+    quotes = () if quote is None else (quote,)
+    return ClaimVerdict(claim.text, claim.start, claim.end, None, None, quotes, placed, "no_judge", reason)
 
 
-def _held_to_citations(
-    parsed: Parsed, claims: Sequence[Judged], passages: Sequence[Passage], evidence: Evidence
-) -> tuple[Judged, ...]:
-    """Claims with what their citations lack: a passage that was not given, or one that does not bear the claim."""
-    citations = cited(parsed.answer, passages)
-    if not citations:
-        return tuple(claims)
-    ends = [*(c.start for c in claims[1:]), len(parsed.answer)]
-    out = []
-    for claim, until in zip(claims, ends, strict=True):
-        mine = [c for c in citations if claim.start <= c.start < max(until, claim.end)]
-        out.append(_cited(claim, mine, evidence) if mine and claim.supported is not False else claim)
-    return tuple(out)
+def _placed(difference: Difference, claim: Claim) -> Difference:
+    """With places in the answer: of its words in the claim's characters, else of the whole claim. The place in
+    the evidence, which is several passages, is left out."""
+    at = claim.text.find(difference.said)
+    start, end = (
+        (claim.start + at, claim.start + at + len(difference.said)) if at >= 0 else (claim.start, claim.end)
+    )
+    return Difference(difference.kind, difference.said, difference.stands, start, end)
 
 
-def _cited(claim: Judged, citations: Sequence[Citation], evidence: Evidence) -> Judged:
-    first = citations[0]
+def _with_citations(
+    verdict: AnswerVerdict, citations: Sequence[Citation], length: int, evidence: Evidence
+) -> AnswerVerdict:
+    """With what the citations of its claims lack: a passage that was not given, or one that does not bear the
+    claim."""
+    claims = list(verdict.claims)
+    ends = [*(c.start for c in claims[1:]), length]
+    for n, (claim, end) in enumerate(zip(claims, ends, strict=True)):
+        own = [c for c in citations if claim.start <= c.start < max(end, claim.end)]
+        if own and claim.supported is not False:
+            claims[n] = _with_own_citations(claim, own, evidence)
+    if claims == list(verdict.claims):
+        return verdict
+    return AnswerVerdict.of_claims(claims, answers_question=verdict.answers_question, judge=verdict.judge)
+
+
+def _with_own_citations(claim: ClaimVerdict, citations: Sequence[Citation], evidence: Evidence) -> ClaimVerdict:
     unknown = [name for c in citations for name in c.unknown]
     if unknown:
-        why = f"it cites {', '.join(unknown)}, which was not given"
-        said = Difference("citation", ", ".join(unknown), "", first.start, first.end)
-        return replace(claim, supported=False, differs=(*claim.differs, said), kind="citation", why=why)
+        names = ", ".join(unknown)
+        return _miscited(claim, citations[0], names, "", f"it cites {names}, which was not given")
     ids = {i for c in citations for i in c.ids}
     bearing = [q.span.passage_id for q in claim.quotes]
     if not bearing or ids & set(bearing):
         return claim
-    said_terms = terms_of(claim.text, evidence.language)
-    share, _ = evidence.nearest(said_terms, frozenset(n for n, i in enumerate(evidence.ids) if i in ids))
-    best, _ = evidence.nearest(said_terms)
+    terms = terms_of(claim.text, evidence.language)
+    share, _ = evidence.nearest(terms, frozenset(n for n, i in enumerate(evidence.ids) if i in ids))
+    best, _ = evidence.nearest(terms)
     if share > _BARELY or best < _BEARS:
         return claim
     number = evidence.ids.index(bearing[0]) + 1 if bearing[0] in evidence.ids else 0
-    why = f"it stands in [{number}], not in the passage that it cites"
-    said = Difference("citation", ", ".join(ids), f"[{number}]", first.start, first.end)
-    return replace(claim, supported=False, differs=(*claim.differs, said), kind="citation", why=why)
+    reason = f"it is in [{number}], not in the passage that it cites"
+    return _miscited(claim, citations[0], ", ".join(ids), f"[{number}]", reason)
 
 
-def _together(claims: tuple[Judged, ...], answers: bool | None, judge: str) -> Check:
-    worth = [(c.probability if c.probability is not None else 1.0) if c.supported else 0.0 for c in claims]
-    worth = [w if c.supported is not None else _HALF for w, c in zip(worth, claims, strict=True)]
-    score = round(sum(worth) / len(worth), 6)
-    bad = next((c for c in claims if c.supported is False), None)
-    unsure = next((c for c in claims if c.supported is None), None)
-    if bad:
-        return Check(False, answers, min(score, 0.4), claims, bad.kind, f"{bad.text!r}: {bad.why}", judge)
-    if answers is False:
-        supported = None if unsure else True
-        why = "it does not answer the question"
-        return Check(supported, False, min(score, 0.45), claims, "off_question", why, judge)
-    if unsure:
-        return Check(None, answers, min(score, 0.6), claims, unsure.kind, f"{unsure.text!r}: {unsure.why}", judge)
-    return Check(True, answers, score, claims, judge=judge)
+def _miscited(claim: ClaimVerdict, citation: Citation, names: str, instead: str, reason: str) -> ClaimVerdict:
+    difference = Difference("citation", names, instead, citation.start, citation.end)
+    differences = (*claim.differences, difference)
+    return replace(claim, supported=False, differences=differences, kind="citation", reason=reason)

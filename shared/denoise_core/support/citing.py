@@ -1,19 +1,23 @@
-"""Citations in an answer: which passages it names, and where. One resolver for all that reads them.
+"""What an answer takes from its passages: the citations in it, and how much of it is one unbroken quotation.
 
-A number counts the passages as they were shown, from 1; only what is no such number is looked up among their ids.
+One resolver for all that reads citations: a number counts the passages as they were shown, from 1; only what is no
+such number is looked up among their ids.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from denoise_core.text.words import words
 from denoise_core.types import Passage
 
 _BRACKETS = re.compile(r"\[([^\[\]\n]{1,80})\]|【([^】\n]{1,40})】")
 _ORDINALS = re.compile(r"\^?(?:[^\W\d]{1,9}\.?\s)?(\d{1,3})(?:\s{0,3}[–-]\s{0,3}(\d{1,3}))?(?:†[^,;]*)?$")
 _LONGEST_RANGE = 50
+_STARTS = 50  # places of a word where a quotation may begin that are tried
+SHORT = 40  # words; a shorter quotation is a fine answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,3 +72,35 @@ def _ordinals(name: str) -> range:
         return range(0)
     low = int(match[1])
     return range(low, min(int(match[2] or low), low + _LONGEST_RANGE) + 1)
+
+
+def copied_from(answer: str, passages: Sequence[Passage], share: float) -> str | None:
+    """The id of a passage of which one stretch makes up more than ``share`` of a long answer's words."""
+    said = words(answer)
+    if len(said) <= SHORT or share >= 1.0:
+        return None
+    for passage in passages:
+        run = max((b - a for a, b in runs(said, words(passage.text))), default=0)
+        if run > SHORT and run > share * len(said):
+            return passage.id
+    return None
+
+
+def runs(said: Sequence[str], told: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """Half-open ranges of ``said`` that stand in ``told`` word for word; greedy, linear in use."""
+    starts: dict[str, list[int]] = {}
+    for i, w in enumerate(told):
+        starts.setdefault(w, []).append(i)
+    at = 0
+    while at < len(said):
+        run = max((_same(said, at, told, start) for start in starts.get(said[at], ())[:_STARTS]), default=0)
+        if run:
+            yield at, at + run
+        at += max(run, 1)
+
+
+def _same(said: Sequence[str], at: int, told: Sequence[str], start: int) -> int:
+    n = 0
+    while at + n < len(said) and start + n < len(told) and said[at + n] == told[start + n]:
+        n += 1
+    return n

@@ -12,17 +12,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
-from denoise_core.support.judging import Quote
-from denoise_core.support.records import groups, headline
+from denoise_core.support.verdicts import Quote
 from denoise_core.text.chunk import sentences
 from denoise_core.text.facts.numbers import cardinal
-from denoise_core.text.facts.reading import Reading
 from denoise_core.text.language import language_of
 from denoise_core.text.lexemes import lexemes
 from denoise_core.text.stems import content
+from denoise_core.text.words import words
 from denoise_core.types import Passage, Span
 
 _NEXT = 0.6  # worth of a word that only the sentence before or behind has
+_WORDS = 3  # of a quotation, at least
+_SHORT = 120  # characters of a value of metadata that is read
+_FIELDS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +38,18 @@ class Sentence:
 
 
 class Evidence:
-    """Passages ready to have claims held against them."""
+    """Passages cut into sentences that claims are compared with."""
 
     def __init__(self, passages: Sequence[Passage]) -> None:
         self.passages = tuple(p for p in passages if p.text.strip() or p.header.strip())
         self.ids = tuple(p.id for p in self.passages)
-        self.heads = tuple(headline(p) for p in self.passages)
+        self.heads = tuple(passage_header(p) for p in self.passages)
         self.language = language_of("\n".join(p.text[:400] for p in self.passages)[:4000])
         self.head_terms = [terms_of(h, self.language) for h in self.heads]
         cut = [_cut(p.text, self.language) for p in self.passages]
         self.sentences = [Sentence(n, *found) for n, own in enumerate(cut) for found in own]
         self.having = Counter(t for s in self.sentences for t in s.terms)
-        self.groups = groups(self.passages)
-        shown = "\n".join(f"{h}\n{p.text}" for h, p in zip(self.heads, self.passages, strict=True))
-        self.reading = Reading.of(shown, self.language)
+        self.text = "\n".join(f"{h}\n{p.text}" for h, p in zip(self.heads, self.passages, strict=True))
 
     def rarity(self, term: str) -> float:
         """How much a term tells: more, the fewer sentences have it; 1 for one that none has."""
@@ -72,10 +72,32 @@ class Evidence:
                 best = (got / total, sentence)
         return best
 
+    def quotation(self, text: str) -> Quote | None:
+        """Where a passage has the text word for word; None where none has, or it has fewer than three words."""
+        if len(words(text)) < _WORDS:
+            return None
+        for passage in self.passages:
+            at = passage.text.find(text)
+            if at >= 0:
+                return Quote(Span(passage.id, at, at + len(text)), text)
+        return None
+
     def quote(self, sentence: Sentence) -> Quote:
         start, end = sentence.start, sentence.end
         passage = self.passages[sentence.passage]
         return Quote(Span(passage.id, start, end), passage.text[start:end])
+
+
+def passage_header(passage: Passage) -> str:
+    """What is read with a passage: its header, or else the short values of its metadata."""
+    if passage.header:
+        return passage.header
+    named = [
+        f"{key}: {value}"
+        for key, value in passage.metadata.items()
+        if isinstance(value, (str, int, float)) and not isinstance(value, bool) and 0 < len(str(value)) <= _SHORT
+    ]
+    return "; ".join(named[:_FIELDS])
 
 
 @lru_cache(maxsize=1024)

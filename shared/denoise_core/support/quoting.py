@@ -9,15 +9,24 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 from denoise_core.errors import UnparsableReply
 from denoise_core.protocols import LLM, expect_llm, held_to_schema
 from denoise_core.running.effects import Flow, complete
-from denoise_core.running.recipes import Travels
-from denoise_core.support.judging import Claim, Claims, FlowJudge, Judged, Judgement, Quote
-from denoise_core.support.records import headline
+from denoise_core.support.evidence import passage_header
+from denoise_core.support.judging import FlowJudge
+from denoise_core.support.verdicts import (
+    ABSTENTION,
+    ABSTENTION_REASON,
+    AnswerVerdict,
+    Claim,
+    Claims,
+    ClaimVerdict,
+    Quote,
+)
 from denoise_core.text.delimit import NOTE, envelope
 from denoise_core.text.facts import Difference, differences
 from denoise_core.text.replies import json_in, said, unparsable
@@ -86,12 +95,12 @@ _MOST = 200  # claims of one reply that are read
 _LONGEST = 20_000  # characters of an answer that are shown
 
 
-class LLMJudge(FlowJudge, Travels):
+class LLMJudge(FlowJudge):
     """Judges by quotes of ``llm``, which need not be the model that drafts (None: the one that the run is given).
 
     A claim is supported when the model says so and a quote that it gives stands in a passage: exactly, or but for
     white space, quotation marks, dashes, markup and case. Where none does, nothing is known. Numbers, dates and
-    names of a supported claim that stand in none of its quotes are named in ``differs``; ``strict`` makes them
+    names of a supported claim that stand in none of its quotes are named in ``differences``; ``strict`` makes them
     unknown. A reply that cannot be read is asked for once more; then nothing is known (``unparsable``). ``name``
     is put into ``id``.
     """
@@ -106,90 +115,98 @@ class LLMJudge(FlowJudge, Travels):
         """``quotes``, and of which model when it was named."""
         return f"quotes by {self.name}" if self.name else "quotes"
 
-    def flow(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> Flow[Judgement]:
+    def flow(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> Flow[AnswerVerdict]:
         answer = claims.answer if isinstance(claims, Claims) else "\n".join(c.text for c in claims)
-        messages = prompt(question, answer, passages)
+        messages = judge_prompt(question, answer, passages)
         llm = None if self.llm is None else held_to_schema(self.llm, SCHEMA)
         reply = yield from complete(messages, tag="judge", llm=llm)
         try:
-            return read(reply.text, question, answer, passages, strict=self.strict)
+            return self._read(reply.text, question, answer, passages)
         except UnparsableReply:
-            # The reply may say back what a passage told it to say, so it stands in an envelope as that does.
+            # The reply may repeat what a passage told it to say, so it stands in an envelope as that does.
             again = f"{messages[-1].content}\n\n{AGAIN}\n{envelope(reply.text[:_LONGEST], 'reply')}"
             reply = yield from complete((*messages[:-1], Message("user", again)), tag="judge", llm=llm)
         try:
-            return read(reply.text, question, answer, passages, strict=self.strict)
+            return self._read(reply.text, question, answer, passages)
         except UnparsableReply as error:
-            return Judgement((), None, None, "unparsable", str(error))
+            return AnswerVerdict(kind="unparsable", reason=str(error), judge=self.id)
+
+    def _read(self, reply: str, question: str, answer: str, passages: Sequence[Passage]) -> AnswerVerdict:
+        """What a reply says, as far as it is proven. Raises `UnparsableReply` unless it is what was asked for."""
+        data = json_in(said(reply))
+        if not isinstance(data, dict) or not isinstance(data.get("claims"), list):
+            raise unparsable('one JSON object with "claims"', reply)
+        claims = [_claim_verdict(c, answer, question, passages, self.strict) for c in data["claims"][:_MOST]]
+        abstains, answers = data.get("abstains"), data.get("answers_the_question")
+        if not isinstance(abstains, bool) or not isinstance(answers, bool):
+            raise unparsable('"abstains" and "answers_the_question" as true or false', reply)
+        if abstains and not claims:
+            return AnswerVerdict(kind=ABSTENTION, reason=ABSTENTION_REASON, judge=self.id)
+        # One that abstains and claims something answers in part: what it does say is compared with the evidence.
+        known = None if abstains or not question.strip() else answers
+        return AnswerVerdict.of_claims(claims, answers_question=known, judge=self.id)
 
 
-def prompt(question: str, answer: str, passages: Sequence[Passage]) -> tuple[Message, ...]:
+def judge_prompt(question: str, answer: str, passages: Sequence[Passage]) -> tuple[Message, ...]:
     """The messages that ask; evidence is numbered from 1, each piece behind its header."""
-    parts = [envelope(f"{head}\n{p.text}" if (head := headline(p)) else p.text, f"evidence {n}")
-             for n, p in enumerate(passages, 1)]  # fmt: skip
+    parts = []
+    for n, passage in enumerate(passages, 1):
+        header = passage_header(passage)
+        text = f"{header}\n{passage.text}" if header else passage.text
+        parts.append(envelope(text, f"evidence {n}"))
     if question.strip():
         parts.append(f"The question:\n{envelope(question, 'question')}")
     parts.append(f"The answer:\n{envelope(answer[:_LONGEST], 'answer')}")
     return (Message("system", SYSTEM), Message("user", "\n\n".join(parts)))
 
 
-def read(
-    reply: str, question: str, answer: str, passages: Sequence[Passage], *, strict: bool = False
-) -> Judgement:
-    """What a reply says, as far as it is proven. Raises `UnparsableReply` unless it is what was asked for."""
-    data = json_in(said(reply))
-    if not isinstance(data, dict) or not isinstance(data.get("claims"), list):
-        raise unparsable('one JSON object with "claims"', reply)
-    found = [_claim(c, answer, question, passages, strict=strict) for c in data["claims"][:_MOST]]
-    abstains, answers = data.get("abstains"), data.get("answers_the_question")
-    if not isinstance(abstains, bool) or not isinstance(answers, bool):
-        raise unparsable('"abstains" and "answers_the_question" as true or false', reply)
-    if not found and not abstains:
-        return Judgement((), answers, abstains, "empty", "the answer claims nothing")
-    if found and abstains:  # it answers in part: what it does say is held to the evidence
-        return Judgement(tuple(found), None, False)
-    return Judgement(tuple(found), answers if question.strip() else None, abstains)
-
-
-def _claim(said: object, answer: str, question: str, passages: Sequence[Passage], *, strict: bool) -> Judged:
-    fields = said if isinstance(said, Mapping) else {}
+def _claim_verdict(
+    told: object, answer: str, question: str, passages: Sequence[Passage], strict: bool
+) -> ClaimVerdict:
+    """One claim of a reply: its words at their place in the answer, its quotes at theirs in the passages."""
+    fields = told if isinstance(told, Mapping) else {}
     words, verdict = fields.get("words"), fields.get("verdict")
     quotes = fields.get("quotes") or []
     if not isinstance(words, str) or verdict not in _VERDICTS or not isinstance(quotes, list):
-        raise unparsable('claims with "words", a "verdict" of the four and "quotes"', str(said)[:80])
+        raise unparsable('claims with "words", a "verdict" of the four and "quotes"', str(told)[:80])
     start, end = _place(words, answer) or (0, len(answer))  # the whole where its words are not the answer's
     relation = "contradicts" if verdict == "contradicted" else "supports"
-    proven = [q for one in quotes for q in _proven(one, passages, relation)]
-    why = fields.get("why")
-    why = " ".join(why.split()) if isinstance(why, str) else ""
-    text = answer[start:end]
+    proven = tuple(q for quote in quotes for q in _proven(quote, passages, relation))
+    claim = ClaimVerdict(answer[start:end], start, end, None, quotes=proven)
     if verdict == "supported":
-        if not proven:
-            return Judged(text, start, end, None, kind="unproven", why=_UNPROVEN)
-        differs = _beyond(text, start, question, proven, passages)
-        if differs and strict:
-            return Judged(text, start, end, None, None, tuple(proven), differs, differs[0].kind, str(differs[0]))
-        return Judged(text, start, end, True, None, tuple(proven), differs)
-    wrong = fields.get("wrong")
-    inside = _place(wrong, text) if isinstance(wrong, str) and wrong.strip() else None
-    at = (start + inside[0], start + inside[1]) if inside else (start, end)
-    stands = proven[0] if verdict == "contradicted" and proven else None
-    differs = (
-        Difference(
-            verdict,
-            answer[at[0] : at[1]],
-            stands.text if stands else "",
-            *at,
-            stands.span.start if stands else None,
-            stands.span.end if stands else None,
-        ),
-    )
+        return _supported(claim, question, passages, strict)
+    wrong, why = fields.get("wrong"), fields.get("why")
+    reason = " ".join(why.split()) if isinstance(why, str) else ""
+    contradicting = proven[0] if verdict == "contradicted" and proven else None
+    difference = _unsupported_words(claim, wrong if isinstance(wrong, str) else "", verdict, contradicting)
     supported = None if verdict == "unclear" else False
-    return Judged(text, start, end, supported, None, tuple(proven), differs, verdict, why or _SAYING[verdict])
+    reason = reason or _REASONS[verdict]
+    return replace(claim, supported=supported, differences=(difference,), kind=verdict, reason=reason)
 
 
-_UNPROVEN = "the judge's quote stands in no passage"
-_SAYING = {
+def _supported(claim: ClaimVerdict, question: str, passages: Sequence[Passage], strict: bool) -> ClaimVerdict:
+    """A claim that the model calls supported: as far as its quotes are found and say its numbers, dates and
+    names."""
+    if not claim.quotes:
+        return replace(claim, kind="unproven", reason="the judge's quote is in no passage")
+    differences = _beyond_quotes(claim, question, passages)
+    if differences and strict:
+        first = differences[0]
+        return replace(claim, differences=differences, kind=first.kind, reason=str(first))
+    return replace(claim, supported=True, differences=differences)
+
+
+def _unsupported_words(claim: ClaimVerdict, wrong: str, verdict: str, quote: Quote | None) -> Difference:
+    """The words of the claim that the model calls wrong, else the whole claim, and the quote that contradicts
+    them."""
+    start, end = (_place(wrong, claim.text) if wrong.strip() else None) or (0, len(claim.text))
+    words, at = claim.text[start:end], claim.start + start
+    if quote is None:
+        return Difference(verdict, words, "", at, at + len(words))
+    return Difference(verdict, words, quote.text, at, at + len(words), quote.span.start, quote.span.end)
+
+
+_REASONS = {
     "contradicted": "the evidence says otherwise",
     "not_stated": "the evidence does not say this",
     "unclear": "the evidence can be read both ways",
@@ -205,15 +222,15 @@ def _proven(said: object, passages: Sequence[Passage], relation: Any) -> list[Qu
         return []
     named = [passages[number - 1]] if isinstance(number, int) and 0 < number <= len(passages) else []
     shortened = text.replace("...", "\u2026").replace("[\u2026]", "\u2026")
-    parts = [p for part in shortened.split("\u2026") if (p := part.strip())]
+    parts = [part.strip() for part in shortened.split("\u2026") if part.strip()]
     for passage in [*named, *(p for p in passages if p not in named)]:
-        found = [prove(p, passage) for p in parts]
+        found = [locate_quote(p, passage) for p in parts]
         if found and all(found):
             return [Quote(q.span, q.text, relation) for q in found if q is not None]
     return []
 
 
-def prove(quote: str, passage: Passage) -> Quote | None:
+def locate_quote(quote: str, passage: Passage) -> Quote | None:
     """Where the words of a quote stand in the passage's text; None where they do not, or where they are fewer than
     three and no whole line or cell."""
     found = _place(quote, passage.text)
@@ -283,14 +300,11 @@ def _folded(text: str) -> tuple[str, tuple[int, ...]]:
     return "".join(out), tuple(places)
 
 
-def _beyond(
-    claim: str, start: int, question: str, quotes: Sequence[Quote], passages: Sequence[Passage]
-) -> tuple[Difference, ...]:
+def _beyond_quotes(claim: ClaimVerdict, question: str, passages: Sequence[Passage]) -> tuple[Difference, ...]:
     """Numbers, dates and names of a claim that neither its quotes nor their headers nor the question say."""
-    quoted = {q.span.passage_id for q in quotes}
-    heads = [h for p in passages if p.id in quoted and (h := headline(p))]
-    told = "\n".join([*heads, *(q.text for q in quotes)])
-    found = differences(claim, told, given=question)
-    return tuple(
-        Difference(d.kind, d.said, d.stands, d.start + start, d.end + start) for d in found
-    )  # the places in what was put together from several quotes say nothing
+    quoted = {q.span.passage_id for q in claim.quotes}
+    headers = [passage_header(p) for p in passages if p.id in quoted]
+    source = "\n".join([*(h for h in headers if h), *(q.text for q in claim.quotes)])
+    beyond = differences(claim.text, source, given=question)
+    # The places in what was put together from several quotes say nothing.
+    return tuple(Difference(d.kind, d.said, d.stands, d.start + claim.start, d.end + claim.start) for d in beyond)

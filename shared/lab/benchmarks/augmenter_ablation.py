@@ -20,8 +20,7 @@ from harness import Benchmark, reader_arguments
 from denoise_core.augmenter import Answer, LoopLimits, Rules
 from denoise_core.augmenter.policy import Policy
 from denoise_core.augmenter.trained import LinearPolicy
-from denoise_core.augmenter.utilities import Groundedness
-from denoise_core.augmenter.utility import Utility
+from denoise_core.augmenter.utility import Groundedness, Utility
 from denoise_core.evaluate.metrics import wilson
 from denoise_lab.conversations import DIALOGUE
 from denoise_lab.criticism import SelfCriticism

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.augmenter.utilities.groundedness import as_utility
-from denoise_core.augmenter.utility import Utility
+from denoise_core.augmenter.utility import Utility, as_utility
 from denoise_core.errors import InputError
 from denoise_core.protocols import LLM
 from denoise_core.running.flow import run

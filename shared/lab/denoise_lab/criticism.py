@@ -10,12 +10,13 @@ import json
 import re
 from typing import Any
 
-from denoise_core.augmenter.memory import Reason, Verdict, WorkingMemory
-from denoise_core.augmenter.prompts import draft_block, evidence_block, question_block
+from denoise_core.augmenter.memory import WorkingMemory
+from denoise_core.augmenter.prompts import draft_block, evidence_block, question_block, read_mark
 from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.effects import Flow, complete
-from denoise_core.support.abstention import declined, gap
+from denoise_core.support.citing import uncited
+from denoise_core.support.verdicts import AnswerVerdict, ClaimVerdict
 from denoise_core.text.delimit import NOTE
 from denoise_core.types import Message
 
@@ -29,6 +30,21 @@ CRITICISE = (
 _THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _FENCE = re.compile(r"```(?:json)?(.*?)```", re.DOTALL)
 _VERDICTS = {"supported": "pass", "unsupported": "fail", "unclear": "unknown"}
+_PHRASES = re.compile(
+    r"""\b(?:
+      (?:i|we)(?:\ am|\ are|'m|'re)?\ ?(?:sorry|afraid)?,?\ ?(?:but\ )?(?:i\ |we\ )?
+        (?:do\ not|don't|did\ not|didn't|cannot|can't|could\ not|couldn't|am\ unable\ to|are\ unable\ to)
+        \ (?:actually\ )?(?:know|have|find|see|tell|say|answer|provide|determine|confirm)
+    | (?:no|not\ enough|insufficient|lack(?:s|ing)?)
+        \ (?:specific\ |relevant\ |further\ |such\ |any\ )?(?:information|evidence|details)
+    | (?:does\ not|doesn't|do\ not|don't|did\ not|didn't)
+        \ (?:say|state|mention|contain|provide|specify|include|answer)
+    | (?:is|are|was|were)\ not\ (?:mentioned|stated|specified|given|provided|answered|available\ in)
+    | (?:cannot|can't)\ be\ (?:answered|determined|known)
+    )\b""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_LONGEST = 60  # words; a longer text that also admits a gap is an answer with a caveat
 
 
 class SelfCriticism:
@@ -43,18 +59,18 @@ class SelfCriticism:
         self.llm = None if llm is None else expect_llm(llm)
         self.threshold = threshold
 
-    def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
+    def assess(self, memory: WorkingMemory, candidate: str) -> Flow[AnswerVerdict]:
         if not candidate.strip():
-            return Verdict("fail", 0.0, (Reason("the answer is empty", "empty"),))
+            return AnswerVerdict(False, kind="empty", reason="the answer is empty")
         if abstains(candidate):
-            return Verdict("unknown", 0.0, (Reason("the answer says that it does not know", "abstention"),))
+            return AnswerVerdict(kind="abstention", reason="the answer says that it does not know")
         if not memory.evidence:
-            return Verdict("unknown", 0.0, (Reason("there is no evidence to hold it against", "empty_evidence"),))
+            return AnswerVerdict(kind="empty_evidence", reason="there is no evidence to hold it against")
         reply = yield from complete(criticism_prompt(memory, candidate), tag="judge", llm=self.llm)
         try:
-            return read_criticism(reply.text, self.threshold)
+            return read_criticism(reply.text, self.threshold, candidate)
         except UnparsableReply as error:
-            return Verdict("unknown", 0.0, (Reason(str(error), "unparsable"),))
+            return AnswerVerdict(kind="unparsable", reason=str(error))
 
 
 def abstains(candidate: str) -> bool:
@@ -63,7 +79,15 @@ def abstains(candidate: str) -> bool:
     >>> [abstains(text) for text in ("I'm sorry, I don't have that information.", "unknown", "He is unknown.")]
     [True, True, False]
     """
-    return declined(candidate) is not None or gap(candidate)
+    unknown = candidate.strip().rstrip(".").casefold() == "unknown"
+    return unknown or read_mark(candidate) is not None or gap(candidate)
+
+
+def gap(text: str) -> bool:
+    """The first sentence of a short text says that something is not known or not told."""
+    words = " ".join(uncited(text).replace("’", "'").split())
+    first = re.split(r"(?<=[.!?])\s", words, maxsplit=1)[0]
+    return len(words.split()) <= _LONGEST and _PHRASES.search(first) is not None
 
 
 def criticism_prompt(memory: WorkingMemory, candidate: str) -> tuple[Message, ...]:
@@ -75,7 +99,7 @@ def criticism_prompt(memory: WorkingMemory, candidate: str) -> tuple[Message, ..
     return (Message("system", CRITICISE), Message("user", "\n\n".join(parts)))
 
 
-def read_criticism(reply: str, threshold: float) -> Verdict:
+def read_criticism(reply: str, threshold: float, candidate: str = "") -> AnswerVerdict:
     """The verdict in a reply. Raises `UnparsableReply` unless it is the object that was asked for."""
     said = _object(reply)
     verdict, score, problems = said.get("verdict"), said.get("score"), said.get("problems", [])
@@ -85,14 +109,19 @@ def read_criticism(reply: str, threshold: float) -> Verdict:
         raise UnparsableReply(f"the judge's score is {score!r}; expected a number from 0 to 10")
     if not isinstance(problems, list) or not all(map(_is_problem, problems)):
         raise UnparsableReply("the judge's problems are not a list of objects with the texts claim and problem")
-    reasons = tuple(Reason(p["problem"], "criticism", p["claim"]) for p in problems)
+    claims = tuple(_problem(p["claim"], p["problem"], candidate) for p in problems)
     outcome = _VERDICTS[verdict]
     if outcome == "unknown":
-        return Verdict("unknown", score / 10, reasons or (Reason("the judge could not tell", "judge_unsure"),))
-    if outcome == "pass" and not reasons and score / 10 >= threshold:
-        return Verdict("pass", score / 10)
-    low = Reason(f"the judge gives it {score:g} of 10", "criticism")
-    return Verdict("fail", score / 10, reasons or (low,))
+        return AnswerVerdict(None, score / 10, claims, None, "judge_unsure", "the judge could not tell")
+    if outcome == "pass" and not claims and score / 10 >= threshold:
+        return AnswerVerdict(True, score / 10)
+    return AnswerVerdict(False, score / 10, claims, None, "criticism", f"the judge gives it {score:g} of 10")
+
+
+def _problem(claim: str, problem: str, candidate: str) -> ClaimVerdict:
+    at = candidate.find(claim)
+    start, end = (at, at + len(claim)) if at >= 0 else (0, 0)
+    return ClaimVerdict(claim, start, end, False, kind="criticism", reason=problem)
 
 
 def _object(reply: str) -> dict[str, Any]:

@@ -16,14 +16,14 @@ from typing import Any
 from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest
 from denoise_core.augmenter.loop import Augmenter
-from denoise_core.augmenter.memory import Verdict, WorkingMemory
-from denoise_core.augmenter.utilities.groundedness import as_utility
-from denoise_core.augmenter.utility import Utility
+from denoise_core.augmenter.memory import WorkingMemory
+from denoise_core.augmenter.utility import Utility, as_utility
 from denoise_core.errors import BudgetExceeded, NotRecorded
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Batch, Complete, Compute, Denoise, Effect, Failed, Flow, Retrieve, Single
 from denoise_core.running.flow import run
 from denoise_core.support.judging import Judge
+from denoise_core.support.verdicts import AnswerVerdict
 from denoise_core.types import Event, Passage
 
 _GENERATOR = frozenset(("draft", "queries", "self_ask"))
@@ -49,7 +49,7 @@ def replay(augmenter: Augmenter, recorded: Answer) -> Replay:
     return Replay(replace(answer, trace=trace), tape.exact)
 
 
-def rejudge(judge: Judge | Utility, recorded: Answer, *, llm: LLM | None = None) -> tuple[Verdict, ...]:
+def rejudge(judge: Judge | Utility, recorded: Answer, *, llm: LLM | None = None) -> tuple[AnswerVerdict, ...]:
     """A new verdict for each recorded attempt, on the evidence it was written from."""
     utility = as_utility(judge)
     return tuple(

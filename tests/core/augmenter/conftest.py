@@ -18,6 +18,6 @@ from tiny_augmenter import (  # noqa: F401
 
 @pytest.fixture(autouse=True)
 def words_judge(monkeypatch):
-    from denoise_core.augmenter.utilities import Groundedness
+    from denoise_core.augmenter.utility import Groundedness
 
-    monkeypatch.setattr(Groundedness, "shipped", classmethod(lambda cls, llm=None: by_words()))
+    monkeypatch.setattr(Groundedness, "for_model", classmethod(lambda cls, llm=None: by_words()))

@@ -215,7 +215,7 @@ def test_structured_output_is_judged_field_by_field(passages, question):
     )
     assert failed.outcome is Outcome.SUPPORTED
     first = failed.memory.attempts[0].verdict
-    assert [r.claim for r in first.reasons] == ["completed in 1925"]
+    assert [f.text for f in first.findings] == ["completed in 1925"]
 
 
 def test_a_drafter_that_is_cancelled_ends_there(passages, question):

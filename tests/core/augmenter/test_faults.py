@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from denoise_core import Budget, BudgetExceeded, DenoiseResult, Drop, Passage, Reply, Span, Usage
 from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Outcome, Rules
-from denoise_core.augmenter.utilities import Groundedness
+from denoise_core.augmenter.utility import Groundedness
 from denoise_core.errors import is_mistake
-from denoise_core.support.functions import FunctionJudge
+from denoise_core.support.judges import FunctionJudge
 from denoise_core.support.quoting import LLMJudge
 
 EVIDENCE = (Passage("The tower was completed in 1889.", "a"), Passage("Rome is in Italy.", "b"))

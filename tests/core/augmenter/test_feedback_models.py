@@ -5,12 +5,15 @@ from envelopes import enclosed
 from judging import by_words
 
 from denoise_core import Passage, run
-from denoise_core.augmenter import Augmenter, Reason, Verdict, WorkingMemory
+from denoise_core.augmenter import AnswerVerdict, Augmenter, ClaimVerdict, WorkingMemory
 from denoise_core.augmenter.feedback import ModelFeedback
 from denoise_core.testing import ListRetriever
+from denoise_core.text.facts import Difference
 
 MEMORY = WorkingMemory("When?", (Passage("The tower was completed in 1889.", "a"),))
-FAILED = Verdict("fail", 0.1, (Reason("a number stands in no evidence", "number", "In 1925.", "a", ("1925",)),))
+DIFFERENCE = Difference("number", "1925", "", 3, 7)
+CLAIM = ClaimVerdict("In 1925.", 0, 8, False, None, (), (DIFFERENCE,), "number", "a number is in no evidence")
+FAILED = AnswerVerdict.of_claims([CLAIM])
 
 
 def test_a_model_writes_feedback_after_the_findings():

@@ -1,8 +1,7 @@
 """A judge, model or function, counts where its word is clear; anything else is unknown or an error."""
 
-import pytest
 from augmenter_doubles import check_loop, scripted
-from judging import TEXT, judged, quoting
+from judging import quoting
 
 from denoise_core import Reply
 from denoise_core.augmenter import Augmenter, Outcome
@@ -32,19 +31,6 @@ def test_any_function_is_a_judge(passages, question):
     assert (answer.text, answer.outcome) == ("1889", Outcome.SUPPORTED)
     assert seen[0] == (question, [p.headed for p in passages], "1925")
     assert [e.tag for e in answer.trace.events].count("judge") == 2
-
-
-@pytest.mark.parametrize(
-    ("value", "outcome"), [(None, "unknown"), (float("nan"), "unknown"), (True, "pass"), (0, "fail")]
-)
-def test_a_function_that_cannot_say_is_unknown(value, outcome):
-    assert judged("x", TEXT, utility=judges.function(lambda *_: value)).outcome == outcome
-
-
-@pytest.mark.parametrize("value", [7, -1.0, float("inf"), "high"])
-def test_a_function_that_returns_no_score_is_an_error(value):
-    with pytest.raises(ValueError, match=r"judge|convert"):
-        judged("x", TEXT, utility=judges.function(lambda *_: value))
 
 
 def test_replies_of_a_judge_count_as_calls(passages, question):

@@ -126,7 +126,7 @@ def test_mistakes_are_raised_whoever_makes_them(passages, question):
     good = ListRetriever(passages)
     for make, message in (
         (lambda: Augmenter(scripted(RIGHT), good, policy=Script("draft")), "must return an Action, got str"),
-        (lambda: Augmenter(scripted(RIGHT), good, judge=Wrong()), "must return a Verdict, got str"),
+        (lambda: Augmenter(scripted(RIGHT), good, judge=Wrong()), "must return an AnswerVerdict, got str"),
         (lambda: Augmenter(scripted(WRONG), good, feedback=Wrong()), "feedback"),
         (lambda: Augmenter(scripted(PermissionError("no key")), good), "no key"),
     ):

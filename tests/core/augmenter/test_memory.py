@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import Drop, InputError, Message, Passage, Span
-from denoise_core.augmenter import Attempt, Reason, Verdict, WorkingMemory
+from denoise_core.augmenter import AnswerVerdict, Attempt, ClaimVerdict, WorkingMemory
 from denoise_core.augmenter.actions import Abstain, Draft, Readmit, Search, SelfAsk, Send
 from denoise_core.augmenter.knowledge.cap import readmit
 from denoise_core.augmenter.traces.recording import memory_from_json, memory_to_json, plain
+from denoise_core.support.verdicts import Quote
+from denoise_core.text.facts import Difference
 
 text = st.text(max_size=20)
 unit = st.floats(0, 1)
@@ -29,10 +31,22 @@ passages = st.builds(
     text,
     st.sampled_from(["retrieved", "tool", "user", "model"]),
 )
-reasons = st.builds(Reason, text, text, text, st.one_of(st.none(), text), st.lists(text, max_size=2).map(tuple))
-verdicts = st.builds(
-    Verdict, st.sampled_from(["pass", "fail", "unknown"]), unit, st.lists(reasons, max_size=2).map(tuple)
+known = st.one_of(st.none(), st.booleans())
+quotes = st.builds(Quote, spans, text, st.sampled_from(["supports", "contradicts"]))
+differences = st.builds(Difference, text, text, text, st.integers(0, 9), st.integers(10, 99))
+claims = st.builds(
+    ClaimVerdict,
+    text,
+    st.integers(0, 9),
+    st.integers(10, 99),
+    known,
+    st.one_of(st.none(), unit),
+    st.lists(quotes, max_size=2).map(tuple),
+    st.lists(differences, max_size=2).map(tuple),
+    text,
+    text,
 )
+verdicts = st.builds(AnswerVerdict, known, unit, st.lists(claims, max_size=2).map(tuple), known, text, text, text)
 some = st.lists(passages, max_size=3).map(tuple)
 fields = st.one_of(st.none(), st.dictionaries(text, st.one_of(text, st.integers(), st.lists(text)), max_size=2))
 attempts = st.builds(Attempt, text, verdicts, text, some, st.integers(0, 3), st.booleans(), fields)
@@ -81,7 +95,7 @@ def test_the_best_attempt_passed_says_something_and_is_the_earliest_of_its_score
 def test_passages_stand_once_in_json():
     p = Passage("x" * 1000, "a")
     memory = WorkingMemory(
-        "q", (p,), tuple(Attempt(str(n), Verdict("fail"), "", (p,)) for n in range(9)), (), (p,)
+        "q", (p,), tuple(Attempt(str(n), AnswerVerdict(False), "", (p,)) for n in range(9)), (), (p,)
     )
     assert len(memory_to_json(memory)["passages"]) == 1
 
@@ -91,27 +105,10 @@ def test_what_json_cannot_say_is_changed_not_refused():
     assert kept == {"when": str(object), "1": [1, None], "deep": {"x": [None]}}
 
 
-@pytest.mark.parametrize("data", [None, {}, {"version": 1}, {"version": 2}, {"version": 1, "passages": 3}])
+@pytest.mark.parametrize("data", [None, {}, {"version": 2}, {"version": 3}, {"version": 3, "passages": 3}])
 def test_other_json_is_refused(data):
     with pytest.raises(InputError, match="memory: "):
         memory_from_json(data)
-
-
-@pytest.mark.parametrize("score", [-0.1, 1.1, float("inf"), None, "1"])
-def test_a_score_outside_its_range_is_refused(score):
-    with pytest.raises(InputError, match="from 0 to 1"):
-        Verdict("fail", score)
-
-
-def test_a_score_that_is_not_a_number_is_never_a_pass():
-    verdict = Verdict("pass", float("nan"))
-    assert (verdict.outcome, verdict.score, verdict.passed) == ("unknown", 0.0, False)
-    assert "not a number" in verdict.reasons[0].text
-
-
-def test_an_outcome_that_is_none_of_the_three_is_refused():
-    with pytest.raises(InputError, match="'pass', 'fail' or 'unknown'"):
-        Verdict("maybe", 0.5)
 
 
 def test_readmission_puts_a_range_back_at_its_place():

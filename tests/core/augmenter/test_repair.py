@@ -9,18 +9,18 @@ from denoise_core import Passage
 from denoise_core.augmenter import Augmenter, LoopLimits, Outcome
 from denoise_core.augmenter.drafting import Written
 from denoise_core.augmenter.drafting.repair import holding, repaired
-from denoise_core.augmenter.memory import Reason, Verdict
-from denoise_core.augmenter.traces.recording import made, plain
 from denoise_core.support import parse
+from denoise_core.support.verdicts import AnswerVerdict, ClaimVerdict
 
 TOWER = Passage(
     "The tower was completed in 1889 by Gustave Eiffel. It cost 3.2 million dollars. It stands in Paris.", "tower"
 )
-WRONG = Reason("", "date", "in 1925", missing=("1925",))
 
 
-def failed(*reasons):
-    return Verdict("fail", 0.2, reasons)
+def failed(draft, *words):
+    """The verdict on a draft in which these words are not supported."""
+    found = [ClaimVerdict(w, draft.find(w), draft.find(w) + len(w), False, kind="date") for w in words]
+    return AnswerVerdict.of_claims(found)
 
 
 def asked(draft, **limits):
@@ -53,28 +53,28 @@ def test_no_value_is_put_in():
         ("**It stands. Built in 1925.** All like it.", ""),  # half of what is bold
         ('{"place": "Paris", "year": "in 1925"}', ""),  # a field is part of a schema
         ("It was built in 1925.", ""),
-        ("It stands. It was built in 1925. It was sold in 1925.", ""),  # which is meant?
     ],
 )
 def test_whole_claims_go_or_none(draft, left):
-    assert repaired(draft, failed(WRONG)) == left
+    assert repaired(draft, failed(draft, "in 1925")) == left
 
 
 def test_quotations_titles_and_code_stay_whole():
     draft = "They sang *We Shall Overcome* in Selma. The march was built in 1925. Run:\n\n```sh\nmake all\n```"
-    assert repaired(draft, failed(WRONG)) == (
+    assert repaired(draft, failed(draft, "in 1925")) == (
         "They sang *We Shall Overcome* in Selma. Run:\n\n```sh\nmake all\n```"
     )
 
 
-@pytest.mark.parametrize("verdict", [Verdict("pass", 0.9), Verdict("unknown", 0.0, (WRONG,)), failed()])
+@pytest.mark.parametrize("verdict", [AnswerVerdict(True, 0.9), AnswerVerdict(kind="date"), AnswerVerdict(False)])
 def test_only_what_failed_is_repaired(verdict):
     assert repaired("It stands. It was built in 1925.", verdict) == ""
 
 
 def test_what_holds_is_told_apart():
-    assert holding("It stands. Built in 1925.", failed(WRONG)) == ("It stands.",)
-    assert holding("It stands.", failed(Reason("", "off_question"))) == ()
+    draft = "It stands. Built in 1925."
+    assert holding(draft, failed(draft, "in 1925")) == ("It stands.",)
+    assert holding("It stands.", AnswerVerdict(answers_question=False, kind="off_question")) == ()
 
 
 PIECES = [
@@ -90,17 +90,8 @@ def test_what_is_left_was_there_before(draft, data):
     if not claims:
         return
     claim = data.draw(st.sampled_from(claims))
-    left = repaired(draft, failed(Reason("", "date", claim.text, place=(claim.start, claim.end))))
+    left = repaired(draft, AnswerVerdict.of_claims([ClaimVerdict("", claim.start, claim.end, False, kind="date")]))
     rest = iter(draft)
     assert all(c in rest for c in left)  # in the same order, nothing put in
     before = [p.text for p in claims]
     assert all(p.text in before for p in parse(left).claims)
-
-
-def test_a_recording_keeps_the_place():
-    verdict = failed(Reason("", "date", "It was 1925", missing=("1925",), place=(3, 9)))
-    assert made(Verdict, plain(verdict)) == verdict
-    old = plain(verdict)
-    old["reasons"][0] |= {"instead": [["1925", "1889"]]}  # of a release that put values in
-    del old["reasons"][0]["place"]
-    assert made(Verdict, old).reasons[0].place is None

@@ -8,8 +8,7 @@ from typer.testing import CliRunner
 
 from denoise_core.cli import app
 from denoise_core.cli import check as command
-from denoise_core.support.judging import Judged, Judgement, Quote
-from denoise_core.support.proof import Proof
+from denoise_core.support.verdicts import AnswerVerdict, ClaimVerdict, Quote
 from denoise_core.types import Passage, Span
 
 TEXT = "First line.\nThe tower was completed in 1889.\nIt stands in <Paris>."
@@ -27,8 +26,10 @@ class Quotes:
             at = where.text.index(c.text) if where else 0
             quotes = (Quote(Span(where.id, at, at + len(c.text)), c.text),) if where else ()
             kind = "" if where else "unsupported"
-            out.append(Judged(c.text, c.start, c.end, bool(where), 0.9 if where else 0.1, quotes, (), kind, kind))
-        return Judgement(tuple(out), answers=True)
+            out.append(
+                ClaimVerdict(c.text, c.start, c.end, bool(where), 0.9 if where else 0.1, quotes, (), kind, kind)
+            )
+        return AnswerVerdict(tuple(out), answers=True)
 
     async def ajudge(self, question, claims, passages):
         return self.judge(question, claims, passages)

@@ -9,7 +9,7 @@ import pytest
 from denoise_core import Message
 from denoise_core.cli import main
 from denoise_core.embedded.sample import prepared_answers
-from denoise_core.support.quoting import prompt
+from denoise_core.support.quoting import judge_prompt
 from denoise_core.testing import RecordedLLM
 
 SHIPPED = (files("denoise_core.embedded") / "data" / "demo_replies.jsonl").read_text("utf-8")
@@ -79,7 +79,7 @@ def test_what_is_no_recording_is_refused(demo, tmp_path):
 
 def test_every_answer_has_one_reply_and_no_reply_is_left_over():
     prompts = [
-        prompt(p.question.text, answer, p.question.passages)
+        judge_prompt(p.question.text, answer, p.question.passages)
         for p in prepared_answers()
         for answer in (p.right, p.wrong)
     ]

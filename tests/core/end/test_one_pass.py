@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from denoise_core import Budget, BudgetExceeded, InputError, Passage
-from denoise_core.augmenter import Augmenter, LoopLimits
-from denoise_core.augmenter.memory import Reason, Verdict
+from denoise_core.augmenter import AnswerVerdict, Augmenter, LoopLimits
 from denoise_core.augmenter.policy import Rules
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.end import ENDDenoiser, HiddenReader, Probe, ProbeScorer
@@ -389,7 +388,7 @@ def test_answers_again_and_drafts_beyond_a_sliding_window_are_the_reference(
 def test_a_loop_with_two_readmissions_shows_them_in_trace_and_budget(answers):
     class Strict:
         def assess(self, memory, candidate):
-            return without_effects(Verdict("fail", 0.0, (Reason("name the hall"),)))
+            return without_effects(AnswerVerdict(False, kind="other", reason="name the hall"))
 
     loop = Augmenter(
         retriever=ListRetriever(PASSAGES),
@@ -433,7 +432,7 @@ def test_a_loop_drafts_on_from_what_was_read(answers):
     class Strict:
         def assess(self, memory, candidate):
             feedbacks.append(candidate)
-            return without_effects(Verdict("fail", 0.0, (Reason("name the hall"),)))
+            return without_effects(AnswerVerdict(False, kind="other", reason="name the hall"))
 
     drafter = OnePassDrafter(answers)
     loop = Augmenter(retriever=ListRetriever(PASSAGES), judge=Strict(), limits=LoopLimits(attempts=2))

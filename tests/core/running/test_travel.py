@@ -12,7 +12,7 @@ import pytest
 from denoise_core import Guard, InputError, Passage, Pipeline
 from denoise_core.augmenter.knowledge.chain import ChainRetriever
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
-from denoise_core.augmenter.utilities.groundedness import Groundedness
+from denoise_core.augmenter.utility import Groundedness
 from denoise_core.embedded import DefaultScorer, default_denoiser
 from denoise_core.embedded.default import embedding_scorer
 from denoise_core.end import ENDDenoiser
@@ -105,7 +105,7 @@ def test_async_users_too(spawned):
 
 
 JUDGES = {
-    "words": Groundedness,
+    "no judge": Groundedness,
     "quotes": lambda: Groundedness(LLMJudge(Echo())),
 }
 

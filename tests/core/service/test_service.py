@@ -9,10 +9,10 @@ import threading
 
 import httpx
 import pytest
+from judging import WordForWord
 from service_server import serving
 
 from denoise_core import Guard, InputError, Passage, Pipeline
-from denoise_core.augmenter.utilities.default import default_judge
 from denoise_core.embedded import DefaultScorer, default_denoiser
 from denoise_core.end import ENDDenoiser
 from denoise_core.running import fallbacks
@@ -33,7 +33,7 @@ LIMITS = ServiceLimits(body=20_000, passages=50, characters=10_000)
 
 @pytest.fixture(scope="module")
 def url():
-    with serving(Service(default_denoiser(), judge=default_judge(), limits=LIMITS)) as found:
+    with serving(Service(default_denoiser(), judge=WordForWord(), limits=LIMITS)) as found:
         yield found
 
 
@@ -53,7 +53,7 @@ def test_denoising_is_the_denoisers_own(url):
 def test_checking_is_the_checkers_own(url):
     for answer in ("The tower is in Porto.", "It is in Rome.", ""):
         found = post(url, "/v1/check", question=QUERY, answer=answer, passages=TEXTS)
-        here = check(QUERY, answer, PASSAGES, judge=default_judge())
+        here = check(QUERY, answer, PASSAGES, judge=WordForWord())
         assert found == {"passed": here.passed, **here.as_json()}
 
 

@@ -5,9 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage
-from denoise_core.support import Check, check
+from denoise_core.support import AnswerVerdict, check
 from denoise_core.support.citing import cited
-from denoise_core.support.judging import FlowJudge, Judged, Judgement, Quote
+from denoise_core.support.judging import FlowJudge
+from denoise_core.support.verdicts import ClaimVerdict, Quote
 from denoise_core.text.facts.names import same_name
 from denoise_core.types import Span
 
@@ -25,60 +26,44 @@ def said(answer, question="", passages=BOTH, **options):
 
 
 @pytest.mark.parametrize(
-    "answer",
+    ("answer", "differing", "quoted"),
     [
-        "It was completed by Siobhán O’Brien.",
-        "Jean-Luc Picard completed the tower.",
-        "1. The tower was completed in 1889.\n2. Lunch comes from McDonald's.",
-        "Sure! The tower was completed in **1889**. I hope this helps!",
-        "According to the passages, the tower was completed in 1889.",
-        "Lifts run since 4 July 1890.",
-        "It cost $3.2 million.",
-        "It is over 20,000 km from Lima.",
-        "The tower was completed in 1889 [1].",
-        "The tower was completed in 1889 [tower].",
-        "The tower was completed in 1889 [1]; the bridge is 8849 metres long [2].",
-        "It is 137 years old in 2026.",
-        "I have sent the mail to Bob.",
-        "It cost $3.2 billion.",
-        "Yes, it was completed in 1889.",
+        ("It was completed by Siobhán O’Brien.", [], "completed in 1889"),
+        ("The tower was completed in **1889**. I hope this helps!", [], "completed in 1889"),
+        ("Lunch comes from McDonald's.", [], "Lunch comes from McDonald's."),
+        ("It is over 20,000 km from Lima.", ["20,000 km"], "from Lima"),
+        ("It cost $3.2 billion.", ["$3.2 billion"], "It cost"),
+        ("The tower was completed in 1925.", ["1925"], "completed in 1889"),
+        ("The tower was completed by Otto Brenner.", ["Otto Brenner"], "completed in 1889"),
+        ("The bridge is 8849 metres long [7].", [], "8,849 metres"),
     ],
 )
-def test_words_alone_say_nothing_for_and_nothing_against(answer):
-    found = said(answer)
-    assert (found.supported, found.passed) == (None, False)
-    assert found.reason
+def test_without_a_judge_evidence_and_differences_are_shown_and_nothing_is_decided(answer, differing, quoted):
+    verdict = said(answer)
+    assert (verdict.supported, verdict.passed, verdict.kind, verdict.outcome) == (
+        None,
+        False,
+        "no_judge",
+        "unknown",
+    )
+    assert "judge=" in verdict.reason
+    claim = verdict.claims[0]
+    assert [d.said for d in claim.differences] == differing
+    assert any(quoted in q.text for q in claim.quotes)
+    assert (claim.reason == verdict.reason) == (not differing)
 
 
-@pytest.mark.parametrize(
-    ("answer", "kind"),
-    [
-        ("The tower was completed in 1925.", "date"),
-        ("The tower was completed in 1889 [2].", "citation"),
-        ("The tower was completed in 1889 [7].", "citation"),
-    ],
-)
-def test_what_code_can_prove_is_unsupported_and_names_the_difference(answer, kind):
-    found = said(answer)
-    assert (found.supported, found.kind) == (False, kind)
-    assert found.reason
-
-
-def test_a_difference_that_decides_nothing_is_named():
-    (claim,) = said("It cost $3.2 billion.").claims
-    assert [(d.kind, d.said) for d in claim.differs] == [("number", "$3.2 billion")]
-    assert claim.supported is None
-
-
-def test_a_citation_says_which_passage_bears_the_claim():
-    found = said("The tower was completed in 1889 [2].")
-    assert found.claims[0].differs[-1].stands == "[1]"
+@pytest.mark.parametrize(("cites", "instead"), [("[2]", "[1]"), ("[7]", "")])
+def test_a_citation_that_does_not_bear_a_supported_claim_is_unsupported(cites, instead):
+    verdict = said(f"The tower was completed in 1889 {cites}.", judge=Quoting())
+    assert (verdict.supported, verdict.kind) == (False, "citation")
+    assert verdict.claims[0].differences[-1].stands == instead
+    assert said("The tower was completed in 1889 [tower].", judge=Quoting()).passed
 
 
 @pytest.mark.parametrize(
     ("answer", "kind"),
     [("", "empty"), ("…", "empty"), ("[1]", "empty"), ("<think>1889?</think>", "empty"),
-     ("I don't know.", "abstention"), ('{"answered": false}', "abstention"),
      ("When was the tower completed?", "question"), ("x" * 30_000, "length")],
 )  # fmt: skip
 def test_an_answer_that_says_nothing_never_passes_and_has_a_reason(answer, kind):
@@ -96,8 +81,6 @@ def test_what_claims_nothing_is_not_applicable_and_passes():
 def test_bad_evidence_has_an_outcome_and_a_reason():
     assert said("It was 1889.", passages=()).kind == "empty_evidence"
     assert said("It was 1889.", passages=(Passage("  ", "p"),)).kind == "empty_evidence"
-    foreign = said("La biblioteca está cerrada los lunes por la mañana.", passages=BOTH)
-    assert (foreign.supported, foreign.kind) == (None, "language")
 
 
 class Quoting(FlowJudge):
@@ -109,8 +92,11 @@ class Quoting(FlowJudge):
     def flow(self, question, claims, passages):
         supported, kind, abstains = self.said
         quote = Quote(Span(passages[0].id, 0, 9), passages[0].text[:9])
-        found = (Judged(c.text, c.start, c.end, supported, None, (quote,), kind=kind) for c in claims)
-        return Judgement(tuple(found), None, abstains)
+        if abstains:
+            return AnswerVerdict(kind="abstention", reason="it does not know")
+        return AnswerVerdict.of_claims(
+            [ClaimVerdict(c.text, c.start, c.end, supported, None, (quote,), kind=kind) for c in claims]
+        )
         yield
 
 
@@ -118,11 +104,6 @@ def test_a_judge_decides_and_is_named():
     found = said("The tower was completed in 1889.", judge=Quoting())
     assert (found.passed, found.score, found.judge) == (True, 1.0, "Quoting")
     assert said("It is purple.", judge=Quoting(False, "not_stated")).supported is False
-
-
-def test_what_evidence_cannot_settle_is_unknown_whoever_judges():
-    assert said("I have sent the mail to Bob.", judge=Quoting(False, "contradicted")).supported is False
-    assert said("I have sent the mail to Bob.", judge=Quoting(False, "not_stated")).supported is None
 
 
 def test_an_abstention_is_the_judge_s_word():
@@ -215,7 +196,7 @@ def test_any_text_is_checked(question, answer, texts):
 def test_laws_of_any_check(answer, text):
     passages = [Passage(text, "p"), TOWER]
     found = check("When was it?", answer, passages)
-    assert isinstance(found, Check)
+    assert isinstance(found, AnswerVerdict)
     assert 0.0 <= found.score <= 1.0
     assert found.passed or found.reason
     texts = {p.id: p.text for p in passages}
@@ -224,7 +205,7 @@ def test_laws_of_any_check(answer, text):
         for quote in claim.quotes:
             span = quote.span
             assert texts[span.passage_id][span.start : span.end] == quote.text
-        for difference in claim.differs:
+        for difference in claim.differences:
             assert 0 <= difference.start < difference.end <= len(answer)
     assert found == check("When was it?", answer, passages)
     assert found.as_json()["supported"] is found.supported
@@ -234,5 +215,5 @@ def test_evidence_may_be_long_and_its_order_does_not_matter():
     filler = [Passage("Rome lies on the Tiber and has seven hills. " * 40, f"f{n}") for n in range(100)]
     answer = "The tower was completed in 1925."
     one, two = said(answer, passages=(TOWER, *filler)), said(answer, passages=(*filler, TOWER))
-    assert one.supported is False
+    assert one.claims[0].quotes
     assert (one.claims[0].quotes, one.score) == (two.claims[0].quotes, two.score)

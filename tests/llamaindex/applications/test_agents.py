@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from judging import WordForWord
 from llama_index.core.agent.workflow import AgentWorkflow, CodeActAgent, FunctionAgent, ReActAgent
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
@@ -11,12 +12,11 @@ from llamaindex_inns import QUESTION, RIGHT, WRONG, index, judged
 from pydantic import BaseModel
 
 from denoise_core.augmenter import LoopLimits
-from denoise_core.augmenter.utilities.default import default_judge
 from llamaindex_denoise import Checked
 
 
 async def outcome(agent):
-    checked = Checked(agent, judge=default_judge(), limits=LoopLimits(attempts=1, repair=False))
+    checked = Checked(agent, judge=WordForWord(), limits=LoopLimits(attempts=1, repair=False))
     return judged(await checked.run(user_msg=QUESTION))
 
 

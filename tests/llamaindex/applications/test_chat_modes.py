@@ -1,10 +1,10 @@
 """A conversation in every chat mode that searches; a follow-up is checked as the question was."""
 
 import pytest
+from judging import WordForWord
 from llama_index.core.memory import ChatMemoryBuffer
 from llamaindex_inns import QUESTION, RIGHT, WRONG, index, judged
 
-from denoise_core.augmenter.utilities.default import default_judge
 from llamaindex_denoise import Checked
 
 
@@ -13,7 +13,7 @@ async def test_chat_modes(scripted, mode):
     said = [RIGHT]
     llm = scripted(lambda m: QUESTION if "standalone" in m[-1].content.lower() else said[0])
     memory = ChatMemoryBuffer.from_defaults(token_limit=2000)
-    chat = Checked(index().as_chat_engine(chat_mode=mode, llm=llm, memory=memory), judge=default_judge())
+    chat = Checked(index().as_chat_engine(chat_mode=mode, llm=llm, memory=memory), judge=WordForWord())
     assert judged(chat.chat(QUESTION)) == "supported"
     said[0] = WRONG
     assert judged(await chat.achat(f"Once more: {QUESTION}")) != "supported"

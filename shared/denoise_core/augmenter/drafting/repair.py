@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from denoise_core.augmenter.memory import Attempt, Reason, Verdict
+from denoise_core.augmenter.memory import Attempt
 from denoise_core.support.answers import Parsed, Piece, parse
+from denoise_core.support.verdicts import AnswerVerdict
 
 LEAST = 0.2  # share of a candidate, in characters of claims, that must stay for a repair
 
@@ -21,24 +22,20 @@ _POINTS_BACK = re.compile(
 )
 
 
-def failing(parsed: Parsed, verdict: Verdict) -> tuple[Piece, ...] | None:
-    """The claims that a reason of the verdict speaks of; None when a reason speaks of none, or of the whole."""
-    out: set[Piece] = set()
-    for reason in verdict.reasons:
-        place = _place(reason, parsed.answer)
-        if place is None:
+def failing(parsed: Parsed, verdict: AnswerVerdict) -> tuple[Piece, ...] | None:
+    """The claims that a finding of the verdict is about; None when one is about none, or about the whole."""
+    failed: set[Piece] = set()
+    for finding in verdict.findings:
+        pieces = [p for p in parsed.claims if p.start < finding.end and finding.start < p.end]
+        if not pieces:
             return None
-        start, end = place
-        mine = [p for p in parsed.claims if p.start < end and start < p.end]
-        if not mine:
-            return None
-        out.update(mine)
-    return tuple(p for p in parsed.claims if p in out)
+        failed.update(pieces)
+    return tuple(p for p in parsed.claims if p in failed)
 
 
-def holding(candidate: str, verdict: Verdict) -> tuple[str, ...]:
-    """The claims that no reason of the verdict speaks of, as they stand in the candidate; none when a reason
-    speaks of the whole."""
+def holding(candidate: str, verdict: AnswerVerdict) -> tuple[str, ...]:
+    """The claims that no finding of the verdict is about, as they are in the candidate; none when a finding is
+    about the whole."""
     parsed = parse(candidate)
     wrong = failing(parsed, verdict)
     if not wrong:
@@ -46,7 +43,7 @@ def holding(candidate: str, verdict: Verdict) -> tuple[str, ...]:
     return tuple(candidate[p.start : p.end] for p in parsed.claims if p not in wrong)
 
 
-def repaired(candidate: str, verdict: Verdict) -> str:
+def repaired(candidate: str, verdict: AnswerVerdict) -> str:
     """The candidate without the claims that do not hold; empty when it cannot be cut, or little would be left.
 
     A sentence that points back ("It was ...") goes with the one right before it: what it points at is gone. A line
@@ -107,12 +104,3 @@ def _without(text: str, cuts: list[tuple[int, int]]) -> str:
             out.append(text[at : max(start, at)])
             at = end
     return ("".join(out) + text[at:]).strip()
-
-
-def _place(reason: Reason, candidate: str) -> tuple[int, int] | None:
-    """Where the claim of a reason stands: as the judge says, else where its words are found once."""
-    if reason.place is not None:
-        return reason.place
-    claim = reason.claim.strip()
-    at = candidate.find(claim) if claim else -1
-    return (at, at + len(claim)) if at >= 0 and candidate.find(claim, at + 1) < 0 else None

@@ -13,8 +13,7 @@ from dataclasses import replace
 from denoise_core.augmenter.drafting.drafter import Drafted, Found
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import titled
-from denoise_core.support.citing import uncited
-from denoise_core.support.copying import runs
+from denoise_core.support.citing import runs, uncited
 from denoise_core.text.words import content_words, word_places, words
 from denoise_core.types import Passage
 

@@ -50,9 +50,9 @@ def claim_queries(memory: WorkingMemory) -> tuple[str, ...]:
     asked = frozenset(words(memory.question))
     read = frozenset(w for p in memory.evidence for w in words(titled(p)))
     found: list[str] = []
-    for reason in last.verdict.reasons:
-        missing = frozenset(w for m in reason.missing for w in words(m))
-        query = _without_doubt(uncited(reason.claim), asked, read - missing)
+    for finding in last.verdict.findings:
+        missing = frozenset(w for d in finding.differences for w in words(d.said))
+        query = _without_doubt(uncited(finding.text), asked, read - missing)
         if query and frozenset(content_words(query)) - asked and query not in found:
             found.append(query)
     return tuple(found[:_MOST])

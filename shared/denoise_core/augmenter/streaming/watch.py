@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol, TypeAlias, runtime_checkable
 
 from denoise_core.augmenter.answer import Answer
-from denoise_core.augmenter.drafting.when import When
-from denoise_core.augmenter.memory import Reason, WorkingMemory
-from denoise_core.augmenter.utility import Utility, without_effects
+from denoise_core.augmenter.memory import WorkingMemory
+from denoise_core.augmenter.utility import Utility, When, without_effects
 from denoise_core.errors import BudgetExceeded, is_mistake
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Flow
@@ -46,7 +45,7 @@ class Text:
 class Restarted:
     """What was shown so far is withdrawn; a new draft begins."""
 
-    reasons: tuple[Reason, ...] = ()
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,4 +190,4 @@ class HeldBack(Watcher):
             if isinstance(error, BudgetExceeded) or is_mistake(error):
                 raise
             return False
-        return verdict.holds
+        return verdict.passed or verdict.kind == "off_question"  # which the whole answers, not its part

@@ -37,7 +37,7 @@ def attempt_record(attempt: Attempt) -> dict[str, Any]:
         "repaired": attempt.repaired,
         "outcome": attempt.verdict.outcome,
         "score": float(attempt.verdict.score),
-        "reasons": [r.text for r in attempt.verdict.reasons],
+        "reasons": list(attempt.verdict.reasons),
         "feedback": attempt.feedback,
     }
 
@@ -53,7 +53,7 @@ def claims_record(answer: Answer) -> list[dict[str, Any]]:
             "start": claim.start,
             "end": claim.end,
             "supported": claim.supported,
-            "why": claim.why,
+            "why": claim.reason,
             "quotes": [
                 {"id": q.span.passage_id, "start": q.span.start, "end": q.span.end, "text": q.text}
                 for q in claim.quotes

@@ -22,13 +22,12 @@ from denoise_core.augmenter.drafting.drafter import Drafted, Found
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.prompts import VERSION as PROMPTS
 from denoise_core.augmenter.prompts import citations
-from denoise_core.augmenter.utility import Measured
 from denoise_core.errors import InputError
 from denoise_core.result import DenoiseResult, Trace
 from denoise_core.running.effects import Complete, Denoise, Retrieve
 from denoise_core.types import Drop, Event, Message, Passage, Reply, Span, Usage
 
-VERSION = 2  # of a run, and of a memory alone
+VERSION = 3  # of a run, and of a memory alone
 Redact: TypeAlias = Callable[[str], str]
 
 # Names of ours, where they stand in a record: a path of keys, "*" for a place in a list. A string anywhere
@@ -36,11 +35,12 @@ Redact: TypeAlias = Callable[[str], str]
 _OURS = frozenset(
     (
         "line", "kind", "tag", "prompts", "outcome", "stopped_because", "judge",
-        "nearest/*/provenance", "measured/*/*",
+        "nearest/*/provenance",
         "messages/*/role",
         "reply/*/provenance", "reply/passages/*/provenance", "passages/*/provenance",
         "drafted/found/*/passages/*/provenance", "history/*/role", "actions/*/action",
-        "attempts/*/verdict/outcome", "attempts/*/verdict/reasons/*/kind",
+        "attempts/*/verdict/kind", "attempts/*/verdict/claims/*/kind",
+        "attempts/*/verdict/claims/*/quotes/*/relation", "attempts/*/verdict/claims/*/differences/*/kind",
     )
 )  # fmt: skip
 _FREE = ("metadata", "fields")  # what others put there: nothing in it is ours
@@ -56,7 +56,6 @@ def to_lines(answer: Answer, *, redact: Redact | None = None) -> Iterator[str]:
         "outcome": str(answer.outcome),
         "stopped_because": str(answer.stopped_because),
         "judge": answer.judge,
-        "measured": [list(plain(m).values()) for m in answer.measured],
         "holds": answer.holds,
         "nearest": plain(answer.nearest),
     }
@@ -98,12 +97,11 @@ def from_lines(lines: Iterable[str]) -> Answer:
     cited = citations(best.candidate, best.evidence) if sent and best else ()
     stop = StopReason(head["stopped_because"])
     try:
-        measured = made(tuple[Measured, ...], head["measured"])
         near = made(tuple[Passage, ...], head["nearest"])
         judge, holds = head["judge"], head["holds"]
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"not a recorded run: {type(error).__name__}: {error}") from error
-    return Answer(head["text"], outcome, stop, memory, Trace(tuple(events)), cited, judge, measured, near, holds)
+    return Answer(head["text"], outcome, stop, memory, Trace(tuple(events)), cited, judge, near, holds)
 
 
 def event_to_json(event: Event) -> dict[str, Any]:

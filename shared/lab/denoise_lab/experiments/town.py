@@ -13,12 +13,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from denoise_core import Message, Passage
-from denoise_core.augmenter import Answer, Augmenter, LoopLimits, Verdict, WorkingMemory
+from denoise_core.augmenter import Answer, AnswerVerdict, Augmenter, LoopLimits, WorkingMemory
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.augmenter.policy import Policy
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING
-from denoise_core.augmenter.utilities import Groundedness
-from denoise_core.augmenter.utility import Utility, without_effects
+from denoise_core.augmenter.utility import Groundedness, Utility, without_effects
 from denoise_core.running.effects import Flow
 from denoise_core.support.citing import uncited
 from denoise_core.types import Reply, unique_ids
@@ -108,16 +107,16 @@ def make_town(rng: random.Random, count: int, part: int) -> Town:
 class NoFeedback:
     """Says nothing, so that the next draft is written from the same prompt."""
 
-    def write(self, memory: WorkingMemory, candidate: str, verdict: Verdict) -> Flow[str]:
+    def write(self, memory: WorkingMemory, candidate: str, verdict: AnswerVerdict) -> Flow[str]:
         return without_effects("")
 
 
 class AlwaysAgain:
     """Passes nothing, scores by groundedness: every draft gets feedback, the best is sent."""
 
-    def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
+    def assess(self, memory: WorkingMemory, candidate: str) -> Flow[AnswerVerdict]:
         found = yield from Groundedness().assess(memory, candidate)
-        return Verdict("fail", found.score, found.reasons) if found.passed else found
+        return AnswerVerdict(False, found.score) if found.passed else found
 
 
 class Redrawing:

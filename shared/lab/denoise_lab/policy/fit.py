@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from denoise_core.augmenter.actions import Action, Draft, Readmit, Search, Send
 from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.loop import Augmenter
-from denoise_core.augmenter.memory import Verdict, WorkingMemory
+from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.policy import Policy
 from denoise_core.augmenter.trained import LinearPolicy, allowed, softmax
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.errors import InputError
 from denoise_core.running.effects import Flow
+from denoise_core.support.verdicts import AnswerVerdict
 from denoise_lab.replay import replay
 
 Episode = Callable[[Policy], tuple[Answer, float]]
@@ -215,9 +216,9 @@ class _Recorded:
     def __init__(self, recorded: Answer) -> None:
         self.left = [(a.candidate, a.verdict) for a in recorded.memory.attempts]
 
-    def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
+    def assess(self, memory: WorkingMemory, candidate: str) -> Flow[AnswerVerdict]:
         at = next((n for n, (said, _) in enumerate(self.left) if said == candidate), None)
-        return without_effects(Verdict("fail") if at is None else self.left.pop(at)[1])
+        return without_effects(AnswerVerdict(False) if at is None else self.left.pop(at)[1])
 
 
 def _decision(policy: LinearPolicy, memory: WorkingMemory, action: Action) -> Decision | None:

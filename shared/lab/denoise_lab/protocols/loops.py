@@ -15,7 +15,7 @@ from denoise_core.augmenter import Answer, Augmenter, Consolidator, Feedback, Lo
 from denoise_core.augmenter.answer import Outcome, StopReason
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
-from denoise_core.augmenter.utilities import Groundedness
+from denoise_core.augmenter.utility import Groundedness
 from denoise_core.errors import DenoiseError, InputError
 from denoise_core.protocols import LLM, Retriever
 from denoise_core.question import Question

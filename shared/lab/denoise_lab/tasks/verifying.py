@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from denoise_core.augmenter.feedback import TemplateFeedback
 from denoise_core.augmenter.knowledge.queries import QUERIES
-from denoise_core.augmenter.memory import Attempt, Reason, Verdict, WorkingMemory
+from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.prompts import (
     QUESTION_ANSWERING,
     Task,
@@ -16,8 +16,9 @@ from denoise_core.augmenter.prompts import (
     question_block,
     self_ask_prompt,
 )
-from denoise_core.augmenter.utilities.groundedness import Groundedness
+from denoise_core.augmenter.utility import Groundedness
 from denoise_core.running.flow import run
+from denoise_core.support.verdicts import AnswerVerdict, ClaimVerdict
 from denoise_core.types import Message, Passage
 from denoise_lab.conversations import CUSTOMER_SERVICE, DIALOGUE
 from denoise_lab.criticism import criticism_prompt
@@ -76,15 +77,18 @@ def _rejected(world: World, memory: WorkingMemory, fact: Fact, *, brief: bool) -
     wrong = _cited(other.value if brief else other.says(world), rng.randint(1, 3))
     kind = rng.choice(("critic", "rule", "rule", "abstained"))
     if kind == "critic":
-        reason = Reason(f"the evidence says {fact.value}", "criticism", other.value)
+        reason = f"the evidence says {fact.value}"
+        claims: tuple[ClaimVerdict, ...] = (
+            ClaimVerdict(other.value, 0, 0, False, kind="criticism", reason=reason),
+        )
         if rng.random() < 0.2:
-            reason = Reason("the judge gives it 2 of 10", "criticism")
-        verdict = Verdict("fail", 0.1, (reason,))
+            claims = ()
+        verdict = AnswerVerdict(False, 0.1, claims, None, "criticism", "the judge gives it 2 of 10")
     elif kind == "rule":
-        verdict, _ = run(Groundedness.shipped().assess(memory, wrong))
+        verdict, _ = run(Groundedness().assess(memory, wrong))
     else:
         wrong = "unknown"
-        verdict = Verdict("unknown", 0.0, (Reason("the answer says that it does not know", "abstention"),))
+        verdict = AnswerVerdict(kind="abstention", reason="the answer says that it does not know")
     if verdict.outcome == "pass" or not verdict.reasons:
         return memory
     told, _ = run(TemplateFeedback().write(memory, wrong, verdict))

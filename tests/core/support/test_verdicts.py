@@ -1,0 +1,117 @@
+"""Verdicts follow from the claims and survive JSON; any judge is asked as a flow, and its verdict comes back."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+
+from denoise_core.errors import InputError
+from denoise_core.running.flow import arun, run
+from denoise_core.support.judging import FlowJudge, ask_judge, expect_judge
+from denoise_core.support.verdicts import NO_CLAIMS, AnswerVerdict, Claim, Claims, ClaimVerdict, Quote
+from denoise_core.text.facts import Difference
+from denoise_core.types import Passage, Span
+
+PASSAGES = (Passage("The tower was completed in 1889.", "p"),)
+CLAIMS = Claims("It was built in 1890.", (Claim("It was built in 1890.", 0, 21),))
+FAILED = ClaimVerdict(
+    "It was built in 1890.",
+    0,
+    21,
+    False,
+    0.1,
+    (Quote(Span("p", 27, 31), "1889", "contradicts"),),
+    (Difference("date", "1890", "1889", 16, 20, 27, 31),),
+    "date",
+    "another year",
+)
+HELD = ClaimVerdict("It was completed.", 22, 39, True, 0.9, (Quote(Span("p", 0, 23), "The tower was completed"),))
+UNSURE = ClaimVerdict("It is tall.", 40, 51, None, kind="unclear", reason="it can be read both ways")
+
+
+@pytest.mark.parametrize(
+    ("claims", "answers", "outcome", "kinds", "score"),
+    [
+        ([HELD], None, "pass", set(), 0.9),
+        ([HELD], False, "fail", {"off_question"}, 0.45),
+        ([HELD, UNSURE], True, "unknown", {"unclear"}, 0.6),
+        ([HELD, FAILED], True, "fail", {"date"}, 0.4),
+        ([UNSURE, FAILED], False, "fail", {"date"}, 0.25),
+    ],
+)
+def test_the_verdict_on_an_answer_follows_from_its_claims(claims, answers, outcome, kinds, score):
+    verdict = AnswerVerdict.of_claims(claims, answers_question=answers)
+    assert (verdict.outcome, verdict.kinds, verdict.score) == (outcome, kinds, score)
+    assert verdict.passed == (outcome == "pass") == (not verdict.reasons)
+    assert AnswerVerdict.from_json(json.loads(json.dumps(verdict.as_json()))) == verdict
+
+
+def test_what_claims_nothing_passes_and_findings_of_the_whole_have_no_words():
+    assert AnswerVerdict.of_claims([]).kind == NO_CLAIMS
+    assert AnswerVerdict.of_claims([]).passed
+    copied = replace(AnswerVerdict.of_claims([FAILED]), kind="copy", reason="it is a copy")
+    assert [f.text for f in copied.findings] == [FAILED.text, ""]
+
+
+def test_quotes_are_found_again_without_a_model():
+    verdict = AnswerVerdict.of_claims([HELD, HELD, FAILED])
+    assert [q.span for q in verdict.quotes] == [Span("p", 0, 23)]
+    assert verdict.missing_quotes(PASSAGES) == ()
+    assert "is not there" in verdict.missing_quotes(())[0]
+    assert "characters 0 to 23" in verdict.missing_quotes([Passage("another text that is long", "p")])[0]
+
+
+@pytest.mark.parametrize("score", [-0.1, 1.1, float("inf"), None, "1"])
+def test_numbers_outside_0_to_1_are_refused(score):
+    with pytest.raises(InputError, match="from 0 to 1"):
+        AnswerVerdict(False, score)
+    if score is not None and score != "1":
+        with pytest.raises(InputError, match="0 to 1"):
+            ClaimVerdict("x", 0, 1, True, score)
+
+
+def test_a_score_that_is_not_a_number_is_never_a_pass():
+    verdict = AnswerVerdict(True, float("nan"))
+    assert (verdict.outcome, verdict.score, verdict.passed) == ("unknown", 0.0, False)
+    assert "not a number" in verdict.reasons[0]
+
+
+class Own:
+    id = "own"
+
+    def judge(self, question, claims, passages):
+        return AnswerVerdict.of_claims([FAILED for _ in claims])
+
+    async def ajudge(self, question, claims, passages):
+        return self.judge(question, claims, passages)
+
+
+class Flowing(FlowJudge):
+    def flow(self, question, claims, passages):
+        return (yield from ask_judge(Own(), question, claims, passages))
+
+
+@pytest.mark.parametrize("judge", [Own(), Flowing()])
+def test_a_judge_is_asked_as_a_flow_with_both_drivers_and_is_in_the_trace(judge):
+    verdict, trace = run(ask_judge(judge, "When?", CLAIMS, PASSAGES))
+    other, _ = asyncio.run(arun(ask_judge(judge, "When?", CLAIMS, PASSAGES)))
+    assert verdict == other == judge.judge("When?", CLAIMS, PASSAGES) == AnswerVerdict.of_claims([FAILED])
+    assert [e.tag for e in trace.events] == ["judge"]
+
+
+def test_what_is_no_judge_is_refused_with_what_to_write():
+    for wrong in (len, Own, "name", 0.5):
+        with pytest.raises(InputError, match=r"judges\.function"):
+            expect_judge(wrong)
+    judge = Own()
+    assert expect_judge(judge) is judge
+
+
+def test_a_judge_that_gives_something_else_is_a_mistake_that_is_raised():
+    class Wrong(Own):
+        def judge(self, question, claims, passages):
+            return 0.5
+
+    with pytest.raises(InputError, match="expected an AnswerVerdict"):
+        run(ask_judge(Wrong(), "When?", CLAIMS, PASSAGES))
