@@ -88,6 +88,10 @@ class Evidence:
         return Quote(Span(passage.id, start, end), passage.text[start:end])
 
 
+# Metadata that the adapters write says where a text is from and how it scored, nothing about what it says.
+_OWN_KEYS = ("denoise_", "relevance_score")
+
+
 def passage_header(passage: Passage) -> str:
     """What is read with a passage: its header, or else the short values of its metadata."""
     if passage.header:
@@ -96,6 +100,7 @@ def passage_header(passage: Passage) -> str:
         f"{key}: {value}"
         for key, value in passage.metadata.items()
         if isinstance(value, (str, int, float)) and not isinstance(value, bool) and 0 < len(str(value)) <= _SHORT
+        if not key.startswith(_OWN_KEYS)
     ]
     return "; ".join(named[:_FIELDS])
 
