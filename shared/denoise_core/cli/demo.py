@@ -21,7 +21,7 @@ from denoise_core.question import Question
 from denoise_core.report.checked import verdict_of
 from denoise_core.report.context import Shown, page
 from denoise_core.result import DenoiseResult
-from denoise_core.support.verdicts import Claim
+from denoise_core.support.judging import Claim
 from denoise_core.types import Passage
 
 TITLE = "What was kept, what was dropped, what was supported"

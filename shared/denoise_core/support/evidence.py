@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 
-from denoise_core.support.verdicts import Quote
-from denoise_core.text.chunk import sentences
+from denoise_core.support.answers import sentence_places, unfolded
+from denoise_core.support.judging import Quote
+from denoise_core.support.quoting import passage_header
 from denoise_core.text.facts.numbers import cardinal
 from denoise_core.text.language import language_of
 from denoise_core.text.lexemes import lexemes
@@ -23,8 +23,6 @@ from denoise_core.types import Passage, Span
 
 _NEXT = 0.6  # worth of a word that only the sentence before or behind has
 _WORDS = 3  # of a quotation, at least
-_SHORT = 120  # characters of a value of metadata that is read
-_FIELDS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +86,6 @@ class Evidence:
         return Quote(Span(passage.id, start, end), passage.text[start:end])
 
 
-def passage_header(passage: Passage) -> str:
-    """What is read with a passage: its header, or else the short values of its metadata."""
-    if passage.header:
-        return passage.header
-    named = [
-        f"{key}: {value}"
-        for key, value in passage.metadata.items()
-        if isinstance(value, (str, int, float)) and not isinstance(value, bool) and 0 < len(str(value)) <= _SHORT
-    ]
-    return "; ".join(named[:_FIELDS])
-
-
 @lru_cache(maxsize=1024)
 def terms_of(text: str, language: str) -> frozenset[str]:
     """Stems of a text's content words, and its numbers without their marks."""
@@ -118,21 +104,3 @@ def _cut(text: str, language: str) -> tuple[tuple[int, int, frozenset[str]], ...
         if part.strip():
             found.append((start, start + len(part), terms_of(part, language)))
     return tuple(found)
-
-
-def sentence_places(text: str, language: str) -> list[tuple[int, int]]:
-    """Sentences as characters."""
-    known = language if language in ("de", "fr", "es", "zh") else "en"
-    return [(s.start, s.end) for s in sentences(Passage(text, "e"), language=known)]
-
-
-def unfolded(text: str) -> str:
-    """The text with a blank for each line break inside a sentence, all places as they were."""
-    lines = text.split("\n")
-    return "".join(line + (" " if _folds(line, after) else "\n") for line, after in pairwise(lines)) + lines[-1]
-
-
-def _folds(line: str, after: str) -> bool:
-    """The break between two lines is inside a word or a sentence."""
-    last = line[-1:]
-    return bool(last) and (last in "-‐\u00ad" or ((last.isalpha() or last == ",") and after[:1].islower()))

@@ -18,9 +18,7 @@ from typing import Any
 
 from denoise_core.errors import InputError
 from denoise_core.running.offload import offload, on_a_thread
-from denoise_core.support.judging import Judge
-from denoise_core.support.quoting import LLMJudge
-from denoise_core.support.verdicts import AnswerVerdict, Claim, ClaimVerdict
+from denoise_core.support.judging import AnswerVerdict, Claim, ClaimVerdict
 from denoise_core.text.delimit import envelope
 from denoise_core.types import Passage
 
@@ -155,21 +153,6 @@ class _Decision:
         state = f"{shown}\n{envelope(question, 'question')}\n{envelope(claim, 'draft')}"
         asked = {"state": state, "questions": {"grounded": {"type": "noul", "instructions": GROUNDED}}}
         return float(self.decide(asked)["grounded"]["noul"])
-
-
-def as_judge(value: Any, name: str = "judge") -> Judge:
-    """Whatever judges, as a judge: a `Judge` as it is, an LLM by its quotes, a function claim by claim. Raises
-    `InputError` for anything else, a model's name among them, and says what to write."""
-    if isinstance(value, Judge) and not isinstance(value, type):
-        return value
-    if callable(getattr(value, "invoke", None)) or callable(getattr(value, "chat", None)):
-        raise InputError(
-            f"{name}: a framework's model judges as LLMJudge(ChatModelLLM(model)) of langchain_denoise, or "
-            f"LLMJudge(LlamaLLM(model)) of llamaindex_denoise; got {type(value).__name__}"
-        )
-    if callable(getattr(value, "complete", None)) and not isinstance(value, type):
-        return LLMJudge(value)
-    return FunctionJudge(value)
 
 
 def reading(found: object, best: float = 1.0) -> tuple[bool | None, float | None, str]:

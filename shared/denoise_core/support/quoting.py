@@ -16,15 +16,14 @@ from typing import Any
 from denoise_core.errors import UnparsableReply
 from denoise_core.protocols import LLM, expect_llm, held_to_schema
 from denoise_core.running.effects import Flow, complete
-from denoise_core.support.evidence import passage_header
-from denoise_core.support.judging import FlowJudge
-from denoise_core.support.verdicts import (
+from denoise_core.support.judging import (
     ABSTENTION,
     ABSTENTION_REASON,
     AnswerVerdict,
     Claim,
     Claims,
     ClaimVerdict,
+    FlowJudge,
     Quote,
 )
 from denoise_core.text.delimit import NOTE, envelope
@@ -91,6 +90,8 @@ SCHEMA = _object(
 )
 
 WORDS = 3  # of a quote, at least; less only where it is a whole line or cell
+_SHORT = 120  # characters of a value of metadata that is read
+_FIELDS = 12
 _MOST = 200  # claims of one reply that are read
 _LONGEST = 20_000  # characters of an answer that are shown
 
@@ -158,6 +159,18 @@ def judge_prompt(question: str, answer: str, passages: Sequence[Passage]) -> tup
         parts.append(f"The question:\n{envelope(question, 'question')}")
     parts.append(f"The answer:\n{envelope(answer[:_LONGEST], 'answer')}")
     return (Message("system", SYSTEM), Message("user", "\n\n".join(parts)))
+
+
+def passage_header(passage: Passage) -> str:
+    """What is read with a passage: its header, or else the short values of its metadata."""
+    if passage.header:
+        return passage.header
+    named = [
+        f"{key}: {value}"
+        for key, value in passage.metadata.items()
+        if isinstance(value, (str, int, float)) and not isinstance(value, bool) and 0 < len(str(value)) <= _SHORT
+    ]
+    return "; ".join(named[:_FIELDS])
 
 
 def _claim_verdict(

@@ -6,9 +6,9 @@ from hypothesis import strategies as st
 from judging import TEXT, judged, memory
 
 from denoise_core import run
-from denoise_core.augmenter.prompts import read_mark
 from denoise_core.augmenter.utility import Groundedness
 from denoise_core.support import judges
+from denoise_core.support.check import read_mark
 
 
 def unjudged(candidate, *texts):

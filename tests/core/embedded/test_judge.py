@@ -10,8 +10,7 @@ from denoise_core import InputError, Passage
 from denoise_core.embedded import judge
 from denoise_core.embedded.reader import judge as shipped
 from denoise_core.embedded.reader.judge import POINTS, Calibration, Logistic
-from denoise_core.support.judging import Judge
-from denoise_core.support.verdicts import Claim
+from denoise_core.support.judging import Claim, Judge
 
 TOWER = Passage("The Eiffel Tower in Paris was finished in 1889. It was built by Gustave Eiffel.", "tower")
 BRIDGE = Passage("The Golden Gate Bridge was opened in 1937. It stands in San Francisco.", "bridge")

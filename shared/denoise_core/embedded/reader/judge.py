@@ -26,7 +26,7 @@ from denoise_core.embedded.reader.windows import tokens, windows
 from denoise_core.errors import InputError
 from denoise_core.running.caches.stores import Once
 from denoise_core.running.offload import offload
-from denoise_core.support.verdicts import AnswerVerdict, Claim, ClaimVerdict, Quote
+from denoise_core.support.judging import AnswerVerdict, Claim, ClaimVerdict, Quote
 from denoise_core.text.language import language_of
 from denoise_core.types import Passage, Span, check_passages, well_formed
 
