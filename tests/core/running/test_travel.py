@@ -8,9 +8,6 @@ from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 import pytest
-from denoise_core.augmenter.utilities.default import Shipped
-from denoise_core.support.cascade import Cascade
-from denoise_core.support.hold import Words
 
 from denoise_core import Guard, InputError, Passage, Pipeline
 from denoise_core.augmenter.knowledge.chain import ChainRetriever
@@ -108,7 +105,6 @@ def test_async_users_too(spawned):
 
 JUDGES = {
     "words": Groundedness,
-    "a cascade": lambda: Groundedness(Cascade(Words(), Shipped())),
 }
 
 
@@ -137,7 +133,6 @@ SETTINGS = {
     "cache": (lambda: Cache("m", MemoryStore(3), scope="tenant"), lambda c: (c.model, c.scope)),
     "BM25": (lambda: BM25Retriever(PASSAGES, k=2), lambda r: (r.passages, r.k, r.language)),
     "chains": (lambda: ChainRetriever(PASSAGES, tokens=50), lambda r: (r.bm25.passages, r.tokens, r.starts)),
-    "classifier": (lambda: judges.model("m", label="x"), lambda c: (c.model, c.label)),
     "decision": (lambda: judges.decision("m"), lambda c: (c.id, c.function.decide.model)),
 }
 
