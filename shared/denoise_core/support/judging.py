@@ -135,10 +135,11 @@ class AnswerVerdict:
 
     def __post_init__(self) -> None:
         if isinstance(self.score, float) and math.isnan(self.score):
-            unsure = {"supported": None, "answers_question": None, "score": 0.0}
-            unsure |= {"kind": "judge_unsure", "reason": "the judge's score is not a number"}
-            for name, value in unsure.items():
-                object.__setattr__(self, name, value)
+            object.__setattr__(self, "supported", None)
+            object.__setattr__(self, "answers_question", None)
+            object.__setattr__(self, "score", 0.0)
+            object.__setattr__(self, "kind", "judge_unsure")
+            object.__setattr__(self, "reason", "the judge's score is not a number")
         if not isinstance(self.score, (int, float)) or not 0.0 <= self.score <= 1.0:
             raise InputError(f"AnswerVerdict score {self.score!r}: expected a number from 0 to 1")
 

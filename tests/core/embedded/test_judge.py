@@ -4,7 +4,6 @@ import asyncio
 import pickle
 
 import pytest
-from denoise_core.augmenter.utilities.default import default_judge
 
 from denoise_core import InputError, Passage
 from denoise_core.embedded import judge
@@ -132,9 +131,3 @@ def test_files_that_were_changed_are_refused(monkeypatch):
         monkeypatch.setitem(shipped.DIGESTS, name, "0" * 64)
         with pytest.raises(InputError, match="sha256"):
             shipped.shipped(name)
-
-
-def test_where_it_is_installed_nobody_is_told_to_install_it():
-    passages = (Passage("Paris is dry. It rains in Bergen.", "a"),)
-    told = default_judge().judge("Is it dry in Paris?", claims("Paris is dry."), passages)[0]
-    assert (told.supported, "install" in told.why, "give judge=" in told.why) == (None, False, True)
