@@ -41,34 +41,43 @@ class Evidence:
     def __init__(self, passages: Sequence[Passage]) -> None:
         self.passages = tuple(p for p in passages if p.text.strip() or p.header.strip())
         self.ids = tuple(p.id for p in self.passages)
-        self.heads = tuple(passage_header(p) for p in self.passages)
+        self.headers = tuple(passage_header(p) for p in self.passages)
         self.language = language_of("\n".join(p.text[:400] for p in self.passages)[:4000])
-        self.head_terms = [terms_of(h, self.language) for h in self.heads]
+        self.header_terms = [terms_of(h, self.language) for h in self.headers]
         cut = [_cut(p.text, self.language) for p in self.passages]
         self.sentences = [Sentence(n, *found) for n, own in enumerate(cut) for found in own]
-        self.having = Counter(t for s in self.sentences for t in s.terms)
-        self.text = "\n".join(f"{h}\n{p.text}" for h, p in zip(self.heads, self.passages, strict=True))
+        self.sentence_counts = Counter(t for s in self.sentences for t in s.terms)
+        self.text = "\n".join(f"{h}\n{p.text}" for h, p in zip(self.headers, self.passages, strict=True))
 
     def rarity(self, term: str) -> float:
         """How much a term tells: more, the fewer sentences have it; 1 for one that none has."""
-        n = len(self.sentences)
-        return math.log(1 + n / max(1, self.having[term])) / math.log(1 + n) if n > 1 else 1.0
+        count = len(self.sentences)
+        if count <= 1:
+            return 1.0
+        return math.log(1 + count / max(1, self.sentence_counts[term])) / math.log(1 + count)
 
-    def nearest(self, said: frozenset[str], among: frozenset[int] | None = None) -> tuple[float, Sentence | None]:
-        """The sentence that says most of these terms with its header and its neighbours, and the share, 0 to 1."""
-        total = sum(self.rarity(t) for t in said)
+    def nearest(self, terms: frozenset[str], among: frozenset[int] | None = None) -> tuple[float, Sentence | None]:
+        """The share of these terms, 0 to 1, that the nearest sentence has with its header and its neighbours, and
+        that sentence. ``among`` are the passages to look in, by place; None for all."""
+        weights = {term: self.rarity(term) for term in terms}
+        total = sum(weights.values())
         best: tuple[float, Sentence | None] = (0.0, None)
-        for i, sentence in enumerate(self.sentences):
+        for at, sentence in enumerate(self.sentences):
             if among is not None and sentence.passage not in among:
                 continue
-            own = sentence.terms | self.head_terms[sentence.passage]
-            beside = frozenset().union(
-                *(s.terms for s in self.sentences[max(0, i - 1) : i + 2] if s.passage == sentence.passage)
-            )
-            got = sum(self.rarity(t) * (1.0 if t in own else _NEXT) for t in said if t in own or t in beside)
-            if got > best[0] * total:
-                best = (got / total, sentence)
+            own = sentence.terms | self.header_terms[sentence.passage]
+            near = self._neighbouring_terms(at)
+            shared = sum(weights[t] for t in terms & own)
+            shared += _NEXT * sum(weights[t] for t in (terms & near) - own)
+            if shared > best[0] * total:
+                best = (shared / total, sentence)
         return best
+
+    def _neighbouring_terms(self, at: int) -> frozenset[str]:
+        """The terms of the sentences right before and behind one, in its passage."""
+        passage = self.sentences[at].passage
+        neighbours = self.sentences[max(0, at - 1) : at + 2]
+        return frozenset().union(*(s.terms for s in neighbours if s.passage == passage))
 
     def quotation(self, text: str) -> Quote | None:
         """Where a passage has the text word for word; None where none has, or it has fewer than three words."""
@@ -81,6 +90,7 @@ class Evidence:
         return None
 
     def quote(self, sentence: Sentence) -> Quote:
+        """A sentence as a quote."""
         start, end = sentence.start, sentence.end
         passage = self.passages[sentence.passage]
         return Quote(Span(passage.id, start, end), passage.text[start:end])
@@ -89,18 +99,19 @@ class Evidence:
 @lru_cache(maxsize=1024)
 def terms_of(text: str, language: str) -> frozenset[str]:
     """Stems of a text's content words, and its numbers without their marks."""
-    found = lexemes(text)
-    digits = {x.text.replace(",", "").replace(".", "") for x in found if x.shape == "number"}
-    spelled = {str(v) for x in found if x.shape == "word" and (v := cardinal(x.lower)) is not None}
-    return frozenset({w.stem for w in content(found, language)} | digits | spelled)
+    parts = lexemes(text)
+    digits = {x.text.replace(",", "").replace(".", "") for x in parts if x.shape == "number"}
+    spelled = {cardinal(x.lower) for x in parts if x.shape == "word"} - {None}
+    stems = {word.stem for word in content(parts, language)}
+    return frozenset(stems | digits | {str(value) for value in spelled})
 
 
 @lru_cache(maxsize=128)
 def _cut(text: str, language: str) -> tuple[tuple[int, int, frozenset[str]], ...]:
     """The sentences of a passage with their terms. A line break that only folds a long line is none."""
-    found = []
+    cut = []
     for start, end in sentence_places(unfolded(text), language):
         part = text[start:end].rstrip()
         if part.strip():
-            found.append((start, start + len(part), terms_of(part, language)))
-    return tuple(found)
+            cut.append((start, start + len(part), terms_of(part, language)))
+    return tuple(cut)
