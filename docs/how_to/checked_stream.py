@@ -12,7 +12,14 @@ passages = [Passage(text.strip(), f"p{n}") for n, text in enumerate(texts)]
 draft = "The garage below the house has thirty places. A night costs 25 euros."  # the evidence says 16
 llm = FunctionLLM(lambda messages: draft)  # replace it by your model
 
-for event in held_back(Augmenter(llm, BM25Retriever(passages)), "What does the garage cost, and how large is it?"):
+
+def is_stated(question: str, evidence: list[str], claim: str) -> bool:
+    """A judge: leave it out, and your model judges by quotes."""
+    return any(claim.strip() in text for text in evidence)
+
+
+loop = Augmenter(llm, BM25Retriever(passages), judge=is_stated)
+for event in held_back(loop, "What does the garage cost, and how large is it?"):
     if isinstance(event, Text):
         print("shown:  ", event.text.strip())
     else:

@@ -9,8 +9,7 @@ from augmenter_doubles import scripted
 from denoise_core import InputError, Reply, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, Rules
 from denoise_core.errors import MissingExtra
-from denoise_core.support.judging import FlowJudge
-from denoise_core.support.verdicts import AnswerVerdict, ClaimVerdict
+from denoise_core.support.judging import AnswerVerdict, ClaimVerdict, FlowJudge
 from denoise_core.testing import ListRetriever
 from denoise_lab.responses import bart_score, bert_score, loop_cost, response_scores
 
@@ -79,10 +78,8 @@ class Holds(FlowJudge):
 
     def flow(self, question, claims, passages):
         yield from ()
-        return AnswerVerdict(
-            tuple(ClaimVerdict(c.text, c.start, c.end, "1889" in c.text or "Paris" in c.text) for c in claims),
-            answers=True,
-        )
+        verdicts = [ClaimVerdict(c.text, c.start, c.end, "1889" in c.text or "Paris" in c.text) for c in claims]
+        return AnswerVerdict.of_claims(verdicts, answers_question=True)
 
 
 def test_the_cost_of_a_loop_counts_what_it_corrected_and_what_it_harmed(passages, question):

@@ -9,9 +9,9 @@ from denoise_core import Passage, run
 from denoise_core.augmenter import WorkingMemory
 from denoise_core.augmenter.utility import Groundedness, as_utility
 from denoise_core.support.citing import uncited
-from denoise_core.support.evidence import passage_header, terms_of
-from denoise_core.support.judging import FlowJudge
-from denoise_core.support.verdicts import AnswerVerdict, Claim, ClaimVerdict, Quote
+from denoise_core.support.evidence import terms_of
+from denoise_core.support.judging import AnswerVerdict, Claim, ClaimVerdict, FlowJudge, Quote
+from denoise_core.support.quoting import passage_header
 from denoise_core.testing import FunctionLLM
 from denoise_core.text.facts import differences
 from denoise_core.types import Span

@@ -1,4 +1,4 @@
-"""A small world for whole applications: inns that only their metadata tells apart, and the judge that ships."""
+"""A small world for whole applications: inns that only their metadata tells apart, and a judge by words."""
 
 import asyncio
 import re

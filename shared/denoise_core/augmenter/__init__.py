@@ -12,7 +12,7 @@ from denoise_core.augmenter.loop import Augmenter
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits, Policy, Rules
 from denoise_core.augmenter.utility import Groundedness, Utility
-from denoise_core.support.verdicts import AnswerVerdict, ClaimVerdict
+from denoise_core.support.judging import AnswerVerdict, ClaimVerdict
 
 __all__ = [
     "Answer",

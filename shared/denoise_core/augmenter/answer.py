@@ -9,10 +9,11 @@ from denoise_core._optional import html_of
 from denoise_core.augmenter.drafting.repair import holds_in
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits
-from denoise_core.augmenter.prompts import Task, citations, read_mark, titled
+from denoise_core.augmenter.prompts import Task, citations, titled
 from denoise_core.augmenter.utility import Utility, utility_name
 from denoise_core.result import Trace
-from denoise_core.support.verdicts import AnswerVerdict
+from denoise_core.support.check import read_mark
+from denoise_core.support.judging import AnswerVerdict
 from denoise_core.text.words import content_words, words
 from denoise_core.types import Passage
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from denoise_core.errors import said
-from denoise_core.support.verdicts import AnswerVerdict
+from denoise_core.support.judging import AnswerVerdict
 from denoise_core.types import Drop, Message, Passage
 
 if TYPE_CHECKING:

@@ -6,14 +6,12 @@ can be told apart. Evidence is numbered from 1 in the order shown; a model cites
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.errors import UnparsableReply
 from denoise_core.support.citing import cited
 from denoise_core.text.delimit import NOTE, envelope
-from denoise_core.text.replies import json_in
 from denoise_core.types import Message, Passage
 
 _DRAFT_CHARACTERS = 4000  # of an earlier candidate shown back to the model
@@ -33,32 +31,6 @@ class Task:
 
 MARK = '{"answered": false, "nearest": "one sentence of what the evidence says that comes nearest"}'
 """What a draft is to be, by contract, when the evidence does not hold the answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class NoAnswer:
-    """What `MARK` says: ``nearest`` is what of the evidence comes nearest."""
-
-    nearest: str = ""
-
-
-def read_mark(candidate: str) -> NoAnswer | None:
-    """What a draft says that is `MARK`, or an object whose ``"answer"`` is null; None for every other.
-
-    >>> read_mark('{"answered": false, "nearest": "its height"}'), read_mark("He is unknown.")
-    (NoAnswer(nearest='its height'), None)
-    """
-    try:
-        fields = json_in(candidate) if "{" in candidate else None
-    except UnparsableReply:
-        return None
-    if not isinstance(fields, Mapping):
-        return None
-    if fields.get("answered") is False or ("answer" in fields and fields["answer"] is None):
-        nearest = fields.get("nearest")
-        return NoAnswer(nearest if isinstance(nearest, str) else "")
-    return None
-
 
 QUESTION_ANSWERING = Task(
     "question_answering",

@@ -16,7 +16,7 @@ from denoise_core.augmenter.knowledge.cap import blanked, capped, readmit, size_
 from denoise_core.augmenter.knowledge.consolidate import Consolidator, merge
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits
-from denoise_core.augmenter.prompts import Task, draft_prompt, read_mark, self_ask_prompt
+from denoise_core.augmenter.prompts import Task, draft_prompt, self_ask_prompt
 from denoise_core.augmenter.utility import Utility, When, unjudged
 from denoise_core.errors import BudgetExceeded, InputError, NotRecorded, is_mistake
 from denoise_core.protocols import LLM, Varied
@@ -25,7 +25,7 @@ from denoise_core.running.fallbacks import fell_back
 from denoise_core.support.answers import parse
 from denoise_core.support.check import says_nothing
 from denoise_core.support.citing import uncited
-from denoise_core.support.verdicts import ABSTENTION, ABSTENTION_REASON, NO_CLAIMS, AnswerVerdict
+from denoise_core.support.judging import ABSTENTION, ABSTENTION_REASON, NO_CLAIMS, AnswerVerdict
 from denoise_core.text.words import words
 from denoise_core.types import Passage, Reply
 
@@ -263,8 +263,7 @@ def _shown(
 def _without_answer(question: str, candidate: str, task: Task) -> AnswerVerdict | None:
     """The verdict on a draft that holds no answer, whatever the judge is; None for every other."""
     parsed = parse(candidate, question)
-    unknown = words(uncited(parsed.reply)) == words(task.unknown)
-    if unknown or read_mark(parsed.reply) is not None:
+    if words(uncited(parsed.reply)) == words(task.unknown):
         return AnswerVerdict(kind=ABSTENTION, reason=ABSTENTION_REASON)
     verdict = says_nothing(question, candidate, parsed)
     return None if verdict is None or verdict.kind in ("length", NO_CLAIMS) else verdict

@@ -13,12 +13,10 @@ from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Flow
 from denoise_core.support.answers import parse
-from denoise_core.support.check import checking
+from denoise_core.support.check import as_judge, checking
 from denoise_core.support.citing import copied_from
-from denoise_core.support.judges import as_judge
-from denoise_core.support.judging import Judge
+from denoise_core.support.judging import NO_CLAIMS, AnswerVerdict, Judge
 from denoise_core.support.quoting import LLMJudge
-from denoise_core.support.verdicts import NO_CLAIMS, AnswerVerdict
 
 T = TypeVar("T")
 COPIED = 0.9  # share of a candidate of more than 40 words that may be one unbroken quotation

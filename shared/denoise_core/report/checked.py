@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from denoise_core.report.context import rendered
-from denoise_core.support.verdicts import ClaimVerdict
+from denoise_core.support.judging import ClaimVerdict
 from denoise_core.types import Passage
 
 LONGEST = 20_000  # characters of an answer

@@ -133,9 +133,10 @@ def _covered(p: Passage, o: Outcome, options: Options, question: str) -> tuple[l
 
 
 def _checked(said: Sentence, part: Part) -> Sentence:
-    """With the checker's word: whether the source supports it."""
-    found = check("", said.text, [Passage(part.text, part.passage.id)])
-    return replace(said, supported=found.supported, why=found.reason)
+    """With what the checker shows without a judge: unsupported where the source lacks a number, date or name."""
+    verdict = check("", said.text, [Passage(part.text, part.passage.id)])
+    lacking = [str(d) for claim in verdict.claims for d in claim.differences]
+    return replace(said, supported=False if lacking else None, why="; ".join(lacking) or verdict.reason)
 
 
 def _plain(text: str) -> str:

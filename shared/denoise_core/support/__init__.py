@@ -6,6 +6,6 @@ nothing.
 
 from denoise_core.support.answers import parse
 from denoise_core.support.check import check, checking
-from denoise_core.support.verdicts import AnswerVerdict, ClaimVerdict
+from denoise_core.support.judging import AnswerVerdict, ClaimVerdict
 
 __all__ = ["AnswerVerdict", "ClaimVerdict", "check", "checking", "parse"]

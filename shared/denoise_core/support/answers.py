@@ -11,9 +11,9 @@ import re
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
-from denoise_core.support.evidence import sentence_places, unfolded
 from denoise_core.support.layout import (
     blanked,
     cells,
@@ -27,9 +27,11 @@ from denoise_core.support.layout import (
     trimmed,
     whole,
 )
+from denoise_core.text.chunk import sentences
 from denoise_core.text.language import language_of
 from denoise_core.text.lexemes import lexemes
 from denoise_core.text.wordlists import FUNCTION_WORDS, listed
+from denoise_core.types import Passage
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -371,3 +373,24 @@ def _content(text: str) -> list[str]:
     """Its words that carry content, and its numbers."""
     words = (x.lower.split("'")[0] for x in lexemes(text) if x.shape != "mark")
     return [w for w in words if w not in FUNCTION_WORDS]
+
+
+# --- Sentences, of answers and of passages
+
+
+def sentence_places(text: str, language: str) -> list[tuple[int, int]]:
+    """Sentences as characters."""
+    known = language if language in ("de", "fr", "es", "zh") else "en"
+    return [(s.start, s.end) for s in sentences(Passage(text, "e"), language=known)]
+
+
+def unfolded(text: str) -> str:
+    """The text with a blank for each line break inside a sentence, all places as they were."""
+    lines = text.split("\n")
+    return "".join(line + (" " if _folds(line, after) else "\n") for line, after in pairwise(lines)) + lines[-1]
+
+
+def _folds(line: str, after: str) -> bool:
+    """The break between two lines is inside a word or a sentence."""
+    last = line[-1:]
+    return bool(last) and (last in "-‐\u00ad" or ((last.isalpha() or last == ",") and after[:1].islower()))

@@ -2,33 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
 
-from denoise_core.errors import InputError
+from denoise_core.errors import InputError, UnparsableReply
+from denoise_core.protocols import LLM
 from denoise_core.running.effects import Flow
 from denoise_core.running.flow import run
 from denoise_core.support.answers import Parsed, parse
 from denoise_core.support.citing import Citation, cited, uncited
 from denoise_core.support.evidence import Evidence, terms_of
-from denoise_core.support.judging import Judge, ask_judge, expect_judge
-from denoise_core.support.verdicts import NO_CLAIMS, AnswerVerdict, Claim, Claims, ClaimVerdict
+from denoise_core.support.judges import FunctionJudge
+from denoise_core.support.judging import (
+    ABSTENTION,
+    ABSTENTION_REASON,
+    NO_CLAIMS,
+    AnswerVerdict,
+    Claim,
+    Claims,
+    ClaimVerdict,
+    Judge,
+    ask_judge,
+)
+from denoise_core.support.quoting import LLMJudge
 from denoise_core.text.facts import Difference, differences
+from denoise_core.text.replies import json_in
 from denoise_core.text.words import words
 from denoise_core.types import Passage
 
+AnyJudge: TypeAlias = Judge | LLM | Callable[..., Any]
+"""What `as_judge` takes."""
 NO_JUDGE = "no judge has read it: give judge=, a model (LLMJudge) or any function"
 _LONGEST = 20_000  # characters of an answer that are checked
 NEAR = 0.5  # share of a claim's words from which on a sentence is shown as the nearest
 _BEARS, _BARELY = 0.7, 0.4  # shares of a claim's words in the passage that bears it, and in the one that it cites
 
 
-def check(question: str, answer: str, passages: Sequence[Passage], *, judge: Judge | None = None) -> AnswerVerdict:
+def check(
+    question: str, answer: str, passages: Sequence[Passage], *, judge: AnyJudge | None = None
+) -> AnswerVerdict:
     """Compare ``answer`` with ``passages``, for ``question``; their headers and metadata count as evidence.
 
-    ``judge`` says of each claim whether it is supported, with its quotes: `LLMJudge`, or any callable by
-    `judges.function`. Without one each claim has the nearest sentence of the evidence, and its numbers, dates and
-    names that the evidence does not have; its verdict is unknown.
+    ``judge`` says of each claim whether it is supported, with its quotes: `LLMJudge`, an LLM (which then quotes),
+    or any function of the question, the evidence and a claim. Without one each claim has the nearest sentence of
+    the evidence, and its numbers, dates and names that the evidence does not have; its verdict is unknown.
 
     What claims nothing (a greeting, a question back) passes as not applicable. Raises `InputError` for texts that
     are no strings. Time grows with the evidence.
@@ -36,7 +54,9 @@ def check(question: str, answer: str, passages: Sequence[Passage], *, judge: Jud
     return run(checking(question, answer, passages, judge))[0]
 
 
-def checking(question: str, answer: str, passages: Sequence[Passage], judge: Judge | None) -> Flow[AnswerVerdict]:
+def checking(
+    question: str, answer: str, passages: Sequence[Passage], judge: AnyJudge | None
+) -> Flow[AnswerVerdict]:
     """`check` as a flow: what a judge asks for is in the budget and the trace of who runs it."""
     _refuse_other_types(question, answer, passages)
     parsed = parse(answer, question, ids=[p.id for p in passages])
@@ -48,12 +68,28 @@ def checking(question: str, answer: str, passages: Sequence[Passage], judge: Jud
     claims = claims_of(parsed, passages)
     if judge is None:
         return _unjudged(question, claims, Evidence(passages))
-    verdict = yield from ask_judge(expect_judge(judge), question, claims, passages)
-    verdict = replace(verdict, judge=judge.id)
+    asked = as_judge(judge)
+    verdict = yield from ask_judge(asked, question, claims, passages)
+    verdict = replace(verdict, judge=asked.id)
     citations = cited(answer, passages)
     if not citations or not verdict.claims:
         return verdict
     return _with_citations(verdict, citations, len(answer), Evidence(passages))
+
+
+def as_judge(value: Any, name: str = "judge") -> Judge:
+    """Whatever judges, as a judge: a `Judge` as it is, an LLM by its quotes, a function claim by claim. Raises
+    `InputError` for anything else, a model's name among them, and says what to write."""
+    if isinstance(value, Judge) and not isinstance(value, type):
+        return value
+    if callable(getattr(value, "invoke", None)) or callable(getattr(value, "chat", None)):
+        raise InputError(
+            f"{name}: a framework's model judges as LLMJudge(ChatModelLLM(model)) of langchain_denoise, or "
+            f"LLMJudge(LlamaLLM(model)) of llamaindex_denoise; got {type(value).__name__}"
+        )
+    if callable(getattr(value, "complete", None)) and not isinstance(value, type):
+        return LLMJudge(value)
+    return FunctionJudge(value)
 
 
 def claims_of(parsed: Parsed, passages: Sequence[Passage] = ()) -> Claims:
@@ -68,6 +104,32 @@ def claims_of(parsed: Parsed, passages: Sequence[Passage] = ()) -> Claims:
     return Claims(parsed.answer, tuple(claims))
 
 
+@dataclass(frozen=True, slots=True)
+class NoAnswer:
+    """An answer that says by its form that there is none: ``nearest`` is what of the evidence comes nearest."""
+
+    nearest: str = ""
+
+
+def read_mark(answer: str) -> NoAnswer | None:
+    """What an answer says that is an object with ``"answered": false``, which the loop asks its drafts for, or
+    with an ``"answer"`` that is null; None for every other.
+
+    >>> read_mark('{"answered": false, "nearest": "its height"}'), read_mark("He is unknown.")
+    (NoAnswer(nearest='its height'), None)
+    """
+    try:
+        fields = json_in(answer) if "{" in answer else None
+    except UnparsableReply:
+        return None
+    if not isinstance(fields, Mapping):
+        return None
+    if fields.get("answered") is False or ("answer" in fields and fields["answer"] is None):
+        nearest = fields.get("nearest")
+        return NoAnswer(nearest if isinstance(nearest, str) else "")
+    return None
+
+
 def says_nothing(question: str, answer: str, parsed: Parsed) -> AnswerVerdict | None:
     """The verdict on an answer that no judge need be asked about; None for every other."""
     if len(answer) > _LONGEST:
@@ -79,6 +141,8 @@ def says_nothing(question: str, answer: str, parsed: Parsed) -> AnswerVerdict | 
     if answer_words == words(question):
         reason = "the answer only repeats the question"
         return AnswerVerdict(answers_question=False, kind="question", reason=reason)
+    if read_mark(parsed.reply) is not None:
+        return AnswerVerdict(kind=ABSTENTION, reason=ABSTENTION_REASON)
     if not parsed.claims:
         return AnswerVerdict(score=1.0, kind=NO_CLAIMS, reason="it claims nothing")
     return None

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 
-from denoise_core.support.verdicts import Quote
-from denoise_core.text.chunk import sentences
+from denoise_core.support.answers import sentence_places, unfolded
+from denoise_core.support.judging import Quote
+from denoise_core.support.quoting import passage_header
 from denoise_core.text.facts.numbers import cardinal
 from denoise_core.text.language import language_of
 from denoise_core.text.lexemes import lexemes
@@ -23,8 +23,6 @@ from denoise_core.types import Passage, Span
 
 _NEXT = 0.6  # worth of a word that only the sentence before or behind has
 _WORDS = 3  # of a quotation, at least
-_SHORT = 120  # characters of a value of metadata that is read
-_FIELDS = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,34 +41,43 @@ class Evidence:
     def __init__(self, passages: Sequence[Passage]) -> None:
         self.passages = tuple(p for p in passages if p.text.strip() or p.header.strip())
         self.ids = tuple(p.id for p in self.passages)
-        self.heads = tuple(passage_header(p) for p in self.passages)
+        self.headers = tuple(passage_header(p) for p in self.passages)
         self.language = language_of("\n".join(p.text[:400] for p in self.passages)[:4000])
-        self.head_terms = [terms_of(h, self.language) for h in self.heads]
+        self.header_terms = [terms_of(h, self.language) for h in self.headers]
         cut = [_cut(p.text, self.language) for p in self.passages]
         self.sentences = [Sentence(n, *found) for n, own in enumerate(cut) for found in own]
-        self.having = Counter(t for s in self.sentences for t in s.terms)
-        self.text = "\n".join(f"{h}\n{p.text}" for h, p in zip(self.heads, self.passages, strict=True))
+        self.sentence_counts = Counter(t for s in self.sentences for t in s.terms)
+        self.text = "\n".join(f"{h}\n{p.text}" for h, p in zip(self.headers, self.passages, strict=True))
 
     def rarity(self, term: str) -> float:
         """How much a term tells: more, the fewer sentences have it; 1 for one that none has."""
-        n = len(self.sentences)
-        return math.log(1 + n / max(1, self.having[term])) / math.log(1 + n) if n > 1 else 1.0
+        count = len(self.sentences)
+        if count <= 1:
+            return 1.0
+        return math.log(1 + count / max(1, self.sentence_counts[term])) / math.log(1 + count)
 
-    def nearest(self, said: frozenset[str], among: frozenset[int] | None = None) -> tuple[float, Sentence | None]:
-        """The sentence that says most of these terms with its header and its neighbours, and the share, 0 to 1."""
-        total = sum(self.rarity(t) for t in said)
+    def nearest(self, terms: frozenset[str], among: frozenset[int] | None = None) -> tuple[float, Sentence | None]:
+        """The share of these terms, 0 to 1, that the nearest sentence has with its header and its neighbours, and
+        that sentence. ``among`` are the passages to look in, by place; None for all."""
+        weights = {term: self.rarity(term) for term in terms}
+        total = sum(weights.values())
         best: tuple[float, Sentence | None] = (0.0, None)
-        for i, sentence in enumerate(self.sentences):
+        for at, sentence in enumerate(self.sentences):
             if among is not None and sentence.passage not in among:
                 continue
-            own = sentence.terms | self.head_terms[sentence.passage]
-            beside = frozenset().union(
-                *(s.terms for s in self.sentences[max(0, i - 1) : i + 2] if s.passage == sentence.passage)
-            )
-            got = sum(self.rarity(t) * (1.0 if t in own else _NEXT) for t in said if t in own or t in beside)
-            if got > best[0] * total:
-                best = (got / total, sentence)
+            own = sentence.terms | self.header_terms[sentence.passage]
+            near = self._neighbouring_terms(at)
+            shared = sum(weights[t] for t in terms & own)
+            shared += _NEXT * sum(weights[t] for t in (terms & near) - own)
+            if shared > best[0] * total:
+                best = (shared / total, sentence)
         return best
+
+    def _neighbouring_terms(self, at: int) -> frozenset[str]:
+        """The terms of the sentences right before and behind one, in its passage."""
+        passage = self.sentences[at].passage
+        neighbours = self.sentences[max(0, at - 1) : at + 2]
+        return frozenset().union(*(s.terms for s in neighbours if s.passage == passage))
 
     def quotation(self, text: str) -> Quote | None:
         """Where a passage has the text word for word; None where none has, or it has fewer than three words."""
@@ -83,61 +90,28 @@ class Evidence:
         return None
 
     def quote(self, sentence: Sentence) -> Quote:
+        """A sentence as a quote."""
         start, end = sentence.start, sentence.end
         passage = self.passages[sentence.passage]
         return Quote(Span(passage.id, start, end), passage.text[start:end])
 
 
-# Metadata that the adapters write says where a text is from and how it scored, nothing about what it says.
-_OWN_KEYS = ("denoise_", "relevance_score")
-
-
-def passage_header(passage: Passage) -> str:
-    """What is read with a passage: its header, or else the short values of its metadata."""
-    if passage.header:
-        return passage.header
-    named = [
-        f"{key}: {value}"
-        for key, value in passage.metadata.items()
-        if isinstance(value, (str, int, float)) and not isinstance(value, bool) and 0 < len(str(value)) <= _SHORT
-        if not key.startswith(_OWN_KEYS)
-    ]
-    return "; ".join(named[:_FIELDS])
-
-
 @lru_cache(maxsize=1024)
 def terms_of(text: str, language: str) -> frozenset[str]:
     """Stems of a text's content words, and its numbers without their marks."""
-    found = lexemes(text)
-    digits = {x.text.replace(",", "").replace(".", "") for x in found if x.shape == "number"}
-    spelled = {str(v) for x in found if x.shape == "word" and (v := cardinal(x.lower)) is not None}
-    return frozenset({w.stem for w in content(found, language)} | digits | spelled)
+    parts = lexemes(text)
+    digits = {x.text.replace(",", "").replace(".", "") for x in parts if x.shape == "number"}
+    spelled = {cardinal(x.lower) for x in parts if x.shape == "word"} - {None}
+    stems = {word.stem for word in content(parts, language)}
+    return frozenset(stems | digits | {str(value) for value in spelled})
 
 
 @lru_cache(maxsize=128)
 def _cut(text: str, language: str) -> tuple[tuple[int, int, frozenset[str]], ...]:
     """The sentences of a passage with their terms. A line break that only folds a long line is none."""
-    found = []
+    cut = []
     for start, end in sentence_places(unfolded(text), language):
         part = text[start:end].rstrip()
         if part.strip():
-            found.append((start, start + len(part), terms_of(part, language)))
-    return tuple(found)
-
-
-def sentence_places(text: str, language: str) -> list[tuple[int, int]]:
-    """Sentences as characters."""
-    known = language if language in ("de", "fr", "es", "zh") else "en"
-    return [(s.start, s.end) for s in sentences(Passage(text, "e"), language=known)]
-
-
-def unfolded(text: str) -> str:
-    """The text with a blank for each line break inside a sentence, all places as they were."""
-    lines = text.split("\n")
-    return "".join(line + (" " if _folds(line, after) else "\n") for line, after in pairwise(lines)) + lines[-1]
-
-
-def _folds(line: str, after: str) -> bool:
-    """The break between two lines is inside a word or a sentence."""
-    last = line[-1:]
-    return bool(last) and (last in "-‐\u00ad" or ((last.isalpha() or last == ",") and after[:1].islower()))
+            cut.append((start, start + len(part), terms_of(part, language)))
+    return tuple(cut)

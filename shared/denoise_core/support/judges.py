@@ -18,9 +18,7 @@ from typing import Any
 
 from denoise_core.errors import InputError
 from denoise_core.running.offload import offload, on_a_thread
-from denoise_core.support.judging import Judge
-from denoise_core.support.quoting import LLMJudge
-from denoise_core.support.verdicts import AnswerVerdict, Claim, ClaimVerdict
+from denoise_core.support.judging import AnswerVerdict, Claim, ClaimVerdict
 from denoise_core.text.delimit import envelope
 from denoise_core.types import Passage
 
@@ -116,7 +114,7 @@ class FunctionJudge:
         return call(*args, **named)
 
     def _verdict(self, claim: Claim, found: object) -> ClaimVerdict:
-        supported, score, why = reading(found, self.best)
+        supported, score, why = read_verdict(found, self.best)
         why = why or _text(getattr(self.function, "reason", ""))  # DeepEval keeps its reason on the metric
         if supported is None and score is not None:
             supported = score >= self.threshold
@@ -157,49 +155,56 @@ class _Decision:
         return float(self.decide(asked)["grounded"]["noul"])
 
 
-def as_judge(value: Any, name: str = "judge") -> Judge:
-    """Whatever judges, as a judge: a `Judge` as it is, an LLM by its quotes, a function claim by claim. Raises
-    `InputError` for anything else, a model's name among them, and says what to write."""
-    if isinstance(value, Judge) and not isinstance(value, type):
-        return value
-    if callable(getattr(value, "invoke", None)) or callable(getattr(value, "chat", None)):
-        raise InputError(
-            f"{name}: a framework's model judges as LLMJudge(ChatModelLLM(model)) of langchain_denoise, or "
-            f"LLMJudge(LlamaLLM(model)) of llamaindex_denoise; got {type(value).__name__}"
-        )
-    if callable(getattr(value, "complete", None)) and not isinstance(value, type):
-        return LLMJudge(value)
-    return FunctionJudge(value)
-
-
-def reading(found: object, best: float = 1.0) -> tuple[bool | None, float | None, str]:
+def read_verdict(value: object, best: float = 1.0) -> tuple[bool | None, float | None, str]:
     """Whether a claim is supported, with which probability and why, out of what a function gave: None, a bool, a
     number up to ``best``, (score, reasons), a mapping, or an object with such attributes. Raises `InputError` for
     anything else."""
-    if found is None or type(found).__name__ in ("bool", "bool_"):  # NumPy's too
-        return (None if found is None else bool(found)), None, ""
-    if isinstance(found, (tuple, list)) and found:
-        supported, score, why = reading(found[0], best)
-        return supported, score, why or _text(found[1] if len(found) > 1 else "")
-    if hasattr(found, "__float__"):
-        score = float(found)  # pyright: ignore
-        if not (math.isnan(score) or 0.0 <= score <= best):
-            raise InputError(f"the judge returned {found!r}; expected a number from 0 to {best:g}: pass best=")
-        return None, (None if math.isnan(score) else score / best), ""
+    if value is None:
+        return None, None, ""
+    if type(value).__name__ in ("bool", "bool_"):  # NumPy's too
+        return bool(value), None, ""
+    if isinstance(value, (tuple, list)) and value:
+        supported, score, reason = read_verdict(value[0], best)
+        given = value[1] if len(value) > 1 else ""
+        return supported, score, reason or _text(given)
+    if hasattr(value, "__float__"):
+        return None, _probability(value, best), ""
+    return _from_fields(_fields_of(value, best), best)
+
+
+def _probability(value: Any, best: float) -> float | None:
+    score = float(value)
+    if math.isnan(score):
+        return None
+    if not 0.0 <= score <= best:
+        raise InputError(f"the judge returned {value!r}; expected a number from 0 to {best:g}: pass best=")
+    return score / best
+
+
+def _fields_of(value: object, best: float) -> Mapping[str, Any]:
+    """A mapping as it is; the known attributes of an object."""
+    if isinstance(value, Mapping):
+        return value
     known = (*_SCORES, *_REASONS, "invalid_result")
-    values = found if isinstance(found, Mapping) else {n: getattr(found, n) for n in known if hasattr(found, n)}
-    if not isinstance(found, Mapping) and not values.keys() & set(_SCORES):
+    fields = {name: getattr(value, name) for name in known if hasattr(value, name)}
+    if not fields.keys() & set(_SCORES):
         raise InputError(
-            f"the judge returned {found!r:.80} ({type(found).__name__}); expected a number from 0 to {best:g}, a "
+            f"the judge returned {value!r:.80} ({type(value).__name__}); expected a number from 0 to {best:g}, a "
             "bool, None, a tuple"
         )
-    why = next((w for n in _REASONS if (w := _text(values.get(n)))), "")
-    if values.get("invalid_result"):
-        return None, None, why
-    decided = next((v for n in _DECIDED if isinstance(v := values.get(n), bool)), None)
-    told = next((v for n in _SCORES if not isinstance(v := values.get(n), str | None)), None)
-    supported, score_told, _ = reading(told, best)
-    return (supported if decided is None else decided), score_told, why
+    return fields
+
+
+def _from_fields(fields: Mapping[str, Any], best: float) -> tuple[bool | None, float | None, str]:
+    reasons = [_text(fields.get(name)) for name in _REASONS]
+    reason = next(filter(None, reasons), "")
+    if fields.get("invalid_result"):
+        return None, None, reason
+    scores = [fields.get(name) for name in _SCORES]
+    first = next((s for s in scores if s is not None and not isinstance(s, str)), None)
+    supported, probability, _ = read_verdict(first, best)
+    decided = next((fields[name] for name in _DECIDED if isinstance(fields.get(name), bool)), supported)
+    return decided, probability, reason
 
 
 def _forms(function: Any) -> tuple[Callable[..., Any], Callable[..., Any] | None]:

@@ -16,15 +16,14 @@ from typing import Any
 from denoise_core.errors import UnparsableReply
 from denoise_core.protocols import LLM, expect_llm, held_to_schema
 from denoise_core.running.effects import Flow, complete
-from denoise_core.support.evidence import passage_header
-from denoise_core.support.judging import FlowJudge
-from denoise_core.support.verdicts import (
+from denoise_core.support.judging import (
     ABSTENTION,
     ABSTENTION_REASON,
     AnswerVerdict,
     Claim,
     Claims,
     ClaimVerdict,
+    FlowJudge,
     Quote,
 )
 from denoise_core.text.delimit import NOTE, envelope
@@ -91,6 +90,10 @@ SCHEMA = _object(
 )
 
 WORDS = 3  # of a quote, at least; less only where it is a whole line or cell
+_SHORT = 120  # characters of a value of metadata that is read
+_FIELDS = 12
+# Metadata that the adapters write says where a text is from and how it scored, nothing about what it says.
+_OWN_KEYS = ("denoise_", "relevance_score")
 _MOST = 200  # claims of one reply that are read
 _LONGEST = 20_000  # characters of an answer that are shown
 
@@ -160,6 +163,19 @@ def judge_prompt(question: str, answer: str, passages: Sequence[Passage]) -> tup
     return (Message("system", SYSTEM), Message("user", "\n\n".join(parts)))
 
 
+def passage_header(passage: Passage) -> str:
+    """What is read with a passage: its header, or else the short values of its metadata."""
+    if passage.header:
+        return passage.header
+    named = [
+        f"{key}: {value}"
+        for key, value in passage.metadata.items()
+        if isinstance(value, (str, int, float)) and not isinstance(value, bool) and 0 < len(str(value)) <= _SHORT
+        if not key.startswith(_OWN_KEYS)
+    ]
+    return "; ".join(named[:_FIELDS])
+
+
 def _claim_verdict(
     told: object, answer: str, question: str, passages: Sequence[Passage], strict: bool
 ) -> ClaimVerdict:
@@ -169,9 +185,9 @@ def _claim_verdict(
     quotes = fields.get("quotes") or []
     if not isinstance(words, str) or verdict not in _VERDICTS or not isinstance(quotes, list):
         raise unparsable('claims with "words", a "verdict" of the four and "quotes"', str(told)[:80])
-    start, end = _place(words, answer) or (0, len(answer))  # the whole where its words are not the answer's
+    start, end = _find_words(words, answer) or (0, len(answer))  # the whole where its words are not the answer's
     relation = "contradicts" if verdict == "contradicted" else "supports"
-    proven = tuple(q for quote in quotes for q in _proven(quote, passages, relation))
+    proven = tuple(q for quote in quotes for q in _located_quotes(quote, passages, relation))
     claim = ClaimVerdict(answer[start:end], start, end, None, quotes=proven)
     if verdict == "supported":
         return _supported(claim, question, passages, strict)
@@ -199,7 +215,7 @@ def _supported(claim: ClaimVerdict, question: str, passages: Sequence[Passage], 
 def _unsupported_words(claim: ClaimVerdict, wrong: str, verdict: str, quote: Quote | None) -> Difference:
     """The words of the claim that the model calls wrong, else the whole claim, and the quote that contradicts
     them."""
-    start, end = (_place(wrong, claim.text) if wrong.strip() else None) or (0, len(claim.text))
+    start, end = (_find_words(wrong, claim.text) if wrong.strip() else None) or (0, len(claim.text))
     words, at = claim.text[start:end], claim.start + start
     if quote is None:
         return Difference(verdict, words, "", at, at + len(words))
@@ -213,7 +229,7 @@ _REASONS = {
 }
 
 
-def _proven(said: object, passages: Sequence[Passage], relation: Any) -> list[Quote]:
+def _located_quotes(said: object, passages: Sequence[Passage], relation: Any) -> list[Quote]:
     """A quote at its place: in the passage that it names, or in the first other one where it stands. An ellipsis
     parts it; each part must be long enough and stand there."""
     fields = said if isinstance(said, Mapping) else {}
@@ -233,12 +249,12 @@ def _proven(said: object, passages: Sequence[Passage], relation: Any) -> list[Qu
 def locate_quote(quote: str, passage: Passage) -> Quote | None:
     """Where the words of a quote stand in the passage's text; None where they do not, or where they are fewer than
     three and no whole line or cell."""
-    found = _place(quote, passage.text)
+    found = _find_words(quote, passage.text)
     if found is None:
         return None
     start, end = found
     text = passage.text
-    if _words(text[start:end]) < WORDS:
+    if _count_words(text[start:end]) < WORDS:
         before, after = text[:start].rstrip(" \t\"'*_"), text[end:].lstrip(" \t\"'*_")
         if (before and before[-1] not in _EDGES) or (after and after[0] not in _EDGES):
             return None
@@ -248,31 +264,31 @@ def locate_quote(quote: str, passage: Passage) -> Quote | None:
 _EDGES = "\n|,;:<>{}[]."
 
 
-def _words(text: str) -> int:
+def _count_words(text: str) -> int:
     """Words; of scripts without spaces, characters."""
     return sum(len(w) if ord(w[0]) >= 0x2E80 else 1 for w in re.findall(r"\w+", text))
 
 
-def _place(words: str, text: str) -> tuple[int, int] | None:
-    """The characters of ``text`` that are ``words``: exactly, else but for what `_folded` leaves out."""
+def _find_words(words: str, text: str) -> tuple[int, int] | None:
+    """The characters of ``text`` that are ``words``: exactly, else but for what `_normalized` leaves out."""
     wanted = words.strip()
     at = text.find(wanted) if wanted else -1
     while at >= 0:
-        if not (_inside(text, at) or _inside(text, at + len(wanted))):
+        if not (_is_inside_word(text, at) or _is_inside_word(text, at + len(wanted))):
             return at, at + len(wanted)
         at = text.find(wanted, at + 1)
-    folded, places = _folded(text)
-    wanted = _folded(words)[0].strip(" .,;:")
+    folded, places = _normalized(text)
+    wanted = _normalized(words)[0].strip(" .,;:")
     at = folded.find(wanted) if wanted else -1
     while at >= 0:
         last = at + len(wanted)
-        if not (_inside(folded, at) or _inside(folded, last)):
+        if not (_is_inside_word(folded, at) or _is_inside_word(folded, last)):
             return places[at], places[last - 1] + 1
         at = folded.find(wanted, at + 1)
     return None
 
 
-def _inside(text: str, at: int) -> bool:
+def _is_inside_word(text: str, at: int) -> bool:
     """The place is within a word."""
     if not 0 < at < len(text):
         return False
@@ -280,16 +296,18 @@ def _inside(text: str, at: int) -> bool:
     return one.isalnum() and two.isalnum() and max(ord(one), ord(two)) < 0x2E80
 
 
-_LIKE = str.maketrans(dict.fromkeys("‐‑‒–—―−", "-") | dict.fromkeys("\"'“”„‟«»‘’‚‛`*_~#|>\\\u00ad\u200b", " "))
+_EQUIVALENT = str.maketrans(
+    dict.fromkeys("‐‑‒–—―−", "-") | dict.fromkeys("\"'“”„‟«»‘’‚‛`*_~#|>\\\u00ad\u200b", " ")
+)
 
 
 @lru_cache(maxsize=256)
-def _folded(text: str) -> tuple[str, tuple[int, ...]]:
+def _normalized(text: str) -> tuple[str, tuple[int, ...]]:
     """The text in small letters with one blank for any white space, quotation marks and markup, and for each
     character its place in the text."""
     out: list[str] = []
     places: list[int] = []
-    for at, character in enumerate(text.translate(_LIKE)):
+    for at, character in enumerate(text.translate(_EQUIVALENT)):
         for c in unicodedata.normalize("NFKC", character).casefold():
             if c.isspace():
                 if out and out[-1] == " ":

@@ -11,12 +11,13 @@ import re
 from typing import Any
 
 from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.augmenter.prompts import draft_block, evidence_block, question_block, read_mark
+from denoise_core.augmenter.prompts import draft_block, evidence_block, question_block
 from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.effects import Flow, complete
+from denoise_core.support.check import read_mark
 from denoise_core.support.citing import uncited
-from denoise_core.support.verdicts import AnswerVerdict, ClaimVerdict
+from denoise_core.support.judging import AnswerVerdict, ClaimVerdict
 from denoise_core.text.delimit import NOTE
 from denoise_core.types import Message
 
@@ -79,7 +80,7 @@ def abstains(candidate: str) -> bool:
     >>> [abstains(text) for text in ("I'm sorry, I don't have that information.", "unknown", "He is unknown.")]
     [True, True, False]
     """
-    unknown = candidate.strip().rstrip(".").casefold() == "unknown"
+    unknown = candidate.strip().rstrip(".").casefold() in ("unknown", "n/a")
     return unknown or read_mark(candidate) is not None or gap(candidate)
 
 

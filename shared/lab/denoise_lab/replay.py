@@ -22,8 +22,7 @@ from denoise_core.errors import BudgetExceeded, NotRecorded
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Batch, Complete, Compute, Denoise, Effect, Failed, Flow, Retrieve, Single
 from denoise_core.running.flow import run
-from denoise_core.support.judging import Judge
-from denoise_core.support.verdicts import AnswerVerdict
+from denoise_core.support.judging import AnswerVerdict, Judge
 from denoise_core.types import Event, Passage
 
 _GENERATOR = frozenset(("draft", "queries", "self_ask"))

@@ -1,19 +1,9 @@
 """What the Augmenter's tests share. Where no utility is named, a judge that is a function of words judges: these
-tests are of what is done with verdicts; the judge that ships has its own."""
+tests are of what is done with verdicts; real judges have their own."""
 
 import pytest
 from judging import by_words
-from tiny_augmenter import (  # noqa: F401
-    passages,
-    question,
-    tiny_bart,
-    tiny_chat,
-    tiny_nli,
-    tiny_scorer,
-    tiny_tokens,
-    tiny_two,
-    tiny_unnamed,
-)
+from tiny_augmenter import passages, question  # noqa: F401
 
 
 @pytest.fixture(autouse=True)

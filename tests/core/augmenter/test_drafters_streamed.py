@@ -8,9 +8,9 @@ from augmenter_laws import check_answer
 from judging import quoting
 
 from denoise_core import Budget, Usage
-from denoise_core.augmenter import Augmenter, LoopLimits, Outcome
+from denoise_core.augmenter import Augmenter, Outcome
 from denoise_core.augmenter.drafting import Drafted, Found
-from denoise_core.augmenter.streaming import Finished, Revised, Text, draft_first, held_back
+from denoise_core.augmenter.streaming import Finished, Revised, draft_first, held_back
 
 
 class Streamed(Chain):
@@ -56,16 +56,6 @@ def test_a_drafter_that_cannot_be_repeated_is_never_ended_in_the_middle(passages
     assert last.answer.memory.attempts[0].candidate == text
     assert (last.answer.text, last.answer.outcome) == (TWO, Outcome.SUPPORTED)
     assert all("London" not in e.text for e in before)
-
-
-async def test_held_back_of_a_drafter_is_the_same_under_async(passages, question):
-    def drafter():
-        return Streamed(Drafted(WRONG, found=(Found(passages),)), Drafted(TWO, found=(Found(passages),)))
-
-    loop = Augmenter(limits=LoopLimits(repair=False))
-    there = [type(e) for e in held_back(loop, question, drafter=drafter())]
-    here = [type(e) async for e in held_back(loop, question, drafter=drafter())]
-    assert there == here == [Text, Text, Finished]
 
 
 def test_judges_asked_while_a_draft_streams_are_in_the_trace_and_the_budget(passages, question):

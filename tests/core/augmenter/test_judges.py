@@ -3,9 +3,7 @@
 from augmenter_doubles import check_loop, scripted
 from judging import quoting
 
-from denoise_core import Reply
 from denoise_core.augmenter import Augmenter, Outcome
-from denoise_core.support import judges
 from denoise_core.testing import ListRetriever
 
 
@@ -31,13 +29,3 @@ def test_any_function_is_a_judge(passages, question):
     assert (answer.text, answer.outcome) == ("1889", Outcome.SUPPORTED)
     assert seen[0] == (question, [p.headed for p in passages], "1925")
     assert [e.tag for e in answer.trace.events].count("judge") == 2
-
-
-def test_replies_of_a_judge_count_as_calls(passages, question):
-    from denoise_core import Budget
-
-    utility = judges.function(lambda *_: 0.0)
-    answer = Augmenter(
-        scripted(Reply("a"), Reply("b")), ListRetriever(passages), judge=utility, budget=Budget(calls=4)
-    ).answer(question)
-    assert len([e for e in answer.trace.events if e.error is None]) == 4

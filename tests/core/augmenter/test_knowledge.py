@@ -91,6 +91,7 @@ def test_bad_settings_of_retrievers_are_refused():
         (lambda: ChainDenoiser(tokens=0), "tokens=0"),
         (lambda: Chainer(length=4), "length=4"),
         (lambda: Chainer(hub=-1), "hub=-1"),
+        (lambda: Chainer().chains(CORPUS, np.zeros((2, 3), dtype=np.float32), []), "expected shape"),
         (lambda: LLMQueries(most=0), "most=0"),
         (lambda: rows_as_passages(["a"], [["x"], ["y", "z"]], title="t", table_id="t"), "row 1: expected 1 cells"),
     ):
@@ -233,11 +234,6 @@ def test_chains_are_paths_of_linked_passages_each_set_once(texts, pairs, length,
     assert sum(-(-len(p.text) // 4) for p, _ in kept) <= tokens
 
 
-def test_scores_of_a_wrong_shape_are_refused():
-    with pytest.raises(InputError, match="expected shape"):
-        Chainer().chains(CORPUS, np.zeros((2, 3), dtype=np.float32), [])
-
-
 def test_packing_passes_over_what_does_not_fit():
     long, short = Passage("x" * 400, "long"), Passage("x" * 4, "short")
     kept = pack([Chain((long, short), (), 1.0)], 50)
@@ -269,19 +265,6 @@ def test_several_sources_are_asked_at_once_and_merged_by_rank():
     assert len(trace.events) == 2
 
 
-def test_one_source_that_fails_does_not_lose_the_others():
-    class Broken:
-        def retrieve(self, query):
-            raise OSError("gone")
-
-        async def aretrieve(self, query):
-            raise OSError("gone")
-
-    found, _ = run(Consolidator([Broken(), ListRetriever(PAGES)]).gather(WorkingMemory("q")))
-    assert len(found.evidence) == len(PAGES)
-    assert [(what, str(e)) for what, e in found.failures] == [("source", "gone")]
-
-
 @pytest.mark.parametrize(
     ("reply", "queries"),
     [
@@ -300,15 +283,6 @@ def test_a_model_may_write_the_queries_and_may_fail(reply, queries):
     run(Consolidator(retriever, queries=LLMQueries(llm)).gather(memory))
     assert retriever.queries == queries
     assert "Tell me of Arden" in llm.seen[0][1].content
-
-
-def test_ten_thousand_passages_are_searched_and_chained():
-    many = tuple(
-        Passage(f"Item {n} lies in Place {n % 97}.", f"i{n}", metadata={"title": f"Item {n}"})
-        for n in range(10_000)
-    )
-    found = ChainRetriever(many, tokens=100).retrieve("Where does item 77 lie?")
-    assert found[0].id == "i77"
 
 
 def test_queries_that_a_model_did_not_write_are_heard_of(caplog):

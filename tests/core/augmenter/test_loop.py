@@ -28,29 +28,12 @@ def test_feedback_names_claim_passage_and_what_is_missing_and_the_next_draft_see
     assert "not found there: 1925" in told
 
 
-def test_feedback_never_reaches_the_retriever(passages, question):
-    retriever = ListRetriever(passages)
-    Augmenter(scripted(WRONG, "In 1930.", "In 1931."), retriever).answer(question)
-    assert set(retriever.queries) == {question}
-
-
 def test_the_best_attempt_is_sent_not_the_last(passages, question):
     utility = Scores(a=0.5, b=0.7, c=0.2)
     answer = check_loop(
         lambda: Augmenter(scripted("a", "b", "c"), ListRetriever(passages), judge=utility), question
     )
     assert (answer.text, answer.outcome, answer.score) == ("b", Outcome.UNSUPPORTED, 0.7)
-
-
-def test_ties_go_to_the_earliest(passages, question):
-    utility = Scores(a=0.5, b=0.5, c=0.5)
-    answer = check_loop(
-        lambda: Augmenter(
-            scripted("a", "b", "c"), ListRetriever(passages), judge=utility, limits=LoopLimits(patience=9)
-        ),
-        question,
-    )
-    assert (answer.text, answer.stopped_because) == ("a", StopReason.ATTEMPTS)
 
 
 def test_usage_is_reported_when_it_fails_as_when_it_passes(passages, question):

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 
-import pytest
 from augmenter_doubles import RIGHT, WRONG, check_loop, scripted
 
 from denoise_core import Budget, Reply
@@ -54,33 +53,6 @@ def test_the_deadline_of_the_budget_ends_a_call_in_the_middle(passages, question
     loop = Augmenter(Hanging(), ListRetriever(passages), budget=Budget(seconds=0.05))
     answer = asyncio.run(loop.aanswer(question))
     assert (answer.stopped_because, answer.outcome) == (StopReason.DEADLINE, Outcome.FAILED)
-
-
-async def test_cancellation_reaches_the_call_and_the_caller(passages, question):
-    from denoise_core import trace_of
-
-    started = asyncio.Event()
-    ended = asyncio.Event()
-
-    class Hanging:
-        def complete(self, messages):
-            raise AssertionError("not used")
-
-        async def acomplete(self, messages):
-            started.set()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                ended.set()
-            return Reply("")
-
-    task = asyncio.create_task(Augmenter(Hanging(), ListRetriever(passages)).aanswer(question))
-    await started.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError) as caught:
-        await task
-    assert ended.is_set()
-    assert [e.tag for e in trace_of(caught.value).events] == ["search", "draft"]
 
 
 async def test_no_part_of_the_loop_blocks_the_event_loop(passages, question):

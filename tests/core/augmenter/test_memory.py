@@ -11,7 +11,7 @@ from denoise_core.augmenter import AnswerVerdict, Attempt, ClaimVerdict, Working
 from denoise_core.augmenter.actions import Abstain, Draft, Readmit, Search, SelfAsk, Send
 from denoise_core.augmenter.knowledge.cap import readmit
 from denoise_core.augmenter.traces.recording import memory_from_json, memory_to_json, plain
-from denoise_core.support.verdicts import Quote
+from denoise_core.support.judging import Quote
 from denoise_core.text.facts import Difference
 
 text = st.text(max_size=20)

@@ -10,7 +10,7 @@ from denoise_core.augmenter import Augmenter, LoopLimits, Outcome
 from denoise_core.augmenter.drafting import Written
 from denoise_core.augmenter.drafting.repair import holding, repaired
 from denoise_core.support import parse
-from denoise_core.support.verdicts import AnswerVerdict, ClaimVerdict
+from denoise_core.support.judging import AnswerVerdict, ClaimVerdict
 
 TOWER = Passage(
     "The tower was completed in 1889 by Gustave Eiffel. It cost 3.2 million dollars. It stands in Paris.", "tower"

@@ -13,13 +13,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from judging import by_words, quoting
 
-from denoise_core import Budget, InputError, Passage, Reply, Usage, run
+from denoise_core import Budget, Passage, Reply, Usage, run
 from denoise_core.augmenter import Augmenter, LoopLimits, StopReason
 from denoise_core.augmenter.streaming import (
     Finished,
     Restarted,
     Revised,
-    StreamingLLM,
     Text,
     draft_first,
     held_back,
@@ -98,11 +97,6 @@ def events(make, stream):
     assert isinstance(last, Revised) != same
     assert isinstance(last, Finished) == same
     return found
-
-
-def test_the_parts_are_what_they_say():
-    assert isinstance(Pieces(GOOD), StreamingLLM)
-    assert not isinstance(scripted(GOOD), StreamingLLM)
 
 
 def test_held_back_releases_whole_sentences_that_passed():
@@ -189,11 +183,6 @@ def test_the_budget_covers_the_judging_of_sentences():
     *_, last = held_back(make, QUESTION)
     assert last.answer.stopped_because is StopReason.BUDGET
     assert len(judge.seen) == 1
-
-
-def test_a_bad_question_is_refused_at_once():
-    with pytest.raises(InputError, match="question"):
-        list(draft_first(loop(GOOD), " "))
 
 
 @settings(max_examples=60, deadline=None)

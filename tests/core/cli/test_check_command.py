@@ -8,14 +8,14 @@ from typer.testing import CliRunner
 
 from denoise_core.cli import app
 from denoise_core.cli import check as command
-from denoise_core.support.verdicts import AnswerVerdict, ClaimVerdict, Quote
-from denoise_core.types import Passage, Span
+from denoise_core.support.judging import AnswerVerdict, ClaimVerdict, Quote
+from denoise_core.types import Span
 
 TEXT = "First line.\nThe tower was completed in 1889.\nIt stands in <Paris>."
 
 
 class Quotes:
-    """Supports what stands in the file word for word."""
+    """Supports what is in the file word for word."""
 
     id = "quotes for tests"
 
@@ -29,7 +29,7 @@ class Quotes:
             out.append(
                 ClaimVerdict(c.text, c.start, c.end, bool(where), 0.9 if where else 0.1, quotes, (), kind, kind)
             )
-        return AnswerVerdict(tuple(out), answers=True)
+        return AnswerVerdict.of_claims(out, answers_question=True)
 
     async def ajudge(self, question, claims, passages):
         return self.judge(question, claims, passages)
@@ -37,7 +37,7 @@ class Quotes:
 
 @pytest.fixture
 def asked(tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "default_judge", Quotes)
+    monkeypatch.setattr(command, "chosen_judge", lambda llm: None if llm == "none" else Quotes())
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "tower.md").write_text(TEXT, "utf-8")
 
@@ -68,13 +68,21 @@ def test_claims_are_shown_with_verdict_and_line(asked):
     assert "unsupported" in wrong.output
 
 
-def test_json_holds_places_and_a_proof(asked):
+def test_json_holds_verdicts_and_places(asked):
     found = json.loads(asked("The tower was completed in 1889.", "--json").output)
     assert (found["outcome"], found["judge"]) == ("supported", "quotes for tests")
     (quote,) = found["claims"][0]["quotes"]
     assert (quote["file"], quote["line"]) == ("tower.md", 2)
     assert TEXT[quote["start"] : quote["end"]] == quote["text"]
-    assert Proof.from_json(found["proof"]).replay([Passage(TEXT, "tower.md")]) == ()
+    assert (found["claims"][0]["verdict"], found["claims"][0]["differences"]) == ("supported", [])
+
+
+def test_without_a_judge_each_claim_has_its_nearest_sentence_and_what_differs(asked):
+    found = asked("The tower was completed in 1890.", "--llm", "none")
+    assert found.exit_code == 4, found.output
+    assert "unknown" in found.output
+    assert "tower.md:2" in found.output
+    assert "'1890', where the source has '1889'" in found.output
 
 
 def test_the_page_leads_from_a_claim_to_its_quote_and_escapes(asked, tmp_path):
@@ -89,6 +97,4 @@ def test_the_page_leads_from_a_claim_to_its_quote_and_escapes(asked, tmp_path):
 
 
 def test_slips_are_told(asked, tmp_path):
-    for more in (["--judge", "x", "--llm", "y"], ["-a", str(tmp_path / "none.md")]):
-        found = asked("x", *more)
-        assert found.exit_code not in (0, 3, 4)
+    assert asked("x", "-a", str(tmp_path / "none.md")).exit_code not in (0, 3, 4)

@@ -20,6 +20,7 @@ from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.running.caches.cache import Cache, MemoryStore, SqliteStore
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.scorers import BM25Scorer, CrossEncoderScorer, EmbeddingScorer
+from denoise_core.support import judges
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.types import Reply
 
@@ -130,6 +131,7 @@ SETTINGS = {
     "cache": (lambda: Cache("m", MemoryStore(3), scope="tenant"), lambda c: (c.model, c.scope)),
     "BM25": (lambda: BM25Retriever(PASSAGES, k=2), lambda r: (r.passages, r.k, r.language)),
     "chains": (lambda: ChainRetriever(PASSAGES, tokens=50), lambda r: (r.bm25.passages, r.tokens, r.starts)),
+    "decision": (lambda: judges.decision("m"), lambda c: (c.id, c.function.decide.model)),
 }
 
 

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from denoise_core import InputError, Passage
 from denoise_core.support import AnswerVerdict, check
 from denoise_core.support.citing import cited
-from denoise_core.support.judging import FlowJudge
-from denoise_core.support.verdicts import ClaimVerdict, Quote
+from denoise_core.support.judging import ClaimVerdict, FlowJudge, Quote
 from denoise_core.text.facts.names import same_name
 from denoise_core.types import Span
 

@@ -11,8 +11,9 @@ from denoise_core import InputError, Passage
 from denoise_core.augmenter import Augmenter, Outcome
 from denoise_core.augmenter.drafting import Written
 from denoise_core.support import judges
+from denoise_core.support.check import as_judge
 from denoise_core.support.judges import FunctionJudge
-from denoise_core.support.verdicts import Claim, Claims
+from denoise_core.support.judging import Claim, Claims
 
 ANSWER = "the tower has floors. it was completed."
 CLAIMS = Claims(ANSWER, (Claim("the tower has floors.", 0, 21), Claim("it was completed.", 22, 39)))
@@ -82,7 +83,7 @@ def test_slips_are_refused_with_what_to_write():
         with pytest.raises(InputError, match="expected a function or an evaluator"):
             judges.function(wrong)
     own = judges.function(lambda q, e, c: 1.0)
-    assert judges.as_judge(own) is own
+    assert as_judge(own) is own
 
 
 DRAFT = "It has three floors. It was completed by Ada."

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from denoise_core import Passage, run
 from denoise_core.running.budget import Budget
-from denoise_core.support.judging import ask_judge
+from denoise_core.support.judging import Claims, ask_judge
 from denoise_core.support.quoting import SCHEMA, LLMJudge, judge_prompt, locate_quote
-from denoise_core.support.verdicts import Claims
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Reply, Span
 

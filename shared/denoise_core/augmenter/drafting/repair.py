@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from denoise_core.augmenter.memory import Attempt
 from denoise_core.support.answers import Parsed, Piece, parse
-from denoise_core.support.verdicts import AnswerVerdict
+from denoise_core.support.judging import AnswerVerdict
 
 LEAST = 0.2  # share of a candidate, in characters of claims, that must stay for a repair
 

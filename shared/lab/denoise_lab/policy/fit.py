@@ -23,7 +23,7 @@ from denoise_core.augmenter.trained import LinearPolicy, allowed, softmax
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.errors import InputError
 from denoise_core.running.effects import Flow
-from denoise_core.support.verdicts import AnswerVerdict
+from denoise_core.support.judging import AnswerVerdict
 from denoise_lab.replay import replay
 
 Episode = Callable[[Policy], tuple[Answer, float]]

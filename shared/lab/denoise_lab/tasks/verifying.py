@@ -18,7 +18,7 @@ from denoise_core.augmenter.prompts import (
 )
 from denoise_core.augmenter.utility import Groundedness
 from denoise_core.running.flow import run
-from denoise_core.support.verdicts import AnswerVerdict, ClaimVerdict
+from denoise_core.support.judging import AnswerVerdict, ClaimVerdict
 from denoise_core.types import Message, Passage
 from denoise_lab.conversations import CUSTOMER_SERVICE, DIALOGUE
 from denoise_lab.criticism import criticism_prompt
