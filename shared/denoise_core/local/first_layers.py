@@ -41,15 +41,13 @@ class Exit(BaseException):
 class Request:
     """One pass: pool the state at each layer of ``pools``, leave at ``stop``; ``entered`` counts blocks run.
 
-    With ``last`` the final block of the pass runs for the last token only; ``inside`` is set meanwhile. Block n
-    gets ``masks[n]``, where there is one, in place of the attention mask that the model made for it.
+    With ``last`` the final block of the pass runs for the last token only; ``inside`` is set meanwhile.
     """
 
     owner: EarlyLayers
     pools: Mapping[int, Pool]
     stop: int
     last: bool = False
-    masks: Sequence[torch.Tensor] = ()
     inside: bool = False
     entered: int = 0
     found: dict[int, torch.Tensor] = field(default_factory=dict)
@@ -91,20 +89,13 @@ class Watch:
     def __reduce__(self) -> tuple[Any, ...]:
         return Watch, (self.n, None)  # in a copy of the model it watches nothing
 
-    def before(
-        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         request = self._request()
         if request is None:
-            return None
+            return
         request.arrive(self.n, args[0] if args else kwargs.get("hidden_states"), entering=True)
         if request.last and self.n == request.stop - 1:
             request.finish(module, args, kwargs)
-        if not request.masks:
-            return None
-        if "attention_mask" not in kwargs:
-            raise InputError("this model's blocks take no attention mask by name")
-        return args, kwargs | {"attention_mask": request.masks[self.n]}
 
     def after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         request = self._request()
@@ -192,34 +183,26 @@ class EarlyLayers:
         if self._refusal:
             raise InputError(self._refusal)
 
-    def read(
-        self, inputs: Mapping[str, Any], layers: Sequence[int], pool: Pool, *, masks: Sequence[torch.Tensor] = ()
-    ) -> dict[int, torch.Tensor]:
+    def read(self, inputs: Mapping[str, Any], layers: Sequence[int], pool: Pool) -> dict[int, torch.Tensor]:
         """``pool`` of the state at each of ``layers``, from one pass that ends at the highest.
 
-        ``inputs`` are those of the model's forward pass; ``pool`` gets ``(batch, tokens, width)``. ``masks``, one
-        for each block that runs, take the place of the attention masks that the model makes. Raises `InputError`
-        when a layer was never reached (a fused, compiled or patched forward pass).
+        ``inputs`` are those of the model's forward pass; ``pool`` gets ``(batch, tokens, width)``. Raises
+        `InputError` when a layer was never reached (a fused, compiled or patched forward pass).
         """
-        return self._pass(inputs, Request(self, dict.fromkeys(layers, pool), max(layers), masks=masks))
+        return self._pass(inputs, Request(self, dict.fromkeys(layers, pool), max(layers)))
 
-    def last(self, inputs: Mapping[str, Any], layer: int, *, before: Pool | None = None) -> torch.Tensor:
+    def last(self, inputs: Mapping[str, Any], layer: int) -> torch.Tensor:
         """The last column's state at ``layer``, float32 ``(batch, width)``: rows are padded on the left.
 
         As ``read`` with that pooling, but the final block of the pass runs for the last token only, where
-        that was found to give the same. ``before`` is handed all states that enter the final block. Raises
-        what `read` raises.
+        that was found to give the same. Raises what `read` raises.
         """
         if layer not in self._narrow:
             self._narrow[layer] = self.causal and layer > 0 and self._try_last(layer)
-        return self._last(inputs, layer, self._narrow[layer], before)
+        return self._last(inputs, layer, self._narrow[layer])
 
-    def _last(
-        self, inputs: Mapping[str, Any], layer: int, narrow: bool, before: Pool | None = None
-    ) -> torch.Tensor:
+    def _last(self, inputs: Mapping[str, Any], layer: int, narrow: bool) -> torch.Tensor:
         pools: dict[int, Pool] = {layer: lambda h: h[:, -1].float()}
-        if before is not None and layer > 0:
-            pools[layer - 1] = before
         return self._pass(inputs, Request(self, pools, layer, last=narrow))[layer]
 
     @torch.inference_mode()

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from denoise_core.local.batching import regime_of
 from denoise_core.local.first_layers import alike, halving, in_batches, inputs_of, pool_of
-from denoise_core.local.keeping.kv import KeptPrefix, Space, record, resume
+from denoise_core.local.keeping.kv import Space, record, resume
 from denoise_core.local.layout import Prompt
 
 if TYPE_CHECKING:
@@ -25,8 +25,7 @@ class PrefixReuse:
     """One model's use of a `PrefixCache`. ``scope(layer)`` is all that decides keys and values besides the tokens.
 
     ``off`` says why this model's prefixes cannot be kept, or is None: found out by trying, once. Call under
-    the model's lock. ``states_too`` keeps the states before the last block too, from which an answer in one pass
-    goes on.
+    the model's lock.
     """
 
     def __init__(
@@ -38,7 +37,6 @@ class PrefixReuse:
         self.max_tokens = max_tokens
         self.pad = pad
         self.space = Space()
-        self.states_too = False
         self._tried: dict[int, str | None] = {}
 
     def off(self, layer: int) -> str | None:
@@ -74,24 +72,12 @@ class PrefixReuse:
                 out += halving(same[at : at + room], resumed)
         return out
 
-    def kept(self, prompts: Sequence[Prompt], layer: int) -> list[KeptPrefix]:
-        """What is kept of each prompt's shared part, with its states; what is missing is run again."""
-        out: list[KeptPrefix] = []
-        for p in prompts:
-            n = min(p.shared, len(p.ids) - 1)
-            found = self.cache.get(self._key(p, n, layer))
-            if found is None or found.states is None:
-                _, (found,) = record(self.early, [p], [n], layer, self.pad, states=True)
-                self.cache.put(self._key(p, n, layer), found)
-            out.append(found)
-        return out
-
     def _recorded(self, wanted: Sequence[tuple[Prompt, int]], layer: int) -> list[tuple[list[int], Floats]]:
         """Run prompts whole, in batches, and keep so many of each one's first tokens: `states`."""
 
         def whole(rows: list[int]) -> Floats:
             prompts, shared = zip(*(wanted[i] for i in rows), strict=True)
-            states, kept = record(self.early, prompts, shared, layer, self.pad, states=self.states_too)
+            states, kept = record(self.early, prompts, shared, layer, self.pad)
             for prompt, n, prefix in zip(prompts, shared, kept, strict=True):
                 self.cache.put(self._key(prompt, n, layer), prefix)
             return numbers(states)
