@@ -24,7 +24,7 @@ from denoise_core.running.caches.stores import Once
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.recipes import Travels
 from denoise_core.scorers.encoders import CrossEncoderScorer, EmbeddingScorer, Embeds, Pairs, Predicts
-from denoise_core.scorers.stack import Stack, StackedScorer
+from denoise_core.scorers.stack import Stack
 from denoise_core.text.chunk import Chunker
 
 
@@ -58,14 +58,16 @@ class DefaultScorer(Travels):
 
         Raises `MissingExtra` without the extra ``embedded``.
         """
-        read = encoder(self.folder)
-        scores = StackedScorer([read], stack()).score(query, texts)
-        return read.second_look(query, texts, scores) if self.second_look else scores
+        return self.scored(query, texts).scores
 
     def scored(self, query: str, texts: Sequence[str]) -> Scored:
         """`score`, and in how many windows each text was read: a long one counts by its best part."""
-        scores = self.score(query, texts)
-        return Scored(scores, encoder(self.folder).parts(texts))
+        read = encoder(self.folder)
+        signals, windows = read.read_signals(query, texts)
+        scores = stack().combine(signals)
+        if self.second_look:
+            scores = read.second_look(query, texts, scores)
+        return Scored(scores, windows)
 
     def scored_many(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[Scored]:
         """`scored` for several questions; their passages are read together first."""

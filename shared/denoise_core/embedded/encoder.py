@@ -65,11 +65,16 @@ class SentenceEncoder(Travels):
 
         A text longer than the model's window is read in parts, and each signal is its best part's.
         """
+        return self.read_signals(query, texts)[0]
+
+    def read_signals(self, query: str, texts: Sequence[str]) -> tuple[Floats, tuple[int, ...]]:
+        """`signals`, and in how many windows each text was read."""
         if not texts:
-            return np.zeros((0, 3), dtype=np.float32)
+            return np.zeros((0, 3), dtype=np.float32), ()
         read = self._read(texts)
         sentence, tokens, asked = self._question(query)
-        owner = np.repeat(np.arange(len(texts)), [len(r.parts) for r in read])
+        windows_read = tuple(len(reading.parts) for reading in read)
+        owner = np.repeat(np.arange(len(texts)), windows_read)
         cosine = np.concatenate([r.sentence for r in read]) @ sentence
         near, rarity = _nearest(read, tokens), idf(asked, [r.ids for r in read])
         maxsim = _weighted(near, rarity)
@@ -78,7 +83,7 @@ class SentenceEncoder(Travels):
         out = np.full((len(texts), 3), -np.inf, dtype=np.float32)
         for column, values in enumerate((cosine, maxsim, rest)):
             np.maximum.at(out[:, column], owner, values)
-        return out
+        return out, windows_read
 
     def second_look(self, query: str, texts: Sequence[str], scores: Floats) -> Floats:
         """``scores`` ``(n,)`` in which what belongs to the `LOOKED` best texts is raised, to `BEHIND` below them.
@@ -106,10 +111,6 @@ class SentenceEncoder(Travels):
         if not texts:
             return np.zeros((0, len(self._load()[0].norm[0])), dtype=np.float32)
         return np.stack([r.sentence[0] for r in self._read(texts)])
-
-    def parts(self, texts: Sequence[str]) -> tuple[int, ...]:
-        """In how many windows each text is read."""
-        return tuple(len(r.parts) for r in self._read(texts))
 
     def warm(self, texts: Sequence[str]) -> int:
         """Read texts before any question, such as at indexing time; returns how many had to be read."""

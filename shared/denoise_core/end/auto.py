@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -68,9 +69,11 @@ class AutoScale:
         """In words, that texts seem to be in a language that the scale does not know; "" where they do not."""
         if self.language is None:
             return ""
-        found = dict.fromkeys(language_of(t, self.language) for t in texts)
-        found.pop(self.language, None)
-        return f"calibrated for {self.language}; this seems to be {', '.join(found)}" if found else ""
+        languages = dict.fromkeys(map(language_of, texts, repeat(self.language)))
+        languages.pop(self.language, None)
+        if not languages:
+            return ""
+        return f"calibrated for {self.language}; this seems to be {', '.join(languages)}"
 
     def rule(self, risk: float | None = None) -> AutoKeep:
         """The rule for a risk, `RISK` for passages and `PIECES_RISK` for pieces of files unless given. Raises

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
@@ -20,7 +20,7 @@ from denoise_core.protocols import ReportsParts, Scored, Scorer, ScoresAsync, Sc
 from denoise_core.result import DenoiseResult, Trace
 from denoise_core.running.offload import offload
 from denoise_core.text.chunk import Chunker, extract, whole
-from denoise_core.text.cutting import brought, cut, pieces
+from denoise_core.text.cutting import Cut, brought, cut, pieces
 from denoise_core.types import Drop, Event, Keep, Passage, Span, check_passages, well_formed
 
 DEFAULT_KEEP = 0.3  # the paper's share
@@ -220,31 +220,11 @@ class ENDDenoiser:
         """The passages cut into chunks, and those that the scorer reads."""
         chunked = _Chunked({p.id: p for p in passages})
         for passage in passages:
-            spans = _tiling(passage, self.chunker(passage))
-            for span, scorer_text in zip(spans, self._scorer_texts(passage, spans), strict=True):
-                if scorer_text:
-                    chunked.scorable.append(len(chunked.spans))
-                    chunked.scorer_texts.append(scorer_text)
-                chunked.spans.append(span)
-                chunked.texts.append(well_formed(passage.text[span.start : span.end]))
-        return chunked
-
-    def _scorer_texts(self, passage: Passage, spans: Sequence[Span]) -> Iterator[str]:
-        """Each chunk as the scorer reads it, with what stands above it; "" for one without text, or structure
-        alone."""
-        structure = cut(passage.text) if self.brings and passage.text else None
-        for n, span in enumerate(spans):
-            above, text = passage.header, passage.text[span.start : span.end]
-            if structure is not None:
-                piece = structure.pieces[n]
-                heading, text = structure.read(piece)
-                above = "\n".join(filter(None, (passage.header, heading)))
-                if piece.frame:
-                    text = ""
-            if not text.strip():
-                yield ""
+            if self.brings and passage.text:
+                chunked.add_pieces(passage, cut(passage.text))
             else:
-                yield well_formed(f"{above}\n{text}" if above else text)
+                chunked.add_chunks(passage, _tiling(passage, self.chunker(passage)))
+        return chunked
 
     def _chunk_scores(self, chunked: _Chunked, scored: Scored) -> NDArray[np.float32]:
         """A score for each chunk, minus infinity for one without text or of structure alone."""
@@ -299,7 +279,7 @@ class ENDDenoiser:
             drops.append(Drop(span, reason, scores[i]))
         passages: list[Passage] = []
         for name, spans in kept_spans.items():
-            part = extract(chunked.passages[name], spans)
+            part = extract(chunked.passages[name], spans) if spans else None
             if part is not None:
                 passages.append(replace(part, score=best[name]) if name in best else part)
         return DenoiseResult(
@@ -351,6 +331,9 @@ class ENDDenoiser:
             for other in context[span.passage_id]:
                 if other.start < span.end and other.end > span.start:
                     inside.append(Span(other.passage_id, max(other.start, span.start), min(other.end, span.end)))
+            if not inside:
+                dropped_spans.append((i, span))
+                continue
             for part in split_span(span, inside):
                 if any(own.start <= part.start and part.end <= own.end for own in inside):
                     kept_spans[span.passage_id].append(part)
@@ -361,14 +344,33 @@ class ENDDenoiser:
 
 @dataclass(frozen=True, slots=True)
 class _Chunked:
-    """Passages by id, cut into ``spans`` with their ``texts``; ``scorer_texts`` is what the scorer reads of those
-    that have any, ``scorable`` their positions."""
+    """Passages by id, cut into ``spans`` with their ``texts``. ``scorer_texts`` is what the scorer reads of each
+    chunk but those without text and of structure alone, ``scorable`` their positions."""
 
     passages: dict[str, Passage]
     spans: list[Span] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     scorable: list[int] = field(default_factory=list)
     scorer_texts: list[str] = field(default_factory=list)
+
+    def add_pieces(self, passage: Passage, structure: Cut) -> None:
+        """A passage in the pieces of its structure, each read under its headings."""
+        for piece in structure.pieces:
+            heading, text = structure.read(piece)
+            above = "\n".join(filter(None, (passage.header, heading)))
+            self._add(passage, Span(passage.id, piece.start, piece.end), above, "" if piece.frame else text)
+
+    def add_chunks(self, passage: Passage, spans: Sequence[Span]) -> None:
+        """A passage in the chunks of a chunker."""
+        for span in spans:
+            self._add(passage, span, passage.header, passage.text[span.start : span.end])
+
+    def _add(self, passage: Passage, span: Span, above: str, text: str) -> None:
+        if text.strip():
+            self.scorable.append(len(self.spans))
+            self.scorer_texts.append(well_formed(f"{above}\n{text}" if above else text))
+        self.spans.append(span)
+        self.texts.append(well_formed(passage.text[span.start : span.end]))
 
     def why_unscored(self, span: Span) -> str:
         """Why a chunk has no score."""

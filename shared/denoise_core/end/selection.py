@@ -182,8 +182,10 @@ def split_span(span: Span, parts: Sequence[Span]) -> list[Span]:
 
 def at_least(n: int, kept: Mask, scores: Floats) -> Mask:
     """``kept``, filled up to ``n`` with the next best."""
-    missing = max(0, n - int(kept.sum()))
-    kept[[i for i in ranking(scores).tolist() if not kept[i]][:missing]] = True
+    missing = n - int(kept.sum())
+    if missing > 0:
+        order = ranking(scores)
+        kept[order[~kept[order]][:missing]] = True
     return kept
 
 
