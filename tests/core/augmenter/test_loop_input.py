@@ -69,8 +69,8 @@ def test_settings_that_make_no_loop_are_refused(passages):
 
 
 def test_odd_questions_and_candidates_end_well(passages):
-    for question in ("Когда построили Эйфелеву башню?", "متى تم بناء البرج؟", "エッフェル塔", "🗼?", "?" * 10_000):
-        for reply in ("1889 🗼", "", "‏1889", "x" * 1_000_000, "a. " * 50_000):
+    for question in ("Когда построили Эйфелеву башню?", "متى تم بناء البرج؟", "エッフェル塔", "🗼?", "?" * 1_000):
+        for reply in ("1889 🗼", "", "‏1889", "x" * 100_000, "a. " * 5_000):
             answer = Augmenter(scripted(reply), ListRetriever(passages)).answer(question)
             assert answer.outcome in Outcome
 
