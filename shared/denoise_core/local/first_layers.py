@@ -25,7 +25,7 @@ import torch
 from torch import nn
 
 from denoise_core.errors import InputError
-from denoise_core.local.batching import batches, forget_length, positions_of, regime_of
+from denoise_core.local.batching import batches, positions_of
 from denoise_core.local.blocks import Norm, find_blocks, find_final_norm, last_token, unit_gain
 from denoise_core.local.layout import Prompt
 
@@ -207,7 +207,6 @@ class EarlyLayers:
 
     @torch.inference_mode()
     def _pass(self, inputs: Mapping[str, Any], request: Request) -> dict[int, torch.Tensor]:
-        forget_length(self.decoder)
         token = current_request.set(request)
         try:
             self.decoder(**inputs)
@@ -434,5 +433,7 @@ def in_batches(
     early: EarlyLayers, lengths: Sequence[int], max_tokens: int, run: Callable[[list[int]], T]
 ) -> list[tuple[list[int], T]]:
     """``run`` of positions of prompts of these lengths, a batch at a time (`batches`, `halving`)."""
-    groups = [regime_of(early.config, n) for n in lengths]
-    return [done for batch in batches(lengths, max_tokens, groups=groups) for done in halving(batch, run)]
+    done: list[tuple[list[int], T]] = []
+    for batch in batches(lengths, max_tokens):
+        done += halving(batch, run)
+    return done
