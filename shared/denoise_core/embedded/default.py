@@ -34,7 +34,7 @@ class DefaultScorer(Travels):
     What is read of a passage is kept, so a second question about it costs little more than reading the question;
     with ``folder`` also on disk, for other processes. `warm` reads passages before any question. ``second_look``
     raises what belongs to the best passages (`SentenceEncoder.second_look`), for questions of two steps: of more
-    than `denoise_core.end.auto.FEW` passages ``keep="auto"`` keeps all that it keeps without, and more.
+    than `denoise_core.end.auto.SHORT_LIST` passages ``keep="auto"`` keeps all that it keeps without, and more.
     """
 
     listwise = True  # the word weights of late interaction come from the list

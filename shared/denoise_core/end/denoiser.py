@@ -25,7 +25,7 @@ from denoise_core.types import Drop, Event, Keep, Passage, Span, check_passages,
 
 DEFAULT_KEEP = 0.3  # the paper's share
 CALIBRATED_RISK = 0.05
-HEARD_EVERY = 64  # chunks that are read between two words of progress
+PROGRESS_INTERVAL = 64  # chunks that are read between two words of progress
 
 OnIrrelevant = Literal["keep", "drop"]
 
@@ -103,10 +103,10 @@ class ENDDenoiser:
         self.scorer = expect_scorer(scorer)
         if keep == "calibrated" and threshold is None:
             own = "pass keep=calibrate(scorer, questions).rule(risk), or a share such as 0.3"
-            keep = _carried(scorer, "calibration", own).rule(CALIBRATED_RISK if risk is None else risk)
+            keep = _required_attribute(scorer, "calibration", own).rule(CALIBRATED_RISK if risk is None else risk)
         elif keep == "auto" and threshold is None:
             own = "pass a share such as 0.3, or keep=auto_scale({'mine': scored}).rule() (denoise_core.end.auto)"
-            keep = _carried(scorer, "scale", own).rule(risk)
+            keep = _required_attribute(scorer, "scale", own).rule(risk)
         self.rule = rule_for(DEFAULT_KEEP if keep is None and threshold is None else keep, threshold)
         if max_keep is not None and isinstance(self.rule, Calibrated):
             raise InputError(
@@ -160,9 +160,9 @@ class ENDDenoiser:
         if progress is None:
             return self.scorer.warm(texts)
         read = 0
-        for start in range(0, len(texts), HEARD_EVERY):
-            read += self.scorer.warm(texts[start : start + HEARD_EVERY])
-            progress(min(start + HEARD_EVERY, len(texts)), len(texts))
+        for start in range(0, len(texts), PROGRESS_INTERVAL):
+            read += self.scorer.warm(texts[start : start + PROGRESS_INTERVAL])
+            progress(min(start + PROGRESS_INTERVAL, len(texts)), len(texts))
         return read
 
     # -- scoring -----------------------------------------------------------------------------------------------
@@ -223,7 +223,7 @@ class ENDDenoiser:
             if self.brings and passage.text:
                 chunked.add_pieces(passage, cut(passage.text))
             else:
-                chunked.add_chunks(passage, _tiling(passage, self.chunker(passage)))
+                chunked.add_chunks(passage, _check_tiles(passage, self.chunker(passage)))
         return chunked
 
     def _chunk_scores(self, chunked: _Chunked, scored: Scored) -> NDArray[np.float32]:
@@ -388,7 +388,7 @@ class Warms(Protocol):
     def warm(self, texts: Sequence[str]) -> int: ...
 
 
-def _carried(scorer: Scorer, name: str, otherwise: str) -> Any:
+def _required_attribute(scorer: Scorer, name: str, otherwise: str) -> Any:
     """What the scorer was given when it was fitted: its ``calibration``, or the ``scale`` of its scores."""
     carried = getattr(scorer, name, None)
     if carried is None:
@@ -396,7 +396,7 @@ def _carried(scorer: Scorer, name: str, otherwise: str) -> Any:
     return carried
 
 
-def _tiling(passage: Passage, spans: Sequence[Span]) -> Sequence[Span]:
+def _check_tiles(passage: Passage, spans: Sequence[Span]) -> Sequence[Span]:
     """The chunks as they are. Raises `InputError` unless they tile the passage: what they miss would be lost."""
     at = 0
     for span in spans:

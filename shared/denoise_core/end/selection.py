@@ -163,7 +163,7 @@ def select(
     """
     scores = no_nan(np.asarray(scores, dtype=np.float32))
     reasons = [rule.reason()] * len(scores)
-    kept = at_least(min_keep, np.array(rule.choose(scores, texts), dtype=np.bool_), scores)
+    kept = ensure_min(min_keep, np.array(rule.choose(scores, texts), dtype=np.bool_), scores)
     if max_keep is not None:
         for i in [i for i in ranking(scores).tolist() if kept[i]][max_keep:]:
             kept[i], reasons[i] = False, f"more than {max_keep} chunks"
@@ -180,7 +180,7 @@ def split_span(span: Span, parts: Sequence[Span]) -> list[Span]:
     return [Span(span.passage_id, start, end) for start, end in pairwise(sorted(edges))]
 
 
-def at_least(n: int, kept: Mask, scores: Floats) -> Mask:
+def ensure_min(n: int, kept: Mask, scores: Floats) -> Mask:
     """``kept``, filled up to ``n`` with the next best."""
     missing = n - int(kept.sum())
     if missing > 0:

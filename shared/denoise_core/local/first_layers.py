@@ -33,7 +33,7 @@ Pool = Callable[[torch.Tensor], torch.Tensor]
 T = TypeVar("T")
 
 
-class Exit(BaseException):
+class StopForward(BaseException):
     """Leaves a forward pass. Not an `Exception`, so that no ``except Exception`` in a model eats it."""
 
 
@@ -62,7 +62,7 @@ class Request:
                 )
             self.found[layer] = self.pools[layer](state)
         if layer >= self.stop:
-            raise Exit
+            raise StopForward
         self.entered += entering
 
     def finish(self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -79,7 +79,7 @@ class Request:
 current_request: contextvars.ContextVar[Request | None] = contextvars.ContextVar("end_request", default=None)
 
 
-class Watch:
+class LayerHook:
     """The hook before block ``n``: its input is ``h_n``. It knows its owner weakly, or models would live on."""
 
     def __init__(self, n: int, owner: EarlyLayers | None) -> None:
@@ -87,7 +87,7 @@ class Watch:
         self.owner = weakref.ref(owner) if owner is not None else lambda: None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Watch, (self.n, None)  # in a copy of the model it watches nothing
+        return LayerHook, (self.n, None)  # in a copy of the model it watches nothing
 
     def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         request = self._request()
@@ -132,8 +132,8 @@ class EarlyLayers:
         self._refusal: str | None = None
         self._learned = False
         for n, block in enumerate(blocks):
-            block.register_forward_pre_hook(Watch(n, self).before, with_kwargs=True)
-        blocks[-1].register_forward_hook(Watch(self.count, self).after)
+            block.register_forward_pre_hook(LayerHook(n, self).before, with_kwargs=True)
+        blocks[-1].register_forward_hook(LayerHook(self.count, self).after)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copied or pickled model does not take this along (a lock cannot be copied); it gets its own.
@@ -210,7 +210,7 @@ class EarlyLayers:
         token = current_request.set(request)
         try:
             self.decoder(**inputs)
-        except Exit:
+        except StopForward:
             pass
         finally:
             current_request.reset(token)

@@ -20,7 +20,7 @@ from denoise_core.local.layout import Prompt
 Pairs = list[Pair]
 
 
-class Standing(DynamicLayer):
+class PlaceholderCache(DynamicLayer):
     """A cache layer of a block that does not run here; it only knows how many tokens came before."""
 
     def __init__(self, length: int) -> None:
@@ -71,14 +71,14 @@ class _Recorder(DynamicLayer):
         return key_states, value_states
 
 
-class _Resumed(Standing):
+class _Resumed(PlaceholderCache):
     """A cache layer that stands for the kept prefixes of one block, padded on the left to ``length``.
 
     The padded keys exist only while the block runs, in a work space that all blocks share: a whole padded
     cache would cost more memory traffic than the attention itself.
     """
 
-    def __init__(self, rows: Pairs, length: int, space: Space) -> None:
+    def __init__(self, rows: Pairs, length: int, space: BatchBuffer) -> None:
         super().__init__(length)
         self.rows, self.space = rows, space
 
@@ -99,7 +99,7 @@ class _Resumed(Standing):
         return whole
 
 
-class Space:
+class BatchBuffer:
     """Two buffers that grow to the largest batch and stay; used under the model's lock."""
 
     def __init__(self) -> None:
@@ -134,7 +134,7 @@ def record(
 
 @torch.inference_mode()
 def resume(
-    early: EarlyLayers, kept: Sequence[KeptPrefix], rest: Sequence[Sequence[int]], layer: int, space: Space
+    early: EarlyLayers, kept: Sequence[KeptPrefix], rest: Sequence[Sequence[int]], layer: int, space: BatchBuffer
 ) -> torch.Tensor:
     """The last tokens' states of prefixes and the ``rest`` of their prompts, all of one length."""
     more, width = len(rest[0]), max(k.tokens for k in kept)

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from denoise_core.local.first_layers import alike, halving, in_batches, inputs_of, pool_of
-from denoise_core.local.keeping.kv import KeptPrefix, Space, record, resume
+from denoise_core.local.keeping.kv import BatchBuffer, KeptPrefix, record, resume
 from denoise_core.local.layout import Prompt
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class PrefixReuse:
         self.scope = scope
         self.max_tokens = max_tokens
         self.pad = pad
-        self.space = Space()
+        self.space = BatchBuffer()
         self._tried: dict[int, str | None] = {}
 
     def off(self, layer: int) -> str | None:
