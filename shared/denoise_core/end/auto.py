@@ -44,7 +44,7 @@ class AutoScale:
 
     ``margins`` has for each risk the distance from the best score within which chunks of a list of ten are kept,
     in the scorer's unit; it grows with the list as `list_length_factor` does. ``floor`` is the best score below
-    which nothing seems to fit, None when that is not known; ``top`` the best score above which a list is unlike all
+    which nothing seems to fit, None when that is not known; ``top`` the best score above which a list is unlike
     those it was calibrated on. ``questions`` and ``sets`` say what it was calibrated on.
 
     ``pieces`` is the scale for another kind of input: short pieces of a few long texts, of which most have nothing
