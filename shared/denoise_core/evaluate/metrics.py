@@ -12,12 +12,11 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike
 
-from denoise_core.end.fit.recall import SHARES, recall_at, recall_table, top_one
+from denoise_core.end.fit.recall import recall_at, recall_table, top_one
 from denoise_core.errors import InputError
 from denoise_core.text.words import without_articles, words
 
 __all__ = [
-    "SHARES",
     "bootstrap",
     "exact_match",
     "holds_answer",
