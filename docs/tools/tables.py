@@ -50,7 +50,7 @@ def behind() -> str:
 
 
 def gpu() -> str:
-    """One pass and END on a GPU, as last measured there; what to run where nobody has."""
+    """END on a GPU, as last measured there; what to run where nobody has."""
     path = RESULTS / "gpu_end_wallclock.json"
     if not path.is_file():
         return "Not measured: no GPU was at hand. `make bench ONLY=gpu_end_wallclock` fills this table."

@@ -17,7 +17,7 @@ from typing_extensions import override
 
 from denoise_core import Passage, Usage
 from denoise_core.augmenter.drafting import Found
-from denoise_core.end.selection import CHARACTERS_PER_TOKEN
+from denoise_core.text.token_budget import estimate_tokens
 from denoise_core.types import Provenance
 from langchain_denoise.convert.documents import HEADER_KEYS, read_documents, text_id, to_passages
 from langchain_denoise.convert.places import documents_of
@@ -138,7 +138,7 @@ class Collector(BaseCallbackHandler):
             self.calls += 1
             if used is None:
                 texts = [g.text for batch in response.generations for g in batch]
-                used = _estimate(run.asked if run else ""), sum(map(_estimate, texts))
+                used = estimate_tokens(run.asked if run else ""), sum(map(estimate_tokens, texts))
                 self._estimated = True
             self._usage[0] += used[0]
             self._usage[1] += used[1]
@@ -171,10 +171,6 @@ def reported(response: LLMResult) -> tuple[int, int] | None:
     if "prompt_tokens" in usage:
         return int(usage["prompt_tokens"]), int(usage.get("completion_tokens", 0))
     return None
-
-
-def _estimate(text: str) -> int:
-    return -(-len(text) // CHARACTERS_PER_TOKEN)
 
 
 def _are_documents(output: Any) -> bool:

@@ -75,7 +75,7 @@ def test_the_documents_example_runs(pair, llm):
     names = {"chat": llm, "probe": probe_of(*pair)}
     exec(example, names)
     assert names["model"] is pair[0]
-    assert names["second_pass"].one_pass.llm.model is pair[0]
+    assert names["second_pass"].llm.model is pair[0]
 
 
 def test_a_model_that_is_not_here_is_refused(kit):

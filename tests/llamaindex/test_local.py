@@ -10,11 +10,9 @@ from llama_index.llms.huggingface import HuggingFaceLLM
 from tiny_models import QUESTION, TEXTS, addresses, probe_of, tiny_pair
 
 from denoise_core import InputError, Message
-from denoise_core.end import ENDDenoiser, LocalLLM, ProbeScorer
-from denoise_core.end.answering import SecondPass
+from denoise_core.end import ENDDenoiser, ProbeScorer
 from llamaindex_denoise import DenoisePostprocessor, LlamaLLM
 from llamaindex_denoise.models.local import local_model
-from llamaindex_denoise.nodes.convert import to_passages
 
 
 @pytest.fixture
@@ -64,19 +62,7 @@ def test_the_documents_example_runs(pair, llm):
     names = {"llm": llm, "probe": probe_of(*pair)}
     exec(example, names)
     assert names["model"] is pair[0]
-    assert names["second_pass"].one_pass.llm.model is pair[0]
-
-
-def test_an_answer_goes_on_from_what_scoring_the_nodes_computed(pair, llm):
-    model, tokenizer = local_model(llm)
-    end = ENDDenoiser(ProbeScorer(model, probe_of(*pair), tokenizer=tokenizer), keep=2)
-    one_pass = SecondPass(end, LocalLLM(model, tokenizer, max_new_tokens=4), reading="one_pass")
-    nodes = [NodeWithScore(node=TextNode(text=text, id_=str(i))) for i, text in enumerate(TEXTS)]
-    answered = one_pass.answer(QUESTION, to_passages(nodes))
-    kept = DenoisePostprocessor(denoiser=end, on_error="raise").postprocess_nodes(nodes, query_str=QUESTION)
-    assert one_pass.one_pass.off() is None, "read in one pass, not exactly with a warning"
-    assert answered.read is not None
-    assert [p.id for p in answered.result.passages] == [n.node.node_id for n in kept]
+    assert names["second_pass"].llm.model is pair[0]
 
 
 def test_a_model_that_is_not_here_is_refused():

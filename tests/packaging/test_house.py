@@ -25,10 +25,10 @@ FORBIDDEN = {
     "local": METHODS | ABOVE | {"scorers", "support"},
     "support": METHODS | {"report", "cli", "service", "evaluate"},
     "scorers": METHODS | {"report", "cli", "service"},
-    "end": METHODS - {"end"} | {"embedded", "report", "cli", "service"},
+    "end": METHODS - {"end"} | {"embedded", "evaluate", "report", "cli", "service"},
     "s2a": METHODS - {"s2a"} | {"evaluate", "report", "cli", "service"},
     "augmenter": METHODS - {"augmenter"} | {"report", "cli", "service"},
-    "embedded": {"s2a", "augmenter", "report", "cli", "service"},
+    "embedded": {"s2a", "augmenter", "evaluate", "report", "cli", "service"},
     "evaluate": {"report", "cli", "service"},
     "report": {"cli", "service"},
 }

@@ -24,7 +24,7 @@ from denoise_core.running.caches.stores import Once
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.recipes import Travels
 from denoise_core.scorers.encoders import CrossEncoderScorer, EmbeddingScorer, Embeds, Pairs, Predicts
-from denoise_core.scorers.stack import Stack, StackedScorer
+from denoise_core.scorers.stack import Stack
 from denoise_core.text.chunk import Chunker
 
 
@@ -34,7 +34,7 @@ class DefaultScorer(Travels):
     What is read of a passage is kept, so a second question about it costs little more than reading the question;
     with ``folder`` also on disk, for other processes. `warm` reads passages before any question. ``second_look``
     raises what belongs to the best passages (`SentenceEncoder.second_look`), for questions of two steps: of more
-    than `denoise_core.end.auto.FEW` passages ``keep="auto"`` keeps all that it keeps without, and more.
+    than `denoise_core.end.auto.SHORT_LIST` passages ``keep="auto"`` keeps all that it keeps without, and more.
     """
 
     listwise = True  # the word weights of late interaction come from the list
@@ -58,14 +58,16 @@ class DefaultScorer(Travels):
 
         Raises `MissingExtra` without the extra ``embedded``.
         """
-        read = encoder(self.folder)
-        scores = StackedScorer([read], stack()).score(query, texts)
-        return read.second_look(query, texts, scores) if self.second_look else scores
+        return self.scored(query, texts).scores
 
     def scored(self, query: str, texts: Sequence[str]) -> Scored:
         """`score`, and in how many windows each text was read: a long one counts by its best part."""
-        scores = self.score(query, texts)
-        return Scored(scores, encoder(self.folder).parts(texts))
+        read = encoder(self.folder)
+        signals, windows = read.read_signals(query, texts)
+        scores = stack().combine(signals)
+        if self.second_look:
+            scores = read.second_look(query, texts, scores)
+        return Scored(scores, windows)
 
     def scored_many(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[Scored]:
         """`scored` for several questions; their passages are read together first."""

@@ -65,11 +65,16 @@ class SentenceEncoder(Travels):
 
         A text longer than the model's window is read in parts, and each signal is its best part's.
         """
+        return self.read_signals(query, texts)[0]
+
+    def read_signals(self, query: str, texts: Sequence[str]) -> tuple[Floats, tuple[int, ...]]:
+        """`signals`, and in how many windows each text was read."""
         if not texts:
-            return np.zeros((0, 3), dtype=np.float32)
+            return np.zeros((0, 3), dtype=np.float32), ()
         read = self._read(texts)
         sentence, tokens, asked = self._question(query)
-        owner = np.repeat(np.arange(len(texts)), [len(r.parts) for r in read])
+        windows_read = tuple(len(reading.parts) for reading in read)
+        owner = np.repeat(np.arange(len(texts)), windows_read)
         cosine = np.concatenate([r.sentence for r in read]) @ sentence
         near, rarity = _nearest(read, tokens), idf(asked, [r.ids for r in read])
         maxsim = _weighted(near, rarity)
@@ -78,7 +83,7 @@ class SentenceEncoder(Travels):
         out = np.full((len(texts), 3), -np.inf, dtype=np.float32)
         for column, values in enumerate((cosine, maxsim, rest)):
             np.maximum.at(out[:, column], owner, values)
-        return out
+        return out, windows_read
 
     def second_look(self, query: str, texts: Sequence[str], scores: Floats) -> Floats:
         """``scores`` ``(n,)`` in which what belongs to the `LOOKED` best texts is raised, to `BEHIND` below them.
@@ -106,10 +111,6 @@ class SentenceEncoder(Travels):
         if not texts:
             return np.zeros((0, len(self._load()[0].norm[0])), dtype=np.float32)
         return np.stack([r.sentence[0] for r in self._read(texts)])
-
-    def parts(self, texts: Sequence[str]) -> tuple[int, ...]:
-        """In how many windows each text is read."""
-        return tuple(len(r.parts) for r in self._read(texts))
 
     def warm(self, texts: Sequence[str]) -> int:
         """Read texts before any question, such as at indexing time; returns how many had to be read."""
@@ -265,32 +266,53 @@ class Readings:
 
     def of(self, texts: Sequence[str], read: Callable[[list[str]], list[Reading]]) -> list[Reading]:
         """The texts' readings; ``read`` makes those that are not kept."""
-        own = f"{self.model}, format {FORMAT}\0"  # of another model nothing is found
-        keys = [hashlib.sha256((own + t).encode("utf-8", "surrogatepass")).digest()[:16] for t in texts]
-        by_key = dict(zip(keys, texts, strict=True))
-        found = {key: kept for key in by_key if (kept := self.kept.get(key)) is not None}
-        missing = [(key,) for key in by_key if key not in found]
-        for key, blob in self._execute("SELECT key, reading FROM readings WHERE key = ?", missing):
+        prefix = f"{self.model}, format {FORMAT}\0"  # of another model nothing is found
+        keys: list[bytes] = []
+        readings: dict[bytes, Reading] = {}
+        missing: dict[bytes, str] = {}
+        for text in texts:
+            key = hashlib.sha256((prefix + text).encode("utf-8", "surrogatepass")).digest()[:16]
+            keys.append(key)
+            kept = None if key in missing else self.kept.get(key)
+            if kept is None:
+                missing[key] = text
+            else:
+                readings[key] = kept
+        if missing and self.file is not None:
+            stored = self._stored(list(missing))
+            readings |= stored
+            missing = {key: text for key, text in missing.items() if key not in stored}
+        if missing:
+            readings |= self._read(missing, read)
+        return [readings[key] for key in keys]
+
+    def _stored(self, keys: Sequence[bytes]) -> dict[bytes, Reading]:
+        """What the file has of these keys; a damaged reading counts as none."""
+        stored: dict[bytes, Reading] = {}
+        for key, blob in self._execute("SELECT key, reading FROM readings WHERE key = ?", [(k,) for k in keys]):
             try:
-                found[key] = Reading.from_bytes(blob)
-                self.kept.put(key, found[key])
+                stored[key] = Reading.from_bytes(blob)
+                self.kept.put(key, stored[key])
             except ValueError as error:
                 log.warning("a stored reading is damaged (%s) and is made again", type(error).__name__)
-        new = [key for key in by_key if key not in found]
-        for key, reading in zip(new, read([by_key[key] for key in new]) if new else (), strict=True):
-            found[key] = reading
+        return stored
+
+    def _read(self, missing: dict[bytes, str], read: Callable[[list[str]], list[Reading]]) -> dict[bytes, Reading]:
+        """Texts that were kept nowhere, read and kept."""
+        fresh = dict(zip(missing, read(list(missing.values())), strict=True))
+        for key, reading in fresh.items():
             self.kept.put(key, reading)
         with self._lock:
-            self.read += len(new)
-        rows = [(key, found[key].to_bytes()) for key in new] if self.file is not None else []
-        self._execute("INSERT OR REPLACE INTO readings (key, reading) VALUES (?, ?)", rows)
-        return [found[key] for key in keys]
+            self.read += len(fresh)
+        if self.file is not None:
+            rows = [(key, reading.to_bytes()) for key, reading in fresh.items()]
+            self._execute("INSERT OR REPLACE INTO readings (key, reading) VALUES (?, ?)", rows)
+        return fresh
 
     def _execute(self, sql: str, rows: Sequence[tuple[bytes, ...]]) -> list[tuple[bytes, bytes]]:
         import sqlite3
 
-        if self.file is None or not rows:
-            return []
+        assert self.file is not None
         try:
             return self.file.execute(sql, rows)
         except sqlite3.DatabaseError as error:

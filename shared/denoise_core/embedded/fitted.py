@@ -28,12 +28,12 @@ from denoise_core.end.fit.readings import Each, Progress
 from denoise_core.end.fit.stack import fit_stack
 from denoise_core.end.probe import Probe, check_free, replacing, table
 from denoise_core.end.scorer import ProbeScorer
-from denoise_core.end.selection import CHARACTERS_PER_TOKEN
 from denoise_core.errors import InputError
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.scorers.stack import Signals, Stack, StackedScorer, collect
+from denoise_core.text.token_budget import CHARACTERS_PER_TOKEN
 
 FORMAT, VERSION = "rag-denoise denoiser", 1
 MANIFEST, CARD, PROBE = "denoiser.json", "README.md", "probe"

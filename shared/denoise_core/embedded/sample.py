@@ -9,10 +9,11 @@ import json
 import lzma
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import as_file, files
+from importlib.resources import files
+from typing import Any
 
-from denoise_core.evaluate.datasets import read_questions
 from denoise_core.question import Question
+from denoise_core.types import Passage
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +32,24 @@ class Prepared:
 @cache
 def sample() -> tuple[Question, ...]:
     """The questions; one passage of each holds the answer, and titles stand in the metadata too."""
-    with as_file(files("denoise_core.embedded") / "data" / "nq_sample.jsonl.xz") as path:
-        return read_questions(path).questions
+    return tuple(map(_question, _records()))
 
 
 @cache
 def prepared_answers() -> tuple[Prepared, ...]:
     """A right and a wrong answer to each question of `sample`, in its order."""
-    packed = (files("denoise_core.embedded") / "data" / "nq_sample.jsonl.xz").read_bytes()
-    records = [json.loads(line) for line in lzma.decompress(packed).decode("utf-8").splitlines()]
     return tuple(
         Prepared(question, record["right"], record["wrong"], record["suggested_by"])
-        for question, record in zip(sample(), records, strict=True)
+        for question, record in zip(sample(), _records(), strict=True)
     )
+
+
+def _records() -> list[dict[str, Any]]:
+    packed = (files("denoise_core.embedded") / "data" / "nq_sample.jsonl.xz").read_bytes()
+    return [json.loads(line) for line in lzma.decompress(packed).decode("utf-8").splitlines()]
+
+
+def _question(record: dict[str, Any]) -> Question:
+    passages = tuple(Passage(p["text"], p["id"], metadata={"title": p["title"]}) for p in record["passages"])
+    gold = frozenset(p["id"] for p in record["passages"] if p["is_gold"])
+    return Question(record["question"], passages, gold, tuple(record["answers"]), record["id"])

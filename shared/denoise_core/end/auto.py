@@ -15,18 +15,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from denoise_core.end.calibration import questions_needed, share_limit
-from denoise_core.end.selection import Floats, Mask, at_least
+from denoise_core.end.selection import Floats, Mask, ensure_min
 from denoise_core.errors import InputError
 from denoise_core.text.language import language_of
 
-LEAST = 2  # chunks kept at least, where there are as many: questions of two parts are common
-FEW = 4  # lists of at most so many are too short to tell by scores: all but the worst stay
+MIN_KEPT = 2  # chunks kept at least, where there are as many: questions of two parts are common
+SHORT_LIST = 4  # lists of at most so many are too short to tell by scores: all but the worst stay
 RISKS = (0.05, 0.10, 0.20)
 RISK = 0.10
 PIECES_RISK = 0.035  # of pieces of files: a point less lost costs a few hundredths of the text there
@@ -42,9 +43,9 @@ class AutoScale:
     """What a scorer's scores mean for ``keep="auto"``; comes with the scorer, as plain JSON.
 
     ``margins`` has for each risk the distance from the best score within which chunks of a list of ten are kept,
-    in the scorer's unit; it grows with the list as `stretch` does. ``floor`` is the best score below which nothing
-    seems to fit, None when that is not known; ``top`` the best score above which a list is unlike all those it was
-    calibrated on. ``questions`` and ``sets`` say what it was calibrated on.
+    in the scorer's unit; it grows with the list as `list_length_factor` does. ``floor`` is the best score below
+    which nothing seems to fit, None when that is not known; ``top`` the best score above which a list is unlike
+    those it was calibrated on. ``questions`` and ``sets`` say what it was calibrated on.
 
     ``pieces`` is the scale for another kind of input: short pieces of a few long texts, of which most have nothing
     to do with the question; the rest holds for a list of passages from a retriever. None uses one scale for both.
@@ -68,9 +69,11 @@ class AutoScale:
         """In words, that texts seem to be in a language that the scale does not know; "" where they do not."""
         if self.language is None:
             return ""
-        found = dict.fromkeys(language_of(t, self.language) for t in texts)
-        found.pop(self.language, None)
-        return f"calibrated for {self.language}; this seems to be {', '.join(found)}" if found else ""
+        languages = dict.fromkeys(map(language_of, texts, repeat(self.language)))
+        languages.pop(self.language, None)
+        if not languages:
+            return ""
+        return f"calibrated for {self.language}; this seems to be {', '.join(languages)}"
 
     def rule(self, risk: float | None = None) -> AutoKeep:
         """The rule for a risk, `RISK` for passages and `PIECES_RISK` for pieces of files unless given. Raises
@@ -115,9 +118,10 @@ class AutoScale:
 
 @dataclass(frozen=True, slots=True)
 class AutoKeep:
-    """A rule that keeps what lies within ``margin * stretch(n)`` of the best score, and `LEAST` chunks at least.
+    """A rule that keeps what lies within ``margin * list_length_factor(n)`` of the best score, and `MIN_KEPT`
+    chunks at least.
 
-    Of `FEW` chunks or fewer all but the worst stay. A list whose best score is above the scale's
+    Of `SHORT_LIST` chunks or fewer all but the worst stay. A list whose best score is above the scale's
     ``top`` is unlike the calibration's: there the widest margin, that of the smallest risk, decides.
     """
 
@@ -149,7 +153,7 @@ class AutoKeep:
         if not n:
             return np.zeros(len(scores), dtype=np.bool_)
         kept = np.asarray(scores.astype(np.float64) >= self.edge(scores), dtype=np.bool_) & known
-        return at_least(min(max(LEAST, n - 1) if n <= FEW else LEAST, n), kept, scores)
+        return ensure_min(min(max(MIN_KEPT, n - 1) if n <= SHORT_LIST else MIN_KEPT, n), kept, scores)
 
     def edge(self, scores: Floats) -> float:
         """The score down to which chunks lie within the margin; plus infinity where none has text."""
@@ -158,7 +162,7 @@ class AutoKeep:
             return math.inf
         best = float(found.max())
         margin = max(self.scale.margins.values()) if best > self.scale.top else self.margin
-        return best - stretch(len(found)) * margin - 1e-9
+        return best - list_length_factor(len(found)) * margin - 1e-9
 
     def reason(self) -> str:
         return f"outside the margin below the best score, calibrated for a risk of {100 * self.risk:g} %"
@@ -175,17 +179,17 @@ class AutoKeep:
         n = int(known.sum())
         if n > 1 and scores[known].max() > self.scale.top:
             return f"{UNSURE}: scores are unlike those that the margin was calibrated on, so more was kept"
-        if n > LEAST and kept[known].all():
-            return f"{UNSURE}: all {n} lie within {stretch(n) * self.margin:.3g} of the best score"
-        if LEAST < n <= FEW:
+        if n > MIN_KEPT and kept[known].all():
+            return f"{UNSURE}: all {n} lie within {list_length_factor(n) * self.margin:.3g} of the best score"
+        if MIN_KEPT < n <= SHORT_LIST:
             return f"{UNSURE}: of {n} only the worst was dropped"
         return None
 
 
-def stretch(n: int) -> float:
+def list_length_factor(n: int) -> float:
     """How much wider a margin is for a list of ``n`` than for one of ten.
 
-    >>> stretch(10), stretch(120) / stretch(10) == math.log(121) / math.log(11)
+    >>> list_length_factor(10), list_length_factor(120) / list_length_factor(10) == math.log(121) / math.log(11)
     (1.0, True)
     """
     return math.log1p(n) / TEN
@@ -230,7 +234,7 @@ def _margin(sets: Mapping[str, Sequence[tuple[Floats, Mask]]], risk: float) -> f
     cost, weight = [], []
     for rows in sets.values():
         for scores, gold in rows:
-            below = (float(scores.max()) - scores[gold].astype(np.float64)) / stretch(len(scores))
+            below = (float(scores.max()) - scores[gold].astype(np.float64)) / list_length_factor(len(scores))
             cost.append(below)
             weight.append(np.full(len(below), 1 / (len(sets) * len(rows) * len(below))))
     return share_limit(np.concatenate(cost), np.concatenate(weight), n, risk)

@@ -22,7 +22,6 @@ from denoise_core.running.recipes import Travels
 
 if TYPE_CHECKING:
     from denoise_core.local.blocks import Norm
-    from denoise_core.local.keeping.kv import KeptPrefix
     from denoise_core.local.keeping.reuse import PrefixReuse
     from denoise_core.local.loading import Backbone, Load
 
@@ -162,29 +161,6 @@ class HiddenReader(Travels):
         with backbone.early.lock:  # a tokenizer's settings are shared, so only one thread may use it
             return prompts_of(layout, pairs, backbone.early.window)
 
-    def kept(self, pairs: Sequence[tuple[str, str]], layer: int) -> list[tuple[Prompt, KeptPrefix]]:
-        """The prompts of ``(query, text)`` pairs, with keys, values and states before the last block.
-
-        What is not there any more is read again. Raises `InputError` where nothing can be kept, with the reason,
-        and for a text that did not fit the window in one piece.
-        """
-        early = self.backbone.early
-        early.ensure(layer)
-        prompts, owner = self.prompts(pairs)
-        with early.lock:
-            reuse = self._reusing(layer)
-            if len(prompts) != len(pairs):
-                raise InputError(f"text {int(np.argmax(np.bincount(owner)))} was read in parts")
-            return list(zip(prompts, reuse.kept(prompts, layer), strict=True))
-
-    def keep_states(self, layer: int) -> str | None:
-        """From now on keep states too, from which an answer in one pass goes on; or why nothing is kept."""
-        with self.backbone.early.lock:
-            why = self._keeps(layer)
-            if why is None:
-                self._reuse().states_too = True
-            return why
-
     # -- inside ------------------------------------------------------------------------------------
 
     def _open(self) -> tuple[Backbone, BoundLayout]:
@@ -221,13 +197,6 @@ class HiddenReader(Travels):
         if not self.layout.reusable:
             return f"layout {self.layout.name!r} has the question before the passage"
         return self._reuse().off(layer)
-
-    def _reusing(self, layer: int) -> PrefixReuse:
-        """Raises `InputError` where nothing can be kept, with the reason."""
-        why = self._keeps(layer)
-        if why is not None:
-            raise InputError(f"no prefixes are kept: {why}")
-        return self._reuse()
 
     def _reuse(self) -> PrefixReuse:
         from denoise_core.local.keeping.reuse import PrefixReuse

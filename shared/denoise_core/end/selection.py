@@ -5,17 +5,31 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.errors import BadScores, InputError
+from denoise_core.text.token_budget import TokenBudget, estimate_tokens
+from denoise_core.types import Span
 
 Floats = NDArray[np.float32]
 Mask = NDArray[np.bool_]
 
-CHARACTERS_PER_TOKEN = 4  # rule of thumb for English, used when no tokenizer is given
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Chunks, or parts of them where a budget cut one; their scores (minus infinity: not scored), which are kept,
+    why each would be dropped, and what should come along with some of them and was too much for a budget."""
+
+    spans: Sequence[Span]
+    scores: Floats
+    kept: Mask
+    reasons: Sequence[str]
+    notes: tuple[str, ...] = ()
+    evicted_headers: frozenset[Span] = frozenset()
 
 
 class Rule(Protocol):
@@ -83,17 +97,13 @@ class Above:
         return f"score below {self.threshold:g}"
 
 
-def estimate_tokens(text: str) -> int:
-    return -(-len(text) // CHARACTERS_PER_TOKEN)
-
-
 @dataclass(frozen=True, slots=True)
 class Tokens:
     """The best chunks, down by score, as far as they fit into ``limit`` tokens.
 
     The one that does not fit any more is cut at its sentences or rows by `ENDDenoiser`
     (`denoise_core.end.budget`); worse ones never take its place. ``count`` gives the tokens of a text; without it
-    four characters count as one token. What stands above a chunk gives way to more of them, unless ``gives_way``
+    they are estimated (`estimate_tokens`). Headings above a chunk give way to more chunks, unless ``gives_way``
     is False.
     """
 
@@ -108,10 +118,9 @@ class Tokens:
     def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
         """Best first, up to the first text that does not fit any more; a mask of shape ``(len(scores),)``."""
         kept = np.zeros(len(scores), dtype=np.bool_)
-        left = self.limit
-        for i in ranking(scores):
-            left -= self.count(texts[int(i)])
-            if left < 0:
+        budget = TokenBudget(self.limit, self.count)
+        for i in ranking(scores).tolist():
+            if not budget.take(texts[i]):
                 break
             kept[i] = True
         return kept
@@ -154,17 +163,29 @@ def select(
     """
     scores = no_nan(np.asarray(scores, dtype=np.float32))
     reasons = [rule.reason()] * len(scores)
-    kept = at_least(min_keep, np.array(rule.choose(scores, texts), dtype=np.bool_), scores)
+    kept = ensure_min(min_keep, np.array(rule.choose(scores, texts), dtype=np.bool_), scores)
     if max_keep is not None:
         for i in [i for i in ranking(scores).tolist() if kept[i]][max_keep:]:
             kept[i], reasons[i] = False, f"more than {max_keep} chunks"
     return kept, reasons
 
 
-def at_least(n: int, kept: Mask, scores: Floats) -> Mask:
+def split_span(span: Span, parts: Sequence[Span]) -> list[Span]:
+    """The span as its parts and what lies between them; itself without parts."""
+    edges = {span.start, span.end}
+    for part in parts:
+        edges |= {part.start, part.end}
+    if len(edges) < 2:
+        return [span]
+    return [Span(span.passage_id, start, end) for start, end in pairwise(sorted(edges))]
+
+
+def ensure_min(n: int, kept: Mask, scores: Floats) -> Mask:
     """``kept``, filled up to ``n`` with the next best."""
-    missing = max(0, n - int(kept.sum()))
-    kept[[i for i in ranking(scores).tolist() if not kept[i]][:missing]] = True
+    missing = n - int(kept.sum())
+    if missing > 0:
+        order = ranking(scores)
+        kept[order[~kept[order]][:missing]] = True
     return kept
 
 

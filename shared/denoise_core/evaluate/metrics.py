@@ -5,56 +5,27 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from math import sqrt
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from denoise_core.end.selection import count_of_share
+from denoise_core.end.fit.recall import recall_at, recall_table, top_one
 from denoise_core.errors import InputError
 from denoise_core.text.words import without_articles, words
 
-
-def recall_at(
-    scores: ArrayLike, gold: ArrayLike, groups: Sequence[Hashable] | NDArray[np.generic], share: float
-) -> NDArray[np.float64]:
-    """Share of each question's gold passages among its best ``ceil(share * n)`` passages.
-
-    ``scores`` and ``gold`` have one entry a passage, ``groups`` its question. One value for each question
-    that has gold, in the order of their first rows. Ties count by chance, so that the order in which a set
-    lists its passages cannot help or hurt.
-    """
-    out = []
-    for own, relevant in _with_gold(scores, gold, groups):
-        above = (own[None, :] > own[:, None]).sum(1)
-        level = (own[None, :] == own[:, None]).sum(1)
-        kept = np.clip((count_of_share(share, len(own)) - above) / level, 0, 1)
-        out.append(float(kept[relevant].mean()))
-    return np.array(out)
-
-
-SHARES = (0.2, 0.3, 0.5, 0.6)  # those of the paper's layer study, beside the single best chunk
-
-
-def top_one(
-    scores: ArrayLike, gold: ArrayLike, groups: Sequence[Hashable] | NDArray[np.generic]
-) -> NDArray[np.float64]:
-    """The chance that each question's best passage is gold: 1 or 0, or between for ties at the top.
-
-    Questions without gold are left out.
-    """
-    found = _with_gold(scores, gold, groups)
-    return np.array([float(relevant[own == own.max()].mean()) for own, relevant in found])
-
-
-def recall_table(
-    scores: ArrayLike, gold: ArrayLike, groups: Sequence[Hashable] | NDArray[np.generic]
-) -> dict[str, NDArray[np.float64]]:
-    """Values of each question with gold: "top 1" (`top_one`) and "20 %" ... "60 %" (`recall_at`)."""
-    table = {"top 1": top_one(scores, gold, groups)}
-    return table | {f"{100 * share:g} %": recall_at(scores, gold, groups, share) for share in SHARES}
+__all__ = [
+    "bootstrap",
+    "exact_match",
+    "holds_answer",
+    "recall_at",
+    "recall_table",
+    "token_f1",
+    "top_one",
+    "wilson",
+]
 
 
 def wilson(hits: int, n: int) -> tuple[float, float]:
@@ -77,21 +48,6 @@ def bootstrap(values: ArrayLike, *, seed: int = 0, resamples: int = 2000) -> tup
     picks = np.random.default_rng(seed).integers(0, len(v), (resamples, len(v)))
     low, high = np.quantile(v[picks].mean(1), [0.025, 0.975])
     return float(low), float(high)
-
-
-def _with_gold(
-    scores: ArrayLike, gold: ArrayLike, groups: Sequence[Hashable] | NDArray[np.generic]
-) -> Iterator[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
-    """Scores and labels of each question that has gold."""
-    values, relevant = np.asarray(scores, dtype=np.float32), np.asarray(gold, dtype=np.bool_)
-    if not len(values) == len(relevant) == len(groups):
-        raise InputError(
-            f"{len(values)} scores, {len(relevant)} labels, {len(groups)} groups: expected as many of each"
-        )
-    rows: dict[Hashable, list[int]] = {}
-    for i, group in enumerate(groups):
-        rows.setdefault(group, []).append(i)
-    return ((values[i], relevant[i]) for i in rows.values() if relevant[i].any())
 
 
 _PIECE = re.compile(r"[^\W_]+|[^\w\s]", re.UNICODE)

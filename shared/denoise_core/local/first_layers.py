@@ -25,7 +25,7 @@ import torch
 from torch import nn
 
 from denoise_core.errors import InputError
-from denoise_core.local.batching import batches, forget_length, positions_of, regime_of
+from denoise_core.local.batching import batches, positions_of
 from denoise_core.local.blocks import Norm, find_blocks, find_final_norm, last_token, unit_gain
 from denoise_core.local.layout import Prompt
 
@@ -33,7 +33,7 @@ Pool = Callable[[torch.Tensor], torch.Tensor]
 T = TypeVar("T")
 
 
-class Exit(BaseException):
+class StopForward(BaseException):
     """Leaves a forward pass. Not an `Exception`, so that no ``except Exception`` in a model eats it."""
 
 
@@ -41,15 +41,13 @@ class Exit(BaseException):
 class Request:
     """One pass: pool the state at each layer of ``pools``, leave at ``stop``; ``entered`` counts blocks run.
 
-    With ``last`` the final block of the pass runs for the last token only; ``inside`` is set meanwhile. Block n
-    gets ``masks[n]``, where there is one, in place of the attention mask that the model made for it.
+    With ``last`` the final block of the pass runs for the last token only; ``inside`` is set meanwhile.
     """
 
     owner: EarlyLayers
     pools: Mapping[int, Pool]
     stop: int
     last: bool = False
-    masks: Sequence[torch.Tensor] = ()
     inside: bool = False
     entered: int = 0
     found: dict[int, torch.Tensor] = field(default_factory=dict)
@@ -64,7 +62,7 @@ class Request:
                 )
             self.found[layer] = self.pools[layer](state)
         if layer >= self.stop:
-            raise Exit
+            raise StopForward
         self.entered += entering
 
     def finish(self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -81,7 +79,7 @@ class Request:
 current_request: contextvars.ContextVar[Request | None] = contextvars.ContextVar("end_request", default=None)
 
 
-class Watch:
+class LayerHook:
     """The hook before block ``n``: its input is ``h_n``. It knows its owner weakly, or models would live on."""
 
     def __init__(self, n: int, owner: EarlyLayers | None) -> None:
@@ -89,22 +87,15 @@ class Watch:
         self.owner = weakref.ref(owner) if owner is not None else lambda: None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Watch, (self.n, None)  # in a copy of the model it watches nothing
+        return LayerHook, (self.n, None)  # in a copy of the model it watches nothing
 
-    def before(
-        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         request = self._request()
         if request is None:
-            return None
+            return
         request.arrive(self.n, args[0] if args else kwargs.get("hidden_states"), entering=True)
         if request.last and self.n == request.stop - 1:
             request.finish(module, args, kwargs)
-        if not request.masks:
-            return None
-        if "attention_mask" not in kwargs:
-            raise InputError("this model's blocks take no attention mask by name")
-        return args, kwargs | {"attention_mask": request.masks[self.n]}
 
     def after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         request = self._request()
@@ -141,8 +132,8 @@ class EarlyLayers:
         self._refusal: str | None = None
         self._learned = False
         for n, block in enumerate(blocks):
-            block.register_forward_pre_hook(Watch(n, self).before, with_kwargs=True)
-        blocks[-1].register_forward_hook(Watch(self.count, self).after)
+            block.register_forward_pre_hook(LayerHook(n, self).before, with_kwargs=True)
+        blocks[-1].register_forward_hook(LayerHook(self.count, self).after)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copied or pickled model does not take this along (a lock cannot be copied); it gets its own.
@@ -192,43 +183,34 @@ class EarlyLayers:
         if self._refusal:
             raise InputError(self._refusal)
 
-    def read(
-        self, inputs: Mapping[str, Any], layers: Sequence[int], pool: Pool, *, masks: Sequence[torch.Tensor] = ()
-    ) -> dict[int, torch.Tensor]:
+    def read(self, inputs: Mapping[str, Any], layers: Sequence[int], pool: Pool) -> dict[int, torch.Tensor]:
         """``pool`` of the state at each of ``layers``, from one pass that ends at the highest.
 
-        ``inputs`` are those of the model's forward pass; ``pool`` gets ``(batch, tokens, width)``. ``masks``, one
-        for each block that runs, take the place of the attention masks that the model makes. Raises `InputError`
-        when a layer was never reached (a fused, compiled or patched forward pass).
+        ``inputs`` are those of the model's forward pass; ``pool`` gets ``(batch, tokens, width)``. Raises
+        `InputError` when a layer was never reached (a fused, compiled or patched forward pass).
         """
-        return self._pass(inputs, Request(self, dict.fromkeys(layers, pool), max(layers), masks=masks))
+        return self._pass(inputs, Request(self, dict.fromkeys(layers, pool), max(layers)))
 
-    def last(self, inputs: Mapping[str, Any], layer: int, *, before: Pool | None = None) -> torch.Tensor:
+    def last(self, inputs: Mapping[str, Any], layer: int) -> torch.Tensor:
         """The last column's state at ``layer``, float32 ``(batch, width)``: rows are padded on the left.
 
         As ``read`` with that pooling, but the final block of the pass runs for the last token only, where
-        that was found to give the same. ``before`` is handed all states that enter the final block. Raises
-        what `read` raises.
+        that was found to give the same. Raises what `read` raises.
         """
         if layer not in self._narrow:
             self._narrow[layer] = self.causal and layer > 0 and self._try_last(layer)
-        return self._last(inputs, layer, self._narrow[layer], before)
+        return self._last(inputs, layer, self._narrow[layer])
 
-    def _last(
-        self, inputs: Mapping[str, Any], layer: int, narrow: bool, before: Pool | None = None
-    ) -> torch.Tensor:
+    def _last(self, inputs: Mapping[str, Any], layer: int, narrow: bool) -> torch.Tensor:
         pools: dict[int, Pool] = {layer: lambda h: h[:, -1].float()}
-        if before is not None and layer > 0:
-            pools[layer - 1] = before
         return self._pass(inputs, Request(self, pools, layer, last=narrow))[layer]
 
     @torch.inference_mode()
     def _pass(self, inputs: Mapping[str, Any], request: Request) -> dict[int, torch.Tensor]:
-        forget_length(self.decoder)
         token = current_request.set(request)
         try:
             self.decoder(**inputs)
-        except Exit:
+        except StopForward:
             pass
         finally:
             current_request.reset(token)
@@ -451,5 +433,7 @@ def in_batches(
     early: EarlyLayers, lengths: Sequence[int], max_tokens: int, run: Callable[[list[int]], T]
 ) -> list[tuple[list[int], T]]:
     """``run`` of positions of prompts of these lengths, a batch at a time (`batches`, `halving`)."""
-    groups = [regime_of(early.config, n) for n in lengths]
-    return [done for batch in batches(lengths, max_tokens, groups=groups) for done in halving(batch, run)]
+    done: list[tuple[list[int], T]] = []
+    for batch in batches(lengths, max_tokens):
+        done += halving(batch, run)
+    return done

@@ -30,14 +30,11 @@ from denoise_core.result import DenoiseResult, Trace, attach_trace, trace_of
 from denoise_core.running.budget import Budget, Meter, bounded, current_meter
 from denoise_core.running.effects import Batch, Complete, Compute, Denoise, Effect, Failed, Flow, Retrieve, Single
 from denoise_core.running.offload import LeftBehind, Pool, left_behind, offload
+from denoise_core.text.token_budget import estimate_tokens
 from denoise_core.types import Event, Passage, Reply, Usage
-
-__all__ = ["CHARACTERS_PER_TOKEN", "arun", "run"]
 
 S = TypeVar("S")
 T = TypeVar("T")
-CHARACTERS_PER_TOKEN = 4
-"""Characters (code points) a token: a rule of thumb for English, where a model does not report usage."""
 
 
 def run(
@@ -353,8 +350,8 @@ def _check(effect: Single, reply: Any) -> tuple[Any, Usage | None]:
 
 
 def _estimate(effect: Complete, reply: Reply) -> Usage:
-    asked = sum(len(m.content) for m in effect.messages)
-    return Usage(-(-asked // CHARACTERS_PER_TOKEN), -(-len(reply.text) // CHARACTERS_PER_TOKEN), estimated=True)
+    asked = "".join(m.content for m in effect.messages)
+    return Usage(estimate_tokens(asked), estimate_tokens(reply.text), estimated=True)
 
 
 def attempts_of(drive: Drive[Any], effect: Single | Batch) -> list[Attempt]:

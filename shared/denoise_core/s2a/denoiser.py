@@ -13,7 +13,7 @@ from denoise_core.running.budget import Budget
 from denoise_core.running.caches.stores import MemoryStore
 from denoise_core.running.effects import Flow, compute
 from denoise_core.running.fallbacks import fell_back
-from denoise_core.running.flow import CHARACTERS_PER_TOKEN, arun, run
+from denoise_core.running.flow import arun, run
 from denoise_core.s2a import asks, assemble, replies, second_look, selections
 from denoise_core.s2a.asks import Ask, Part
 from denoise_core.s2a.assemble import Assembled
@@ -24,6 +24,7 @@ from denoise_core.s2a.question import Cleared, clear
 from denoise_core.s2a.replies import Outcome
 from denoise_core.s2a.result import Report, S2AResult
 from denoise_core.s2a.units import units
+from denoise_core.text.token_budget import CHARACTERS_PER_TOKEN, estimate_tokens
 from denoise_core.types import Passage, Reply, Span, Usage, check_passages
 
 _LIGHT = 10_000  # characters whose work is done where it is asked for
@@ -106,12 +107,12 @@ class S2ADenoiser:
         Output is the text itself for the rewriting variants, three tokens a piece for the others.
         """
         _, calls = self._plan(query, check_passages(passages))
-        asked = sum(len(m.content) for c in calls for m in c.messages(False))
+        asked = "".join(m.content for c in calls for m in c.messages(False))
         if self.variant in EXTRACTIVE:
             written = sum(3 * len(c.pieces) for c in calls)
         else:
             written = sum(c.size for c in calls) // CHARACTERS_PER_TOKEN
-        return len(calls), Usage(asked // CHARACTERS_PER_TOKEN, written, estimated=True)
+        return len(calls), Usage(estimate_tokens(asked), written, estimated=True)
 
     def flow(self, query: str, passages: Sequence[Passage]) -> Flow[S2AResult]:
         """The logic, to be driven by `run` or `arun`, or from within another flow with ``yield from``."""

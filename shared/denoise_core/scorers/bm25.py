@@ -3,21 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.errors import InputError
+from denoise_core.text.wordlists import STOPWORDS
+from denoise_core.text.words import words
 from denoise_core.types import well_formed
 
-CJK = r"[぀-ヿ㐀-鿿가-힯豈-﫿]"
+Floats = NDArray[np.float32]
+
+
+class BM25Index:
+    """Word weights of ``texts``, to be searched any number of times.
+
+    ``language`` is the name of a Snowball stemmer (``english``, ``german``, ...), or None for none. Words without
+    content (articles, auxiliaries, question words) count only in a query of nothing else. Raises `InputError` for
+    a language that Snowball does not know.
+    """
+
+    def __init__(self, texts: Sequence[str], *, language: str | None = "english") -> None:
+        self.size = len(texts)
+        self._stemmer = stemmer(language)
+        self._index: Any = None
+        corpus = [self._stems(words(text)) for text in texts]
+        if any(corpus):
+            import bm25s
+
+            # The Lucene form gives no negative weights, so that a score of 0 means no word in common.
+            self._index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
+            self._index.index(corpus, show_progress=False)
+
+    def scores(self, query: str) -> Floats:
+        """BM25 of each text, 0 or more, shape ``(texts,)``; 0 where no word is shared."""
+        return np.asarray(self.term_scores(query).sum(0), dtype=np.float32)
+
+    def term_scores(self, query: str) -> Floats:
+        """What each word of the query adds: shape ``(words, texts)``; words that no text has are left out."""
+        known = {} if self._index is None else self._index.vocab_dict
+        spoken = words(query)
+        content = [word for word in spoken if word not in STOPWORDS] or spoken
+        terms = [term for term in dict.fromkeys(self._stems(content)) if term in known]
+        if not terms:
+            return np.zeros((0, self.size), dtype=np.float32)
+        return np.stack([np.asarray(self._index.get_scores([term]), dtype=np.float32) for term in terms])
+
+    def _stems(self, spoken: list[str]) -> list[str]:
+        if self._stemmer is None:
+            return spoken
+        stems: list[str] = self._stemmer.stemWords([well_formed(word) for word in spoken])
+        return stems
 
 
 class BM25Scorer:
-    """Scores texts by the query's words in them; listwise: word weights come from the texts given.
+    """Scores texts by the query's words in them, as `BM25Index`; listwise: word weights come from the texts given.
 
-    ``language`` is the name of a Snowball stemmer (``english``, ``german``, ...), or None for none.
     The scale depends on the list: use shares, not thresholds.
     """
 
@@ -26,33 +68,9 @@ class BM25Scorer:
     def __init__(self, *, language: str | None = "english") -> None:
         self.language = language
 
-    def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
+    def score(self, query: str, texts: Sequence[str]) -> Floats:
         """BM25 of each text, 0 or more, shape ``(len(texts),)``; all 0 when no word is shared."""
-        import bm25s
-
-        asked = self.words([query])[0]
-        words = self.words(texts)
-        known = {w for text in words for w in text}
-        asked = [w for w in asked if w in known]
-        if not asked:
-            return np.zeros(len(texts), dtype=np.float32)
-        index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
-        index.index(words, show_progress=False)
-        return np.asarray(index.get_scores(asked), dtype=np.float32)
-
-    def words(self, texts: Sequence[str]) -> list[list[str]]:
-        """Lower-case word stems of each text, stop words left out if the stemmer's language is English."""
-        import bm25s
-
-        found: Any = bm25s.tokenize(
-            [well_formed(t) for t in texts],
-            token_pattern=f"{CJK}|[^\\W぀-ヿ㐀-鿿가-힯豈-﫿]+",
-            stopwords="en" if self.language == "english" else [],
-            stemmer=stemmer(self.language),
-            return_ids=False,
-            show_progress=False,
-        )
-        return cast(list[list[str]], found)
+        return BM25Index(texts, language=self.language).scores(query)
 
 
 def stemmer(language: str | None) -> Any:

@@ -1,4 +1,4 @@
-"""The paper's wall-clock table on a GPU: END, exact and in one pass, against the full forward pass.
+"""The paper's wall-clock table on a GPU: END against the full forward pass.
 
 Run it where there is a CUDA device with about 24 GiB (`make bench ONLY=gpu_end_wallclock`); then
 ``python docs/tools/fill.py tables`` writes the table of docs/end.md from its results. Without a device only
@@ -92,8 +92,7 @@ def row(
     everything = list(range(10))
     context = Context.of(tokens, 10, shape.vocabulary, seed)
     paths.whole(context.joined(everything))  # kernels are chosen and memory is taken on the first run
-    paths.reuse.states_too = True
-    paths.generate(paths.one_pass(context), 2)
+    paths.generate(paths.prefill(context.joined(everything)), 2)
     seconds: dict[str, list[float]] = {}
     peaks: dict[str, float] = {}
 
@@ -109,20 +108,9 @@ def row(
         paths.cache.clear()
         take("full forward", lambda c=ids: paths.whole(c))
         take("full forward and 64 tokens", lambda c=ids: paths.generate(paths.prefill(c), GENERATED))
-        paths.reuse.states_too = False
         take("END cold", lambda c=context: paths.end(c))
         context.ask()
         take("END warm", lambda c=context: paths.end(c))
-        paths.cache.clear()
-        paths.reuse.states_too = True
-        take("one pass cold", lambda c=context: paths.one_pass(c))
-        context.ask()
-        page = take("one pass warm", lambda c=context: paths.one_pass(c))
-        left = next(k for k in everything if context.chunks[k][0] not in page.ids)
-        take("again with one chunk", lambda c=context, p=page, k=left: paths.again(p, c, k))
-        context.ask()
-        take("one pass warm and 64 tokens", lambda c=context: paths.generate(paths.one_pass(c), GENERATED))
-        paths.reuse.states_too = False
         take("LLM-Discrim", lambda c=context: paths.discriminate(c))
     whole = np.array(seconds["full forward"])
     for way, taken in seconds.items():

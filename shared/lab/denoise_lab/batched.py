@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from denoise_core.local.batching import regime_of
+from denoise_core.local.batching import rope_limit
 from denoise_core.local.generation.llm import LocalLLM
 from denoise_core.types import Message, Reply, Usage
 
@@ -19,9 +19,10 @@ def complete_batch(llm: LocalLLM, conversations: Sequence[Sequence[Message]]) ->
     if not conversations:
         return []
     asked = [llm._inputs(messages)["input_ids"][0].tolist() for messages in conversations]
-    if len({regime_of(llm.model.config, len(a)) for a in asked}) > 1:  # see `rope`: never in one batch
-        return [llm.complete(messages) for messages in conversations]
     longest = max(map(len, asked))
+    limit = rope_limit(llm.model.config)
+    if limit is not None and longest > limit:  # a longer neighbour would change the frequencies
+        return [llm.complete(messages) for messages in conversations]
     pad = llm._pad()
     ids = torch.tensor([[pad] * (longest - len(a)) + a for a in asked], device=llm.model.device)
     mask = torch.tensor([[0] * (longest - len(a)) + [1] * len(a) for a in asked], device=llm.model.device)

@@ -68,6 +68,13 @@ def test_settings_that_make_no_loop_are_refused(passages):
             make()
 
 
+def test_odd_questions_and_candidates_end_well(passages):
+    for question in ("Когда построили Эйфелеву башню?", "متى تم بناء البرج؟", "エッフェル塔", "🗼?", "?" * 1_000):
+        for reply in ("1889 🗼", "", "‏1889", "x" * 100_000, "a. " * 5_000):
+            answer = Augmenter(scripted(reply), ListRetriever(passages)).answer(question)
+            assert answer.outcome in Outcome
+
+
 def test_duplicate_passages_are_shown_once(passages, question):
     llm = scripted(RIGHT)
     answer = Augmenter(llm, ListRetriever((passages[0],) * 5 + passages)).answer(question)

@@ -5,7 +5,7 @@ import json
 import shutil
 import subprocess
 import sys
-from importlib.resources import files
+from importlib.resources import as_file, files
 
 import numpy as np
 import pytest
@@ -24,6 +24,7 @@ from denoise_core.embedded.encoder import Reading, Readings, SentenceEncoder, id
 from denoise_core.embedded.fitted import torch_minilm
 from denoise_core.embedded.minilm import DIGESTS, check, minilm
 from denoise_core.end import ENDDenoiser
+from denoise_core.evaluate.datasets import read_questions
 from denoise_core.evaluate.metrics import recall_at
 from denoise_core.running import fallbacks
 from denoise_core.scorers.bm25 import BM25Scorer
@@ -156,11 +157,13 @@ def test_the_sample_is_forty_questions_that_nothing_was_fitted_on():
     assert [len(q.passages) for q in questions] == [20] * 40
     assert all(len(q.gold) == 1 and q.answers for q in questions)
     assert not any(for_fitting(q.id) for q in questions)
+    with as_file(files("denoise_core.embedded") / "data" / "nq_sample.jsonl.xz") as path:
+        assert questions == read_questions(path).questions, "it is a file that anybody's reader of questions reads"
 
 
 def test_the_default_keeps_gold_at_least_as_often_as_cosine_and_more_often_than_bm25():
     """On the first questions of the sample; the whole of it, and others, are a benchmark."""
-    questions = sample()[:12]
+    questions = sample()[:4]
     gold = [label for q in questions for label in q.labels]
     groups = [q.id for q in questions for _ in q.passages]
     kept = {}

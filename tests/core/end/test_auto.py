@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from denoise_core import Guard, InputError, Passage, Pipeline
 from denoise_core.end import ENDDenoiser
-from denoise_core.end.auto import FEW, UNSURE, AutoScale, auto_scale, stretch
+from denoise_core.end.auto import SHORT_LIST, UNSURE, AutoScale, auto_scale, list_length_factor
 from denoise_core.running.record import summary_of
 from denoise_core.testing import FunctionScorer, check_denoiser
 
@@ -41,10 +41,10 @@ def test_all_within_the_margin_stay_and_at_least_two(scores):
     scores = [float(np.float32(s)) for s in scores]
     result = auto(scores)
     stays = kept(result)
-    margin = stretch(len(scores))
+    margin = list_length_factor(len(scores))
     assert all(s in stays for s in scores if s >= max(scores) - margin)
     assert len(stays) >= min(2, len(scores))
-    if len(scores) > FEW and len(stays) > 2:
+    if len(scores) > SHORT_LIST and len(stays) > 2:
         assert min(stays) >= max(scores) - margin - 1e-6
     assert result.relevant is (max(scores) >= 0)
 

@@ -21,7 +21,6 @@ from denoise_core.errors import BadReply
 from denoise_core.local.layout import PASSAGE, QUERY
 from denoise_core.running.engines import RemoteLimits
 from denoise_lab.export import export
-from denoise_lab.layouts import SQC
 
 SHORT = ReadingSettings(layout=Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE)))
 TEXTS = ["alpha " * 9, "", "gamma", "שלום 😀", "e" * 61]
@@ -243,23 +242,6 @@ async def test_an_async_denoiser_awaits_the_server(server, exported):
     assert (await remote.adenoise("who?", [])).passages == ()
 
 
-def test_threads_share_a_remote_scorer(server, exported):
-    folder, local = exported
-    remote = RemoteScorer(server.url, folder)
-    found: dict[str, float] = {}
-
-    def work(query: str) -> None:
-        found[query] = float(np.abs(remote.score(query, TEXTS) - local.score(query, TEXTS)).max())
-
-    threads = [threading.Thread(target=work, args=(q,)) for q in ("who?", "why?", "when?")]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert len(found) == 3
-    assert max(found.values()) < 1e-5
-
-
 def test_a_server_of_something_else_is_refused(server, exported):
     folder, _ = exported
     server.activation = True
@@ -300,12 +282,3 @@ def test_folders_and_addresses_that_cannot_be_right_are_refused(tmp_path, export
     (tmp_path / MANIFEST).write_text("{}")
     with pytest.raises(InputError, match="not an exported probe"):
         RemoteScorer("http://localhost", tmp_path).score("q", ["t"])
-
-
-def test_layouts_with_the_question_first_can_be_exported_too(tiny, tokenizer, tmp_path):
-    reader, probe = fitted(tiny("gpt2"), tokenizer, ReadingSettings(layout=SQC))
-    exported = export(reader, probe, tmp_path)
-    _, logits = served_by_transformers(tmp_path, reader)
-    assert (
-        np.abs(logits + exported.missing_bias - probe.score(states_of(reader, "who?", TEXTS, [3])[3])).max() < 1e-5
-    )

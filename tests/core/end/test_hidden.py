@@ -169,22 +169,6 @@ def test_a_forward_pass_that_goes_around_its_blocks_is_refused(tiny):
         early_layers(model).ensure(3)
 
 
-def test_a_patched_forward_that_runs_its_blocks_is_read_exactly(tiny):
-    model = tiny("llama")
-    original = model.forward
-
-    def patched(input_ids=None, **given):
-        return original(input_ids=input_ids, **given)
-
-    model.forward = patched
-    early = early_layers(model)
-    early.ensure(3)
-    inputs = early._inputs(IDS)
-    assert torch.equal(
-        early.read(inputs, [3], lambda h: h)[3], model(**inputs, output_hidden_states=True).hidden_states[3]
-    )
-
-
 def test_a_block_that_mixes_tokens_outside_its_attention_is_run_whole(tiny):
     class Mixing(nn.Module):
         def __init__(self, block):

@@ -1,8 +1,6 @@
-"""Reading whole calls: windows, memory, not-a-number, threads, and whose states they are."""
+"""Reading whole calls: windows, memory, not-a-number, and whose states they are."""
 
 from __future__ import annotations
-
-import threading
 
 import numpy as np
 import pytest
@@ -12,6 +10,7 @@ from transformers import LlamaModel
 
 from denoise_core import InputError, Passage, ProbeMismatch
 from denoise_core.end import SCQ, ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
+from denoise_core.local.first_layers import early_layers
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.layout import PASSAGE, QUERY
 from denoise_core.local.loading import Load, load_model
@@ -65,12 +64,9 @@ def test_an_encoders_state_is_first_token_mean_of_passage_mean_of_question(tiny,
     assert np.abs(state - wanted.numpy()).max() < 1e-5
 
 
-def test_one_pass_gives_all_layers_and_the_plain_state(llama, tokenizer):
+def test_a_state_is_the_plain_one_normed(llama, tokenizer):
     reader = HiddenReader(llama, tokenizer=tokenizer, settings=SHORT)
-    states = states_of(reader, "who?", TEXTS, range(7))
-    for layer in range(7):
-        alone = states_of(reader, "who?", TEXTS[2:3], [layer])[layer][0]
-        assert np.abs(states[layer][2] - alone).max() < 1e-5
+    states = states_of(reader, "who?", TEXTS, [4])
     ids = torch.tensor([[0, *tokenizer("Read:gamma\n\n\nQ: who?", add_special_tokens=False)["input_ids"]]])
     with torch.inference_mode():
         raw = llama(ids, output_hidden_states=True).hidden_states[4][0, -1]
@@ -195,17 +191,19 @@ def test_loading_the_first_layers_is_exact(family, tiny, tmp_path):
     model = tiny(family)
     model.save_pretrained(tmp_path)
     part = load_model(tmp_path, layers=3, load=Load(device="cpu"))
-    ids = torch.randint(3, 300, (1, 20), generator=torch.Generator().manual_seed(0))
-    from denoise_core.local.first_layers import early_layers
+    states_are_those_of_the_whole(model, part, 3)
+    part.save_pretrained(tmp_path / "again")  # a per-layer list left whole would stop this
 
+
+def states_are_those_of_the_whole(model, part, layer):
+    ids = torch.randint(4, 300, (1, 20), generator=torch.Generator().manual_seed(0))
     states = []
     for loaded in (model, part):
         early = early_layers(loaded)
-        early.ensure(3)
-        states.append(early.read(early._inputs(ids), [3], lambda h: h)[3])
-    assert early_layers(part).count == 3
+        early.ensure(layer)
+        states.append(early.read(early._inputs(ids), [layer], lambda h: h)[layer])
+    assert early_layers(part).count == layer
     assert float((states[0] - states[1]).abs().max()) < 1e-6
-    part.save_pretrained(tmp_path / "again")  # a per-layer list left whole would stop this
 
 
 def test_a_composite_model_is_cut_in_its_text_part(tmp_path):
@@ -223,17 +221,7 @@ def test_a_composite_model_is_cut_in_its_text_part(tmp_path):
         Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=1, image_token_index=3)
     ).eval()
     model.save_pretrained(tmp_path)
-    from denoise_core.local.first_layers import early_layers
-
-    ids = torch.randint(4, 300, (1, 20), generator=torch.Generator().manual_seed(0))
-    part = load_model(tmp_path, layers=2, load=Load(device="cpu"))
-    states = []
-    for loaded in (model, part):
-        early = early_layers(loaded)
-        early.ensure(2)
-        states.append(early.read(early._inputs(ids), [2], lambda h: h)[2])
-    assert early_layers(part).count == 2
-    assert float((states[0] - states[1]).abs().max()) < 1e-6
+    states_are_those_of_the_whole(model, load_model(tmp_path, layers=2, load=Load(device="cpu")), 2)
 
 
 def test_more_layers_than_there_are_is_refused(tiny, tmp_path):
@@ -262,23 +250,3 @@ def test_nothing_is_loaded_before_the_first_use_and_no_texts_cost_nothing(llama,
         HiddenReader(llama, tokenizer=tokenizer).read([("q", "t")], [])
     with pytest.raises(InputError, match="max_tokens=0"):
         HiddenReader(llama, settings=ReadingSettings(max_tokens=0))
-
-
-def test_threads_share_a_scorer(llama, tokenizer):
-    scorer = scorer_of(llama, tokenizer)
-    queries = ["who?", "why?", "when was it?", "x"]
-    wanted = {q: scorer.score(q, TEXTS) for q in queries}
-    fresh = scorer_of(llama, tokenizer)
-    wrong: list[str] = []
-
-    def work(query: str) -> None:
-        for _ in range(4):
-            if np.abs(fresh.score(query, TEXTS) - wanted[query]).max() > 1e-5:
-                wrong.append(query)
-
-    threads = [threading.Thread(target=work, args=(q,)) for q in queries]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert wrong == []

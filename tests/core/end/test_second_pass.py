@@ -67,6 +67,22 @@ def test_one_model_object_finds_the_noise_and_answers(model, tokenizer):
     assert "".join(pieces) == found.text
 
 
+async def test_a_stream_is_the_answer_sync_and_async(model, tokenizer):
+    end = SecondPass(GOLD, LocalLLM(model, tokenizer, max_new_tokens=6))
+    whole = end.answer("where?", PASSAGES)
+    kept, pieces = end.stream("where?", PASSAGES)
+    assert kept.passages == whole.result.passages
+    assert pieces.answered is None
+    assert "".join(pieces) == whole.text
+    assert pieces.answered.text == whole.text
+    assert [e.tag for e in pieces.answered.trace.events] == ["denoise", "answer"]
+    assert pieces.answered.trace.usage == whole.trace.usage
+    _, later = await end.astream("where?", PASSAGES)
+    assert "".join([piece async for piece in later]) == whole.text
+    with pytest.raises(BudgetExceeded):
+        SecondPass(GOLD, end.llm, budget=Budget(calls=0)).stream("where?", PASSAGES)
+
+
 def test_a_stream_that_is_left_stops_generating(tiny, tokenizer):
     model = tiny("llama", "AutoModelForCausalLM", max_position_embeddings=8192)
     space = tokenizer(" ", add_special_tokens=False)["input_ids"][0]

@@ -17,7 +17,7 @@ from denoise_core.evaluate.trial import Way, evaluate, read_cases
 from denoise_core.evaluate.trial.cases import searching
 from denoise_core.evaluate.trial.evaluation import rows_of, told
 from denoise_core.evaluate.trial.figures import needed, paired
-from denoise_core.evaluate.trial.setting import GivenOrder, denoiser_of, read_setting, save_setting
+from denoise_core.evaluate.trial.setting import OriginalOrderScorer, denoiser_of, read_setting, save_setting
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import FunctionScorer
@@ -247,7 +247,7 @@ def test_everything_keeps_everything_and_first_keeps_from_the_front():
     tokens = encoder().count(own.passages[0].text)
     (only,) = denoiser_of({"kind": "first", "tokens": tokens}).denoise(own.text, own.passages).passages
     assert only.id == "p0"
-    assert GivenOrder().score("q", ["a", "b"]).tolist() == [0, -1]
+    assert OriginalOrderScorer().score("q", ["a", "b"]).tolist() == [0, -1]
     assert math.isfinite(BM25Scorer().score("tower", ["tower"])[0])
 
 

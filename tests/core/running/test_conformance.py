@@ -26,7 +26,6 @@ from denoise_core.running.caches.stores import MemoryStore, SqliteStore
 from denoise_core.running.engines import RemoteLimits
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.scorers import CrossEncoderScorer, DecisionScorer, EmbeddingScorer, LLMDiscrim, RemoteReranker
-from denoise_core.scorers.decisions import ServedDecisions
 from denoise_core.support.answers import parse
 from denoise_core.support.check import check, claims_of
 from denoise_core.support.quoting import LLMJudge
@@ -158,16 +157,10 @@ def reranks_texts(asked):
     return [{"index": i, "score": 0.5 + i} for i in range(len(asked["texts"]))]
 
 
-def decides(asked):
-    return {"answers": {"holds": {"noul": 0.5}}}
-
-
 SERVED = {
     "jina": (lambda url, limits: RemoteReranker(url, limits=limits), reranks),
     "tei": (lambda url, limits: RemoteReranker(url, shape="tei", limits=limits), reranks_texts),
-    "systemone": (lambda url, limits: DecisionScorer(ServedDecisions(url, "m", limits=limits)), decides),
 }
-HARMLESS = {"systemone": {"one too few", "one too many", "one index twice"}}  # its replies have no list
 
 
 @pytest.mark.enable_socket
@@ -176,11 +169,11 @@ HARMLESS = {"systemone": {"one too few", "one too many", "one index twice"}}  # 
 def test_servers(kind, name):
     (make, answer), limits = SERVED[kind], IMPATIENT if name == "silence" else QUICK
     told = check_remote(lambda url: make(url, limits).score(QUERY, ["a", "b"]), answer, [name])
-    assert (told[name] == "answered") == (name in HARMLESS.get(kind, ()))
+    assert told[name] != "answered"
     with misbehaving(answer, name) as url:
         result = Guard(ENDDenoiser(make(url, limits), keep=1)).denoise(QUERY, PASSAGES)
         assert result.passages
-        assert (result.fallback is None) == (name in HARMLESS.get(kind, ()))
+        assert result.fallback is not None
 
 
 @pytest.mark.enable_socket

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from denoise_core import InputError
+from denoise_core import InputError, Passage
+from denoise_core.augmenter import BM25Retriever
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import check_scorer
 
@@ -43,10 +44,17 @@ def test_scripts_without_spaces_and_single_letters(query, texts, best):
 
 
 def test_nothing_in_common_is_zero():
-    assert BM25Scorer().score("the of and", ["the of", "and"]).tolist() == [0, 0]
+    assert BM25Scorer().score("of the cat", ["the of", "and"]).tolist() == [0, 0]
     assert BM25Scorer().score("", ["a"]).tolist() == [0]
     assert BM25Scorer().score("a", ["", "🙂"]).tolist() == [0, 0]
     assert BM25Scorer().score("a", []).shape == (0,)
+
+
+def test_a_retriever_and_a_scorer_of_the_same_texts_agree():
+    texts = ["The river Alva runs through Belmor.", "Belmor is a town.", "Chess is a board game."]
+    query = "Which rivers are in the town of Belmor?"
+    retriever = BM25Retriever([Passage(text, str(n)) for n, text in enumerate(texts)])
+    assert BM25Scorer().score(query, texts).tolist() == retriever.scores(query)
 
 
 def test_an_unknown_language_lists_the_known_ones():

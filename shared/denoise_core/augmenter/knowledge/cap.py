@@ -11,17 +11,12 @@ from dataclasses import replace
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.running.pipeline import Source
 from denoise_core.text.chunk import chunks, extract
+from denoise_core.text.token_budget import TokenBudget, estimate_tokens
 from denoise_core.text.words import content_words
 from denoise_core.types import Drop, Passage, Span, unique_ids
 
 OVER = "over the limit of evidence tokens"
 _WINDOW = 600  # characters of the parts that a passage longer than the cap is read in
-
-
-def tokens_in(text: str) -> int:
-    """An estimate: four Latin characters a token, one character of other scripts."""
-    wide = 0 if text.isascii() else sum(ord(c) > 0x2E7F for c in text)
-    return -(-(len(text) - wide) // 4) + wide
 
 
 def capped(passages: Sequence[Passage], tokens: int, about: str) -> tuple[tuple[Passage, ...], tuple[Drop, ...]]:
@@ -33,15 +28,15 @@ def capped(passages: Sequence[Passage], tokens: int, about: str) -> tuple[tuple[
     """
     kept: list[Passage] = []
     left_out: list[Drop] = []
-    room = tokens
+    budget = TokenBudget(tokens)
     full = False
     for passage in passages:
-        size = tokens_in(passage.headed)
-        if not full and size <= room:
+        if not full and budget.take(passage.headed):
             kept.append(passage)
-            room -= size
             continue
-        part, rest = _part(passage, room, about) if not full and size > tokens // 4 else (None, passage.covered)
+        part, rest = None, passage.covered
+        if not full and estimate_tokens(passage.headed) > tokens // 4:
+            part, rest = _part(passage, budget.left, about)
         if part is not None:
             kept.append(part)
         left_out += [Drop(span, OVER) for span in rest]
@@ -50,8 +45,8 @@ def capped(passages: Sequence[Passage], tokens: int, about: str) -> tuple[tuple[
 
 
 def size_of(passages: Sequence[Passage]) -> int:
-    """Tokens of all of them, by the estimate of `tokens_in`."""
-    return sum(tokens_in(p.headed) for p in passages)
+    """Tokens of all of them, by the estimate of `estimate_tokens`."""
+    return sum(estimate_tokens(p.headed) for p in passages)
 
 
 def blanked(passages: Sequence[Passage], tokens: int, about: str) -> tuple[Passage, ...]:
@@ -60,21 +55,20 @@ def blanked(passages: Sequence[Passage], tokens: int, about: str) -> tuple[Passa
     For evidence that a drafter numbered: ``[7]`` stays the seventh. Which ones keep their text is decided by the
     words they share with ``about``, the earlier first among equals.
     """
-    sizes = [tokens_in(p.headed) for p in passages]
+    sizes = [estimate_tokens(p.headed) for p in passages]
     if sum(sizes) <= tokens:
         return tuple(passages)
     wanted = frozenset(content_words(about))
     shared = [len(wanted.intersection(content_words(p.headed))) for p in passages]
     order = sorted(range(len(passages)), key=lambda i: (-shared[i], i))
     out = list(passages)
-    room = tokens
+    budget = TokenBudget(tokens)
     for i in order:
-        if sizes[i] <= room:
-            room -= sizes[i]
-        else:
-            part = _part(passages[i], room, about)[0] if room > _WINDOW // 4 else None
+        if not budget.spend(sizes[i]):
+            part = _part(passages[i], budget.left, about)[0] if budget.left > _WINDOW // 4 else None
             out[i] = part or replace(passages[i], text="", header="", spans=(), rewritten=False)
-            room -= tokens_in(part.headed) if part else 0
+            if part:
+                budget.spend(min(budget.left, estimate_tokens(part.headed)))
     return tuple(out)
 
 
@@ -85,14 +79,12 @@ def _part(passage: Passage, tokens: int, about: str) -> tuple[Passage | None, tu
     spans = chunks(_WINDOW)(passage)
     texts = [passage.text[s.start : s.end] for s in spans]
     order = sorted(range(len(spans)), key=lambda i: (-len(wanted.intersection(content_words(texts[i]))), i))
-    room = tokens - tokens_in(passage.header)
+    budget = TokenBudget(tokens - estimate_tokens(passage.header))
     keep: set[int] = set()
     for i in order:
-        size = tokens_in(texts[i])
-        if size > room:
+        if not budget.take(texts[i]):
             break
         keep.add(i)
-        room -= size
     part = extract(passage, [spans[i] for i in keep])
     if part is None:
         return None, passage.covered

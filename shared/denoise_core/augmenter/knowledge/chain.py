@@ -24,9 +24,9 @@ from denoise_core.augmenter.knowledge.link import GazetteerLinker, Link, Linker
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.errors import InputError
 from denoise_core.result import DenoiseResult
-from denoise_core.running.flow import CHARACTERS_PER_TOKEN
 from denoise_core.running.offload import offload
 from denoise_core.running.recipes import Travels
+from denoise_core.text.token_budget import TokenBudget
 from denoise_core.types import Drop, Keep, Passage, check_passages
 
 _BEAM = 50  # chains of each length that are grown further
@@ -88,16 +88,14 @@ class Chainer:
 
 
 def pack(chains: Sequence[Chain], tokens: int) -> tuple[tuple[Passage, Chain], ...]:
-    """The passages of the best chains that fit into ``tokens`` (by length, four characters each), each once
+    """The passages of the best chains that fit into ``tokens`` (by `estimate_tokens`), each once
     with the chain that brought it. A passage too long for what is left is passed over."""
-    left = tokens
+    budget = TokenBudget(tokens)
     taken: dict[str, tuple[Passage, Chain]] = {}
     for chain in chains:
         for passage in chain.passages:
-            size = -(-len(passage.text) // CHARACTERS_PER_TOKEN)
-            if passage.id not in taken and size <= left:
+            if passage.id not in taken and budget.take(passage.text):
                 taken[passage.id] = (passage, chain)
-                left -= size
     return tuple(taken.values())
 
 

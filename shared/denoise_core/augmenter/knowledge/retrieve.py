@@ -17,11 +17,10 @@ from denoise_core.errors import InputError
 from denoise_core.protocols import Retriever
 from denoise_core.running.offload import offload
 from denoise_core.running.recipes import Travels
-from denoise_core.text.wordlists import STOPWORDS
-from denoise_core.text.words import words
-from denoise_core.types import Passage, check_passages, well_formed
+from denoise_core.types import Passage, check_passages
 
 if TYPE_CHECKING:
+    from denoise_core.scorers.bm25 import BM25Index
     from denoise_core.scorers.encoders import Embeds
 
 
@@ -40,8 +39,7 @@ class BM25Retriever(Travels):
         self.k = k
         self.language = language
         self._lock = threading.Lock()
-        self._index: Any = None
-        self._stemmer: Any = None
+        self._index: BM25Index | None = None
 
     def retrieve(self, query: str) -> tuple[Passage, ...]:
         scores = self.scores(query)
@@ -61,34 +59,12 @@ class BM25Retriever(Travels):
 
         Words without content (articles, auxiliaries, question words) count only in a query of nothing else.
         """
-        self._ready()
-        index = self._index
-        known = index.vocab_dict if index is not None else {}
-        spoken = words(query)
-        content = [w for w in spoken if w not in STOPWORDS] or spoken
-        terms = [t for t in dict.fromkeys(self._stemmed(content)) if t in known]
-        if index is None or not terms:
-            return np.zeros((0, len(self.passages)), dtype=np.float32)
-        return np.stack([np.asarray(index.get_scores([t]), dtype=np.float32) for t in terms])
-
-    def _ready(self) -> None:
         with self._lock:
-            if self._index is not None or not self.passages:
-                return
-            from denoise_core.scorers.bm25 import stemmer  # not before a search: all scorers come with it
+            if self._index is None:
+                from denoise_core.scorers.bm25 import BM25Index  # not before a search: all scorers come with it
 
-            self._stemmer = stemmer(self.language)
-            corpus = [self._stemmed(words(titled(p))) for p in self.passages]
-            if any(corpus):
-                # The Lucene form gives no negative weights, so that a score of 0 means no word in common.
-                import bm25s
-
-                index = bm25s.BM25(method="lucene")
-                index.index(corpus, show_progress=False)
-                self._index = index
-
-    def _stemmed(self, found: list[str]) -> list[str]:
-        return self._stemmer.stemWords([well_formed(w) for w in found]) if self._stemmer else found
+                self._index = BM25Index([titled(p) for p in self.passages], language=self.language)
+        return self._index.term_scores(query)
 
 
 class DenseRetriever(Travels):

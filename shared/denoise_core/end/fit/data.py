@@ -15,14 +15,14 @@ import re
 import string
 from collections.abc import Sequence
 from itertools import islice
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.question import Question
 from denoise_core.running.effects import Complete, Failed, Flow, batch
-from denoise_core.scorers.bm25 import BM25Scorer
+from denoise_core.scorers.bm25 import BM25Index
 from denoise_core.text.chunk import extract, sentences
 from denoise_core.text.replies import said
 from denoise_core.types import Message, Passage, check_passages
@@ -114,8 +114,7 @@ class _Corpus:
             )
         self.negatives = negatives
         self.seed = seed
-        self.words = BM25Scorer()
-        self._index: Any = None
+        self._index: BM25Index | None = None
 
     def shuffled(self) -> list[int]:
         order = list(range(len(self.passages)))
@@ -135,17 +134,11 @@ class _Corpus:
         rng.shuffle(listed)
         return Question(text, tuple(listed), frozenset({relevant.id}), id=f"{relevant.id}")
 
-    def _scores(self, text: str) -> np.ndarray[Any, Any]:
+    def _scores(self, text: str) -> NDArray[np.float32]:
         """BM25 of every passage; the index is made once."""
         if self._index is None:
-            import bm25s
-
-            self._index = bm25s.BM25(method="lucene")
-            self._index.index(self.words.words([p.text for p in self.passages]), show_progress=False)
-        asked = [w for w in self.words.words([text])[0] if w in self._index.vocab_dict]
-        if not asked:
-            return np.zeros(len(self.passages))
-        return np.asarray(self._index.get_scores(asked))
+            self._index = BM25Index([p.text for p in self.passages])
+        return self._index.scores(text)
 
 
 def _draw(passage: Passage, rng: random.Random) -> tuple[str, Passage] | None:

@@ -20,11 +20,11 @@ from numpy.typing import ArrayLike, NDArray
 from denoise_core._optional import require
 from denoise_core.end.calibration import calibrate
 from denoise_core.end.fit.readings import Capture, Each, Progress, capture
+from denoise_core.end.fit.recall import SHARES, recall_table
 from denoise_core.end.probe import Probe, Reading
 from denoise_core.end.reader import HiddenReader
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.errors import InputError
-from denoise_core.evaluate.metrics import SHARES, recall_table
 from denoise_core.question import Question
 
 Floats: TypeAlias = NDArray[np.float32]

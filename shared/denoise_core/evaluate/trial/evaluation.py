@@ -25,10 +25,10 @@ from denoise_core.evaluate.trial.answering import Answerer, Judge, Rule, judge_o
 from denoise_core.evaluate.trial.figures import (
     GOLD,
     RIGHT,
-    Apart,
     Figures,
     Mean,
     Outcome,
+    SignificanceTest,
     apart,
     figures_of,
     outcome_of,
@@ -38,7 +38,7 @@ from denoise_core.evaluate.trial.setting import (
     EVERYTHING,
     SAME,
     Way,
-    nothing_read,
+    cold_cache,
     save_setting,
     ways_of,
 )
@@ -75,7 +75,7 @@ class Evaluation:
     answered_by: str | None
     budget: int | None
     figures: tuple[Figures, ...]
-    apart: tuple[Apart, ...]
+    apart: tuple[SignificanceTest, ...]
     recommended: Recommendation
     bad: tuple[BadRecord, ...] = ()
     noted: tuple[BadRecord, ...] = ()
@@ -385,7 +385,7 @@ def _denoised(
     question = case.question
     assert way.denoiser is not None
     try:
-        with nothing_read() if timed else nullcontext():
+        with cold_cache() if timed else nullcontext():
             started = time.perf_counter()
             result = way.denoiser.denoise(question.text, question.passages)
             seconds = time.perf_counter() - started

@@ -181,7 +181,7 @@ class Figures:
 
 
 @dataclass(frozen=True, slots=True)
-class Apart:
+class SignificanceTest:
     """The two best ways on ``measure``: ``difference`` is first minus second, paired; ``needed`` questions would
     tell them apart if the true difference is the one seen, None when none was seen or so many are no use."""
 
@@ -264,7 +264,9 @@ def figures_of(
     )
 
 
-def apart(measure: str, names: Sequence[str], outcomes: Mapping[str, Sequence[Outcome]]) -> Apart | None:
+def apart(
+    measure: str, names: Sequence[str], outcomes: Mapping[str, Sequence[Outcome]]
+) -> SignificanceTest | None:
     """The first two of ``names`` on the questions that both can tell of; None where there are none."""
     if len(names) < 2:
         return None
@@ -274,7 +276,7 @@ def apart(measure: str, names: Sequence[str], outcomes: Mapping[str, Sequence[Ou
     if not pairs:
         return None
     left, right = zip(*pairs, strict=True)
-    return Apart(measure, names[0], names[1], paired(left, right), needed(np.subtract(left, right)))
+    return SignificanceTest(measure, names[0], names[1], paired(left, right), needed(np.subtract(left, right)))
 
 
 def value_of(outcome: Outcome, measure: str) -> float | None:

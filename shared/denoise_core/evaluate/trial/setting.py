@@ -38,7 +38,7 @@ FILE = "denoise.json"
 KINDS = ("everything", "first", "default", "bm25", "cosine", "cross-encoder", "probe", "fitted", "s2a")
 
 
-class GivenOrder:
+class OriginalOrderScorer:
     """A scorer that asks nothing: earlier texts score higher. "Just lower k" as a denoiser."""
 
     listwise = True
@@ -56,7 +56,7 @@ def denoiser_of(setting: Mapping[str, Any], *, llm: LLM | None = None, model: An
     """
     kind = setting.get("kind")
     if kind == "everything":
-        return ENDDenoiser(GivenOrder(), threshold=-math.inf)
+        return ENDDenoiser(OriginalOrderScorer(), threshold=-math.inf)
     if kind == "default":
         return default_denoiser(setting.get("keep", "auto"), chunker="auto")
     if kind == "fitted":
@@ -66,7 +66,7 @@ def denoiser_of(setting: Mapping[str, Any], *, llm: LLM | None = None, model: An
             raise InputError("this setting asks a model: pass llm=, the core LLM it was measured with or another")
         return S2ADenoiser(llm, variant=setting.get("variant", "select"))
     makers: dict[Any, Any] = {
-        "first": GivenOrder,
+        "first": OriginalOrderScorer,
         "bm25": BM25Scorer,
         "cosine": embedding_scorer,
         "cross-encoder": lambda: CrossEncoderScorer(_text(setting, "model")),
@@ -221,7 +221,7 @@ def ways_of(given: Mapping[str, Way | Denoiser | Mapping[str, Any]] | Sequence[W
 
 
 @contextmanager
-def nothing_read() -> Iterator[None]:
+def cold_cache() -> Iterator[None]:
     """For the time within, the embedded encoder has read nothing: what a question costs the first time."""
     own = encoder()
     before = own.readings

@@ -92,17 +92,7 @@ class LocalLLM(Travels):
         return other
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        return self._reply(self._inputs(messages))
-
-    def go_on(self, ids: Sequence[int], past: Any) -> Reply:
-        """A reply to a prompt of which ``past`` holds keys and values of all tokens but the last.
-
-        The usage counts the whole prompt. Raises `InputError` for a prompt that leaves no room in the window.
-        """
-        self.load()
-        return self._reply({**self._row(ids), "past_key_values": past})
-
-    def _reply(self, inputs: dict[str, Any]) -> Reply:
+        inputs = self._inputs(messages)
         before = inputs["input_ids"].shape[1]
         with self._lock:
             made = self._generate(**inputs)[0, before:]
@@ -117,14 +107,7 @@ class LocalLLM(Travels):
         Generation runs in a thread; letting the iterator go stops it at the next token. What goes wrong there is
         raised here.
         """
-        return (yield from self._streamed(self._inputs(messages)))
-
-    def stream_on(self, ids: Sequence[int], past: Any) -> Generator[str, None, Ended]:
-        """`go_on` in pieces, as `stream` gives them."""
-        self.load()
-        return (yield from self._streamed({**self._row(ids), "past_key_values": past}))
-
-    def _streamed(self, inputs: Any) -> Generator[str, None, Ended]:
+        inputs = self._inputs(messages)
         before = inputs["input_ids"].shape[1]
         streamer = Pieces(self.tokenizer)
         left = threading.Event()

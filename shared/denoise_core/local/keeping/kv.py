@@ -20,28 +20,7 @@ from denoise_core.local.layout import Prompt
 Pairs = list[Pair]
 
 
-@dataclass(slots=True)
-class Page:
-    """What has been read so far: token ids in order, and keys and values of every block for all but the last id.
-
-    ``end`` is how many of the ids belong to the beginning and the chunks: `OnePass.read` goes on from there.
-    """
-
-    ids: list[int]
-    cache: Pairs
-    end: int
-
-    def past(self) -> DynamicCache:
-        """A cache for the model's own ``generate``; it grows there, and leaves this page as it is."""
-        return cache_of([filled(pair) for pair in self.cache])
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of keys and values."""
-        return sum(t.numel() * t.element_size() for pair in self.cache for t in pair)
-
-
-class Standing(DynamicLayer):
+class PlaceholderCache(DynamicLayer):
     """A cache layer of a block that does not run here; it only knows how many tokens came before."""
 
     def __init__(self, length: int) -> None:
@@ -55,50 +34,6 @@ class Standing(DynamicLayer):
         return self.length + query_length, 0
 
 
-class Sheet(Standing):
-    """A cache layer with room for the whole page: what a block makes of new tokens is written to their places.
-
-    One buffer for keys and one for values, filled once: a cache that grows by joining would hold every row
-    twice or three times at its peak. There is room for ``total`` tokens, of which those at the places ``at`` are
-    still to come.
-    """
-
-    def __init__(self, total: int, at: torch.Tensor) -> None:
-        super().__init__(total - len(at))
-        self.total, self.at = total, at
-
-    def put(self, start: int, keys: torch.Tensor, values: torch.Tensor) -> None:
-        """Keys and values ``(1, heads, tokens, head width)`` to the places from ``start`` on."""
-        self._write(slice(start, start + keys.shape[2]), keys, values)
-
-    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Pair:
-        if len(self.at) < self.total:
-            return self._write(self.at, key_states, value_states)
-        self.keys, self.values = key_states, value_states  # all of the page at once: no copy
-        return self.pair
-
-    @property
-    def pair(self) -> Pair:
-        return held(self.keys), held(self.values)
-
-    def _write(self, at: slice | torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> Pair:
-        if self.keys is None:
-            heads, size = keys.shape[1], (keys.shape[3], values.shape[3])
-            self.keys, self.values = (keys.new_empty(1, heads, self.total, n) for n in size)
-        pair = self.pair
-        for whole, part in zip(pair, (keys, values), strict=True):
-            whole[:, :, at] = part
-        return pair
-
-
-def filled(pair: Pair) -> DynamicLayer:
-    """A cache layer that holds these keys and values, not copied."""
-    layer = DynamicLayer()
-    layer.lazy_initialization(*pair)
-    layer.keys, layer.values = pair
-    return layer
-
-
 def cache_of(layers: Sequence[DynamicLayer]) -> DynamicCache:
     """A cache of these layers. Without a configuration: with one, window models get layers that crop."""
     cache = DynamicCache()
@@ -107,27 +42,16 @@ def cache_of(layers: Sequence[DynamicLayer]) -> DynamicCache:
     return cache
 
 
-def held(tensor: Any) -> torch.Tensor:
-    if not isinstance(tensor, torch.Tensor):
-        raise TypeError("a block without keys and values")
-    return tensor
-
-
 @dataclass(frozen=True, slots=True)
 class KeptPrefix:
-    """For each block below L the keys and values of one prefix, ``(heads, tokens, head width)`` each.
-
-    ``states``, where they were asked for, are those that enter the last of these blocks, ``(tokens, width)``.
-    """
+    """For each block below L the keys and values of one prefix, ``(heads, tokens, head width)`` each."""
 
     tokens: int
     blocks: tuple[Pair, ...]
-    states: torch.Tensor | None = None
 
     @property
     def nbytes(self) -> int:
-        held = [t for pair in self.blocks for t in pair] + ([] if self.states is None else [self.states])
-        return sum(t.numel() * t.element_size() for t in held)
+        return sum(tensor.numel() * tensor.element_size() for pair in self.blocks for tensor in pair)
 
 
 class _Recorder(DynamicLayer):
@@ -147,14 +71,14 @@ class _Recorder(DynamicLayer):
         return key_states, value_states
 
 
-class _Resumed(Standing):
+class _Resumed(PlaceholderCache):
     """A cache layer that stands for the kept prefixes of one block, padded on the left to ``length``.
 
     The padded keys exist only while the block runs, in a work space that all blocks share: a whole padded
     cache would cost more memory traffic than the attention itself.
     """
 
-    def __init__(self, rows: Pairs, length: int, space: Space) -> None:
+    def __init__(self, rows: Pairs, length: int, space: BatchBuffer) -> None:
         super().__init__(length)
         self.rows, self.space = rows, space
 
@@ -175,7 +99,7 @@ class _Resumed(Standing):
         return whole
 
 
-class Space:
+class BatchBuffer:
     """Two buffers that grow to the largest batch and stay; used under the model's lock."""
 
     def __init__(self) -> None:
@@ -196,34 +120,21 @@ def record(
     shared: Sequence[int],
     layer: int,
     pad: int,
-    *,
-    states: bool = False,
 ) -> tuple[torch.Tensor, list[KeptPrefix]]:
-    """One whole pass: the last tokens' states, and each prompt's first ``shared`` tokens kept.
-
-    With ``states`` their states before the last block are kept too.
-    """
+    """One whole pass: the last tokens' states, and each prompt's first ``shared`` tokens kept."""
     inputs = inputs_of(early, prompts, pad)
     width = inputs["input_ids"].shape[1]
     spans = [(width - len(p.ids), width - len(p.ids) + n) for p, n in zip(prompts, shared, strict=True)]
     layers = [_Recorder(spans) for _ in range(early.count)]
     inputs |= {"past_key_values": cache_of(layers), "use_cache": True}
-    entering: list[torch.Tensor | None] = [None] * len(prompts)
-
-    def keep(h: torch.Tensor) -> torch.Tensor:
-        entering[:] = [h[row, a:b].clone() for row, (a, b) in enumerate(spans)]
-        return h[:, -1]
-
-    last = early.last(inputs, layer, before=keep if states else None)
-    blocks = [found.kept for found in layers[:layer]]
-    return last, [
-        KeptPrefix(n, tuple(kept[row] for kept in blocks), entering[row]) for row, n in enumerate(shared)
-    ]
+    last = early.last(inputs, layer)
+    blocks = [recorder.kept for recorder in layers[:layer]]
+    return last, [KeptPrefix(n, tuple(kept[row] for kept in blocks)) for row, n in enumerate(shared)]
 
 
 @torch.inference_mode()
 def resume(
-    early: EarlyLayers, kept: Sequence[KeptPrefix], rest: Sequence[Sequence[int]], layer: int, space: Space
+    early: EarlyLayers, kept: Sequence[KeptPrefix], rest: Sequence[Sequence[int]], layer: int, space: BatchBuffer
 ) -> torch.Tensor:
     """The last tokens' states of prefixes and the ``rest`` of their prompts, all of one length."""
     more, width = len(rest[0]), max(k.tokens for k in kept)

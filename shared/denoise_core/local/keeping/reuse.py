@@ -9,9 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from denoise_core.local.batching import regime_of
 from denoise_core.local.first_layers import alike, halving, in_batches, inputs_of, pool_of
-from denoise_core.local.keeping.kv import KeptPrefix, Space, record, resume
+from denoise_core.local.keeping.kv import BatchBuffer, KeptPrefix, record, resume
 from denoise_core.local.layout import Prompt
 
 if TYPE_CHECKING:
@@ -25,8 +24,7 @@ class PrefixReuse:
     """One model's use of a `PrefixCache`. ``scope(layer)`` is all that decides keys and values besides the tokens.
 
     ``off`` says why this model's prefixes cannot be kept, or is None: found out by trying, once. Call under
-    the model's lock. ``states_too`` keeps the states before the last block too, from which an answer in one pass
-    goes on.
+    the model's lock.
     """
 
     def __init__(
@@ -37,8 +35,7 @@ class PrefixReuse:
         self.scope = scope
         self.max_tokens = max_tokens
         self.pad = pad
-        self.space = Space()
-        self.states_too = False
+        self.space = BatchBuffer()
         self._tried: dict[int, str | None] = {}
 
     def off(self, layer: int) -> str | None:
@@ -52,38 +49,29 @@ class PrefixReuse:
     def states(self, prompts: Sequence[Prompt], layer: int) -> list[tuple[list[int], Floats]]:
         """Pooled last-token states in batches: ``(positions in prompts, states)``."""
         shared = [min(p.shared, len(p.ids) - 1) for p in prompts]  # the last token has to be run to have a state
-        found = {
-            i: self.cache.get(self._key(p, n, layer)) for i, (p, n) in enumerate(zip(prompts, shared, strict=True))
-        }
-        missed = [i for i, kept in found.items() if kept is None]
-        missed_rows = [(prompts[i], shared[i]) for i in missed]
-        out = [([missed[n] for n in rows], states) for rows, states in self._recorded(missed_rows, layer)]
-        hits = {i: kept for i, kept in found.items() if kept is not None}
+        hits: dict[int, KeptPrefix] = {}
+        missed: list[int] = []
+        for i, (prompt, n) in enumerate(zip(prompts, shared, strict=True)):
+            kept = self.cache.get(self._key(prompt, n, layer))
+            if kept is None:
+                missed.append(i)
+            else:
+                hits[i] = kept
+        out: list[tuple[list[int], Floats]] = []
+        for rows, states in self._recorded([(prompts[i], shared[i]) for i in missed], layer):
+            out.append(([missed[row] for row in rows], states))
 
         def resumed(rows: list[int]) -> Floats:
             rest = [prompts[i].ids[shared[i] :] for i in rows]
             return numbers(resume(self.early, [hits[i] for i in rows], rest, layer, self.space))
 
-        rests = {
-            i: (len(prompts[i].ids) - shared[i], regime_of(self.early.config, len(prompts[i].ids))) for i in hits
-        }
-        for length, regime in sorted(set(rests.values())):
-            same = sorted((i for i in hits if rests[i] == (length, regime)), key=lambda i: hits[i].tokens)
+        by_rest: dict[int, list[int]] = {}  # prompts that are resumed together have as many tokens left
+        for i in sorted(hits, key=lambda i: hits[i].tokens):
+            by_rest.setdefault(len(prompts[i].ids) - shared[i], []).append(i)
+        for length, same in sorted(by_rest.items()):
             room = max(1, self.max_tokens // length)
             for at in range(0, len(same), room):
                 out += halving(same[at : at + room], resumed)
-        return out
-
-    def kept(self, prompts: Sequence[Prompt], layer: int) -> list[KeptPrefix]:
-        """What is kept of each prompt's shared part, with its states; what is missing is run again."""
-        out: list[KeptPrefix] = []
-        for p in prompts:
-            n = min(p.shared, len(p.ids) - 1)
-            found = self.cache.get(self._key(p, n, layer))
-            if found is None or found.states is None:
-                _, (found,) = record(self.early, [p], [n], layer, self.pad, states=True)
-                self.cache.put(self._key(p, n, layer), found)
-            out.append(found)
         return out
 
     def _recorded(self, wanted: Sequence[tuple[Prompt, int]], layer: int) -> list[tuple[list[int], Floats]]:
@@ -91,7 +79,7 @@ class PrefixReuse:
 
         def whole(rows: list[int]) -> Floats:
             prompts, shared = zip(*(wanted[i] for i in rows), strict=True)
-            states, kept = record(self.early, prompts, shared, layer, self.pad, states=self.states_too)
+            states, kept = record(self.early, prompts, shared, layer, self.pad)
             for prompt, n, prefix in zip(prompts, shared, kept, strict=True):
                 self.cache.put(self._key(prompt, n, layer), prefix)
             return numbers(states)
@@ -99,8 +87,7 @@ class PrefixReuse:
         return in_batches(self.early, [len(p.ids) for p, _ in wanted], self.max_tokens, whole)
 
     def _key(self, prompt: Prompt, shared: int, layer: int) -> Hashable:
-        regime = regime_of(self.early.config, len(prompt.ids))
-        return self.scope(layer), regime, np.array(prompt.ids[:shared], dtype=np.int64).tobytes()
+        return self.scope(layer), np.array(prompt.ids[:shared], dtype=np.int64).tobytes()
 
     def _try(self, layer: int) -> str | None:
         """Eight and five tokens kept, three more resumed, against the same prompts run whole."""

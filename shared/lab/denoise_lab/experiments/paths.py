@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaModel
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from denoise_core.local.batching import batches
 from denoise_core.local.first_layers import EarlyLayers, early_layers, inputs_of
-from denoise_core.local.keeping.kv import Page, cache_of, held
-from denoise_core.local.keeping.one_pass import Chunk, OnePass
+from denoise_core.local.keeping.kv import cache_of
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.keeping.reuse import PrefixReuse
 from denoise_core.local.layout import Prompt
@@ -99,6 +98,14 @@ class Context:
         return self.instruction + [i for n in sorted(keep) for i in self.chunks[n]] + self.question
 
 
+@dataclass(frozen=True)
+class Page:
+    """Token ids that were read, and keys and values of all but the last, to which `Paths.generate` adds."""
+
+    ids: list[int]
+    past: DynamicCache
+
+
 class Paths:
     """``max_tokens`` caps a scoring batch; the probe is random, which decides what is kept but not the cost."""
 
@@ -113,7 +120,6 @@ class Paths:
         self.cache: PrefixCache = PrefixCache(prefix_bytes)
         self.reuse = PrefixReuse(self.early, self.cache, scope=lambda n: n, max_tokens=max_tokens, pad=0)
         assert self.reuse.off(layer) is None
-        self._one_pass: OnePass | None = None
         self.probe = np.random.default_rng(0).normal(size=self.early.width).astype(np.float32)
 
     @torch.inference_mode()
@@ -142,48 +148,21 @@ class Paths:
         best = self._best(self.scores(context.prompts()), keep)
         self.whole(context.joined(best), keeping)
 
-    def one_pass(self, context: Context, keep: float = 0.3) -> Page:
-        """Score every chunk, then go on from what was computed of the best."""
-        prompts = context.prompts()
-        best = self._best(self.scores(prompts), keep)
-        return self._go_on(None, context, best)
-
-    def again(self, page: Page, context: Context, chunk: int) -> Page:
-        """One more chunk behind what was read, then the question."""
-        return self._go_on(page, context, [chunk])
-
-    def _go_on(self, page: Page | None, context: Context, keep: list[int]) -> Page:
-        if self._one_pass is None:
-            self._one_pass = OnePass(self.early, self.layer, 0)
-            assert self._one_pass.off() is None
-        prompts = [context.prompts()[n] for n in sorted(keep)]
-        chunks = [
-            Chunk(p.ids, *p.passage, k) for p, k in zip(prompts, self.reuse.kept(prompts, self.layer), strict=True)
-        ]
-        page = self._one_pass.read(page, chunks, (), context.question)
-        with torch.inference_mode():
-            device = self.early.device
-            last = torch.tensor([page.ids[-1:]], device=device)
-            at = torch.tensor([[len(page.ids) - 1]], device=device)
-            self.model(input_ids=last, position_ids=at, past_key_values=page.past(), use_cache=True)
-        return page
-
     @torch.inference_mode()
     def prefill(self, ids: list[int]) -> Page:
         """The whole of ``ids`` read by all blocks, with keys and values to generate from."""
         layers = [DynamicLayer() for _ in range(self.early.count)]
         row = torch.tensor([ids], device=self.early.device)
         self.model(input_ids=row, past_key_values=cache_of(layers), use_cache=True)
-        return Page([*ids, ids[-1]], [(held(layer.keys), held(layer.values)) for layer in layers], len(ids))
+        return Page([*ids, ids[-1]], cache_of(layers))
 
     @torch.inference_mode()
     def generate(self, page: Page, tokens: int) -> None:
         """``tokens`` more, one at a time, behind what was read. Which tokens makes no difference to the cost."""
-        past = page.past()
         for n in range(tokens):
             row = torch.tensor([page.ids[-1:]], device=self.early.device)
             at = torch.tensor([[len(page.ids) - 1 + n]], device=self.early.device)
-            self.model(input_ids=row, position_ids=at, past_key_values=past, use_cache=True)
+            self.model(input_ids=row, position_ids=at, past_key_values=page.past, use_cache=True)
 
     def discriminate(self, context: Context, keep: float = 0.3) -> None:
         """LLM-Discrim: every chunk through the whole model, then one whole pass over those it accepts."""
@@ -216,21 +195,6 @@ class Operations:
     def exact_warm(self) -> float:
         return (self._score_again() + self._answer_whole()) / self._full()
 
-    @property
-    def one_pass_cold(self) -> float:
-        return (self._score() + self._answer_on()) / self._full()
-
-    @property
-    def one_pass_warm(self) -> float:
-        return (self._score_again() + self._answer_on()) / self._full()
-
-    @property
-    def again(self) -> float:
-        """One chunk more behind what was read, then the question."""
-        kept, size = self._kept(), self._size()
-        below, above = self.shape.layer - 1, self.shape.blocks - self.shape.layer + 1
-        return (below * self.block(QUERY, kept + size) + above * self.block(size + QUERY, kept)) / self._full()
-
     def block(self, new: int, past: int) -> float:
         """One block over ``new`` tokens behind ``past`` ones."""
         s = self.shape
@@ -262,7 +226,3 @@ class Operations:
 
     def _answer_whole(self) -> float:
         return self.shape.blocks * self.block(self._kept() + QUERY, 0)
-
-    def _answer_on(self) -> float:
-        below, above = self.shape.layer - 1, self.shape.blocks - self.shape.layer + 1
-        return below * self.block(QUERY, self._kept()) + above * self.block(self._kept() + QUERY, 0)

@@ -1,0 +1,21 @@
+"""A budget never spends more than its limit, and one estimate serves all who have no tokenizer."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from denoise_core.text.token_budget import TokenBudget, estimate_tokens
+
+
+@given(st.lists(st.text(max_size=30), max_size=12), st.integers(0, 20))
+def test_what_fits_is_paid_and_nothing_else(texts, limit):
+    budget = TokenBudget(limit, len)
+    for text in texts:
+        left = budget.left
+        assert budget.take(text) == (len(text) <= left)
+        assert budget.left == (left - len(text) if len(text) <= left else left)
+    assert 0 <= budget.spent <= limit
+
+
+@given(st.text(alphabet="abc é.", max_size=40), st.text(alphabet="東京タワー🗼", max_size=10))
+def test_four_letters_are_a_token_and_a_wide_character_is_one(letters, wide):
+    assert estimate_tokens(letters + wide) == -(-len(letters) // 4) + len(wide)
