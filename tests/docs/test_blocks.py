@@ -214,7 +214,6 @@ LOOSE = {"own_model", "vllm_end", "own_questions"}  # seconds and fitted figures
 @pytest.mark.enable_socket
 @pytest.mark.parametrize("name", sorted(p.stem for p in (DOCS / "how_to").glob("*.py")))
 def test_a_script_prints_what_its_page_shows(name, fill, tmp_path):
-    pytest.importorskip("ray") if name == "ray_bulk" else None
     printed = fill.result_of(name, tmp_path)
     page = fill.page_of(name).read_text("utf-8")
     block = re.search(rf"<!-- script: {name} -->\n(.*?)<!-- end -->", page, re.S)[1]

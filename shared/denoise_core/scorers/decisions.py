@@ -23,7 +23,6 @@ from denoise_core.running.budget import Meter
 from denoise_core.running.effects import Complete, Failed, Flow, batch
 from denoise_core.running.engines import Engine, RemoteLimits, lowest
 from denoise_core.running.flow import run
-from denoise_core.running.recipes import Travels
 from denoise_core.text.delimit import new_marker
 from denoise_core.text.replies import said
 from denoise_core.text.words import words
@@ -126,13 +125,11 @@ class DecisionScorer:
         return float(chance)
 
 
-class LocalDecisions(Travels):
+class LocalDecisions:
     """transformers' decision pipeline on a model by name, path or object; loads at the first use.
 
     Any chat model will do whose vocabulary has Yes and No as single tokens. Calls take turns.
     """
-
-    named = ("model",)
 
     def __init__(self, model: Any, *, tokenizer: Any = None) -> None:
         self.model = model
@@ -149,7 +146,7 @@ class LocalDecisions(Travels):
             return answers
 
 
-class ServedDecisions(Travels):
+class ServedDecisions:
     """A server of a decision model, or several of one model, at addresses before ``/v1``.
 
     ``shape`` is what it speaks: "systemone" (``POST {url}/v1/systemone``, as ``transformers serve`` does) or
@@ -173,9 +170,6 @@ class ServedDecisions(Travels):
         self.engine = Engine(url, key_env=key_env, limits=limits)
         self.model = model
         self.shape = shape
-
-    def recipe(self) -> dict[str, Any]:
-        return self.engine.settings | {"model": self.model, "shape": self.shape}
 
     def __call__(self, request: dict[str, Any]) -> Mapping[str, Any]:
         found = self.many([request])[0]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from denoise_core.errors import InputError
 from denoise_core.running.effects import Flow
-from denoise_core.running.recipes import Travels
 from denoise_core.support.judging import Claim, FlowJudge, Judge, Judgement, asked, expect_judge
 from denoise_core.types import Passage
 
@@ -16,7 +15,7 @@ SHORT = 3
 judge passes .35 of the wrong ones while it is sure; of bare answers none (`make bench ONLY=quoting`)."""
 
 
-class Cascade(FlowJudge, Travels):
+class Cascade(FlowJudge):
     """``first`` judges answers whose claims have at most ``short`` words each; where it does not know of every one
     with at least the probability ``sure`` that it is supported, or that it is not, and for longer ones, ``second``
     judges the whole answer instead, in its own way. ``short`` None: the first is asked about any.

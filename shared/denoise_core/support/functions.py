@@ -16,7 +16,6 @@ from typing import Any
 
 from denoise_core.errors import InputError
 from denoise_core.running.offload import offload, on_a_thread
-from denoise_core.running.recipes import Travels
 from denoise_core.support.judging import Claim, Judged
 from denoise_core.types import Passage
 
@@ -47,7 +46,7 @@ _REASONS = ("reason", "reasons", "reasoning", "comment", "feedback", "why", "exp
 _LONGEST = 500  # characters of a reason
 
 
-class FunctionJudge(Travels):
+class FunctionJudge:
     """A function, or an evaluator of another package, as a judge; asked claim by claim, ``limit`` at once.
 
     Parameters are filled by their names (question, query, input ...; evidence, contexts, source ...; claim,

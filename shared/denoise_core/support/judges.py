@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from denoise_core.errors import InputError
-from denoise_core.running.recipes import Travels
 from denoise_core.support.functions import FunctionJudge
 from denoise_core.support.judging import Judge
 from denoise_core.support.models import ModelJudge
@@ -31,7 +30,7 @@ def decision(decide: Any, *, threshold: float = 0.5, name: str = "decision") -> 
     return FunctionJudge(_Decision(decide), name=name, threshold=threshold, limit=1)
 
 
-class _Decision(Travels):
+class _Decision:
     """`decision`."""
 
     def __init__(self, decide: Any) -> None:

@@ -12,12 +12,11 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from denoise_core._optional import require
 from denoise_core.errors import InputError
 from denoise_core.running.offload import offload
-from denoise_core.running.recipes import Travels
 from denoise_core.support.judging import Claim, Claims, Judged, Quote
 from denoise_core.text.chunk import sentences
 from denoise_core.text.facts import Difference
@@ -52,7 +51,7 @@ Marks: TypeAlias = list[tuple[int, int, float]]
 """Tokens of an answer, characters ``[start, end)``, with the probability that no evidence supports them."""
 
 
-class ModelJudge(Travels):
+class ModelJudge:
     """A Hugging Face model as a judge; loaded at its first call, its repository's code never run.
 
     The config tells which ``family`` it is of, else give it: ``tokens`` (LettuceDetect: marks unsupported
@@ -64,8 +63,6 @@ class ModelJudge(Travels):
     >>> ModelJudge("KRLabsOrg/lettucedect-base-modernbert-en-v1").id
     'KRLabsOrg/lettucedect-base-modernbert-en-v1'
     """
-
-    named: ClassVar[tuple[str, ...]] = ("model",)
 
     def __init__(
         self,

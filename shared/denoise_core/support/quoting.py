@@ -15,7 +15,6 @@ from typing import Any
 from denoise_core.errors import UnparsableReply
 from denoise_core.protocols import LLM, expect_llm, held_to_schema
 from denoise_core.running.effects import Flow, complete
-from denoise_core.running.recipes import Travels
 from denoise_core.support.judging import Claim, Claims, FlowJudge, Judged, Judgement, Quote
 from denoise_core.support.records import headline
 from denoise_core.text.delimit import NOTE, envelope
@@ -86,7 +85,7 @@ _MOST = 200  # claims of one reply that are read
 _LONGEST = 20_000  # characters of an answer that are shown
 
 
-class LLMJudge(FlowJudge, Travels):
+class LLMJudge(FlowJudge):
     """Judges by quotes of ``llm``, which need not be the model that drafts (None: the one that the run is given).
 
     A claim is supported when the model says so and a quote that it gives stands in a passage: exactly, or but for

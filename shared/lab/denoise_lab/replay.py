@@ -21,7 +21,7 @@ from denoise_core.augmenter.utilities.groundedness import as_utility
 from denoise_core.augmenter.utility import Utility
 from denoise_core.errors import BudgetExceeded, NotRecorded
 from denoise_core.protocols import LLM
-from denoise_core.running.effects import Batch, Complete, Compute, Denoise, Effect, Failed, Flow, Retrieve, Single
+from denoise_core.running.effects import Batch, Complete, Denoise, Effect, Failed, Flow, Retrieve, Single
 from denoise_core.running.flow import run
 from denoise_core.support.judging import Judge
 from denoise_core.types import Event, Passage
@@ -103,8 +103,6 @@ def _played(flow: Flow[Answer], tape: _Tape) -> Flow[Answer]:
 
 
 def _outcome(effect: Effect, tape: _Tape) -> Flow[Any]:
-    if isinstance(effect, Compute):
-        return (yield effect)  # a flow's own work: nothing of it is on the tape
     if isinstance(effect, Batch):
         found = []
         for item in effect.items:

@@ -10,7 +10,7 @@ from denoise_core.embedded import answer, sample, span_reader
 from denoise_core.embedded.reader import judge as shipped
 from denoise_core.embedded.reader.span_reader import READ, core, parts, places
 from denoise_core.embedded.reader.windows import tokens, windows
-from denoise_core.running.caches.stores import Once
+from denoise_core.running.caches import Once
 
 TOWER = Passage("The Eiffel Tower in Paris was finished in 1889. It was built by Gustave Eiffel.", "tower")
 BRIDGE = Passage("The Golden Gate Bridge was opened in 1937. It stands in San Francisco.", "bridge")

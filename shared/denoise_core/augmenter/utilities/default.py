@@ -8,9 +8,8 @@ from dataclasses import replace
 
 from denoise_core.errors import MissingExtra
 from denoise_core.protocols import LLM
-from denoise_core.running.effects import Flow, compute
+from denoise_core.running.effects import Flow
 from denoise_core.running.fallbacks import fell_back
-from denoise_core.running.recipes import Travels
 from denoise_core.support.answers import asks
 from denoise_core.support.cascade import Cascade
 from denoise_core.support.check import one_value
@@ -34,7 +33,7 @@ def default_judge(llm: LLM | None = None) -> Judge:
     return Cascade(shipped, LLMJudge(llm))
 
 
-class Shipped(FlowJudge, Travels):
+class Shipped(FlowJudge):
     """`denoise_core.embedded.judge`, loaded at the first judgement; `Words`, and a warning once, without the extra
     ``embedded``. It asks nothing of the outside, so it costs no call."""
 
@@ -48,12 +47,10 @@ class Shipped(FlowJudge, Travels):
         return self._judge().id
 
     def flow(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> Flow[Judgement]:
-        def judged() -> Judgement:
-            found = self._judge().judge(question, claims, passages)
-            judgement = found if isinstance(found, Judgement) else Judgement(tuple(found))
-            return _within_reach(question, claims, judgement, Words().judge(question, claims, passages))
-
-        return (yield from compute(judged))
+        found = self._judge().judge(question, claims, passages)
+        judgement = found if isinstance(found, Judgement) else Judgement(tuple(found))
+        return _within_reach(question, claims, judgement, Words().judge(question, claims, passages))
+        yield  # a flow, that asks nothing of the outside
 
     def _judge(self) -> Judge:
         with self._lock:

@@ -24,7 +24,7 @@ from denoise_core.embedded.reader.forward import Network
 from denoise_core.embedded.reader.span_reader import NOWHERE, Fit, Found, Reads, SpanReader
 from denoise_core.embedded.reader.windows import tokens, windows
 from denoise_core.errors import InputError
-from denoise_core.running.caches.stores import Once
+from denoise_core.running.caches import Once
 from denoise_core.running.offload import offload
 from denoise_core.support.judging import Claim, Judged, Judgement, Quote
 from denoise_core.text.language import language_of
