@@ -10,7 +10,7 @@ from denoise_core.augmenter import Augmenter, LoopLimits, Outcome
 from denoise_core.augmenter.drafting import Written
 from denoise_core.augmenter.drafting.repair import holding, repaired
 from denoise_core.augmenter.memory import Reason, Verdict
-from denoise_core.augmenter.traces.recording import made, plain
+from denoise_core.jsonable import from_jsonable, to_jsonable
 from denoise_core.support import parse
 
 TOWER = Passage(
@@ -99,8 +99,8 @@ def test_what_is_left_was_there_before(draft, data):
 
 def test_a_recording_keeps_the_place():
     verdict = failed(Reason("", "date", "It was 1925", missing=("1925",), place=(3, 9)))
-    assert made(Verdict, plain(verdict)) == verdict
-    old = plain(verdict)
+    assert from_jsonable(Verdict, to_jsonable(verdict)) == verdict
+    old = to_jsonable(verdict)
     old["reasons"][0] |= {"instead": [["1925", "1889"]]}  # of a release that put values in
     del old["reasons"][0]["place"]
-    assert made(Verdict, old).reasons[0].place is None
+    assert from_jsonable(Verdict, old).reasons[0].place is None
