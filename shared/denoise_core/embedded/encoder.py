@@ -284,10 +284,11 @@ class Readings:
     def _stored(self, keys: list[bytes]) -> dict[bytes, Reading]:
         """What the folder holds of ``keys``; a damaged reading is left out, and so made again."""
         readings: dict[bytes, Reading] = {}
+        blobs: dict[bytes, bytes] = {}
         file = self.file
-        if file is None:
-            return readings
-        for key, blob in self._bypass.attempt(lambda: file.get_many(keys), {}).items():
+        if file is not None:
+            blobs = self._bypass.attempt(lambda: file.get_many(keys), blobs)
+        for key, blob in blobs.items():
             try:
                 readings[key] = Reading.from_bytes(blob)
             except ValueError as error:
