@@ -58,7 +58,6 @@ class LocalLLM:
             raise InputError("a loaded model needs its tokenizer: LocalLLM(model, tokenizer)")
         self.model: Any = model
         self.tokenizer: Any = tokenizer
-        self._given = model, tokenizer  # what was loaded of them does not travel
         self._lock = threading.Lock()
         self._set(max_new_tokens, temperature, seed, stop)
 

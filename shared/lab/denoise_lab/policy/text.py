@@ -58,7 +58,6 @@ class TextEncoder:
             raise InputError("a loaded model needs its tokenizer: TextEncoder(model, tokenizer=tokenizer)")
         self.model: Any = model
         self.tokenizer: Any = tokenizer
-        self._given = model, tokenizer
         self._lock = threading.Lock()
 
     def __call__(self, texts: list[str]) -> NDArray[np.float32]:
