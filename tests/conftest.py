@@ -27,7 +27,6 @@ TESTS = Path(__file__).parent
 FULL = frozenset({
     "core/running/test_linear_patterns.py",
     "core/service/test_generated.py",
-    "core/service/test_ray.py",
     "core/service/test_ray_serve.py",
     "core/test_browser.py",
     "docs/test_blocks.py::test_a_script_prints_what_its_page_shows",
@@ -39,6 +38,7 @@ FULL = frozenset({
     "packaging/test_wheels.py",
     "test_benchmarks.py::test_the_quick_form_runs",
     "test_cookbook.py::test_it_runs",
+    "test_cookbook_recipes.py::test_ray_does_each_row_once_and_goes_on",
 })  # fmt: skip
 
 

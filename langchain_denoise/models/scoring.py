@@ -16,7 +16,7 @@ from denoise_core import Denoiser, InputError, Scorer
 from denoise_core.end import Probe, ProbeScorer
 from denoise_core.end.calibration import Calibration
 from denoise_core.protocols import Scored
-from denoise_core.running.caches.stores import Once
+from denoise_core.running.caches import Once
 from denoise_core.scorers.decisions import DecisionScorer
 from denoise_core.scorers.encoders import CrossEncoderScorer, EmbeddingScorer
 from langchain_denoise.models.decisions import Decide, is_decision_model

@@ -142,7 +142,7 @@ def _adrafting(asked: Asked, engine: VerifiedEngine) -> AsyncDraftResponse:
     follow = held_back if engine.streaming == "held_back" else draft_first
 
     async def shown() -> AsyncGenerator[str, None]:
-        run = follow(asked.aside(), asked.question, asked.history, drafter=asked.drafter)
+        run = follow(asked.loop, asked.question, asked.history, drafter=asked.drafter)
         async with aclosing(aiter(run)) as events:  # a reader that leaves ends the run
             async for event in events:
                 for piece in _show(event, response, asked, engine):

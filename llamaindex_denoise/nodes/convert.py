@@ -253,11 +253,13 @@ def _copy(
 
 def _joint(kept: Passage, given: Given, about: Mapping[str, Any]) -> tuple[TextNode, float | None]:
     """A new node for text made of several passages: it has what its sources agree on, and the best score."""
-    from denoise_core.augmenter.traces.recording import plain
+    from denoise_core.jsonable import to_jsonable
 
     sources = [s for i in about["spans"] if i in given and (s := source_of(given[i])) is not None]
     nodes = [s.node for s in sources]
-    first = nodes[0] if nodes else TextNode(metadata=plain(kept.metadata))  # no node behind it: the passage's own
+    first = (
+        nodes[0] if nodes else TextNode(metadata=to_jsonable(kept.metadata))
+    )  # no node behind it: the passage's own
     node = TextNode(
         text=kept.text,
         id_=kept.id,

@@ -122,14 +122,17 @@ def attach_trace(error: BaseException, events: Iterable[Event]) -> None:
 
 
 def without_trace(error: BaseException) -> BaseException:
-    """A twin of ``error`` for another caller: class, arguments and fields, no trace, no traceback, no cause.
+    """A twin of ``error`` for another caller: class, arguments, fields, traceback and cause, but no trace, which
+    may hold what is the first caller's alone.
 
     A class that cannot be made anew in this way gives a `RuntimeError` that says what happened.
     """
+    twin: BaseException
     try:
         twin = type(error).__new__(type(error), *error.args)
         twin.args = error.args
         twin.__dict__.update({k: v for k, v in vars(error).items() if k not in (_ON_ERROR, "__notes__")})
     except Exception:
-        return (InputError if is_mistake(error) else RuntimeError)(said(error))
-    return twin
+        twin = (InputError if is_mistake(error) else RuntimeError)(said(error))
+    twin.__cause__ = error.__cause__
+    return twin.with_traceback(error.__traceback__)

@@ -7,14 +7,14 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
-
-from denoise_core import Passage
-from denoise_core.embedded import judge, sample
-from denoise_core.embedded.minilm import minilm, weights
 from denoise_core.embedded.reader.claims import chosen, logit
 from denoise_core.embedded.reader.forward import batch
 from denoise_core.embedded.reader.judge import Calibration
 from denoise_core.embedded.reader.windows import tokens, windows
+
+from denoise_core import Passage
+from denoise_core.embedded import judge, sample
+from denoise_core.embedded.minilm import minilm, weights
 from denoise_core.question import Question
 from denoise_lab.span_reader import calibrate, split
 from denoise_lab.span_reader.cloze import Clozes, kind_of, spans

@@ -28,6 +28,7 @@ class Reranker(ThreadingHTTPServer):
         self.refuses = (None, 0)  # a text, and the status of every request that holds it
         self.lock, self.over, self.arrived = threading.Lock(), threading.Event(), threading.Event()
         self.now = self.peak = 0
+        self.retry_after, self.arrivals = "0", []  # what a refusal asks for; when each request came
         self.keeps, self.kept, self.counts = keeps, {}, {}
 
     def keep(self, texts):
@@ -64,6 +65,7 @@ class Handler(BaseHTTPRequestHandler):
         with served.lock:
             texts = asked.get("documents") or asked.get("texts") or []
             served.seen.append(texts)
+            served.arrivals.append(time.monotonic())
             if served.keeps:
                 served.keep(texts)
             served.headers.append(dict(self.headers))
@@ -100,8 +102,8 @@ class Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))
-        if status == 429:
-            self.send_header("retry-after", "0")
+        if status in (429, 503):
+            self.send_header("retry-after", self.server.retry_after)
         self.end_headers()
         self.wfile.write(data)
 

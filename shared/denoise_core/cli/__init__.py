@@ -10,7 +10,7 @@ from typing import Any
 
 from denoise_core.errors import DenoiseError, is_refusal, said
 
-MODULES = {verb: verb for verb in ("demo", "run", "check", "serve", "mcp", "bulk", "fit", "evaluate", "record")}
+MODULES = {verb: verb for verb in ("demo", "run", "check", "serve", "mcp", "fit", "evaluate", "record")}
 MODULES["calibrate"] = "fit"
 
 # Control characters (a terminal acts on them), marks that turn the direction of what follows, and half characters,

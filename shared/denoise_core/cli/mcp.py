@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import uuid
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
+from cachetools import LRUCache
 
 from denoise_core._optional import require
 from denoise_core.cli.check import chosen_judge, recorded
@@ -54,7 +54,7 @@ def server(denoiser: Denoiser, judge: Judge | None, folders: Sequence[Path] = ()
     given = require("mcp.server", extra="mcp")
     wrong = require("mcp.server.mcpserver.exceptions", extra="mcp").ToolError
     allowed = [f.resolve(strict=True) for f in folders]
-    known: OrderedDict[str, dict[str, Passage]] = OrderedDict()
+    known: LRUCache[str, dict[str, Passage]] = LRUCache(KEPT)
     silent = {"log_level": "CRITICAL"}  # its log quotes what was given
     made = given.MCPServer("rag-denoise", instructions=_ABOUT, **silent)
 
@@ -95,13 +95,12 @@ def server(denoiser: Denoiser, judge: Judge | None, folders: Sequence[Path] = ()
         some, found = await done(call)
         name = uuid.uuid4().hex[:12]
         known[name] = {p.id: p for p in some}
-        if len(known) > KEPT:
-            known.popitem(last=False)
         return {"result": name, **found}
 
     async def recall(result: str, id: str, start: int = 0, end: int | None = None) -> dict[str, Any]:
         """A passage of an earlier ``denoise`` as it came, or its characters [start, end)."""
-        passage = known.get(result, {}).get(id)
+        passages = known.get(result)
+        passage = passages.get(id) if passages is not None else None
         if passage is None:
             raise wrong("no such passage: expected a result of denoise, not too long ago, and an id of its spans")
         last = len(passage.text) if end is None else min(end, len(passage.text))

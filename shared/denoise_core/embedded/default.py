@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from functools import cache
-from hashlib import sha256
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
@@ -20,15 +19,14 @@ from denoise_core.end.denoiser import DEFAULT_KEEP, ENDDenoiser, OnIrrelevant
 from denoise_core.end.selection import Keep
 from denoise_core.errors import InputError
 from denoise_core.protocols import Scored, Scorer
-from denoise_core.running.caches.stores import Once
+from denoise_core.running.caches import Once
 from denoise_core.running.fallbacks import fell_back
-from denoise_core.running.recipes import Travels
 from denoise_core.scorers.encoders import CrossEncoderScorer, EmbeddingScorer, Embeds, Pairs, Predicts
 from denoise_core.scorers.stack import Stack
 from denoise_core.text.chunk import Chunker
 
 
-class DefaultScorer(Travels):
+class DefaultScorer:
     """The stack that ships over the signals of `encoder`; the model is loaded at the first call, once a process.
 
     What is read of a passage is kept, so a second question about it costs little more than reading the question;
@@ -42,11 +40,6 @@ class DefaultScorer(Travels):
     def __init__(self, *, folder: str | Path | None = None, second_look: bool = False) -> None:
         self.folder = folder
         self.second_look = second_look
-
-    def marks(self) -> dict[str, str]:
-        """Of the weights that ship: two versions of this package that score differently do not mix."""
-        shipped = sha256(repr((HUB_NAME, stack(), scale(), self.second_look)).encode()).hexdigest()
-        return {"shipped weights": shipped}
 
     @property
     def scale(self) -> AutoScale:

@@ -24,10 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.embedded.minilm import MiniLM, load, tokenizer_of
-from denoise_core.errors import InputError
 from denoise_core.local.batching import windows
-from denoise_core.running.caches.stores import Bounded, Once, SqliteFile
-from denoise_core.running.recipes import Travels
+from denoise_core.running.caches import Bounded, Bypass, Once, SqliteStore
 from denoise_core.types import well_formed
 
 Floats = NDArray[np.float32]
@@ -43,14 +41,13 @@ AT_ONCE = 64  # texts read before what was read of them is kept
 LOOKED, BEHIND = 2, 1.5  # of a second look: best texts, and how far below them what it finds stands at most
 
 
-class SentenceEncoder(Travels):
+class SentenceEncoder:
     """The encoder in ``folder``, of BERT's or RoBERTa's shape; loads at first use, once for all, without torch.
 
     What is read of a text is kept (`Readings`): `MEMORY` bytes of it here, and all in the folder ``keep`` where
     one is given, for other processes. ``name`` is what the model goes by.
     """
 
-    named = ("folder",)
     names = ("cosine", "maxsim", "rest")
     listwise = True  # the weights of maxsim and rest come from the list
 
@@ -254,70 +251,56 @@ class Readings:
     """Readings by text. ``model`` names what read them; ``folder`` also keeps them there, for other processes.
 
     At most ``memory`` bytes are held in this process. ``read`` counts texts that had to be read. Safe to use from
-    several threads. Raises `InputError` when the folder's file is no file of readings.
+    several threads. A folder that cannot be read or written is logged and left alone for a minute: texts are read
+    again, and nothing fails.
     """
 
     def __init__(self, model: str, *, memory: int = MEMORY, folder: str | Path | None = None) -> None:
         self.model = model
         self.kept: Bounded[bytes, Reading] = Bounded(memory, lambda reading: reading.nbytes)
-        self.file = None if folder is None else SqliteFile(Path(folder) / FILE, _tables, timeout=30)
+        self.file: SqliteStore | None = None
+        if folder is not None:
+            path = Path(folder) / FILE
+            self.file = SqliteStore(path, max_entries=None, table="readings", column="reading", timeout=30)
         self.read = 0
+        self._bypass = Bypass(f"readings in {folder}")
         self._lock = threading.Lock()
 
     def of(self, texts: Sequence[str], read: Callable[[list[str]], list[Reading]]) -> list[Reading]:
         """The texts' readings; ``read`` makes those that are not kept."""
-        prefix = f"{self.model}, format {FORMAT}\0"  # of another model nothing is found
-        keys: list[bytes] = []
-        readings: dict[bytes, Reading] = {}
-        missing: dict[bytes, str] = {}
-        for text in texts:
-            key = hashlib.sha256((prefix + text).encode("utf-8", "surrogatepass")).digest()[:16]
-            keys.append(key)
-            kept = None if key in missing else self.kept.get(key)
-            if kept is None:
-                missing[key] = text
-            else:
-                readings[key] = kept
-        if missing and self.file is not None:
-            stored = self._stored(list(missing))
-            readings |= stored
-            missing = {key: text for key, text in missing.items() if key not in stored}
-        if missing:
-            readings |= self._read(missing, read)
-        return [readings[key] for key in keys]
-
-    def _stored(self, keys: Sequence[bytes]) -> dict[bytes, Reading]:
-        """What the file has of these keys; a damaged reading counts as none."""
-        stored: dict[bytes, Reading] = {}
-        for key, blob in self._execute("SELECT key, reading FROM readings WHERE key = ?", [(k,) for k in keys]):
-            try:
-                stored[key] = Reading.from_bytes(blob)
-                self.kept.put(key, stored[key])
-            except ValueError as error:
-                log.warning("a stored reading is damaged (%s) and is made again", type(error).__name__)
-        return stored
-
-    def _read(self, missing: dict[bytes, str], read: Callable[[list[str]], list[Reading]]) -> dict[bytes, Reading]:
-        """Texts that were kept nowhere, read and kept."""
-        fresh = dict(zip(missing, read(list(missing.values())), strict=True))
-        for key, reading in fresh.items():
+        own = f"{self.model}, format {FORMAT}\0"  # of another model nothing is found
+        keys = [hashlib.sha256((own + t).encode("utf-8", "surrogatepass")).digest()[:16] for t in texts]
+        by_key = dict(zip(keys, texts, strict=True))
+        found = {key: kept for key in by_key if (kept := self.kept.get(key)) is not None}
+        found |= self._stored([key for key in by_key if key not in found])
+        new = [key for key in by_key if key not in found]
+        for key, reading in zip(new, read([by_key[key] for key in new]) if new else (), strict=True):
+            found[key] = reading
             self.kept.put(key, reading)
         with self._lock:
-            self.read += len(fresh)
-        if self.file is not None:
-            rows = [(key, reading.to_bytes()) for key, reading in fresh.items()]
-            self._execute("INSERT OR REPLACE INTO readings (key, reading) VALUES (?, ?)", rows)
-        return fresh
+            self.read += len(new)
+        self._store({key: found[key] for key in new})
+        return [found[key] for key in keys]
 
-    def _execute(self, sql: str, rows: Sequence[tuple[bytes, ...]]) -> list[tuple[bytes, bytes]]:
-        import sqlite3
+    def _stored(self, keys: list[bytes]) -> dict[bytes, Reading]:
+        """What the folder holds of ``keys``; a damaged reading is left out, and so made again."""
+        readings: dict[bytes, Reading] = {}
+        blobs: dict[bytes, bytes] = {}
+        file = self.file
+        if file is not None:
+            blobs = self._bypass.attempt(lambda: file.get_many(keys), blobs)
+        for key, blob in blobs.items():
+            try:
+                readings[key] = Reading.from_bytes(blob)
+            except ValueError as error:
+                log.warning("a stored reading is damaged (%s) and is made again", type(error).__name__)
+                continue
+            self.kept.put(key, readings[key])
+        return readings
 
-        assert self.file is not None
-        try:
-            return self.file.execute(sql, rows)
-        except sqlite3.DatabaseError as error:
-            raise InputError(f"{self.file.path} is not a file of readings: {error}; delete it") from error
-
-
-def _tables(connection: Any) -> None:
-    connection.execute("CREATE TABLE IF NOT EXISTS readings (key BLOB PRIMARY KEY, reading BLOB NOT NULL)")
+    def _store(self, readings: dict[bytes, Reading]) -> None:
+        file = self.file
+        if file is not None:
+            self._bypass.attempt(
+                lambda: file.put_many({key: reading.to_bytes() for key, reading in readings.items()}), None
+            )

@@ -113,7 +113,7 @@ def fit_denoiser(
     Without ``model`` the embedded signals alone are weighed, without torch. With one (a name, a path, an object or
     a `HiddenReader`) a probe is fitted at each of ``layers`` (all when None), the cheapest that loses little at
     ``keep`` is taken, and its logits are one more signal. ``each`` in the place of `map`, such as the `map` of a
-    process pool, has passages read elsewhere; results come in order.
+    pool of threads, has passages read there; results come in order.
 
     What ``keep="auto"`` promises is calibrated on ``calibration``, questions apart from ``questions``; without
     them on scores that folds of the fit gave to questions that they had not seen. ``risk`` is the share of

@@ -18,7 +18,6 @@ from denoise_core.local.batching import windows
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.layout import BoundLayout, Layout, Prompt
-from denoise_core.running.recipes import Travels
 
 if TYPE_CHECKING:
     from denoise_core.local.blocks import Norm
@@ -57,7 +56,7 @@ class ReadingSettings:
     max_tokens: int = 4096
 
 
-class HiddenReader(Travels):
+class HiddenReader:
     """Reads a Hugging Face decoder or encoder, given by name, path or as a loaded object.
 
     Nothing is loaded before the first use. ``first_layers`` loads only so many blocks of a model given by
@@ -67,8 +66,6 @@ class HiddenReader(Travels):
     passage first), on the model's device: 512 MiB by default, the least recently used leaves first;
     ``PrefixCache(0)`` switches it off.
     """
-
-    named = ("model",)
 
     def __init__(
         self,

@@ -28,7 +28,6 @@ from denoise_core.local.layout import BoundLayout, Slot
 from denoise_core.running.budget import Meter
 from denoise_core.running.engines import Engine, RemoteLimits, Retried, document_key, lowest
 from denoise_core.running.offload import offload
-from denoise_core.running.recipes import Travels
 
 Floats = NDArray[np.float32]
 Prompts = tuple[list[list[int]], list[bytes], NDArray[np.intp]]  # ids, documents' keys, places of their texts
@@ -36,7 +35,7 @@ Prompts = tuple[list[list[int]], list[bytes], NDArray[np.intp]]  # ids, document
 MANIFEST = "end.json"  # beside the exported checkpoint: layout, window, bias, scores to check a server by
 
 
-class RemoteScorer(Travels):
+class RemoteScorer:
     """Scores with the checkpoint in ``folder`` as served at ``url``, an address before ``/classify`` or several.
 
     Only the folder's tokenizer and manifest are read here. With several replicas a document always goes to the
@@ -50,8 +49,6 @@ class RemoteScorer(Travels):
 
     ``key_env`` names the environment variable with the key. The key is in no attribute, pickle or log.
     """
-
-    named = ("folder",)
 
     def __init__(
         self,
@@ -73,9 +70,6 @@ class RemoteScorer(Travels):
         self._lock = threading.Lock()
         self._served: dict[str, tuple[str, float]] = {}  # of a replica its model, and what its logits lack
         self._asking: dict[str, asyncio.Lock] = {}
-
-    def recipe(self) -> dict[str, Any]:
-        return self.engine.settings | {name: getattr(self, name) for name in ("folder", "model", "batch")}
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
         """Logits, higher is more relevant; float32 ``(len(texts),)``. Equal to the local `ProbeScorer`'s."""

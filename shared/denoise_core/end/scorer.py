@@ -16,13 +16,12 @@ from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, ReadingSettings, best_of_parts
 from denoise_core.local.layout import LAYOUTS
 from denoise_core.protocols import Scored
-from denoise_core.running.recipes import Travels
 
 if TYPE_CHECKING:
     from denoise_core.local.loading import Load
 
 
-class ProbeScorer(Travels):
+class ProbeScorer:
     """Early Noise Dropping's scorer: ``probe`` applied to a model's state after ``probe.reading.layer`` blocks
     (arXiv 2502.18915, sections 2.2 and 2.3).
 
@@ -55,9 +54,6 @@ class ProbeScorer(Travels):
             )
         self._checked = False
         self._checking = threading.Lock()
-
-    def recipe(self) -> dict[str, Any]:
-        return {"model": self.reader, "probe": self.probe}
 
     @property
     def calibration(self) -> Calibration | None:

@@ -1,12 +1,14 @@
 """What a flow may ask of the outside. Each is a value; `denoise_core.running.flow` carries it out.
 
+What a flow computes itself is plain code between effects: `arun` goes from one effect to the next on a thread.
+
 An effect may name who is to serve it (``llm``, ``retriever``, ``denoiser``); None means the one the
 driver was given. So a judge can be another model than the one that drafts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
@@ -61,17 +63,6 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Compute:
-    """Work of the flow's own that would hold up an event loop: cutting, aligning. The reply is what it returns.
-
-    It asks nothing of the outside, so it is no event of the trace and costs no call. Under `run` it is done where
-    the flow is, under `arun` on a thread; what it raises is raised in the flow.
-    """
-
-    call: Callable[[], Any] = field(repr=False)
-
-
-@dataclass(frozen=True, slots=True)
 class Failed:
     """The place of a batch item that raised."""
 
@@ -81,7 +72,7 @@ class Failed:
         return said(self.error)
 
 
-Effect: TypeAlias = Complete | Retrieve | Denoise | Batch | Compute
+Effect: TypeAlias = Complete | Retrieve | Denoise | Batch
 Flow: TypeAlias = Generator[Effect, Any, T]
 
 
@@ -111,12 +102,3 @@ def batch(items: tuple[Single, ...]) -> Flow[list[Any]]:
     """``replies = yield from batch(items)``; each is the item's reply or a `Failed`."""
     replies: list[Any] = yield Batch(items)
     return replies
-
-
-def compute(call: Callable[[], T], *, heavy: bool = True) -> Flow[T]:
-    """``pieces = yield from compute(partial(cut, text), heavy=len(text) > 20_000)``; what is not heavy is done at
-    once."""
-    if not heavy:
-        return call()
-    done: T = yield Compute(call)
-    return done

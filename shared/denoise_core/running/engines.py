@@ -93,7 +93,6 @@ class Engine:
         self.urls = tuple(u.rstrip("/") for u in given)
         self.key_env = key_env
         self.limits = limits or RemoteLimits()
-        self.settings = {"url": self.urls, "key_env": key_env, "limits": self.limits}
         self.replicas = Replicas(self.urls, self.limits.rest)
         self._client: Any = None
         self._room: asyncio.Semaphore | None = None
@@ -146,27 +145,38 @@ class Engine:
         `BadReply`.
         """
         tenacity = require("tenacity", extra="remote")
-        found: dict[int, T | None] = {}
-        refused: list[BadReply] = []
+        results: dict[int, T | None] = {}
+        refusals: list[BadReply] = []
 
-        async def one(url: str, positions: list[int]) -> None:
+        async def ask_part(url: str, positions: list[int]) -> None:
             try:
-                found.update(zip(positions, await ask(url, positions), strict=True))
+                results.update(zip(positions, await ask(url, positions), strict=True))
             except BadReply as error:
                 if error.status not in _ITS_OWN:
                     raise
                 if len(positions) == 1:
-                    refused.append(error)
-                    found[positions[0]] = None
+                    refusals.append(error)
+                    results[positions[0]] = None
                     return
                 middle = len(positions) // 2
-                await asyncio.gather(one(url, positions[:middle]), one(url, positions[middle:]))
+                await asyncio.gather(ask_part(url, positions[:middle]), ask_part(url, positions[middle:]))
+
+        async def ask_missing() -> None:
+            missing = [i for i in range(len(keys)) if i not in results]
+            parts = [ask_part(url, positions) for url, positions in self._parts(keys, missing, batch)]
+            outcomes = await asyncio.gather(*parts, return_exceptions=True)
+            errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+            if errors:  # what no second try can help comes first
+                raise min(errors, key=lambda error: isinstance(error, Retried))
 
         def pause(state: Any) -> float:
+            """No sooner than the server says; at once where it says nothing and another replica lives."""
             error = state.outcome.exception()
-            random = tenacity.wait_random_exponential(multiplier=0.1, max=10)(state)
-            return float(max(error.after, random if error.after or not self.replicas.alive else 0.0))
+            if not error.after and self.replicas.alive:
+                return 0.0
+            return float(max(error.after, random_pause(state)))
 
+        random_pause = tenacity.wait_random_exponential(multiplier=0.1, max=10)
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(Retried),
             stop=tenacity.stop_after_attempt(self.limits.attempts),
@@ -174,26 +184,24 @@ class Engine:
             reraise=True,
         )
         try:
-            async for attempt in retrying:
-                with attempt:
-                    groups: dict[str, list[int]] = {}
-                    for i, key in enumerate(keys):
-                        if i not in found:
-                            groups.setdefault(self.replicas.choose(key), []).append(i)
-                    parts = [
-                        (u, own[n : n + batch]) for u, own in groups.items() for n in range(0, len(own), batch)
-                    ]
-                    done = await asyncio.gather(*(one(u, own) for u, own in parts), return_exceptions=True)
-                    failed = [e for e in done if isinstance(e, BaseException)]
-                    for error in sorted(failed, key=lambda e: isinstance(e, Retried)):
-                        raise error  # what no second try can help first
+            await retrying(ask_missing)
         except Retried as error:
             raise error.error from None
-        if refused and len(refused) == len(keys):
-            raise refused[0]
-        for one_refused in refused:
-            fell_back("a document of a request", one_refused, "it alone has no result")
-        return [found[i] for i in range(len(keys))]
+        if refusals and len(refusals) == len(keys):
+            raise refusals[0]
+        for refusal in refusals:
+            fell_back("a document of a request", refusal, "it alone has no result")
+        return [results[i] for i in range(len(keys))]
+
+    def _parts(self, keys: Sequence[bytes], missing: list[int], batch: int) -> list[tuple[str, list[int]]]:
+        """Addresses with the positions to ask them about, at most ``batch`` each."""
+        by_url: dict[str, list[int]] = {}
+        for i in missing:
+            by_url.setdefault(self.replicas.choose(keys[i]), []).append(i)
+        parts = []
+        for url, positions in by_url.items():
+            parts += [(url, positions[n : n + batch]) for n in range(0, len(positions), batch)]
+        return parts
 
     async def request(self, method: str, url: str, path: str, body: Any = None, meter: Meter | None = None) -> Any:
         """The JSON of one reply. Raises `Retried` for what may go well at another replica or later."""

@@ -16,6 +16,7 @@ inside the flow: it ends the run, so that no fallback hides it, and the rest of 
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, as_completed
@@ -28,7 +29,7 @@ from denoise_core.errors import BrokenLaw, BudgetExceeded, UnparsableReply, is_m
 from denoise_core.protocols import LLM, Denoiser, Retriever
 from denoise_core.result import DenoiseResult, Trace, attach_trace, trace_of
 from denoise_core.running.budget import Budget, Meter, bounded, current_meter
-from denoise_core.running.effects import Batch, Complete, Compute, Denoise, Effect, Failed, Flow, Retrieve, Single
+from denoise_core.running.effects import Batch, Complete, Denoise, Effect, Failed, Flow, Retrieve, Single
 from denoise_core.running.offload import LeftBehind, Pool, left_behind, offload
 from denoise_core.text.token_budget import estimate_tokens
 from denoise_core.types import Event, Passage, Reply, Usage
@@ -57,12 +58,9 @@ def run(
     """
     drive = Drive(flow, budget, max_concurrency, call_seconds, llm=llm, retriever=retriever, denoiser=denoiser)
     with drive.recording():
+        drive.resume(None)
         while not drive.done:
-            effect = drive.effect
-            if isinstance(effect, Compute):
-                drive.resume(_computed(effect))
-            else:
-                drive.resume(_perform(drive, effect))
+            drive.resume(_perform(drive, drive.effect))
     return drive.value, Trace(tuple(drive.events))
 
 
@@ -76,23 +74,16 @@ async def arun(
     max_concurrency: int = 10,
     call_seconds: float | None = None,
 ) -> tuple[T, Trace]:
-    """`run` for async: the same flow, the same result; a `Batch` is at most ``max_concurrency`` tasks."""
+    """`run` for async: the same flow, the same result; a `Batch` is at most ``max_concurrency`` tasks.
+
+    What the flow does between its effects is done on a thread, so that it holds up no event loop.
+    """
     drive = Drive(flow, budget, max_concurrency, call_seconds, llm=llm, retriever=retriever, denoiser=denoiser)
     with drive.recording():
+        await offload(drive.resume, None)
         while not drive.done:
-            effect = drive.effect
-            if isinstance(effect, Compute):
-                drive.resume(await offload(_computed, effect))
-            else:
-                drive.resume(await _aperform(drive, effect))
+            await offload(drive.resume, await _aperform(drive, drive.effect))
     return drive.value, Trace(tuple(drive.events))
-
-
-def _computed(effect: Compute) -> Any:
-    try:
-        return effect.call()
-    except Exception as error:  # raised again, in the flow or as the run's end
-        return Failed(error)
 
 
 def _perform(drive: Drive[Any], effect: Single | Batch) -> Any:
@@ -225,6 +216,7 @@ class Drive(Generic[T]):
         self.meter = outer if budget is None else Meter(budget, outer)
         self.max_concurrency = bounded(max_concurrency) or max_concurrency
         self.events: list[Event] = []
+        self._step = threading.Lock()  # held while the flow goes on to its next effect
         self.done = False
         self.effect: Effect
         self.value: T
@@ -236,13 +228,14 @@ class Drive(Generic[T]):
         """
         if (mistake := mistake_in(outcome)) is not None:
             raise mistake
-        try:
-            if isinstance(outcome, Failed):
-                self.effect = self.flow.throw(outcome.error)
-            else:
-                self.effect = self.flow.send(outcome)
-        except StopIteration as stop:
-            self.done, self.value = True, stop.value
+        with self._step:
+            try:
+                if isinstance(outcome, Failed):
+                    self.effect = self.flow.throw(outcome.error)
+                else:
+                    self.effect = self.flow.send(outcome)
+            except StopIteration as stop:
+                self.done, self.value = True, stop.value
 
     def call(self, effect: Single, form: str = "") -> Any:
         """Ask whoever carries it out; ``form`` "a" is async. Raises `TypeError` where nobody was given."""
@@ -259,13 +252,14 @@ class Drive(Generic[T]):
     def recording(self) -> Iterator[None]:
         token = current_meter.set(self.meter)
         try:
-            self.resume(None)
             yield
         except BaseException as error:
             attach_trace(error, self.events)
             raise
         finally:
-            self.flow.close()
+            if self._step.acquire(blocking=False):  # else a thread that was left behind still holds the flow
+                self.flow.close()
+                self._step.release()
             current_meter.reset(token)
 
 

@@ -6,7 +6,7 @@ they mean), `cover` (which source stands for what was written), `companions` (wh
 `assemble` (what is kept), `denoiser` (the way through), `answer` (the whole step with step 2)."""
 
 from denoise_core.protocols import StructuredLLM
-from denoise_core.running.caches.cache import Cache, MemoryStore, SqliteStore, Store
+from denoise_core.running.caches import Cache, MemoryStore, SqliteStore, Store
 from denoise_core.s2a.answer import S2A, S2AAnswer
 from denoise_core.s2a.denoiser import S2ADenoiser
 from denoise_core.s2a.message import MessageDenoiser, Neutral

@@ -10,8 +10,7 @@ from typing import TypeAlias, get_args
 from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.budget import Budget
-from denoise_core.running.caches.stores import MemoryStore
-from denoise_core.running.effects import Flow, compute
+from denoise_core.running.effects import Flow
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.flow import arun, run
 from denoise_core.s2a import asks, assemble, replies, second_look, selections
@@ -27,7 +26,6 @@ from denoise_core.s2a.units import units
 from denoise_core.text.token_budget import CHARACTERS_PER_TOKEN, estimate_tokens
 from denoise_core.types import Passage, Reply, Span, Usage, check_passages
 
-_LIGHT = 10_000  # characters whose work is done where it is asked for
 _Known: TypeAlias = dict[Span, tuple[str, Outcome | None]]
 
 
@@ -121,10 +119,8 @@ class S2ADenoiser:
             return self._result(Cleared(query), [assemble.blank(p) for p in passages])
         cleared = yield from clear(self.llm, query, self.options, on_error=self.on_error)
         asked = tuple(p for p in passages if p.text.strip())
-        heavy = _is_heavy(passages) or not self._cached_here
-        plan = partial(self._plan, cleared.question, asked)
-        known, calls = yield from compute(plan, heavy=heavy)
-        found = yield from self._found(known, calls, heavy)
+        known, calls = self._plan(cleared.question, asked)
+        found = yield from self._found(known, calls)
         if self._kept_nothing(found):
             found = yield from self._looked_again(cleared.question, asked, found)
         if self.keep is not None:
@@ -132,25 +128,21 @@ class S2ADenoiser:
         outcomes: dict[str, list[Outcome]] = {}
         for outcome in sorted(found, key=lambda o: o.part.span.start):
             outcomes.setdefault(outcome.part.passage.id, []).append(outcome)
-
-        def assembled() -> list[Assembled]:
-            done = [
-                self._assemble(cleared.question, p, outcomes[p.id]) if p.text.strip() else assemble.blank(p)
-                for p in passages
-            ]
-            return second_look.filled(cleared.question, passages, done, self.options)
-
-        done = yield from compute(assembled, heavy=_is_heavy(passages) or self.options.at_least > 0)
+        done = [
+            self._assemble(cleared.question, p, outcomes[p.id]) if p.text.strip() else assemble.blank(p)
+            for p in passages
+        ]
+        done = second_look.filled(cleared.question, passages, done, self.options)
         return self._result(cleared, done)
 
-    def _found(self, known: _Known, calls: list[Ask], heavy: bool) -> Flow[list[Outcome]]:
+    def _found(self, known: _Known, calls: list[Ask]) -> Flow[list[Outcome]]:
         """The outcomes of all parts, those known before and those of the calls."""
         asker = Asker(self.llm, self.options, f"s2a.{self.variant}", self._read, self.variant in EXTRACTIVE)
         fresh = [o for outcomes in (yield from asker.outcomes(calls)) for o in outcomes]
         cache = self.options.cache
         if cache is not None and known and fresh:
             keys = [known[o.part.span][0] for o in fresh]
-            yield from compute(partial(selections.remember, cache, keys, fresh), heavy=heavy)
+            selections.remember(cache, keys, fresh)
         return [o for _, o in known.values() if o is not None] + fresh
 
     def _kept_nothing(self, found: list[Outcome]) -> bool:
@@ -161,7 +153,7 @@ class S2ADenoiser:
         self, query: str, passages: tuple[Passage, ...], found: list[Outcome]
     ) -> Flow[list[Outcome]]:
         """One more call about the passages that a scorer finds clearly relevant, if any."""
-        again = yield from compute(partial(second_look.suspicious, query, passages, self.options))
+        again = second_look.suspicious(query, passages, self.options)
         ids = {p.id: n for n, p in enumerate(again)}
         parts = sorted((o.part for o in found if o.part.passage.id in ids), key=lambda part: ids[part.passage.id])
         if not parts:
@@ -190,11 +182,6 @@ class S2ADenoiser:
         new = [part for part in all_parts if known.get(part.span, ("", None))[1] is None]
         groups = asks.groups(new, o.longest_joint(self.variant), o)
         return known, [asks.write(query, g, prompt, schema(self.variant), o, numbered=numbered) for g in groups]
-
-    @property
-    def _cached_here(self) -> bool:
-        """Whether looking up what was selected before waits for nothing."""
-        return self.options.cache is None or isinstance(self.options.cache.store, MemoryStore)
 
     def _read(self, call: Ask, reply: Reply) -> list[Outcome]:
         if self.variant in EXTRACTIVE:
@@ -226,11 +213,6 @@ class S2ADenoiser:
             reports=tuple(d.report for d in done),
             question_note=cleared.note,
         )
-
-
-def _is_heavy(passages: Sequence[Passage]) -> bool:
-    """Whether cutting them and aligning with them may hold an event loop up for more than a few milliseconds."""
-    return sum(len(p.text) for p in passages) > _LIGHT
 
 
 def _fallback(reports: list[Report], policy: OnError) -> str | None:

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from itertools import count
 
-from denoise_core.running.caches.cache import Cache
+from denoise_core.running.caches import Cache
 from denoise_core.s2a.asks import Part, documents
 from denoise_core.s2a.options import Options
 from denoise_core.s2a.prompts import Prompt

@@ -18,7 +18,6 @@ from denoise_core.errors import BadReply, UnparsableReply
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.effects import Complete, Failed, Flow, batch
 from denoise_core.running.flow import run
-from denoise_core.running.recipes import Travels
 from denoise_core.text.delimit import new_marker
 from denoise_core.text.replies import said
 from denoise_core.text.words import words
@@ -118,13 +117,11 @@ class DecisionScorer:
         return float(chance)
 
 
-class LocalDecisions(Travels):
+class LocalDecisions:
     """transformers' decision pipeline on a model by name, path or object; loads at the first use.
 
     Any chat model will do whose vocabulary has Yes and No as single tokens. Calls take turns.
     """
-
-    named = ("model",)
 
     def __init__(self, model: Any, *, tokenizer: Any = None) -> None:
         self.model = model

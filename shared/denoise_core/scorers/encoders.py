@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.errors import BadScores, InputError
 from denoise_core.protocols import numbers
-from denoise_core.running.caches.stores import Once
-from denoise_core.running.recipes import Travels
+from denoise_core.running.caches import Once
 
 Floats = NDArray[np.float32]
 Vectors: TypeAlias = Callable[[list[str]], Any]
@@ -66,15 +65,13 @@ def _by_name(kind: str, name: str) -> Any:
     return _models((kind, name), lambda: getattr(module, kind)(name, trust_remote_code=False))
 
 
-class EmbeddingScorer(Travels):
+class EmbeddingScorer:
     """Cosine of query and text, -1 to 1.
 
     ``embed`` is a callable from texts to vectors ``(n, d)``, an object with ``encode``, an embedding model of
     LangChain's or LlamaIndex's form (which embeds queries its own way), or a name or path. A text of zero length
     in the space scores 0. Raises `InputError` for anything else.
     """
-
-    named = ("embed",)
 
     def __init__(self, embed: Embeds) -> None:
         forms = (str, Encodes, EmbedsDocuments, EmbedsTexts)
@@ -134,14 +131,12 @@ def _unit(vectors: Any, n: int) -> Floats:
     return np.asarray(np.divide(out, length, out=np.zeros_like(out), where=length > 0), dtype=np.float32)
 
 
-class CrossEncoderScorer(Travels):
+class CrossEncoderScorer:
     """Scores of a cross-encoder, in its own unit.
 
     ``model`` is a callable from (question, text) pairs to scores ``(n,)``, an object with ``predict``, or a name
     or path.
     """
-
-    named = ("model",)
 
     def __init__(self, model: Pairs | Predicts | str) -> None:
         self.model = model

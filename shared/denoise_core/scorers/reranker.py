@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from denoise_core.errors import BadReply, InputError
 from denoise_core.running.budget import Meter
 from denoise_core.running.engines import Engine, RemoteLimits, document_key, lowest
-from denoise_core.running.recipes import Travels
 
 Floats = NDArray[np.float32]
 
 
-class RemoteReranker(Travels):
+class RemoteReranker:
     """Scores of the reranker served at ``url``, an address before ``/rerank`` or several of one model.
 
     ``shape`` is what the server speaks: "jina" (Jina, Cohere, vLLM, ``rag-denoise serve``: ``documents`` in,
@@ -45,9 +44,6 @@ class RemoteReranker(Travels):
         self.model = model
         self.shape = shape
         self.batch = batch
-
-    def recipe(self) -> dict[str, Any]:
-        return self.engine.settings | {name: getattr(self, name) for name in ("model", "shape", "batch")}
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
         """The server's own unit, float32 ``(len(texts),)``. Raises `BadReply` for a reply that lacks one;

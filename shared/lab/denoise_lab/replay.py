@@ -20,7 +20,7 @@ from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.utility import Utility, as_utility
 from denoise_core.errors import BudgetExceeded, NotRecorded
 from denoise_core.protocols import LLM
-from denoise_core.running.effects import Batch, Complete, Compute, Denoise, Effect, Failed, Flow, Retrieve, Single
+from denoise_core.running.effects import Batch, Complete, Denoise, Effect, Failed, Flow, Retrieve, Single
 from denoise_core.running.flow import run
 from denoise_core.support.judging import AnswerVerdict, Judge
 from denoise_core.types import Event, Passage
@@ -102,8 +102,6 @@ def _played(flow: Flow[Answer], tape: _Tape) -> Flow[Answer]:
 
 
 def _outcome(effect: Effect, tape: _Tape) -> Flow[Any]:
-    if isinstance(effect, Compute):
-        return (yield effect)  # a flow's own work: nothing of it is on the tape
     if isinstance(effect, Batch):
         found = []
         for item in effect.items:

@@ -5,7 +5,7 @@ from augmenter_doubles import RIGHT, HalfDenoiser, scripted
 from envelopes import enclosed
 
 from denoise_core import InputError, Message, Passage
-from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Rules
+from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Outcome, Rules
 from denoise_core.testing import ListRetriever
 
 

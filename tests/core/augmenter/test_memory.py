@@ -10,7 +10,8 @@ from denoise_core import Drop, InputError, Message, Passage, Span
 from denoise_core.augmenter import AnswerVerdict, Attempt, ClaimVerdict, WorkingMemory
 from denoise_core.augmenter.actions import Abstain, Draft, Readmit, Search, SelfAsk, Send
 from denoise_core.augmenter.knowledge.cap import readmit
-from denoise_core.augmenter.traces.recording import memory_from_json, memory_to_json, plain
+from denoise_core.augmenter.traces.recording import memory_from_json, memory_to_json
+from denoise_core.jsonable import to_jsonable
 from denoise_core.support.judging import Quote
 from denoise_core.text.facts import Difference
 
@@ -101,7 +102,7 @@ def test_passages_stand_once_in_json():
 
 
 def test_what_json_cannot_say_is_changed_not_refused():
-    kept = plain({"when": object, 1: (1, float("inf")), "deep": {"x": [float("nan")]}})
+    kept = to_jsonable({"when": object, 1: (1, float("inf")), "deep": {"x": [float("nan")]}})
     assert kept == {"when": str(object), "1": [1, None], "deep": {"x": [None]}}
 
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage
 from denoise_core.augmenter import Augmenter
-from denoise_core.augmenter.traces.recording import from_lines, plain, to_lines
+from denoise_core.augmenter.traces.recording import from_lines, to_lines
+from denoise_core.jsonable import to_jsonable
 from denoise_core.report.loop import to_html
 from denoise_core.testing import ListRetriever
 
@@ -72,7 +73,7 @@ VALUES = st.recursive(
 def test_redaction_is_by_position_and_reaches_keys_and_numbers(metadata, fields):
     passage = Passage(f"It was completed in 1889, {SECRET}.", f"id-{SECRET}", metadata=metadata, header=SECRET)
     answer = recorded([passage], f"When was {SECRET} completed?", OSError(SECRET), RIGHT)
-    attempts = tuple(replace(a, fields=plain({SECRET: fields})) for a in answer.memory.attempts)
+    attempts = tuple(replace(a, fields=to_jsonable({SECRET: fields})) for a in answer.memory.attempts)
     answer = replace(answer, memory=replace(answer.memory, attempts=attempts))
     events = tuple(replace(e, seconds=0) for e in answer.trace.events)  # a time may hold any digits
     answer = replace(answer, trace=replace(answer.trace, events=events))

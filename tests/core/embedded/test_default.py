@@ -302,10 +302,6 @@ def test_memory_has_a_limit_and_readings_of_another_model_are_not_taken(tmp_path
     assert small.readings.kept.held <= 100_000
     assert SentenceEncoder(minilm(), name="one", keep=tmp_path).warm(TEXTS) == 0
     assert SentenceEncoder(minilm(), name="two", keep=tmp_path).warm(TEXTS[:2]) == 2
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "readings.sqlite").write_bytes(b"no database " * 100)
-    with pytest.raises(InputError, match="not a file of readings"):
-        SentenceEncoder(minilm(), name="one", keep=tmp_path / "other").warm(["a"])
 
 
 def test_a_reading_survives_bytes_and_damage_is_found():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.server
 import json
-import pickle
 import threading
 
 import httpx
@@ -204,10 +203,7 @@ def test_a_served_checkpoint_gives_the_local_scores(server, exported, add, monke
     assert (path, body["model"], body["use_activation"]) == ("/classify", "mine", False)
     assert headers["Authorization"] == "Bearer secret"
     seen = len(server.seen)
-    sent = pickle.dumps(remote)
-    assert b"secret" not in sent
-    twin = pickle.loads(sent)  # noqa: S301
-    assert np.abs(twin.score("who?", TEXTS) - local.score("who?", TEXTS)).max() < 1e-5
+    assert "secret" not in repr(vars(remote)) + repr(vars(remote.engine))
     assert all(isinstance(i, int) for ids in body["input"] for i in ids)
     assert max(len(b["input"]) for p, _, b in server.seen[2:seen]) == 2  # after what it says of itself
     assert remote.score("who?", []).shape == (0,)

@@ -1,15 +1,18 @@
 """A cache only helps: whatever happens to a store or a leader, a paid reply arrives and nobody waits for ever."""
 
 import asyncio
+import sqlite3
 import threading
 import time
+import traceback
 
 import pytest
 
-from denoise_core import InputError, Message, MissingExtra, Reply, trace_of
+from denoise_core import Guard, InputError, Message, MissingExtra, Passage, Reply, trace_of
+from denoise_core.embedded import default_denoiser
 from denoise_core.result import attach_trace
 from denoise_core.running import fallbacks
-from denoise_core.running.caches.cache import Cache, MemoryStore, SqliteStore
+from denoise_core.running.caches import Bypass, Cache, MemoryStore, SqliteStore
 from denoise_core.running.effects import Complete
 from denoise_core.running.flow import run
 from denoise_core.testing import FunctionLLM
@@ -91,6 +94,81 @@ def test_a_corrupt_file_loses_no_reply(tmp_path):
     assert cached.complete(ASKED).text == "paid"
 
 
+def damaged_file(folder, monkeypatch):
+    (folder / "readings.sqlite").write_bytes(b"not a database, but long enough to be read as one" * 100)
+    return folder
+
+
+def no_folder(folder, monkeypatch):
+    (folder / "file").touch()
+    return folder / "file"
+
+
+class ReadOnlyConnection(sqlite3.Connection):
+    """What a file on a read-only disk does."""
+
+    def executemany(self, *asked):
+        raise sqlite3.OperationalError("attempt to write a readonly database")
+
+
+class FullConnection(sqlite3.Connection):
+    """The disk is found to be full at the end of the transaction, after all rows."""
+
+    def commit(self):
+        raise sqlite3.OperationalError("database or disk is full")
+
+    def __exit__(self, *error):
+        if self.in_transaction:
+            self.rollback()
+            raise sqlite3.OperationalError("database or disk is full")
+        return super().__exit__(*error)
+
+
+def connecting(kind):
+    def prepare(folder, monkeypatch):
+        real = sqlite3.connect
+        monkeypatch.setattr(sqlite3, "connect", lambda *args, **how: real(*args, factory=kind, **how))
+        return folder
+
+    return prepare
+
+
+DISKS = {
+    "damaged": damaged_file,
+    "no folder": no_folder,
+    "read-only": connecting(ReadOnlyConnection),
+    "full": connecting(FullConnection),
+}
+
+
+@pytest.mark.parametrize("disk", DISKS)
+def test_a_disk_that_fails_costs_no_denoising(disk, tmp_path, monkeypatch, caplog):
+    """It raised `InputError` at every call, through the `Guard`, which takes that for a mistake of the caller."""
+    passages = [Passage("The tower is in Porto.", "a"), Passage("Bread is cheap.", "b")]
+    expected = default_denoiser(keep=1).denoise("Where is the tower?", passages)
+    fallbacks._counts.clear()
+    folder = DISKS[disk](tmp_path, monkeypatch)
+    denoiser = Guard(default_denoiser(keep=1, folder=folder))
+    with caplog.at_level("WARNING", "denoise"):
+        found = [denoiser.denoise("Where is the tower?", passages) for _ in range(2)]
+    assert [result.passages for result in found] == [expected.passages] * 2
+    assert [result.fallback for result in found] == [None] * 2
+    assert [str(folder) in record.getMessage() for record in caplog.records] == [True]
+    assert list(fallbacks.counts().values()) == [1]
+
+
+@pytest.mark.parametrize("disk", ["read-only", "full"])
+def test_a_disk_that_fails_is_tried_again_after_a_while(disk, tmp_path, monkeypatch):
+    store, bypass = SqliteStore(tmp_path / "r.db"), Bypass("r.db")
+    with monkeypatch.context() as failing:
+        DISKS[disk](tmp_path, failing)
+        bypass.attempt(lambda: store.put("k", "text"), None)
+    assert store.get("k") is None, "whole or not at all"
+    bypass._until = 0.0
+    bypass.attempt(lambda: store.put("k", "text"), None)
+    assert store.get("k") == "text"
+
+
 @pytest.mark.parametrize("mistake", [InputError("that variable is not set"), MissingExtra("run: pip install x")])
 async def test_a_store_set_up_wrongly_raises(mistake):
     """A store that fails costs speed only; a mistake in its settings would cost it for ever, unheard."""
@@ -107,7 +185,7 @@ async def test_a_store_set_up_wrongly_raises(mistake):
 
 
 def test_a_waiter_whose_leader_is_late_leads_itself(monkeypatch):
-    monkeypatch.setattr("denoise_core.running.caches.cache.LEASE_SECONDS", 0.2)
+    monkeypatch.setattr("denoise_core.running.caches.LEASE_SECONDS", 0.2)
     llm, cache = Waiting(), Cache("m")
     cached = cache.bind(llm, always)
     leader = threading.Thread(target=cached.complete, args=(ASKED,), daemon=True)
@@ -122,7 +200,7 @@ def test_a_waiter_whose_leader_is_late_leads_itself(monkeypatch):
 
 
 def test_a_leader_that_was_left_behind_poisons_nothing(monkeypatch):
-    monkeypatch.setattr("denoise_core.running.caches.cache.LEASE_SECONDS", 1e6)
+    monkeypatch.setattr("denoise_core.running.caches.LEASE_SECONDS", 1e6)
     llm, cache = Waiting(), Cache("m")
     cached = cache.bind(llm, always)
 
@@ -136,7 +214,7 @@ def test_a_leader_that_was_left_behind_poisons_nothing(monkeypatch):
 
 
 async def test_an_async_waiter_whose_leader_is_late_leads_itself(monkeypatch):
-    monkeypatch.setattr("denoise_core.running.caches.cache.LEASE_SECONDS", 0.2)
+    monkeypatch.setattr("denoise_core.running.caches.LEASE_SECONDS", 0.2)
     llm, cache = Waiting(), Cache("m")
     cached = cache.bind(llm, always)
     leader = asyncio.create_task(cached.acomplete(ASKED))
@@ -176,7 +254,7 @@ def test_each_waiter_gets_an_error_of_its_own_without_the_leaders_trace():
             time.sleep(0.001)
         error = Refused("busy", response="r")
         attach_trace(error, ["another tenant's passages"])
-        raise error
+        raise error from ConnectionError("reset")
 
     cached = Counting("m").bind(FunctionLLM(fails), always)
 
@@ -196,6 +274,25 @@ def test_each_waiter_gets_an_error_of_its_own_without_the_leaders_trace():
     assert [str(e) for e in arrived] == ["busy"] * 4
     assert [e.response for e in arrived] == ["r"] * 4
     assert sum(bool(trace_of(e).events) for e in arrived) == 1  # the leader's own
+    assert [repr(e.__cause__) for e in arrived] == ["ConnectionError('reset')"] * 4
+    for error in arrived:
+        frames = [frame.name for frame in traceback.extract_tb(error.__traceback__)]
+        assert "fails" in frames, "where it went wrong"
+
+
+def test_a_failed_call_is_not_kept():
+    outcomes = [ConnectionError("down"), "paid"]
+
+    def next_outcome(messages):
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    cached = Cache("m").bind(FunctionLLM(next_outcome), always)
+    with pytest.raises(ConnectionError, match="down"):
+        cached.complete(ASKED)
+    assert cached.complete(ASKED).text == "paid"
 
 
 def test_a_scope_keeps_tenants_apart():

@@ -1,8 +1,11 @@
 """A run that fails or is cancelled is closed, leaves nothing running, and its trace travels on the exception."""
 
 import asyncio
+import threading
+import time
 
 import pytest
+from blockbuster import blockbuster_ctx
 from both_drivers import DOCS, Nested, ask, both
 
 from denoise_core import Message, Reply, Usage, trace_of
@@ -122,3 +125,37 @@ def test_one_cancelled_item_ends_the_whole_batch():
     others, trace = asyncio.run(main())
     assert not others
     assert len(trace.events) == len(started)
+
+
+async def test_what_a_flow_computes_holds_up_no_event_loop():
+    def flow():
+        time.sleep(0.001)  # stands for cutting and aligning; blockbuster refuses it on the loop
+        yield ask("x")
+        time.sleep(0.001)
+        return "done"
+
+    with blockbuster_ctx():
+        assert (await arun_flow(flow(), llm=FunctionLLM(lambda m: "y")))[0] == "done"
+
+
+async def test_a_run_that_is_cancelled_while_its_flow_computes_ends_at_once_and_makes_no_further_call():
+    computing, go, closed = threading.Event(), threading.Event(), threading.Event()
+    llm = FunctionLLM(lambda m: "y")
+
+    def flow():
+        try:
+            computing.set()
+            go.wait(30)
+            yield ask("x")
+        finally:
+            closed.set()
+
+    task = asyncio.create_task(arun_flow(flow(), llm=llm))
+    await asyncio.to_thread(computing.wait, 30)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    del task
+    go.set()
+    assert await asyncio.to_thread(closed.wait, 30), "what the flow holds is given back when its step ends"
+    assert not llm.seen

@@ -25,7 +25,6 @@ from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.errors import InputError
 from denoise_core.result import DenoiseResult
 from denoise_core.running.offload import offload
-from denoise_core.running.recipes import Travels
 from denoise_core.text.token_budget import TokenBudget
 from denoise_core.types import Drop, Keep, Passage, check_passages
 
@@ -150,7 +149,7 @@ class _Worth:
         return math.log2(1 + min(len(self.graph.neighbours[a]), len(self.graph.neighbours[b]))) + (1 - sure)
 
 
-class ChainRetriever(Travels):
+class ChainRetriever:
     """Searches ``passages`` and returns the best chains' passages, chain after chain, within ``tokens``.
 
     Links are found once, at the first search. The ``starts`` best passages by BM25 and all they are linked
@@ -176,10 +175,6 @@ class ChainRetriever(Travels):
         self.chainer = chainer or Chainer()
         self._lock = threading.Lock()
         self._links: dict[str, list[Link]] | None = None
-
-    def recipe(self) -> dict[str, Any]:
-        names = ("tokens", "starts", "linker", "chainer")
-        return {"passages": self.bm25.passages} | {name: getattr(self, name) for name in names}
 
     def retrieve(self, query: str) -> tuple[Passage, ...]:
         found = pack(self.chains(query), self.tokens)

@@ -16,7 +16,6 @@ from denoise_core.augmenter.prompts import titled
 from denoise_core.errors import InputError
 from denoise_core.protocols import Retriever
 from denoise_core.running.offload import offload
-from denoise_core.running.recipes import Travels
 from denoise_core.types import Passage, check_passages
 
 if TYPE_CHECKING:
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from denoise_core.scorers.encoders import Embeds
 
 
-class BM25Retriever(Travels):
+class BM25Retriever:
     """The ``k`` best of ``passages`` by BM25, with the score in ``Passage.score``; none that shares no word.
 
     The index (bm25s) is built at the first search. ``language`` is a Snowball name; None does not stem. A
@@ -67,15 +66,13 @@ class BM25Retriever(Travels):
         return self._index.term_scores(query)
 
 
-class DenseRetriever(Travels):
+class DenseRetriever:
     """The ``k`` passages nearest to the query by cosine, exactly (a flat FAISS index, extra ``dense``).
 
     ``embed`` is what `EmbeddingScorer` takes: a function, an embedding model, or the name of a
     sentence-transformers model. Nothing is loaded or embedded before the first search. Raises `InputError` for
     repeated ids and ``k < 1``, and what `EmbeddingScorer` raises.
     """
-
-    named = ("embed",)
 
     def __init__(self, passages: Sequence[Passage], embed: Embeds, *, k: int = 10) -> None:
         from denoise_core.scorers.encoders import EmbeddingScorer  # not before one is made: all scorers come

@@ -3,18 +3,16 @@
 ``redact`` is called on every text that came from outside (questions, evidence, prompts, replies, errors)
 before it is written, so that a log need not hold what must not be held. What JSON cannot say is changed, never
 refused: another object in a passage's metadata becomes its string, a tuple a list, a number that is not finite
-None. `plain` writes our dataclasses by their fields, `made` reads them again; what is not compared (a model, an
-origin) is left out.
+None. What is not compared (a model, an origin) is left out.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields, is_dataclass, replace
-from functools import cache
-from typing import Any, TypeAlias, get_args, get_origin, get_type_hints
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeAlias, get_args
 
 from denoise_core.augmenter.actions import Action
 from denoise_core.augmenter.answer import Answer, Outcome, StopReason
@@ -23,6 +21,7 @@ from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.prompts import VERSION as PROMPTS
 from denoise_core.augmenter.prompts import citations
 from denoise_core.errors import InputError
+from denoise_core.jsonable import from_jsonable, to_jsonable
 from denoise_core.result import DenoiseResult, Trace
 from denoise_core.running.effects import Complete, Denoise, Retrieve
 from denoise_core.types import Drop, Event, Message, Passage, Reply, Span, Usage
@@ -45,6 +44,8 @@ _OURS = frozenset(
 )  # fmt: skip
 _FREE = ("metadata", "fields")  # what others put there: nothing in it is ours
 
+_written = partial(to_jsonable, listed=(Span,))
+
 
 def to_lines(answer: Answer, *, redact: Redact | None = None) -> Iterator[str]:
     """The run as lines of JSON, without line ends."""
@@ -57,7 +58,7 @@ def to_lines(answer: Answer, *, redact: Redact | None = None) -> Iterator[str]:
         "stopped_because": str(answer.stopped_because),
         "judge": answer.judge,
         "holds": answer.holds,
-        "nearest": plain(answer.nearest),
+        "nearest": _written(answer.nearest),
     }
     for record in (
         head,
@@ -97,7 +98,7 @@ def from_lines(lines: Iterable[str]) -> Answer:
     cited = citations(best.candidate, best.evidence) if sent and best else ()
     stop = StopReason(head["stopped_because"])
     try:
-        near = made(tuple[Passage, ...], head["nearest"])
+        near = from_jsonable(tuple[Passage, ...], head["nearest"])
         judge, holds = head["judge"], head["holds"]
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"not a recorded run: {type(error).__name__}: {error}") from error
@@ -105,7 +106,7 @@ def from_lines(lines: Iterable[str]) -> Answer:
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
-    used = None if event.usage is None else list(plain(event.usage).values())
+    used = None if event.usage is None else list(_written(event.usage).values())
     common = {"tag": event.tag, "seconds": round(event.seconds, 6), "usage": used}
     common |= {"error": event.error, "made": event.made}
     effect, reply = event.effect, event.reply
@@ -114,37 +115,37 @@ def event_to_json(event: Event) -> dict[str, Any]:
         common |= {"reply": reply.text if whole else None, "calls": reply.calls if whole else 1}
         drafted = None
         if isinstance(reply, Drafted):
-            drafted = {"found": plain(reply.found), "fields": plain(reply.fields), "judge": reply.judge}
-        return {"kind": "complete", **common, "messages": plain(effect.messages), "drafted": drafted}
+            drafted = {"found": _written(reply.found), "fields": _written(reply.fields), "judge": reply.judge}
+        return {"kind": "complete", **common, "messages": _written(effect.messages), "drafted": drafted}
     if isinstance(effect, Retrieve):
-        return {"kind": "retrieve", **common, "query": effect.query, "reply": plain(reply)}
+        return {"kind": "retrieve", **common, "query": effect.query, "reply": _written(reply)}
     told = ("query", "passages", "dropped", "fallback")
-    found = None if reply is None else {name: plain(getattr(reply, name)) for name in told}
+    found = None if reply is None else {name: _written(getattr(reply, name)) for name in told}
     return {
-        "kind": "denoise", **common, "query": effect.query, "passages": plain(effect.passages), "reply": found
+        "kind": "denoise", **common, "query": effect.query, "passages": _written(effect.passages), "reply": found
     }  # fmt: skip
 
 
 def event_from_json(data: Mapping[str, Any]) -> Event:
-    usage = made(Usage, data["usage"])
+    usage = from_jsonable(Usage | None, data["usage"])
     reply = data["reply"]
     effect: Complete | Retrieve | Denoise
     match data["kind"]:
         case "complete":
-            effect = Complete(made(tuple[Message, ...], data["messages"]), data["tag"])
+            effect = Complete(from_jsonable(tuple[Message, ...], data["messages"]), data["tag"])
             if reply is not None and (told := data["drafted"]) is not None:
-                found = made(tuple[Found, ...], told["found"])
+                found = from_jsonable(tuple[Found, ...], told["found"])
                 reply = Drafted(reply, usage, data["calls"], (), found, told["fields"], told["judge"])
             else:
                 reply = None if reply is None else Reply(reply, usage, data["calls"])
         case "retrieve":
             effect = Retrieve(data["query"], data["tag"])
-            reply = None if reply is None else made(tuple[Passage, ...], reply)
+            reply = None if reply is None else from_jsonable(tuple[Passage, ...], reply)
         case "denoise":
-            effect = Denoise(data["query"], made(tuple[Passage, ...], data["passages"]), data["tag"])
+            effect = Denoise(data["query"], from_jsonable(tuple[Passage, ...], data["passages"]), data["tag"])
             if reply is not None:
-                passages = made(tuple[Passage, ...], reply["passages"])
-                dropped = made(tuple[Drop, ...], reply["dropped"])
+                passages = from_jsonable(tuple[Passage, ...], reply["passages"])
+                dropped = from_jsonable(tuple[Drop, ...], reply["dropped"])
                 reply = DenoiseResult(reply["query"], passages, dropped, fallback=reply["fallback"])
         case other:
             raise InputError(f"kind {other!r}: expected complete, retrieve or denoise")
@@ -183,12 +184,12 @@ def memory_to_json(memory: WorkingMemory) -> dict[str, Any]:
     bare: dict[str, Any] = dict.fromkeys(_TABLED, ())
     return {
         "version": VERSION,
-        **plain(replace(memory, attempts=(), actions=(), **bare)),
+        **_written(replace(memory, attempts=(), actions=(), **bare)),
         **{name: table.add(getattr(memory, name)) for name in _TABLED},
         "attempts": [
-            plain(replace(a, evidence=())) | {"evidence": table.add(a.evidence)} for a in memory.attempts
+            _written(replace(a, evidence=())) | {"evidence": table.add(a.evidence)} for a in memory.attempts
         ],
-        "actions": [{"action": type(a).__name__, **plain(a)} for a in memory.actions],
+        "actions": [{"action": type(a).__name__, **_written(a)} for a in memory.actions],
         "passages": table.rows,
     }
 
@@ -198,7 +199,7 @@ def memory_from_json(data: Mapping[str, Any]) -> WorkingMemory:
     if not isinstance(data, Mapping) or data.get("version") != VERSION:
         raise InputError(f"memory: expected an object with version {VERSION}, as memory_to_json() writes it")
     try:
-        passages = made(tuple[Passage, ...], data["passages"])
+        passages = from_jsonable(tuple[Passage, ...], data["passages"])
 
         def named(places: Iterable[int]) -> tuple[Passage, ...]:
             return tuple(passages[i] for i in places)
@@ -208,51 +209,17 @@ def memory_from_json(data: Mapping[str, Any]) -> WorkingMemory:
             **own,
             **{name: data[name] for name in ("question", "needs_knowledge", "searchable", "brings_own")},
             attempts=tuple(
-                replace(made(Attempt, {**a, "evidence": ()}), evidence=named(a["evidence"]))
+                replace(from_jsonable(Attempt, {**a, "evidence": ()}), evidence=named(a["evidence"]))
                 for a in data["attempts"]
             ),
-            history=made(tuple[Message, ...], data["history"]),
-            dropped=made(tuple[Drop, ...], data["dropped"]),
+            history=from_jsonable(tuple[Message, ...], data["history"]),
+            dropped=from_jsonable(tuple[Drop, ...], data["dropped"]),
             queries=tuple(data["queries"]),
-            actions=tuple(made(_ACTIONS[a["action"]], a) for a in data["actions"]),
-            failures=made(tuple[tuple[str, str], ...], data["failures"]),
+            actions=tuple(from_jsonable(_ACTIONS[a["action"]], a) for a in data["actions"]),
+            failures=from_jsonable(tuple[tuple[str, str], ...], data["failures"]),
         )
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise InputError(f"memory: not as memory_to_json() writes it: {type(error).__name__}: {error}") from error
-
-
-def plain(value: Any) -> Any:
-    """The value as JSON has it; a span is a list."""
-    if value is None or isinstance(value, (str, bool, int)):
-        return value
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    if isinstance(value, Span):
-        return [value.passage_id, value.start, value.end]
-    if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.compare}
-    if isinstance(value, Mapping):
-        return {str(k): plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(v) for v in value]
-    return str(value)
-
-
-def made(kind: Any, data: Any) -> Any:
-    """What `plain` wrote, as a ``kind`` again: a dataclass by its fields, a tuple of them; fields that it does not
-    know are passed over. Raises `TypeError` where one is missing."""
-    if get_origin(kind) is tuple:
-        return tuple(made(get_args(kind)[0], v) for v in data)
-    if data is None or not is_dataclass(kind):
-        inner = next((k for k in get_args(kind) if get_origin(k) is tuple), None)  # one or None
-        return made(inner, data) if inner is not None and data is not None else data
-    of: Any = kind
-    hints = _hints(of)
-    named = data if isinstance(data, Mapping) else dict(zip(hints, data, strict=False))
-    return of(**{name: made(hints[name], v) for name, v in named.items() if name in hints})
-
-
-_hints = cache(get_type_hints)
 
 
 class _Table:
@@ -263,7 +230,7 @@ class _Table:
         self._at: dict[tuple[str, str], list[int]] = {}
 
     def add(self, passages: Iterable[Passage]) -> list[int]:
-        return [self._place(plain(p)) for p in passages]
+        return [self._place(_written(p)) for p in passages]
 
     def _place(self, row: dict[str, Any]) -> int:
         same = self._at.setdefault((row["id"], row["text"]), [])

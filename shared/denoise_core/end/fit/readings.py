@@ -52,7 +52,7 @@ def capture(
     ``folder`` keeps what has been read, and a later call for the same questions, model, layout and layers goes on
     there; others stand beside it. Normed states are kept as float16, others as float32. A passage longer
     than the model's window counts with its first part. ``progress`` is told (questions done, of how many).
-    ``each`` in the place of `map` has blocks of questions read elsewhere; the reader travels there as a recipe.
+    ``each`` in the place of `map` has blocks of questions read on other threads, in order.
 
     Raises `InputError` when a file of the folder is damaged, or when there is nothing to read.
     """

@@ -16,7 +16,7 @@ from pathlib import Path
 from denoise_core.errors import BudgetExceeded, InputError
 from denoise_core.protocols import LLM
 from denoise_core.running.budget import Price
-from denoise_core.running.caches.cache import Cache
+from denoise_core.running.caches import Cache
 from denoise_core.running.offload import offload
 from denoise_core.types import Message, Reply, Usage
 

@@ -15,7 +15,6 @@ from denoise_core._optional import require
 from denoise_core.errors import InputError
 from denoise_core.local.layout import token_ids
 from denoise_core.running.offload import offload
-from denoise_core.running.recipes import Travels
 from denoise_core.types import Message, Reply, Usage
 
 
@@ -32,7 +31,7 @@ class Ended:
 _SETTINGS = ("max_new_tokens", "temperature", "seed", "stop")
 
 
-class LocalLLM(Travels):
+class LocalLLM:
     """Generates with ``model``: a causal language model object and its tokenizer, or a name or folder.
 
     A name or folder is loaded at the first call, once in a process, without running code that comes with it.
@@ -44,8 +43,6 @@ class LocalLLM(Travels):
     Raises `InputError` for a prompt that leaves no room in the window, a model that cannot be loaded, and a
     model object without a tokenizer.
     """
-
-    named = ("model",)
 
     def __init__(
         self,
@@ -61,13 +58,8 @@ class LocalLLM(Travels):
             raise InputError("a loaded model needs its tokenizer: LocalLLM(model, tokenizer)")
         self.model: Any = model
         self.tokenizer: Any = tokenizer
-        self._given = model, tokenizer  # what was loaded of them does not travel
         self._lock = threading.Lock()
         self._set(max_new_tokens, temperature, seed, stop)
-
-    def recipe(self) -> dict[str, Any]:
-        model, tokenizer = self._given
-        return super().recipe() | {"model": model, "tokenizer": tokenizer}
 
     def _set(self, max_new_tokens: int, temperature: float, seed: int | None, stop: Sequence[str]) -> None:
         if max_new_tokens < 1:

@@ -16,7 +16,6 @@ from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.trained import Features, memory_features
 from denoise_core.errors import InputError
 from denoise_core.local.batching import positions_of
-from denoise_core.running.recipes import Travels
 
 _LONGEST = 512  # tokens of a text that are read
 
@@ -46,7 +45,7 @@ def with_text(embed: Embed) -> Features:
     return features
 
 
-class TextEncoder(Travels):
+class TextEncoder:
     """Texts to the mean of the last layer's states: ``with_text(TextEncoder("google-t5/t5-small"))``.
 
     ``model`` is a name, a folder, or a loaded model with its ``tokenizer``. A name or folder is loaded at the
@@ -54,18 +53,12 @@ class TextEncoder(Travels):
     are: training learns what to make of the states, it does not tune the encoder. Threads take turns.
     """
 
-    named = ("model",)
-
     def __init__(self, model: Any, *, tokenizer: Any = None) -> None:
         if not isinstance(model, (str, Path)) and tokenizer is None:
             raise InputError("a loaded model needs its tokenizer: TextEncoder(model, tokenizer=tokenizer)")
         self.model: Any = model
         self.tokenizer: Any = tokenizer
-        self._given = model, tokenizer
         self._lock = threading.Lock()
-
-    def recipe(self) -> dict[str, Any]:
-        return dict(zip(("model", "tokenizer"), self._given, strict=True))
 
     def __call__(self, texts: list[str]) -> NDArray[np.float32]:
         """float32 ``(len(texts), width)``; zeros for a text without tokens. Raises `InputError` for a model that

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from denoise_core.embedded.reader.judge import POINTS, Logistic, Read, ShippedJudge
+from denoise_core.embedded.reader.span_reader import NOWHERE
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.embedded.reader.judge import POINTS, Logistic, Read, ShippedJudge
-from denoise_core.embedded.reader.span_reader import NOWHERE
 from denoise_core.question import Question
 from denoise_lab.span_reader.claims import Pair
 from denoise_lab.span_reader.measure import sentence

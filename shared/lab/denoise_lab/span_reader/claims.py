@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.nn import functional as F
-
 from denoise_core.embedded.reader.claims import Chosen, chosen
 from denoise_core.embedded.reader.forward import Batch, batch
 from denoise_core.embedded.reader.windows import Tokens, windows
+from torch import Tensor
+from torch.nn import functional as F
+
 from denoise_core.local.batching import batches
 from denoise_core.types import Passage
 from denoise_lab.span_reader.cloze import kind_of, spans

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-
 from denoise_core.embedded.reader.forward import Row, overlap, row
 from denoise_core.embedded.reader.windows import Tokens, Window, windows
+
 from denoise_core.question import Question
 from denoise_core.types import Passage
 from denoise_lab.span_reader.cloze import Clozes

@@ -74,9 +74,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 def train(what: str, data: Path, out: Path, begin: Path | None, course: dict[str, Any], seconds: float) -> None:
     """Train one of the two networks, or go on with it, and write its weights and its curve."""
     import torch
+    from denoise_core.embedded.reader.windows import tokens
     from safetensors.numpy import load_file, save
 
-    from denoise_core.embedded.reader.windows import tokens
     from denoise_lab.span_reader import network as nets
     from denoise_lab.span_reader.claims import Claims, fresh, training, watched
     from denoise_lab.span_reader.course import train as follow
@@ -129,12 +129,12 @@ def train(what: str, data: Path, out: Path, begin: Path | None, course: dict[str
 
 def calibrate(data: Path, out: Path, limit: int) -> None:
     """Fit and write the calibration, and put figures of the last part into the card."""
-    from safetensors.numpy import load_file
-
     from denoise_core.embedded.reader.forward import Network
     from denoise_core.embedded.reader.judge import Calibration, ShippedJudge
     from denoise_core.embedded.reader.span_reader import NOWHERE, SpanReader
     from denoise_core.embedded.reader.windows import tokens
+    from safetensors.numpy import load_file
+
     from denoise_lab.span_reader import calibrate as lines
     from denoise_lab.span_reader.claims import TRAINING, grounding, sample_of
 

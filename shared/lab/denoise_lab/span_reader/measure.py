@@ -7,9 +7,9 @@ import re
 from collections.abc import Sequence
 
 import numpy as np
-
 from denoise_core.embedded.reader.forward import Logits, Row
 from denoise_core.embedded.reader.span_reader import Reads
+
 from denoise_core.text.words import without_articles, words
 
 

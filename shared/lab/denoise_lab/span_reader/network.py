@@ -13,11 +13,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from denoise_core.embedded.reader.forward import Batch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-from denoise_core.embedded.reader.forward import Batch
 
 WIDTH, LAYERS, HEADS = 384, 6, 12
 MARKS = 7  # kinds of pieces that `forward` tells apart

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from torch import Tensor
-from torch.nn import functional as F
-
 from denoise_core.embedded.reader.forward import Logits, Row, batch, row
 from denoise_core.embedded.reader.span_reader import best, characters
 from denoise_core.embedded.reader.windows import Tokens
+from torch import Tensor
+from torch.nn import functional as F
+
 from denoise_core.local.batching import batches
 from denoise_core.text.words import content_words
 from denoise_lab.span_reader.data import Draws, Example, Group, Parts

@@ -1,0 +1,95 @@
+"""Many rows on the processes of one machine with `datasets`, in parts; a part that is there is not done again.
+
+    pip install 'rag-denoise[embedded]' datasets
+    python datasets_map_denoise.py rows.jsonl denoised/ --workers 4 --parts 20
+
+``rows.jsonl`` has one ``{"id": ..., "query": ..., "passages": [text, ...]}`` a line. ``denoised/`` gets the files
+``part-0000.jsonl`` and so on, with one line for each line of the input, in its order: ``{"id": ..., "passages":
+[{"id": position, "text": ...}, ...]}``, or ``{"line": number, "id": ..., "error": ...}`` for a row that failed.
+
+Killed at any moment, the same command goes on: a part is written under another name and renamed when it is whole,
+so a half-written one never counts. Take another output folder for other settings or other input.
+"""
+
+import argparse
+import json
+import os
+import uuid
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from datasets import load_dataset
+
+from denoise_core import Passage, default_denoiser
+from denoise_core.end import ENDDenoiser
+
+
+@cache
+def denoiser_of(keep: Any) -> ENDDenoiser:
+    """Built once in each worker, at its first row: only settings go to other processes."""
+    denoiser = default_denoiser(keep=keep)
+    # What no row could do without, such as a missing extra, ends the job here and not in every row.
+    denoiser.denoise("Does it load?", [Passage("It loads.", "0")])
+    return denoiser
+
+
+def denoise_row(line: dict[str, str], index: int, first: int, keep: Any) -> dict[str, str]:
+    """What is written for one line, as JSON; ``first`` is the number of the part's first line."""
+    denoiser = denoiser_of(keep)
+    row_id = None
+    try:
+        row = json.loads(line["text"])
+        row_id = row["id"]
+        passages = [Passage(text, str(position)) for position, text in enumerate(row["passages"])]
+        result = denoiser.denoise(row["query"], passages)
+    except Exception as error:
+        failed = {"line": first + index, "id": row_id, "error": f"{type(error).__name__}: {error}"}
+        return {"denoised": json.dumps(failed)}
+    kept = [{"id": p.id, "text": p.text} for p in result.passages]
+    return {"denoised": json.dumps({"id": row_id, "passages": kept})}
+
+
+def write_part(path: Path, lines: Iterable[str]) -> None:
+    """Write the lines; under ``path`` there is all of it or nothing."""
+    unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+    with unfinished.open("w", encoding="utf-8") as file:
+        for line in lines:
+            file.write(line + "\n")
+        file.flush()
+        os.fsync(file.fileno())  # a machine that stops must not leave the new name on an empty file
+    unfinished.replace(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", type=Path)
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--parts", type=int, default=20)
+    parser.add_argument("--keep", type=int, help="passages to keep for each row; as many as help, unless given")
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    for unfinished in options.output.glob("*.tmp"):
+        unfinished.unlink()
+    lines = load_dataset("text", data_files=str(options.rows), split="train")
+    parts = min(options.parts, len(lines))
+    first = 1
+    for n in range(parts):
+        part = lines.shard(parts, n, contiguous=True)
+        path = options.output / f"part-{n:04}.jsonl"
+        if not path.exists():
+            done = part.map(
+                denoise_row,
+                with_indices=True,
+                fn_kwargs={"first": first, "keep": options.keep or "auto"},
+                num_proc=min(options.workers, len(part)),
+                load_from_cache_file=False,  # the parts are what a killed run goes on from
+            )
+            write_part(path, done["denoised"])
+        first += len(part)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""Many rows on a Ray cluster: one input file is one part of the output, and a part that is there is skipped.
+
+    pip install 'rag-denoise[embedded]' 'ray[data]'
+    python ray_data_denoise.py rows/ denoised/ --workers 4
+
+``rows/`` holds ``*.jsonl`` files with one ``{"id": ..., "query": ..., "passages": [text, ...]}`` a line. Each
+becomes a file of the same name in ``denoised/``, with one line for each line of the input, in its order:
+``{"id": ..., "passages": [{"id": position, "text": ...}, ...]}``, or ``{"line": number, "id": ..., "error": ...}``
+for a row that failed. Both folders are where every node finds them. RAY_ADDRESS names a cluster; without it Ray
+starts a local one.
+
+Killed at any moment, the same command goes on: a part is written under another name and renamed when it is whole,
+so a half-written one never counts. Take another output folder for other settings or other input.
+"""
+
+import argparse
+import json
+import os
+import uuid
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import ray
+
+from denoise_core import Passage, default_denoiser
+
+
+class DenoiseFiles:
+    """One actor. It builds its own denoiser, so nothing but settings goes to the workers."""
+
+    def __init__(self, output: str, keep: Any) -> None:
+        self.output = Path(output)
+        self.denoiser = default_denoiser(keep=keep)
+        # What no row could do without, such as a missing extra, ends the job here and not in every row.
+        self.denoiser.denoise("Does it load?", [Passage("It loads.", "0")])
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
+        failed = [self.denoise_file(Path(source)) for source in batch["source"]]
+        return {"source": batch["source"], "failed": failed}
+
+    def denoise_file(self, source: Path) -> int:
+        """Denoise the rows of one file; returns how many failed."""
+        with source.open(encoding="utf-8") as lines:
+            rows = [self.denoise_row(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+        write_part(self.output / source.name, rows)
+        return sum("error" in row for row in rows)
+
+    def denoise_row(self, number: int, line: str) -> dict[str, Any]:
+        row_id = None
+        try:
+            row = json.loads(line)
+            row_id = row["id"]
+            passages = [Passage(text, str(position)) for position, text in enumerate(row["passages"])]
+            result = self.denoiser.denoise(row["query"], passages)
+        except Exception as error:
+            return {"line": number, "id": row_id, "error": f"{type(error).__name__}: {error}"}
+        return {"id": row_id, "passages": [{"id": p.id, "text": p.text} for p in result.passages]}
+
+
+def write_part(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Write the rows as lines of JSON; under ``path`` there is all of it or nothing."""
+    unfinished = path.with_name(f"{path.name}.{uuid.uuid4().hex}.tmp")
+    with unfinished.open("w", encoding="utf-8") as file:
+        for row in rows:
+            file.write(json.dumps(row) + "\n")
+        file.flush()
+        os.fsync(file.fileno())  # a machine that stops must not leave the new name on an empty file
+    unfinished.replace(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", type=Path)
+    parser.add_argument("output", type=Path)
+    parser.add_argument("--workers", type=int, help="actors; all CPUs of the cluster but one, unless given")
+    parser.add_argument("--keep", type=int, help="passages to keep for each row; as many as help, unless given")
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    for unfinished in options.output.glob("*.tmp"):
+        unfinished.unlink()
+    sources = sorted(options.rows.glob("*.jsonl"))
+    missing = [source for source in sources if not (options.output / source.name).exists()]
+    print(f"{len(sources) - len(missing)} of {len(sources)} parts are there")
+    if not missing:
+        return
+    ray.init(include_dashboard=False)
+    free_cpus = int(ray.cluster_resources()["CPU"]) - 1  # actors on every CPU would starve what feeds them
+    items = [{"source": str(source.resolve())} for source in missing]
+    finished = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
+        DenoiseFiles,
+        batch_size=1,
+        compute=ray.data.ActorPoolStrategy(size=max(1, min(options.workers or free_cpus, free_cpus))),
+        fn_constructor_args=(str(options.output.resolve()), options.keep or "auto"),
+    )
+    for part in finished.iter_rows():
+        print(f"{Path(part['source']).name}: {part['failed']} rows failed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,131 @@
+"""What `to_jsonable` writes, `from_jsonable` reads: laws over our nouns, and what is refused."""
+
+import json
+import math
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from denoise_core import Drop, Keep, Message, Passage, Span, Usage
+from denoise_core.augmenter.answer import Outcome, StopReason
+from denoise_core.augmenter.memory import Attempt, Reason, Verdict
+from denoise_core.jsonable import from_jsonable, to_jsonable
+from denoise_core.result import Conflict
+from denoise_core.support.judging import Judged, Quote
+
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+PLAIN = st.recursive(
+    st.none() | st.booleans() | st.integers() | NUMBERS | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+st.register_type_strategy(float, NUMBERS)
+SPANS = st.builds(Span)
+PASSAGES = st.builds(
+    Passage,
+    text=st.text(),
+    id=st.text(),
+    score=st.none() | NUMBERS,
+    metadata=st.dictionaries(st.text(), PLAIN, max_size=3),
+    spans=st.lists(SPANS, max_size=3).map(tuple),
+    header=st.text(),
+)
+TOKENS = st.integers(0, 10**9)
+VERDICTS = st.builds(Verdict, score=st.floats(0, 1), reasons=st.lists(st.builds(Reason), max_size=2).map(tuple))
+NOUNS = {
+    Span: SPANS,
+    Passage: PASSAGES,
+    Keep: st.builds(Keep, span=SPANS, score=NUMBERS),
+    Drop: st.builds(Drop, span=SPANS, reason=st.text(), score=st.none() | NUMBERS),
+    Message: st.builds(Message, role=st.sampled_from(["system", "user", "assistant"]), content=st.text()),
+    Usage: st.builds(Usage, TOKENS, TOKENS, st.booleans(), TOKENS),
+    Conflict: st.builds(Conflict, holds=NUMBERS),
+    Quote: st.builds(Quote, span=SPANS),
+    Judged: st.builds(Judged, quotes=st.lists(st.builds(Quote, span=SPANS), max_size=2).map(tuple)),
+    Verdict: VERDICTS.map(lambda verdict: verdict),
+    Attempt: st.builds(
+        Attempt,
+        candidate=st.text(),
+        verdict=VERDICTS,
+        evidence=st.lists(PASSAGES, max_size=2).map(tuple),
+        fields=st.none() | st.dictionaries(st.text(), PLAIN, max_size=2),
+        origin=st.none(),
+    ),
+}
+
+
+def through_json(value):
+    return json.loads(json.dumps(value, allow_nan=False))
+
+
+@pytest.mark.parametrize("kind", NOUNS, ids=lambda kind: kind.__name__)
+@given(data=st.data())
+def test_what_is_written_is_read(kind, data):
+    value = data.draw(NOUNS[kind])
+    assert from_jsonable(kind, through_json(to_jsonable(value))) == value
+    assert from_jsonable(kind, through_json(to_jsonable(value, listed=(Span,)))) == value
+    many = (value, value)
+    assert from_jsonable(tuple[kind, ...], through_json(to_jsonable(many))) == many
+    assert from_jsonable(dict[str, kind] | None, through_json(to_jsonable({"a": value}))) == {"a": value}
+
+
+@given(PLAIN)
+def test_plain_values_stay(value):
+    assert to_jsonable(value) == value
+    assert from_jsonable(Any, to_jsonable(value)) == value
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+@dataclass(frozen=True)
+class Mixed:
+    pair: tuple[int, str]
+    colour: Colour
+    names: list[str]
+    kind: Literal["a", "b"] = "a"
+    either: int | str | None = None
+    model: Any = field(default=None, compare=False)
+
+
+def test_types_of_all_kinds():
+    value = Mixed((1, "x"), Colour.RED, ["n"], "b", "text", model=object())
+    written = through_json(to_jsonable(value))
+    assert written == {"pair": [1, "x"], "colour": "red", "names": ["n"], "kind": "b", "either": "text"}
+    assert from_jsonable(Mixed, written) == value
+    assert from_jsonable(Mixed, {**written, "of another version": 1}) == value
+    assert from_jsonable(Outcome, to_jsonable(next(iter(Outcome)))) is next(iter(Outcome))
+    assert from_jsonable(StopReason, to_jsonable(next(iter(StopReason)))) is next(iter(StopReason))
+
+
+def test_what_json_cannot_say_is_changed():
+    written = to_jsonable({1: (math.inf, math.nan), "object": object, "number": np.float32(0.5), "n": np.int64(3)})
+    assert written == {"1": [None, None], "object": str(object), "number": 0.5, "n": 3}
+    assert type(written["number"]) is float
+    assert math.isnan(from_jsonable(Keep, to_jsonable(Keep(Span("a", 0, 1), -math.inf))).score)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "match"),
+    [
+        (Span, {"passage_id": "a", "start": "0", "end": 3}, "Span.start: expected int, got str"),
+        (Span, {"passage_id": "a"}, "end"),
+        (Span, "a", "Span: expected an object, got str"),
+        (Drop, {"span": ["a", 0, True], "reason": ""}, "Drop.span: Span.end: expected int, got bool"),
+        (Message, {"role": "nobody", "content": ""}, "Message.role: expected one of"),
+        (tuple[Span, ...], {"a": 1}, "expected a list, got dict"),
+        (dict[str, int], [1], "expected an object, got list"),
+        (tuple[int, str], [1], "shorter"),
+        (Colour, "blue", "blue"),
+        (int | str, 0.5, "expected int, got float; expected str, got float"),
+    ],
+)
+def test_anything_else_is_refused_and_the_place_named(kind, data, match):
+    with pytest.raises((TypeError, ValueError), match=match):
+        from_jsonable(kind, data)
