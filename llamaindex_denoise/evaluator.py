@@ -18,7 +18,6 @@ from denoise_core.running.fallbacks import fell_back
 from denoise_core.support.judging import Judge
 from llamaindex_denoise.engines.base import NestedPrompts
 from llamaindex_denoise.nodes.convert import to_passages
-from llamaindex_denoise.verify import Aside
 
 
 class UtilityEvaluator(NestedPrompts, BaseEvaluator):
@@ -87,7 +86,7 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
         verdict = Verdict("unknown", 0.0, (nothing,))
         try:
             if any(p.text.strip() for p in passages):
-                verdict = yield from Aside(self.utility).assess(memory, response)
+                verdict = yield from self.utility.assess(memory, response)
                 words = "" if verdict.passed else (yield from self.feedback.write(memory, response, verdict))
         except Exception as error:
             if is_mistake(error):

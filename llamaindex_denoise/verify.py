@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, Literal, NamedTuple, TypeAlias, cast
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from llama_index.core.base.response.schema import PydanticResponse
 from llama_index.core.llms import LLM
@@ -14,11 +12,10 @@ from llama_index.core.schema import NodeWithScore
 from llama_index_instrumentation import get_dispatcher
 
 from denoise_core import Budget, DenoiseResult, InputError, Message, Passage
-from denoise_core.augmenter import Answer, Augmenter, LoopLimits, Utility, Verdict, WorkingMemory
+from denoise_core.augmenter import Answer, Augmenter, LoopLimits
 from denoise_core.augmenter.answer import NO_ANSWER, Outcome, StopReason
 from denoise_core.augmenter.drafting.drafter import Drafter
 from denoise_core.augmenter.traces.record import answer_record, claims_record
-from denoise_core.running.effects import Compute, Effect, Flow
 from llamaindex_denoise.engines.base import response_metadata
 from llamaindex_denoise.engines.drafter import EngineDrafter
 from llamaindex_denoise.events import AnswerEvent
@@ -31,9 +28,6 @@ OnError: TypeAlias = Literal["answer", "raise"]
 """What an error gives that leaves nothing to send: an answer that says which part failed, or the error itself."""
 
 Unsupported: TypeAlias = Literal["send", "abstain"]
-
-AT_ONCE = 10_000
-"""Characters of evidence up to which an answer is judged on the event loop, in some milliseconds."""
 
 
 def loop_of(
@@ -67,38 +61,6 @@ def loop_of(
     return Augmenter(judge=judge, budget=budget, limits=limits, **parts)
 
 
-class Aside:
-    """A utility whose own work is done on a thread where there is much to read, and not on the event loop."""
-
-    def __init__(self, utility: Utility) -> None:
-        self.utility = utility
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.utility, name)
-
-    def assess(self, memory: WorkingMemory, candidate: str) -> Flow[Verdict]:
-        flow = self.utility.assess(memory, candidate)
-        if sum(len(p.text) for p in memory.evidence) <= AT_ONCE:
-            return (yield from flow)
-        onwards: Callable[[], Effect] = partial(next, flow)
-        while True:
-            verdict, effect = yield Compute(partial(_reached, onwards))
-            if effect is None:
-                return cast(Verdict, verdict)
-            try:
-                onwards = partial(flow.send, (yield effect))
-            except Exception as error:
-                onwards = partial(flow.throw, error)
-
-
-def _reached(onwards: Callable[[], Effect]) -> tuple[Verdict | None, Effect | None]:
-    """What a flow comes to next: its end, or something it asks for."""
-    try:
-        return None, onwards()
-    except StopIteration as done:
-        return done.value, None
-
-
 class Told(NamedTuple):
     """Text (or the object, where an engine gives one), sources and metadata of a response."""
 
@@ -122,13 +84,7 @@ class Asked:
         return self.loop.answer(self.question, self.history, drafter=self.drafter)
 
     async def aanswer(self) -> Answer:
-        return await self.aside().aanswer(self.question, self.history, drafter=self.drafter)
-
-    def aside(self) -> Augmenter:
-        """The loop, with judgements of much evidence on threads."""
-        loop = copy.copy(self.loop)
-        loop.utility = Aside(loop.utility)
-        return loop
+        return await self.loop.aanswer(self.question, self.history, drafter=self.drafter)
 
     def verified(self) -> Told:
         """The answer to send, verified."""

@@ -24,7 +24,6 @@ from llama_index.core.tools import ToolOutput
 from denoise_core.augmenter import Augmenter
 from llamaindex_denoise.engines.base import NestedPrompts, pieces_of
 from llamaindex_denoise.engines.drafter import EngineDrafter
-from llamaindex_denoise.models.threads import Threads
 from llamaindex_denoise.verify import Asked, OnError, Told
 
 
@@ -49,7 +48,6 @@ class CheckedChatEngine(BaseChatEngine):
         self.on_error: OnError = on_error
         own: BaseMemory | None = getattr(chat_engine, "_memory", None)
         self.memory = ChatMemoryBuffer.from_defaults(token_limit=3000) if own is None else own
-        self._threads = Threads(10)
 
     def chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> AgentChatResponse:
         """The checked answer to ``message``; the conversation is ``chat_history``, or the engine's own memory."""
@@ -88,7 +86,7 @@ class CheckedChatEngine(BaseChatEngine):
         return self.memory.get_all()
 
     def _asked(self, message: str, history: Sequence[ChatMessage]) -> Asked:
-        drafter = EngineDrafter(_Turn(self.chat_engine, list(history)), self._threads, QueryBundle(message))
+        drafter = EngineDrafter(_Turn(self.chat_engine, list(history)), QueryBundle(message))
         return Asked(self.augmenter, message, drafter, on_error=self.on_error)
 
 

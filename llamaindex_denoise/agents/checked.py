@@ -372,7 +372,7 @@ def _passages(call: ToolCallResult) -> tuple[Passage, ...]:
         return ()
     found = getattr(raw, "source_nodes", raw)
     if isinstance(found, list) and found and all(isinstance(n, NodeWithScore) for n in found):
-        brought = nodes_behind(found, ())
+        brought = nodes_behind(found)
         unique = {(n.node.node_id, n.node.hash): n for n in brought if says_something(n.node)}
         return to_passages(unique.values(), captions=True)
     if found is not raw:

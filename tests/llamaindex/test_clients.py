@@ -1,8 +1,6 @@
 """LlamaIndex models and retrievers as the core's: roles, tokens, budget, and an event loop that stays free."""
 
 import asyncio
-import copy
-import pickle
 import threading
 from types import SimpleNamespace
 
@@ -157,14 +155,6 @@ def test_adapters_keep_the_laws_of_a_denoiser(scripted):
     llm = LlamaLLM(scripted(lambda m: "1"))
     passages = [Passage("One fact. Another.", "a"), Passage("", "b"), Passage("🙂 third. fourth.", "c")]
     check_denoiser(lambda: S2ADenoiser(llm, variant="select"), "q", passages)
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])  # noqa: S301
-def test_adapters_copy_also_after_use(copied):
-    llm = LlamaLLM(MockLLM(), max_threads=3)
-    asyncio.run(llm.acomplete(ASKED))
-    twin = copied(llm)
-    assert asyncio.run(twin.acomplete(ASKED)) == llm.complete(ASKED)
 
 
 class Found(BaseRetriever):

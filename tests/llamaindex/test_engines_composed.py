@@ -13,7 +13,6 @@ from llamaindex_engines import (
     QUESTION,
     RIGHT,
     WRONG,
-    Fixed,
     always,
     around,
     both,
@@ -66,33 +65,6 @@ def test_around_an_engine_that_can_only_be_asked():
     assert second.embedding_strs == [QUESTION], "feedback would be embedded"
     with pytest.raises(NotImplementedError, match="Whole does not support synthesize"):
         engine.synthesize(QueryBundle(QUESTION), nodes())
-
-
-@pytest.mark.parametrize("whole", [False, True])
-async def test_around_a_local_model_the_event_loop_stays_free(local, no_blocking, whole):
-    """LlamaIndex would run such a model, and such a retriever, on the loop."""
-    import threading
-
-    here, ran = threading.get_ident(), []
-
-    def reply(prompt):
-        ran.append(threading.get_ident())
-        return RIGHT if "Lisbon" in prompt else WRONG
-
-    class Slow(Fixed):
-        def _retrieve(self, query_bundle):
-            ran.append(threading.get_ident())
-            return super()._retrieve(query_bundle)
-
-    engine = inner(local(reply), Slow(nodes()))
-    if whole:  # an engine of the same parts that can only be asked
-        engine = Whole(reply)
-        engine._llm = local(reply)
-    loop = Augmenter(limits=LoopLimits(rerun=True))
-    response = await Checked(engine, augmenter=loop).aquery(QUESTION)
-    assert response.metadata["denoise"]["outcome"] == "supported"
-    assert ran
-    assert here not in ran
 
 
 def test_an_engine_that_streams_inside_is_read_and_checked(scripted):
