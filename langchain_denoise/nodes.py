@@ -14,7 +14,6 @@ from pydantic import ConfigDict
 from typing_extensions import override
 
 from denoise_core import InputError, arun, run
-from denoise_core._secrets import PickledModel
 from denoise_core.augmenter import Outcome, Verdict, WorkingMemory
 from denoise_core.augmenter.drafting import Drafted
 from denoise_core.running.effects import Flow
@@ -27,7 +26,7 @@ Update = dict[str, Any]
 _OUTCOMES = {"pass": Outcome.SUPPORTED, "fail": Outcome.UNSUPPORTED, "unknown": Outcome.UNKNOWN}
 
 
-class JudgeNode(PickledModel, RunnableSerializable[Any, Update]):
+class JudgeNode(RunnableSerializable[Any, Update]):
     """Judges the answer in the state against the evidence in it; for a conditional edge to act on.
 
     Gives ``{verdict: {"outcome": "supported" | "unsupported" | "unknown", "score", "reasons", "feedback"}}``,

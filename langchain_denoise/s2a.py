@@ -13,7 +13,6 @@ from pydantic import ConfigDict, field_validator
 from typing_extensions import override
 
 from denoise_core import InputError
-from denoise_core._secrets import PickledModel
 from denoise_core.running.budget import at_most
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.s2a.options import OnError, Variant
@@ -24,7 +23,7 @@ from langchain_denoise.observe import RECORDS, atell, tell
 from langchain_denoise.settings import LLMLike
 
 
-class S2AMessages(PickledModel, RunnableSerializable[Any, list[BaseMessage]]):
+class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
     """Messages in (whatever a chat model takes), messages out: the user's own words, cleared of opinion and of
     what is beside the question.
 

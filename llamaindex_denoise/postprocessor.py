@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pickle
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -19,9 +19,10 @@ from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
-from denoise_core import Denoiser, DenoiseResult, Drop, Guard, InputError, Passage
+from denoise_core import Denoiser, DenoiseResult, Guard, InputError
 from denoise_core._frameworks import ruled, signed
 from denoise_core._optional import require
+from denoise_core.ranking import keep_top, order_by_score
 from denoise_core.running.budget import at_most
 from denoise_core.running.guard import Policy
 from denoise_core.text.chunk import Chunker, whole
@@ -255,7 +256,10 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
 
     def _finish(self, run: _Run, result: DenoiseResult) -> None:
         read = run.read
-        result = _top(result, read.passages, self.top_n, self.order)
+        if self.top_n is not None:
+            result = keep_top(result, read.passages, self.top_n)
+        if self.order == "score":
+            result = order_by_score(result)
         kept_nodes = read.back(result, by=self._method, scores=self.scores, detail=self.record)
         if self.order == "given":
             run.out = read.woven(kept_nodes)
@@ -301,32 +305,6 @@ def _query_of(bundle: QueryBundle | None) -> str:
         raise InputError(said)
     asked = _TOOL_CALL.fullmatch(bundle.query_str)
     return asked.group(1) if asked else bundle.query_str
-
-
-def _top(result: DenoiseResult, given: Sequence[Passage], top_n: int | None, order: Order) -> DenoiseResult:
-    """The result in the order asked for, and no longer than asked for; without scores of the method's own the
-    retriever's order."""
-    if top_n is None and order == "given":
-        return result
-    came = {p.id: p.score for p in given}
-    highest: dict[str, float] = {}
-    for k in result.kept:
-        highest[k.span.passage_id] = max(k.score, highest.get(k.span.passage_id, k.score))
-    own = [highest.get(p.id, p.score if p.score != came.get(p.id) else None) for p in result.passages]
-    scored = not any(s is None for s in own)
-    ranked = sorted(range(len(own)), key=lambda i: -(own[i] or 0.0)) if scored else list(range(len(own)))
-    taken = ranked[:top_n]
-    left = [result.passages[i] for i in ranked[len(taken) :]]
-    if order == "given":
-        taken.sort()
-    dropped = tuple(Drop(s, f"beyond top_n={top_n}") for p in left for s in p.covered)
-    gone = {p.id for p in left}
-    return replace(
-        result,
-        passages=tuple(result.passages[i] for i in taken),
-        dropped=(*result.dropped, *dropped),
-        kept=tuple(k for k in result.kept if k.span.passage_id not in gone),
-    )
 
 
 def _end(scorer: Any, chunker: Chunker | Literal["auto"]) -> Denoiser:

@@ -2,7 +2,7 @@
 
 One environment a row, under ``.venv-compat/``, made anew each time from what the package index resolves: by ``uv``
 where it is installed (minutes become seconds), else by pip. A row that has run is written into the table of its
-document (``docs/langchain_measured.md``, ``docs/llamaindex.md``). Standard library only.
+document (``docs/langchain.md``, ``docs/llamaindex.md``). Standard library only.
 
     python tests/compat/matrix.py [ROW ...] [--keep] [--list]
 
@@ -93,7 +93,7 @@ def floor(extra: str, package: str) -> str:
 
 
 LANGCHAIN = {
-    "document": "docs/langchain_measured.md",
+    "document": "docs/langchain.md",
     "shown": ("langchain-core", "langchain", "langchain-classic", "langgraph", "langchain-openai", "openai"),
 }
 LLAMAINDEX = {
@@ -144,7 +144,7 @@ ROWS = (
         pins=("langchain-huggingface>=1.2",),
         tests=("tests/compat/huggingface.py",),
         without=("langchain", "langgraph"),
-        document="docs/langchain_measured.md",
+        document="docs/langchain.md",
         shown=("langchain-core", "langchain-huggingface", "transformers", "huggingface-hub"),
     ),
     Row(

@@ -18,7 +18,7 @@ from denoise_core.augmenter.streaming import Finished, Restarted, Revised, Text
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from langchain_denoise import DenoisingRetriever, Verifier, verified
 from langchain_denoise.testing import FunctionChatModel
-from langchain_denoise.verification.collect import Collector
+from langchain_denoise.verification.collect import EvidenceHandler
 
 TOWER = "The Eiffel Tower was completed in 1889 by the company of Gustave Eiffel."
 HALL = "Otto Brenner completed the Grand Hall in 1912."
@@ -41,11 +41,11 @@ def searching(kit):
     queries = []
 
     class Searching(kit.ListRetriever):
-        def _get_relevant_documents(self, query, *, run_manager, k=None):
+        def _get_relevant_documents(self, query, *, run_manager):
             queries.append(query)
             return [d for d in self.found if set(query.lower().split()) & set(d.page_content.lower().split())]
 
-        async def _aget_relevant_documents(self, query, *, run_manager, k=None):
+        async def _aget_relevant_documents(self, query, *, run_manager):
             return self._get_relevant_documents(query, run_manager=run_manager)
 
     found = [Document(page_content=TOWER, id="tower"), Document(page_content=HALL, id="hall")]
@@ -87,7 +87,7 @@ async def test_the_outermost_retriever_is_what_was_read(searching, sync):
         | PROMPT
         | FunctionChatModel(reply=lambda m: TOWER)
     )
-    seen = Collector()
+    seen = EvidenceHandler()
     await asked(chain, QUESTION, sync, {"callbacks": [seen]})
     assert [[p.id for p in f.passages] for f in seen.found] == [["tower"]]
     assert seen.found[0].query == QUESTION
@@ -129,7 +129,7 @@ async def test_text_that_a_model_wrote_inside_a_tool_is_no_evidence(sync):
         return TOWER
 
     for used, provenance in ((ask_expert, "model"), (look_up, "tool")):
-        seen = Collector()
+        seen = EvidenceHandler()
         await asked(
             RunnableLambda(lambda q, used=used: used.invoke({"query": q})), QUESTION, sync, {"callbacks": [seen]}
         )

@@ -72,7 +72,7 @@ def joined(documents):
 
 @both_ways
 def test_a_vector_store(sync):
-    retriever = DenoisingRetriever(retriever=store().as_retriever(search_kwargs={"k": 5}), k=2)
+    retriever = DenoisingRetriever(retriever=store().as_retriever(search_kwargs={"k": 5}), top_n=2)
     model = FunctionChatModel(reply=reader)
     chain = {"context": retriever | joined, "question": RunnablePassthrough()} | PROMPT | model | StrOutputParser()
     assert "1889" in asked(chain, QUESTION, sync)
@@ -86,7 +86,7 @@ def test_an_ensemble(sync):
             return [d for d in DOCUMENTS if any(w in d.page_content for w in query.split())]
 
     ensemble = EnsembleRetriever(retrievers=[store().as_retriever(), Words()], weights=[0.5, 0.5])
-    found = asked(DenoisingRetriever(retriever=ensemble, k=1), QUESTION, sync)
+    found = asked(DenoisingRetriever(retriever=ensemble, top_n=1), QUESTION, sync)
     assert [d.id for d in found] == ["Eiffel Tower"]
 
 
@@ -94,7 +94,7 @@ def test_an_ensemble(sync):
 def test_multi_query(sync):
     model = FunctionChatModel(reply=lambda m: "When was the Eiffel Tower built?\nOpening of the tower in Paris")
     queries = MultiQueryRetriever.from_llm(retriever=store().as_retriever(search_kwargs={"k": 3}), llm=model)
-    found = asked(DenoisingRetriever(retriever=queries, k=1), QUESTION, sync)
+    found = asked(DenoisingRetriever(retriever=queries, top_n=1), QUESTION, sync)
     assert [d.id for d in found] == ["Eiffel Tower"]
 
 
@@ -167,7 +167,7 @@ def test_a_batch_with_faults(sync):
             raise RuntimeError("the scorer is away")
         return float("tower" in text.lower())
 
-    retriever = DenoisingRetriever(retriever=Flaky(), scorer=FunctionScorer(breaks), k=1)
+    retriever = DenoisingRetriever(retriever=Flaky(), scorer=FunctionScorer(breaks), top_n=1)
     queries = ["tower", "odd", "down", "tower"]
     if sync:
         out = retriever.batch(queries, return_exceptions=True)
@@ -185,7 +185,7 @@ def test_a_tenant_filter(sync):
         .as_retriever(search_kwargs={"k": 5})
         .configurable_fields(search_kwargs=ConfigurableField(id="search"))
     )
-    retriever = DenoisingRetriever(retriever=inner, k=3)
+    retriever = DenoisingRetriever(retriever=inner, top_n=3)
     search = {"k": 5, "filter": lambda d: d.metadata["tenant"] == "b"}
     found = asked(retriever, QUESTION, sync, {"configurable": {"search": search}})
     assert {d.metadata["tenant"] for d in found} == {"b"}
