@@ -8,7 +8,7 @@ from typing import Any
 
 from langchain_core.callbacks import AsyncParentRunManager, Callbacks, ParentRunManager
 from langchain_core.documents import BaseDocumentCompressor, Document
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSerializable
+from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from pydantic import PrivateAttr
 from typing_extensions import TypedDict, override
 
@@ -60,22 +60,6 @@ class DenoiseCompressor(Denoise, RunnableSerializable[DenoiseInput, list[Documen
     @override
     def is_lc_serializable(cls) -> bool:
         return True
-
-    def as_node(self, documents: str = "documents", question: str | None = None) -> Runnable[Any, dict[str, Any]]:
-        """For a graph: the documents under one key of its state, denoised for the question under another.
-
-        ``question`` left out is found as in `verified`: under a usual key, or as the last human message. The state
-        may be a dict, a pydantic object or a dataclass. Gives ``{documents: [...]}``; where the documents have a
-        reducer, let it replace.
-        """
-
-        from langchain_denoise.convert.places import question_in, under
-
-        def asked(state: Any) -> DenoiseInput:
-            found = under(state, documents, "documents")
-            return {"documents": found, "query": question_in(state, question)}
-
-        return RunnableLambda(asked) | self | RunnableLambda(lambda kept: {documents: kept})
 
     @override
     def compress_documents(

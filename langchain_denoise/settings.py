@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from denoise_core.end.selection import Rule
 
     LLMLike: TypeAlias = Runnable[Any, BaseMessage] | Runnable[Any, str] | LLM | str
-    ScorerLike: TypeAlias = Embeddings | BaseCrossEncoder | Runnable[Any, Any] | Scorer | None
+    ScorerLike: TypeAlias = Embeddings | BaseCrossEncoder | Scorer | None
     DenoiserLike: TypeAlias = Denoiser | None
     KeepLike: TypeAlias = float | int | Literal["auto"] | Rule | None
     RetrieverLike: TypeAlias = Runnable[str, list[Document]]

@@ -18,7 +18,7 @@ from llamaindex_denoise.postprocessor import DenoisePostprocessor
 NOTHING_KEPT = "nothing was kept"  # an empty result is a finding; any other fallback is a failure
 
 
-class NotDenoised(DenoiseError, RuntimeError):
+class DenoisingFailure(DenoiseError, RuntimeError):
     """A node came out of an ingestion as it went in, because its model or scorer failed."""
 
 
@@ -30,7 +30,7 @@ class DenoiseTransform(TransformComponent):
 
     The cache of an `IngestionPipeline` tells two transforms apart by their settings, their prompts and the
     ``cache_key`` of the postprocessor; without a key nothing is read from the cache. LlamaIndex caches whatever a
-    transform returns, so a node that could not be denoised raises `NotDenoised`: run the pipeline again. With
+    transform returns, so a node that could not be denoised raises `DenoisingFailure`: run the pipeline again. With
     ``on_fallback="keep"`` such nodes stay as they are, and nothing is read from the cache.
     """
 
@@ -90,13 +90,13 @@ class DenoiseTransform(TransformComponent):
         return [scored] if self.together else [[n] for n in scored]
 
     def _check(self, result: DenoiseResult, read: Readable) -> None:
-        """Raise `NotDenoised` where a node fell back and the pipeline would cache it."""
+        """Raise `DenoisingFailure` where a node fell back and the pipeline would cache it."""
         failures = {**result.failures, **read.failures}
         failed = {node_id: why for node_id, why in failures.items() if NOTHING_KEPT not in why}
         if not failed or self.on_fallback == "keep":
             return
         node_id, why = next(iter(failed.items()))
-        raise NotDenoised(
+        raise DenoisingFailure(
             f"{len(failed)} of {len(read.nodes)} nodes were not denoised, {node_id} among them: {why}. LlamaIndex "
             "would cache them as they came; run the pipeline again, or write on_fallback='keep' to cache nothing"
         )

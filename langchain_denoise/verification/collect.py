@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ from typing_extensions import override
 
 from denoise_core import Passage, Usage
 from denoise_core.augmenter.drafting import Found
+from denoise_core.tool_results import query_of
 from denoise_core.types import Provenance
 from langchain_denoise.convert.documents import HEADER_KEYS, read_documents, text_id, to_passages
 from langchain_denoise.convert.places import documents_of
@@ -87,9 +87,7 @@ class EvidenceHandler(BaseCallbackHandler):
     ) -> None:
         self._start("llm", run_id, parent_run_id)
 
-    @override
-    def on_llm_start(self, *args: Any, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any) -> None:
-        self._start("llm", run_id, parent_run_id)
+    on_llm_start = on_chat_model_start
 
     @override
     def on_retriever_start(
@@ -145,14 +143,6 @@ class EvidenceHandler(BaseCallbackHandler):
     def _add(self, found: Found) -> None:
         with self._lock:
             self.found.append(found)
-
-
-def query_of(arguments: Any) -> str:
-    """What a tool was asked with, as one text."""
-    if not isinstance(arguments, dict):
-        return str(arguments)
-    values = [v for v in arguments.values() if v is not None]
-    return " ".join(v if isinstance(v, str) else json.dumps(v, ensure_ascii=False, default=str) for v in values)
 
 
 def _are_documents(output: Any) -> bool:

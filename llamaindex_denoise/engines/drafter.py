@@ -51,7 +51,7 @@ class EngineDrafter:
         self.asked = asked
         self.nodes = None if nodes is None else list(nodes)
         self.searches = can_retrieve(engine)  # whether it is asked in two steps
-        self.repeatable = self.searches or bool(getattr(engine, "repeatable", False))
+        self.repeatable = self.searches
         self.failed: tuple[str, Exception] | None = None  # the part that failed last, and its error
         self.silent = False  # whether the engine only searches, as in the mode ``no_text``
         self._parts: list[str] = []  # the last draft, where it is several answers

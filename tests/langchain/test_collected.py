@@ -3,14 +3,12 @@
 import asyncio
 
 import pytest
-from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import tool
-from pydantic import BaseModel
 from recorded_runs import RunRecorder
 
 from denoise_core.augmenter import LoopLimits
@@ -152,22 +150,6 @@ async def test_a_chain_whose_tools_ran_is_not_run_again(sync):
     assert (sent, answers[0].stopped_because) == ([QUESTION], "not_repeatable")
 
 
-class Facts(BaseModel):
-    year: int
-    builder: str
-
-
-@both_ways
-async def test_structured_output_is_judged_field_by_field_and_comes_back_as_it_was(searching, sync):
-    retriever, _ = searching
-    drafts = iter([Facts(year=1912, builder="Otto Brenner"), Facts(year=1889, builder="Gustave Eiffel")])
-    chain = retriever | (lambda found: next(drafts))
-    answers = []
-    out = await asked(verified(chain, Verifier(on_answer=answers.append)), QUESTION, sync)
-    assert out == Facts(year=1889, builder="Gustave Eiffel")
-    assert [a.fields["year"] for a in answers[0].memory.attempts] == [1912, 1889]
-
-
 @both_ways
 async def test_history_and_input_are_not_touched(searching, sync):
     retriever, queries = searching
@@ -221,15 +203,6 @@ async def test_what_is_judged_at_all_may_be_said(searching, sync):
     verifier = Verifier(when=lambda question, answer: False, on_answer=out.append, limits=LoopLimits(attempts=3))
     await asked(verified(chain, verifier), QUESTION, sync)
     assert (out[0].outcome, len(out[0].memory.attempts)) == ("unknown", 1)
-
-
-@both_ways
-async def test_the_verdict_is_in_a_span_and_bounded(searching, sync):
-    retriever, _ = searching
-    seen, counted = RunRecorder(), UsageMetadataCallbackHandler()
-    chain = retriever | (lambda found: TOWER)
-    await asked(verified(chain), QUESTION, sync, {"callbacks": [seen, counted]})
-    assert any(path.endswith("VerifiedRunnable/denoise_record") for path in seen.paths("chain"))
 
 
 def test_a_model_judges_when_it_is_given_as_the_judge():

@@ -1,13 +1,10 @@
 """Nothing that is set around a model or a retriever is lost on the way in."""
 
 import asyncio
-import json
 
 import pytest
-from langchain_core.caches import InMemoryCache
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
-from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import ConfigurableField
 from langchain_core.vectorstores import InMemoryVectorStore
@@ -88,16 +85,6 @@ def test_one_refused_document_costs_one_document(server, client, sync):
     assert len(server.requests) <= 14  # three of them look for another form
 
 
-def test_cache_and_rate_limiter_of_the_model_work(kit):
-    limiter = InMemoryRateLimiter(requests_per_second=1000, max_bucket_size=1000)
-    model = kit.chat().model_copy(update={"cache": InMemoryCache(), "rate_limiter": limiter})
-    compressor = DenoiseCompressor.from_llm(model)
-    documents = [Document(page_content="One. Two.")]
-    assert compressor.compress_documents(documents, "q") == compressor.compress_documents(documents, "q")
-    assert len(model.seen) == 1
-    assert 0 < limiter.available_tokens < 1000
-
-
 # Retrievers
 
 TENANTS = [
@@ -173,14 +160,6 @@ class Tenants(BaseRetriever):
         return list(TENANTS)
 
 
-def test_batches_have_each_their_own_config():
-    inner = tenants().configurable_fields(search_kwargs=ConfigurableField(id="search"))
-    retriever = DenoisingRetriever(retriever=inner, denoiser=keep_all())
-    configs = [{"configurable": {"search": {"k": 4, "filter": only(t)}}} for t in "ab"]
-    first, second = retriever.batch(["q", "q"], configs)
-    assert ({d.metadata["tenant"] for d in first}, {d.metadata["tenant"] for d in second}) == ({"a"}, {"b"})
-
-
 # Settings for one request
 
 
@@ -248,11 +227,3 @@ def test_a_variant_for_one_request(kit):
 def test_what_cannot_be_asked_for_is_an_error(settings, message):
     with pytest.raises(ValueError, match=message):
         scored(on_error="raise").invoke("q", asking(**settings))
-
-
-def test_configurable_parts_have_a_json_schema():
-    field = ConfigurableField(id="denoiser")
-    compressor = DenoiseCompressor(denoiser=keep_all()).configurable_fields(denoiser=field)
-    assert "denoiser" in json.dumps(compressor.get_config_jsonschema())
-    retriever = scored().configurable_fields(scorer=field, keep=ConfigurableField(id="keep"))
-    assert "keep" in json.dumps(retriever.get_config_jsonschema())

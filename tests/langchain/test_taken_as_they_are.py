@@ -17,7 +17,7 @@ from denoise_core import Guard
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionLLM, FunctionScorer
-from langchain_denoise import Denoise, DenoiseCompressor, DenoisingRetriever, EmbeddedEmbeddings
+from langchain_denoise import DenoiseCompressor, DenoisingRetriever, EmbeddedEmbeddings
 from langchain_denoise.convert.messages import to_messages
 
 QUESTION = "candlepin bowling"
@@ -70,29 +70,6 @@ def wanted(messages):
     """A model that finds sentences about candlepin needed."""
     text = messages[-1].text.split("BEGIN", 1)[1].split("\nEND ")[0]
     return ", ".join(re.findall(r"^(\d+) .*andlepin", text, re.MULTILINE)) or "NONE"
-
-
-@pytest.mark.parametrize(
-    ("made_by", "given", "settings"),
-    [
-        ("from_llm", lambda kit: kit.chat(wanted), {"context": False}),
-        ("from_embeddings", lambda kit: Counts(), {"keep": 2}),
-        ("from_embeddings", lambda kit: Counts(), {"threshold": 0.8}),
-        ("from_cross_encoder", lambda kit: Overlap(), {}),
-    ],
-)
-def test_the_same_lines_on_the_retriever_and_the_middleware(made_by, given, settings, kit):
-    from langchain_denoise.middleware import DenoiseToolResults
-
-    expected = both(getattr(DenoiseCompressor, made_by)(given(kit), **settings))
-    assert 0 < len(expected) <= 3
-    inner = kit.ListRetriever(found=DOCUMENTS)
-    retriever = getattr(DenoisingRetriever, made_by)(given(kit), retriever=inner, **settings)
-    assert texts(retriever.invoke(QUESTION)) == texts(expected)
-    chosen = getattr(Denoise, made_by)(given(kit), **settings)
-    assert texts(DenoisingRetriever(retriever=inner, settings=chosen).invoke(QUESTION)) == texts(expected)
-    made = DenoiseToolResults(chosen, tools=["search"])
-    assert sorted(texts(both(made.compressor))) == sorted(texts(expected))
 
 
 def test_what_a_sentence_points_back_to_comes_along_or_stays_behind(kit):
@@ -169,15 +146,6 @@ def test_the_shipped_encoder_as_embeddings():
 def test_wrong_settings_are_said_when_it_is_built(settings, message):
     with pytest.raises(ValueError, match=message):
         DenoiseCompressor(**settings)
-
-
-def test_a_store_without_as_retriever_is_told_so(kit):
-    class Store:
-        def as_retriever(self):
-            return None
-
-    with pytest.raises(ValueError, match="pass its as_retriever"):
-        DenoisingRetriever(retriever=Store())
 
 
 # Plain settings are plain JSON

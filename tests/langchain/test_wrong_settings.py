@@ -15,7 +15,6 @@ from langchain_denoise import (
     Verifier,
     verified,
 )
-from langchain_denoise.nodes import JudgeNode
 
 PROMPT = ChatPromptTemplate.from_template("{x}")
 FOUND = [Document(page_content="Paris is the capital of France.", id="a"), Document(page_content="Hm.", id="b")]
@@ -37,7 +36,6 @@ SLIPS = {
     "no file there": (lambda m, r: DenoiseCompressor.from_file("/nope"), "/nope"),
     "S2AMessages of a retriever": (lambda m, r: S2AMessages(model=r), "retriever"),
     "S2AMessages of 5": (lambda m, r: S2AMessages(model=5), "model"),
-    "JudgeNode of a model": (lambda m, r: JudgeNode(verifier=m), "Verifier"),
     "AugmentedRunnable of a model": (lambda m, r: AugmentedRunnable(augmenter=m), "Augmenter"),
     "verified by a string": (lambda m, r: verified(m, "strict"), "Verifier"),
     "a judge as verifier": (lambda m, r: verified(m, m), "judge="),

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
-from llama_index.core.instrumentation.events.llm import LLMChatEndEvent
 from llama_index.core.llms import MockLLM
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextNode
@@ -125,28 +124,6 @@ def test_a_model_that_must_be_called_alone_is(local):
     )
     DenoisePostprocessor(denoiser=denoiser, on_error="raise").postprocess_nodes(twenty(), query_str="q")
     assert reply.most == 1
-
-
-def test_spans_of_calls_in_threads_hang_under_the_postprocessor(local, watched):
-    denoiser = S2ADenoiser(LlamaLLM(local(lambda p: "1")), variant="select", options=Options(joint=False))
-    postprocessor = DenoisePostprocessor(denoiser=denoiser)
-    postprocessor.postprocess_nodes(twenty()[:3], query_str="q")
-    asyncio.run(postprocessor.apostprocess_nodes(twenty()[:3], query_str="q"))
-    events, spans = watched
-    by_id = {s.id_: s for s in spans.completed_spans}
-
-    def top(span):
-        while span.parent_id in by_id:
-            span = by_id[span.parent_id]
-        return span.id_.split("-")[0]
-
-    chats = [s for s in spans.completed_spans if s.id_.startswith("Local.chat")]
-    assert len(chats) == 6
-    assert {top(s) for s in chats} == {
-        "DenoisePostprocessor._postprocess_nodes",
-        "DenoisePostprocessor._apostprocess_nodes",
-    }
-    assert any(isinstance(e, LLMChatEndEvent) for e in events)
 
 
 def test_adapters_keep_the_laws_of_a_denoiser(scripted):

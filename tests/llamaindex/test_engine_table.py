@@ -13,14 +13,11 @@ from llama_index.core import (
     get_response_synthesizer,
 )
 from llama_index.core.agent.workflow import ReActAgent
-from llama_index.core.base.llms.types import CompletionResponse, LLMMetadata
 from llama_index.core.base.response.schema import PydanticResponse
 from llama_index.core.chat_engine import CondenseQuestionChatEngine
 from llama_index.core.graph_stores import SimplePropertyGraphStore
 from llama_index.core.indices.property_graph import CustomPGRetriever
 from llama_index.core.indices.query.query_transform import HyDEQueryTransform, StepDecomposeQueryTransform
-from llama_index.core.llms import CustomLLM
-from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.node_parser import HierarchicalNodeParser, SentenceWindowNodeParser, get_leaf_nodes
 from llama_index.core.postprocessor import MetadataReplacementPostProcessor
 from llama_index.core.query_engine import (
@@ -263,22 +260,6 @@ def test_from_args_takes_what_llamaindex_has(scripted):
     assert outcome(engine.query(QUESTION)) == "supported"
     with pytest.raises(InputError, match="no default is resolved"):
         AugmentedQueryEngine.from_args(Fixed(nodes()))
-
-
-class Reports(CustomLLM):
-    """As an integration is written: LlamaIndex's decorator tells of every call."""
-
-    @property
-    def metadata(self):
-        return LLMMetadata(model_name="reports")
-
-    @llm_completion_callback()
-    def complete(self, prompt, formatted=False, **kwargs):
-        return CompletionResponse(text=RIGHT, raw={"prompt_tokens": 7, "completion_tokens": 3})
-
-    @llm_completion_callback()
-    def stream_complete(self, prompt, formatted=False, **kwargs):
-        yield self.complete(prompt)
 
 
 def test_the_answer_can_be_had_with_its_trace(scripted):

@@ -21,7 +21,7 @@ from denoise_core.scorers import BM25Scorer, EmbeddingScorer
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.chunk import chunks, sentences
 from llamaindex_denoise import DenoisePostprocessor, DenoiseTransform, record
-from llamaindex_denoise.ingestion import NotDenoised
+from llamaindex_denoise.ingestion import DenoisingFailure
 from llamaindex_denoise.nodes.citations import origins
 
 DOCUMENTS = [Document(text="A red cat. Ok so. A red dog.", id_="a"), Document(text="All blue. Not here.", id_="b")]
@@ -99,7 +99,7 @@ def test_a_fallback_is_never_cached(local, sync):
         postprocessor = DenoisePostprocessor.from_llm(local(reply))
         return DenoiseTransform(postprocessor=postprocessor, subject="red things", **settings)
 
-    with pytest.raises(NotDenoised, match="model is down"):
+    with pytest.raises(DenoisingFailure, match="model is down"):
         run_pipeline(step(), cache, sync)
     kept = run_pipeline(step(on_fallback="keep"), cache, sync)
     assert [n.text for n in kept] == [d.text for d in DOCUMENTS]
