@@ -117,7 +117,6 @@ ROWS = (
             "tests/langchain/test_middleware.py": "agents: langchain takes langchain-core from 1.4",
             "tests/langchain/test_middleware_answers.py": "agents, as above",
             "tests/langchain/test_tool_text.py": "agents, as above",
-            "tests/langchain/test_newest_middleware.py": "agents, as above",
             "tests/langchain/test_upstream_contracts.py": "agents, as above",
             "tests/langchain/applications/test_agents.py": "agents, as above",
             "tests/langchain/test_typed_stream.py": "LangGraph before 1.2 has no typed event streams",
@@ -154,8 +153,6 @@ ROWS = (
         tests=("tests/llamaindex",),
         left_out={
             "tests/llamaindex/test_local.py": "its OpenAI-like client needs transformers 4: next row",
-            "tests/llamaindex/test_reader.py": "END and the reader need transformers 5, as above",
-            "tests/llamaindex/test_served.py": "as above",
         },
         **LLAMAINDEX,
     ),

@@ -324,11 +324,3 @@ async def test_what_is_read_once_is_read_whole(sync, documents, kit):
         else:
             found = await compressor.acompress_documents(given, kit.question)
         assert found == expected
-
-
-@pytest.mark.parametrize(
-    "arguments", [{"on_eror": "keep"}, {"on_error": "ignore"}, {"max_concurrency": 0}, {"denoiser": "end"}]
-)
-def test_unknown_or_wrong_arguments_are_errors(arguments, kit):
-    with pytest.raises(ValueError, match=next(iter(arguments))):
-        DenoiseCompressor(**{"denoiser": kit.s2a(), **arguments})

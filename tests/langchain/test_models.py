@@ -141,8 +141,3 @@ def test_a_model_that_does_not_keep_to_the_schema_after_all(kit):
 
 def test_without_structured_output_the_text_is_handed_on(kit):
     assert both_json(ChatModelLLM(kit.chat(lambda m: "1, 3"))).text == "1, 3"
-
-
-def test_what_cannot_be_held_to_a_schema_is_refused():
-    with pytest.raises(ValueError, match="with_structured_output"):
-        ChatModelLLM(RunnableLambda(lambda m: "x"), structured=True)

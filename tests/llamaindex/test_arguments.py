@@ -18,7 +18,7 @@ from llamaindex_engines import QUESTION, RIGHT, Fixed, around, first_wrong_then_
 from denoise_core import Budget, InputError
 from denoise_core.augmenter import Augmenter, Groundedness, LoopLimits
 from denoise_core.support import judges
-from llamaindex_denoise import AugmentedQueryEngine, Checked, UtilityEvaluator
+from llamaindex_denoise import AugmentedQueryEngine, Checked
 
 
 def never(claim, passages):
@@ -112,21 +112,9 @@ def test_an_augmenter_and_its_settings_are_not_both_given(scripted):
         Checked(inner(scripted(lambda m: RIGHT)), augmenter=Augmenter(), budget=Budget(calls=1))
 
 
-def test_an_agent_takes_judge_budget_and_limits():
-    plain = FunctionAgent(name="guide", llm=Calling(script=None))
-    agent = Checked(plain, judge=judges.function(never), limits=LoopLimits(attempts=1))
-    assert agent.augmenter.limits.attempts == 1
-    assert agent.augmenter.utility.name != Checked(plain).augmenter.utility.name
-
-
 def test_an_evaluator_that_compares_with_a_reference_is_refused(scripted):
     with pytest.raises(InputError, match="reference"):
         Checked(inner(scripted(lambda m: RIGHT)), judge=SemanticSimilarityEvaluator(embed_model=MockEmbedding(8)))
-
-
-def test_a_class_is_no_judge():
-    with pytest.raises(InputError, match="Groundedness"):
-        UtilityEvaluator(Groundedness)
 
 
 BUNDLE = QueryBundle(QUESTION, image_path="a.png", custom_embedding_strs=["towers"], embedding=[0.5] * 8)

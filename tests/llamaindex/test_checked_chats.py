@@ -103,7 +103,7 @@ async def test_a_chat_without_sources_passes_its_answers_on(scripted, how):
 
 async def test_a_given_history_takes_the_place_of_the_memory(scripted):
     told = []
-    chat = Checked(MODES["context"](model(scripted, told), Fixed(nodes())))
+    chat = Checked(MODES["context"](model(scripted, told), Fixed(nodes())), limits=LoopLimits(rerun=True))
     await say(chat, "chat", QUESTION)
     history = chat.chat_history[:1]
     chat.chat("Once more.", history)

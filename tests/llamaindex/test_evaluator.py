@@ -7,7 +7,6 @@ from judging import by_words
 from llama_index.core import Settings
 from llama_index.core.base.response.schema import Response
 from llama_index.core.evaluation import (
-    BatchEvalRunner,
     CorrectnessEvaluator,
     EvaluationResult,
     FaithfulnessEvaluator,
@@ -96,12 +95,6 @@ def test_the_sync_form_starts_no_loop():
 
 def response_of(text):
     return Response(text, [NodeWithScore(node=TextNode(text=CONTEXT[0], metadata={"title": "Torre vermelha"}))])
-
-
-async def test_in_the_batch_runner():
-    runner = BatchEvalRunner({"grounded": UtilityEvaluator(by_words())}, workers=2)
-    results = await runner.aevaluate_responses([QUESTION] * 3, [response_of(t) for t in (RIGHT, WRONG, RIGHT)])
-    assert [r.passing for r in results["grounded"]] == [True, False, True]
 
 
 def test_in_the_retry_query_engine(scripted):

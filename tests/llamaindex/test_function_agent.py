@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from llama_index.core.agent.workflow import AgentStream, AgentWorkflow, FunctionAgent, ToolCallResult
+from llama_index.core.agent.workflow import AgentStream, FunctionAgent, ToolCallResult
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.base.response.schema import Response
 from llama_index.core.chat_engine.types import AgentChatResponse
@@ -201,13 +201,6 @@ async def test_a_run_that_was_broken_off_leaves_nothing_to_the_next():
     assert [a["text"] for a in (await ctx.store.get("denoise"))["attempts"]] == [RIGHT]
     memory = await ctx.store.get("memory")
     assert WRONG not in [m.content for m in await memory.aget()]
-
-
-async def test_without_streaming_and_inside_an_agent_workflow():
-    workflow = AgentWorkflow(
-        agents=[agent_with(Script(look_up, WRONG, RIGHT), streaming=False)], root_agent="guide"
-    )
-    assert str(await workflow.run(user_msg=QUESTION)) == RIGHT
 
 
 def found(content, raw=None, name="t", **arguments):

@@ -101,14 +101,6 @@ async def test_what_still_fails_keeps_that_node_and_names_the_error(server, clie
     assert f"fault {status}" in why(out[0])
 
 
-@pytest.mark.parametrize("sync", [True, False])
-async def test_a_time_out_ends_the_call_and_keeps_the_node(server, client, sync):
-    server.faults = ["hang"]
-    out = await denoised(postprocessor(client(timeout=0.3), at_most=1), nodes(1), sync)
-    assert [n.node.text for n in out] == [n.node.text for n in nodes(1)]
-    assert "timed out" in why(out[0])
-
-
 async def test_cancelling_leaves_nothing_running(server, client):
     server.faults = ["hang"]
     task = asyncio.create_task(postprocessor(client()).apostprocess_nodes(nodes(1), query_str="q"))
