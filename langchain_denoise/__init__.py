@@ -4,8 +4,7 @@
 graph; `DenoisingRetriever` is a retriever of its own; `Denoise` holds the settings of both. `S2AMessages` clears a
 conversation. `verified` puts judge, feedback and retry around a chain you have; `AugmentedRunnable` is the whole
 loop. `ChatModelLLM` and `RetrieverAdapter` let the core use your chat model and your retriever; `LocalChatModel`
-is the other way round. Agent middleware is in `langchain_denoise.middleware`, a judge for graphs in
-`langchain_denoise.nodes`.
+is the other way round. Agent middleware is in `langchain_denoise.middleware`.
 """
 
 from __future__ import annotations

@@ -8,16 +8,16 @@ from typing import Any
 
 from langchain_core.callbacks import AsyncParentRunManager, Callbacks, ParentRunManager
 from langchain_core.documents import BaseDocumentCompressor, Document
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSerializable
+from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from pydantic import PrivateAttr
 from typing_extensions import TypedDict, override
 
 from denoise_core import Denoiser, DenoiseResult, Guard, InputError, Passage
 from denoise_core._frameworks import signed
+from denoise_core.ranking import keep_top, may_fill, order_by_score
 from denoise_core.running.budget import at_most
 from langchain_denoise.convert.documents import Readable, read_documents
 from langchain_denoise.observe import RECORDS, atell, is_watched, tell
-from langchain_denoise.ranking import fills, ordered, top
 from langchain_denoise.settings import Denoise, asked_for
 
 
@@ -33,8 +33,8 @@ class DenoiseCompressor(Denoise, RunnableSerializable[DenoiseInput, list[Documen
 
     One object, three places: ``base_compressor`` of a ``ContextualCompressionRetriever``, a member of a
     ``DocumentCompressorPipeline``, or a step of a chain that takes ``{"documents": ..., "query": ...}``.
-    ``DenoiseCompressor()`` is the offline default; `from_llm`, `from_embeddings`, `from_cross_encoder`,
-    `from_decision_model` and `from_probe` build on what you have; ``denoiser=`` takes any denoiser of the core.
+    ``DenoiseCompressor()`` is the offline default; `from_llm`, `from_embeddings`, `from_cross_encoder`
+    and `from_probe` build on what you have; ``denoiser=`` takes any denoiser of the core.
 
     Documents keep their id and metadata; inputs are never changed. ``metadata["denoise_spans"]`` says in JSON
     which characters of the original, by its id ``denoise_origin``, each text stands for; ``denoise_fallback``
@@ -42,8 +42,8 @@ class DenoiseCompressor(Denoise, RunnableSerializable[DenoiseInput, list[Documen
     ``metadata["relevance_score"]`` is set when the method scores. What was dropped and why is in the span
     ``denoise_record``, which every tracer shows, and whole in the custom event ``denoise``.
 
-    One request may ask for other settings: ``config={"configurable": {"denoise": {"keep": 0.5, "k": 3}}}``, or as
-    usual through ``configurable_fields``.
+    One request may ask for other settings: ``config={"configurable": {"denoise": {"keep": 0.5, "top_n": 3}}}``, or
+    as usual through ``configurable_fields``.
 
     >>> from langchain_core.documents import Document
     >>> found = [Document(page_content=t) for t in ("Bananas are yellow.", "The tower is 330 m tall.")]
@@ -60,22 +60,6 @@ class DenoiseCompressor(Denoise, RunnableSerializable[DenoiseInput, list[Documen
     @override
     def is_lc_serializable(cls) -> bool:
         return True
-
-    def as_node(self, documents: str = "documents", question: str | None = None) -> Runnable[Any, dict[str, Any]]:
-        """For a graph: the documents under one key of its state, denoised for the question under another.
-
-        ``question`` left out is found as in `verified`: under a usual key, or as the last human message. The state
-        may be a dict, a pydantic object or a dataclass. Gives ``{documents: [...]}``; where the documents have a
-        reducer, let it replace.
-        """
-
-        from langchain_denoise.convert.places import question_in, under
-
-        def asked(state: Any) -> DenoiseInput:
-            found = under(state, documents, "documents")
-            return {"documents": found, "query": question_in(state, question)}
-
-        return RunnableLambda(asked) | self | RunnableLambda(lambda kept: {documents: kept})
 
     @override
     def compress_documents(
@@ -145,9 +129,9 @@ class _Work:
         denoiser = self.denoiser(settings.denoiser_for(asked), input[self.of])
         self.guard = Guard(denoiser, on_error=settings.on_error, on_empty=settings.on_empty)
         self.passages: Sequence[Passage] = self.read(input[self.of])
-        self.n = asked.get("k", asked.get("top_n", settings.top_n))
+        self.n = asked.get("top_n", settings.top_n)
         self.order = asked.get("order", settings.order)
-        self.fill = fills(denoiser)
+        self.fill = may_fill(denoiser)
         bounds = (b for b in (settings.max_concurrency, config.get("max_concurrency")) if b is not None)
         self.concurrency = min(bounds, default=None)
         self.about = {"query": self.query, self.of: len(self.passages), "method": type(denoiser).__name__}
@@ -185,8 +169,8 @@ class _Documents(_Work):
 
     def finished(self, result: DenoiseResult) -> DenoiseResult:
         if self.n is not None:
-            result = top(result, self.passages, self.n, fill=self.fill)
-        return ordered(result, self.order)
+            result = keep_top(result, self.passages, self.n, fill=self.fill)
+        return result if self.order == "input" else order_by_score(result)
 
     def output(self, result: DenoiseResult) -> list[Document]:
         """The documents of the result; behind them those that could not be read, where ``on_error`` keeps them."""

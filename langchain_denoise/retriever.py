@@ -134,9 +134,9 @@ class DenoisingRetriever(Denoise, BaseRetriever):
     @property
     def _compressor(self) -> DenoiseCompressor:
         settings = {name: getattr(self, name) for name in Denoise.model_fields}
-        made = DenoiseCompressor(**{**settings, "top_n": self.top_n if self.k is None else self.k})
-        made._scores = self.order == "score"
-        return made
+        compressor = DenoiseCompressor(**{**settings, "top_n": self.top_n if self.k is None else self.k})
+        compressor._scores = self.order == "score"
+        return compressor
 
 
 class RetrieverAdapter:
@@ -187,7 +187,7 @@ def _with_k(config: RunnableConfig, k: int | None) -> RunnableConfig:
     """The config with the call's own k, where it gave one."""
     if k is None:
         return config
-    return {**config, "configurable": {**config.get("configurable", {}), KEY: {**asked_for(config), "k": k}}}
+    return {**config, "configurable": {**config.get("configurable", {}), KEY: {**asked_for(config), "top_n": k}}}
 
 
 def _takes(retriever: Any, name: str) -> bool:

@@ -8,23 +8,21 @@ from typing import Any
 from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
 from langchain_core.messages import BaseMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda, RunnableSerializable
+from langchain_core.runnables import RunnableConfig, RunnableSerializable
 from pydantic import ConfigDict, field_validator
 from typing_extensions import override
 
 from denoise_core import InputError
-from denoise_core._secrets import PickledModel
 from denoise_core.running.budget import at_most
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.convert.history import Scope, Turn
-from langchain_denoise.convert.places import MESSAGES, under
 from langchain_denoise.models.chat_llm import as_llm
 from langchain_denoise.observe import RECORDS, atell, tell
 from langchain_denoise.settings import LLMLike
 
 
-class S2AMessages(PickledModel, RunnableSerializable[Any, list[BaseMessage]]):
+class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
     """Messages in (whatever a chat model takes), messages out: the user's own words, cleared of opinion and of
     what is beside the question.
 
@@ -83,12 +81,6 @@ class S2AMessages(PickledModel, RunnableSerializable[Any, list[BaseMessage]]):
             result = await self._denoiser().adenoise(turn.question, turn.passages)
         await atell(run_manager, {"question": turn.question}, *(f(turn.passages, result) for f in RECORDS))
         return turn.cleared(result)
-
-    def as_node(self) -> Runnable[Any, dict[str, Any]]:
-        """For a graph: its state's ``messages`` with the cleared ones in them, for the usual ``add_messages``."""
-
-        said: Runnable[Any, Any] = RunnableLambda(lambda state: under(state, MESSAGES, "messages"))
-        return said | self | RunnableLambda(lambda messages: {MESSAGES: messages})
 
     def _turn(self, given: Any) -> tuple[list[BaseMessage], Turn | None]:
         if isinstance(given, PromptValue):

@@ -30,11 +30,9 @@ from typing_extensions import TypedDict, Unpack
 
 from denoise_core import Denoiser, InputError
 from denoise_core._frameworks import ruled, shipped
-from denoise_core._secrets import PickledModel
 from denoise_core.running.guard import Policy
 from denoise_core.running.record import KEY, RecordDetail
 from langchain_denoise.convert.documents import HEADER_KEYS, checked_keys
-from langchain_denoise.ranking import Order
 
 if TYPE_CHECKING:
     from langchain_core.cross_encoders import BaseCrossEncoder
@@ -47,7 +45,7 @@ if TYPE_CHECKING:
     from denoise_core.end.selection import Rule
 
     LLMLike: TypeAlias = Runnable[Any, BaseMessage] | Runnable[Any, str] | LLM | str
-    ScorerLike: TypeAlias = Embeddings | BaseCrossEncoder | Runnable[Any, Any] | Scorer | None
+    ScorerLike: TypeAlias = Embeddings | BaseCrossEncoder | Scorer | None
     DenoiserLike: TypeAlias = Denoiser | None
     KeepLike: TypeAlias = float | int | Literal["auto"] | Rule | None
     RetrieverLike: TypeAlias = Runnable[str, list[Document]]
@@ -55,18 +53,16 @@ else:  # `as_llm`, `as_scorer` and their like look at what is given, and say wha
     LLMLike = ScorerLike = DenoiserLike = KeepLike = RetrieverLike = Any
 
 Variant = Literal["select", "remove", "auto", "default", "single", "keep_original", "not_instructed", "relevance"]
+Order = Literal["input", "score"]
 Count = Annotated[int, Field(ge=1)]
 Chunks = Literal["whole", "sentences"] | Count
-ALIASES = {"llm": "model", "k": "top_n", "similarity_threshold": "threshold", "base_retriever": "retriever"}
-"""What LangChain's own parts call a setting of ours: taken, where ours has no field of that name."""
 
 
 class Settings(TypedDict, total=False):
-    """The settings of `Denoise` as keywords, by our names and by LangChain's; with those of whoever takes them."""
+    """The settings of `Denoise` as keywords, with those of whoever takes them."""
 
     keep: KeepLike
     threshold: float | None
-    similarity_threshold: float | None
     chunks: Chunks | None
     variant: Variant
     context: bool
@@ -90,19 +86,18 @@ class Request(TypedDict, total=False):
 
     keep: Any
     threshold: float | None
-    similarity_threshold: float | None
     variant: Variant | None
     top_n: Count | None
-    k: Count | None
     order: Order | None
 
 
-class Denoise(PickledModel, BaseModel):
+class Denoise(BaseModel):
     """How documents are denoised. Nothing set is END with the embedded default, offline.
 
     `DenoiseCompressor`, `DenoisingRetriever` and the middleware ``DenoiseToolResults`` take the same fields as
     keywords, or one of these as ``settings=``. A request may ask for some of them, as a dict or as one of these:
-    ``config={"configurable": {"denoise": {"keep": 0.5, "k": 3}}}``; in agents also as ``denoise`` of the context.
+    ``config={"configurable": {"denoise": {"keep": 0.5, "top_n": 3}}}``; in agents also as ``denoise`` of the
+    context.
 
     >>> from langchain_denoise import Denoise, DenoiseCompressor
     >>> strict = Denoise(keep=0.25, on_empty="raise")
@@ -119,7 +114,7 @@ class Denoise(PickledModel, BaseModel):
     tokenizer (what `local_model` gives)."""
 
     scorer: ScorerLike = None
-    """END with this scorer: embeddings, a cross-encoder, a decision model, or a core scorer."""
+    """END with this scorer: embeddings, a cross-encoder, or a core scorer."""
 
     probe: str | None = None
     """END with the probe in this folder."""
@@ -168,41 +163,22 @@ class Denoise(PickledModel, BaseModel):
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     @classmethod
-    def from_llm(
-        cls, model: LLMLike | None = None, *, llm: LLMLike | None = None, **settings: Unpack[Settings]
-    ) -> Self:
-        """System 2 Attention with a chat model, a runnable, a name, or a core LLM; in the place of LangChain's
-        ``LLMChainFilter.from_llm(model)``, and with ``context=False``, which keeps the sentences that the model
-        names and none beside them, of ``LLMChainExtractor.from_llm(model)``."""
-        if (model is None) == (llm is None):
-            raise InputError("from_llm: give one model, as in from_llm(model)")
-        return cls._made({"model": llm if model is None else model, "variant": "select"}, settings)
+    def from_llm(cls, model: LLMLike, **settings: Unpack[Settings]) -> Self:
+        """System 2 Attention with a chat model, a runnable, a name, or a core LLM. ``context=False`` keeps the
+        sentences that the model names and none beside them."""
+        return cls._made({"model": model, "variant": "select"}, settings)
 
     @classmethod
     def from_embeddings(cls, embeddings: Embeddings, **settings: Unpack[Settings]) -> Self:
-        """The cosine of ``embeddings``, the best 20 documents, or what ``keep`` says; in the place of
-        ``EmbeddingsFilter(embeddings=embeddings, k=20)``, whose ``k`` and ``similarity_threshold`` it takes too.
-        With ``threshold``, a cosine, no number is asked."""
-        if "k" in settings:
-            settings["keep"] = settings.pop("k")
-        least = settings.get("threshold", settings.get("similarity_threshold"))
-        if least is not None:
-            settings.pop("keep", None)
-        return cls._made({"scorer": embeddings, "keep": 20 if least is None else None}, settings)
+        """END by the cosine of ``embeddings``: the best 20 documents, or what ``keep`` or ``threshold`` says."""
+        keep = 20 if settings.get("threshold") is None else None
+        return cls._made({"scorer": embeddings, "keep": keep}, settings)
 
     @classmethod
     def from_cross_encoder(cls, model: BaseCrossEncoder, **settings: Unpack[Settings]) -> Self:
-        """The best ``top_n`` documents of a cross-encoder, 3 unless it says otherwise, best first; in the place of
-        ``CrossEncoderReranker(model=model, top_n=3)``. It reads the text alone, as that does;
-        ``header_keys=("title",)`` shows it titles too."""
-        n = {} if "k" in settings else {"top_n": 3}
-        return cls._made({"scorer": model, **n, "order": "score", "header_keys": ()}, settings)
-
-    @classmethod
-    def from_decision_model(cls, model: Any, **settings: Unpack[Settings]) -> Self:
-        """What a decision model finds to hold the answer, with a probability of at least ``threshold``, 0.5 unless
-        given."""
-        return cls._made({"scorer": model, "threshold": 0.5}, settings)
+        """END by a cross-encoder: the best ``top_n`` documents, 3 unless it says otherwise, best first. It reads
+        the text alone; ``header_keys=("title",)`` shows it titles too."""
+        return cls._made({"scorer": model, "top_n": 3, "order": "score", "header_keys": ()}, settings)
 
     @classmethod
     def from_probe(cls, folder: str | Path, model: Any = None, **settings: Unpack[Settings]) -> Self:
@@ -228,27 +204,22 @@ class Denoise(PickledModel, BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _by_their_names(cls, given: Any) -> Any:
-        """``settings`` below what stands beside it; LangChain's names as ours; what is no setting at all is an
-        error that says which was meant."""
-        if not isinstance(given, Mapping):
-            return given
-        named: dict[str, Any] = {}
-        given = dict(given)
+    def _with_settings_below(cls, values: Any) -> Any:
+        """The fields given as keywords over those of ``settings``. Raises `InputError` for an unknown name."""
+        if not isinstance(values, Mapping):
+            return values
+        given = dict(values)
         below = given.pop("settings", None) if "settings" in cls.model_fields else None
-        for name, value in given.items():
-            ours = name if name in cls.model_fields else ALIASES.get(str(name), str(name))
-            if ours not in cls.model_fields and name not in {f.alias for f in cls.model_fields.values()}:
-                near = difflib.get_close_matches(name, [*cls.model_fields, *ALIASES], 1)
+        known = {*cls.model_fields, *(f.alias for f in cls.model_fields.values() if f.alias)}
+        for name in given:
+            if name not in known:
+                near = difflib.get_close_matches(name, known, 1)
                 hint = f"; did you mean {near[0]!r}?" if near else ""
                 raise InputError(f"{name}: {cls.__name__} has no such setting{hint}")
-            if ours in named and named[ours] != value:
-                raise InputError(f"{ours}={named[ours]!r} and {name}={value!r}: two names of one setting")
-            named[ours] = value
-        under = _set_in(below)
-        if {"keep", "threshold"} & set(named):
-            under = {n: v for n, v in under.items() if n not in ("keep", "threshold")}
-        return {**under, **named}
+        inherited = _set_in(below)
+        if {"keep", "threshold"} & set(given):  # two ways of saying one thing
+            inherited = {n: v for n, v in inherited.items() if n not in ("keep", "threshold")}
+        return {**inherited, **given}
 
     @field_validator("probe")
     @classmethod
@@ -370,7 +341,7 @@ def requesting(asked: Any) -> RunnableConfig | None:
 
 
 def asked_for(config: RunnableConfig | None) -> dict[str, Any]:
-    """What one request asks for: ``config={"configurable": {"denoise": {"keep": 0.5, "k": 3}}}``.
+    """What one request asks for: ``config={"configurable": {"denoise": {"keep": 0.5, "top_n": 3}}}``.
 
     Raises `InputError` for a setting that cannot be chosen so.
     """
@@ -383,8 +354,6 @@ def asked_for(config: RunnableConfig | None) -> dict[str, Any]:
         wrong = error.errors()[0]
         where = "".join(f": {name}" for name in wrong["loc"][:1])
         raise InputError(f"configurable[{KEY!r}]{where}={wrong['input']!r}: {wrong['msg']}") from error
-    if "similarity_threshold" in asked:
-        asked["threshold"] = asked.pop("similarity_threshold")
     return asked
 
 

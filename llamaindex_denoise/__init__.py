@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from llamaindex_denoise.engines.s2a import S2AQueryEngine
     from llamaindex_denoise.evaluator import UtilityEvaluator
     from llamaindex_denoise.events import VerificationEvent
+    from llamaindex_denoise.ingestion import DenoiseTransform
     from llamaindex_denoise.models.llm import LlamaLLM
     from llamaindex_denoise.models.scorers import EmbeddedEmbedding
     from llamaindex_denoise.nodes.records import record
     from llamaindex_denoise.postprocessor import DenoisePostprocessor
-    from llamaindex_denoise.storage.ingestion import DenoiseTransform
 
 _HOME = {
     "AugmentedQueryEngine": "engines.augmented",
     "Checked": "checked",
     "DenoisePostprocessor": "postprocessor",
-    "DenoiseTransform": "storage.ingestion",
+    "DenoiseTransform": "ingestion",
     "EmbeddedEmbedding": "models.scorers",
     "LlamaLLM": "models.llm",
     "S2AQueryEngine": "engines.s2a",

@@ -6,21 +6,6 @@ from typing import Any
 
 from llama_index.core.instrumentation.events import BaseEvent
 from llama_index.core.workflow import Event
-from llama_index_instrumentation.dispatcher import Dispatcher
-from llama_index_instrumentation.event_handlers import NullEventHandler
-
-DEAF: set[type] = {NullEventHandler}
-"""Handlers that make nothing of a postprocessor's events."""
-
-
-def is_heard(dispatcher: Dispatcher) -> bool:
-    """Whether any handler listens; no event is built for nobody."""
-    at: Dispatcher | None = dispatcher
-    while at is not None:
-        if any(type(h) not in DEAF for h in at.event_handlers):
-            return True
-        at = at.parent if at.propagate else None
-    return False
 
 
 class DenoiseEvent(BaseEvent):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
 from llama_index.core.base.embeddings.base import BaseEmbedding
@@ -18,24 +19,23 @@ from llama_index.core.prompts.mixin import PromptDictType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
-from denoise_core import Denoiser, DenoiseResult, Drop, Guard, InputError, MissingExtra, Passage
+from denoise_core import Denoiser, DenoiseResult, Guard, InputError
 from denoise_core._frameworks import ruled, signed
 from denoise_core._optional import require
+from denoise_core.ranking import keep_top, order_by_score
 from denoise_core.running.budget import at_most
 from denoise_core.running.guard import Policy
 from denoise_core.text.chunk import Chunker, whole
 from llamaindex_denoise.engines.base import NestedPrompts, prompts_of, with_prompts
-from llamaindex_denoise.events import DenoiseEvent, is_heard
+from llamaindex_denoise.events import DenoiseEvent
 from llamaindex_denoise.models.llm import LlamaLLM, given_or_set
 from llamaindex_denoise.models.scorers import EmbedModelScorer, RerankerScorer
 from llamaindex_denoise.nodes.convert import Readable, ScorePolicy
 from llamaindex_denoise.nodes.headers import reading
 from llamaindex_denoise.nodes.records import Detail
-from llamaindex_denoise.storage.pickling import Whole
 
 dispatcher = get_dispatcher(__name__)
-ALIASES = {"similarity_cutoff": "threshold", "similarity_top_k": "top_n"}  # what LlamaIndex's own parts call them
-
+DEFAULT_KEY = "END, the encoder that ships"
 Order: TypeAlias = Literal["given", "score"]
 
 # What LlamaIndex's RetrieverTool makes of a call with input="...": the name of the argument is not the question.
@@ -49,11 +49,10 @@ class _Run:
     query: str
     read: Readable
     guard: Guard
-    heard: bool  # whether anything listens to events
     out: list[NodeWithScore] = field(default_factory=list)
 
 
-class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
+class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
     """Denoises retrieved nodes: query engines, chat engines and retriever tools take it as it is.
 
     ``DenoisePostprocessor()`` is the default that works offline (extra ``embedded``); ``keep`` or ``threshold``
@@ -97,6 +96,12 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
         description="Whether rerank events and callbacks carry the nodes; False keeps text out of logs.",
     )
 
+    cache_key: str | None = Field(
+        default=None,
+        description="What an ingestion cache knows the denoiser by: method, model, their settings. A denoiser of "
+        "your own has none and is not cached.",
+    )
+
     @classmethod
     def class_name(cls) -> str:
         return "DenoisePostprocessor"
@@ -107,7 +112,7 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
         """With the denoiser that ``keep`` and ``threshold`` ask for: the default's, or the given one's rule."""
         if not isinstance(values, dict):
             return values
-        values = {ALIASES.get(name, name): value for name, value in values.items()}
+        values = dict(values)
         if unknown := values.keys() - cls.model_fields:
             raise InputError(f"{', '.join(unknown)}: no such setting; there are {', '.join(cls.model_fields)}")
         given, keep, threshold = (values.get(n) for n in ("denoiser", "keep", "threshold"))
@@ -119,14 +124,10 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
             raise InputError(f"expected a Denoiser, got {given!r}; of to_dict load from_dict(data, denoiser=...)")
         if given is None:
             given = _embedded(keep, threshold)
+            values["cache_key"] = values.get("cache_key") or DEFAULT_KEY
         elif keep is not None or threshold is not None:
             given = ruled(given, keep, threshold)
         return {**values, "denoiser": given}
-
-    @classmethod
-    def from_defaults(cls, **settings: Any) -> Self:
-        """The embedded default with this class's fields, as ``DenoisePostprocessor(keep=..., top_n=...)``."""
-        return cls(**settings)
 
     @classmethod
     def from_llm(
@@ -141,8 +142,9 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
 
         model = LlamaLLM(given_or_set("llm", llm, of="DenoisePostprocessor.from_llm"))
         options = Options(context=context)
-        made = S2ADenoiser(model, variant="select", options=options, max_concurrency=max_concurrency)
-        return cls(denoiser=made, **settings)
+        denoiser = S2ADenoiser(model, variant="select", options=options, max_concurrency=max_concurrency)
+        settings.setdefault("cache_key", f"S2A, context={context}, {_model_key(model.model)}")
+        return cls(denoiser=denoiser, **settings)
 
     @classmethod
     def from_file(cls, path: Any, model: Any = None, *, llm: LLM | None = None, **settings: Any) -> Self:
@@ -165,6 +167,8 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
         is no model.
         """
         model = given_or_set("embed_model", embed_model, of="DenoisePostprocessor.from_embed_model")
+        if chunker is whole:  # what another function cuts, a key of ours cannot say
+            settings.setdefault("cache_key", f"END, {_model_key(model)}")
         return cls(denoiser=_end(EmbedModelScorer(model), chunker), **settings)
 
     @classmethod
@@ -188,19 +192,26 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
         """
         from denoise_core.scorers.encoders import CrossEncoderScorer
 
+        if isinstance(model, str):
+            settings.setdefault("cache_key", f"END, cross-encoder {model}")
         return cls(denoiser=_end(CrossEncoderScorer(model), whole), keep=top_n, order=order, **settings)
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Settings, for ``from_dict``; in the place of a denoiser other than the default a hash of it, which loads
+        """Settings, for ``from_dict``; in the place of a denoiser other than the default its class, which loads
         with ``from_dict(data, denoiser=...)``."""
-        from llamaindex_denoise.storage.fingerprint import fingerprint
+        denoiser = None if self._is_default() else self._method
+        return {**super().to_dict(**kwargs), "denoiser": denoiser}
 
-        digest = fingerprint(self.denoiser).digest
-        try:
-            default = fingerprint(_embedded(self.keep, self.threshold)).digest
-        except (MissingExtra, InputError):  # no weights here, or settings that only the given one takes
-            default = ""
-        return {**super().to_dict(**kwargs), "denoiser": None if digest == default else digest}
+    def _is_default(self) -> bool:
+        """Whether ``keep`` and ``threshold`` alone build this denoiser again."""
+        from denoise_core.embedded import DefaultScorer
+        from denoise_core.end import ENDDenoiser
+
+        if not isinstance(self.denoiser, ENDDenoiser) or not isinstance(self.denoiser.scorer, DefaultScorer):
+            return False
+        default = _embedded(self.keep, self.threshold)
+        settings = {**vars(self.denoiser), "scorer": None}
+        return settings == {**vars(default), "scorer": None}
 
     @signed
     def _postprocess_nodes(
@@ -223,33 +234,41 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
     def _running(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> Iterator[_Run]:
         query = _query_of(query_bundle)
         guard = Guard(reading(self.denoiser), on_error=self.on_error, on_empty=self.on_empty)
-        run = _Run(query, Readable(nodes, guard), guard, is_heard(dispatcher))
-        shown, most = run.read.nodes if self.events_with_text else [], self.top_n or len(run.read.nodes)
-        if run.heard:
-            begins = ReRankStartEvent(query=query_bundle, nodes=shown, top_n=most, model_name=self._method)
-            dispatcher.event(begins)
-        told: dict[str, Any] = {EventPayload.NODES: shown, EventPayload.MODEL_NAME: self._method}
-        told |= {EventPayload.QUERY_STR: query, EventPayload.TOP_K: most}
-        older = self.callback_manager  # LlamaIndex's handlers of old, told only where there are any
+        run = _Run(query, Readable(nodes, guard), guard)
+        shown_nodes = run.read.nodes if self.events_with_text else []
+        top_n = self.top_n or len(run.read.nodes)
+        dispatcher.event(
+            ReRankStartEvent(query=query_bundle, nodes=shown_nodes, top_n=top_n, model_name=self._method)
+        )
+        payload: dict[str, Any] = {
+            EventPayload.NODES: shown_nodes,
+            EventPayload.MODEL_NAME: self._method,
+            EventPayload.QUERY_STR: query,
+            EventPayload.TOP_K: top_n,
+        }
         try:
-            with older.event(CBEventType.RERANKING, told) if older.handlers else nullcontext() as event:
+            with self.callback_manager.event(CBEventType.RERANKING, payload) as event:
                 with at_most(self.max_concurrency):
                     yield run
-                if event is not None:
-                    event.on_end({EventPayload.NODES: run.out if self.events_with_text else []})
+                event.on_end({EventPayload.NODES: run.out if self.events_with_text else []})
         finally:  # what began also ends when it fails
-            if run.heard:
-                dispatcher.event(ReRankEndEvent(nodes=run.out if self.events_with_text else []))
+            dispatcher.event(ReRankEndEvent(nodes=run.out if self.events_with_text else []))
 
     def _finish(self, run: _Run, result: DenoiseResult) -> None:
         read = run.read
-        result = _top(result, read.passages, self.top_n, self.order)
-        found = read.back(result, by=self._method, scores=self.scores, detail=self.record)
-        run.out = read.woven(found) if self.order == "given" else [*found, *read.beside]  # no places by score
-        if run.heard:
-            beside = [n.node.node_id for n in read.beside]
-            summary = read.summary(result)
-            dispatcher.event(DenoiseEvent(by=self._method, summary=summary, passed_through=beside))
+        if self.top_n is not None:
+            result = keep_top(result, read.passages, self.top_n)
+        if self.order == "score":
+            result = order_by_score(result)
+        kept_nodes = read.back(result, by=self._method, scores=self.scores, detail=self.record)
+        if self.order == "given":
+            run.out = read.woven(kept_nodes)
+        else:
+            run.out = [*kept_nodes, *read.beside]  # by score there are no places to go back to
+        passed_through = [n.node.node_id for n in read.beside]
+        dispatcher.event(
+            DenoiseEvent(by=self._method, summary=read.summary(result), passed_through=passed_through)
+        )
 
     def _get_prompts(self) -> PromptDictType:
         return prompts_of(self.denoiser)
@@ -261,8 +280,23 @@ class DenoisePostprocessor(NestedPrompts, Whole, BaseNodePostprocessor):
     def _method(self) -> str:
         return type(self.denoiser).__name__
 
+    def __getstate__(self) -> dict[str, Any]:
+        pickle.dumps(self.denoiser)  # raises; LlamaIndex would leave it out, and load the default in its place
+        state: dict[str, Any] = super().__getstate__()
+        return state
+
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> DenoisePostprocessor:
         return self.model_copy()
+
+
+def _model_key(model: LLM | BaseEmbedding) -> str:
+    """Class, name and sampling of a model, as a cache key says them; no credentials and no time-outs."""
+    name = model.metadata.model_name if isinstance(model, LLM) else model.model_name
+    sampling = {
+        "temperature": getattr(model, "temperature", None),
+        "max_tokens": getattr(model, "max_tokens", None),
+    }
+    return f"{model.class_name()} {name} {sampling}"
 
 
 def _query_of(bundle: QueryBundle | None) -> str:
@@ -271,32 +305,6 @@ def _query_of(bundle: QueryBundle | None) -> str:
         raise InputError(said)
     asked = _TOOL_CALL.fullmatch(bundle.query_str)
     return asked.group(1) if asked else bundle.query_str
-
-
-def _top(result: DenoiseResult, given: Sequence[Passage], top_n: int | None, order: Order) -> DenoiseResult:
-    """The result in the order asked for, and no longer than asked for; without scores of the method's own the
-    retriever's order."""
-    if top_n is None and order == "given":
-        return result
-    came = {p.id: p.score for p in given}
-    highest: dict[str, float] = {}
-    for k in result.kept:
-        highest[k.span.passage_id] = max(k.score, highest.get(k.span.passage_id, k.score))
-    own = [highest.get(p.id, p.score if p.score != came.get(p.id) else None) for p in result.passages]
-    scored = not any(s is None for s in own)
-    ranked = sorted(range(len(own)), key=lambda i: -(own[i] or 0.0)) if scored else list(range(len(own)))
-    taken = ranked[:top_n]
-    left = [result.passages[i] for i in ranked[len(taken) :]]
-    if order == "given":
-        taken.sort()
-    dropped = tuple(Drop(s, f"beyond top_n={top_n}") for p in left for s in p.covered)
-    gone = {p.id for p in left}
-    return replace(
-        result,
-        passages=tuple(result.passages[i] for i in taken),
-        dropped=(*result.dropped, *dropped),
-        kept=tuple(k for k in result.kept if k.span.passage_id not in gone),
-    )
 
 
 def _end(scorer: Any, chunker: Chunker | Literal["auto"]) -> Denoiser:

@@ -16,8 +16,6 @@ PACKAGES = {
 }
 ALSO = (
     "denoise_core.testing",
-    "langchain_denoise.nodes",
-    "langchain_denoise.evaluators",
     "langchain_denoise.testing",
 )
 

@@ -43,7 +43,7 @@ def beside(script: str) -> Iterator[dict[str, str]]:
 
 
 def page_of(script: str) -> Path:
-    return HOW_TO / ("moving.md" if script.startswith("from_") else f"{script}.md")
+    return HOW_TO / f"{script}.md"
 
 
 def installed(page: str) -> set[str]:

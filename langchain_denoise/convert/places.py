@@ -220,10 +220,6 @@ class Verified(str):
         made.denoise = denoise or {}
         return made
 
-    def __getnewargs__(self) -> tuple[str, dict[str, Any]]:  # type: ignore[override]
-        """Copies and pickles keep the record."""
-        return str(self), self.denoise
-
 
 def messages_in(given: Any) -> list[BaseMessage] | None:
     """The messages of a prompt, of a list of them, or of a state; None where there are none."""

@@ -22,17 +22,15 @@ from typing_extensions import override
 from denoise_core import InputError, Usage
 from denoise_core.augmenter import Answer
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
-from denoise_core.augmenter.drafting.drafter import Written
-from denoise_core.augmenter.memory import best_attempt
+from denoise_core.augmenter.drafting.taint import drop_tainted_searches
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.running.record import KEY
-from denoise_core.text.words import content_words
+from denoise_core.tool_results import query_of
 from langchain_denoise.convert.claims import Claimed, checked_claims, claimed, resolved, with_text
 from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.convert.places import as_passages, tool_results, with_record
 from langchain_denoise.middleware.base import AsyncHandler, Handler, Named
 from langchain_denoise.observe import short_record
-from langchain_denoise.verification.collect import query_of
 from langchain_denoise.verification.redraft import Again
 from langchain_denoise.verification.verifier import Verifier, annotated, conversation
 
@@ -54,8 +52,7 @@ class VerificationMiddleware(Named):
     known how far it holds; with ``show="draft_first"`` the first draft streams token by token as the model writes
     it, and the message that follows is the one that holds. A model that answers feedback with another tool call
     gets it, and is judged again afterwards; the drafts of the whole turn count towards
-    ``verifier.limits.attempts``, so that the loop ends. When the drafts after the tool call do not hold either,
-    those before it are judged against what it brought.
+    ``verifier.limits.attempts``, so that the loop ends.
 
     The record, rejected drafts included, is in the answer's ``response_metadata["denoise"]``, which models are
     not sent, and without the drafts' words in a span of the middleware's name. Further calls of the model count in
@@ -97,7 +94,7 @@ class VerificationMiddleware(Named):
 
         def judged(question: str) -> dict[str, Any]:
             answer = drafts.loop.answer(question, drafts.history, drafter=drafts)
-            return drafts.settled(drafts.reconsidered(answer))
+            return drafts.settled(answer)
 
         RunnableLambda(judged, name=self.name).invoke(drafts.question, internal_config())
         return drafts.response()
@@ -116,7 +113,7 @@ class VerificationMiddleware(Named):
 
         async def judged(question: str) -> dict[str, Any]:
             answer = await drafts.loop.aanswer(question, drafts.history, drafter=drafts)
-            return drafts.settled(await drafts.areconsidered(answer))
+            return drafts.settled(answer)
 
         await RunnableLambda(judged, name=self.name).ainvoke(drafts.question, internal_config())
         return drafts.response()
@@ -187,33 +184,6 @@ class ModelDrafts:
             return Drafted(str(message.text), tokens, judge=False, origin=response)
         return Drafted(final.text, tokens, found=self.found, fields=final.fields, origin=response)
 
-    def reconsidered(self, answer: Answer) -> Answer:
-        """The answer; or a draft from before the last tool call, when it holds now and no later one does."""
-        for written in self._reconsider(answer):
-            answer = self._with(answer, self.loop.answer(self.question, self.history, drafter=written))
-        return answer
-
-    async def areconsidered(self, answer: Answer) -> Answer:
-        """`reconsidered` for async."""
-        for written in self._reconsider(answer):
-            answer = self._with(answer, await self.loop.aanswer(self.question, self.history, drafter=written))
-        return answer
-
-    def _with(self, answer: Answer, other: Answer) -> Answer:
-        """The better of the two, with the attempts of both."""
-        attempts = (*answer.memory.attempts, *other.memory.attempts)
-        better = other if best_attempt(attempts) in other.memory.attempts else answer
-        if better is other and other.outcome == "abstained":
-            better = answer
-        memory = replace(better.memory, attempts=attempts)
-        return replace(better, memory=memory, trace=answer.trace + other.trace)
-
-    def _reconsider(self, answer: Answer) -> list[Written]:
-        if self.wants_tools is not None or answer.outcome != "unsupported":
-            return []
-        passages = [p for f in self.found for p in f.passages]
-        return [Written(text, passages) for text in self.earlier]
-
     def settled(self, answer: Answer) -> dict[str, Any]:
         """Notes the answer that the loop ended with; gives what its span shows."""
         self.answer = self.verifier.told(answer)
@@ -278,17 +248,8 @@ def evidence_of(
         return (Found(passages),) if passages else ()
     results = tool_results(messages, all_turns=where == "conversation")
     found = [Found(p, None if asked is None else query_of(asked)) for asked, p in results if p]
-    if not rejected:
-        return tuple(found)
     said = " ".join(str(m.text) for m in messages if isinstance(m, HumanMessage))
-    known = set(content_words(said))
-    for one in found:  # in order: what an earlier search brought may be searched for
-        words = set(content_words(one.query or ""))
-        own = {w for text in rejected for w in content_words(text)} - known
-        if not words & own:
-            known |= {w for p in one.passages for w in content_words(p.headed)}
-    own = {w for text in rejected for w in content_words(text)} - known
-    return tuple(f for f in found if not own & set(content_words(f.query or "")))
+    return drop_tainted_searches(said, found, rejected)
 
 
 def earlier_attempts(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:

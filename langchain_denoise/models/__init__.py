@@ -1,1 +1,1 @@
-"""Models of either side as the other's: chat models, embeddings, decision models, local weights."""
+"""Models of either side as the other's: chat models, embeddings, local weights."""

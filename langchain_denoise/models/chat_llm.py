@@ -6,8 +6,9 @@ import json
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
 from langchain_core.output_parsers import BaseOutputParser
 from langchain_core.prompts import BasePromptTemplate
@@ -17,28 +18,26 @@ from langchain_core.tools import BaseTool
 
 from denoise_core import LLM, InputError, Message, MissingExtra, Reply, Usage
 from denoise_core._frameworks import refuses_form
-from denoise_core._secrets import Pickled
 from denoise_core.errors import BrokenLaw
 from langchain_denoise.convert.messages import internal_config, to_messages
-from langchain_denoise.models.structured import WAYS, can_structure, has_structure, held_to, is_greedy
+from langchain_denoise.models.wrapped import is_greedy
 
 _log = logging.getLogger("denoise.langchain")
 
 
-class ChatModelLLM(Pickled):
+class ChatModelLLM:
     """A chat model as the core's `LLM`.
 
     ``model`` is a chat model, any runnable that takes messages and gives one, or a name for LangChain's
     ``init_chat_model`` such as ``"openai:gpt-4o-mini"`` (needs ``langchain``). Settings go in as usual:
-    ``ChatModelLLM(model.bind(stop=["\\n\\n"], temperature=0, seed=1))``, ``model.with_config(tags=[...])``,
-    ``model.with_retry()``, ``model.with_fallbacks([...])``; they hold for structured replies too. A call is
-    traced under the run it is made in, is tagged ``nostream`` and never appears in a user's token stream.
+    ``ChatModelLLM(model.bind(temperature=0, seed=1))``, ``model.with_config(tags=[...])``, ``model.with_retry()``,
+    ``model.with_fallbacks([...])``. A call is traced under the run it is made in, is tagged ``nostream`` and never
+    appears in a user's token stream.
 
-    ``structured``: whether a reply that has a JSON schema is asked for through ``with_structured_output``,
-    strictly: by the server's own schemas, else by a tool. None finds it by asking once, unless the model's profile
-    says that it can, and remembers it; what the model or its server refuses is asked for in the next way in the
-    same call, and as text in the end. When the model does not keep to the schema after all, the reply's text is
-    handed on for the caller to parse. A pickle holds no key: one that is loaded is given its key anew.
+    ``structured``: whether a reply that has a JSON schema is asked for through ``with_structured_output``. None
+    finds it by asking once: what the model or its server refuses is asked for as text from then on. A model with
+    settings around it is always asked for text, because ``with_structured_output`` leaves them behind. When the
+    model does not keep to the schema, the reply's text is handed on for the caller to parse.
 
     >>> from denoise_core import Message
     >>> from langchain_denoise.testing import FunctionChatModel
@@ -55,13 +54,14 @@ class ChatModelLLM(Pickled):
                 f"expected a LangChain chat model, got {type(model).__name__}; "
                 "a denoise_core LLM needs no ChatModelLLM around it"
             )
-        if structured and not has_structure(model):
-            raise InputError(f"structured=True: {type(model).__name__} has no with_structured_output")
+        is_chat_model = isinstance(model, BaseChatModel)
+        if structured and not is_chat_model:
+            raise InputError(
+                f"structured=True: {type(model).__name__} is no chat model, and with_structured_output would "
+                "leave behind what it sets; give the chat model itself"
+            )
         self.model = model
-        self.structured: bool | None = structured
-        if structured is None:
-            self.structured = True if can_structure(model) else None if has_structure(model) else False
-        self._way, self._held = 0, False
+        self.structured: bool | None = structured if is_chat_model else False
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         return to_reply(self.model.invoke(to_messages(messages), internal_config()))
@@ -97,68 +97,50 @@ class ChatModelLLM(Pickled):
 
     def complete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
         """As `complete`; the reply's text is JSON by the schema where the model can be held to one."""
-        tried = self._way
-        while (asked := self._held_to(schema, tried)) is not None:
-            tried, held = asked
+        if self.structured is not False:
             try:
-                return self._json_reply(held.invoke(to_messages(messages), internal_config()), tried)
+                answer = self._held_to(schema).invoke(to_messages(messages), internal_config())
+                return self._json_reply(answer)
             except Exception as error:
-                tried = self._next(tried, error)
-        reply = self.complete(messages)
-        self._text_only("takes no form of JSON")
+                self._raise_unless_refused(error)
+        reply = self.complete(messages)  # raises what is wrong with the text, and then the form is not to blame
+        self._ask_for_text("takes no form of JSON")
         return reply
 
     async def acomplete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
         """`complete_json` for async."""
-        tried = self._way
-        while (asked := self._held_to(schema, tried)) is not None:
-            tried, held = asked
+        if self.structured is not False:
             try:
-                return self._json_reply(await held.ainvoke(to_messages(messages), internal_config()), tried)
+                answer = await self._held_to(schema).ainvoke(to_messages(messages), internal_config())
+                return self._json_reply(answer)
             except Exception as error:
-                tried = self._next(tried, error)
+                self._raise_unless_refused(error)
         reply = await self.acomplete(messages)
-        self._text_only("takes no form of JSON")
+        self._ask_for_text("takes no form of JSON")
         return reply
 
-    def _held_to(self, schema: Mapping[str, Any], way: int) -> tuple[int, Runnable[Any, Any]] | None:
-        """The first of the ways from this one on in which the model can be held to the schema, and the model held
-        so; None when it is asked for text."""
+    def _held_to(self, schema: Mapping[str, Any]) -> Runnable[Any, Any]:
         titled = {"title": "reply", "description": "The reply.", **schema}  # LangChain needs a name for it
-        while self.structured is not False and way < len(WAYS):
-            try:
-                held = held_to(self.model, titled, internal_config(), WAYS[way])
-            except (NotImplementedError, TypeError, ValueError) as error:
-                way = self._next(way, error)
-                continue
-            if held is not None:
-                return way, held
-            why = "cannot be held to a JSON schema without losing the settings around it"
-            self._text_only(why, logging.WARNING)
-        return None
+        model = cast(BaseChatModel, self.model)
+        return model.with_structured_output(titled, include_raw=True)
 
-    def _next(self, way: int, error: Exception) -> int:
-        """The way after one that was refused. Raises what is no refusal of the form: it never is once one has
-        brought a reply, nor from the last where the model was said to be able."""
-        refused = isinstance(error, ValueError) or refuses_form(error)
-        if not refused or self._held or (way + 1 == len(WAYS) and self.structured):
+    def _raise_unless_refused(self, error: Exception) -> None:
+        """Raise what is no refusal of the form; it never is one once the form has brought a reply."""
+        if self.structured or not (isinstance(error, ValueError) or refuses_form(error)):
             raise error
-        return way + 1
 
-    def _text_only(self, why: str, level: int = logging.INFO) -> None:
-        if self.structured is not False:
+    def _ask_for_text(self, why: str) -> None:
+        if self.structured is None:
             self.structured = False
-            _log.log(level, "%s %s: asked for text from now on", type(self.model).__name__, why)
+            _log.info("%s %s: asked for text from now on", type(self.model).__name__, why)
 
-    def _json_reply(self, answer: Mapping[str, Any], way: int) -> Reply:
+    def _json_reply(self, answer: Mapping[str, Any]) -> Reply:
         """The reply in LangChain's ``include_raw`` form: the parsed object as JSON, else the raw text."""
         raw = to_reply(answer["raw"])
-        self._way = way
         if answer["parsed"] is not None:
-            self.structured = self._held = True
+            self.structured = True
             return Reply(json.dumps(answer["parsed"], ensure_ascii=False), raw.usage)
-        if self.structured is None:
-            self._text_only("does not keep to a schema")
+        self._ask_for_text("does not keep to a schema")
         return raw
 
 

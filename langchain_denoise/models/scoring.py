@@ -17,13 +17,11 @@ from denoise_core.end import Probe, ProbeScorer
 from denoise_core.end.calibration import Calibration
 from denoise_core.protocols import Scored
 from denoise_core.running.caches import Once
-from denoise_core.scorers.decisions import DecisionScorer
 from denoise_core.scorers.encoders import CrossEncoderScorer, EmbeddingScorer
-from langchain_denoise.models.decisions import Decide, is_decision_model
 
 
 def as_scorer(scorer: Any, name: str = "scorer") -> Scorer:
-    """`Embeddings`, a `BaseCrossEncoder`, a decision model or a core `Scorer`, as a core `Scorer`.
+    """`Embeddings`, a `BaseCrossEncoder` or a core `Scorer`, as a core `Scorer`.
 
     Raises `InputError` that says what came for anything else.
     """
@@ -31,15 +29,13 @@ def as_scorer(scorer: Any, name: str = "scorer") -> Scorer:
         return EmbeddingScorer(scorer)
     if isinstance(scorer, BaseCrossEncoder):
         return CrossEncoderScorer(scorer.score)
-    if is_decision_model(scorer):
-        return DecisionScorer(Decide(scorer))
     if isinstance(scorer, Denoiser):
         raise InputError(f"{name}: {type(scorer).__name__} is a denoiser; pass denoiser=...")
     if isinstance(scorer, Scorer) and not isinstance(scorer, (type, Runnable)):
         return scorer
     hint = f"{type(scorer).__name__}; a chat model goes to from_llm(...)"
     raise InputError(
-        f"{name}: expected embeddings, a cross-encoder, a decision model or a denoise_core scorer, got "
+        f"{name}: expected embeddings, a cross-encoder or a denoise_core scorer, got "
         f"{hint if isinstance(scorer, Runnable) else repr(scorer)[:80]}"
     )
 

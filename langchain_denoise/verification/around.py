@@ -29,7 +29,7 @@ from langchain_denoise.convert import places
 from langchain_denoise.convert.claims import checked_claims, claimed, resolved, with_change, with_text
 from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.verification.checked import Asked, Checked
-from langchain_denoise.verification.collect import Collector
+from langchain_denoise.verification.collect import EvidenceHandler
 from langchain_denoise.verification.redraft import Again, again, hearing
 from langchain_denoise.verification.verifier import Verifier, annotated, conversation
 
@@ -89,8 +89,8 @@ def verified(
     homes = {c.__module__ for part in parts_of(chain) for c in type(part).__mro__}
     if "langchain_core.runnables.history" in homes:
         raise InputError(
-            "a history inside verified(...) would keep every draft, rejected ones too; write it around: "
-            "RunnableWithMessageHistory(verified(chain), ...)"
+            "a history inside verified(...) would keep every draft, rejected ones too; read it before the chain "
+            "and write to it what verified(chain) gives"
         )
     if any(home.startswith("langgraph.pregel") for home in homes) and not verifier.limits.rerun:
         raise InputError(
@@ -183,52 +183,52 @@ class ChainDrafts:
         return self.tools == 0
 
     def draft(self, request: DraftRequest) -> Drafted:
-        with self._noted() as collector, self._asked(request) as (chain, given):
-            brought = chain.invoke(given, self._config(collector), **self.options)
-            return self._drafted(brought, collector)
+        with self._noted() as handler, self._asked(request) as (chain, given):
+            brought = chain.invoke(given, self._config(handler), **self.options)
+            return self._drafted(brought, handler)
 
     async def adraft(self, request: DraftRequest) -> Drafted:
-        with self._noted() as collector, self._asked(request) as (chain, given):
-            brought = await chain.ainvoke(given, self._config(collector), **self.options)
-            return self._drafted(brought, collector)
+        with self._noted() as handler, self._asked(request) as (chain, given):
+            brought = await chain.ainvoke(given, self._config(handler), **self.options)
+            return self._drafted(brought, handler)
 
     def stream(self, request: DraftRequest) -> Iterator[str | Found | Drafted]:
         whole = None
-        with self._noted() as collector, self._asked(request) as (chain, given):
-            for chunk in chain.stream(given, self._config(collector), **self.options):
+        with self._noted() as handler, self._asked(request) as (chain, given):
+            for chunk in chain.stream(given, self._config(handler), **self.options):
                 whole = chunk if whole is None else whole + chunk
-                yield from collector.fresh()
+                yield from handler.new_evidence()
                 if piece := piece_of(chunk, self.settings.answer):
                     yield piece
-            yield self._drafted(whole, collector)
+            yield self._drafted(whole, handler)
 
     async def astream(self, request: DraftRequest) -> AsyncIterator[str | Found | Drafted]:
         whole = None
-        with self._noted() as collector, self._asked(request) as (chain, given):
-            async for chunk in chain.astream(given, self._config(collector), **self.options):
+        with self._noted() as handler, self._asked(request) as (chain, given):
+            async for chunk in chain.astream(given, self._config(handler), **self.options):
                 whole = chunk if whole is None else whole + chunk
-                for found in collector.fresh():
+                for found in handler.new_evidence():
                     yield found
                 if piece := piece_of(chunk, self.settings.answer):
                     yield piece
-            yield self._drafted(whole, collector)
+            yield self._drafted(whole, handler)
 
-    def _config(self, collector: Collector) -> RunnableConfig:
-        return merge_configs(internal_config(), {"callbacks": [collector]})
+    def _config(self, handler: EvidenceHandler) -> RunnableConfig:
+        return merge_configs(internal_config(), {"callbacks": [handler]})
 
     @contextmanager
-    def _noted(self) -> Iterator[Collector]:
+    def _noted(self) -> Iterator[EvidenceHandler]:
         """What one run found and whether tools ran. What the user has to put right is not run into twice."""
         if isinstance(self.error, InputError):
             raise self.error
-        collector = Collector()
+        handler = EvidenceHandler()
         try:
-            yield collector
+            yield handler
         except Exception as error:
             self.error = error
             raise
         finally:
-            self.tools += collector.tools
+            self.tools += handler.tool_calls
 
     @contextmanager
     def _asked(self, request: DraftRequest) -> Iterator[tuple[Runnable[Any, Any], Any]]:
@@ -248,8 +248,8 @@ class ChainDrafts:
             finally:
                 again.reset(token)
 
-    def _drafted(self, brought: Any, collector: Collector) -> Drafted:
-        s, found = self.settings, collector.found
+    def _drafted(self, brought: Any, handler: EvidenceHandler) -> Drafted:
+        s, found = self.settings, handler.found
         brought = places.without_said(brought)
         said = claimed(brought, s.answer, s.claims)
         if s.evidence is not None or not any(f.passages for f in found):
@@ -257,8 +257,8 @@ class ChainDrafts:
             found = [Found(passages)] if passages else []
         return Drafted(
             said.text,
-            collector.usage,
-            calls=collector.calls,
+            handler.usage,
+            calls=handler.model_calls,
             found=tuple(found),
             fields=said.fields,
             origin=brought,

@@ -22,7 +22,6 @@ from pydantic import ConfigDict
 from typing_extensions import override
 
 from denoise_core import Message
-from denoise_core._secrets import PickledModel
 from denoise_core.augmenter import Answer, Augmenter
 from denoise_core.augmenter.drafting import Drafter
 from denoise_core.augmenter.streaming import Finished, Revised, StreamEvent, draft_first, held_back
@@ -55,7 +54,7 @@ class Asked:
         return {"question": self.question}, short_record(record), record
 
 
-class Checked(PickledModel, RunnableSerializable[Input, Output]):
+class Checked(RunnableSerializable[Input, Output]):
     """Answers that are judged before they are given.
 
     ``stream`` yields one value: nothing is shown before it is judged. `stream_checked` shows sentences as they

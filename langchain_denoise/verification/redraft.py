@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from denoise_core.augmenter.drafting import DraftRequest
 from denoise_core.augmenter.prompts import REVISE
-from langchain_denoise.models.structured import is_greedy, is_model
+from langchain_denoise.models.wrapped import is_greedy, is_model
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,17 +16,15 @@ from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.traces.record import claims_record
 from denoise_core.augmenter.utility import When, as_utility
 from denoise_core.running.record import KEY
-from denoise_core.support.judges import decision
 from denoise_core.support.judging import Judge
 from denoise_core.support.quoting import LLMJudge
 from langchain_denoise.convert.messages import from_messages, text_of
-from langchain_denoise.models.decisions import Decide, is_decision_model
 
 
 class Verifier:
     """The settings of verification, shared by `verified` and the agent middleware.
 
-    ``judge`` judges: any judge of the core, a function, a decision model, or a chat model (a runnable or its
+    ``judge`` judges: any judge of the core, a function, or a chat model (a runnable or its
     name), which then judges by its quotes; None is the core's own. ``feedback`` explains, ``policy`` decides,
     ``limits`` bounds the drafts and says what is sent when none holds, ``budget`` covers drafts, judge and
     feedback together. ``when(question, answer)`` says what is judged at all; None judges everything. ``task``
@@ -89,8 +87,6 @@ class Verifier:
 
 def utility_of(judge: Any) -> Utility:
     """What the loop asks, from whatever judges. Raises `InputError` for what does not."""
-    if is_decision_model(judge):
-        return as_utility(decision(Decide(judge), name=type(judge).__name__))
     if isinstance(judge, (Runnable, str)):
         from langchain_denoise.models.chat_llm import as_llm
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llama_index.core.base.base_query_engine import BaseQueryEngine
-from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
 from llama_index.core.base.response.schema import RESPONSE_TYPE, Response
 from llama_index.core.chat_engine.types import (
@@ -18,13 +17,12 @@ from llama_index.core.chat_engine.types import (
     StreamingAgentChatResponse,
 )
 from llama_index.core.memory import BaseMemory, ChatMemoryBuffer
-from llama_index.core.schema import NodeWithScore, QueryBundle
+from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import ToolOutput
 
 from denoise_core.augmenter import Augmenter
 from llamaindex_denoise.engines.base import NestedPrompts, pieces_of
 from llamaindex_denoise.engines.drafter import EngineDrafter
-from llamaindex_denoise.models.threads import Threads
 from llamaindex_denoise.verify import Asked, OnError, Told
 
 
@@ -39,8 +37,8 @@ class CheckedStream(StreamingAgentChatResponse):
 class CheckedChatEngine(BaseChatEngine):
     """A chat engine of any mode, whose answers are checked against what it found for them.
 
-    The engine's memory keeps messages and answers, no rejected draft. One that searches itself (context, condense
-    plus context) searches once and is told what was wrong; any other is asked once, judged and repaired.
+    The engine's memory keeps messages and answers, no rejected draft. An engine is asked once a turn, and its
+    answer judged and repaired; ``LoopLimits(rerun=True)`` asks it again with what was wrong.
     """
 
     def __init__(self, chat_engine: BaseChatEngine, augmenter: Augmenter, *, on_error: OnError = "answer") -> None:
@@ -49,7 +47,6 @@ class CheckedChatEngine(BaseChatEngine):
         self.on_error: OnError = on_error
         own: BaseMemory | None = getattr(chat_engine, "_memory", None)
         self.memory = ChatMemoryBuffer.from_defaults(token_limit=3000) if own is None else own
-        self._threads = Threads(10)
 
     def chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> AgentChatResponse:
         """The checked answer to ``message``; the conversation is ``chat_history``, or the engine's own memory."""
@@ -88,21 +85,17 @@ class CheckedChatEngine(BaseChatEngine):
         return self.memory.get_all()
 
     def _asked(self, message: str, history: Sequence[ChatMessage]) -> Asked:
-        drafter = EngineDrafter(_Turn(self.chat_engine, list(history)), self._threads, QueryBundle(message))
+        drafter = EngineDrafter(_Turn(self.chat_engine, list(history)), QueryBundle(message))
         return Asked(self.augmenter, message, drafter, on_error=self.on_error)
 
 
 class _Turn(NestedPrompts, BaseQueryEngine):
-    """One message to a chat engine, in the shape of a query engine; whatever is tried, its memory stays.
-
-    An engine with a retriever searches at the first draft; later ones are written from the same nodes.
-    """
+    """One message to a chat engine, in the shape of a query engine; whatever is tried, its memory stays."""
 
     def __init__(self, chat: BaseChatEngine, history: list[ChatMessage]) -> None:
         super().__init__(None)
         self.chat = copy.copy(chat)
         self.history = history
-        self.repeatable = isinstance(getattr(chat, "_retriever", None), BaseRetriever)
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         return self._said(self._fresh().chat(query_bundle.query_str, list(self.history)))
@@ -116,24 +109,7 @@ class _Turn(NestedPrompts, BaseQueryEngine):
         return self.chat
 
     def _said(self, response: AGENT_CHAT_RESPONSE_TYPE) -> Response:
-        if self.repeatable:
-            found: Any = {"_retriever": _Found(response.source_nodes), "_node_postprocessors": []}
-            vars(self.chat).update(found, _skip_condense=True)
         return Response(str(response), response.source_nodes, getattr(response, "metadata", None))
-
-
-class _Found(BaseRetriever):
-    """Finds what was found."""
-
-    def __init__(self, nodes: Sequence[NodeWithScore]) -> None:
-        super().__init__()
-        self.nodes = list(nodes)
-
-    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return self.nodes
-
-    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return self.nodes
 
 
 def _turn(message: str, told: Told) -> tuple[ChatMessage, ChatMessage]:

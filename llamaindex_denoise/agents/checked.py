@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -18,12 +17,12 @@ from llama_index.core.tools import AsyncBaseTool, QueryEngineTool, ToolOutput
 from llama_index.core.workflow import Context, StopEvent, Workflow, step
 
 from denoise_core import InputError, Message, Passage
-from denoise_core.augmenter import AnswerVerdict, Attempt, Augmenter, WorkingMemory
+from denoise_core.augmenter import Augmenter
 from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest, Found, Written
-from denoise_core.augmenter.drafting.taint import evidence_of
+from denoise_core.augmenter.drafting.taint import drop_tainted_searches
 from denoise_core.augmenter.prompts import REVISE
 from denoise_core.text.delimit import envelope
-from denoise_core.tool_results import read_result
+from denoise_core.tool_results import query_of, read_result
 from llamaindex_denoise.engines.base import messages_of
 from llamaindex_denoise.engines.drafter import nodes_behind
 from llamaindex_denoise.events import VerificationEvent
@@ -39,8 +38,8 @@ NO_QUESTION = "(no question)"
 HANDOFF = "handoff"  # the tool with which LlamaIndex's workflows pass a conversation on
 EXECUTE = "execute"  # the tool with which a CodeActAgent runs what it wrote
 _REJECTED = "denoise_rejected"
-# Of the drafts rejected in a run: their places among its notes, their records, how many tool calls came before.
-_NONE: Mapping[str, Any] = {"places": [], "records": [], "after": 0}
+# Of the drafts rejected in a run: their places among its notes, and their records.
+_NONE: Mapping[str, Any] = {"places": [], "records": []}
 _THOUGHT = "I can answer without using any more tools."
 
 A = TypeVar("A", bound=Workflow)
@@ -208,7 +207,7 @@ class ChecksAgent(ChecksEnd):
         rejected = await ctx.store.get(_REJECTED, default=_NONE)
         records = rejected["records"]
         question = (await ctx.store.get("user_msg_str", default="")) or NO_QUESTION
-        found = _since_rejected(question, found_of(calls, self.no_evidence), records, rejected["after"])
+        found = drop_tainted_searches(question, found_of(calls, self.no_evidence), [r["text"] for r in records])
         drafts = AgentDrafts(first, again, found)
         loop = copy.copy(self.augmenter)
         loop.limits = replace(loop.limits, attempts=max(1, loop.limits.attempts - len(records)))
@@ -217,7 +216,7 @@ class ChecksAgent(ChecksEnd):
         note = asked.note(answer)
         if drafts.wants_tools is not None:
             failed = [a for a in note["attempts"] if a["outcome"] == "fail" and not a["repaired"]]
-            await ctx.store.set(_REJECTED, {**rejected, "records": [*records, *failed], "after": len(calls)})
+            await ctx.store.set(_REJECTED, {**rejected, "records": [*records, *failed]})
             return drafts.wants_tools
         best = answer.best
         sent: _Step = first if best is None or best.origin is None else best.origin
@@ -359,7 +358,7 @@ def found_of(calls: Sequence[ToolCallResult], without: Collection[str] = ()) -> 
     """What each tool call found and the words it was asked with: the source nodes of a response or retrieval, else
     the tool's text. Errors found nothing; neither did what a model wrote: the reason of a handoff, a response
     without sources, an agent's or a model's reply. Nor counts a tool named in ``without``."""
-    return tuple(Found(() if c.tool_name in without else _passages(c), _asked_with(c.tool_kwargs)) for c in calls)
+    return tuple(Found(() if c.tool_name in without else _passages(c), query_of(c.tool_kwargs)) for c in calls)
 
 
 _MODELS = (AgentOutput, ChatMessage, ChatResponse, CompletionResponse)
@@ -372,7 +371,7 @@ def _passages(call: ToolCallResult) -> tuple[Passage, ...]:
         return ()
     found = getattr(raw, "source_nodes", raw)
     if isinstance(found, list) and found and all(isinstance(n, NodeWithScore) for n in found):
-        brought = nodes_behind(found, ())
+        brought = nodes_behind(found)
         unique = {(n.node.node_id, n.node.hash): n for n in brought if says_something(n.node)}
         return to_passages(unique.values(), captions=True)
     if found is not raw:
@@ -383,22 +382,3 @@ def _passages(call: ToolCallResult) -> tuple[Passage, ...]:
         text = "\n".join(line for line in text.splitlines() if line.strip() not in code)
     read = read_result(text, name=call.tool_id or call.tool_name)
     return tuple(replace(p, provenance="tool") for p in read.passages)
-
-
-def _asked_with(arguments: Mapping[str, Any]) -> str:
-    values = [v for v in arguments.values() if v is not None]
-    return " ".join(v if isinstance(v, str) else json.dumps(v, ensure_ascii=False, default=str) for v in values)
-
-
-def _since_rejected(
-    question: str, found: tuple[Found, ...], rejected: Sequence[Mapping[str, Any]], seen: int
-) -> tuple[Found, ...]:
-    """``found`` without what a search for the words of an earlier rejected draft alone brought; the first ``seen``
-    searches were made before there was any."""
-    old, new = found[:seen], found[seen:]
-    if not rejected:
-        return found
-    read = tuple(p for f in old for p in f.passages)
-    attempts = tuple(Attempt(r["text"], AnswerVerdict(False), evidence=read) for r in rejected)
-    counts, _ = evidence_of(Drafted("", found=new), WorkingMemory(question, attempts=attempts))
-    return (*old, Found(counts))

@@ -39,7 +39,6 @@ from llamaindex_denoise.engines.base import (
 from llamaindex_denoise.engines.drafter import EngineDrafter, aretrieve, can_retrieve
 from llamaindex_denoise.models.llm import LlamaLLM, given_or_set
 from llamaindex_denoise.models.retriever import RetrieverAdapter
-from llamaindex_denoise.models.threads import Threads
 from llamaindex_denoise.nodes.convert import says_something, to_passages
 from llamaindex_denoise.verify import Asked, OnError, Unsupported, evidence_nodes, loop_of
 
@@ -82,7 +81,6 @@ class VerifiedEngine(DenoiseEngine):
         self.augmenter = augmenter
         self.on_error: OnError = on_error
         self.streaming: Streaming = streaming
-        self._threads = Threads(10)
 
     def answer(self, question: str, history: Sequence[ChatMessage | Message] = ()) -> Answer:
         """The loop's own `Answer`, with the trace that can be recorded, replayed and learnt from."""
@@ -182,12 +180,12 @@ class CheckedQueryEngine(VerifiedEngine):
         return self.query_engine.retrieve(query_bundle)
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return await aretrieve(self.query_engine, query_bundle, self._threads)
+        return await aretrieve(self.query_engine, query_bundle)
 
     def _asked(self, query: QueryBundle, nodes: Nodes | None = None, additional: Nodes = ()) -> Asked:
         if nodes is not None and not can_retrieve(self.query_engine):
             raise NotImplementedError(f"{type(self.query_engine).__name__} does not support synthesize; use query")
-        drafter = EngineDrafter(self.query_engine, self._threads, query, nodes)
+        drafter = EngineDrafter(self.query_engine, query, nodes)
         return Asked(self.augmenter, query.query_str, drafter, (), list(additional), self.on_error)
 
     def _get_prompt_modules(self) -> PromptMixinType:

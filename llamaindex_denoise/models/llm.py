@@ -23,7 +23,6 @@ from llama_index.core.types import PydanticProgramMode
 from denoise_core import InputError, Message, Reply, Usage
 from denoise_core.errors import BrokenLaw
 from llamaindex_denoise.models.threads import Threads, owner
-from llamaindex_denoise.storage.pickling import Carries
 
 _INPUT_TOKENS = ("prompt_tokens", "input_tokens", "prompt_token_count", "prompt_eval_count")
 _OUTPUT_TOKENS = ("completion_tokens", "output_tokens", "candidates_token_count", "eval_count")
@@ -31,7 +30,7 @@ _NAME = "reply"
 _MODES = (PydanticProgramMode.DEFAULT, PydanticProgramMode.FUNCTION)
 
 
-class LlamaLLM(Carries):
+class LlamaLLM:
     """Any LlamaIndex LLM as the core's `LLM`, with streams and, where the model can, replies by a schema.
 
     Models built on ``CustomLLM`` (HuggingFaceLLM and most local ones) run their async form on the event
@@ -42,8 +41,8 @@ class LlamaLLM(Carries):
     where the integration passes that on; None is what the model's metadata and ``pydantic_program_mode`` say. When
     the model writes text after all, that text is handed on to be parsed.
 
-    A pickle holds no key: the model loaded from one takes its key from the environment. Raises `InputError` when
-    ``model`` is not a LlamaIndex LLM, or ``structured=True`` is asked of one that has no tools.
+    Raises `InputError` when ``model`` is not a LlamaIndex LLM, or ``structured=True`` is asked of one that has no
+    tools.
     """
 
     def __init__(self, model: LLM, *, max_threads: int = 10, structured: bool | None = None) -> None:

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from denoise_core import InputError
 from denoise_core.running.offload import offload
-from llamaindex_denoise.storage.pickling import Carries
 
 Floats = NDArray[np.float32]
 
@@ -23,7 +22,7 @@ UNRANKED = -1.0e9
 """The score of a text that the reranker left out of its list."""
 
 
-class EmbedModelScorer(Carries):
+class EmbedModelScorer:
     """Cosine of a LlamaIndex embedding model, -1 to 1; the query as its queries are embedded, texts as its texts.
 
     Raises `InputError` for something that is no LlamaIndex embedding model.
@@ -43,7 +42,7 @@ class EmbedModelScorer(Carries):
         return EmbeddingScorer(self.embed_model).score(query, texts)
 
 
-class RerankerScorer(Carries):
+class RerankerScorer:
     """A LlamaIndex reranker's own scores; `UNRANKED` for a text it left out.
 
     It is asked for all texts of a call at once, without its ``top_n``, and may be listwise. A reranker that gives

@@ -17,7 +17,7 @@ T = TypeVar("T")
 class Threads:
     """A bounded pool of daemon threads for calls that would block an event loop.
 
-    The context (spans, budget) goes along; copies and pickles start with a pool of their own. A call that nobody
+    The context (spans, budget) goes along. A call that nobody
     waits for any more costs its thread no longer; with a limit of 1 it does, for a model to be called alone.
     """
 
@@ -63,9 +63,6 @@ class Threads:
         finally:
             closed.set()
             reading.cancel()  # one that waits for a thread never begins; one that runs ends at its next item
-
-    def __reduce__(self) -> tuple[type[Threads], tuple[int]]:
-        return type(self), (self.limit,)
 
 
 def owner(instance: object, method: str) -> type | None:

@@ -109,9 +109,6 @@ class NodeMetadata(dict[str, Any]):
             self._shown = (mode, shown)
         return shown
 
-    def __reduce__(self) -> tuple[type[NodeMetadata], tuple[NodeWithScore]]:
-        return type(self), (self.source,)
-
 
 def source_of(passage: Passage) -> NodeWithScore | None:
     """The node a passage was made of; None when it came from elsewhere."""

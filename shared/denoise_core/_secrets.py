@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import copy
 import re
-from typing import Any, Self
+from typing import Any
 
 from denoise_core.errors import masked
 
@@ -47,28 +46,3 @@ def without_secrets(value: Any, seen: dict[int, Any] | None = None) -> Any:
         for name, inner in list((held or {}).items()):
             held[name] = None if is_secret(name, inner) else without_secrets(inner, seen)
     return twin
-
-
-class Pickled:
-    """Base of a class around a model: a pickle of it holds no secret, a copy has all that the original has."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {name: without_secrets(held) for name, held in vars(self).items()}
-
-    def __copy__(self) -> Self:
-        twin = object.__new__(type(self))
-        vars(twin).update(vars(self))
-        return twin
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        twin = memo[id(self)] = object.__new__(type(self))
-        vars(twin).update({name: copy.deepcopy(held, memo) for name, held in vars(self).items()})
-        return twin
-
-
-class PickledModel:
-    """`Pickled` beside pydantic, which has copies of its own."""
-
-    def __getstate__(self) -> dict[Any, Any]:
-        state: dict[Any, Any] = super().__getstate__()  # type: ignore[assignment]
-        return {**state, "__dict__": without_secrets(dict(state["__dict__"]))}

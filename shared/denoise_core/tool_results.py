@@ -12,6 +12,7 @@ result says of itself at its ends (how many there are, which page this is) stays
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -166,6 +167,14 @@ def asked_in(arguments: Mapping[str, Any]) -> str:
     named = [arguments[n] for n in _ASKED if isinstance(arguments.get(n), str)]
     said = named or [v for v in arguments.values() if isinstance(v, str) and len(v.split()) > 1]
     return next((v for v in said if v.strip()), "")
+
+
+def query_of(arguments: Any) -> str:
+    """All that a tool was called with, as one text: what its result is evidence about."""
+    if not isinstance(arguments, Mapping):
+        return str(arguments)
+    values = [v for v in arguments.values() if v is not None]
+    return " ".join(v if isinstance(v, str) else json.dumps(v, ensure_ascii=False, default=str) for v in values)
 
 
 def looked_for(user: str, asked: str) -> str:

@@ -2,7 +2,7 @@
 
 One environment a row, under ``.venv-compat/``, made anew each time from what the package index resolves: by ``uv``
 where it is installed (minutes become seconds), else by pip. A row that has run is written into the table of its
-document (``docs/langchain_measured.md``, ``docs/llamaindex.md``). Standard library only.
+document (``docs/langchain.md``, ``docs/llamaindex.md``). Standard library only.
 
     python tests/compat/matrix.py [ROW ...] [--keep] [--list]
 
@@ -93,7 +93,7 @@ def floor(extra: str, package: str) -> str:
 
 
 LANGCHAIN = {
-    "document": "docs/langchain_measured.md",
+    "document": "docs/langchain.md",
     "shown": ("langchain-core", "langchain", "langchain-classic", "langgraph", "langchain-openai", "openai"),
 }
 LLAMAINDEX = {
@@ -117,7 +117,6 @@ ROWS = (
             "tests/langchain/test_middleware.py": "agents: langchain takes langchain-core from 1.4",
             "tests/langchain/test_middleware_answers.py": "agents, as above",
             "tests/langchain/test_tool_text.py": "agents, as above",
-            "tests/langchain/test_newest_middleware.py": "agents, as above",
             "tests/langchain/test_upstream_contracts.py": "agents, as above",
             "tests/langchain/applications/test_agents.py": "agents, as above",
             "tests/langchain/test_typed_stream.py": "LangGraph before 1.2 has no typed event streams",
@@ -144,7 +143,7 @@ ROWS = (
         pins=("langchain-huggingface>=1.2",),
         tests=("tests/compat/huggingface.py",),
         without=("langchain", "langgraph"),
-        document="docs/langchain_measured.md",
+        document="docs/langchain.md",
         shown=("langchain-core", "langchain-huggingface", "transformers", "huggingface-hub"),
     ),
     Row(
@@ -154,8 +153,6 @@ ROWS = (
         tests=("tests/llamaindex",),
         left_out={
             "tests/llamaindex/test_local.py": "its OpenAI-like client needs transformers 4: next row",
-            "tests/llamaindex/test_reader.py": "END and the reader need transformers 5, as above",
-            "tests/llamaindex/test_served.py": "as above",
         },
         **LLAMAINDEX,
     ),

@@ -153,33 +153,12 @@ def test_evidence_cut_by_a_denoiser_says_what_it_stands_for(build, kit):
     assert document.metadata["relevance_score"] == document.metadata["denoise_score"] > 0
 
 
-def test_the_same_passage_found_twice_has_one_id(kit):
-    adapter = RetrieverAdapter(kit.ListRetriever(found=FOUND))
-    once, again = adapter.retrieve("a"), asyncio.run(adapter.aretrieve("b"))
-    assert [p.id for p in once] == [p.id for p in again]
-    assert len({p.id for p in once}) == 2
-
-
 def test_a_spent_budget_is_said_not_raised(build, kit):
     out = build(budget=Budget(calls=2))[0].invoke(kit.question)
     assert (out["outcome"], out["denoise"]["stopped_because"]) == ("unsupported", "budget")
-
-
-def test_no_passages_found(kit):
-    loop = Augmenter(ChatModelLLM(kit.chat()), RetrieverAdapter(kit.ListRetriever(found=[])))
-    out = AugmentedRunnable(augmenter=loop).invoke("q")
-    assert (out["outcome"], out["context"]) == ("abstained", [])
 
 
 @pytest.mark.parametrize("given", [3, {"query": "q"}, {"question": None}, {"question": " "}, ""])
 def test_bad_input_names_what_came(build, given):
     with pytest.raises(ValueError, match="expected"):
         build()[0].invoke(given)
-
-
-def test_unknown_arguments_are_errors(build):
-    loop = build()[0].augmenter
-    with pytest.raises(ValueError, match="attemps"):
-        AugmentedRunnable(augmenter=loop, attemps=3)
-    with pytest.raises(ValueError, match="Augmenter"):
-        AugmentedRunnable(augmenter="loop")

@@ -4,10 +4,7 @@ import asyncio
 
 import pytest
 from langchain_core.caches import InMemoryCache
-from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.messages import HumanMessage, ToolMessage
-from langchain_core.output_parsers import StrOutputParser
-from langchain_core.prompts import ChatPromptTemplate
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests
 from tiny_llm import passes, tiny_llm
@@ -87,12 +84,6 @@ def test_text_and_tokens_are_the_models_every_way(llm, model):
     assert [m.text for m in model.batch([GIVEN, GIVEN])] == [here.text] * 2
 
 
-def test_it_stands_in_a_chain_and_stops(llm, model):
-    text = llm.complete([Message("user", "what?")]).text
-    chain = ChatPromptTemplate.from_messages([("user", "{q}")]) | model.bind(stop=[text[4:7]]) | StrOutputParser()
-    assert chain.invoke({"q": "what?"}) == text[: text.index(text[4:7])]
-
-
 def test_a_stream_that_is_left_stops_the_model():
     llm = tiny_llm(max_new_tokens=8000)
     llm.model.config.max_position_embeddings = 8192
@@ -124,10 +115,3 @@ def test_two_models_behind_one_cache_answer_each_for_itself(llm):
     stopped = LocalChatModel(llm=llm.with_settings(stop=["x"]), cache=shared)
     assert stopped._get_llm_string() != first._get_llm_string()
     assert len({m._get_llm_string() for m in (first, LocalChatModel(llm=llm))}) == 1
-
-
-def test_usage_callbacks_count_by_the_models_name(model):
-    counted = UsageMetadataCallbackHandler()
-    said = model.invoke(GIVEN, {"callbacks": [counted]})
-    assert said.response_metadata["model_name"] == model.model_name
-    assert counted.usage_metadata == {model.model_name: said.usage_metadata}

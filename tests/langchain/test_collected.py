@@ -3,14 +3,12 @@
 import asyncio
 
 import pytest
-from langchain_core.callbacks import UsageMetadataCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import tool
-from pydantic import BaseModel
 from recorded_runs import RunRecorder
 
 from denoise_core.augmenter import LoopLimits
@@ -18,7 +16,7 @@ from denoise_core.augmenter.streaming import Finished, Restarted, Revised, Text
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from langchain_denoise import DenoisingRetriever, Verifier, verified
 from langchain_denoise.testing import FunctionChatModel
-from langchain_denoise.verification.collect import Collector
+from langchain_denoise.verification.collect import EvidenceHandler
 
 TOWER = "The Eiffel Tower was completed in 1889 by the company of Gustave Eiffel."
 HALL = "Otto Brenner completed the Grand Hall in 1912."
@@ -41,11 +39,11 @@ def searching(kit):
     queries = []
 
     class Searching(kit.ListRetriever):
-        def _get_relevant_documents(self, query, *, run_manager, k=None):
+        def _get_relevant_documents(self, query, *, run_manager):
             queries.append(query)
             return [d for d in self.found if set(query.lower().split()) & set(d.page_content.lower().split())]
 
-        async def _aget_relevant_documents(self, query, *, run_manager, k=None):
+        async def _aget_relevant_documents(self, query, *, run_manager):
             return self._get_relevant_documents(query, run_manager=run_manager)
 
     found = [Document(page_content=TOWER, id="tower"), Document(page_content=HALL, id="hall")]
@@ -87,7 +85,7 @@ async def test_the_outermost_retriever_is_what_was_read(searching, sync):
         | PROMPT
         | FunctionChatModel(reply=lambda m: TOWER)
     )
-    seen = Collector()
+    seen = EvidenceHandler()
     await asked(chain, QUESTION, sync, {"callbacks": [seen]})
     assert [[p.id for p in f.passages] for f in seen.found] == [["tower"]]
     assert seen.found[0].query == QUESTION
@@ -129,7 +127,7 @@ async def test_text_that_a_model_wrote_inside_a_tool_is_no_evidence(sync):
         return TOWER
 
     for used, provenance in ((ask_expert, "model"), (look_up, "tool")):
-        seen = Collector()
+        seen = EvidenceHandler()
         await asked(
             RunnableLambda(lambda q, used=used: used.invoke({"query": q})), QUESTION, sync, {"callbacks": [seen]}
         )
@@ -150,22 +148,6 @@ async def test_a_chain_whose_tools_ran_is_not_run_again(sync):
     answers = []
     assert await asked(verified(chain, Verifier(on_answer=answers.append)), QUESTION, sync) == LIE
     assert (sent, answers[0].stopped_because) == ([QUESTION], "not_repeatable")
-
-
-class Facts(BaseModel):
-    year: int
-    builder: str
-
-
-@both_ways
-async def test_structured_output_is_judged_field_by_field_and_comes_back_as_it_was(searching, sync):
-    retriever, _ = searching
-    drafts = iter([Facts(year=1912, builder="Otto Brenner"), Facts(year=1889, builder="Gustave Eiffel")])
-    chain = retriever | (lambda found: next(drafts))
-    answers = []
-    out = await asked(verified(chain, Verifier(on_answer=answers.append)), QUESTION, sync)
-    assert out == Facts(year=1889, builder="Gustave Eiffel")
-    assert [a.fields["year"] for a in answers[0].memory.attempts] == [1912, 1889]
 
 
 @both_ways
@@ -221,15 +203,6 @@ async def test_what_is_judged_at_all_may_be_said(searching, sync):
     verifier = Verifier(when=lambda question, answer: False, on_answer=out.append, limits=LoopLimits(attempts=3))
     await asked(verified(chain, verifier), QUESTION, sync)
     assert (out[0].outcome, len(out[0].memory.attempts)) == ("unknown", 1)
-
-
-@both_ways
-async def test_the_verdict_is_in_a_span_and_bounded(searching, sync):
-    retriever, _ = searching
-    seen, counted = RunRecorder(), UsageMetadataCallbackHandler()
-    chain = retriever | (lambda found: TOWER)
-    await asked(verified(chain), QUESTION, sync, {"callbacks": [seen, counted]})
-    assert any(path.endswith("VerifiedRunnable/denoise_record") for path in seen.paths("chain"))
 
 
 def test_a_model_judges_when_it_is_given_as_the_judge():

@@ -12,7 +12,6 @@ from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_records import spans_in
-from langchain_text_splitters import CharacterTextSplitter
 from recorded_runs import RunRecorder
 
 from denoise_core.running import fallbacks
@@ -156,19 +155,6 @@ async def test_spans_hang_under_the_right_parent(way, sync, documents, kit):
     assert json.loads(json.dumps(data, allow_nan=False)) == data
 
 
-def test_callbacks_given_to_compress_documents(documents, kit):
-    seen = RunRecorder()
-    DenoiseCompressor(denoiser=kit.s2a()).compress_documents(documents, kit.question, callbacks=[seen])
-    assert seen.paths("llm") == ["DenoiseCompressor/FunctionChatModel"] * 5
-
-
-def test_a_run_name_a_person_gave(documents, kit):
-    seen = RunRecorder()
-    step = DenoiseCompressor(denoiser=kit.s2a()).with_config(run_name="clear the noise")
-    step.invoke({"documents": documents, "query": kit.question}, {"callbacks": [seen]})
-    assert seen.paths("chain") == ["clear the noise", "clear the noise/denoise_record"]
-
-
 @pytest.mark.parametrize("own", [3, None])
 @pytest.mark.parametrize("around", [2, None])
 async def test_model_calls_are_concurrent_and_bounded(own, around, kit):
@@ -287,16 +273,6 @@ def test_the_last_record_stands(kit):
     assert twice.metadata["denoise_spans"] == '{"a": [[0, 5]]}'
 
 
-def test_the_pipeline_with_a_splitter_before(kit):
-    splitter = CharacterTextSplitter(separator="\n\n", chunk_size=30, chunk_overlap=0)
-    compressor = DenoiseCompressor(denoiser=kit.denoisers["end"]())
-    pipeline = DocumentCompressorPipeline(transformers=[splitter, compressor])
-    text = "Paris is the capital.\n\nBananas are yellow.\n\nThe capital is Paris.\n\nIt rains."
-    out = pipeline.compress_documents([Document(page_content=text, metadata={"source": "x"})], "the capital is")
-    assert [d.page_content for d in out] == ["Paris is the capital.", "The capital is Paris."]
-    assert all(d.metadata["source"] == "x" for d in out)
-
-
 def test_subclasses_and_extra_fields_survive(kit):
     class Page(Document):
         page: int = 0
@@ -348,23 +324,3 @@ async def test_what_is_read_once_is_read_whole(sync, documents, kit):
         else:
             found = await compressor.acompress_documents(given, kit.question)
         assert found == expected
-
-
-@pytest.mark.parametrize(
-    "arguments", [{"on_eror": "keep"}, {"on_error": "ignore"}, {"max_concurrency": 0}, {"denoiser": "end"}]
-)
-def test_unknown_or_wrong_arguments_are_errors(arguments, kit):
-    with pytest.raises(ValueError, match=next(iter(arguments))):
-        DenoiseCompressor(**{"denoiser": kit.s2a(), **arguments})
-
-
-def test_batch_stream_retry_and_fallback(documents, kit):
-    given = {"documents": documents[:2], "query": kit.question}
-    compressor = DenoiseCompressor(denoiser=kit.s2a(), on_error="raise")
-    expected = compressor.invoke(given)
-    assert compressor.batch([given, given]) == [expected, expected]
-    assert list(compressor.stream(given)) == [expected]
-    failing = DenoiseCompressor(denoiser=kit.Answers(kit.fail), on_error="raise")
-    assert failing.with_fallbacks([compressor]).invoke(given) == expected
-    with pytest.raises(ConnectionError):
-        failing.with_retry(stop_after_attempt=2, wait_exponential_jitter=False).invoke(given)

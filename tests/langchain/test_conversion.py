@@ -1,7 +1,6 @@
 """Documents are converted inside the guard: one that is broken follows the policy and costs no other."""
 
 import asyncio
-import inspect
 import json
 import re
 
@@ -9,7 +8,7 @@ import pytest
 from langchain_core.documents import Document
 
 from denoise_core import InputError
-from denoise_core._frameworks import shallow, signed
+from denoise_core._frameworks import shallow
 from denoise_core.running import fallbacks
 from denoise_core.running.record import RECORD_BYTES
 from denoise_core.s2a import Options, S2ADenoiser
@@ -105,18 +104,6 @@ def test_a_shallow_copy_is_pydantics(kind):
         page_content=TEXT, id="x", metadata={"a": 1}, **({"more": [1]} if kind is Open else {})
     )
     assert "y" not in document.model_fields_set
-
-
-def test_a_noted_signature_is_the_functions():
-    def works(self, input, run_manager=None, *, config: int = 1):
-        """As it says."""
-
-    plain = inspect.signature(works)
-    assert signed(works).__signature__ == inspect.signature(works) == plain
-    for name in ("_denoise", "_adenoise"):
-        assert list(inspect.signature(getattr(DenoiseCompressor, name)).parameters) == [
-            "self", "input", "run_manager", "config",
-        ]  # fmt: skip
 
 
 def test_a_record_beside_a_document_is_at_most_two_kilobytes():

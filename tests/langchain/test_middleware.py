@@ -180,15 +180,6 @@ async def test_spans_nest_under_the_hooks(make, kit, sync):
     assert all(p.startswith("LangGraph/") for p in paths)
 
 
-def test_wrong_settings(kit):
-    with pytest.raises(ValueError, match="list of tools or of their names"):
-        DenoiseToolResults(by_words(), tools="search")
-    with pytest.raises(ValueError, match="keeep"):
-        DenoiseToolResults(by_words(), keeep=3)
-    with pytest.raises(ValueError, match="variant"):
-        S2AMiddleware(kit.chat(), variant="best")
-
-
 @pytest.mark.parametrize(
     "error", [AttributeError("a typo"), ConnectionError("down")], ids=lambda e: type(e).__name__
 )

@@ -84,32 +84,6 @@ async def test_a_model_that_wants_to_look_again_may_and_ends(make, sync):
     assert len(model.seen) == 4
 
 
-@both_ways
-@pytest.mark.parametrize("found", [True, False])
-async def test_a_draft_from_before_a_tool_call_is_judged_by_what_it_brought(make, sync, found):
-    """Paris was right all along, only not yet shown; the model gives it up after the second look."""
-
-    def reply(messages):
-        if "did not hold" in messages[-1].text:
-            return AIMessage("", tool_calls=[{"name": "search", "args": {"query": "again"}, "id": "again"}])
-        looked_again = any(getattr(m, "tool_call_id", "") == "again" for m in messages)
-        return LYON if looked_again else PARIS
-
-    def evidence(messages):
-        looked_again = any(getattr(m, "tool_call_id", "") == "again" for m in messages)
-        return [PARIS] if looked_again and found else ["Bananas are yellow."]
-
-    middleware = VerificationMiddleware(Verifier(limits=LoopLimits(attempts=2)), evidence=evidence)
-    agent, _ = make(middleware, reply=searching(reply))
-    answer = (await run(agent, sync))["messages"][-1]
-    record = answer.response_metadata["denoise"]
-    assert [a["text"] for a in record["attempts"]] == [LYON, PARIS]
-    if found:
-        assert (answer.text, record["outcome"]) == (PARIS, "supported")
-    else:
-        assert record["outcome"] == "unsupported"
-
-
 async def test_no_evidence_is_said_and_not_tried_again(make):
     agent, model = make(VerificationMiddleware(), reply=lambda m: LYON)
     answer = (await agent.ainvoke(ASKED))["messages"][-1]

@@ -115,11 +115,24 @@ def test_a_model_that_can_is_held_to_the_schema(kit):
     assert json.loads(both_json(ChatModelLLM(kit.chat(by_tool), structured=True)).text) == {"keep": [1, 3]}
 
 
-def test_the_models_profile_decides_by_default(kit):
-    able = kit.chat(by_tool).model_copy(update={"profile": {"structured_output": True}})
-    assert ChatModelLLM(able).structured
-    assert not ChatModelLLM(kit.chat()).structured
-    assert not ChatModelLLM(RunnableLambda(lambda m: "x")).structured
+def test_a_refused_form_is_asked_for_as_text_from_then_on(kit):
+    class Refuses(type(kit.chat())):
+        def with_structured_output(self, schema, **how):
+            raise NotImplementedError
+
+    llm = ChatModelLLM(Refuses(reply=lambda m: "1, 3"))
+    assert llm.structured is None
+    assert both_json(llm).text == "1, 3"
+    assert llm.structured is False
+    with pytest.raises(NotImplementedError):
+        ChatModelLLM(Refuses(reply=lambda m: "1, 3"), structured=True).complete_json(ASKED, SCHEMA)
+
+
+def test_a_failure_is_no_refusal(kit):
+    llm = ChatModelLLM(kit.chat(kit.fail_chat))
+    with pytest.raises(ConnectionError):
+        llm.complete_json(ASKED, SCHEMA)
+    assert llm.structured is None
 
 
 def test_a_model_that_does_not_keep_to_the_schema_after_all(kit):
@@ -128,8 +141,3 @@ def test_a_model_that_does_not_keep_to_the_schema_after_all(kit):
 
 def test_without_structured_output_the_text_is_handed_on(kit):
     assert both_json(ChatModelLLM(kit.chat(lambda m: "1, 3"))).text == "1, 3"
-
-
-def test_what_cannot_be_held_to_a_schema_is_refused():
-    with pytest.raises(ValueError, match="with_structured_output"):
-        ChatModelLLM(RunnableLambda(lambda m: "x"), structured=True)

@@ -56,33 +56,6 @@ async def test_text_and_tokens_are_the_servers(server, client, streaming):
     assert bool(server.requests[0].get("stream")) is streaming
 
 
-def test_stop_seed_and_temperature_arrive(server, client):
-    ChatModelLLM(client(temperature=0.25).bind(stop=["\n\n"], seed=7)).complete(ASKED)
-    sent = server.requests[0]
-    assert (sent["temperature"], sent["seed"], sent["stop"]) == (0.25, 7, ["\n\n"])
-
-
-@pytest.mark.parametrize("sync", [True, False])
-async def test_twenty_documents_are_asked_about_ten_at_a_time(server, client, sync):
-    server.answer_together(10)
-    ours = compressor(client(), max_concurrency=10)
-    if sync:
-        out = await asyncio.to_thread(ours.compress_documents, documents(20), "q")
-    else:
-        out = await ours.acompress_documents(documents(20), "q")
-    assert len(server.requests) == 40  # nonsense is asked for once more
-    assert server.peak == 10
-    assert [d.id for d in out] == [str(i) for i in range(20)]
-    assert "the reply begins" in out[0].metadata["denoise_fallback"]
-
-
-@pytest.mark.parametrize("status", [429, 500, 503])
-def test_the_clients_own_retries_work(server, client, status):
-    server.faults = [status, status]
-    assert ChatModelLLM(client(max_retries=2)).complete(ASKED).text
-    assert len(server.requests) == 3
-
-
 @pytest.mark.parametrize("status", [429, 500])
 @pytest.mark.parametrize("sync", [True, False])
 async def test_what_still_fails_keeps_that_document_and_names_the_error(server, client, status, sync):
@@ -107,25 +80,6 @@ async def test_a_time_out_ends_the_call_and_keeps_the_document(server, client, s
     else:
         out = await ours.acompress_documents(documents(1), "q")
     assert "Timeout" in out[0].metadata["denoise_fallback"]
-
-
-@pytest.mark.parametrize("sync", [True, False])
-async def test_a_connection_that_breaks_in_the_middle_of_a_stream(server, client, sync):
-    server.faults = ["break"]
-    ours = compressor(client(streaming=True), max_concurrency=1)
-    if sync:
-        out = await asyncio.to_thread(ours.compress_documents, documents(2), "q")
-    else:
-        out = await ours.acompress_documents(documents(2), "q")
-    assert [d.id for d in out] == ["0", "1"]
-    fallback = out[0].metadata["denoise_fallback"]
-    assert "Error" in fallback
-
-
-def test_nobody_listens(client, server):
-    model = ChatOpenAI(model="tiny", base_url="http://127.0.0.1:9/v1", api_key="none", max_retries=0)
-    out = compressor(model).compress_documents(documents(1), "q")
-    assert "Connection error" in out[0].metadata["denoise_fallback"]
 
 
 async def test_cancelling_leaves_nothing_running(server, client):

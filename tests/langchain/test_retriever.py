@@ -141,5 +141,5 @@ def test_wrong_settings(settings, message):
 
 
 def test_a_wrong_k_with_a_call():
-    with pytest.raises(ValueError, match="k=0"):
+    with pytest.raises(ValueError, match="top_n=0"):
         DenoisingRetriever(retriever=Fixed(), denoiser=keep_all()).invoke("q", k=0)

@@ -147,9 +147,3 @@ def test_whatever_a_chat_model_takes(kit):
     assert [m.text for m in step.invoke(LEADING)] == ["what is the capital of France?"]
     with pytest.raises(ValueError, match="got int"):
         step.invoke(3)
-
-
-@pytest.mark.parametrize("settings", [{"variant": "best"}, {"varient": "select"}])
-def test_wrong_settings(kit, settings):
-    with pytest.raises(ValueError, match=next(iter(settings))):
-        S2AMessages(model=kit.chat(), **settings)

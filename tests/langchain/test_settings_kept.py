@@ -1,16 +1,12 @@
 """Nothing that is set around a model or a retriever is lost on the way in."""
 
 import asyncio
-import json
 
 import pytest
-from langchain_core.caches import InMemoryCache
 from langchain_core.documents import Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
-from langchain_core.messages import AIMessage
-from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import ConfigurableField, RunnableLambda
+from langchain_core.runnables import ConfigurableField
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_openai import ChatOpenAI
 from openai import BadRequestError
@@ -42,40 +38,24 @@ def both_json(llm):
     return reply
 
 
+WRAPPED = {
+    "bound": lambda model: model.bind(temperature=0, seed=1, stop=["\n\n"]),
+    "configured": lambda model: model.with_config(tags=["x"]).bind(temperature=0, seed=1, stop=["\n\n"]),
+    "fallbacks": lambda model: model.bind(temperature=0, seed=1, stop=["\n\n"]).with_fallbacks([model]),
+}
+
+
 @pytest.mark.enable_socket
-def test_bound_settings_are_on_the_wire_with_a_schema_too(server, client):
-    llm = ChatModelLLM(client().bind(temperature=0, seed=1, stop=["\n\n"]))
-    assert llm.structured
+@pytest.mark.parametrize("name", WRAPPED)
+def test_settings_around_a_model_are_on_the_wire_and_it_is_asked_for_text(server, client, name):
+    llm = ChatModelLLM(WRAPPED[name](client()))
     both_json(llm)
+    assert len(server.requests) == 2
     for sent in server.requests:
         assert (sent["temperature"], sent["seed"], sent["stop"]) == (0, 1, ["\n\n"])
-        assert "response_format" in sent
-
-
-@pytest.mark.enable_socket
-def test_settings_bound_one_around_the_other_the_outer_first(server, client):
-    ChatModelLLM(client().bind(seed=1, stop=["a"]).with_config(tags=["x"]).bind(seed=2)).complete_json(
-        ASKED, SCHEMA
-    )
-    assert (server.requests[0]["seed"], server.requests[0]["stop"]) == (2, ["a"])
-
-
-@pytest.mark.enable_socket
-def test_a_retry_goes_around_the_structured_call(server, client):
-    llm = ChatModelLLM(client().with_retry(wait_exponential_jitter=False, stop_after_attempt=3), structured=True)
-    server.faults = [500, 500]
-    llm.complete_json(ASKED, SCHEMA)
-    assert len(server.requests) == 3
-    assert all("response_format" in r for r in server.requests)
-    assert ChatModelLLM(client().with_retry()).structured
-
-
-@pytest.mark.enable_socket
-def test_a_fallback_is_held_to_the_schema_as_well(server, client):
-    server.faults = [500]
-    ChatModelLLM(client(temperature=0.5).with_fallbacks([client(temperature=0.25)])).complete_json(ASKED, SCHEMA)
-    assert [r["temperature"] for r in server.requests] == [0.5, 0.25]
-    assert all("response_format" in r for r in server.requests)
+        assert "response_format" not in sent
+    with pytest.raises(InputError, match="leave behind what it sets"):
+        ChatModelLLM(WRAPPED[name](client()), structured=True)
 
 
 @pytest.mark.enable_socket
@@ -103,40 +83,6 @@ def test_one_refused_document_costs_one_document(server, client, sync):
     assert "7" in told
     assert len(told) == 1
     assert len(server.requests) <= 14  # three of them look for another form
-
-
-def by_tool(messages):
-    return AIMessage("", tool_calls=[{"name": "reply", "args": {"keep": [1, 3]}, "id": "1"}])
-
-
-def test_tags_and_metadata_stay_with_a_structured_call(kit):
-    seen = RunRecorder()
-    tagged = kit.chat(by_tool).with_config(tags=["mine"], metadata={"team": "a"}, callbacks=[seen])
-    assert json.loads(both_json(ChatModelLLM(tagged, structured=True)).text) == {"keep": [1, 3]}
-    assert len(seen.of_kind("llm")) == 2
-    for run in seen.of_kind("llm"):
-        assert {"mine", "nostream"} <= set(run.tags)
-        assert run.metadata["team"] == "a"
-
-
-def test_what_cannot_be_structured_without_a_loss_is_asked_for_text_and_said(kit, caplog):
-    class Odd(type(kit.chat())):
-        def with_structured_output(self, schema, *, include_raw):
-            return RunnableLambda(lambda m: self.invoke(m))  # no place in it for what was bound
-
-    odd = Odd(reply=lambda m: "1, 3").bind(stop=["x"])
-    assert ChatModelLLM(odd, structured=True).complete_json(ASKED, SCHEMA).text == "1, 3"
-    assert "without losing the settings around it" in caplog.text
-
-
-def test_cache_and_rate_limiter_of_the_model_work(kit):
-    limiter = InMemoryRateLimiter(requests_per_second=1000, max_bucket_size=1000)
-    model = kit.chat().model_copy(update={"cache": InMemoryCache(), "rate_limiter": limiter})
-    compressor = DenoiseCompressor.from_llm(model)
-    documents = [Document(page_content="One. Two.")]
-    assert compressor.compress_documents(documents, "q") == compressor.compress_documents(documents, "q")
-    assert len(model.seen) == 1
-    assert 0 < limiter.available_tokens < 1000
 
 
 # Retrievers
@@ -214,14 +160,6 @@ class Tenants(BaseRetriever):
         return list(TENANTS)
 
 
-def test_batches_have_each_their_own_config():
-    inner = tenants().configurable_fields(search_kwargs=ConfigurableField(id="search"))
-    retriever = DenoisingRetriever(retriever=inner, denoiser=keep_all())
-    configs = [{"configurable": {"search": {"k": 4, "filter": only(t)}}} for t in "ab"]
-    first, second = retriever.batch(["q", "q"], configs)
-    assert ({d.metadata["tenant"] for d in first}, {d.metadata["tenant"] for d in second}) == ({"a"}, {"b"})
-
-
 # Settings for one request
 
 
@@ -238,14 +176,13 @@ def ids(found):
     return [d.id for d in found]
 
 
-def test_keep_k_and_order_for_one_request():
+def test_keep_top_n_and_order_for_one_request():
     retriever = scored(keep=1)
     assert ids(retriever.invoke("q")) == ["b2"]
     assert ids(retriever.invoke("q", asking(keep=0.5))) == ["b1", "b2"]
-    assert ids(retriever.invoke("q", asking(k=3))) == ["a2", "b1", "b2"]
-    assert ids(retriever.invoke("q", asking(k=3, order="score"))) == ["b2", "b1", "a2"]
+    assert ids(retriever.invoke("q", asking(top_n=3))) == ["a2", "b1", "b2"]
+    assert ids(retriever.invoke("q", asking(top_n=3, order="score"))) == ["b2", "b1", "a2"]
     assert ids(retriever.invoke("q", asking(threshold=2.0))) == ["a2", "b1", "b2"]
-    assert ids(retriever.invoke("q", asking(k=3), k=2)) == ["b1", "b2"]
 
 
 def test_a_score_is_written_where_a_request_asks_for_its_order():
@@ -263,15 +200,15 @@ def test_one_settings_object_for_all_and_for_one_request():
     assert (retriever.settings, retriever.keep) == (None, 0.5)
     assert DenoisingRetriever(retriever=Tenants(), settings=chosen, threshold=2.0).keep is None
     assert DenoiseCompressor(settings={"keep": 3}, order="score").keep == 3
-    assert ids(scored(keep=1).invoke("q", {"configurable": {"denoise": Denoise(k=1, keep=0.5)}})) == ["b2"]
+    assert ids(scored(keep=1).invoke("q", {"configurable": {"denoise": Denoise(top_n=1, keep=0.5)}})) == ["b2"]
     with pytest.raises(InputError, match="on_error"):
         scored().invoke("q", {"configurable": {"denoise": Denoise(on_error="drop")}})
 
 
 def test_the_same_through_configurable_fields():
-    field = scored(keep=1).configurable_fields(keep=ConfigurableField(id="share"), k=ConfigurableField(id="k"))
+    field = scored(keep=1).configurable_fields(keep=ConfigurableField(id="share"), top_n=ConfigurableField(id="n"))
     assert ids(field.invoke("q", {"configurable": {"share": 0.5}})) == ["b1", "b2"]
-    assert ids(field.invoke("q", {"configurable": {"k": 3}})) == ["a2", "b1", "b2"]
+    assert ids(field.invoke("q", {"configurable": {"n": 3}})) == ["a2", "b1", "b2"]
     assert ids(field.invoke("q")) == ["b2"]
 
 
@@ -290,11 +227,3 @@ def test_a_variant_for_one_request(kit):
 def test_what_cannot_be_asked_for_is_an_error(settings, message):
     with pytest.raises(ValueError, match=message):
         scored(on_error="raise").invoke("q", asking(**settings))
-
-
-def test_configurable_parts_have_a_json_schema():
-    field = ConfigurableField(id="denoiser")
-    compressor = DenoiseCompressor(denoiser=keep_all()).configurable_fields(denoiser=field)
-    assert "denoiser" in json.dumps(compressor.get_config_jsonschema())
-    retriever = scored().configurable_fields(scorer=field, keep=ConfigurableField(id="keep"))
-    assert "keep" in json.dumps(retriever.get_config_jsonschema())

@@ -66,10 +66,6 @@ def judged():
     return Verifier(judge=Judge(), limits=LoopLimits(attempts=1)), seen
 
 
-def chain_of(output):
-    return {"context": lambda q: FOUND, "output": lambda q: output} | RunnableLambda(lambda x: x["output"])
-
-
 EVIDENCE = {"evidence": lambda given, brought: FOUND}
 ONE = Cited(answer=TOWER, sources=["tower.txt"], follow_up_questions=["Who built it?"])
 

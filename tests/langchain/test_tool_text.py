@@ -17,7 +17,6 @@ from langgraph.types import Command
 
 from denoise_core import DenoiseResult, InputError
 from denoise_core.end import ENDDenoiser
-from denoise_core.end.auto import AutoScale
 from denoise_core.running import fallbacks
 from denoise_core.testing import FunctionScorer
 from denoise_core.tool_results import NOTHING
@@ -101,21 +100,6 @@ async def test_nothing_left_is_said_and_the_call_has_its_message():
     assert (await cleared(about_paris(), "Bananas.")).content == "Bananas."
 
 
-async def test_states_of_all_kinds_give_the_query(kit):
-    asked = []
-
-    def remember(query, passages):
-        asked.append(query)
-        return kit.drop_all(query, passages)
-
-    class State:
-        messages = [HumanMessage("Where?")]  # noqa: RUF012
-
-    for state in ({"messages": [HumanMessage("Where?")]}, State(), [HumanMessage("Where?")]):
-        await cleared(DenoiseToolResults(kit.Answers(remember), tools=["search"]), "x", state=state)
-    assert asked == ["Where?"] * 3
-
-
 async def test_a_compressor_will_do_and_keeps_its_settings():
     ready = DenoiseCompressor(scorer=FunctionScorer(lambda q, t: float(len(t))), keep=1, record="none")
     found = [Document(page_content=t, id="same") for t in ("a", "bbb", "cc")]
@@ -188,17 +172,6 @@ async def test_a_name_that_no_tool_has_raises_with_the_nearest(kit):
         DenoiseToolResults(tools="search")
 
 
-def test_tools_are_taken_as_they_are():
-    """``tools=[search]`` was ``TypeError: unhashable``."""
-
-    @tool
-    def search(query: str):
-        """Looks things up."""
-        return query
-
-    assert DenoiseToolResults(tools=[search, "lookup"]).tool_names == {"search", "lookup"}
-
-
 async def test_messages_in_a_command_are_denoised(kit):
     """A command passed, although its message held ten documents."""
 
@@ -244,24 +217,6 @@ async def test_what_was_left_out_can_be_recalled(kit, sync):
 
 
 LINES = [f"{n:02}:00 order {n} was sent from the warehouse to the customer without delay" for n in range(60)]
-
-
-def test_of_a_long_result_a_share_stays_with_what_has_the_questions_rare_words():
-    """Rows alike to an encoder are told apart by the number asked for; a short result keeps its margin."""
-    scorer = FunctionScorer(lambda query, text: 1.0 + len(text) / 1000)
-    scorer.scale = AutoScale({0.05: 9.0, 0.1: 9.0, 0.2: 9.0}, None, 99.0, 10)
-    denoiser = ENDDenoiser(scorer, keep="auto")
-    message = ToolMessage("\n".join(LINES), tool_call_id="1", name="log")
-    call = {"name": "log", "args": {"query": "order 41"}, "id": "1", "type": "tool_call"}
-    request = ToolCallRequest(tool_call=call, tool=None, state={"messages": []}, runtime=None)
-    out = DenoiseToolResults(denoiser).wrap_tool_call(request, lambda _: message)
-    assert LINES[41] in out.content
-    assert 0.3 < len(out.content) / len(message.content) < 0.5
-    short = ToolMessage("\n".join(LINES[:6]), tool_call_id="1", name="log")
-    assert (
-        DenoiseToolResults(denoiser, tools=["log"]).wrap_tool_call(request, lambda _: short).content
-        == short.content
-    )
 
 
 def test_messages_of_one_call_count_together():

@@ -231,34 +231,6 @@ def test_places_by_function_and_by_key(kit):
     assert both(checked, {"ask": "capital?"})["text"] == PARIS
 
 
-def test_batch_config_retry_and_fallbacks_behave(rag, kit):
-    checked = verified(rag()[0])
-    given = {"question": "What is the capital of France?"}
-    assert [o["answer"] for o in checked.batch([given, given])] == [PARIS, PARIS]
-    assert [o["answer"] for o in checked.stream(given)] == [PARIS]
-    seen = RunRecorder()
-    checked.with_config(run_name="checked answer").invoke(given, {"callbacks": [seen]})
-    assert seen.paths("llm")[0].startswith("checked answer/")
-    failing = verified(rag(kit.fail_chat)[0])
-    assert failing.with_fallbacks([checked]).invoke(given)["answer"] == PARIS
-    flaky = iter([ConnectionError("once"), PARIS])
-
-    def reply(messages):
-        said = next(flaky)
-        if isinstance(said, Exception):
-            raise said
-        return said
-
-    again = verified(rag(reply)[0]).with_retry(wait_exponential_jitter=False)
-    assert again.invoke(given)["answer"] == PARIS
-
-
-async def test_astream_events_shows_the_record(rag):
-    events = [e async for e in verified(rag()[0]).astream_events({"question": "q"}, version="v2")]
-    custom = [e for e in events if e["event"] == "on_custom_event"]
-    assert [(e["name"], e["data"]["outcome"]) for e in custom] == [("denoise", "supported")]
-
-
 @pytest.mark.parametrize(
     ("settings", "given", "message"),
     [
@@ -286,14 +258,6 @@ def test_no_evidence_is_said_and_not_tried_again(kit):
     out = verified(RunnableLambda(lambda x: {"answer": LYON, "context": []})).invoke({"question": "q"})
     assert (out["answer"], out["denoise"]["stopped_because"]) == (LYON, "no_evidence")
     assert len(out["denoise"]["attempts"]) == 1
-
-
-def test_any_utility_judges(rag):
-    class Short:
-        def assess(self, memory, candidate):
-            return without_effects(AnswerVerdict(len(candidate) < 40, 0.5))
-
-    assert verified(rag()[0], Verifier(judge=Short())).invoke({"question": "q"})["answer"] == LYON
 
 
 @pytest.mark.parametrize("sync", [True, False])

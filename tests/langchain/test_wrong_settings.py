@@ -10,13 +10,11 @@ from langchain_denoise import (
     Denoise,
     DenoiseCompressor,
     DenoisingRetriever,
-    EmbeddedEmbeddings,
     RetrieverAdapter,
     S2AMessages,
     Verifier,
     verified,
 )
-from langchain_denoise.nodes import JudgeNode
 
 PROMPT = ChatPromptTemplate.from_template("{x}")
 FOUND = [Document(page_content="Paris is the capital of France.", id="a"), Document(page_content="Hm.", id="b")]
@@ -38,7 +36,6 @@ SLIPS = {
     "no file there": (lambda m, r: DenoiseCompressor.from_file("/nope"), "/nope"),
     "S2AMessages of a retriever": (lambda m, r: S2AMessages(model=r), "retriever"),
     "S2AMessages of 5": (lambda m, r: S2AMessages(model=5), "model"),
-    "JudgeNode of a model": (lambda m, r: JudgeNode(verifier=m), "Verifier"),
     "AugmentedRunnable of a model": (lambda m, r: AugmentedRunnable(augmenter=m), "Augmenter"),
     "verified by a string": (lambda m, r: verified(m, "strict"), "Verifier"),
     "a judge as verifier": (lambda m, r: verified(m, m), "judge="),
@@ -47,7 +44,7 @@ SLIPS = {
     "chunks": (lambda m, r: DenoiseCompressor(chunks=-5), "chunks"),
     "no such setting": (lambda m, r: DenoiseCompressor(kep=3), "did you mean 'keep'"),
     "no such setting around": (lambda m, r: DenoisingRetriever(retriver=r), "did you mean 'retriever'"),
-    "both names": (lambda m, r: DenoiseCompressor(k=3, top_n=4), "top_n"),
+    "another library's name": (lambda m, r: DenoiseCompressor(similarity_threshold=0.3), "no such setting"),
 }  # fmt: skip
 
 
@@ -69,7 +66,7 @@ def test_a_slip_in_middleware(kit, slip):
 
 @pytest.mark.parametrize(
     "asked",
-    [{"order": "best"}, {"k": 0}, {"k": "3"}, {"keep": -1}, {"threshold": "high"}, {"ordr": "score"}],
+    [{"order": "best"}, {"top_n": 0}, {"top_n": "3"}, {"keep": -1}, {"threshold": "high"}, {"ordr": "score"}],
     ids=str,
 )
 def test_a_slip_in_one_request(kit, asked):
@@ -82,18 +79,3 @@ def test_a_variant_in_one_request(kit):
     asked = {"configurable": {"denoise": {"variant": "selct"}}}
     with pytest.raises(ValueError, match="select"):
         DenoiseCompressor.from_llm(kit.chat()).invoke({"documents": FOUND, "query": "q"}, asked)
-
-
-def test_names_that_langchain_has_are_taken(kit):
-    model, found = kit.chat(), kit.ListRetriever(found=FOUND)
-    encoder = EmbeddedEmbeddings()
-    assert DenoiseCompressor.from_llm(llm=model) == DenoiseCompressor.from_llm(model)
-    assert DenoiseCompressor(llm=model).model is model
-    assert DenoiseCompressor(k=3).top_n == 3
-    assert DenoiseCompressor.from_embeddings(embeddings=encoder, similarity_threshold=0.3).threshold == 0.3
-    assert DenoiseCompressor.from_embeddings(encoder, k=7).keep == 7  # as in EmbeddingsFilter(k=7)
-    assert DenoisingRetriever(base_retriever=found, top_n=2).top_n == 2
-    assert DenoisingRetriever.from_llm(base_retriever=found, llm=model).model is model
-    assert DenoisingRetriever(retriever=found, similarity_threshold=0.2).threshold == 0.2
-    asked = {"configurable": {"denoise": {"similarity_threshold": 2.0}}}
-    assert DenoiseCompressor(denoiser=kit.denoisers["end"]()).invoke({"documents": FOUND, "query": "q"}, asked)

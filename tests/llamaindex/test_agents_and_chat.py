@@ -3,8 +3,6 @@
 import asyncio
 
 import pytest
-from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine
-from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
@@ -12,7 +10,7 @@ from llama_index.core.tools import QueryEngineTool, RetrieverTool
 from denoise_core.augmenter import Augmenter
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
-from llamaindex_denoise import AugmentedQueryEngine, Checked, DenoisePostprocessor, LlamaLLM, record
+from llamaindex_denoise import AugmentedQueryEngine, Checked, DenoisePostprocessor, LlamaLLM
 from llamaindex_denoise.models.retriever import RetrieverAdapter
 
 QUESTION = "Where is the red tower?"
@@ -42,46 +40,6 @@ class Listens:
 def listening():
     scorer = Listens()
     return scorer, DenoisePostprocessor(denoiser=ENDDenoiser(scorer, threshold=0.5), on_error="raise")
-
-
-CHATS = {
-    "context": lambda llm, pp: ContextChatEngine.from_defaults(
-        retriever=Fixed(),
-        llm=llm,
-        node_postprocessors=[pp],
-        memory=ChatMemoryBuffer.from_defaults(token_limit=2000),
-    ),
-    "condense plus context": lambda llm, pp: CondensePlusContextChatEngine.from_defaults(
-        retriever=Fixed(),
-        llm=llm,
-        node_postprocessors=[pp],
-        memory=ChatMemoryBuffer.from_defaults(token_limit=2000),
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", CHATS)
-@pytest.mark.parametrize("how", ["chat", "achat", "stream_chat", "astream_chat"])
-async def test_chat_engines_denoise_the_context(scripted, kind, how):
-    scorer, postprocessor = listening()
-    llm = scripted(lambda m: "so it is")
-    engine = CHATS[kind](llm, postprocessor)
-    if how == "chat":
-        response = engine.chat(QUESTION)
-    elif how == "achat":
-        response = await engine.achat(QUESTION)
-    elif how == "stream_chat":
-        response = engine.stream_chat(QUESTION)
-        assert "".join(response.response_gen) == "so it is"
-    else:
-        response = await engine.astream_chat(QUESTION)
-        assert "".join([t async for t in response.async_response_gen()]) == "so it is"
-    assert [n.node.node_id for n in response.source_nodes] == ["n0"]
-    assert record(response.source_nodes[0].node)["origin_id"] == "n0"
-    assert scorer.questions == [QUESTION]
-    seen = " ".join(m.content or "" for m in llm.asked[-1])
-    assert "red tower" in seen
-    assert "blue bridge" not in seen
 
 
 @pytest.mark.parametrize("question", [QUESTION, "what input is valid?", "two\nlines", "input is odd"])

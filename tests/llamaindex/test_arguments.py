@@ -1,17 +1,15 @@
 """What is said to a front door acts, what nothing reads is an error, and a question's bundle travels whole."""
 
 import pytest
-from llama_index.core import MockEmbedding, VectorStoreIndex
+from llama_index.core import MockEmbedding
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
 from llama_index.core.agent.workflow.base_agent import BaseWorkflowAgent
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.chat_engine.types import BaseChatEngine
 from llama_index.core.evaluation import SemanticSimilarityEvaluator
-from llama_index.core.indices.query.query_transform import HyDEQueryTransform
 from llama_index.core.memory import ChatMemoryBuffer
-from llama_index.core.query_engine import TransformQueryEngine
-from llama_index.core.schema import QueryBundle, TextNode
+from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import QueryEngineTool
 from llama_index.core.workflow import Workflow
 from llamaindex_doubles import Calling
@@ -20,7 +18,7 @@ from llamaindex_engines import QUESTION, RIGHT, Fixed, around, first_wrong_then_
 from denoise_core import Budget, InputError
 from denoise_core.augmenter import Augmenter, Groundedness, LoopLimits
 from denoise_core.support import judges
-from llamaindex_denoise import AugmentedQueryEngine, Checked, UtilityEvaluator
+from llamaindex_denoise import AugmentedQueryEngine, Checked
 
 
 def never(claim, passages):
@@ -114,21 +112,9 @@ def test_an_augmenter_and_its_settings_are_not_both_given(scripted):
         Checked(inner(scripted(lambda m: RIGHT)), augmenter=Augmenter(), budget=Budget(calls=1))
 
 
-def test_an_agent_takes_judge_budget_and_limits():
-    plain = FunctionAgent(name="guide", llm=Calling(script=None))
-    agent = Checked(plain, judge=judges.function(never), limits=LoopLimits(attempts=1))
-    assert agent.augmenter.limits.attempts == 1
-    assert agent.augmenter.utility.name != Checked(plain).augmenter.utility.name
-
-
 def test_an_evaluator_that_compares_with_a_reference_is_refused(scripted):
     with pytest.raises(InputError, match="reference"):
         Checked(inner(scripted(lambda m: RIGHT)), judge=SemanticSimilarityEvaluator(embed_model=MockEmbedding(8)))
-
-
-def test_a_class_is_no_judge():
-    with pytest.raises(InputError, match="Groundedness"):
-        UtilityEvaluator(Groundedness)
 
 
 BUNDLE = QueryBundle(QUESTION, image_path="a.png", custom_embedding_strs=["towers"], embedding=[0.5] * 8)
@@ -162,28 +148,3 @@ async def test_feedback_stands_in_the_words_and_not_in_the_vector(scripted):
     assert first == BUNDLE
     assert "Lisbon" in second.query_str
     assert (second.embedding, second.custom_embedding_strs, second.image_path) == ([0.5] * 8, ["towers"], "a.png")
-
-
-class ByWord(MockEmbedding):
-    """A vector by one word: what speaks of stone lies in one direction, all else in the other."""
-
-    def _get_vector(self):
-        raise NotImplementedError
-
-    def _get_text_embedding(self, text):
-        return [1.0, 0.0] if "granite" in text else [0.0, 1.0]
-
-    def _get_query_embedding(self, query):
-        return self._get_text_embedding(query)
-
-
-@pytest.mark.parametrize("from_args", [True, False])
-def test_hyde_through_ours_finds_what_the_question_does_not(scripted, from_args):
-    texts = [TextNode(text="It is granite from Porto.", id_="stone"), TextNode(text="Bread.", id_="bread")]
-    index = VectorStoreIndex(texts, embed_model=ByWord(embed_dim=2))
-    llm = scripted(lambda m: "granite" if "passage" in m[-1].content else "It is granite from Porto. [1]")
-    retriever = index.as_retriever(similarity_top_k=1)
-    ours = AugmentedQueryEngine.from_args(retriever, llm) if from_args else Checked(inner(llm, retriever))
-    hyde = HyDEQueryTransform(llm=llm, include_original=False)
-    assert [n.node_id for n in ours.query("Which stone?").source_nodes] == ["bread"]
-    assert [n.node_id for n in TransformQueryEngine(ours, hyde).query("Which stone?").source_nodes] == ["stone"]

@@ -102,14 +102,6 @@ async def test_what_does_not_hold_is_cut_or_not_sent(scripted, kind):
     assert "1755" not in str(output) + streamed + memory
 
 
-@pytest.mark.parametrize("kind", KINDS)
-async def test_without_a_tool_there_is_nothing_to_check(scripted, kind):
-    says, agent = KINDS[kind](scripted, "Hello!")
-    says.lines.pop(0)
-    output, _, verdict, _ = await ask(agent, "Hi")
-    assert (str(output), verdict["outcome"], len(says.asked)) == ("Hello!", "unknown", 1)
-
-
 async def test_a_react_agent_that_looks_again_is_given_its_search(scripted):
     said = ["Thought: I know.\nAnswer: " + WRONG, LOOKS_UP, "Thought: I know.\nAnswer: " + RIGHT]
     says = Says(LOOKS_UP, *said)

@@ -73,24 +73,22 @@ async def test_a_wrong_draft_is_mended_and_forgotten(scripted, mode, how):
 
 
 @pytest.mark.parametrize("mode", ["context", "condense plus context"])
-@pytest.mark.parametrize("how", HOW[:2])
-async def test_an_engine_with_a_retriever_searches_once_a_turn(scripted, mode, how):
-    told, retriever = [], Fixed(nodes())
-    chat = Checked(MODES[mode](model(scripted, told), retriever))
-    await say(chat, how, QUESTION)
-    text, _ = await say(chat, how, "And where does it stand?")
-    assert text == RIGHT
-    assert len(retriever.queries) == 2
-    assert not [q for q in retriever.queries if "1755" in q.query_str]
+async def test_the_next_turn_reads_the_conversation_until_it_is_reset(scripted, mode):
+    told = []
+    chat = Checked(MODES[mode](model(scripted, told), Fixed(nodes())), limits=LoopLimits(rerun=True))
+    for question in (QUESTION, "And where does it stand?"):
+        text, _ = await say(chat, "chat", question)
+        assert text == RIGHT
     assert RIGHT in told[-1], "the conversation was not shown"
     assert len(chat.chat_history) == 4
     chat.reset()
     assert chat.chat_history == []
 
 
-async def test_another_engine_is_asked_once_unless_told_to(scripted):
+@pytest.mark.parametrize("mode", MODES)
+async def test_an_engine_is_asked_once_a_turn_unless_told_to(scripted, mode):
     told = []
-    chat = Checked(MODES["condense question"](model(scripted, told), Fixed(nodes())))
+    chat = Checked(MODES[mode](model(scripted, told), Fixed(nodes())))
     text, response = await say(chat, "chat", QUESTION)
     assert (text, len(told)) == (WRONG, 1)
     assert response.metadata["denoise"]["outcome"] == "unsupported"
@@ -105,19 +103,8 @@ async def test_a_chat_without_sources_passes_its_answers_on(scripted, how):
 
 async def test_a_given_history_takes_the_place_of_the_memory(scripted):
     told = []
-    chat = Checked(MODES["context"](model(scripted, told), Fixed(nodes())))
+    chat = Checked(MODES["context"](model(scripted, told), Fixed(nodes())), limits=LoopLimits(rerun=True))
     await say(chat, "chat", QUESTION)
     history = chat.chat_history[:1]
     chat.chat("Once more.", history)
     assert [m.content for m in chat.chat_history] == [QUESTION, "Once more.", RIGHT]
-
-
-async def test_a_local_model_leaves_the_event_loop_free(local, no_blocking):
-    import threading
-
-    ran = []
-    llm = local(lambda prompt: ran.append(threading.get_ident()) or RIGHT)
-    chat = Checked(ContextChatEngine.from_defaults(Fixed(nodes()), llm=llm, memory=memory()))
-    response = await chat.achat(QUESTION)
-    assert response.metadata["denoise"]["outcome"] == "supported"
-    assert threading.get_ident() not in ran

@@ -10,7 +10,6 @@ from llama_index.core import Document, MockEmbedding, VectorStoreIndex
 from llama_index.core.base.response.schema import Response
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.query_engine import CitationQueryEngine
-from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from denoise_core import DenoiseResult, Passage
@@ -170,20 +169,3 @@ def test_two_cuts_in_a_row_still_give_exact_characters(pieces, first, second):
         own = "".join(node.text[a:b] for a, b in origin.ranges)
         assert own.strip() == out.node.text.strip()
         assert [(a - 50, b - 50) for a, b in origin.document_ranges] == list(origin.ranges)
-
-
-class Fixed(BaseRetriever):
-    def _retrieve(self, query_bundle):
-        return [NodeWithScore(node=TextNode(text="The red tower is in Porto. Ships.", id_="a"), score=1.0)]
-
-
-def test_the_loops_own_citations(scripted):
-    from denoise_core.augmenter import Augmenter
-    from llamaindex_denoise import AugmentedQueryEngine
-    from llamaindex_denoise.models.retriever import RetrieverAdapter
-
-    llm = scripted(lambda m: "The red tower is in Porto. [1]")
-    engine = AugmentedQueryEngine(Augmenter(LlamaLLM(llm), RetrieverAdapter(Fixed()), denoiser=red_sentences()))
-    response = engine.query(QUESTION)
-    ((origin,),) = cited(response, Fixed().retrieve(QUESTION)).values()
-    assert (origin.node_id, origin.ranges, origin.exact) == ("a", ((0, 26),), True)

@@ -1,14 +1,11 @@
 """LlamaIndex models and retrievers as the core's: roles, tokens, budget, and an event loop that stays free."""
 
 import asyncio
-import copy
-import pickle
 import threading
 from types import SimpleNamespace
 
 import pytest
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
-from llama_index.core.instrumentation.events.llm import LLMChatEndEvent
 from llama_index.core.llms import MockLLM
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextNode
@@ -129,42 +126,12 @@ def test_a_model_that_must_be_called_alone_is(local):
     assert reply.most == 1
 
 
-def test_spans_of_calls_in_threads_hang_under_the_postprocessor(local, watched):
-    denoiser = S2ADenoiser(LlamaLLM(local(lambda p: "1")), variant="select", options=Options(joint=False))
-    postprocessor = DenoisePostprocessor(denoiser=denoiser)
-    postprocessor.postprocess_nodes(twenty()[:3], query_str="q")
-    asyncio.run(postprocessor.apostprocess_nodes(twenty()[:3], query_str="q"))
-    events, spans = watched
-    by_id = {s.id_: s for s in spans.completed_spans}
-
-    def top(span):
-        while span.parent_id in by_id:
-            span = by_id[span.parent_id]
-        return span.id_.split("-")[0]
-
-    chats = [s for s in spans.completed_spans if s.id_.startswith("Local.chat")]
-    assert len(chats) == 6
-    assert {top(s) for s in chats} == {
-        "DenoisePostprocessor._postprocess_nodes",
-        "DenoisePostprocessor._apostprocess_nodes",
-    }
-    assert any(isinstance(e, LLMChatEndEvent) for e in events)
-
-
 def test_adapters_keep_the_laws_of_a_denoiser(scripted):
     from denoise_core import Passage
 
     llm = LlamaLLM(scripted(lambda m: "1"))
     passages = [Passage("One fact. Another.", "a"), Passage("", "b"), Passage("🙂 third. fourth.", "c")]
     check_denoiser(lambda: S2ADenoiser(llm, variant="select"), "q", passages)
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])  # noqa: S301
-def test_adapters_copy_also_after_use(copied):
-    llm = LlamaLLM(MockLLM(), max_threads=3)
-    asyncio.run(llm.acomplete(ASKED))
-    twin = copied(llm)
-    assert asyncio.run(twin.acomplete(ASKED)) == llm.complete(ASKED)
 
 
 class Found(BaseRetriever):

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
+from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import Context
@@ -98,13 +98,6 @@ async def test_a_tool_with_a_context_blocks_and_errors_stay_as_they_are():
     assert second.is_error
     assert "no way" in second.content
     assert kept == {}
-
-
-async def test_a_react_agent_reads_the_same():
-    said = ['Thought: I look.\nAction: search\nAction Input: {"query": "dry"}', "Thought: I know.\nAnswer: Paris."]
-    llm = Calling(script=lambda m, **k: ChatMessage(role="assistant", content=said.pop(0)))
-    _, (first,), _ = await run(ReActAgent(name="guide", llm=llm, tools=denoised([search_tool()], DENOISER)))
-    assert json.loads(first.content)["results"] == [FOUND["results"][3]]
 
 
 def test_what_is_no_list_of_tools_says_what_to_type():

@@ -11,7 +11,6 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 from llamaindex_doubles import Calling
 
-from denoise_core import InputError
 from denoise_core.augmenter import Augmenter, LoopLimits
 from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM
 from llamaindex_denoise.events import AnswerEvent
@@ -144,23 +143,6 @@ async def test_a_chat_engine_streams_it_and_finds_the_verdict(scripted, sync):
     assert response.sources[0].raw_output.metadata["denoise"]["outcome"] == "supported"
 
 
-def test_the_text_of_the_response_is_the_answer(scripted):
-    assert str(own(scripted, right_when_told).query(QUESTION)) == RIGHT
-
-
-def test_the_notice_is_yours_to_word(scripted):
-    engine = own(scripted, right_when_told)
-    engine.revision_notice = " -> "
-    assert "".join(engine.query(QUESTION).response_gen) == f"{WRONG} -> {RIGHT}"
-
-
-async def test_many_streams_of_one_engine_do_not_mix(scripted):
-    engine = own(scripted, right_when_told)
-    responses = await asyncio.gather(*(engine.aquery(QUESTION) for _ in range(4)))
-    answers = await asyncio.gather(*(r.get_response() for r in responses))
-    assert {a.response for a in answers} == {RIGHT}
-
-
 class Endless(Calling):
     """Streams for ever; ``script`` is set when its reader has gone."""
 
@@ -183,10 +165,3 @@ async def test_a_reader_that_leaves_ends_the_run():
     assert await anext(response.response_gen) == "x"
     await response.response_gen.aclose()
     await asyncio.wait_for(left.wait(), 20)
-
-
-def test_an_unknown_way_of_streaming_is_refused(scripted):
-    with pytest.raises(InputError, match="'draft_last': expected False, True, 'draft_first' or 'held_back'"):
-        AugmentedQueryEngine(
-            Augmenter(LlamaLLM(scripted(lambda m: "")), RetrieverAdapter(Fixed())), streaming="draft_last"
-        )

@@ -1,7 +1,5 @@
 """Prompts can be read and changed through any number of wrappers, and what others share stays as it was."""
 
-from typing import get_args
-
 import pytest
 from llama_index.core.prompts import ChatPromptTemplate, PromptTemplate, RichPromptTemplate
 from llamaindex_engines import QUESTION, RIGHT, Fixed, always, inner, keep_red, nodes
@@ -9,7 +7,6 @@ from llamaindex_engines import QUESTION, RIGHT, Fixed, always, inner, keep_red, 
 from denoise_core import InputError
 from denoise_core.augmenter import Augmenter
 from denoise_core.s2a import S2A
-from denoise_core.s2a.options import Variant
 from llamaindex_denoise import AugmentedQueryEngine, Checked, DenoisePostprocessor, LlamaLLM, S2AQueryEngine
 from llamaindex_denoise.models.retriever import RetrieverAdapter
 
@@ -93,23 +90,3 @@ def test_templates_of_every_kind_are_taken(scripted, kind):
     assert "{as JSON}" in heard
     assert "red tower is in Porto." in heard
     assert QUESTION in heard
-
-
-@pytest.mark.parametrize("variant", get_args(Variant))
-def test_the_prompts_of_every_variant_are_the_ones_it_uses(scripted, variant):
-    asked = []
-
-    def reply(messages):
-        asked.append(messages[-1].content)
-        return f"Context: The red tower is in Porto.\nQuestion: {QUESTION}"
-
-    engine = S2AQueryEngine(S2A(LlamaLLM(scripted(reply)), variant=variant), Fixed(nodes()))
-    marked = {
-        name: PromptTemplate(f"<{name}> " + template.message_templates[-1].content)
-        for name, template in engine.get_prompts().items()
-    }
-    engine.update_prompts(marked)
-    engine.query(QUESTION)
-    assert set(marked) == {f"s2a_{variant}", "s2a_answer"}
-    assert asked[0].startswith(f"<s2a_{variant}>")
-    assert asked[-1].startswith("<s2a_answer>")

@@ -13,14 +13,11 @@ from llama_index.core import (
     get_response_synthesizer,
 )
 from llama_index.core.agent.workflow import ReActAgent
-from llama_index.core.base.llms.types import CompletionResponse, LLMMetadata
 from llama_index.core.base.response.schema import PydanticResponse
 from llama_index.core.chat_engine import CondenseQuestionChatEngine
 from llama_index.core.graph_stores import SimplePropertyGraphStore
 from llama_index.core.indices.property_graph import CustomPGRetriever
 from llama_index.core.indices.query.query_transform import HyDEQueryTransform, StepDecomposeQueryTransform
-from llama_index.core.llms import CustomLLM
-from llama_index.core.llms.callbacks import llm_completion_callback
 from llama_index.core.node_parser import HierarchicalNodeParser, SentenceWindowNodeParser, get_leaf_nodes
 from llama_index.core.postprocessor import MetadataReplacementPostProcessor
 from llama_index.core.query_engine import (
@@ -114,18 +111,6 @@ def graph(llm):
     return inner(llm(always(RIGHT)), retriever)
 
 
-def custom(llm):
-    class Plain(CustomQueryEngine):
-        retriever: BaseRetriever
-        model: object
-
-        def custom_query(self, query_str):
-            found = self.retriever.retrieve(query_str)
-            return self.model.complete("\n".join(n.node.text for n in found)).text
-
-    return Plain(retriever=Fixed(nodes()), model=llm(always(RIGHT)))
-
-
 SUPPORTED = {
     "router": router,
     "citation": citation,
@@ -133,7 +118,6 @@ SUPPORTED = {
     "fusion": fusion,
     "auto-merging": merging,
     "property graph": graph,
-    "a custom engine that returns a string": custom,
 }
 
 
@@ -142,10 +126,9 @@ def test_a_right_answer_is_supported(scripted, name):
     assert outcome(checked(lambda: SUPPORTED[name](scripted))) == "supported"
 
 
-@pytest.mark.parametrize("name", ["router", "a custom engine that returns a string"])
-def test_what_can_only_be_asked_whole_is_asked_once(scripted, name):
+def test_what_can_only_be_asked_whole_is_asked_once(scripted):
     asked = []
-    engine = SUPPORTED[name](lambda reply: scripted(lambda m: asked.append(m) or reply(m)))
+    engine = router(lambda reply: scripted(lambda m: asked.append(m) or reply(m)))
     Checked(engine).query(QUESTION)
     assert len(asked) <= 2
 
@@ -256,31 +239,6 @@ def test_a_caption_is_evidence(scripted):
     assert outcome(Checked(engine).query(QUESTION)) == "supported"
 
 
-class Slow:
-    """A reply of a local model that takes its time, and remembers the thread."""
-
-    def __init__(self, text):
-        self.text, self.threads = text, []
-
-    def __call__(self, prompt):
-        import threading
-        import time
-
-        self.threads.append(threading.get_ident())
-        time.sleep(0.05)
-        return self.text
-
-
-async def test_a_transform_with_a_local_model_leaves_the_event_loop_free(local, no_blocking):
-    import threading
-
-    slow = Slow(RIGHT)
-    engine = TransformQueryEngine(inner(local(slow)), HyDEQueryTransform(llm=local(slow)))
-    response = await Checked(engine).aquery(QUESTION)
-    assert outcome(response) == "supported"
-    assert threading.get_ident() not in slow.threads
-
-
 @pytest.mark.parametrize("how", ["draft_first", "held_back"])
 async def test_condense_chat_without_a_stream_over_an_engine_that_streams(scripted, how):
     ours = Checked(inner(scripted(always(RIGHT)), streaming=True), streaming=how)
@@ -302,29 +260,6 @@ def test_from_args_takes_what_llamaindex_has(scripted):
     assert outcome(engine.query(QUESTION)) == "supported"
     with pytest.raises(InputError, match="no default is resolved"):
         AugmentedQueryEngine.from_args(Fixed(nodes()))
-
-
-class Reports(CustomLLM):
-    """As an integration is written: LlamaIndex's decorator tells of every call."""
-
-    @property
-    def metadata(self):
-        return LLMMetadata(model_name="reports")
-
-    @llm_completion_callback()
-    def complete(self, prompt, formatted=False, **kwargs):
-        return CompletionResponse(text=RIGHT, raw={"prompt_tokens": 7, "completion_tokens": 3})
-
-    @llm_completion_callback()
-    def stream_complete(self, prompt, formatted=False, **kwargs):
-        yield self.complete(prompt)
-
-
-def test_usage_is_what_the_models_report():
-    engine = inner(Reports())
-    note = Checked(engine).query(QUESTION).metadata["denoise"]
-    assert (note["input_tokens"], note["output_tokens"], note["tokens_estimated"]) == (7, 3, False)
-    assert note["calls"] == 1
 
 
 def test_the_answer_can_be_had_with_its_trace(scripted):

@@ -16,13 +16,12 @@ from llamaindex_engines import (
     always,
     around,
     both,
-    first_wrong_then_right,
     nodes,
     own_loop,
 )
 
 from denoise_core import Budget, InputError
-from denoise_core.augmenter import Augmenter, LoopLimits
+from denoise_core.augmenter import LoopLimits
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM, S2AQueryEngine, record
@@ -114,33 +113,6 @@ def test_denoised_evidence_points_to_the_users_nodes(scripted):
     assert record(node.node)["origin_spans"] == [[0, len(nodes()[0].node.text)]]
 
 
-def test_readmitted_text_points_to_the_users_nodes(scripted):
-    denoiser = ENDDenoiser(FunctionScorer(lambda q, t: float("bridge" in t)), threshold=0.5)
-
-    def uncited(messages):
-        return first_wrong_then_right(messages).removesuffix(" [1]")  # the tower's node is not the first shown
-
-    response = both(lambda: own_loop(scripted, uncited, denoiser=denoiser))
-    assert {"n0", "n1"} <= {n.node.node_id for n in response.source_nodes}
-    assert all(record(n.node)["origin_extractive"] for n in response.source_nodes)
-
-
-def test_passages_that_were_never_nodes_keep_their_own_metadata(scripted):
-    """A retriever of the core brings its own passages: a source must still say what page it is of."""
-    from denoise_core import Passage
-    from denoise_core.augmenter.knowledge import ChainRetriever
-
-    tower = Passage("The red tower is in Porto.", "a", metadata={"title": "Tower", "tags": ("x", "y")})
-    town = Passage("Porto has a mayor.", "b", metadata={"title": "Porto"})
-    engine = AugmentedQueryEngine(
-        Augmenter(LlamaLLM(scripted(lambda m: "The red tower is in Porto. [1]")), ChainRetriever([tower, town]))
-    )
-    found = {n.node.node_id: n.node.metadata for n in engine.query("Where is the red tower?").source_nodes}
-    assert {i: m["title"] for i, m in found.items()} == {"a": "Tower", "b": "Porto"}
-    assert found["b"]["chain"]["path"] == ["a", "b"], "which chain brought it"
-    assert json.loads(json.dumps(found)) == found
-
-
 def test_retrieve_and_synthesize_are_delegated(make):
     engine = make()
     bundle = QueryBundle(QUESTION)
@@ -181,15 +153,6 @@ async def test_no_blocking_call_and_a_retriever_without_async_form(scripted, no_
 
     response = await own_loop(scripted, retriever=Slow(nodes())).aquery(QUESTION)
     assert response.metadata["denoise"]["outcome"] == "supported"
-
-
-async def test_many_questions_at_once_do_not_mix(make):
-    engine = make()
-    responses = await asyncio.gather(*(engine.aquery(f"{QUESTION} ({i})") for i in range(20)))
-    assert all(r.metadata["denoise"]["outcome"] == "supported" for r in responses)
-    if isinstance(engine, AugmentedQueryEngine):
-        queries = [set(r.metadata["denoise"]["queries"]) for r in responses]
-        assert queries == [{f"{QUESTION} ({i})"} for i in range(20)]
 
 
 @pytest.mark.parametrize("how", ["own loop", "around an engine"])

@@ -7,7 +7,6 @@ from judging import by_words
 from llama_index.core import Settings
 from llama_index.core.base.response.schema import Response
 from llama_index.core.evaluation import (
-    BatchEvalRunner,
     CorrectnessEvaluator,
     EvaluationResult,
     FaithfulnessEvaluator,
@@ -19,13 +18,11 @@ from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetryQueryEngine
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from denoise_core import Budget, InputError, MissingExtra, Passage, run
-from denoise_core.augmenter import Augmenter, WorkingMemory
+from denoise_core import InputError, MissingExtra, Passage
+from denoise_core.augmenter import Augmenter
 from denoise_core.running import fallbacks
-from denoise_core.support.judges import function
 from denoise_core.testing import FunctionLLM, ListRetriever
-from llamaindex_denoise import Checked, UtilityEvaluator
-from llamaindex_denoise.nodes.convert import to_passages
+from llamaindex_denoise import UtilityEvaluator
 
 QUESTION = "Where is the red tower?"
 CONTEXT = ["The red tower is in Porto. Bread is cheap there."]
@@ -51,10 +48,6 @@ def test_a_utility_passes_fails_and_cannot_say():
         assert unknown.score is None
         assert unknown.invalid_result
         assert unknown.invalid_reason
-
-
-def test_an_empty_answer_does_not_pass():
-    assert both(UtilityEvaluator(by_words()), "").passing is False
 
 
 def test_a_utility_that_breaks_is_unknown_with_the_reason():
@@ -102,19 +95,6 @@ def test_the_sync_form_starts_no_loop():
 
 def response_of(text):
     return Response(text, [NodeWithScore(node=TextNode(text=CONTEXT[0], metadata={"title": "Torre vermelha"}))])
-
-
-def test_a_response_is_judged_with_its_titles():
-    evaluator = UtilityEvaluator(by_words())
-    result = evaluator.evaluate_response(QUESTION, response_of(RIGHT))
-    assert result.passing is True
-    assert asyncio.run(evaluator.aevaluate_response(QUESTION, response_of(RIGHT))) == result
-
-
-async def test_in_the_batch_runner():
-    runner = BatchEvalRunner({"grounded": UtilityEvaluator(by_words())}, workers=2)
-    results = await runner.aevaluate_responses([QUESTION] * 3, [response_of(t) for t in (RIGHT, WRONG, RIGHT)])
-    assert [r.passing for r in results["grounded"]] == [True, False, True]
 
 
 def test_in_the_retry_query_engine(scripted):
@@ -183,15 +163,6 @@ def test_an_evaluators_result_becomes_a_verdict(result, outcome, score, sync):
         assert [c.probability for c in answer.best.verdict.claims] == [score]
 
 
-def test_an_evaluator_reads_what_stands_in_the_metadata():
-    evaluator = Fixed(passing=True)
-    node = TextNode(text="Revenue was 12.4 million.", metadata={"company": "Acme", "year": 2022})
-    passages = to_passages([NodeWithScore(node=node)])
-    memory = WorkingMemory("Acme's revenue?", evidence=passages)
-    run(UtilityEvaluator(evaluator).utility.assess(memory, "Revenue was 12.4 million."))
-    assert evaluator.seen[0][2] == ["company: Acme\nyear: 2022\nRevenue was 12.4 million."]
-
-
 def loop(utility, **settings):
     llm = FunctionLLM(lambda messages: RIGHT)
     return Augmenter(llm, ListRetriever([Passage(CONTEXT[0], "1")]), judge=utility, **settings)
@@ -212,57 +183,3 @@ async def test_llamaindexs_evaluators_judge_as_they_are(scripted, kind):
     evaluator = kind(llm=scripted(lambda m: reply))
     assert loop(evaluator).answer(QUESTION).outcome == outcome
     assert (await loop(evaluator).aanswer(QUESTION)).outcome == outcome
-
-
-def test_correctness_with_its_five_marks(scripted):
-    judge = function(CorrectnessEvaluator(llm=scripted(lambda m: "4.5\nfine")), best=5.0)
-    assert loop(judge).answer(QUESTION).best.verdict.claims[0].probability == 0.9
-
-
-def test_an_evaluation_counts_as_a_call():
-    answer = loop(Fixed(passing=False), budget=Budget(calls=3)).answer(QUESTION)
-    assert answer.stopped_because == "budget"
-
-
-def test_around_an_engine(scripted):
-    from llama_index.core.query_engine import RetrieverQueryEngine
-    from llama_index.core.retrievers import BaseRetriever
-
-    class Found(BaseRetriever):
-        def _retrieve(self, query_bundle):
-            return response_of("").source_nodes
-
-    inner = RetrieverQueryEngine.from_args(Found(), llm=scripted(lambda m: RIGHT))
-    response = Checked(inner, judge=FaithfulnessEvaluator(llm=scripted(lambda m: "YES"))).query(QUESTION)
-    assert response.metadata["denoise"]["outcome"] == "supported"
-
-
-def test_wrong_parts_are_named():
-    with pytest.raises(InputError, match="expected a function"):
-        UtilityEvaluator("x")
-
-
-async def test_llamaindexs_retrieval_metrics_still_count_after_denoising():
-    from llama_index.core.evaluation import RetrieverEvaluator
-    from llama_index.core.retrievers import BaseRetriever
-
-    from denoise_core.end import ENDDenoiser
-    from denoise_core.testing import FunctionScorer
-    from llamaindex_denoise import DenoisePostprocessor
-
-    class Three(BaseRetriever):
-        def _retrieve(self, query_bundle):
-            return [NodeWithScore(node=TextNode(text=t, id_=t), score=0.5) for t in ("blue", "red", "green")]
-
-    def evaluator(*kept):
-        scorer = FunctionScorer(lambda q, t: float(t in kept))
-        denoise = DenoisePostprocessor(denoiser=ENDDenoiser(scorer, threshold=0.5))
-        return RetrieverEvaluator.from_metric_names(
-            ["hit_rate", "mrr"], retriever=Three(), node_postprocessors=[denoise]
-        )
-
-    kept = await evaluator("red").aevaluate("q", expected_ids=["red"])
-    assert kept.retrieved_ids == ["red"]
-    assert kept.metric_vals_dict == {"hit_rate": 1.0, "mrr": 1.0}
-    lost = await evaluator("blue").aevaluate("q", expected_ids=["red"])
-    assert lost.metric_vals_dict["hit_rate"] == 0.0

@@ -5,13 +5,12 @@ from pathlib import Path
 
 import pytest
 from llama_index.core.llms import MockLLM
-from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.llms.huggingface import HuggingFaceLLM
 from tiny_models import QUESTION, TEXTS, addresses, probe_of, tiny_pair
 
-from denoise_core import InputError, Message
-from denoise_core.end import ENDDenoiser, ProbeScorer
-from llamaindex_denoise import DenoisePostprocessor, LlamaLLM
+from denoise_core import InputError
+from denoise_core.end import ProbeScorer
+from llamaindex_denoise import LlamaLLM
 from llamaindex_denoise.models.local import local_model
 
 
@@ -43,17 +42,6 @@ def test_end_reads_the_weights_the_llm_answers_with(pair, llm):
     assert shared.score(QUESTION, TEXTS).tolist() == alone.score(QUESTION, TEXTS).tolist()
     assert shared.reader.backbone.model is pair[0]
     assert addresses(shared.reader.backbone.model) == addresses(pair[0])
-
-
-def test_answers_are_the_same_before_and_after(pair, llm):
-    asked = (Message("user", QUESTION),)
-    before = LlamaLLM(llm).complete(asked)
-    model, tokenizer = local_model(llm)
-    denoiser = ENDDenoiser(ProbeScorer(model, probe_of(*pair), tokenizer=tokenizer), keep=0.5)
-    nodes = [NodeWithScore(node=TextNode(text=text, id_=str(i))) for i, text in enumerate(TEXTS)]
-    kept = DenoisePostprocessor(denoiser=denoiser, on_error="raise").postprocess_nodes(nodes, query_str=QUESTION)
-    assert 0 < len(kept) < len(nodes)
-    assert LlamaLLM(llm).complete(asked) == before
 
 
 def test_the_documents_example_runs(pair, llm):

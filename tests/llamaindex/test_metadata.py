@@ -6,7 +6,7 @@ from llama_index.core.base.response.schema import Response
 from llama_index.core.schema import Document, ImageNode, MetadataMode, Node, NodeWithScore, TextNode
 from llamaindex_denoisers import both
 
-from denoise_core import DenoiseResult, Guard, Pipeline
+from denoise_core import Guard, Pipeline
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers import LLMDiscrim
@@ -141,30 +141,3 @@ def test_a_title_stands_in_the_prompt_of_s2a():
     asked = []
     both(DenoisePostprocessor(denoiser=s2a(asked), on_error="raise"), secret_nodes())
     assert any("title: Towers 0" in prompt for prompt in asked)
-
-
-@pytest.mark.parametrize("scored", [True, False])
-def test_metadata_is_rendered_once_a_node(scored):
-    rendered = []
-
-    class Counts(TextNode):
-        def get_metadata_str(self, mode=MetadataMode.ALL):
-            rendered.append(mode)
-            return super().get_metadata_str(mode)
-
-        def get_content(self, metadata_mode=MetadataMode.NONE):
-            assert metadata_mode == MetadataMode.NONE
-            return self.text
-
-    nodes = [NodeWithScore(node=Counts(text=REVENUE, metadata={"year": y})) for y in (2021, 2022)]
-    denoiser = ENDDenoiser(FunctionScorer(shared_words), keep=1) if scored else AsItIs()
-    DenoisePostprocessor(denoiser=denoiser, on_error="raise").postprocess_nodes(nodes, query_str=QUERY)
-    assert rendered == [MetadataMode.EMBED if scored else MetadataMode.LLM] * 2
-
-
-class AsItIs:
-    def denoise(self, query, passages):
-        return DenoiseResult(query, tuple(passages))
-
-    async def adenoise(self, query, passages):
-        return self.denoise(query, passages)

@@ -46,11 +46,6 @@ def test_a_schema_goes_out_as_the_tools_parameters(variant):
         assert sent["parameters"]["properties"] == schema(variant)["properties"]
 
 
-def test_tokens_of_a_reply_by_schema_are_read():
-    model, _ = fill(keep=[1], usage={"prompt_tokens": 5, "completion_tokens": 2})
-    assert LlamaLLM(model).complete_json(ASKED, schema("select")).usage == Usage(5, 2)
-
-
 @pytest.mark.parametrize(
     ("variant", "fields", "kept"),
     [
@@ -113,18 +108,6 @@ def test_a_stream_is_the_reply_in_pieces(scripted):
     assert asyncio.run(collected(llm)) == pieces
 
 
-def test_a_local_model_streams_beside_the_event_loop(local, no_blocking):
-    threads = set()
-
-    def reply(prompt):
-        threads.add(threading.get_ident())
-        return TEXT
-
-    llm = LlamaLLM(local(reply), max_threads=1)
-    assert asyncio.run(collected(llm)) == list(llm.stream(ASKED)) == [TEXT, Usage(7, 3)]
-    assert len(threads) == 2
-
-
 class Cumulative(Calling):
     """An integration whose responses hold the text so far, and no pieces."""
 
@@ -146,28 +129,6 @@ def test_a_stream_of_the_text_so_far():
     llm = LlamaLLM(Cumulative(script=says(TEXT)))
     assert list(llm.stream(ASKED)) == expected
     assert asyncio.run(collected(llm)) == expected
-
-
-class Breaking(Calling):
-    def stream_chat(self, messages, **kwargs):
-        yield ChatResponse(message=ChatMessage(role="assistant", content="One"), delta="One")
-        raise self.script
-
-    async def astream_chat(self, messages, **kwargs):
-        async def pieces():
-            for piece in self.stream_chat(messages):
-                yield piece
-
-        return pieces()
-
-
-@pytest.mark.parametrize("error", [ConnectionError("gone"), NotImplementedError("late")])
-def test_what_breaks_in_the_middle_is_raised(error):
-    llm, got = LlamaLLM(Breaking(script=error)), []
-    with pytest.raises(type(error)):
-        got.extend(llm.stream(ASKED))
-    with pytest.raises(type(error)):
-        asyncio.run(collected(llm))
 
 
 class Endless(CustomLLM):
@@ -231,19 +192,3 @@ async def test_a_model_for_one_at_a_time_is_not_called_twice_even_after_a_time_o
     assert len(model._inside) == 1
     model._go_on.set()
     assert (await asyncio.wait_for(llm.acomplete(ASKED), 20)).text
-
-
-async def test_a_local_stream_that_breaks_or_is_left(local):
-    def fail(prompt):
-        raise ConnectionError("gone")
-
-    with pytest.raises(ConnectionError, match="gone"):
-        await collected(LlamaLLM(local(fail)))
-    endless = Endless()
-    llm = LlamaLLM(endless, max_threads=1)
-    stream = llm.astream(ASKED)
-    assert await anext(stream) == "x"
-    await stream.aclose()
-    await asyncio.to_thread(endless._ended.wait, 20)
-    assert endless._ended.is_set()
-    assert (await llm.acomplete(ASKED)).text == TEXT  # its one thread is free again

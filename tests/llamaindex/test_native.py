@@ -2,10 +2,7 @@
 
 import pytest
 from llama_index.core import MockEmbedding, Settings
-from llama_index.core.chat_engine import ContextChatEngine
-from llama_index.core.chat_engine.types import BaseChatEngine
 from llama_index.core.llms import MockLLM
-from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.postprocessor import LLMRerank
 from llamaindex_denoisers import QUESTION, RedSentences, both, nodes_of
 from llamaindex_engines import Fixed, always, around, keep_red, nodes
@@ -15,7 +12,6 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from llamaindex_denoise import (
     AugmentedQueryEngine,
-    Checked,
     DenoisePostprocessor,
     EmbeddedEmbedding,
     S2AQueryEngine,
@@ -95,11 +91,6 @@ def test_a_framework_object_in_a_denoisers_place_is_told_where_it_goes(made, wan
         DenoisePostprocessor(denoiser=made)
 
 
-def test_an_index_or_engine_in_the_wrong_place_is_named(scripted):
-    with pytest.raises(InputError, match="query engine"):
-        Checked(Fixed(nodes()))
-
-
 class Broken(RedSentences):
     def denoise(self, query, passages):
         raise ConnectionError("down")
@@ -110,24 +101,6 @@ def test_what_began_also_ends_when_it_fails(watched):
         DenoisePostprocessor(denoiser=Broken(), on_error="raise").postprocess_nodes(nodes_of(), query_str="q")
     names = [type(e).__name__ for e in watched[0]]
     assert names.count("ReRankStartEvent") == names.count("ReRankEndEvent") == 1
-
-
-@pytest.mark.parametrize("sync", [True, False])
-async def test_a_conversation_with_checked_answers(scripted, sync):
-    asked = []
-    llm = scripted(lambda m: asked.append(" ".join(x.content for x in m)) or "The red tower is in Porto.")
-    memory = ChatMemoryBuffer.from_defaults(token_limit=2000)
-    chat = Checked(ContextChatEngine.from_defaults(Fixed(nodes()), llm=llm, memory=memory))
-    assert isinstance(chat, BaseChatEngine)
-    first = chat.chat(QUESTION) if sync else await chat.achat(QUESTION)
-    assert first.metadata["denoise"]["outcome"] == "supported"
-    second = chat.stream_chat("And where is it?") if sync else await chat.astream_chat("And where is it?")
-    pieces = list(second.response_gen) if sync else [p async for p in second.async_response_gen()]
-    assert "".join(pieces) == "The red tower is in Porto."
-    assert QUESTION in asked[-1], "the conversation was not shown"
-    assert len(chat.chat_history) == 4
-    chat.reset()
-    assert chat.chat_history == []
 
 
 def test_history_takes_messages_of_either_kind_and_nothing_else(scripted):

@@ -7,7 +7,6 @@ from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRan
 from llamaindex_denoisers import QUESTION, RedSentences, nodes_of
 
 from llamaindex_denoise import DenoisePostprocessor
-from llamaindex_denoise.engines.drafter import collecting
 from llamaindex_denoise.events import DenoiseEvent
 
 
@@ -53,15 +52,3 @@ def test_a_callback_manager_can_be_set_and_sees_the_reranking():
     ((start, end),) = debug.get_event_pairs(CBEventType.RERANKING)
     assert len(start.payload["nodes"]) == 5
     assert len(end.payload["nodes"]) == 3
-
-
-def test_no_event_is_built_for_nobody(monkeypatch):
-    def built(*args, **kwargs):
-        raise AssertionError("nothing listens")
-
-    with collecting():  # the engines' own handler, which stays, wants none of these
-        pass
-    for name in ("ReRankStartEvent", "ReRankEndEvent", "DenoiseEvent"):
-        monkeypatch.setattr(f"llamaindex_denoise.postprocessor.{name}", built)
-    out = DenoisePostprocessor(denoiser=RedSentences()).postprocess_nodes(nodes_of(), query_str=QUESTION)
-    assert len(out) == 3

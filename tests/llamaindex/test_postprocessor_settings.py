@@ -11,7 +11,7 @@ from llamaindex_engines import nodes
 from denoise_core import InputError
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
-from llamaindex_denoise import DenoisePostprocessor, DenoiseTransform
+from llamaindex_denoise import DenoisePostprocessor
 
 QUESTION = "Where is the red tower?"
 
@@ -39,10 +39,7 @@ def test_settings_that_cannot_be_are_errors(wrong):
         DenoisePostprocessor(**wrong)
 
 
-def test_names_of_llama_indexs_own_parts_are_taken_and_an_unknown_one_is_told():
-    assert len(texts(DenoisePostprocessor(similarity_top_k=1))) == 1
-    assert texts(DenoisePostprocessor(similarity_cutoff=-1e9)) == [n.text for n in nodes()]
-    assert texts(DenoisePostprocessor.from_defaults(top_n=1)) == texts(DenoisePostprocessor(top_n=1))
+def test_an_unknown_setting_is_told():
     with pytest.raises(ValueError, match=r"treshold: .* there are .* threshold"):
         DenoisePostprocessor(treshold=1)
 
@@ -74,15 +71,6 @@ def test_another_denoiser_has_to_be_given_again():
     data = DenoisePostprocessor.from_embed_model(MockEmbedding(4), keep=1).to_dict()
     with pytest.raises(ValueError, match=r"from_dict\(data, denoiser="):
         DenoisePostprocessor.from_dict(data)
-
-
-def test_two_rules_have_two_cache_keys():
-    keys = [
-        DenoiseTransform(postprocessor=DenoisePostprocessor(**s), subject="towers").to_dict()["postprocessor"]
-        for s in ({}, {"keep": 1})
-    ]
-    assert keys[0]["denoiser"] != keys[1]["denoiser"]
-    assert None not in (keys[0]["denoiser"], keys[1]["denoiser"])
 
 
 def test_a_copy_keeps_its_rule():

@@ -76,13 +76,6 @@ async def test_a_stream_is_the_text_in_pieces_with_its_tokens(server, client):
     assert "".join(pieces) == llm.complete(ASKED).text
 
 
-def test_settings_arrive(server, client):
-    model = client(temperature=0.25, additional_kwargs={"stop": ["\n\n"], "seed": 7})
-    LlamaLLM(model).complete(ASKED)
-    sent = server.requests[0]
-    assert (sent["temperature"], sent["seed"], sent["stop"]) == (0.25, 7, ["\n\n"])
-
-
 async def test_a_schema_is_a_tool_that_must_be_called(server, client):
     server.fields = {"keep": [1]}
     llm = LlamaLLM(client(is_function_calling_model=True))
@@ -98,38 +91,6 @@ async def test_a_schema_is_a_tool_that_must_be_called(server, client):
         assert [m["role"] for m in sent["messages"]] == ["system", "user"]
 
 
-@pytest.mark.parametrize("sync", [True, False])
-async def test_s2a_takes_what_it_needs_from_a_reply_by_schema(server, client, sync):
-    server.fields = {"keep": [2]}
-    out = await denoised(postprocessor(client(is_function_calling_model=True)), nodes(2), sync)
-    assert [n.node.text for n in out] == ["Another one."] * 2
-    assert [why(n) for n in out] == [None, None]
-
-
-async def test_text_where_a_known_model_was_asked_for_a_schema_is_handed_on(server, client):
-    llm = LlamaLLM(client(is_function_calling_model=True))
-    plain = llm.complete(ASKED)
-    assert await llm.acomplete_json(ASKED, WANTED) == plain
-    assert server.requests[-1]["tools"]
-
-
-@pytest.mark.parametrize("sync", [True, False])
-async def test_twenty_nodes_are_asked_about_ten_at_a_time(server, client, sync):
-    server.answer_together(10)
-    out = await denoised(postprocessor(client()), nodes(20), sync)
-    assert len(server.requests) == 40  # nonsense is asked for once more
-    assert server.peak == 10
-    assert [n.node.node_id for n in out] == [str(i) for i in range(20)]
-    assert "expected one line of numbers" in why(out[0])
-
-
-@pytest.mark.parametrize("status", [429, 500, 503])
-def test_the_clients_own_retries_work(server, client, status):
-    server.faults = [status, status]
-    assert LlamaLLM(client(max_retries=2)).complete(ASKED).text
-    assert len(server.requests) == 3
-
-
 @pytest.mark.parametrize("status", [429, 500])
 @pytest.mark.parametrize("sync", [True, False])
 async def test_what_still_fails_keeps_that_node_and_names_the_error(server, client, status, sync):
@@ -138,41 +99,6 @@ async def test_what_still_fails_keeps_that_node_and_names_the_error(server, clie
     assert [n.node.text for n in out] == [n.node.text for n in nodes(2)]
     assert str(status) in why(out[0])
     assert f"fault {status}" in why(out[0])
-
-
-@pytest.mark.parametrize("sync", [True, False])
-async def test_a_time_out_ends_the_call_and_keeps_the_node(server, client, sync):
-    server.faults = ["hang"]
-    out = await denoised(postprocessor(client(timeout=0.3), at_most=1), nodes(1), sync)
-    assert [n.node.text for n in out] == [n.node.text for n in nodes(1)]
-    assert "timed out" in why(out[0])
-
-
-@pytest.mark.parametrize("sync", [True, False])
-async def test_a_connection_that_breaks_in_the_middle_of_a_stream(server, client, sync):
-    server.faults = ["break"]
-    llm = LlamaLLM(client())
-    pieces = []
-
-    async def read():
-        if not sync:
-            async for piece in llm.astream(ASKED):
-                pieces.append(piece)
-            return
-        await asyncio.to_thread(lambda: pieces.extend(llm.stream(ASKED)))
-
-    with pytest.raises(Exception, match=r"peer closed|incomplete|Connection"):
-        await read()
-    assert len(pieces) <= NEW_TOKENS // 2
-    assert len((await llm.acomplete(ASKED)).text) == NEW_TOKENS
-
-
-def test_nobody_listens(server):
-    model = OpenAILike(
-        model="tiny", api_base="http://127.0.0.1:9/v1", api_key="none", max_retries=0, is_chat_model=True
-    )
-    (out,) = postprocessor(model).postprocess_nodes(nodes(1), query_str="q")
-    assert "Connection error" in why(out)
 
 
 async def test_cancelling_leaves_nothing_running(server, client):

@@ -9,7 +9,6 @@ from llama_index.core.schema import Document, MetadataMode, NodeRelationship, No
 from llamaindex_denoisers import Fails, RedSentences, Untouched, both, nodes_of
 
 from denoise_core import DenoiseResult
-from denoise_core._frameworks import shallow
 from denoise_core.text.chunk import extract
 from denoise_core.types import Span
 from llamaindex_denoise import DenoisePostprocessor, record
@@ -112,27 +111,3 @@ def test_after_metadata_replacement_spans_name_characters_of_the_window():
     assert (out.node.start_char_idx, out.node.end_char_idx) == (None, None)
     changed = stored[2].model_copy(update={"metadata": {"window": "other"}})
     assert not origins(out, [changed])[0].exact
-
-
-def test_without_replacement_a_sentence_of_a_window_parser_is_its_own():
-    stored = SentenceWindowNodeParser.from_defaults(window_size=1).get_nodes_from_documents(
-        [Document(text=SENTENCES, id_="doc")]
-    )
-    (out,) = both(DenoisePostprocessor(denoiser=RedSentences()), [NodeWithScore(node=stored[1])])
-    assert "origin_field" not in record(out.node)
-    (place,) = origins(out, stored)
-    assert SENTENCES[slice(*place.document_ranges[0])].strip() == out.node.text.strip()
-
-
-@pytest.mark.parametrize("kind", [TextNode, Document])
-def test_a_shallow_copy_is_pydantics(kind):
-    node = kind(text="The red tower.", metadata={"a": 1}, embedding=[1.0])
-    update = {"metadata": {"a": 1}, "relationships": {}, "embedding": None, "start_char_idx": 3}
-    ours, theirs = shallow(node, update), node.model_copy(update=update)
-    assert ours == theirs
-    assert ours.model_dump() == theirs.model_dump()
-    assert ours.model_dump(exclude_unset=True) == theirs.model_dump(exclude_unset=True)
-    ours.metadata["b"] = 2
-    ours.model_fields_set.add("x")
-    assert node.metadata == {"a": 1}
-    assert "x" not in node.model_fields_set

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = {"langchain_measured.md": "langchain_peers", "llamaindex.md": "llamaindex_peers"}
+PAGES = {"llamaindex.md": "llamaindex_peers"}
 
 
 def rows_of(bench):

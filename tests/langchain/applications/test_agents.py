@@ -1,7 +1,6 @@
 """Whole agents and graphs, as users write them: each asked sync and async."""
 
 import asyncio
-from typing import Annotated
 
 import pytest
 from langchain.agents import create_agent
@@ -14,19 +13,14 @@ from langchain.agents.middleware import (
     SummarizationMiddleware,
 )
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import create_retriever_tool, tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import END, START, StateGraph
-from langgraph.graph.message import add_messages
 from langgraph.types import Command
-from pydantic import BaseModel
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
-from langchain_denoise import DenoiseCompressor, Verifier
 from langchain_denoise.middleware import DenoiseToolResults, DenoiseTools, VerificationMiddleware
-from langchain_denoise.nodes import JudgeNode
 from langchain_denoise.testing import FunctionChatModel
 
 TOWER = "The Eiffel Tower was completed in 1889."
@@ -94,48 +88,6 @@ async def test_an_agent_with_interrupt_and_checkpointer(sync, search):
     found = next(m for m in out["messages"] if isinstance(m, ToolMessage) and m.name == "search")
     assert "Bananas" not in found.text
     assert [m.type for m in out["messages"]] == ["human", "ai", "tool", "ai", "tool", "ai"]
-
-
-class State(BaseModel):
-    messages: Annotated[list[AnyMessage], add_messages]
-    documents: list[Document] = []
-    answer: str = ""
-    verdict: dict = {}
-    tries: int = 0
-
-
-@both_ways
-async def test_a_graph_with_typed_state(sync, kit):
-    retriever = kit.ListRetriever(found=FOUND)
-    model = FunctionChatModel(reply=lambda m: TOWER if "did not" in m[0].text else WRONG)
-
-    def retrieve(state: State) -> dict:
-        return {"documents": retriever.invoke(state.messages[-1].text)}
-
-    def answer(state: State) -> dict:
-        said = state.verdict.get("feedback", "")
-        return {
-            "answer": model.invoke(f"{state.documents}\n{said and 'did not hold'}").text,
-            "tries": state.tries + 1,
-        }
-
-    graph = StateGraph(State)
-    graph.add_node("retrieve", retrieve)
-    graph.add_node("denoise", DenoiseCompressor(denoiser=by_tower()).as_node())
-    graph.add_node("answer", answer)
-    graph.add_node("judge", JudgeNode(verifier=Verifier()))
-    for one, next_one in (
-        (START, "retrieve"),
-        ("retrieve", "denoise"),
-        ("denoise", "answer"),
-        ("answer", "judge"),
-    ):
-        graph.add_edge(one, next_one)
-    graph.add_conditional_edges(
-        "judge", lambda s: "answer" if s.verdict["outcome"] == "unsupported" and s.tries < 3 else END
-    )
-    out = await asked(graph.compile(), {"messages": [HumanMessage(QUESTION)]}, sync)
-    assert (out["answer"], out["tries"], out["verdict"]["outcome"]) == (TOWER, 2, "supported")
 
 
 @both_ways

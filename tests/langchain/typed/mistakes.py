@@ -17,7 +17,7 @@ from langchain_denoise import (
 
 
 def right(model: BaseChatModel, retriever: BaseRetriever) -> list[Document]:
-    compressor = DenoiseCompressor.from_llm(model, variant="select", k=3, similarity_threshold=None)
+    compressor = DenoiseCompressor.from_llm(model, variant="select", top_n=3, threshold=None)
     around = DenoisingRetriever.from_llm(model, retriever=retriever, k=4, order="score")
     DenoiseCompressor.from_embeddings(EmbeddedEmbeddings(), keep=0.5)
     DenoiseCompressor(keep=3)

@@ -6,10 +6,9 @@ import pytest
 from judging import WordForWord
 from llama_index.core.agent.workflow import AgentWorkflow, CodeActAgent, FunctionAgent, ReActAgent
 from llama_index.core.base.llms.types import ChatMessage
-from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
+from llama_index.core.tools import FunctionTool, RetrieverTool
 from llamaindex_doubles import Calling, calls
 from llamaindex_inns import QUESTION, RIGHT, WRONG, index, judged
-from pydantic import BaseModel
 
 from denoise_core.augmenter import LoopLimits
 from llamaindex_denoise import Checked
@@ -60,27 +59,6 @@ def handoff(scripted, said):
 async def test_agents(scripted, make):
     assert await outcome(make(scripted, RIGHT)) == "supported"
     assert await outcome(make(scripted, WRONG)) != "supported"
-
-
-class Leaving(BaseModel):
-    """When rooms must be vacated at the Larkmoor Inn in Tessel."""
-
-    rooms_vacated_by: str
-
-
-@pytest.mark.parametrize(("time", "holds"), [("11:30", True), ("10:00", False)])
-async def test_an_object_as_the_answer(time, holds):
-    agent = function(RIGHT, structured_output_fn=lambda messages: Leaving(rooms_vacated_by=time).model_dump())
-    assert (await outcome(agent) == "supported") is holds
-
-
-@pytest.mark.parametrize(("said", "holds"), [(RIGHT, True), (WRONG, False)])
-async def test_what_is_returned_directly(scripted, said, holds):
-    engine = index().as_query_engine(llm=scripted(lambda m: said))
-    tool = QueryEngineTool.from_defaults(engine, name="inns", description="inns", return_direct=True)
-    script = steps(calls("inns", input=QUESTION))
-    agent = FunctionAgent(name="guide", tools=[tool], llm=Calling(script=script))
-    assert (await outcome(agent) == "supported") is holds
 
 
 async def test_a_notebook_is_no_evidence():

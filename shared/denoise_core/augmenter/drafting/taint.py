@@ -7,7 +7,7 @@ tool says back of its arguments.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from denoise_core.augmenter.drafting.drafter import Drafted, Found
@@ -55,6 +55,21 @@ def evidence_of(drafted: Drafted, memory: WorkingMemory) -> tuple[tuple[Passage,
             fit = passage.counts and not bad and not doubtful and own_part is not None
             (counts if fit else aside).append(own_part or passage)
     return tuple(counts), tuple(aside)
+
+
+def drop_tainted_searches(question: str, found: Sequence[Found], rejected: Sequence[str]) -> tuple[Found, ...]:
+    """What an agent's searches found, in order, without those that looked for what only a rejected draft says.
+
+    ``question`` is all that the user said, ``rejected`` the drafts judged before these searches are read again. A
+    word that an earlier search brought may be searched for.
+    """
+    drafted_words = {w for text in rejected for w in content_words(text)}
+    known = set(content_words(question))
+    queries = [frozenset(content_words(one.query or "")) for one in found]
+    for one, query in zip(found, queries):
+        if not query & (drafted_words - known):
+            known |= _of(one.passages)
+    return tuple(one for one, query in zip(found, queries) if not query & (drafted_words - known))
 
 
 def _own_part(passage: Passage, found: Found, asked: frozenset[str]) -> Passage | None:

@@ -1,0 +1,25 @@
+"""What is inside the settings that LangChain binds around a model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from langchain_core.language_models import BaseLanguageModel
+from langchain_core.runnables import Runnable
+from langchain_core.runnables.base import RunnableBindingBase
+
+
+def is_model(value: object) -> bool:
+    """Whether a runnable is a language model, with or without settings around it."""
+    while isinstance(value, RunnableBindingBase):
+        value = value.bound
+    return isinstance(value, BaseLanguageModel)
+
+
+def is_greedy(model: Runnable[Any, Any]) -> bool:
+    """Whether the model inside is set to temperature 0, so that it takes the setting and would repeat itself."""
+    while isinstance(model, RunnableBindingBase):
+        if "temperature" in model.kwargs:
+            return bool(model.kwargs["temperature"] == 0)
+        model = model.bound
+    return bool(getattr(model, "temperature", None) == 0)

@@ -1,1 +1,0 @@
-"""Settings kept and moved: cache keys, pickles, and denoising when documents are indexed."""

@@ -1,0 +1,187 @@
+"""Denoising at indexing time: what is stored, what a cache may answer, and settings that come back from JSON."""
+
+import asyncio
+import copy
+import json
+import pickle
+import threading
+
+import pytest
+from llama_index.core import Document, MockEmbedding
+from llama_index.core.ingestion import IngestionCache, IngestionPipeline
+from llama_index.core.node_parser import SentenceSplitter
+from llama_index.core.prompts import PromptTemplate
+from llama_index.core.schema import MetadataMode, NodeRelationship
+from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
+from llamaindex_denoisers import RedSentences, both, frozen, nodes_of, red_vectors
+from pydantic import ValidationError
+
+from denoise_core.end import ENDDenoiser
+from denoise_core.scorers import BM25Scorer, EmbeddingScorer
+from denoise_core.testing import FunctionScorer
+from denoise_core.text.chunk import chunks, sentences
+from llamaindex_denoise import DenoisePostprocessor, DenoiseTransform, record
+from llamaindex_denoise.ingestion import DenoisingFailure
+from llamaindex_denoise.nodes.citations import origins
+
+DOCUMENTS = [Document(text="A red cat. Ok so. A red dog.", id_="a"), Document(text="All blue. Not here.", id_="b")]
+
+
+def says_red(query, text):
+    return float("red" in text)
+
+
+def transform(scorer=says_red, cache_key=None, **settings):
+    end = ENDDenoiser(FunctionScorer(scorer), threshold=0.5, chunker=sentences)
+    postprocessor = DenoisePostprocessor(denoiser=end, cache_key=cache_key)
+    return DenoiseTransform(postprocessor=postprocessor, subject="red things", **settings)
+
+
+def run_pipeline(step, cache=None, sync=True):
+    pipeline = IngestionPipeline(transformations=[step], cache=cache, disable_cache=cache is None)
+    return pipeline.run(documents=DOCUMENTS) if sync else asyncio.run(pipeline.arun(documents=DOCUMENTS))
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_an_ingestion_pipeline_stores_denoised_nodes(sync):
+    parts = SentenceSplitter(chunk_size=100, chunk_overlap=0)
+    steps = [parts, transform(), MockEmbedding(embed_dim=4)]
+    pipeline = IngestionPipeline(transformations=steps, disable_cache=True)
+    nodes = pipeline.run(documents=DOCUMENTS) if sync else asyncio.run(pipeline.arun(documents=DOCUMENTS))
+    assert [n.text for n in nodes] == ["A red cat. A red dog.", "All blue. "]  # END keeps one at least
+    assert [n.ref_doc_id for n in nodes] == ["a", "b"]
+    assert NodeRelationship.SOURCE in nodes[0].relationships
+    assert origins(nodes[0])[0].document_ranges == ((0, 11), (18, 28))
+    assert "origin" not in nodes[0].get_content(MetadataMode.EMBED)
+    assert nodes[0].embedding
+    assert DOCUMENTS[0].metadata == {}
+
+
+def test_the_record_leaves_metadata_flat_and_is_read_from_any_store():
+    (node, _) = transform()(DOCUMENTS)
+    stored = node_to_metadata_dict(node, flat_metadata=True)  # what vector stores keep; raises for nested metadata
+    assert record(metadata_dict_to_node(json.loads(json.dumps(stored))))["origin_id"] == "a"
+
+
+def test_each_node_by_itself_or_all_together():
+    ranked = ENDDenoiser(FunctionScorer(lambda q, t: float(len(t))), keep=1)
+    settings = {"postprocessor": DenoisePostprocessor(denoiser=ranked), "subject": "x"}
+    assert len(DenoiseTransform(**settings)(DOCUMENTS)) == 2
+    assert len(DenoiseTransform(**settings, together=True)(DOCUMENTS)) == 1
+
+
+def test_the_cache_answers_under_the_same_key_and_settings_alone():
+    cache, seen = IngestionCache(), []
+
+    def runs_the_scorer(**settings):
+        before = len(seen)
+        run_pipeline(transform(lambda q, t: seen.append(t) or 1.0, **settings), cache)
+        return len(seen) > before
+
+    assert runs_the_scorer(cache_key="red, 1")
+    assert not runs_the_scorer(cache_key="red, 1")
+    assert runs_the_scorer(cache_key="red, 2")
+    assert runs_the_scorer(cache_key="red, 1", together=True)
+    assert runs_the_scorer()
+    assert runs_the_scorer(), "a denoiser without a key was answered from the cache"
+
+
+@pytest.mark.parametrize("sync", [True, False])
+def test_a_fallback_is_never_cached(local, sync):
+    cache, is_down = IngestionCache(), True
+
+    def reply(prompt):
+        if is_down:
+            raise ConnectionError("model is down")
+        return "1"
+
+    def step(**settings):
+        postprocessor = DenoisePostprocessor.from_llm(local(reply))
+        return DenoiseTransform(postprocessor=postprocessor, subject="red things", **settings)
+
+    with pytest.raises(DenoisingFailure, match="model is down"):
+        run_pipeline(step(), cache, sync)
+    kept = run_pipeline(step(on_fallback="keep"), cache, sync)
+    assert [n.text for n in kept] == [d.text for d in DOCUMENTS]
+    is_down = False
+    for settings in ({}, {"on_fallback": "keep"}):
+        assert [n.text for n in run_pipeline(step(**settings), cache, sync)] == ["A red cat. ", "All blue. "]
+
+
+def test_an_empty_result_is_no_failure(local):
+    postprocessor = DenoisePostprocessor.from_llm(local(lambda prompt: "none"))
+    nodes = DenoiseTransform(postprocessor=postprocessor, subject="red things")(DOCUMENTS)
+    assert [n.text for n in nodes] == [d.text for d in DOCUMENTS]
+
+
+def keys_of(*postprocessors):
+    return [DenoiseTransform(postprocessor=p, subject="x").to_dict() for p in postprocessors]
+
+
+def with_other_prompt(llm):
+    postprocessor = DenoisePostprocessor.from_llm(llm)
+    postprocessor.update_prompts({"s2a_select": PromptTemplate("Say which of {document} answers {question}.")})
+    return postprocessor
+
+
+def test_named_methods_have_a_key_of_their_own(scripted, local):
+    llm = scripted(str)
+    made = [
+        lambda: DenoisePostprocessor(),
+        lambda: DenoisePostprocessor(keep=1),
+        lambda: DenoisePostprocessor.from_llm(llm),
+        lambda: DenoisePostprocessor.from_llm(llm, context=False),
+        lambda: DenoisePostprocessor.from_llm(local(str)),
+        lambda: with_other_prompt(llm),
+        lambda: DenoisePostprocessor.from_embed_model(MockEmbedding(4)),
+        lambda: DenoisePostprocessor.from_embed_model(MockEmbedding(4, model_name="other")),
+    ]
+    first, again = (keys_of(*(make() for make in made)) for _ in range(2))
+    assert first == again
+    assert all(first.count(key) == 1 for key in first)
+    cut = DenoisePostprocessor.from_embed_model(MockEmbedding(4), chunker=chunks(100))
+    assert cut.cache_key is None, "how a function cuts is not known"
+
+
+def test_a_transform_is_stored_and_loaded_with_its_parts_passed_in():
+    step = transform(cache_key="red", together=True, on_fallback="raise")
+    data = json.loads(json.dumps(step.to_dict()))
+    twin = DenoiseTransform.from_dict(data, postprocessor=step.postprocessor)
+    assert twin.to_dict() == step.to_dict()
+    with pytest.raises(ValidationError, match="postprocessor"):
+        DenoiseTransform.from_dict(data | {"postprocessor": None})
+    with pytest.raises(ValidationError, match="subject"):
+        DenoiseTransform(postprocessor=step.postprocessor, subject="")
+
+
+def test_settings_store_and_load_with_the_denoiser_passed_in():
+    denoiser = ENDDenoiser(BM25Scorer(), keep=1)
+    postprocessor = DenoisePostprocessor(denoiser=denoiser, scores="replace", on_empty="drop", max_concurrency=3)
+    data = json.loads(json.dumps(postprocessor.to_dict()))
+    twin = DenoisePostprocessor.from_dict(data, denoiser=denoiser)
+    assert twin.to_dict() == postprocessor.to_dict()
+    assert frozen(both(twin, nodes_of())) == frozen(both(postprocessor, nodes_of()))
+    with pytest.raises(ValidationError, match="denoiser"):
+        DenoisePostprocessor.from_dict(data)
+
+
+class Locked(RedSentences):
+    def __init__(self):
+        self.lock = threading.Lock()  # neither copies nor pickles
+
+
+def test_copies_share_the_denoiser_and_none_goes_to_a_worker_without_it():
+    postprocessor = DenoisePostprocessor(denoiser=Locked(), on_empty="drop")
+    twin = copy.deepcopy({"deep": [postprocessor]})["deep"][0]
+    assert twin.denoiser is postprocessor.denoiser
+    assert frozen(both(twin, nodes_of())) == frozen(both(postprocessor, nodes_of()))
+    with pytest.raises((TypeError, AttributeError), match="pickle"):
+        pickle.dumps(DenoiseTransform(postprocessor=postprocessor, subject="x"))
+    assert both(postprocessor, nodes_of()), "a failed pickle must leave the object whole"
+
+
+def test_a_worker_of_a_pipeline_does_what_the_caller_would():
+    denoiser = ENDDenoiser(EmbeddingScorer(red_vectors), threshold=0.9, chunker=sentences)
+    step = DenoiseTransform(postprocessor=DenoisePostprocessor(denoiser=denoiser), subject="red things")
+    there = pickle.loads(pickle.dumps(step))  # noqa: S301  # our own bytes
+    assert [n.text for n in there(DOCUMENTS)] == [n.text for n in step(DOCUMENTS)]
