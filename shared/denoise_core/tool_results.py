@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from denoise_core.result import DenoiseResult
-from denoise_core.text.cutting import Cut, cut, merged
+from denoise_core.text.cutting import Cut, cut
 from denoise_core.text.piece import Range
 from denoise_core.types import Passage
 
@@ -79,7 +79,7 @@ class ToolResult:
         out: list[LeftOut] = []
         for n, (passage, shape) in enumerate(zip(self.passages, self.cuts, strict=True)):
             at = 0
-            for start, end in [*merged(self._stays(n, found)), (len(passage.text), len(passage.text))]:
+            for start, end in [*shape.remaining(self._stays(n, found)), (len(passage.text), len(passage.text))]:
                 gone = shape.plain(at, start).strip()
                 if len(gone) > 2 and any(c.isalnum() for c in gone):
                     out.append(LeftOut(f"{passage.id}-{len(out) + 1}", gone))

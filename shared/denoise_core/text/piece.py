@@ -22,7 +22,8 @@ class Piece(NamedTuple):
     A ``frame`` is structure: a heading with something under it, a header row, markup. It is not scored, and stays
     only where a kept piece brings it. A ``whole`` piece is not cut further: half a record is none.
 
-    Of JSON: ``path`` leads to the value, ``inside`` are the characters of a text that is cut in its turn.
+    Of JSON: ``path`` leads to the value; where that is a long string, ``inside`` is the range in the raw text of
+    the part of it that this piece is.
     """
 
     start: int

@@ -6,11 +6,12 @@ import csv
 import json
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeAlias
 
+from denoise_core.spans import clip_spans, complement_spans
 from denoise_core.text.piece import LONG, Piece, Range, tiled
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -210,9 +211,8 @@ class _Walk:
         """A long text, cut in its turn."""
         parts = self.inner(said)
         if parts is None:
-            self.made.append(
-                Piece(begun, stop, above, _named(path), said, whole=True, path=path, inside=(0, len(said)))
-            )
+            inside = at + 1, stop - 1
+            self.made.append(Piece(begun, stop, above, _named(path), said, whole=True, path=path, inside=inside))
             return
         raw = _places(self.text, at + 1, stop - 1)
         for n, (part, over, own) in enumerate(parts):
@@ -220,7 +220,7 @@ class _Walk:
             end = stop if n == len(parts) - 1 else raw(part.end)
             tops = (*above, *((raw(a), raw(b)) for a, b in part.above))
             header = "\n".join(s for s in (_named(path), over) if s)
-            inside = (part.start, part.end)
+            inside = raw(part.start), raw(part.end)
             self.made.append(Piece(start, end, tops, header, own, part.frame, True, path, inside))
 
 
@@ -310,51 +310,83 @@ def members_of(text: str, start: int, end: int) -> list[Range] | None:
     return list(pairwise([start, *begins[1:], end])) if len(begins) > 1 else None
 
 
-def rebuilt(text: str, made: Sequence[Piece], kept: Sequence[Range]) -> Any:
-    """The JSON value without the elements and parts of texts that are not kept. ``kept`` is in order."""
-    ranges = sorted([*kept, *(r for p in made if _touched(text, p, kept) for r in p.above)])
-    stays: set[Path] = set()
-    parts: dict[Path, list[Range]] = {}
+# --- What goes out of a list or a text
+
+
+def removed_rows(text: str, pieces: Sequence[Piece], kept: Sequence[Range]) -> list[Range]:
+    """The ranges of a list as Python prints it that go: rows of which nothing is kept, each with its comma.
+
+    ``kept`` is in order, and no two of it overlap.
+    """
+    rows = [(p.start, p.start + len(text[p.start : p.end].rstrip(", \t\r\n"))) for p in pieces if not p.frame]
+    return _removed_items(rows, kept)
+
+
+def removed_json(text: str, pieces: Sequence[Piece], kept: Sequence[Range]) -> list[Range]:
+    """The ranges of a JSON text that go: elements of lists and parts of strings of which nothing is kept.
+
+    What is left is JSON again, and every character of it that is kept stands as it did. ``kept`` is in order, and
+    no two of it overlap.
+    """
+    strings = [p.inside for p in pieces if p.inside is not None]
+    removed = [inside for inside in strings if not clip_spans(kept, *inside)]
     lists: set[Path] = set()
-    for piece in made:
-        lists |= {piece.path[:n] for n, step in enumerate(piece.path) if isinstance(step, int)}
-        here = _touched(text, piece, ranges)
-        if piece.inside is not None:
-            parts.setdefault(piece.path, [])
-            if here:
-                parts[piece.path].append(piece.inside)
-        if here:
-            stays |= {piece.path[: n + 1] for n in range(len(piece.path))}
-    return _rebuilt(_loaded(text), (), stays, parts, lists)
+    for piece in pieces:
+        lists.update(piece.path[:n] for n, step in enumerate(piece.path) if isinstance(step, int))
+    reached = {path[:n] for path in lists for n in range(len(path) + 1)}
+
+    def walk(at: int, path: Path) -> None:
+        as_list = text[at] == "["
+        has_records = as_list and path in lists
+        items = list(members(text, at, as_list))
+        if has_records:
+            removed.extend(_removed_items([(begun, stop) for _, begun, _, stop, _ in items], kept))
+        for name, begun, start, stop, value in items:
+            step = (*path, name if has_records else str(name))
+            is_left = not has_records or bool(clip_spans(kept, begun, stop))
+            if is_left and step in reached and isinstance(value, dict | list):
+                walk(start, step)
+
+    if lists:
+        walk(_skip(text, 0), ())
+    return removed
 
 
-def _rebuilt(value: Any, path: Path, stays: set[Path], parts: Mapping[Path, list[Range]], lists: set[Path]) -> Any:
-    if isinstance(value, dict):
-        return {k: _rebuilt(v, (*path, k), stays, parts, lists) for k, v in value.items()}
-    if isinstance(value, list):
-        if path not in lists:
-            return [_rebuilt(v, (*path, str(n)), stays, parts, lists) for n, v in enumerate(value)]
-        left = [(n, v) for n, v in enumerate(value) if (*path, n) in stays]
-        return [_rebuilt(v, (*path, n), stays, parts, lists) for n, v in left]
-    if isinstance(value, str) and path in parts:
-        return "".join(value[a:b] for a, b in parts[path])
-    return value
+def _removed_items(items: Sequence[Range], kept: Sequence[Range]) -> list[Range]:
+    """The items of a list that go, and the commas that would be too many then."""
+    removed: list[Range] = []
+    last_kept_end: int | None = None
+    next_starts = [start for start, _ in items[1:]]
+    for n, (start, end) in enumerate(items):
+        if clip_spans(kept, start, end):
+            last_kept_end = end
+        elif n < len(next_starts):
+            removed.append((start, next_starts[n]))
+        else:
+            removed.append((start if last_kept_end is None else last_kept_end, end))
+    return removed
 
 
-def _touched(text: str, piece: Piece, ranges: Sequence[Range]) -> bool:
-    """Whether a range holds a character of the piece that is no white space."""
-    at = bisect_left(ranges, (piece.end,)) - 1
-    while at >= 0:
-        start, end = max(ranges[at][0], piece.start), min(ranges[at][1], piece.end)
-        if start < end and text[start:end].strip(" \t\r\n,"):
-            return True
-        if ranges[at][1] <= piece.start or at == 0:
-            return False
-        at -= 1
-    return False
+def without(value: Any, text: str, removed: Sequence[Range]) -> Any:
+    """The value of which ``text`` is the JSON, without the ranges that `removed_json` gives, in order and apart.
 
+    What nothing is removed from is the same object, so keys and rows keep the types that JSON does not have.
+    """
 
-def indent_of(text: str) -> int | None:
-    """By how many spaces JSON is indented; None for one line."""
-    found = re.match(r"[ \t]*[\[{][ \t]*\r?\n( *)", text)
-    return len(found[1]) or None if found else None
+    def walk(part: Any, start: int, stop: int) -> Any:
+        here = clip_spans(removed, start, stop)
+        if not here:
+            return part
+        if isinstance(part, str):
+            return _DECODER.decode("".join(text[a:b] for a, b in complement_spans(here, start, stop)))
+        if isinstance(part, dict):
+            inside = members(text, start, False)
+            pairs = zip(part.items(), inside, strict=True)
+            return {key: walk(member, at, end) for (key, member), (_, _, at, end, _) in pairs}
+        left: list[Any] = []
+        for member, (_, _, at, end, _) in zip(part, members(text, start, True), strict=True):
+            if clip_spans(removed, at, end) != [(at, end)]:
+                left.append(walk(member, at, end))
+        return tuple(left) if isinstance(part, tuple) else left
+
+    return walk(value, _skip(text, 0), len(text.rstrip(" \t\r\n")))
