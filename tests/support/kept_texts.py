@@ -17,7 +17,8 @@ from denoise_core.text.chunk import extract
 Ranges = list[tuple[int, int]]
 
 _WORDS = (
-    "Paris", "rain", "Ärger", "données", "\U0001f600", "東京", 'a "quote"', "C:\\temp\\new", "12,5", "e\u0301", "\x07",
+    "Paris", "rain", "Ärger", "données", "\U0001f600", "東京", 'a "quote"', "C:\\temp\\new", "12,5", "e\u0301",
+    "\x07",
 )  # fmt: skip
 _SAYINGS = st.lists(st.sampled_from(_WORDS), min_size=1, max_size=8).map(" ".join)
 _LINES = st.lists(_SAYINGS, min_size=1, max_size=30)
