@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TypeAlias
 
+from denoise_core.types import Span
+
 Range: TypeAlias = tuple[int, int]
 
 
@@ -58,3 +60,23 @@ def tile_spans(cuts: Iterable[int], start: int, end: int) -> list[Range]:
     [(0, 2), (2, 4), (4, 6)]
     """
     return list(pairwise(sorted({start, end, *(cut for cut in cuts if start < cut < end)})))
+
+
+def join_spans(text: str, ranges: Iterable[Range]) -> str:
+    """The characters of the text in these ranges, one range behind the other."""
+    return "".join(text[start:end] for start, end in ranges)
+
+
+def merge_in_passage(passage_id: str, spans: Iterable[Span]) -> tuple[Span, ...]:
+    """`merge_spans` of one passage's spans."""
+    return tuple(Span(passage_id, start, end) for start, end in merge_spans((s.start, s.end) for s in spans))
+
+
+def tile_passage(passage_id: str, length: int, cuts: Iterable[int]) -> tuple[Span, ...]:
+    """`tile_spans` of a passage of ``length`` characters."""
+    return tuple(Span(passage_id, start, end) for start, end in tile_spans(cuts, 0, length))
+
+
+def is_within(inner: Span, outer: Span) -> bool:
+    """Whether one span lies in another, of the same passage."""
+    return inner.passage_id == outer.passage_id and outer.start <= inner.start and inner.end <= outer.end

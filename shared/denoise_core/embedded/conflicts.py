@@ -17,6 +17,7 @@ from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, expect_denoiser
 from denoise_core.result import Conflict, DenoiseResult
 from denoise_core.running.offload import offload
+from denoise_core.spans import is_within
 from denoise_core.text.stems import stem
 from denoise_core.text.words import content_words
 from denoise_core.types import Keep, Passage, Span, check_passages
@@ -90,11 +91,7 @@ def _readmitted(result: DenoiseResult, passages: Sequence[Passage], answers: Seq
     kept = [s for p in result.passages for s in p.covered]
     if any(p.rewritten for p in result.passages):
         return result
-    back = {
-        a.passage_id
-        for a in answers
-        if not any(s.passage_id == a.passage_id and s.start <= a.start and a.end <= s.end for s in kept)
-    }
+    back = {a.passage_id for a in answers if not any(is_within(a, span) for span in kept)}
     if not back:
         return result
     best = dict(sorted((d.span.passage_id, d.score) for d in result.dropped if d.score is not None))

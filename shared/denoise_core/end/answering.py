@@ -30,7 +30,8 @@ from denoise_core.running.effects import Complete, Denoise, Flow, complete, deno
 from denoise_core.running.flow import arun, run
 from denoise_core.running.guard import Guard
 from denoise_core.running.offload import offload
-from denoise_core.types import Event, Message, Passage, Reply, Span, Usage, unique_ids, well_formed
+from denoise_core.spans import is_within
+from denoise_core.types import Event, Message, Passage, Reply, Usage, unique_ids, well_formed
 
 if TYPE_CHECKING:
     from denoise_core.local.keeping.kv import Page
@@ -294,12 +295,8 @@ def _with_admitted(old: DenoiseResult, passages: Sequence[Passage]) -> DenoiseRe
         p if p.id == name else replace(p, id=name, spans=p.covered) for p, name in zip(passages, ids, strict=True)
     ]
     back = [span for p in passages for span in p.covered]
-    dropped = tuple(d for d in old.dropped if not any(_within(d.span, span) for span in back))
+    dropped = tuple(d for d in old.dropped if not any(is_within(d.span, span) for span in back))
     return replace(old, passages=(*old.passages, *new), dropped=dropped)
-
-
-def _within(inner: Span, outer: Span) -> bool:
-    return inner.passage_id == outer.passage_id and outer.start <= inner.start and inner.end <= outer.end
 
 
 def _left(budget: Budget, spent: Trace) -> Budget:

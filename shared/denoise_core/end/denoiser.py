@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast, runtime_checkable
 
 import numpy as np
@@ -20,6 +19,7 @@ from denoise_core.errors import BadScores, InputError
 from denoise_core.protocols import ReportsParts, Scored, Scorer, ScoresAsync, ScoresMany, expect_scorer, numbers
 from denoise_core.result import DenoiseResult, Trace
 from denoise_core.running.offload import offload
+from denoise_core.spans import tile_spans
 from denoise_core.text.chunk import Chunker, extract, whole
 from denoise_core.text.cutting import brought, cut, pieces
 from denoise_core.text.piece import Piece
@@ -391,10 +391,9 @@ def _unread(passages: Sequence[Passage], span: Span) -> str:
 
 def _split(span: Span, parts: Sequence[Span]) -> list[Span]:
     """The span as its parts and what lies between them; itself without parts."""
-    edges = sorted({span.start, span.end, *(p.start for p in parts), *(p.end for p in parts)})
-    if len(edges) < 2:
-        return [span]
-    return [Span(span.passage_id, a, b) for a, b in pairwise(edges)]
+    cuts = [edge for part in parts for edge in (part.start, part.end)]
+    tiles = tile_spans(cuts, span.start, span.end)
+    return [Span(span.passage_id, start, end) for start, end in tiles] or [span]
 
 
 def _with_brought(

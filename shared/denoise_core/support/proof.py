@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from denoise_core.errors import InputError
+from denoise_core.spans import is_within
 from denoise_core.support.judging import Judged, Quote
 from denoise_core.types import Passage, Span
 
@@ -66,17 +67,13 @@ def proof_of(answer: str, claims: Sequence[Judged], judge: str = "") -> Proof | 
     spans = sorted(quotes, key=lambda q: (q.span.passage_id, q.span.start, -q.span.end))
     kept: list[Quote] = []
     for quote in spans:  # those that begin first and end last come first: what lies within one goes
-        if not any(_within(quote.span, k.span) for k in kept):
+        if not any(is_within(quote.span, k.span) for k in kept):
             kept.append(quote)
     proven, left = [], []
     for claim, own in zip(claims, told, strict=True):
-        on = sorted({n for q in own for n, k in enumerate(kept) if _within(q.span, k.span)})
+        on = sorted({n for q in own for n, k in enumerate(kept) if is_within(q.span, k.span)})
         if on:
             proven.append((claim.start, claim.end, tuple(on)))
         else:
             left.append((claim.start, claim.end))
     return Proof(answer, tuple(kept), tuple(proven), tuple(left), judge) if proven else None
-
-
-def _within(one: Span, other: Span) -> bool:
-    return one.passage_id == other.passage_id and other.start <= one.start and one.end <= other.end

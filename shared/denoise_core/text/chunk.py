@@ -7,13 +7,13 @@ languages: abbreviations, decimals, ellipses, CJK and right-to-left scripts).
 from __future__ import annotations
 
 import importlib
-import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 from denoise_core.errors import BrokenLaw, InputError
+from denoise_core.spans import join_spans, merge_in_passage, tile_passage
 from denoise_core.types import Passage, Span, well_formed
 
 Chunker: TypeAlias = Callable[[Passage], Sequence[Span]]
@@ -35,9 +35,9 @@ def sentences(passage: Passage, *, language: str = "en") -> tuple[Span, ...]:
     every language, and so does a line break.
     """
     cuts = _sentence_cuts(passage.text, language)
-    spans = _tile(passage.id, len(passage.text), cuts)
+    spans = tile_passage(passage.id, len(passage.text), cuts)
     starts = [s.start for s in spans if passage.text[s.start : s.end].strip()]
-    return _tile(passage.id, len(passage.text), starts[1:])  # blank lines go with what stands before them
+    return tile_passage(passage.id, len(passage.text), starts[1:])  # blank lines go with what stands before them
 
 
 def chunks(max_characters: int = 1000, *, language: str = "en") -> Chunker:
@@ -60,7 +60,7 @@ def chunks(max_characters: int = 1000, *, language: str = "en") -> Chunker:
                 start = _break(passage.text, start, start + max_characters)
                 ends.append(start)
             end = sentence.end
-        return _tile(passage.id, len(passage.text), ends)
+        return tile_passage(passage.id, len(passage.text), ends)
 
     return cut
 
@@ -71,24 +71,13 @@ def extract(passage: Passage, keep: Iterable[Span]) -> Passage | None:
     Neighbouring spans are merged. All of it kept gives the passage with ``spans`` empty. Spans name the
     characters of ``passage`` as it is given here, also when it is itself the result of an earlier step.
     """
-    merged: list[Span] = []
-    for span in sorted(keep, key=lambda s: (s.start, s.end)):
-        if merged and span.start <= merged[-1].end:
-            merged[-1] = Span(passage.id, merged[-1].start, max(span.end, merged[-1].end))
-        else:
-            merged.append(Span(passage.id, span.start, span.end))
+    merged = merge_in_passage(passage.id, keep)
     if not merged:
         return None
-    if merged == [Span(passage.id, 0, len(passage.text))]:
+    if merged == (Span(passage.id, 0, len(passage.text)),):
         return replace(passage, spans=(), rewritten=False) if passage.spans or passage.rewritten else passage
-    return replace(
-        passage, rewritten=False, text="".join(passage.text[s.start : s.end] for s in merged), spans=tuple(merged)
-    )
-
-
-def _tile(passage_id: str, length: int, cuts: Iterable[int]) -> tuple[Span, ...]:
-    edges = sorted({0, length, *(c for c in cuts if 0 < c < length)})
-    return tuple(Span(passage_id, a, b) for a, b in itertools.pairwise(edges))
+    text = join_spans(passage.text, ((s.start, s.end) for s in merged))
+    return replace(passage, rewritten=False, text=text, spans=merged)
 
 
 def _sentence_cuts(text: str, language: str) -> list[int]:

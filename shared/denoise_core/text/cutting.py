@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Any
 
 from denoise_core.errors import InputError
-from denoise_core.spans import clip_spans, complement_spans, merge_spans
+from denoise_core.spans import clip_spans, complement_spans, join_spans, merge_spans
 from denoise_core.text import lines, markup, records
 from denoise_core.text.chunk import sentences
 from denoise_core.text.piece import Piece, Range
@@ -100,8 +100,8 @@ class Cut:
             return records.without(self.given, self.text, removed)
         if isinstance(self.given, bytes):
             source = self.given.decode("utf-8", "surrogateescape")
-            return "".join(source[a:b] for a, b in left).encode("utf-8", "surrogateescape")
-        return "".join(self.text[a:b] for a, b in left)
+            return join_spans(source, left).encode("utf-8", "surrogateescape")
+        return join_spans(self.text, left)
 
     @property
     def _is_container(self) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, TypeAlias
 
-from denoise_core.spans import clip_spans, complement_spans
+from denoise_core.spans import clip_spans, complement_spans, join_spans
 from denoise_core.text.piece import LONG, Piece, Range, tiled
 
 Path: TypeAlias = tuple[str | int, ...]
@@ -378,7 +378,7 @@ def without(value: Any, text: str, removed: Sequence[Range]) -> Any:
         if not here:
             return part
         if isinstance(part, str):
-            return _DECODER.decode("".join(text[a:b] for a, b in complement_spans(here, start, stop)))
+            return _DECODER.decode(join_spans(text, complement_spans(here, start, stop)))
         if isinstance(part, dict):
             inside = members(text, start, False)
             pairs = zip(part.items(), inside, strict=True)
