@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from denoise_core.result import DenoiseResult
-from denoise_core.spans import complement_spans
+from denoise_core.spans import Range, complement_spans
 from denoise_core.text.cutting import Cut, cut
-from denoise_core.text.piece import Range
 from denoise_core.types import Passage
 
 ENDS = 160  # characters of a first or last line that is kept for what it says of the result

@@ -19,14 +19,13 @@ from denoise_core.support.layout import (
     cells,
     in_words,
     inline,
-    json_at,
-    leaves,
     line_starts,
     one_for_one,
     tokens_of,
     trimmed,
     whole,
 )
+from denoise_core.text.json_spans import json_at, leaves
 from denoise_core.text.language import language_of
 from denoise_core.text.lexemes import lexemes
 from denoise_core.text.wordlists import FUNCTION_WORDS, listed

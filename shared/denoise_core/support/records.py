@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from denoise_core.support.layout import in_words, json_at, leaves
+from denoise_core.support.layout import in_words
 from denoise_core.text.cutting import Cut, cut
+from denoise_core.text.json_spans import json_at, leaves
 from denoise_core.text.piece import Piece
 from denoise_core.text.records import separator
 from denoise_core.text.stems import stem

@@ -17,10 +17,11 @@ from functools import lru_cache
 from typing import Any
 
 from denoise_core.errors import InputError
-from denoise_core.spans import clip_spans, complement_spans, join_spans, merge_spans
+from denoise_core.spans import Range, clip_spans, complement_spans, join_spans, merge_spans
 from denoise_core.text import lines, markup, records
 from denoise_core.text.chunk import sentences
-from denoise_core.text.piece import Piece, Range
+from denoise_core.text.json_spans import field_ranges, value_without
+from denoise_core.text.piece import Piece, lines_of
 from denoise_core.types import Passage, Span, well_formed
 
 _TEXT = (lines.TEXT, lines.CODE, lines.ENTRIES)
@@ -54,11 +55,11 @@ class Cut:
         cannot be cut."""
         own = self.text[piece.start : piece.end]
         if self.kind == "json" and piece.inside is None:
-            return tuple(records.members_of(self.text, piece.start, piece.end) or ((piece.start, piece.end),))
+            return tuple(field_ranges(self.text, piece.start, piece.end) or ((piece.start, piece.end),))
         if piece.whole or (self.kind == "html" and "<" in own.strip()[1:-1]):
             return ((piece.start, piece.end),)
         if self.kind in (lines.CODE, lines.ENTRIES):
-            return tuple(lines.lines_of(self.text, piece.start, piece.end))
+            return tuple(lines_of(self.text, piece.start, piece.end))
         found = sentences(Passage(own, ""))
         return tuple((piece.start + s.start, piece.start + s.end) for s in found) or ((piece.start, piece.end),)
 
@@ -88,7 +89,7 @@ class Cut:
             # What stands above brings no more.
             above = {r for p in touched if (p.start, p.end) not in above for r in p.above}
             return merge_spans([*above, *ranges])
-        return complement_spans(merge_spans(removed), 0, len(self.text))
+        return complement_spans(removed, 0, len(self.text))
 
     def back(self, kept: Iterable[Range | Span]) -> Any:
         """What was given with what is `remaining` of it, in the same shape, every kept character as it stood."""
@@ -97,7 +98,7 @@ class Cut:
             return self.text if self.given is None else self.given
         if self._is_container:
             removed = complement_spans(left, 0, len(self.text))
-            return records.without(self.given, self.text, removed)
+            return value_without(self.given, self.text, removed)
         if isinstance(self.given, bytes):
             source = self.given.decode("utf-8", "surrogateescape")
             return join_spans(source, left).encode("utf-8", "surrogateescape")

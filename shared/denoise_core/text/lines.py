@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from string import ascii_letters, digits, punctuation
 
+from denoise_core.spans import Range
 from denoise_core.text.chunk import chunks, sentences
-from denoise_core.text.piece import LONG, Piece, Range, titled
+from denoise_core.text.piece import LONG, Piece, lines_of, titled
 from denoise_core.types import Passage
 
 TEXT, CODE, ENTRIES = "text", "code", "entries"
@@ -391,13 +392,3 @@ def _long(text: str, start: int, end: int, above: tuple[Range, ...], limit: int 
         return [Piece(a, b, above) for a, b in _packed(text, start, end)]
     spans = chunks(LONG // 2)(Passage(text[start:end], ""))
     return [Piece(start + s.start, start + s.end, above) for s in spans]
-
-
-def lines_of(text: str, start: int = 0, end: int | None = None) -> Iterator[Range]:
-    """Lines with their ends, as ranges of the text."""
-    end = len(text) if end is None else end
-    while start < end:
-        at = text.find("\n", start, end)
-        stop = end if at < 0 else at + 1
-        yield start, stop
-        start = stop

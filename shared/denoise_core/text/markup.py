@@ -10,7 +10,8 @@ import html
 import re
 from dataclasses import dataclass, field
 
-from denoise_core.text.piece import LONG, Piece, Range, tiled, titled
+from denoise_core.spans import Range
+from denoise_core.text.piece import LONG, Piece, tiled, titled
 
 UNSEEN = frozenset(("script", "style", "template", "noscript", "svg", "head", "nav"))  # no part of what is read
 _INLINE = frozenset(
