@@ -51,8 +51,8 @@ def _code_points(runs: str) -> Iterator[int]:
 _WITHOUT_HIDDEN = dict.fromkeys(_code_points(_HIDDEN), "")
 _SHOWN = _WITHOUT_HIDDEN | dict.fromkeys(map(ord, _NEW_LINES), "\n")
 
-# Letters of other scripts, each row behind the letter of our delimiters that they look like, and every bracket that
-# looks like a pointed one.
+# Letters of other scripts, each row behind the letter of our delimiters that they look like, and every bracket
+# that looks like a pointed one.
 _LOOK_ALIKES = """
     aаαɑ bЬвβʙ cсϲ dԁɗᴅ eеεєёᴇ gɡցɢ hһн iіιıӏɪ jј kκк mмμ nηпոɴ oоοσօ pрρ qԛ rг sѕ tтτ uυս vνѵ wԝω xхχ
     yуγʏ

@@ -88,14 +88,16 @@ UNITS = {
     for name in names.split()
 }
 _MONEY = {name for name, (what, _) in UNITS.items() if what in ("usd", "eur", "gbp", "jpy", "inr")}
+_CURRENCIES, _MINUS = frozenset("$€£¥₹"), frozenset("-−–")
+_LETTERS = {"k": 10**3, "m": 10**6, "b": 10**9}
 _APART = ("t", "h", "m", "s", "g", "l", "w")  # letters that are a unit only right behind the number
 _SAME = ({"degree", "celsius"}, {"degree", "fahrenheit"}, {"pound", "gbp"}, {"pound", "mass"})
 
 
 def numbers(found: Sequence[Lexeme], language: str, taken: frozenset[int]) -> Iterator[Fact]:
-    """Numbers among the lexemes; ``taken`` are positions that something else (a date) uses."""
+    """Numbers among lexemes that are `padded`; ``taken`` are positions that something else (a date) uses."""
     i = 0
-    while i < len(found):
+    while found[i].text:
         read = None if i in taken else _number(found, i, language)
         if read is None:
             i += 1
@@ -182,7 +184,7 @@ def _plain(value: float) -> str:
 def _number(found: Sequence[Lexeme], i: int, language: str) -> tuple[Fact, int] | None:
     first, j = found[i], i + 1
     if first.shape == "number":
-        glued = j < len(found) and found[j].start == first.end and found[j].shape == "word"
+        glued = found[j].start == first.end and found[j].shape == "word"
         if glued and ordinal(first.text + found[j].lower):
             return Fact("number", f"{first.text}th", first.start, found[j].end), j + 1
         if glued and not _scale(found, j) and not _unit(found, j)[0]:
@@ -195,7 +197,7 @@ def _number(found: Sequence[Lexeme], i: int, language: str) -> tuple[Fact, int] 
         value, nth = cardinal(first.lower), ordinal(first.lower)
         if nth is not None:
             return Fact("number", f"{nth}th", first.start, first.end), j
-        if value is None or (value == 1 and not (j < len(found) and (_scale(found, j) or _unit(found, j)[0]))):
+        if value is None or (value == 1 and not (_scale(found, j) or _unit(found, j)[0])):
             return None  # "one" only before a unit or a scale
         values = (float(value),)
     else:
@@ -205,37 +207,39 @@ def _number(found: Sequence[Lexeme], i: int, language: str) -> tuple[Fact, int] 
 
 def _measured(found: Sequence[Lexeme], i: int, j: int, values: tuple[float, ...]) -> tuple[Fact, int]:
     """The number in the lexemes ``[i, j)`` with its sign, scale and unit."""
-    while j < len(found) and (scale := _scale(found, j)):
+    while scale := _scale(found, j):
         values, j = tuple(v * scale for v in values), j + 1
     unit, end = _unit(found, j)
     start = i
-    if not unit and i and found[i - 1].text in "$€£¥₹":
+    if not unit and found[i - 1].text in _CURRENCIES:
         unit, start = found[i - 1].text, i - 1
-    if start and _negative(found, start):
+    if _negative(found, start):
         values, start = tuple(-v for v in values), start - 1
     return Fact("number", _plain(values[0]), found[start].start, found[end - 1].end, unit, values), end
 
 
 def _scale(found: Sequence[Lexeme], j: int) -> int:
-    word, near = found[j].lower, {x.lower for x in (*found[j - 2 : j - 1], *found[j + 1 : j + 2])}
-    if word in ("k", "m", "b") and found[j].start == found[j - 1].end and (word == "k" or near & _MONEY):
-        return int(1000 ** " kmb".index(word))  # m and b of money alone: "$3.2m", "3.2M USD"
+    word = found[j].lower
+    if word in _LETTERS and found[j].start == found[j - 1].end:
+        is_money = found[j - 2].lower in _MONEY or found[j + 1].lower in _MONEY
+        if word == "k" or is_money:  # m and b of money alone: "$3.2m", "3.2M USD"
+            return _LETTERS[word]
     return _SCALES.get(word, 0)
 
 
 def _unit(found: Sequence[Lexeme], j: int) -> tuple[str, int]:
     """The unit at ``j``, if one stands there, and the position behind it."""
-    at = j + (j < len(found) and found[j].lower in ("de", "-"))
-    two = "".join(x.lower for x in found[at : at + 2])
-    if two in UNITS and at + 1 < len(found) and (found[at].shape == "mark" or two in ("us$", "percent")):
+    at = j + (found[j].lower in ("de", "-"))
+    word, after = found[at].lower, found[at + 1].lower
+    two = word + after
+    if after and two in UNITS and (found[at].shape == "mark" or two in ("us$", "percent")):
         return two, at + 2
-    word = found[at].lower if at < len(found) else ""
     if word not in UNITS or (word in _APART and found[at].start - found[at - 1].end > 1):
         return "", j
     return word, at + 1
 
 
 def _negative(found: Sequence[Lexeme], i: int) -> bool:
-    before = found[i - 1]
-    apart = i < 2 or found[i - 2].end < before.start or found[i - 2].text in "(,[="
-    return before.lower == "minus" or (before.text in "-−–" and before.end == found[i].start and apart)
+    before, further = found[i - 1], found[i - 2]
+    apart = further.end < before.start or further.text in "(,[="
+    return before.lower == "minus" or (before.text in _MINUS and before.end == found[i].start and apart)
