@@ -12,14 +12,17 @@ from dataclasses import dataclass, field
 
 from denoise_core.spans import Range
 from denoise_core.text.piece import LONG, Piece, tiled, titled
+from denoise_core.text.wordlists import listed
 
-UNSEEN = frozenset(("script", "style", "template", "noscript", "svg", "head", "nav"))  # no part of what is read
-_INLINE = frozenset(
-    ("a", "abbr", "b", "bdi", "bdo", "br", "button", "cite", "code", "data", "del", "dfn", "em", "font", "i",
-     "img", "input", "ins", "kbd", "label", "mark", "q", "s", "samp", "small", "span", "strong", "sub", "sup",
-     "td", "th", "time", "tt", "u", "var", "wbr")
-)  # fmt: skip
-_CELLS = frozenset(("td", "th"))
+UNSEEN = listed("script style template noscript svg head nav")  # no part of what is read
+_INLINE = listed(
+    """
+    a abbr b bdi bdo br button cite code data del dfn em font i img input ins kbd label mark q s samp small span
+    strong sub sup td th time tt u var wbr
+    """
+)
+_CELLS = listed("td th")
+_BLOCKS = listed("p div li td body section article h1 h2 h3")
 _TOKEN = re.compile(r"<(?:(/?)([a-zA-Z][\w:-]*+)[^<>]*+>|(!--)|[!?][^<>]*>)")
 
 
@@ -31,7 +34,7 @@ def kind_of(text: str) -> str:
     if start.startswith(("<!doctype html", "<html")):
         return "html"
     closed = {m[2].lower() for m in _TOKEN.finditer(text[:20_000]) if m[1]}
-    return "html" if closed & {"p", "div", "li", "td", "body", "section", "article", "h1", "h2", "h3"} else ""
+    return "html" if closed & _BLOCKS else ""
 
 
 def stripped(raw: str) -> str:

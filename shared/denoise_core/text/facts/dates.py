@@ -12,30 +12,27 @@ from collections.abc import Sequence
 from denoise_core.text.facts.fact import Fact
 from denoise_core.text.facts.numbers import UNITS, ordinal
 from denoise_core.text.lexemes import Lexeme
+from denoise_core.text.wordlists import keyed, listed
 
-MONTHS = {
-    name: n
-    for n, names in enumerate(
-        (
-            "january jan januar jänner janvier enero ene",
-            "february feb februar février febrero",
-            "march mar märz mars marzo",
-            "april apr avril abril abr",
-            "may mai mayo",
-            "june jun juni juin junio",
-            "july jul juli juillet julio",
-            "august aug août agosto ago",
-            "september sep sept septembre septiembre setiembre",
-            "october oct oktober okt octobre octubre",
-            "november nov novembre noviembre",
-            "december dec dezember dez décembre diciembre dic",
-        ),
-        1,
-    )
-    for name in names.split()
-}
-_AMONG = frozenset(("may", "mars", "march", "mai"))  # words besides, and short ones: no month alone
-_OF = frozenset(("of", "de", "del", ",", ".", "the"))
+_MONTHS = keyed(
+    """
+    1: january jan januar jänner janvier enero ene
+    2: february feb februar février febrero
+    3: march mar märz mars marzo
+    4: april apr avril abril abr
+    5: may mai mayo
+    6: june jun juni juin junio
+    7: july jul juli juillet julio
+    8: august aug août agosto ago
+    9: september sep sept septembre septiembre setiembre
+    10: october oct oktober okt octobre octubre
+    11: november nov novembre noviembre
+    12: december dec dezember dez décembre diciembre dic
+    """
+)
+MONTHS = {name: int(number) for name, number in _MONTHS.items()}
+_AMONG = listed("may mars march mai")  # words besides, and short ones: no month alone
+_OF = listed("of de del , . the")
 _WRITTEN = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})$|(\d{1,2})([-./])(\d{1,2})\5(\d{4})$")
 _FIRST, _LAST = 1000, 2199  # years
 _CURRENCIES = frozenset("$€£¥")

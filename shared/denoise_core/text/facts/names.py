@@ -19,7 +19,8 @@ _ALIKE = 5  # letters of a word from which on an ending is none of it: Spain's, 
 
 
 def names(found: Sequence[Lexeme], language: str, taken: frozenset[int]) -> Iterator[Fact]:
-    """The names among lexemes that are `padded`; ``taken`` are positions of dates. In German, where nouns have capitals, only runs, all doubtful."""
+    """Of lexemes that are `padded`; ``taken`` are positions of dates. In German, where nouns have capitals, only
+    runs, all doubtful."""
     lowered = {x.lower for x in found if x.shape == "word" and not x.capital}
     i = 0
     while found[i].text:

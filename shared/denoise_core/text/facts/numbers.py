@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from denoise_core.text.facts.fact import Fact
 from denoise_core.text.lexemes import Lexeme
+from denoise_core.text.wordlists import keyed, listed
 
 
 def _row(words: str, first: int = 0, step: int = 1) -> dict[str, int]:
@@ -22,75 +23,77 @@ CARDINALS = _row(
 _ORDINALS = (
     _row("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth", 1)
     | _row("fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth", 14)
-    | {"thirtieth": 30}
+    | _row("thirtieth", 30)
 )
-_SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_SCALES |= {"mn": 10**6, "bn": 10**9, "millions": 10**6, "billions": 10**9, "tausend": 10**3, "mil": 10**3}
-_SCALES |= {"millionen": 10**6, "millones": 10**6, "mio": 10**6, "milliarden": 10**9, "milliards": 10**9}
-_SCALES |= {"mrd": 10**9, "milliarde": 10**9, "milliard": 10**9, "mille": 10**3}
+_POWERS = keyed(
+    """
+    2: hundred
+    3: thousand tausend mil mille
+    6: million millions mn millionen millones mio
+    9: billion billions bn milliarden milliards mrd milliarde milliard
+    12: trillion
+    """
+)
+_SCALES = {word: 10 ** int(power) for word, power in _POWERS.items()}
 _ORDINAL_DIGITS = re.compile(r"(\d{1,4})(?:st|nd|rd|th|er|re|e|ème|º|ª)$")
 _ROMAN = re.compile(r"(?=[IVXLC])(?:XC|XL|L?X{0,3}|C{1,2})?(?:IX|IV|V?I{0,3})$")
 _GROUPED = re.compile(r"\d{1,3}([.,'’\u00a0\u202f ])\d{3}(?:\1\d{3})*$")
 
 # Dimension, factor and names: what is of one dimension is compared by its factors.
-UNITS = {
-    name: (dimension, float(factor))
-    for dimension, factor, names in (
-        line.split(maxsplit=2)
-        for line in """
-    share 0.01 % percent prozent pct percentage pourcent
-    length 1 m metre metres meter meters metern mètres metros
-    length 1000 km kilometre kilometres kilometer kilometers kilometern kilomètres kilómetros
-    length 0.01 cm centimetre centimetres centimeter centimeters zentimeter
-    length 0.001 mm millimetre millimetres millimeter millimeters
-    length 0.3048 ft foot feet
-    length 0.0254 inch inches
-    length 1609.344 mile miles meilen millas
-    length 0.9144 yard yards
-    mass 1 g gram grams gramm grammes gramos
-    mass 1000 kg kilo kilos kilogram kilograms kilogramm kilogrammes kilogramos
-    mass 0.001 mg milligram milligrams
-    mass 0.000001 µg μg mcg ug microgram micrograms
-    mass 1000000 t tonne tonnes tonnen toneladas ton tons
-    mass 453.592 lb lbs
-    mass 28.3495 oz ounce ounces
-    time 1 s sec secs seconds sekunden secondes segundos
-    time 0.001 ms millisecond milliseconds
-    time 60 min mins minute minutes minuten minutos
-    time 3600 h hr hrs hour hours stunde stunden heures horas
-    time 86400 day days tage tagen jours días
-    time 604800 week weeks wochen semaines semanas
-    time 2629800 month months monate monaten mois meses
-    time 31557600 year years jahre jahren ans années años
-    speed 1 km/h kmh kph
-    speed 1.609344 mph
-    volume 1 l litre litres liter liters litern litros
-    volume 0.001 ml millilitre millilitres milliliter milliliters
-    volume 3.785 gallon gallons
-    area 10000 ha hectare hectares hektar
-    degree 1 ° degree degrees grad grados degrés
-    celsius 1 °c celsius
-    fahrenheit 1 °f fahrenheit
-    power 1 w watt watts
-    power 1000 kw kilowatt kilowatts
-    power 1000000 mw megawatt megawatts
-    data 1 kb kilobyte kilobytes
-    data 1000 mb megabyte megabytes
-    data 1000000 gb gigabyte gigabytes
-    usd 1 $ usd dollar dollars dólares us$
-    eur 1 € eur euro euros
-    gbp 1 £ gbp
-    jpy 1 ¥ yen jpy
-    inr 1 ₹ rupee rupees inr
-    pound 1 pound pounds
-    """.strip().splitlines()
-    )
-    for name in names.split()
-}
-_MONEY = {name for name, (what, _) in UNITS.items() if what in ("usd", "eur", "gbp", "jpy", "inr")}
+_UNITS = keyed(
+    """
+    share 0.01: % percent prozent pct percentage pourcent
+    length 1: m metre metres meter meters metern mètres metros
+    length 1000: km kilometre kilometres kilometer kilometers kilometern kilomètres kilómetros
+    length 0.01: cm centimetre centimetres centimeter centimeters zentimeter
+    length 0.001: mm millimetre millimetres millimeter millimeters
+    length 0.3048: ft foot feet
+    length 0.0254: inch inches
+    length 1609.344: mile miles meilen millas
+    length 0.9144: yard yards
+    mass 1: g gram grams gramm grammes gramos
+    mass 1000: kg kilo kilos kilogram kilograms kilogramm kilogrammes kilogramos
+    mass 0.001: mg milligram milligrams
+    mass 0.000001: µg μg mcg ug microgram micrograms
+    mass 1000000: t tonne tonnes tonnen toneladas ton tons
+    mass 453.592: lb lbs
+    mass 28.3495: oz ounce ounces
+    time 1: s sec secs seconds sekunden secondes segundos
+    time 0.001: ms millisecond milliseconds
+    time 60: min mins minute minutes minuten minutos
+    time 3600: h hr hrs hour hours stunde stunden heures horas
+    time 86400: day days tage tagen jours días
+    time 604800: week weeks wochen semaines semanas
+    time 2629800: month months monate monaten mois meses
+    time 31557600: year years jahre jahren ans années años
+    speed 1: km/h kmh kph
+    speed 1.609344: mph
+    volume 1: l litre litres liter liters litern litros
+    volume 0.001: ml millilitre millilitres milliliter milliliters
+    volume 3.785: gallon gallons
+    area 10000: ha hectare hectares hektar
+    degree 1: ° degree degrees grad grados degrés
+    celsius 1: °c celsius
+    fahrenheit 1: °f fahrenheit
+    power 1: w watt watts
+    power 1000: kw kilowatt kilowatts
+    power 1000000: mw megawatt megawatts
+    data 1: kb kilobyte kilobytes
+    data 1000: mb megabyte megabytes
+    data 1000000: gb gigabyte gigabytes
+    usd 1: $ usd dollar dollars dólares us$
+    eur 1: € eur euro euros
+    gbp 1: £ gbp
+    jpy 1: ¥ yen jpy
+    inr 1: ₹ rupee rupees inr
+    pound 1: pound pounds
+    """
+)
+UNITS = {name: (row.split()[0], float(row.split()[1])) for name, row in _UNITS.items()}
+_MONEY = {name for name, (dimension, _) in UNITS.items() if dimension in listed("usd eur gbp jpy inr")}
 _CURRENCIES, _MINUS = frozenset("$€£¥₹"), frozenset("-−–")
 _LETTERS = {"k": 10**3, "m": 10**6, "b": 10**9}
-_APART = ("t", "h", "m", "s", "g", "l", "w")  # letters that are a unit only right behind the number
+_APART = listed("t h m s g l w")  # letters that are a unit only right behind the number
 _SAME = ({"degree", "celsius"}, {"degree", "fahrenheit"}, {"pound", "gbp"}, {"pound", "mass"})
 
 
