@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from string import ascii_letters, digits, punctuation
 
@@ -38,8 +38,6 @@ _PRONOUN = re.compile(
 
 def kind_of(text: str) -> str:
     """``"entries"`` where most lines begin alike with a time or a speaker, ``"code"`` where many are indented."""
-    if text.count("\n") < _LEAST - 1:
-        return TEXT
     head = [line for line in text[:_READ].split("\n") if line.strip()]
     if len(head) < _LEAST:
         return TEXT
@@ -71,17 +69,28 @@ def pointed(text: str, piece: Piece, prose: bool) -> tuple[Range, ...]:
 # --- Entries and turns
 
 
-def _starts(said: Sequence[str]) -> Counter[str]:
-    """How lines begin that begin an entry: the shape of a time, or a speaker who comes back; empty for too few."""
-    shapes = Counter(shape for line in said if (shape := _shape(line)))
-    shapes = Counter({s: n for s, n in shapes.items() if n > 1})
-    if sum(shapes.values()) >= max(_LEAST - 1, _ALIKE * len(said)):
-        return shapes
-    rules = sum(bool((m := _LINE.match(line)) and m["under"]) for line in said)  # between records of fields
-    speakers = Counter(m[1] for line in said if (m := _TURN.match(line)))
-    back = Counter({s: n for s, n in speakers.items() if n > 1})
-    enough = sum(back.values()) >= max(_LEAST - 1, _ALIKE * len(said)) and len(back) > 1 and rules < 2
-    return back if enough else Counter()
+def _starts(lines: Sequence[str]) -> frozenset[str]:
+    """How lines begin that begin an entry: the shape of a time, or a speaker who speaks twice; empty for too few."""
+    least = max(_LEAST - 1, _ALIKE * len(lines))
+    shapes = _repeated(map(_shape, lines))
+    if shapes.total() >= least:
+        return frozenset(shapes)
+    speakers = _repeated(map(_speaker, lines))
+    rules = [line for line in lines if (mark := _LINE.match(line)) and mark["under"]]  # between records of fields
+    is_talk = speakers.total() >= least and len(speakers) > 1 and len(rules) < 2
+    return frozenset(speakers) if is_talk else frozenset()
+
+
+def _repeated(starts: Iterable[str]) -> Counter[str]:
+    """How often each start that is not empty comes, of those that come more than once."""
+    counted = Counter(filter(None, starts))
+    return Counter({start: times for start, times in counted.items() if times > 1})
+
+
+def _speaker(line: str) -> str:
+    """Who speaks in this line; "" where it is no turn."""
+    turn = _TURN.match(line)
+    return turn[1] if turn else ""
 
 
 _AS_SHAPE = str.maketrans(digits + ascii_letters, "0" * len(digits) + "a" * len(ascii_letters))
@@ -106,25 +115,23 @@ def _units(text: str, begins: Callable[[int, int], bool]) -> list[Range]:
 
 
 def _entries(text: str) -> list[Piece]:
-    begins = _starts([line for line in text[:_READ].split("\n") if line.strip()])
+    starts = _starts([line for line in text[:_READ].split("\n") if line.strip()])
 
-    def speaker(start: int, end: int) -> str:
-        turn = _TURN.match(text[start:end])
-        return turn[1] if turn else ""
+    def begins(start: int, end: int) -> bool:
+        line = text[start:end]
+        return _speaker(line) in starts or _shape(line) in starts
 
-    def begun(start: int, end: int) -> bool:
-        return speaker(start, end) in begins or _shape(text[start:end]) in begins
-
-    spans = _units(text, begun)
-    speakers = [speaker(*span) if begun(*span) else "" for span in spans]
-    turns = sum(map(bool, speakers)) > 0.5 * len(spans)
+    units = _units(text, begins)
+    speakers = [_speaker(text[start:end]) if begins(start, end) else "" for start, end in units]
+    is_talk = len(list(filter(None, speakers))) > 0.5 * len(units)
     out: list[Piece] = []
-    for n, (start, end) in enumerate(spans):
-        before = spans[n - 1]
-        answers = turns and n and speakers[n] and speakers[n - 1] not in ("", speakers[n])
+    before, last_speaker = (0, 0), ""
+    for (start, end), speaker in zip(units, speakers, strict=True):
+        answers = is_talk and speaker and last_speaker not in ("", speaker)
         above = (before,) if answers and before[1] - before[0] <= TURN else ()
         by_lines = "\n" in text[start:end].strip()  # a stack trace, whose lines are no sentences
         out += _long(text, start, end, above, LONG + 1 if by_lines else LONG)
+        before, last_speaker = (start, end), speaker
     return out
 
 
@@ -192,13 +199,11 @@ class _Reader:
     fence: str = ""
 
     def read(self) -> list[_Block]:
-        spans = list(lines_of(self.text))
-        after = [*spans[1:], (len(self.text), len(self.text))]
-        for (start, end), following in zip(spans, after, strict=True):
-            self.line(start, end, following)
+        for start, end in lines_of(self.text):
+            self.line(start, end)
         return self.blocks
 
-    def line(self, start: int, end: int, following: Range) -> None:
+    def line(self, start: int, end: int) -> None:
         line = self.text[start:end]
         last = self.blocks[-1] if self.blocks else None
         if self.fence:
@@ -221,9 +226,9 @@ class _Reader:
         if last is not None and not last.blank and last.depth == depth and self._goes_on(last, said, what):
             last.end = end
             return
-        self.begin(start, end, said, what, depth, following)
+        self.begin(start, end, said, what, depth)
 
-    def begin(self, start: int, end: int, said: str, what: str, depth: int, following: Range) -> None:
+    def begin(self, start: int, end: int, said: str, what: str, depth: int) -> None:
         """A block that begins with this line, or goes on with the one above that announces it or holds it."""
         last = self.blocks[-1] if self.blocks else None
         kind, level, indent = what, 0, len(said) - len(said.lstrip(" \t"))
@@ -231,7 +236,7 @@ class _Reader:
             kind, self.fence = "code", said.strip()[:3]
         elif what == "heading":
             level = len(said.lstrip()) - len(said.lstrip().lstrip("#=")) or 1
-        elif what != "row" and self._alone(said, following, last):
+        elif what != "row" and self._alone(said, end, last):
             kind, level = "heading", 8
         elif what not in ("row", "item"):
             kind = "para"
@@ -257,16 +262,21 @@ class _Reader:
         last.fields = last.fields and what == "field"
         return True
 
-    def _alone(self, said: str, following: Range, last: _Block | None) -> bool:
+    def _alone(self, said: str, end: int, last: _Block | None) -> bool:
         """A heading without a mark: a short line by itself, with something under it that is no list item."""
         line = said.strip()
         if len(line) > HEADING or line[-1] in ".,;:!?\u3002\uff01\uff1f" or said[0] in " \t":
             return False
-        if self.text[slice(*following)].strip() or (last is not None and not last.blank) or len(line.split()) > 12:
+        following = self.text[end : self.text.find("\n", end) + 1 or None]
+        if following.strip() or (last is not None and not last.blank) or len(line.split()) > 12:
             return False
-        rest = self.text[following[1] : following[1] + 400].lstrip("\n")
-        listed = _LINE.match(line) and (found := _LINE.match(rest)) and found.lastgroup == "item"
-        return bool(rest.strip()) and rest[0] != ">" and not listed and (line[0].isupper() or line[0].isdigit())
+        stop = end + len(following)
+        under = self.text[stop : stop + 400].lstrip("\n")
+        mark = _LINE.match(under)
+        is_listed = _LINE.match(line) and mark and mark.lastgroup == "item"
+        return (
+            bool(under.strip()) and under[0] != ">" and not is_listed and (line[0].isupper() or line[0].isdigit())
+        )
 
 
 @dataclass(slots=True)
@@ -354,15 +364,17 @@ def _number(text: str, blocks: Sequence[_Block]) -> None:
     alike: dict[str, list[tuple[str, _Block]]] = {}
     for block in blocks:
         said = text[block.start : block.end]
-        if block.kind == "para" and len(said) <= 2 * HEADING and (found := said.translate(_BARE).split()):
-            number = next((word for word in found if word.isdecimal()), "")
-            alike.setdefault("".join(w for w in found if not w.isdecimal()), []).append((number, block))
-    for found_alike in alike.values():
-        start = int(found_alike[0][0] or -1)
-        if len(found_alike) > 2 and [n for n, _ in found_alike] == [
-            str(start + i) for i in range(len(found_alike))
-        ]:
-            for _, block in found_alike:
+        if block.kind == "para" and len(said) <= 2 * HEADING:
+            words = said.translate(_BARE).split()
+            numbers = [word for word in words if word.isdecimal()]
+            if words:
+                wording = "".join(word for word in words if not word.isdecimal())
+                alike.setdefault(wording, []).append((numbers[0] if numbers else "", block))
+    for numbered in alike.values():
+        first = int(numbered[0][0] or -1)
+        counted = [str(first + n) for n in range(len(numbered))]
+        if len(numbered) > 2 and [number for number, _ in numbered] == counted:
+            for _, block in numbered:
                 block.kind, block.level = "heading", 7
 
 
@@ -384,7 +396,7 @@ def _ends_as_lead(text: str, block: _Block) -> bool:
     return block.end - block.start <= LONG and text[block.start : block.end].rstrip(" \t\r\n>").endswith(":")
 
 
-def _long(text: str, start: int, end: int, above: tuple[Range, ...], limit: int = LONG) -> list[Piece]:
+def _long(text: str, start: int, end: int, above: tuple[Range, ...], limit: int) -> list[Piece]:
     """The range as one piece, or a longer one in parts of whole sentences; of code and entries, of whole lines."""
     if end - start <= limit:
         return [Piece(start, end, above)]
