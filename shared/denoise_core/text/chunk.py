@@ -19,7 +19,11 @@ from denoise_core.types import Passage, Span, well_formed
 Chunker: TypeAlias = Callable[[Passage], Sequence[Span]]
 
 # White space of several bytes, which the splitter takes for one: a capital, such a space and a full stop broke it.
-_WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
+_WIDE_SPACES = (
+    "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f"
+    "\u205f\u3000"
+)
+_NARROWED = dict.fromkeys(map(ord, _WIDE_SPACES), " ")
 _BLOCK = 20_000  # characters given to the splitter at once: its time grows faster than the text
 
 
@@ -111,7 +115,7 @@ _MEASURED = re.compile(r"\d\s?(?:[kcmµ]?m|[mk]?g|ml|l|t|s|h|ha|[kMG]?W|[kMGT]B|
 
 def _sentence_ends(text: str, offset: int, language: str) -> list[int]:
     splitter: Any = importlib.import_module("sentencex")  # compiled, without stubs; not needed by whole passages
-    shown = _WIDE_SPACE.sub(" ", well_formed(text))
+    shown = well_formed(text).translate(_NARROWED)
     try:
         found = splitter.get_sentence_boundaries(language, shown)
     except BaseException as error:

@@ -72,7 +72,7 @@ _TAG = re.compile(
     r"<(?=[\s<|]{0,8}/?[\s|]{0,8}(?:begin|bos|bot|eos|eot|eom|end|s>|sys|system|user|assistant|tool|think|im_|start|"
     r"inst|document|evidence|history|draft|feedback|question|metadata|title|untrusted|passage|piece|data\b))"
 )
-_MARKS = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")  # combining
+_WITHOUT_MARKS = dict.fromkeys(_code_points("0300-036F 1AB0-1AFF 1DC0-1DFF 20D0-20FF FE20-FE2F"), "")  # combining
 _TURN = re.compile(r"\[(?=/?(?:inst|sys)\])")
 
 
@@ -106,7 +106,7 @@ def folded(text: str) -> str:
     if text.isascii():
         return text.lower()
     letters = unicodedata.normalize("NFKD", text.translate(_FOLD)).lower().translate(_FOLD)
-    return _MARKS.sub("", letters)
+    return letters.translate(_WITHOUT_MARKS)
 
 
 def new_marker(texts: Iterable[str]) -> str:

@@ -17,7 +17,6 @@ from denoise_core.spans import Range, clip_spans, complement_spans, join_spans
 Path: TypeAlias = tuple[str | int, ...]
 
 _DECODER = json.JSONDecoder(strict=False)
-_SPACE = re.compile(r"[ \t\n\r]*")
 _ESCAPE = re.compile(r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[\da-fA-F]{4}|\\.")
 
 
@@ -34,7 +33,9 @@ class Member(NamedTuple):
 
 def skip_space(text: str, at: int) -> int:
     """The next place from ``at`` on that is no white space."""
-    return _SPACE.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
+    while at < len(text) and text[at] in " \t\n\r":
+        at += 1
+    return at
 
 
 def load_json(text: str) -> Any:

@@ -29,7 +29,6 @@ _LINE = re.compile(
     r"|(?P<under>[ ]{0,3}(?:={3,}|-{3,})\s*$)|(?P<row>\s*\|.*\|\s*$|[^\s\t][^\t\n]*\t[^\n]*\S)"
     r"|(?P<item>\s*(?:[-*+\u2022\u2013]|\(?\w{1,3}[.)])[ \t]+\S)|(?P<field>[\w-]{1,24}:[ \t]+\S)"
 )
-_SEPARATOR = re.compile(r"(?=[\s:|]*-[\s:-]*\|)[\s:|-]*$")
 _QUOTE = re.compile(r"(?:[ ]?>)+")
 _TURN = re.compile(r"(?:[\[(]?[\d:.,]+[\])]?[ ]+)?([^\W\d_][\w .'-]{0,40}):[ \t]")
 _PRONOUN = re.compile(
@@ -386,11 +385,17 @@ def _ranges(blocks: Sequence[_Block]) -> tuple[Range, ...]:
 
 def _is_head(text: str, table: list[_Block], block: _Block, after: _Block) -> bool:
     """Whether a row is the head of its table, or the line under the head."""
-    if _SEPARATOR.match(text[block.start : block.end]):
+    if _is_separator(text[block.start : block.end]):
         return True
     if table or block.blank or after.kind != "row":
         return False
-    return "\t" in text[block.start : block.end] or bool(_SEPARATOR.match(text[after.start : after.end]))
+    return "\t" in text[block.start : block.end] or _is_separator(text[after.start : after.end])
+
+
+def _is_separator(row: str) -> bool:
+    """Whether it is the line under a table's head: dashes, colons and bars, a bar behind a dash."""
+    signs = "".join(row.split())
+    return not signs.strip(":|-") and "|" in signs.partition("-")[2]
 
 
 def _ends_as_lead(text: str, block: _Block) -> bool:
