@@ -34,7 +34,7 @@ _POWERS = keyed(
     12: trillion
     """
 )
-_SCALES = {word: 10 ** int(power) for word, power in _POWERS.items()}
+_SCALES: dict[str, int] = {word: 10 ** int(power) for word, power in _POWERS.items()}
 _ORDINAL_DIGITS = re.compile(r"(\d{1,4})(?:st|nd|rd|th|er|re|e|ème|º|ª)$")
 _ROMAN = re.compile(r"(?=[IVXLC])(?:XC|XL|L?X{0,3}|C{1,2})?(?:IX|IV|V?I{0,3})$")
 _GROUPED = re.compile(r"\d{1,3}([.,'’\u00a0\u202f ])\d{3}(?:\1\d{3})*$")
