@@ -16,6 +16,7 @@ from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo,
 from denoise_core import Passage
 from denoise_core._frameworks import shallow
 from denoise_core.running.record import KEY, VERSION
+from denoise_core.spans import merge_spans
 
 SOURCE = NodeRelationship.SOURCE
 
@@ -190,13 +191,7 @@ def _bounded(note: dict[str, Any]) -> dict[str, Any]:
 
 def joined(ranges: Ranges) -> Ranges:
     """Ranges that follow one another without a gap, as one."""
-    out: Ranges = []
-    for start, end in ranges:
-        if out and out[-1][1] == start:
-            out[-1] = [out[-1][0], end]
-        else:
-            out.append([start, end])
-    return out
+    return [[start, end] for start, end in merge_spans((start, end) for start, end in ranges)]
 
 
 def _weight(value: Any) -> int:

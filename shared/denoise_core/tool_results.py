@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from denoise_core.result import DenoiseResult
-from denoise_core.text.cutting import Cut, cut, merged
-from denoise_core.text.piece import Range
+from denoise_core.spans import Range, complement_spans
+from denoise_core.text.cutting import Cut, cut
 from denoise_core.types import Passage
 
 ENDS = 160  # characters of a first or last line that is kept for what it says of the result
@@ -79,12 +79,10 @@ class ToolResult:
         """What `back` leaves out, as runs of text in order, with ids that are the same for the same result."""
         out: list[LeftOut] = []
         for n, (passage, shape) in enumerate(zip(self.passages, self.cuts, strict=True)):
-            at = 0
-            for start, end in [*merged(self._stays(n, found)), (len(passage.text), len(passage.text))]:
-                gone = shape.plain(at, start).strip()
+            for start, end in complement_spans(shape.remaining(self._stays(n, found)), 0, len(passage.text)):
+                gone = shape.plain(start, end).strip()
                 if len(gone) > 2 and any(c.isalnum() for c in gone):
                     out.append(LeftOut(f"{passage.id}-{len(out) + 1}", gone))
-                at = max(at, end)
         return tuple(out)
 
     def _stays(self, n: int, found: DenoiseResult) -> list[Range]:

@@ -5,10 +5,13 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from kept_texts import FAULTS, TEXTS, VALUES, Keeping, broken, chance, check_kept, ranges_in
 
-from denoise_core import DenoiseResult, Drop, Passage, Span
+from denoise_core import DenoiseResult, Drop, Guard, Passage, Span
 from denoise_core.end import ENDDenoiser
+from denoise_core.end.results import for_results
 from denoise_core.testing import FunctionScorer
+from denoise_core.text.cutting import cut
 from denoise_core.tool_results import read_result
 
 ROWS = [{"title": f"Report {n}", "content": f"Sentence {n} of many about the harbour. " * 3} for n in range(10)]
@@ -111,3 +114,73 @@ def test_any_value_comes_back_whole_when_all_is_kept(value):
     read = read_result(value)
     assert read.back(DenoiseResult("q", read.passages)) == value
     only("no such word").denoise("q", read.passages)
+
+
+TABLE = "id,place\n" + "".join(f'{n},"town {n}"\n' for n in range(80))
+
+
+def as_text(value):
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("value", [{"report": TABLE}, json.dumps({"report": TABLE})], ids=["dict", "text"])
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_broken_scorer_loses_no_row_of_a_table_in_json(value, fault):
+    read = read_result(value)
+    found = Guard(for_results(broken(fault), read.passages), on_error="keep").denoise("town", read.passages)
+    assert found.fallback
+    assert read.back(found) == value
+    assert read.left_out(found) == ()
+
+
+@given(VALUES, st.sampled_from(sorted(FAULTS)), st.booleans())
+def test_a_broken_scorer_loses_nothing_of_any_result(value, fault, dumped):
+    value = json.dumps(value) if dumped else value
+    read = read_result(value)
+    found = Guard(for_results(broken(fault), read.passages), on_error="keep").denoise("Paris?", read.passages)
+    assert read.back(found) == value
+    assert read.left_out(found) == ()
+
+
+def texts_of(value, read):
+    """The texts at the places where they were read, as a model is shown them."""
+    out = []
+    for path in read.paths:
+        part = value
+        for step in path:
+            part = part[step]
+        out.append(as_text(part))
+    return out
+
+
+@given(VALUES | TEXTS, st.booleans(), st.data())
+def test_what_is_kept_of_any_result_stands_in_it_to_the_letter(value, dumped, data):
+    value = json.dumps(value, ensure_ascii=data.draw(st.booleans())) if dumped else value
+    read = read_result(value)
+    denoiser = Keeping(lambda text: data.draw(ranges_in(text)))
+    found = denoiser.denoise("Paris?", read.passages)
+    lost = 0
+    for shape, (text, kept), shown in zip(read.cuts, denoiser.kept, texts_of(read.back(found), read), strict=True):
+        check_kept(text, shape.kind, kept, shown)
+        check_kept(text, shape.kind, kept, as_text(shape.back(kept)))
+        assert as_text(shape.back(kept)) == "".join(text[a:b] for a, b in shape.remaining(kept))
+        scraps = 2 * (len(shape.remaining(kept)) + 1)  # too short to be named
+        lost += shape.kind != "html" and sum(map(str.isalnum, text)) - sum(map(str.isalnum, shown)) > scraps
+    assert read.left_out(found) or not lost
+
+
+@given(VALUES, st.integers(0, 99))
+def test_what_end_keeps_of_any_result_stands_in_it_to_the_letter(value, seed):
+    read = read_result(value)
+    found = for_results(chance(seed), read.passages).denoise("Paris?", read.passages)
+    kept = {p.id: [(s.start, s.end) for s in p.covered] for p in found.passages}
+    for passage, shape, shown in zip(read.passages, read.cuts, texts_of(read.back(found), read), strict=True):
+        check_kept(passage.text, shape.kind, kept.get(passage.id, []), shown)
+
+
+@given(st.binary(), st.data())
+def test_bytes_that_are_no_text_stay_those_bytes(given_bytes, data):
+    shape = cut(given_bytes)
+    assert shape.back([(0, len(shape.text))]) == given_bytes
+    start = data.draw(st.integers(0, len(given_bytes)))
+    assert cut(given_bytes[start:]).back([(0, 10**9)]) == given_bytes[start:]

@@ -5,8 +5,9 @@ import json
 from typing import Annotated
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from kept_texts import FAULTS, TEXTS, VALUES, Keeping, broken, check_kept, ranges_in
 from langchain.agents import create_agent
 from langchain.agents.middleware.types import ToolCallRequest
 from langchain_core.documents import Document
@@ -19,6 +20,7 @@ from denoise_core import DenoiseResult, InputError
 from denoise_core.end import ENDDenoiser
 from denoise_core.running import fallbacks
 from denoise_core.testing import FunctionScorer
+from denoise_core.text.cutting import cut
 from denoise_core.tool_results import NOTHING
 from langchain_denoise import Denoise, DenoiseCompressor
 from langchain_denoise.middleware import DenoiseToolResults
@@ -119,6 +121,31 @@ def test_a_result_of_which_all_is_kept_is_the_same(texts):
     assert not gone
     kept = [t for t in texts if t.strip()]
     assert [b["text"] for b in out.content] == (kept or [NOTHING])
+
+
+def result_of(denoiser, content):
+    message = ToolMessage(content, tool_call_id="call", name="search")
+    call = {"name": "search", "args": {}, "id": "call", "type": "tool_call"}
+    state = {"messages": [HumanMessage("Paris?")]}
+    request = ToolCallRequest(tool_call=call, tool=None, state=state, runtime=None)
+    return DenoiseToolResults(denoiser, tools=["search"]).wrap_tool_call(request, lambda _: message)
+
+
+@given(TEXTS | VALUES.map(json.dumps), st.sampled_from(sorted(FAULTS)), st.booleans())
+@example(json.dumps({"report": "id,place\n" + "".join(f'{n},"town {n}"\n' for n in range(80))}), "raises", False)
+def test_a_broken_scorer_leaves_every_result_as_it_was(text, fault, in_blocks):
+    content = [{"type": "text", "text": text}] if in_blocks and text.strip() else text
+    out = result_of(broken(fault), content)
+    assert out.content == content
+    assert out.response_metadata.get("denoise", {"left_out": 0})["left_out"] == 0
+
+
+@given(TEXTS | VALUES.map(json.dumps), st.data())
+def test_what_a_denoiser_keeps_is_what_the_model_reads(text, data):
+    denoiser = Keeping(lambda text: data.draw(ranges_in(text)))
+    out = result_of(denoiser, text)
+    for read, kept in denoiser.kept:
+        check_kept(read, cut(read).kind, kept, out.content)
 
 
 SEARCHED = {"query": "Paris", "results": [{"title": f"Town {n}", "text": "Rain. " * 40} for n in range(9)]}

@@ -1,8 +1,13 @@
 """Tools of agents without the noise: shape and state, `recall`, and what a checked agent holds against them."""
 
+import asyncio
 import json
+from types import SimpleNamespace
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from kept_texts import FAULTS, TEXTS, VALUES, Keeping, broken, check_kept, ranges_in
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
 from llama_index.core.tools import FunctionTool
@@ -12,6 +17,7 @@ from llamaindex_doubles import Calling, calls
 from denoise_core import InputError
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
+from denoise_core.text.cutting import cut
 from denoise_core.tool_results import LEFT_OUT
 from llamaindex_denoise import Checked, denoised
 
@@ -104,3 +110,34 @@ def test_what_is_no_list_of_tools_says_what_to_type():
     for wrong in (search_tool(), [search], [search_tool(), search_tool()]):
         with pytest.raises(InputError, match="tools"):
             denoised(wrong, DENOISER)
+
+
+class NoState:
+    """The store of a context in which nothing is kept."""
+
+    async def get(self, key, default=None):
+        return default
+
+
+def result_of(denoiser, text):
+    def look(query: str) -> str:
+        """Looks things up."""
+        return text
+
+    (tool,) = denoised([FunctionTool.from_defaults(look)], denoiser)
+    output = asyncio.run(tool.acall(query="Paris?", ctx=SimpleNamespace(store=NoState())))
+    return output.blocks[0].text
+
+
+@given(TEXTS | VALUES.map(json.dumps), st.sampled_from(sorted(FAULTS)))
+@example(json.dumps({"report": "id,place\n" + "".join(f'{n},"town {n}"\n' for n in range(80))}), "raises")
+def test_a_broken_scorer_leaves_every_result_as_it_was(text, fault):
+    assert result_of(broken(fault), text) == text
+
+
+@given(TEXTS | VALUES.map(json.dumps), st.data())
+def test_what_a_denoiser_keeps_is_what_the_model_reads(text, data):
+    denoiser = Keeping(lambda text: data.draw(ranges_in(text)))
+    shown = result_of(denoiser, text)
+    for read, kept in denoiser.kept:
+        check_kept(read, cut(read).kind, kept, shown)

@@ -6,10 +6,10 @@ No script is needed: a claim links to its quotes, and the browser marks what a l
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import Any
 
 from denoise_core.report.context import rendered
+from denoise_core.spans import tile_spans
 from denoise_core.support.judging import ClaimVerdict
 from denoise_core.types import Passage
 
@@ -61,9 +61,8 @@ def verdict_of(claim: ClaimVerdict) -> str:
 def _cut(text: str, ranges: Sequence[tuple[int, int, Any]]) -> list[tuple[str, list[Any], list[Any]]]:
     """The text at the edges of ranges ``[start, end)``: each piece with what covers it, and what of that begins
     there."""
-    edges = sorted({0, len(text), *(min(at, len(text)) for start, end, _ in ranges for at in (start, end))})
     pieces = []
-    for a, b in pairwise(edges):
+    for a, b in tile_spans((at for start, end, _ in ranges for at in (start, end)), 0, len(text)):
         over = [(start, what) for start, end, what in ranges if start <= a and b <= end]
         pieces.append((text[a:b], [what for _, what in over], [what for start, what in over if start == a]))
     return pieces

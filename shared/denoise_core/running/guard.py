@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from denoise_core.errors import BrokenLaw, EmptyResult, InputError, is_mistake
 from denoise_core.protocols import Denoiser, expect_denoiser
 from denoise_core.result import DenoiseResult, trace_of
 from denoise_core.running.fallbacks import fell_back
+from denoise_core.spans import complement_spans, merge_spans
 from denoise_core.types import Drop, Keep, Passage, Span, check_passages
 
 Policy = Literal["keep", "drop", "raise"]
@@ -193,14 +195,10 @@ def _within(span: Span, source: dict[str, Passage]) -> None:
 
 def _gaps(passage: Passage, spans: list[tuple[int, int]]) -> list[Drop]:
     """What no span covers. Raises `BrokenLaw` for two that overlap."""
-    found: list[Drop] = []
-    at = 0
-    for start, end in sorted(spans):
-        if start < at:
-            raise BrokenLaw(f"passage {passage.id!r}: two spans of the result overlap at {start}")
-        if start > at:
-            found.append(Drop(Span(passage.id, at, start), UNLISTED))
-        at = end
-    if at < len(passage.text) or (not spans and not passage.text):
-        found.append(Drop(Span(passage.id, at, len(passage.text)), UNLISTED))
-    return found
+    for before, after in pairwise(sorted(spans)):
+        if after[0] < before[1]:
+            raise BrokenLaw(f"passage {passage.id!r}: two spans of the result overlap at {after[0]}")
+    gaps = complement_spans(merge_spans(spans), 0, len(passage.text))
+    if not spans and not passage.text:
+        gaps = [(0, 0)]
+    return [Drop(Span(passage.id, start, end), UNLISTED) for start, end in gaps]

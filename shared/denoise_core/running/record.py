@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from denoise_core.result import DenoiseResult, Trace
 from denoise_core.running.effects import Complete
+from denoise_core.spans import merge_spans
 from denoise_core.types import Drop, Keep, Passage, Reply, Span
 
 KEY = "denoise"
@@ -134,9 +135,7 @@ def _bounded(record: dict[str, Any]) -> dict[str, Any]:
 
 def _joined(ranges: list[list[int]]) -> list[list[int]]:
     """Ranges that follow one another without a gap, as one."""
-    from denoise_core.text.cutting import merged  # adapters write records and cut nothing when imported
-
-    return [[start, end] for start, end in merged((start, end) for start, end in ranges)]
+    return [[start, end] for start, end in merge_spans((start, end) for start, end in ranges)]
 
 
 def short_id(name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,6 +14,7 @@ from denoise_core.s2a.options import OnError, Options, Rule
 from denoise_core.s2a.replies import Outcome
 from denoise_core.s2a.result import Report, Sentence
 from denoise_core.s2a.units import units
+from denoise_core.spans import merge_in_passage
 from denoise_core.support import check
 from denoise_core.text.chunk import extract
 from denoise_core.types import Drop, Passage, Span
@@ -83,11 +84,11 @@ def rewritten(
     brought = companions(p, units, kept) if options.context and kept else ()
     text, sentences = _together(found)
     report = replace(_report(p, settled), written=text or None, sentences=sentences, context=brought)
-    spans = merged([*kept, *brought])
+    spans = merge_in_passage(p.id, [*kept, *brought])
     drops = tuple(Drop(s, _why(s, settled)) for s in units if s not in {*kept, *brought})
     if options.show == "written" and report.problem is None and text.strip():
         # The model's own text; one without a source stands for the whole of it.
-        passage = replace(p, text=text.strip(), spans=spans or merged(units), rewritten=True)
+        passage = replace(p, text=text.strip(), spans=spans or merge_in_passage(p.id, units), rewritten=True)
         return Assembled(passage, drops if spans else (), report)
     return Assembled(extract(p, spans), drops, report)
 
@@ -173,17 +174,6 @@ def within(rule: Rule, passages: Sequence[Passage], outcomes: Sequence[Outcome])
         return replace(o, kept=tuple(s for s in kept if s in stays), over=over)
 
     return [o if o.kept is None else narrowed(o, o.kept) for o in outcomes]
-
-
-def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """The spans of one passage in order, neighbours joined."""
-    out: list[Span] = []
-    for span in sorted(spans, key=lambda s: s.start):
-        if out and span.start <= out[-1].end:
-            out[-1] = replace(out[-1], end=max(out[-1].end, span.end))
-        else:
-            out.append(span)
-    return tuple(out)
 
 
 def _report(p: Passage, outcomes: Sequence[Outcome]) -> Report:

@@ -19,6 +19,7 @@ from denoise_core.s2a.options import OnError, Options
 from denoise_core.s2a.prompts import PARTS
 from denoise_core.s2a.replies import Outcome, named
 from denoise_core.s2a.units import units
+from denoise_core.spans import tile_passage
 from denoise_core.text.lexemes import lexemes
 from denoise_core.types import Passage, Reply, Span
 
@@ -61,8 +62,7 @@ def clauses(text: str, *, language: str = "en") -> tuple[Span, ...]:
             if m.end() < end and (asks or min(map(_size, sides)) >= _LEAST):
                 cuts.append(m.end())
                 last = m.end()
-    edges = sorted({0, *cuts, len(text)})
-    return tuple(Span(ID, a, b) for a, b in itertools.pairwise(edges))
+    return tile_passage(ID, len(text), cuts)
 
 
 def untagged(text: str) -> str:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
+from denoise_core.spans import tile_passage
 from denoise_core.text.chunk import sentences
 from denoise_core.types import Passage, Span
 
@@ -39,12 +41,10 @@ def units(passage: Passage, *, language: str = "en") -> tuple[Span, ...]:
         cuts.append(end)
     if prose_from is not None:
         cuts += _prose(text, prose_from, prose_to, language)
-    edges = sorted({0, *cuts, len(text)})
-    spans = [Span(passage.id, a, b) for a, b in itertools.pairwise(edges)]
-    return _with_blanks(text, spans)
+    return _with_blanks(text, tile_passage(passage.id, len(text), cuts))
 
 
-def _with_blanks(text: str, spans: list[Span]) -> tuple[Span, ...]:
+def _with_blanks(text: str, spans: Sequence[Span]) -> tuple[Span, ...]:
     """White space alone goes with what stands before it, or after it at the very beginning."""
     out: list[Span] = []
     for span in spans:

@@ -19,8 +19,6 @@ from denoise_core.support.layout import (
     cells,
     in_words,
     inline,
-    json_at,
-    leaves,
     line_starts,
     one_for_one,
     tokens_of,
@@ -28,6 +26,7 @@ from denoise_core.support.layout import (
     whole,
 )
 from denoise_core.text.chunk import sentences
+from denoise_core.text.json_spans import json_at, leaves
 from denoise_core.text.language import language_of
 from denoise_core.text.lexemes import lexemes
 from denoise_core.text.wordlists import FUNCTION_WORDS, listed

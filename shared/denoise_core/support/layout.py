@@ -7,13 +7,10 @@ that each character has its place. All are linear.
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
-
-from denoise_core.text.records import members
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -84,26 +81,6 @@ def cells(clean: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         edges = edges[:-1]
     for first, last in itertools.pairwise(edges):
         yield trimmed(clean, first + 1, last)
-
-
-def json_at(text: str, at: int) -> tuple[object, int] | None:
-    """A JSON object or list that begins there, and where it ends."""
-    try:
-        return json.JSONDecoder().raw_decode(text, at)
-    except (ValueError, RecursionError):
-        return None
-
-
-def leaves(text: str, at: int) -> Iterator[tuple[tuple[str | int, ...], int, int]]:
-    """The path and the characters of each value of the JSON that begins at ``at``, which is known to be whole."""
-    todo: list[tuple[tuple[str | int, ...], int, int]] = [((), at, at)]
-    while todo:
-        path, at, end = todo.pop()
-        if text[at] in "{[":
-            inside = [((*path, name), a, b) for name, _, a, b, _ in members(text, at, text[at] == "[")]
-            todo += inside[::-1]
-        else:
-            yield path, at, end
 
 
 def trimmed(text: str, start: int, end: int) -> tuple[int, int]:

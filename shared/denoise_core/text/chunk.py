@@ -7,19 +7,23 @@ languages: abbreviations, decimals, ellipses, CJK and right-to-left scripts).
 from __future__ import annotations
 
 import importlib
-import itertools
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 from denoise_core.errors import BrokenLaw, InputError
+from denoise_core.spans import join_spans, merge_in_passage, tile_passage
 from denoise_core.types import Passage, Span, well_formed
 
 Chunker: TypeAlias = Callable[[Passage], Sequence[Span]]
 
 # White space of several bytes, which the splitter takes for one: a capital, such a space and a full stop broke it.
-_WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
+_WIDE_SPACES = (
+    "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f"
+    "\u205f\u3000"
+)
+_NARROWED = dict.fromkeys(map(ord, _WIDE_SPACES), " ")
 _BLOCK = 20_000  # characters given to the splitter at once: its time grows faster than the text
 
 
@@ -35,9 +39,9 @@ def sentences(passage: Passage, *, language: str = "en") -> tuple[Span, ...]:
     every language, and so does a line break.
     """
     cuts = _sentence_cuts(passage.text, language)
-    spans = _tile(passage.id, len(passage.text), cuts)
+    spans = tile_passage(passage.id, len(passage.text), cuts)
     starts = [s.start for s in spans if passage.text[s.start : s.end].strip()]
-    return _tile(passage.id, len(passage.text), starts[1:])  # blank lines go with what stands before them
+    return tile_passage(passage.id, len(passage.text), starts[1:])  # blank lines go with what stands before them
 
 
 def chunks(max_characters: int = 1000, *, language: str = "en") -> Chunker:
@@ -60,7 +64,7 @@ def chunks(max_characters: int = 1000, *, language: str = "en") -> Chunker:
                 start = _break(passage.text, start, start + max_characters)
                 ends.append(start)
             end = sentence.end
-        return _tile(passage.id, len(passage.text), ends)
+        return tile_passage(passage.id, len(passage.text), ends)
 
     return cut
 
@@ -71,24 +75,13 @@ def extract(passage: Passage, keep: Iterable[Span]) -> Passage | None:
     Neighbouring spans are merged. All of it kept gives the passage with ``spans`` empty. Spans name the
     characters of ``passage`` as it is given here, also when it is itself the result of an earlier step.
     """
-    merged: list[Span] = []
-    for span in sorted(keep, key=lambda s: (s.start, s.end)):
-        if merged and span.start <= merged[-1].end:
-            merged[-1] = Span(passage.id, merged[-1].start, max(span.end, merged[-1].end))
-        else:
-            merged.append(Span(passage.id, span.start, span.end))
+    merged = merge_in_passage(passage.id, keep)
     if not merged:
         return None
-    if merged == [Span(passage.id, 0, len(passage.text))]:
+    if merged == (Span(passage.id, 0, len(passage.text)),):
         return replace(passage, spans=(), rewritten=False) if passage.spans or passage.rewritten else passage
-    return replace(
-        passage, rewritten=False, text="".join(passage.text[s.start : s.end] for s in merged), spans=tuple(merged)
-    )
-
-
-def _tile(passage_id: str, length: int, cuts: Iterable[int]) -> tuple[Span, ...]:
-    edges = sorted({0, length, *(c for c in cuts if 0 < c < length)})
-    return tuple(Span(passage_id, a, b) for a, b in itertools.pairwise(edges))
+    text = join_spans(passage.text, ((s.start, s.end) for s in merged))
+    return replace(passage, rewritten=False, text=text, spans=merged)
 
 
 def _sentence_cuts(text: str, language: str) -> list[int]:
@@ -122,7 +115,7 @@ _MEASURED = re.compile(r"\d\s?(?:[kcmµ]?m|[mk]?g|ml|l|t|s|h|ha|[kMG]?W|[kMGT]B|
 
 def _sentence_ends(text: str, offset: int, language: str) -> list[int]:
     splitter: Any = importlib.import_module("sentencex")  # compiled, without stubs; not needed by whole passages
-    shown = _WIDE_SPACE.sub(" ", well_formed(text))
+    shown = well_formed(text).translate(_NARROWED)
     try:
         found = splitter.get_sentence_boundaries(language, shown)
     except BaseException as error:

@@ -10,17 +10,19 @@ like is cut as text.
 from __future__ import annotations
 
 import json
-from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from denoise_core.errors import InputError
+from denoise_core.spans import Range, clip_spans, complement_spans, join_spans, merge_spans
 from denoise_core.text import lines, markup, records
 from denoise_core.text.chunk import sentences
-from denoise_core.text.piece import Piece, Range
-from denoise_core.types import Passage, Span
+from denoise_core.text.json_spans import field_ranges, value_without
+from denoise_core.text.piece import Piece, lines_of
+from denoise_core.types import Passage, Span, well_formed
 
 _TEXT = (lines.TEXT, lines.CODE, lines.ENTRIES)
 
@@ -53,11 +55,11 @@ class Cut:
         cannot be cut."""
         own = self.text[piece.start : piece.end]
         if self.kind == "json" and piece.inside is None:
-            return tuple(records.members_of(self.text, piece.start, piece.end) or ((piece.start, piece.end),))
+            return tuple(field_ranges(self.text, piece.start, piece.end) or ((piece.start, piece.end),))
         if piece.whole or (self.kind == "html" and "<" in own.strip()[1:-1]):
             return ((piece.start, piece.end),)
         if self.kind in (lines.CODE, lines.ENTRIES):
-            return tuple(lines.lines_of(self.text, piece.start, piece.end))
+            return tuple(lines_of(self.text, piece.start, piece.end))
         found = sentences(Passage(own, ""))
         return tuple((piece.start + s.start, piece.start + s.end) for s in found) or ((piece.start, piece.end),)
 
@@ -66,33 +68,45 @@ class Cut:
         own = self.text[start:end]
         return markup.stripped(own) if self.kind == "html" else own
 
-    def back(self, kept: Iterable[Range | Span]) -> Any:
-        """What was given, with the kept ranges of `text` alone, in the same shape.
+    def remaining(self, kept: Iterable[Range | Span]) -> list[Range]:
+        """What is left of `text` where these ranges are kept, in order and apart: never less than they are.
 
         JSON stays JSON: records of which nothing is kept leave their list, long texts keep the sentences that
         stay, and all else (counts, cursors, ids) stands as it was. CSV keeps its header row. Of any other text the
-        kept ranges are left, joined, each with what it cannot be read without.
+        kept ranges are left, each with what it cannot be read without.
         """
-        ranges = sorted((s.start, s.end) if isinstance(s, Span) else (int(s[0]), int(s[1])) for s in kept)
+        as_pairs = ((s.start, s.end) if isinstance(s, Span) else (int(s[0]), int(s[1])) for s in kept)
+        ranges = clip_spans(merge_spans((a, b) for a, b in as_pairs if a < b), 0, len(self.text))
+        touched = [p for p in self.pieces if clip_spans(ranges, p.start, p.end)]
+        above = {r for p in touched for r in p.above}
         if self.kind == "json":
-            value = records.rebuilt(self.text, self.pieces, ranges)
-            if self.given is not None and not isinstance(self.given, str | bytes):
-                return value
-            return self._as_given(json.dumps(value, ensure_ascii=False, indent=records.indent_of(self.text)))
-        if self.kind == "rows":
-            rows = [
-                self.text[p.start : p.end].rstrip(", \n")
-                for p in self.pieces
-                if _touches(ranges, p) and not p.frame
-            ]
-            return self._as_given(f"[{', '.join(rows)}]")
-        here = [p for p in self.pieces if _touches(ranges, p)]
-        over = {r for p in here for r in p.above}
-        over = {r for p in here if (p.start, p.end) not in over for r in p.above}  # what is above brings no more
-        return self._as_given("".join(self.text[a:b] for a, b in merged([*over, *ranges])))
+            removed = records.removed_json(self.text, self.pieces, merge_spans([*ranges, *above]))
+        elif self.kind == "rows":
+            removed = records.removed_rows(self.text, self.pieces, ranges)
+        elif self._is_container:
+            removed = []  # it could not be read as JSON: all of it stays
+        else:
+            # What stands above brings no more.
+            above = {r for p in touched if (p.start, p.end) not in above for r in p.above}
+            return merge_spans([*above, *ranges])
+        return complement_spans(removed, 0, len(self.text))
 
-    def _as_given(self, text: str) -> str | bytes:
-        return text.encode() if isinstance(self.given, bytes) else text
+    def back(self, kept: Iterable[Range | Span]) -> Any:
+        """What was given with what is `remaining` of it, in the same shape, every kept character as it stood."""
+        left = self.remaining(kept)
+        if left == [(0, len(self.text))]:
+            return self.text if self.given is None else self.given
+        if self._is_container:
+            removed = complement_spans(left, 0, len(self.text))
+            return value_without(self.given, self.text, removed)
+        if isinstance(self.given, bytes):
+            source = self.given.decode("utf-8", "surrogateescape")
+            return join_spans(source, left).encode("utf-8", "surrogateescape")
+        return join_spans(self.text, left)
+
+    @property
+    def _is_container(self) -> bool:
+        return self.given is not None and not isinstance(self.given, str | bytes)
 
 
 def cut(given: Any) -> Cut:
@@ -110,7 +124,8 @@ def cut(given: Any) -> Cut:
     if isinstance(given, str):
         return _cut(given)
     if isinstance(given, bytes):
-        return replace(_cut(given.decode("utf-8", "replace")), given=given)
+        # A byte that is no UTF-8 is one character, so that places in the text are places in the bytes.
+        return replace(_cut(well_formed(given.decode("utf-8", "surrogateescape"))), given=given)
     try:
         if not isinstance(given, dict | list | tuple):
             raise TypeError("not a list or an object")
@@ -163,19 +178,3 @@ _CUTTERS: dict[str, Callable[[str], list[Piece] | None]] = {
     "rows": records.literal_rows,
     "html": markup.pieces,
 }
-
-
-def _touches(ranges: Sequence[Range], piece: Piece) -> bool:
-    at = bisect_left(ranges, piece.end, key=lambda r: r[0]) - 1
-    return at >= 0 and ranges[at][1] > piece.start
-
-
-def merged(ranges: Iterable[Range]) -> list[Range]:
-    """The ranges in order, those that touch or overlap as one."""
-    out: list[Range] = []
-    for start, end in sorted(ranges):
-        if out and start <= out[-1][1]:
-            out[-1] = out[-1][0], max(end, out[-1][1])
-        else:
-            out.append((start, end))
-    return out

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import count
 
 from denoise_core.errors import InputError
@@ -34,27 +34,33 @@ _LABEL = re.compile(r"[a-z][a-z0-9 _-]{0,40}")
 
 # What cannot be seen and means nothing to a reader. The joiners of Persian, Indic scripts and emoji, and the
 # two selectors of text and emoji style, stay in the text that is shown; only the check looks through them.
-_HIDDEN = [
-    *range(0x00, 0x09), 0x0E, 0x0F, *range(0x10, 0x1C), 0x7F, *range(0x80, 0x85), *range(0x86, 0xA0), 0xAD, 0x034F,
-    0x061C, 0x115F, 0x1160, 0x17B4, 0x17B5, *range(0x180B, 0x1810), 0x200B, 0x200E, 0x200F, *range(0x202A, 0x202F),
-    *range(0x2060, 0x2070), 0x3164, *range(0xFE00, 0xFE0E), 0xFEFF, 0xFFA0, *range(0xFFF0, 0xFFFC),
-    *range(0x1BCA0, 0x1BCA4), *range(0x1D173, 0x1D17B), *range(0xE0000, 0xE1000),
-]  # fmt: skip
-_JOINERS = [0x200C, 0x200D, 0xFE0E, 0xFE0F]
-_NEW_LINES = [0x0B, 0x0C, 0x0D, 0x1C, 0x1D, 0x1E, 0x85, 0x2028, 0x2029]
-_SHOWN = str.maketrans(dict.fromkeys(map(chr, _HIDDEN), "") | dict.fromkeys(map(chr, _NEW_LINES), "\n"))
+_HIDDEN = """
+    0000-0008 000E-001B 007F-0084 0086-009F 00AD 034F 061C 115F-1160 17B4-17B5 180B-180F 200B 200E-200F
+    202A-202E 2060-206F 3164 FE00-FE0D FEFF FFA0 FFF0-FFFB 1BCA0-1BCA3 1D173-1D17A E0000-E0FFF
+"""  # code points in hexadecimal digits, first and last of each run
+_JOINERS = "\u200c\u200d\ufe0e\ufe0f"
+_NEW_LINES = "\x0b\x0c\r\x1c\x1d\x1e\x85\u2028\u2029"
 
-# Letters of other scripts that look like those of our delimiters, and every bracket that looks like a pointed one.
-_ALIKE = {
-    "а": "a", "α": "a", "ɑ": "a", "Ь": "b", "в": "b", "β": "b", "с": "c", "ϲ": "c", "ԁ": "d", "ɗ": "d", "е": "e",
-    "ε": "e", "є": "e", "ё": "e", "ɡ": "g", "ց": "g", "һ": "h", "н": "h", "η": "n", "і": "i", "ι": "i", "ı": "i",
-    "ӏ": "i", "ј": "j", "κ": "k", "к": "k", "м": "m", "μ": "m", "п": "n", "ո": "n", "о": "o", "ο": "o", "σ": "o",
-    "օ": "o", "р": "p", "ρ": "p", "ԛ": "q", "г": "r", "ѕ": "s", "т": "t", "τ": "t", "υ": "u", "ս": "u", "ν": "v",
-    "ѵ": "v", "ԝ": "w", "ω": "w", "х": "x", "χ": "x", "у": "y", "γ": "y", "ʏ": "y", "ᴅ": "d", "ᴇ": "e", "ɴ": "n",
-    "ɢ": "g", "ʙ": "b", "ɪ": "i",
-}  # fmt: skip
-_POINTED = dict.fromkeys("‹〈⟨〈❬❮❰⟪«˂ᐸ≺⋖⦑⧼ᚲ《", "<") | dict.fromkeys("›〉⟩〉❭❯❱⟫»˃ᐳ≻⋗⦒⧽》", ">")
-_FOLD = str.maketrans(_ALIKE | _POINTED | dict.fromkeys(map(chr, [*_HIDDEN, *_JOINERS]), ""))
+
+def _code_points(runs: str) -> Iterator[int]:
+    for run in runs.split():
+        first, _, last = run.partition("-")
+        yield from range(int(first, 16), int(last or first, 16) + 1)
+
+
+_WITHOUT_HIDDEN = dict.fromkeys(_code_points(_HIDDEN), "")
+_SHOWN = _WITHOUT_HIDDEN | dict.fromkeys(map(ord, _NEW_LINES), "\n")
+
+# Letters of other scripts, each row behind the letter of our delimiters that they look like, and every bracket
+# that looks like a pointed one.
+_LOOK_ALIKES = """
+    aаαɑ bЬвβʙ cсϲ dԁɗᴅ eеεєёᴇ gɡցɢ hһн iіιıӏɪ jј kκк mмμ nηпոɴ oоοσօ pрρ qԛ rг sѕ tтτ uυս vνѵ wԝω xхχ
+    yуγʏ
+    <‹〈⟨〈❬❮❰⟪«˂ᐸ≺⋖⦑⧼ᚲ《 >›〉⟩〉❭❯❱⟫»˃ᐳ≻⋗⦒⧽》
+"""
+_FOLD = _WITHOUT_HIDDEN | dict.fromkeys(map(ord, _JOINERS), "")
+for _row in _LOOK_ALIKES.split():
+    _FOLD |= dict.fromkeys(map(ord, _row[1:]), _row[0])
 
 # A line that begins as ours do. Whatever stands before the word (dashes, quote marks, hashes) is no letter.
 _OURS = re.compile(
@@ -66,7 +72,7 @@ _TAG = re.compile(
     r"<(?=[\s<|]{0,8}/?[\s|]{0,8}(?:begin|bos|bot|eos|eot|eom|end|s>|sys|system|user|assistant|tool|think|im_|start|"
     r"inst|document|evidence|history|draft|feedback|question|metadata|title|untrusted|passage|piece|data\b))"
 )
-_MARKS = re.compile("[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]+")  # combining
+_WITHOUT_MARKS = dict.fromkeys(_code_points("0300-036F 1AB0-1AFF 1DC0-1DFF 20D0-20FF FE20-FE2F"), "")  # combining
 _TURN = re.compile(r"\[(?=/?(?:inst|sys)\])")
 
 
@@ -100,7 +106,7 @@ def folded(text: str) -> str:
     if text.isascii():
         return text.lower()
     letters = unicodedata.normalize("NFKD", text.translate(_FOLD)).lower().translate(_FOLD)
-    return _MARKS.sub("", letters)
+    return letters.translate(_WITHOUT_MARKS)
 
 
 def new_marker(texts: Iterable[str]) -> str:

@@ -7,6 +7,8 @@ import unicodedata
 from collections import Counter, defaultdict
 from functools import lru_cache
 
+from denoise_core.text.wordlists import keyed
+
 _SMALL = {
     "en": "the of and is was in to that it for with on by from are were be as at this which had has have an not",
     "de": "der die das und ist war in den dem des ein eine nicht von mit für auf im zu wurde sich auch es an wird",
@@ -20,8 +22,19 @@ for _language, _words in _SMALL.items():
 
 _WORD = re.compile(r"[^\W\d_]+")
 _READ = 4000  # characters that decide
-_SCRIPTS = {"CJK": "zh", "HIRAGANA": "ja", "KATAKANA": "ja", "HANGUL": "ko", "ARABIC": "ar", "HEBREW": "he"}
-_SCRIPTS |= {"CYRILLIC": "ru", "GREEK": "el", "THAI": "th", "DEVANAGARI": "hi"}
+_SCRIPTS = keyed(
+    """
+    zh: CJK
+    ja: HIRAGANA KATAKANA
+    ko: HANGUL
+    ar: ARABIC
+    he: HEBREW
+    ru: CYRILLIC
+    el: GREEK
+    th: THAI
+    hi: DEVANAGARI
+    """
+)
 _MARKS = dict.fromkeys("ßäö", "de") | dict.fromkeys("ñ¿¡", "es") | dict.fromkeys("çèêœ", "fr")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -43,7 +44,16 @@ class Lexeme:
 
     @property
     def capital(self) -> bool:
-        return self.text[0].isupper() or self.text[0].istitle()
+        return self.text[:1].isupper() or self.text[:1].istitle()
+
+
+OUTSIDE = Lexeme("", "", "mark", -9, -9)
+"""Stands before the first and behind the last lexeme: no word, and near nothing."""
+
+
+def padded(found: Sequence[Lexeme]) -> list[Lexeme]:
+    """The lexemes with `OUTSIDE` behind them often enough to look at some places before and behind each."""
+    return [*found, *[OUTSIDE] * 5]
 
 
 def lexemes(text: str) -> list[Lexeme]:

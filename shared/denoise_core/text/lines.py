@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from string import ascii_letters, digits, punctuation
 
+from denoise_core.spans import Range
 from denoise_core.text.chunk import chunks, sentences
-from denoise_core.text.piece import LONG, Piece, Range, titled
+from denoise_core.text.piece import LONG, Piece, lines_of, titled
 from denoise_core.types import Passage
 
 TEXT, CODE, ENTRIES = "text", "code", "entries"
 HEADING = 100  # characters of a heading without a mark, at most
 TURN = 240  # characters of a turn that is read with its answer, at most
 CODE_LONG = 1600  # characters of a code block that stays whole
+_NO_HEADING = ".,;:!?\u3002\uff01\uff1f"  # what ends no heading
 _INSIDE = " \t})]\n"  # what lines begin with that begin no unit
 _MARKS = frozenset(":-/.")  # one of which stands in a time
 _READ = 8_000  # characters that tell the kind
@@ -27,7 +29,6 @@ _LINE = re.compile(
     r"|(?P<under>[ ]{0,3}(?:={3,}|-{3,})\s*$)|(?P<row>\s*\|.*\|\s*$|[^\s\t][^\t\n]*\t[^\n]*\S)"
     r"|(?P<item>\s*(?:[-*+\u2022\u2013]|\(?\w{1,3}[.)])[ \t]+\S)|(?P<field>[\w-]{1,24}:[ \t]+\S)"
 )
-_SEPARATOR = re.compile(r"(?=[\s:|]*-[\s:-]*\|)[\s:|-]*$")
 _QUOTE = re.compile(r"(?:[ ]?>)+")
 _TURN = re.compile(r"(?:[\[(]?[\d:.,]+[\])]?[ ]+)?([^\W\d_][\w .'-]{0,40}):[ \t]")
 _PRONOUN = re.compile(
@@ -37,8 +38,6 @@ _PRONOUN = re.compile(
 
 def kind_of(text: str) -> str:
     """``"entries"`` where most lines begin alike with a time or a speaker, ``"code"`` where many are indented."""
-    if text.count("\n") < _LEAST - 1:
-        return TEXT
     head = [line for line in text[:_READ].split("\n") if line.strip()]
     if len(head) < _LEAST:
         return TEXT
@@ -70,17 +69,28 @@ def pointed(text: str, piece: Piece, prose: bool) -> tuple[Range, ...]:
 # --- Entries and turns
 
 
-def _starts(said: Sequence[str]) -> Counter[str]:
-    """How lines begin that begin an entry: the shape of a time, or a speaker who comes back; empty for too few."""
-    shapes = Counter(shape for line in said if (shape := _shape(line)))
-    shapes = Counter({s: n for s, n in shapes.items() if n > 1})
-    if sum(shapes.values()) >= max(_LEAST - 1, _ALIKE * len(said)):
-        return shapes
-    rules = sum(bool((m := _LINE.match(line)) and m["under"]) for line in said)  # between records of fields
-    speakers = Counter(m[1] for line in said if (m := _TURN.match(line)))
-    back = Counter({s: n for s, n in speakers.items() if n > 1})
-    enough = sum(back.values()) >= max(_LEAST - 1, _ALIKE * len(said)) and len(back) > 1 and rules < 2
-    return back if enough else Counter()
+def _starts(lines: Sequence[str]) -> frozenset[str]:
+    """How lines begin that begin an entry: the shape of a time, or who speaks twice; empty for too few."""
+    least = max(_LEAST - 1, _ALIKE * len(lines))
+    shapes = _repeated(map(_shape, lines))
+    if shapes.total() >= least:
+        return frozenset(shapes)
+    speakers = _repeated(map(_speaker, lines))
+    rules = [line for line in lines if (mark := _LINE.match(line)) and mark["under"]]  # between records of fields
+    is_talk = speakers.total() >= least and len(speakers) > 1 and len(rules) < 2
+    return frozenset(speakers) if is_talk else frozenset()
+
+
+def _repeated(starts: Iterable[str]) -> Counter[str]:
+    """How often each start that is not empty comes, of those that come more than once."""
+    counted = Counter(filter(None, starts))
+    return Counter({start: times for start, times in counted.items() if times > 1})
+
+
+def _speaker(line: str) -> str:
+    """Who speaks in this line; "" where it is no turn."""
+    turn = _TURN.match(line)
+    return turn[1] if turn else ""
 
 
 _AS_SHAPE = str.maketrans(digits + ascii_letters, "0" * len(digits) + "a" * len(ascii_letters))
@@ -105,25 +115,23 @@ def _units(text: str, begins: Callable[[int, int], bool]) -> list[Range]:
 
 
 def _entries(text: str) -> list[Piece]:
-    begins = _starts([line for line in text[:_READ].split("\n") if line.strip()])
+    starts = _starts([line for line in text[:_READ].split("\n") if line.strip()])
 
-    def speaker(start: int, end: int) -> str:
-        turn = _TURN.match(text[start:end])
-        return turn[1] if turn else ""
+    def begins(start: int, end: int) -> bool:
+        line = text[start:end]
+        return _speaker(line) in starts or _shape(line) in starts
 
-    def begun(start: int, end: int) -> bool:
-        return speaker(start, end) in begins or _shape(text[start:end]) in begins
-
-    spans = _units(text, begun)
-    speakers = [speaker(*span) if begun(*span) else "" for span in spans]
-    turns = sum(map(bool, speakers)) > 0.5 * len(spans)
+    units = _units(text, begins)
+    speakers = [_speaker(text[start:end]) if begins(start, end) else "" for start, end in units]
+    is_talk = len(list(filter(None, speakers))) > 0.5 * len(units)
     out: list[Piece] = []
-    for n, (start, end) in enumerate(spans):
-        before = spans[n - 1]
-        answers = turns and n and speakers[n] and speakers[n - 1] not in ("", speakers[n])
+    before, last_speaker = (0, 0), ""
+    for (start, end), speaker in zip(units, speakers, strict=True):
+        answers = is_talk and speaker and last_speaker not in ("", speaker)
         above = (before,) if answers and before[1] - before[0] <= TURN else ()
         by_lines = "\n" in text[start:end].strip()  # a stack trace, whose lines are no sentences
         out += _long(text, start, end, above, LONG + 1 if by_lines else LONG)
+        before, last_speaker = (start, end), speaker
     return out
 
 
@@ -182,6 +190,9 @@ class _Block:
     fields: bool = False  # all its lines are "Name: value"
 
 
+_EDGE = _Block(0, 0, "heading", depth=99, blank=True)  # before the first block and behind the last; never changed
+
+
 @dataclass(slots=True)
 class _Reader:
     """Turns lines into blocks: each is looked at once, with the line after it."""
@@ -191,17 +202,17 @@ class _Reader:
     fence: str = ""
 
     def read(self) -> list[_Block]:
-        spans = list(lines_of(self.text))
-        after = [*spans[1:], (len(self.text), len(self.text))]
-        for (start, end), following in zip(spans, after, strict=True):
-            self.line(start, end, following)
+        for start, end in lines_of(self.text):
+            self.line(start, end)
         return self.blocks
 
-    def line(self, start: int, end: int, following: Range) -> None:
-        line = self.text[start:end]
-        last = self.blocks[-1] if self.blocks else None
+    @property
+    def last(self) -> _Block:
+        return self.blocks[-1] if self.blocks else _EDGE
+
+    def line(self, start: int, end: int) -> None:
+        line, last = self.text[start:end], self.last
         if self.fence:
-            assert last is not None
             last.end = end
             if line.strip().startswith(self.fence):
                 self.fence = ""
@@ -209,45 +220,44 @@ class _Reader:
         quoted = _QUOTE.match(line) if line[0] in " >" else None
         depth = quoted[0].count(">") if quoted else 0
         said = line[quoted.end() :] if quoted else line
-        if not said.strip():
-            if last is None:
-                self.blocks.append(_Block(start, end, "para", blank=True))
+        if said.strip():
+            mark = _LINE.match(said)
+            what = (mark.lastgroup if mark else None) or ""
+            if not last.blank and last.depth == depth and self._goes_on(last, said, what):
+                last.end = end
             else:
-                last.end, last.blank = end, True
-            return
-        found = _LINE.match(said)
-        what = found.lastgroup or "" if found else ""
-        if last is not None and not last.blank and last.depth == depth and self._goes_on(last, said, what):
-            last.end = end
-            return
-        self.begin(start, end, said, what, depth, following)
+                self.begin(start, end, said, what, depth)
+        elif self.blocks:
+            last.end, last.blank = end, True
+        else:
+            self.blocks.append(_Block(start, end, "para", blank=True))
 
-    def begin(self, start: int, end: int, said: str, what: str, depth: int, following: Range) -> None:
+    def begin(self, start: int, end: int, said: str, what: str, depth: int) -> None:
         """A block that begins with this line, or goes on with the one above that announces it or holds it."""
-        last = self.blocks[-1] if self.blocks else None
-        kind, level, indent = what, 0, len(said) - len(said.lstrip(" \t"))
+        last, bare = self.last, said.lstrip(" \t")
+        kind, level, indent = what, 0, len(said) - len(bare)
         if what == "fence":
             kind, self.fence = "code", said.strip()[:3]
         elif what == "heading":
-            level = len(said.lstrip()) - len(said.lstrip().lstrip("#=")) or 1
-        elif what != "row" and self._alone(said, following, last):
+            level = len(bare) - len(bare.lstrip("#=")) or 1
+        elif what != "row" and self._alone(said, end):
             kind, level = "heading", 8
         elif what not in ("row", "item"):
             kind = "para"
-        led = kind == "code" and last and last.kind in ("para", "item") and _ends_as_lead(self.text, last)
-        inner = kind == "para" and last and last.kind == "item" and last.depth == depth and indent > last.indent
-        if last is not None and (led or inner):
+        is_led = kind == "code" and last.kind in ("para", "item") and _ends_as_lead(self.text, last)
+        is_inner = kind == "para" and last.kind == "item" and last.depth == depth and indent > last.indent
+        if is_led or is_inner:
             last.end, last.blank = end, False  # "On macOS:" and its commands are one; a paragraph of a list item
         else:
-            self.blocks.append(
-                _Block(start, end, kind, indent, depth, level, fields=what == "field" and kind == "para")
-            )
+            has_fields = what == "field" and kind == "para"
+            self.blocks.append(_Block(start, end, kind, indent, depth, level, fields=has_fields))
 
     def _goes_on(self, last: _Block, said: str, what: str) -> bool:
         """Whether a line belongs to the block before it, with no blank line between."""
         if what == "under" and last.kind == "para":
             last.blank = self.text.count("\n", last.start, last.end) > 1  # a rule under a record ends it
-            last.kind, last.level = (last.kind, 0) if last.blank else ("heading", 1 if "=" in said else 2)
+            if not last.blank:
+                last.kind, last.level = "heading", 1 if "=" in said else 2
             return True
         if what in ("heading", "fence", "row") or last.kind in ("heading", "row"):
             return False
@@ -256,16 +266,19 @@ class _Reader:
         last.fields = last.fields and what == "field"
         return True
 
-    def _alone(self, said: str, following: Range, last: _Block | None) -> bool:
+    def _alone(self, said: str, end: int) -> bool:
         """A heading without a mark: a short line by itself, with something under it that is no list item."""
         line = said.strip()
-        if len(line) > HEADING or line[-1] in ".,;:!?\u3002\uff01\uff1f" or said[0] in " \t":
+        if len(line) > HEADING or line[-1] in _NO_HEADING or said[0] in " \t" or len(line.split()) > 12:
             return False
-        if self.text[slice(*following)].strip() or (last is not None and not last.blank) or len(line.split()) > 12:
+        following = self.text[end : self.text.find("\n", end) + 1 or None]
+        if following.strip() or not self.last.blank or not (line[0].isupper() or line[0].isdigit()):
             return False
-        rest = self.text[following[1] : following[1] + 400].lstrip("\n")
-        listed = _LINE.match(line) and (found := _LINE.match(rest)) and found.lastgroup == "item"
-        return bool(rest.strip()) and rest[0] != ">" and not listed and (line[0].isupper() or line[0].isdigit())
+        stop = end + len(following)
+        under = self.text[stop : stop + 400].lstrip("\n")
+        mark = _LINE.match(under)
+        is_listed = _LINE.match(line) and mark and mark.lastgroup == "item"
+        return bool(under.strip()) and under[0] != ">" and not is_listed
 
 
 @dataclass(slots=True)
@@ -277,7 +290,7 @@ class _Standing:
     told: _Block | None
     headings: list[_Block] = field(default_factory=list)
     items: list[_Block] = field(default_factory=list)
-    lead: _Block | None = None
+    lead: list[_Block] = field(default_factory=list)  # one or none
     quotes: dict[int, _Block] = field(default_factory=dict)
     table: list[_Block] = field(default_factory=list)
 
@@ -286,32 +299,31 @@ class _Standing:
             self.headings.pop()
         over = list(self.headings)
         self.headings.append(block)
-        self.items, self.lead, self.table = [], None, []
+        self.items, self.lead, self.table = [], [], []
         return over
 
-    def above(self, block: _Block, before: _Block | None) -> list[_Block]:
+    def above(self, block: _Block, before: _Block) -> list[_Block]:
         over = [*self.headings, *self._quoted(block, before)]
         if block.kind == "item":
             while self.items and self.items[-1].indent >= block.indent:
                 self.items.pop()
-            over += [i for i in self.items if i.end - i.start <= LONG]
+            over += [item for item in self.items if item.end - item.start <= LONG]
             self.items.append(block)
         else:
             self.items = []
-        if block.kind in ("item", "row", "code"):
-            over += [self.lead] if self.lead is not None else []
-        elif block.kind == "para":
-            self.lead = block if _ends_as_lead(self.text, block) else None
-        if block.kind != "row" or before is None or before.kind != "row" or before.blank:
+        if block.kind == "para":
+            self.lead = [block] if _ends_as_lead(self.text, block) else []
+        else:
+            over += self.lead
+        if block.kind != "row" or before.kind != "row" or before.blank:
             self.table = []
         return over
 
-    def _quoted(self, block: _Block, before: _Block | None) -> list[_Block]:
+    def _quoted(self, block: _Block, before: _Block) -> list[_Block]:
         """Who is quoted in this block, or wrote the mail."""
-        for deeper in [d for d in self.quotes if d > block.depth]:
-            del self.quotes[deeper]
-        opened = before is not None and block.depth > before.depth
-        if opened and before is not None and _ends_as_lead(self.text, before):
+        self.quotes = {depth: who for depth, who in self.quotes.items() if depth <= block.depth}
+        opened = block.depth > before.depth
+        if opened and _ends_as_lead(self.text, before):
             self.quotes[block.depth] = before
         over = [self.quotes[block.depth]] if block.depth in self.quotes else []
         if opened and _ends_as_lead(self.text, block):
@@ -326,26 +338,26 @@ def _text(text: str) -> list[Piece]:
     told = first if first.fields and text.count("\n", first.start, first.end) > 2 else None
     standing = _Standing(text, told)
     out: list[Piece] = []
-    for n, block in enumerate(blocks):
-        before, after = blocks[n - 1] if n else None, blocks[n + 1] if n + 1 < len(blocks) else None
+    for before, block, after in zip([_EDGE, *blocks], blocks, [*blocks[1:], _EDGE], strict=False):
         if block.kind == "heading":
             over = _ranges(standing.heading(block))
-            under = after is not None and (after.kind != "heading" or after.level > block.level)
-            out.append(Piece(block.start, block.end, over, frame=under))
+            has_text = after.kind != "heading" or after.level > block.level
+            out.append(Piece(block.start, block.end, over, frame=has_text))
             continue
-        above = [b for b in standing.above(block, before) if b is not block]
+        above = [over for over in standing.above(block, before) if over is not block]
         if block.kind == "row":
-            heads = _heads(text, standing.table, block, after)
-            if heads is None:
+            if _is_head(text, standing.table, block, after):
                 standing.table.append(block)
                 out.append(Piece(block.start, block.end, _ranges(above), frame=True))
                 continue
-            above += heads
+            above += standing.table
         out += _long(text, block.start, block.end, _ranges(above), CODE_LONG if block.kind == "code" else LONG)
-    top = [b.level for b in blocks if b.kind == "heading"]
-    titled_by = told or (first if first.kind == "heading" and top.count(min(top)) == 1 == first.level else None)
-    at = (titled_by.start, titled_by.end) if titled_by else (0, 0)
-    return titled(text[slice(*at)].strip(), at, out) if titled_by else out
+    levels = [block.level for block in blocks if block.kind == "heading"]
+    if told is None and first.kind == "heading" and first.level == 1 == levels.count(min(levels)):
+        told = first
+    if told is None:
+        return out
+    return titled(text[told.start : told.end].strip(), (told.start, told.end), out)
 
 
 def _number(text: str, blocks: Sequence[_Block]) -> None:
@@ -353,15 +365,17 @@ def _number(text: str, blocks: Sequence[_Block]) -> None:
     alike: dict[str, list[tuple[str, _Block]]] = {}
     for block in blocks:
         said = text[block.start : block.end]
-        if block.kind == "para" and len(said) <= 2 * HEADING and (found := said.translate(_BARE).split()):
-            number = next((word for word in found if word.isdecimal()), "")
-            alike.setdefault("".join(w for w in found if not w.isdecimal()), []).append((number, block))
-    for found_alike in alike.values():
-        start = int(found_alike[0][0] or -1)
-        if len(found_alike) > 2 and [n for n, _ in found_alike] == [
-            str(start + i) for i in range(len(found_alike))
-        ]:
-            for _, block in found_alike:
+        if block.kind == "para" and len(said) <= 2 * HEADING:
+            words = said.translate(_BARE).split()
+            numbers = [word for word in words if word.isdecimal()]
+            if words:
+                wording = "".join(word for word in words if not word.isdecimal())
+                alike.setdefault(wording, []).append((numbers[0] if numbers else "", block))
+    for numbered in alike.values():
+        first = int(numbered[0][0] or -1)
+        counted = [str(first + n) for n in range(len(numbered))]
+        if len(numbered) > 2 and [number for number, _ in numbered] == counted:
+            for _, block in numbered:
                 block.kind, block.level = "heading", 7
 
 
@@ -369,21 +383,26 @@ def _ranges(blocks: Sequence[_Block]) -> tuple[Range, ...]:
     return tuple(dict.fromkeys((b.start, b.end) for b in blocks))
 
 
-def _heads(text: str, table: list[_Block], block: _Block, after: _Block | None) -> list[_Block] | None:
-    """None where a row is the head of its table, or the line under the head; else the head."""
-    if _SEPARATOR.match(text[block.start : block.end]):
-        return None
-    if table or block.blank or after is None or after.kind != "row":
-        return table
-    headed = "\t" in text[block.start : block.end] or _SEPARATOR.match(text[after.start : after.end])
-    return None if headed else table
+def _is_head(text: str, table: list[_Block], block: _Block, after: _Block) -> bool:
+    """Whether a row is the head of its table, or the line under the head."""
+    if _is_separator(text[block.start : block.end]):
+        return True
+    if table or block.blank or after.kind != "row":
+        return False
+    return "\t" in text[block.start : block.end] or _is_separator(text[after.start : after.end])
+
+
+def _is_separator(row: str) -> bool:
+    """Whether it is the line under a table's head: dashes, colons and bars, a bar behind a dash."""
+    signs = "".join(row.split())
+    return not signs.strip(":|-") and "|" in signs.partition("-")[2]
 
 
 def _ends_as_lead(text: str, block: _Block) -> bool:
     return block.end - block.start <= LONG and text[block.start : block.end].rstrip(" \t\r\n>").endswith(":")
 
 
-def _long(text: str, start: int, end: int, above: tuple[Range, ...], limit: int = LONG) -> list[Piece]:
+def _long(text: str, start: int, end: int, above: tuple[Range, ...], limit: int) -> list[Piece]:
     """The range as one piece, or a longer one in parts of whole sentences; of code and entries, of whole lines."""
     if end - start <= limit:
         return [Piece(start, end, above)]
@@ -391,13 +410,3 @@ def _long(text: str, start: int, end: int, above: tuple[Range, ...], limit: int 
         return [Piece(a, b, above) for a, b in _packed(text, start, end)]
     spans = chunks(LONG // 2)(Passage(text[start:end], ""))
     return [Piece(start + s.start, start + s.end, above) for s in spans]
-
-
-def lines_of(text: str, start: int = 0, end: int | None = None) -> Iterator[Range]:
-    """Lines with their ends, as ranges of the text."""
-    end = len(text) if end is None else end
-    while start < end:
-        at = text.find("\n", start, end)
-        stop = end if at < 0 else at + 1
-        yield start, stop
-        start = stop

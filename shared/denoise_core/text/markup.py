@@ -10,15 +10,20 @@ import html
 import re
 from dataclasses import dataclass, field
 
-from denoise_core.text.piece import LONG, Piece, Range, tiled, titled
+from denoise_core.spans import Range
+from denoise_core.text.piece import LONG, Piece, tiled, titled
+from denoise_core.text.wordlists import listed
 
-UNSEEN = frozenset(("script", "style", "template", "noscript", "svg", "head", "nav"))  # no part of what is read
-_INLINE = frozenset(
-    ("a", "abbr", "b", "bdi", "bdo", "br", "button", "cite", "code", "data", "del", "dfn", "em", "font", "i",
-     "img", "input", "ins", "kbd", "label", "mark", "q", "s", "samp", "small", "span", "strong", "sub", "sup",
-     "td", "th", "time", "tt", "u", "var", "wbr")
-)  # fmt: skip
-_CELLS = frozenset(("td", "th"))
+UNSEEN = listed("script style template noscript svg head nav")  # no part of what is read
+_INLINE = listed(
+    """
+    a abbr b bdi bdo br button cite code data del dfn em font i img input ins kbd label mark q s samp small span
+    strong sub sup td th time tt u var wbr
+    """
+)
+_CELLS = listed("td th")
+_HEADINGS = listed("h1 h2 h3 h4 h5 h6")
+_BLOCKS = listed("p div li td body section article h1 h2 h3")
 _TOKEN = re.compile(r"<(?:(/?)([a-zA-Z][\w:-]*+)[^<>]*+>|(!--)|[!?][^<>]*>)")
 
 
@@ -30,7 +35,7 @@ def kind_of(text: str) -> str:
     if start.startswith(("<!doctype html", "<html")):
         return "html"
     closed = {m[2].lower() for m in _TOKEN.finditer(text[:20_000]) if m[1]}
-    return "html" if closed & {"p", "div", "li", "td", "body", "section", "article", "h1", "h2", "h3"} else ""
+    return "html" if closed & _BLOCKS else ""
 
 
 def stripped(raw: str) -> str:
@@ -65,9 +70,8 @@ def pieces(text: str) -> list[Piece]:
         at = end
     reader.text_between(at, len(text))
     reader.flush(len(text))
-    tops = [n for level, n in reader.every if level == 1]
-    if len(tops) == 1:
-        title = reader.made[tops[0]]
+    if len(reader.titles) == 1:
+        title = reader.titles[0]
         reader.made = titled(title.said, (title.start, title.end), reader.made)
     return tiled(text, reader.made)
 
@@ -95,85 +99,75 @@ def _tags(text: str) -> list[tuple[str, bool, int, int]]:
 
 @dataclass(slots=True)
 class _Reader:
-    """One walk over the tags. ``begun`` is where the open block starts, ``said`` whether it has text."""
+    """One walk over the tags. ``begun`` is where the open block starts, ``words`` what it says so far."""
 
     text: str
     made: list[Piece] = field(default_factory=list)
     begun: int | None = None
-    said: bool = False
-    words: list[str] = field(default_factory=list)  # of the open block
+    has_text: bool = False
+    words: list[str] = field(default_factory=list)
     inside: str = ""  # "tr" or "pre", in which blocks are not told apart
     level: int = 0  # of the open heading
     cells: frozenset[str] = frozenset()  # kinds of cells in the open row
     headings: list[tuple[int, int]] = field(default_factory=list)  # level, number of the piece
-    every: list[tuple[int, int]] = field(default_factory=list)  # those that are closed, too
-    lead: Range | None = None
-    head: Range | None = None
+    titles: list[Piece] = field(default_factory=list)  # headings of the first level
+    lead: tuple[Range, ...] = ()
+    head: tuple[Range, ...] = ()  # of the open table
 
     def text_between(self, start: int, end: int) -> None:
-        if start == end:
-            return
         between = self.text[start:end]
-        if not self.said and not between.isspace():
-            self.said = True
-            if self.begun is None:
-                self.begun = start
+        if between.strip() and not self.has_text:
+            self.has_text = True
+            self.begun = start if self.begun is None else self.begun
         if self.begun is not None:
             self.words.append(between)
 
     def tag(self, tag: str, closing: bool, start: int, end: int) -> None:
         if tag == "table":
-            self.inside, self.head = "", None
-        if tag in ("td", "th") and self.inside == "tr" and not closing:
+            self.inside, self.head = "", ()
+        if tag in _CELLS and self.inside == "tr" and not closing:
             self.cells |= {tag}
-        if tag in _INLINE or (self.inside and (not closing or tag != self.inside) and tag != "tr"):
+        is_hidden = self.inside and tag != "tr" and not (closing and tag == self.inside)
+        if tag in _INLINE or is_hidden:
             if self.begun is None and tag in _INLINE and tag not in _CELLS:
                 self.begun = start
-            if (gap := _gap(tag, closing)) and self.begun is not None:
-                self.words.append(gap)
-            return
-        if closing:
-            self.flush(end if self.said else start)
+            if self.begun is not None:
+                self.words.append(_gap(tag, closing))
+        elif closing:
+            self.flush(end if self.has_text else start)
             self.inside = ""
             if tag in ("ul", "ol", "dl"):
-                self.lead = None
-            return
-        self.flush(start)
-        self.begun = None if tag == "!" else start
-        if tag in ("tr", "pre"):
-            self.inside, self.cells = tag, frozenset()
-        self.level = int(tag[1]) if len(tag) == 2 and tag[0] == "h" and tag[1] in "123456" else 0
+                self.lead = ()
+        else:
+            self.flush(start)
+            self.begun = None if tag == "!" else start
+            if tag in ("tr", "pre"):
+                self.inside, self.cells = tag, frozenset()
+            self.level = int(tag[1]) if tag in _HEADINGS else 0
 
     def flush(self, end: int) -> None:
         """The open block, if it has text, is a piece up to ``end``."""
-        start, level, cells = self.begun, self.level, self.cells
-        self.begun, self.level, self.cells = None, 0, frozenset()
-        words, self.words = self.words, []
-        if not self.said:
+        start, level, cells, own = self.begun, self.level, self.cells, _tidy(self.words)
+        self.begun, self.level, self.cells, self.words = None, 0, frozenset(), []
+        has_text, self.has_text = self.has_text, False
+        if start is None or not has_text or not own:
             return
-        self.said = False
-        own = _tidy(words)
-        if start is None or not own:
-            return
+        while level and self.headings and self.headings[-1][0] >= level:
+            self.headings.pop()
+        piece = Piece(start, end, self.over(), "", own)
+        place = ((start, end),)
         if level:
-            while self.headings and self.headings[-1][0] >= level:
-                self.headings.pop()
-            over = self.over()
             self.headings.append((level, len(self.made)))
-            self.every.append(self.headings[-1])
-            self.made.append(Piece(start, end, over, "", own))
-            self.lead = self.head = None
-            return
-        above = [*self.over(), *([self.lead] if self.lead else ())]
-        if cells:
-            if "td" not in cells:
-                self.head = (start, end)
-                self.made.append(Piece(start, end, tuple(above), "", own, frame=True))
-                return
-            above += [self.head] if self.head else []
-        elif own.endswith(":") and len(own) <= LONG:
-            self.lead = (start, end)
-        self.made.append(Piece(start, end, tuple(above), "", own))
+            self.titles += [piece] if level == 1 else []
+            self.lead = self.head = ()
+        elif cells == {"th"}:
+            piece = piece._replace(above=piece.above + self.lead, frame=True)
+            self.head = place
+        else:
+            piece = piece._replace(above=piece.above + self.lead + (self.head if cells else ()))
+            if not cells and own.endswith(":") and len(own) <= LONG:
+                self.lead = place
+        self.made.append(piece)
 
     def over(self) -> tuple[Range, ...]:
         """Ranges of the open headings; those under which something comes are frame from now on."""

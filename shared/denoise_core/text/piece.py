@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-Range: TypeAlias = tuple[int, int]
-"""Half-open, in characters of the raw text."""
+from denoise_core.spans import Range
 
 LONG = 800  # characters of a paragraph that stays one piece; a longer one is cut at its sentences
 
@@ -22,7 +21,8 @@ class Piece(NamedTuple):
     A ``frame`` is structure: a heading with something under it, a header row, markup. It is not scored, and stays
     only where a kept piece brings it. A ``whole`` piece is not cut further: half a record is none.
 
-    Of JSON: ``path`` leads to the value, ``inside`` are the characters of a text that is cut in its turn.
+    Of JSON: ``path`` leads to the value; where that is a long string, ``inside`` is the range in the raw text of
+    the part of it that this piece is.
     """
 
     start: int
@@ -59,3 +59,13 @@ def tiled(text: str, made: Sequence[Piece]) -> list[Piece]:
             out.append(piece)
         at = piece.end
     return out
+
+
+def lines_of(text: str, start: int = 0, end: int | None = None) -> Iterator[Range]:
+    """Lines with their ends, as ranges of the text."""
+    end = len(text) if end is None else end
+    while start < end:
+        at = text.find("\n", start, end)
+        stop = end if at < 0 else at + 1
+        yield start, stop
+        start = stop

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import csv
-import json
-import re
-from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate
 from typing import Any, TypeAlias
 
-from denoise_core.text.piece import LONG, Piece, Range, tiled
+from denoise_core.spans import Range, clip_spans, merge_spans
+from denoise_core.text.json_spans import (
+    Member,
+    Path,
+    load_json,
+    members,
+    remove_elements,
+    remove_items,
+    skip_space,
+    string_places,
+)
+from denoise_core.text.piece import LONG, Piece, lines_of, tiled
 
-Path: TypeAlias = tuple[str | int, ...]
 Inner: TypeAlias = Callable[[str], Sequence[tuple[Piece, str, str]] | None]
 """Cuts a text that stands in JSON: each piece, what is read above it, and its own words; None for one piece."""
 
@@ -21,16 +28,13 @@ _DEEP = 12  # levels of nesting that are looked into
 _SNIFFED = 50  # lines of a text that tell whether it is a table
 _CSV_LIMIT = 2  # separators in each line, at least; with fewer, `_LEAST` lines
 _LEAST = 4
-_DECODER = json.JSONDecoder(strict=False)
-_SPACE = re.compile(r"[ \t\n\r]*")
-_ESCAPE = re.compile(r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[\da-fA-F]{4}|\\.")
 
 
 def kind_of(text: str) -> str:
     """``"json"``, ``"jsonl"``, ``"rows"``, ``"csv"``, or ``""`` for a text that is none of them."""
-    first = text[_skip(text, 0) :][:1]
+    first = text[skip_space(text, 0) :][:1]
     if first in ("{", "["):
-        if _loaded(text) is not None:
+        if load_json(text) is not None:
             return "json"
         if first == "[" and literal_rows(text) is not None:
             return "rows"
@@ -94,71 +98,54 @@ def separator(text: str) -> str:
 
 def csv_rows(text: str) -> list[Piece] | None:
     """A piece for each row, under the header row; None where csv cannot read it."""
-    mark = separator(text) or ","
-    lines = text.splitlines(keepends=True) if "\x0b" not in text and "\x0c" not in text else text.split("\n")
-    starts = [0]
-    for line in lines:
-        starts.append(starts[-1] + len(line))
-    if starts[-1] != len(text):
-        return None
-    out: list[Piece] = []
-    head: list[str] = []
-    reader = csv.reader(lines, delimiter=mark)
-    at = 0
+    lines = [text[start:end] for start, end in lines_of(text)]
+    line_starts = [0, *accumulate(map(len, lines))]
+    rows: list[Piece] = []
+    header: list[str] = []
+    reader = csv.reader(lines, delimiter=separator(text) or ",")
+    start = 0
     try:
         for row in reader:
-            start, end = starts[at], starts[reader.line_num]
-            at = reader.line_num
-            if not out and not any(c.isdigit() for cell in row for c in cell[:1]) and len(set(row)) == len(row):
-                head = row
-                out.append(Piece(start, end, frame=True))
-            elif not any(row) and out:
-                out[-1] = Piece(
-                    out[-1].start, end, out[-1].above, said=out[-1].said, frame=out[-1].frame, whole=True
-                )
+            end = line_starts[reader.line_num]
+            has_numbers = any(cell[:1].isdigit() for cell in row)
+            if not rows and not has_numbers and len(set(row)) == len(row):
+                header = row
+                rows.append(Piece(start, end, frame=True))
+            elif not any(row) and rows:
+                rows[-1] = rows[-1]._replace(end=end, whole=True)
             else:
-                above = ((out[0].start, out[0].end),) if head else ()
-                said = "; ".join(f"{h}: {c}" for h, c in zip(head, row, strict=False) if c) if head else ""
-                out.append(Piece(start, end, above, said=said, whole=True))
+                above = ((rows[0].start, rows[0].end),) if header else ()
+                said = "; ".join(f"{name}: {cell}" for name, cell in zip(header, row, strict=False) if cell)
+                rows.append(Piece(start, end, above, said=said, whole=True))
+            start = end
     except csv.Error:
         return None
-    if len(out) == 1:
-        return [Piece(0, len(text))]
-    return tiled(text, out)
+    return tiled(text, rows) if len(rows) != 1 else [Piece(0, len(text))]
 
 
 # --- JSON
 
 
-def _loaded(text: str) -> Any:
-    try:
-        return json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        return None
-
-
-def json_lines(text: str) -> list[Piece] | None:
+def json_lines(text: str) -> list[Piece]:
     """A piece for each line."""
-    out: list[Piece] = []
-    at = 0
-    for line in text.split("\n"):
-        end = min(len(text), at + len(line) + 1)
+    rows: list[Piece] = []
+    for start, end in lines_of(text):
+        line = text[start:end]
         if line.strip():
-            value = _loaded(line)
-            out.append(Piece(at, end, said="" if value is None else said_of(value), whole=True))
-        at = end
-    return tiled(text, out)
+            value = load_json(line)
+            rows.append(Piece(start, end, said="" if value is None else said_of(value), whole=True))
+    return tiled(text, rows)
 
 
 def json_pieces(text: str, inner: Inner) -> list[Piece] | None:
     """Each element of a list of records is a piece, the fields around them another; long texts in it are cut by
     ``inner``."""
-    value = _loaded(text)
+    value = load_json(text)
     if not isinstance(value, dict | list):
         return None
     walk = _Walk(text, inner)
     try:
-        walk.container(_skip(text, 0), value, (), ())
+        walk.container(skip_space(text, 0), value, (), ())
     except (RecursionError, IndexError, ValueError):
         return None
     return tiled(text, walk.made)
@@ -172,79 +159,62 @@ class _Walk:
 
     def container(self, start: int, value: Any, path: Path, above: tuple[Range, ...]) -> None:
         """The members of the object or list that begins at ``start``: what is small goes together."""
-        as_list = isinstance(value, list)
-        apart = as_list and len(value) > 1 and all(isinstance(v, dict | list | str) for v in value)
-        record = bool(path) and isinstance(path[-1], int)
-        run: list[tuple[str | int, int, int, Any]] = []
+        is_list = isinstance(value, list)
+        by_element = is_list and len(value) > 1 and all(isinstance(v, dict | list | str) for v in value)
+        is_record = bool(path) and isinstance(path[-1], int)
+        run: list[Member] = []
         first = above
 
         def flush() -> None:
             """Small members side by side are one piece; in a record, the first of them stands above the rest."""
             nonlocal first
             if run:
-                own = run[0][1], run[-1][2]
-                values = [m for *_, m in run] if as_list else {str(n): m for n, *_, m in run}
+                own = run[0].start, run[-1].end
+                values = [m.value for m in run] if is_list else {str(m.name): m.value for m in run}
                 self.made.append(Piece(*own, first, _named(path), said_of(values), whole=True, path=path))
                 run.clear()
-                first = (*above, own) if record and first == above and own[1] - own[0] <= LONG else first
+                if is_record and first == above and own[1] - own[0] <= LONG:
+                    first = (*above, own)
 
-        for name, begun, at, stop, member in members(self.text, start, as_list):
-            size = stop - at
-            here = (*path, name if apart else str(name))  # a number leads to a record that may go
-            nested = isinstance(member, dict | list) and len(path) < _DEEP
-            long = isinstance(member, str) and size > LONG // 2
-            if not (apart or long or (nested and (size > LONG // 2 or _records(member)))):
-                run.append((name, begun, stop, member))
+        for member in members(self.text, start):
+            inner, size = member.value, member.end - member.value_start
+            here = (*path, member.name if by_element else str(member.name))  # a number leads to what may go
+            nested = isinstance(inner, dict | list) and len(path) < _DEEP
+            is_long = isinstance(inner, str) and size > LONG // 2
+            if not (by_element or is_long or (nested and (size > LONG // 2 or _records(inner)))):
+                run.append(member)
                 continue
             flush()
-            listed = isinstance(member, dict) and any(map(_records, member.values()))
-            if nested and (size > (2 - listed) * LONG or not apart):
-                self.container(at, member, here, first)
-            elif long:
-                self.string(begun, at, stop, member, here, first)  # pyright: ignore
+            holds_records = isinstance(inner, dict) and any(map(_records, inner.values()))
+            if nested and (size > (2 - holds_records) * LONG or not by_element):
+                self.container(member.value_start, inner, here, first)
+            elif is_long:
+                self.string(member, here, first)
             else:
-                self.made.append(Piece(begun, stop, first, _named(here), said_of(member), whole=True, path=here))
+                name, said = _named(here), said_of(inner)
+                self.made.append(Piece(member.start, member.end, first, name, said, whole=True, path=here))
         flush()
 
-    def string(self, begun: int, at: int, stop: int, said: str, path: Path, above: tuple[Range, ...]) -> None:
+    def string(self, member: Member, path: Path, above: tuple[Range, ...]) -> None:
         """A long text, cut in its turn."""
-        parts = self.inner(said)
-        if parts is None:
+        name, inside = _named(path), (member.value_start + 1, member.end - 1)
+        whole = Piece(member.start, member.end, above, name, member.value, whole=True, path=path, inside=inside)
+        parts = self.inner(member.value) or [(Piece(0, len(member.value)), "", member.value)]
+        place = string_places(self.text, *inside)
+        for n, (part, over, said) in enumerate(parts):
+            start, end = place(part.start), place(part.end)
+            tops = (*above, *((place(a), place(b)) for a, b in part.above))
             self.made.append(
-                Piece(begun, stop, above, _named(path), said, whole=True, path=path, inside=(0, len(said)))
+                whole._replace(
+                    start=member.start if n == 0 else start,
+                    end=member.end if n == len(parts) - 1 else end,
+                    above=tops,
+                    header="\n".join(s for s in (name, over) if s),
+                    said=said,
+                    frame=part.frame,
+                    inside=(start, end),
+                )
             )
-            return
-        raw = _places(self.text, at + 1, stop - 1)
-        for n, (part, over, own) in enumerate(parts):
-            start = begun if n == 0 else raw(part.start)
-            end = stop if n == len(parts) - 1 else raw(part.end)
-            tops = (*above, *((raw(a), raw(b)) for a, b in part.above))
-            header = "\n".join(s for s in (_named(path), over) if s)
-            inside = (part.start, part.end)
-            self.made.append(Piece(start, end, tops, header, own, part.frame, True, path, inside))
-
-
-def members(text: str, at: int, as_list: bool) -> Iterator[tuple[str | int, int, int, int, Any]]:
-    """Of the object or list that begins at ``at``: name or number, where it begins with its name, range of the
-    value, and the value."""
-    at = _skip(text, at + 1)
-    n = 0
-    while text[at] not in "]}":
-        begun = at
-        name: str | int = n
-        if not as_list:
-            name, at = _DECODER.raw_decode(text, at)
-            at = _skip(text, _skip(text, at) + 1)
-        value, stop = _DECODER.raw_decode(text, at)
-        yield name, begun, at, stop, value
-        at = _skip(text, stop)
-        if text[at] == ",":
-            at = _skip(text, at + 1)
-        n += 1
-
-
-def _skip(text: str, at: int) -> int:
-    return _SPACE.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
 
 
 def _records(value: Any) -> bool:
@@ -278,83 +248,19 @@ def said_of(value: Any, name: str = "") -> str:
     return f"{name}: {value}" if name else str(value)
 
 
-def _places(text: str, start: int, end: int) -> Callable[[int], int]:
-    """From a character of a JSON string's value to its place in the raw text ``[start, end)``."""
-    if "\\" not in text[start:end]:
-        return lambda at: start + at
-    at_value, shift = [0], [0]
-    lost = 0
-    for found in _ESCAPE.finditer(text, start, end):
-        lost += len(found[0]) - 1
-        at_value.append(found.end() - start - lost)
-        shift.append(lost)
-
-    def raw(at: int) -> int:
-        n = bisect_left(at_value, at + 1) - 1
-        return start + at + shift[n]
-
-    return raw
+# --- What goes out of a list or a text
 
 
-def members_of(text: str, start: int, end: int) -> list[Range] | None:
-    """The members of the object at ``[start, end)``, which tile it with what is around; None for no object."""
-    at = _skip(text, start)
-    if text[at : at + 1] != "{":
-        at = text.find("{", start, end) if text[at : at + 1] == '"' else -1
-    if at < 0:
-        return None
-    try:
-        begins = [begun for _, begun, *_ in members(text, at, False)]
-    except (ValueError, IndexError, RecursionError):
-        return None
-    return list(pairwise([start, *begins[1:], end])) if len(begins) > 1 else None
+def removed_rows(text: str, pieces: Sequence[Piece], kept: Sequence[Range]) -> list[Range]:
+    """The ranges of a list as Python prints it that go: rows of which nothing is kept. ``kept`` is apart."""
+    rows = [(p.start, p.start + len(text[p.start : p.end].rstrip(", \t\r\n"))) for p in pieces if not p.frame]
+    return merge_spans(remove_items(rows, kept))
 
 
-def rebuilt(text: str, made: Sequence[Piece], kept: Sequence[Range]) -> Any:
-    """The JSON value without the elements and parts of texts that are not kept. ``kept`` is in order."""
-    ranges = sorted([*kept, *(r for p in made if _touched(text, p, kept) for r in p.above)])
-    stays: set[Path] = set()
-    parts: dict[Path, list[Range]] = {}
-    lists: set[Path] = set()
-    for piece in made:
-        lists |= {piece.path[:n] for n, step in enumerate(piece.path) if isinstance(step, int)}
-        here = _touched(text, piece, ranges)
-        if piece.inside is not None:
-            parts.setdefault(piece.path, [])
-            if here:
-                parts[piece.path].append(piece.inside)
-        if here:
-            stays |= {piece.path[: n + 1] for n in range(len(piece.path))}
-    return _rebuilt(_loaded(text), (), stays, parts, lists)
+def removed_json(text: str, pieces: Sequence[Piece], kept: Sequence[Range]) -> list[Range]:
+    """The ranges of a JSON text that go: elements of lists and parts of strings of which nothing is kept.
 
-
-def _rebuilt(value: Any, path: Path, stays: set[Path], parts: Mapping[Path, list[Range]], lists: set[Path]) -> Any:
-    if isinstance(value, dict):
-        return {k: _rebuilt(v, (*path, k), stays, parts, lists) for k, v in value.items()}
-    if isinstance(value, list):
-        if path not in lists:
-            return [_rebuilt(v, (*path, str(n)), stays, parts, lists) for n, v in enumerate(value)]
-        left = [(n, v) for n, v in enumerate(value) if (*path, n) in stays]
-        return [_rebuilt(v, (*path, n), stays, parts, lists) for n, v in left]
-    if isinstance(value, str) and path in parts:
-        return "".join(value[a:b] for a, b in parts[path])
-    return value
-
-
-def _touched(text: str, piece: Piece, ranges: Sequence[Range]) -> bool:
-    """Whether a range holds a character of the piece that is no white space."""
-    at = bisect_left(ranges, (piece.end,)) - 1
-    while at >= 0:
-        start, end = max(ranges[at][0], piece.start), min(ranges[at][1], piece.end)
-        if start < end and text[start:end].strip(" \t\r\n,"):
-            return True
-        if ranges[at][1] <= piece.start or at == 0:
-            return False
-        at -= 1
-    return False
-
-
-def indent_of(text: str) -> int | None:
-    """By how many spaces JSON is indented; None for one line."""
-    found = re.match(r"[ \t]*[\[{][ \t]*\r?\n( *)", text)
-    return len(found[1]) or None if found else None
+    What is left is JSON again, and every character of it that is kept stands as it did. ``kept`` is apart.
+    """
+    parts = [p.inside for p in pieces if p.inside is not None and not clip_spans(kept, *p.inside)]
+    return merge_spans([*parts, *remove_elements(text, [p.path for p in pieces], kept)])

@@ -12,6 +12,19 @@ def listed(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
+def keyed(table: str) -> dict[str, str]:
+    """Each word of a table with the key of its row, a row being ``key: word word``.
+
+    >>> keyed("3: thousand mille")
+    {'thousand': '3', 'mille': '3'}
+    """
+    by_word: dict[str, str] = {}
+    for row in table.strip().splitlines():
+        key, _, words = row.partition(":")
+        by_word |= dict.fromkeys(words.split(), key.strip())
+    return by_word
+
+
 # Words that say little by themselves: new ones make an edit, not an addition.
 FUNCTION_WORDS = listed(
     """
@@ -36,4 +49,4 @@ STOPWORDS = listed(
     then there here what which who whom whose when where why how also s t not no nor
     """
 )
-ARTICLES = frozenset(("a", "an", "the"))
+ARTICLES = listed("a an the")

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 
 from denoise_core.augmenter.memory import Attempt
+from denoise_core.spans import complement_spans, join_spans, merge_spans
 from denoise_core.support.answers import Parsed, Piece, parse
 from denoise_core.support.judging import AnswerVerdict
 
@@ -98,9 +99,4 @@ def _announced(lead: Piece, parsed: Parsed, gone: Sequence[Piece]) -> bool:
 
 
 def _without(text: str, cuts: list[tuple[int, int]]) -> str:
-    out, at = [], 0
-    for start, end in sorted(cuts):
-        if end > at:
-            out.append(text[at : max(start, at)])
-            at = end
-    return ("".join(out) + text[at:]).strip()
+    return join_spans(text, complement_spans(merge_spans(cuts), 0, len(text))).strip()

@@ -12,43 +12,45 @@ from collections.abc import Sequence
 from denoise_core.text.facts.fact import Fact
 from denoise_core.text.facts.numbers import UNITS, ordinal
 from denoise_core.text.lexemes import Lexeme
+from denoise_core.text.wordlists import keyed, listed
 
-MONTHS = {
-    name: n
-    for n, names in enumerate(
-        (
-            "january jan januar jänner janvier enero ene",
-            "february feb februar février febrero",
-            "march mar märz mars marzo",
-            "april apr avril abril abr",
-            "may mai mayo",
-            "june jun juni juin junio",
-            "july jul juli juillet julio",
-            "august aug août agosto ago",
-            "september sep sept septembre septiembre setiembre",
-            "october oct oktober okt octobre octubre",
-            "november nov novembre noviembre",
-            "december dec dezember dez décembre diciembre dic",
-        ),
-        1,
-    )
-    for name in names.split()
-}
-_AMONG = frozenset(("may", "mars", "march", "mai"))  # words besides, and short ones: no month alone
-_OF = frozenset(("of", "de", "del", ",", ".", "the"))
+_MONTHS = keyed(
+    """
+    1: january jan januar jänner janvier enero ene
+    2: february feb februar février febrero
+    3: march mar märz mars marzo
+    4: april apr avril abril abr
+    5: may mai mayo
+    6: june jun juni juin junio
+    7: july jul juli juillet julio
+    8: august aug août agosto ago
+    9: september sep sept septembre septiembre setiembre
+    10: october oct oktober okt octobre octubre
+    11: november nov novembre noviembre
+    12: december dec dezember dez décembre diciembre dic
+    """
+)
+MONTHS = {name: int(number) for name, number in _MONTHS.items()}
+_AMONG = listed("may mars march mai")  # words besides, and short ones: no month alone
+_OF = listed("of de del , . the")
 _WRITTEN = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})$|(\d{1,2})([-./])(\d{1,2})\5(\d{4})$")
 _FIRST, _LAST = 1000, 2199  # years
+_CURRENCIES = frozenset("$€£¥")
 
 
 def dates(found: Sequence[Lexeme], language: str) -> tuple[list[Fact], frozenset[int]]:
-    """The dates, and the positions of the lexemes that they use."""
+    """The dates among lexemes that are `padded`, and the positions of those that they use."""
     out: list[Fact] = []
-    taken: set[int] = set()
-    for i in range(len(found)):
-        if i not in taken and (read := _read(found, i, language)):
+    taken: list[int] = []
+    i = 0
+    while found[i].text:
+        read = _read(found, i, language)
+        end = i + 1
+        if read is not None:
             norm, end = read
             out.append(Fact("date", norm, found[i].start, found[end - 1].end))
-            taken.update(range(i, end))
+            taken += range(i, end)
+        i = end
     return out, frozenset(taken)
 
 
@@ -78,24 +80,23 @@ def covers(claimed: str, told: Sequence[str]) -> bool:
 
 
 def _read(found: Sequence[Lexeme], i: int, language: str) -> tuple[str, int] | None:
-    x, j = found[i], i + 1
-    if read := (_written(found, i, language) if x.shape == "number" else None) or _spelled(found, i):
+    x, after = found[i], found[i + 1]
+    read = (_written(found, i, language) if x.shape == "number" else None) or _spelled(found, i)
+    if read is not None:
         return read
-    ending = found[j].lower if j < len(found) and found[j].start == x.end else ""
-    if ending in ("s", "er") and x.text.isdecimal() and len(x.text) in (2, 4) and x.text.endswith("0"):  # 1950er
-        return f"{x.text[:-1]}?".rjust(4, "_").replace("__", "19"), j + 1
-    after = found[j].lower if j < len(found) else ""
-    counts = (after in UNITS and after != "s") or (i and found[i - 1].text in "$€£¥")
-    return (x.text, j) if _is_year(x.text) and not counts else None
+    is_decade = after.lower in ("s", "er") and after.start == x.end  # 1950er
+    if is_decade and x.text.isdecimal() and len(x.text) in (2, 4) and x.text.endswith("0"):
+        return f"{x.text[:-1]}?".rjust(4, "_").replace("__", "19"), i + 2
+    has_unit = (after.lower in UNITS and after.lower != "s") or found[i - 1].text in _CURRENCIES
+    return (x.text, i + 1) if _is_year(x.text) and not has_unit else None
 
 
 def _written(found: Sequence[Lexeme], i: int, language: str) -> tuple[str, int] | None:
     """Three numbers, in one lexeme or, with hyphens, in five."""
     five = found[i : i + 5]
-    whole = (
-        len(five) == 5 and five[1].text == "-" and five[4].end - five[0].start == sum(len(x.text) for x in five)
-    )
-    text, end = ("".join(x.text for x in five), i + 5) if whole else (found[i].text, i + 1)
+    text, end = "".join(x.text for x in five), i + 5
+    if five[1].text != "-" or five[4].end - five[0].start != len(text):
+        text, end = found[i].text, i + 1
     match = _WRITTEN.match(text)
     if match is None:
         return None
@@ -115,7 +116,7 @@ def _spelled(found: Sequence[Lexeme], i: int) -> tuple[str, int] | None:
     """A month by its name, with the day and the year beside it, in any order that begins with month or day."""
     parts: dict[str, int] = {}
     j = end = i
-    while j < len(found) and j - end < 3 and "year" not in parts:
+    while found[j].text and j - end < 3 and "year" not in parts:
         what, value, after = _part(found, j)
         if what and what not in parts and (what != "year" or "month" in parts):
             parts[what] = value
@@ -127,9 +128,8 @@ def _spelled(found: Sequence[Lexeme], i: int) -> tuple[str, int] | None:
     if "month" not in parts:
         return None
     if len(parts) == 1:
-        before = found[i - 1].lower if i else ""
         doubtful = len(found[i].lower) < 4 or found[i].lower in _AMONG
-        if not found[i].capital or (doubtful and before not in ("in", "im", "since", "until")):
+        if not found[i].capital or (doubtful and found[i - 1].lower not in ("in", "im", "since", "until")):
             return None
     norm = f"{parts.get('year', '????')}-{parts['month']:02d}"
     return (f"{norm}-{parts['day']:02d}" if "day" in parts else norm), end
@@ -142,14 +142,12 @@ def _part(found: Sequence[Lexeme], j: int) -> tuple[str, int, int]:
         return "month", MONTHS[x.lower], after
     if _is_year(x.text):
         return "year", int(x.text), after
-    behind = found[after].lower if after < len(found) else ""
-    if x.shape == "number" and x.text.isdecimal() and len(x.text) <= 2:
-        nth, ends = (
-            int(x.text),
-            bool(behind) and found[after].start == x.end and ordinal(x.text + behind) is not None,
-        )
-        counts = not ends and behind in UNITS and UNITS[behind][0] != "time"
-        nth, after = 0 if counts else nth, after + ends
-    else:
-        nth = (ordinal(x.lower) or 0) if x.shape == "word" else 0
-    return ("day", nth, after) if 1 <= nth <= 31 else ("", 0, j)
+    day = 0
+    if x.shape == "word":
+        day = ordinal(x.lower) or 0
+    elif x.shape == "number" and x.text.isdecimal() and len(x.text) <= 2:
+        behind = found[after]
+        has_ending = behind.start == x.end and ordinal(x.text + behind.lower) is not None
+        has_unit = not has_ending and UNITS.get(behind.lower, ("time",))[0] != "time"
+        day, after = 0 if has_unit else int(x.text), after + has_ending
+    return ("day", day, after) if 1 <= day <= 31 else ("", 0, j)

@@ -19,10 +19,11 @@ _ALIKE = 5  # letters of a word from which on an ending is none of it: Spain's, 
 
 
 def names(found: Sequence[Lexeme], language: str, taken: frozenset[int]) -> Iterator[Fact]:
-    """``taken`` are positions of dates. In German, where nouns have capitals, only runs, all doubtful."""
+    """Of lexemes that are `padded`; ``taken`` are positions of dates. In German, where nouns have capitals, only
+    runs, all doubtful."""
     lowered = {x.lower for x in found if x.shape == "word" and not x.capital}
     i = 0
-    while i < len(found):
+    while found[i].text:
         if not _begins(found, i, language, taken, lowered):
             i += 1
             continue
@@ -77,7 +78,7 @@ def _begins(found: Sequence[Lexeme], i: int, language: str, taken: frozenset[int
         return True
     if not _named(found, i, language, taken) or (is_roman(x.text) and len(x.text) > 1):
         return False
-    if language == "de" and not (i + 1 < len(found) and _named(found, i + 1, language, taken)):
+    if language == "de" and not _named(found, i + 1, language, taken):
         return "-" in x.text or "'" in x.lower
     return not (_opens(found, i) and (x.lower in lowered or is_small(x.lower, language)))
 
@@ -87,10 +88,10 @@ def _named(found: Sequence[Lexeme], i: int, language: str, taken: frozenset[int]
     x = found[i]
     if x.shape != "word" or not x.capital or i in taken:
         return False
-    initial = len(x.text) == 1 and i + 1 < len(found) and found[i + 1].text == "."
+    initial = len(x.text) == 1 and found[i + 1].text == "."
     if is_small(x.lower, language) and not initial and x.text != "US":
         return False
-    return not (i and x.lower in UNITS and (found[i - 1].shape == "number" or found[i - 1].lower in UNITS))
+    return not (x.lower in UNITS and (found[i - 1].shape == "number" or found[i - 1].lower in UNITS))
 
 
 def _may_open(found: Sequence[Lexeme], i: int, end: int) -> bool:
@@ -112,11 +113,13 @@ def _opens(found: Sequence[Lexeme], i: int) -> bool:
 def _run(found: Sequence[Lexeme], i: int, taken: frozenset[int], language: str) -> int:
     """The position behind the run of capitalised words and initials that begins at ``i``."""
     j = i + 1
-    while j < len(found) and not is_code(found[i].lower) and not found[j - 1].lower.endswith("'s"):
+    while not is_code(found[i].lower) and not found[j - 1].lower.endswith("'s"):
         at = j + (found[j].text == "." and len(found[j - 1].text) == 1)
-        if at >= len(found) or found[at].line or is_code(found[at].lower):
-            break
-        if not (_named(found, at, language, taken) or is_roman(found[at].text)):
+        if (
+            found[at].line
+            or is_code(found[at].lower)
+            or not (_named(found, at, language, taken) or is_roman(found[at].text))
+        ):
             break
         j = at + 1
     return j

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from denoise_core.text.facts.fact import Fact
 from denoise_core.text.lexemes import Lexeme
+from denoise_core.text.wordlists import keyed, listed
 
 
 def _row(words: str, first: int = 0, step: int = 1) -> dict[str, int]:
@@ -22,80 +23,84 @@ CARDINALS = _row(
 _ORDINALS = (
     _row("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth", 1)
     | _row("fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth", 14)
-    | {"thirtieth": 30}
+    | _row("thirtieth", 30)
 )
-_SCALES = {"hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12}
-_SCALES |= {"mn": 10**6, "bn": 10**9, "millions": 10**6, "billions": 10**9, "tausend": 10**3, "mil": 10**3}
-_SCALES |= {"millionen": 10**6, "millones": 10**6, "mio": 10**6, "milliarden": 10**9, "milliards": 10**9}
-_SCALES |= {"mrd": 10**9, "milliarde": 10**9, "milliard": 10**9, "mille": 10**3}
+_POWERS = keyed(
+    """
+    2: hundred
+    3: thousand tausend mil mille
+    6: million millions mn millionen millones mio
+    9: billion billions bn milliarden milliards mrd milliarde milliard
+    12: trillion
+    """
+)
+_SCALES: dict[str, int] = {word: 10 ** int(power) for word, power in _POWERS.items()}
 _ORDINAL_DIGITS = re.compile(r"(\d{1,4})(?:st|nd|rd|th|er|re|e|ème|º|ª)$")
 _ROMAN = re.compile(r"(?=[IVXLC])(?:XC|XL|L?X{0,3}|C{1,2})?(?:IX|IV|V?I{0,3})$")
 _GROUPED = re.compile(r"\d{1,3}([.,'’\u00a0\u202f ])\d{3}(?:\1\d{3})*$")
 
 # Dimension, factor and names: what is of one dimension is compared by its factors.
-UNITS = {
-    name: (dimension, float(factor))
-    for dimension, factor, names in (
-        line.split(maxsplit=2)
-        for line in """
-    share 0.01 % percent prozent pct percentage pourcent
-    length 1 m metre metres meter meters metern mètres metros
-    length 1000 km kilometre kilometres kilometer kilometers kilometern kilomètres kilómetros
-    length 0.01 cm centimetre centimetres centimeter centimeters zentimeter
-    length 0.001 mm millimetre millimetres millimeter millimeters
-    length 0.3048 ft foot feet
-    length 0.0254 inch inches
-    length 1609.344 mile miles meilen millas
-    length 0.9144 yard yards
-    mass 1 g gram grams gramm grammes gramos
-    mass 1000 kg kilo kilos kilogram kilograms kilogramm kilogrammes kilogramos
-    mass 0.001 mg milligram milligrams
-    mass 0.000001 µg μg mcg ug microgram micrograms
-    mass 1000000 t tonne tonnes tonnen toneladas ton tons
-    mass 453.592 lb lbs
-    mass 28.3495 oz ounce ounces
-    time 1 s sec secs seconds sekunden secondes segundos
-    time 0.001 ms millisecond milliseconds
-    time 60 min mins minute minutes minuten minutos
-    time 3600 h hr hrs hour hours stunde stunden heures horas
-    time 86400 day days tage tagen jours días
-    time 604800 week weeks wochen semaines semanas
-    time 2629800 month months monate monaten mois meses
-    time 31557600 year years jahre jahren ans années años
-    speed 1 km/h kmh kph
-    speed 1.609344 mph
-    volume 1 l litre litres liter liters litern litros
-    volume 0.001 ml millilitre millilitres milliliter milliliters
-    volume 3.785 gallon gallons
-    area 10000 ha hectare hectares hektar
-    degree 1 ° degree degrees grad grados degrés
-    celsius 1 °c celsius
-    fahrenheit 1 °f fahrenheit
-    power 1 w watt watts
-    power 1000 kw kilowatt kilowatts
-    power 1000000 mw megawatt megawatts
-    data 1 kb kilobyte kilobytes
-    data 1000 mb megabyte megabytes
-    data 1000000 gb gigabyte gigabytes
-    usd 1 $ usd dollar dollars dólares us$
-    eur 1 € eur euro euros
-    gbp 1 £ gbp
-    jpy 1 ¥ yen jpy
-    inr 1 ₹ rupee rupees inr
-    pound 1 pound pounds
-    """.strip().splitlines()
-    )
-    for name in names.split()
-}
-_MONEY = {name for name, (what, _) in UNITS.items() if what in ("usd", "eur", "gbp", "jpy", "inr")}
-_APART = ("t", "h", "m", "s", "g", "l", "w")  # letters that are a unit only right behind the number
+_UNITS = keyed(
+    """
+    share 0.01: % percent prozent pct percentage pourcent
+    length 1: m metre metres meter meters metern mètres metros
+    length 1000: km kilometre kilometres kilometer kilometers kilometern kilomètres kilómetros
+    length 0.01: cm centimetre centimetres centimeter centimeters zentimeter
+    length 0.001: mm millimetre millimetres millimeter millimeters
+    length 0.3048: ft foot feet
+    length 0.0254: inch inches
+    length 1609.344: mile miles meilen millas
+    length 0.9144: yard yards
+    mass 1: g gram grams gramm grammes gramos
+    mass 1000: kg kilo kilos kilogram kilograms kilogramm kilogrammes kilogramos
+    mass 0.001: mg milligram milligrams
+    mass 0.000001: µg μg mcg ug microgram micrograms
+    mass 1000000: t tonne tonnes tonnen toneladas ton tons
+    mass 453.592: lb lbs
+    mass 28.3495: oz ounce ounces
+    time 1: s sec secs seconds sekunden secondes segundos
+    time 0.001: ms millisecond milliseconds
+    time 60: min mins minute minutes minuten minutos
+    time 3600: h hr hrs hour hours stunde stunden heures horas
+    time 86400: day days tage tagen jours días
+    time 604800: week weeks wochen semaines semanas
+    time 2629800: month months monate monaten mois meses
+    time 31557600: year years jahre jahren ans années años
+    speed 1: km/h kmh kph
+    speed 1.609344: mph
+    volume 1: l litre litres liter liters litern litros
+    volume 0.001: ml millilitre millilitres milliliter milliliters
+    volume 3.785: gallon gallons
+    area 10000: ha hectare hectares hektar
+    degree 1: ° degree degrees grad grados degrés
+    celsius 1: °c celsius
+    fahrenheit 1: °f fahrenheit
+    power 1: w watt watts
+    power 1000: kw kilowatt kilowatts
+    power 1000000: mw megawatt megawatts
+    data 1: kb kilobyte kilobytes
+    data 1000: mb megabyte megabytes
+    data 1000000: gb gigabyte gigabytes
+    usd 1: $ usd dollar dollars dólares us$
+    eur 1: € eur euro euros
+    gbp 1: £ gbp
+    jpy 1: ¥ yen jpy
+    inr 1: ₹ rupee rupees inr
+    pound 1: pound pounds
+    """
+)
+UNITS = {name: (row.split()[0], float(row.split()[1])) for name, row in _UNITS.items()}
+_MONEY = {name for name, (dimension, _) in UNITS.items() if dimension in listed("usd eur gbp jpy inr")}
+_CURRENCIES, _MINUS = frozenset("$€£¥₹"), frozenset("-−–")
+_LETTERS = {"k": 10**3, "m": 10**6, "b": 10**9}
+_APART = listed("t h m s g l w")  # letters that are a unit only right behind the number
 _SAME = ({"degree", "celsius"}, {"degree", "fahrenheit"}, {"pound", "gbp"}, {"pound", "mass"})
 
 
 def numbers(found: Sequence[Lexeme], language: str, taken: frozenset[int]) -> Iterator[Fact]:
-    """Numbers among the lexemes; ``taken`` are positions that something else (a date) uses."""
+    """Numbers among lexemes that are `padded`; ``taken`` are positions that something else (a date) uses."""
     i = 0
-    while i < len(found):
+    while found[i].text:
         read = None if i in taken else _number(found, i, language)
         if read is None:
             i += 1
@@ -182,7 +187,7 @@ def _plain(value: float) -> str:
 def _number(found: Sequence[Lexeme], i: int, language: str) -> tuple[Fact, int] | None:
     first, j = found[i], i + 1
     if first.shape == "number":
-        glued = j < len(found) and found[j].start == first.end and found[j].shape == "word"
+        glued = found[j].start == first.end and found[j].shape == "word"
         if glued and ordinal(first.text + found[j].lower):
             return Fact("number", f"{first.text}th", first.start, found[j].end), j + 1
         if glued and not _scale(found, j) and not _unit(found, j)[0]:
@@ -195,7 +200,7 @@ def _number(found: Sequence[Lexeme], i: int, language: str) -> tuple[Fact, int] 
         value, nth = cardinal(first.lower), ordinal(first.lower)
         if nth is not None:
             return Fact("number", f"{nth}th", first.start, first.end), j
-        if value is None or (value == 1 and not (j < len(found) and (_scale(found, j) or _unit(found, j)[0]))):
+        if value is None or (value == 1 and not (_scale(found, j) or _unit(found, j)[0])):
             return None  # "one" only before a unit or a scale
         values = (float(value),)
     else:
@@ -205,37 +210,39 @@ def _number(found: Sequence[Lexeme], i: int, language: str) -> tuple[Fact, int] 
 
 def _measured(found: Sequence[Lexeme], i: int, j: int, values: tuple[float, ...]) -> tuple[Fact, int]:
     """The number in the lexemes ``[i, j)`` with its sign, scale and unit."""
-    while j < len(found) and (scale := _scale(found, j)):
+    while scale := _scale(found, j):
         values, j = tuple(v * scale for v in values), j + 1
     unit, end = _unit(found, j)
     start = i
-    if not unit and i and found[i - 1].text in "$€£¥₹":
+    if not unit and found[i - 1].text in _CURRENCIES:
         unit, start = found[i - 1].text, i - 1
-    if start and _negative(found, start):
+    if _negative(found, start):
         values, start = tuple(-v for v in values), start - 1
     return Fact("number", _plain(values[0]), found[start].start, found[end - 1].end, unit, values), end
 
 
 def _scale(found: Sequence[Lexeme], j: int) -> int:
-    word, near = found[j].lower, {x.lower for x in (*found[j - 2 : j - 1], *found[j + 1 : j + 2])}
-    if word in ("k", "m", "b") and found[j].start == found[j - 1].end and (word == "k" or near & _MONEY):
-        return int(1000 ** " kmb".index(word))  # m and b of money alone: "$3.2m", "3.2M USD"
+    word = found[j].lower
+    if word in _LETTERS and found[j].start == found[j - 1].end:
+        is_money = found[j - 2].lower in _MONEY or found[j + 1].lower in _MONEY
+        if word == "k" or is_money:  # m and b of money alone: "$3.2m", "3.2M USD"
+            return _LETTERS[word]
     return _SCALES.get(word, 0)
 
 
 def _unit(found: Sequence[Lexeme], j: int) -> tuple[str, int]:
     """The unit at ``j``, if one stands there, and the position behind it."""
-    at = j + (j < len(found) and found[j].lower in ("de", "-"))
-    two = "".join(x.lower for x in found[at : at + 2])
-    if two in UNITS and at + 1 < len(found) and (found[at].shape == "mark" or two in ("us$", "percent")):
+    at = j + (found[j].lower in ("de", "-"))
+    word, after = found[at].lower, found[at + 1].lower
+    two = word + after
+    if after and two in UNITS and (found[at].shape == "mark" or two in ("us$", "percent")):
         return two, at + 2
-    word = found[at].lower if at < len(found) else ""
     if word not in UNITS or (word in _APART and found[at].start - found[at - 1].end > 1):
         return "", j
     return word, at + 1
 
 
 def _negative(found: Sequence[Lexeme], i: int) -> bool:
-    before = found[i - 1]
-    apart = i < 2 or found[i - 2].end < before.start or found[i - 2].text in "(,[="
-    return before.lower == "minus" or (before.text in "-−–" and before.end == found[i].start and apart)
+    before, further = found[i - 1], found[i - 2]
+    apart = further.end < before.start or further.text in "(,[="
+    return before.lower == "minus" or (before.text in _MINUS and before.end == found[i].start and apart)

@@ -15,7 +15,7 @@ from denoise_core.text.facts.fact import Difference, Fact
 from denoise_core.text.facts.names import names, same_name
 from denoise_core.text.facts.numbers import comparable, numbers
 from denoise_core.text.language import language_of
-from denoise_core.text.lexemes import Lexeme, lexemes
+from denoise_core.text.lexemes import Lexeme, lexemes, padded
 from denoise_core.text.stems import Word, content
 
 _CLOSE = 1e-6
@@ -52,9 +52,10 @@ class Reading:
 def _read(text: str, language: str) -> Reading:
     language = language or language_of(text)
     found = lexemes(text)
-    dated, used = dates(found, language)
-    named = list(names(found, language, used))
-    told = sorted((*dated, *named, *numbers(found, language, used)), key=lambda f: (f.start, f.end, f.kind))
+    walked = padded(found)
+    dated, used = dates(walked, language)
+    named = list(names(walked, language, used))
+    told = sorted((*dated, *named, *numbers(walked, language, used)), key=lambda f: (f.start, f.end, f.kind))
     words = content(found, language)
     hidden = {at for f in named for at in range(f.start, f.end)}
     stems = frozenset(w.stem for w in words)
