@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from denoise_core.errors import UnparsableReply, said
 from denoise_core.s2a.asks import Ask, Part
+from denoise_core.text.replies import number_ranges
 from denoise_core.types import Reply, Span
 
 Verb = Literal["keep", "drop"]
@@ -22,12 +23,7 @@ Verb = Literal["keep", "drop"]
 _THOUGHT = ("</think>", "</thinking>", "</reasoning>", "<|channel|>final<|message|>")
 _CONTROL = re.compile(r"<\|[a-z_]{1,24}\|>|</s>\Z|\[/?INST\]")
 _WRAPPED = re.compile(r"\A<([a-z_]{2,20})>(.*)</\1>\Z|\A`{3,}[a-z]{0,9}\s*\n(.*?)\n?`{3,}\Z", re.DOTALL)
-_BETWEEN = r"(?:[ \t]{0,3}[,;-][ \t]{0,3}\n?[ \t]{0,3}|[ \t]{0,3}\n[ \t]{0,3}|[ \t]{1,3})"
-_LIST = re.compile(
-    r"(?:(?:final )?(?:answer|pieces|numbers|(?P<verb>keep|drop))(?:\s{0,3}:\s{0,3}|\s))?(?P<open>\[)?"
-    rf"(?P<items>all|none|\s{{0,3}}\d{{1,6}}(?:{_BETWEEN}\d{{1,6}}){{0,4000}}\s{{0,3}})(?(open)\])"
-)
-_RANGE = re.compile(r"(\d{1,6})(?:\s{0,3}-\s{0,3}(\d{1,6}))?")
+_LISTED = {"answer": None, "pieces": None, "numbers": None, "keep": "keep", "drop": "drop"}
 _LABEL = re.compile(r"^[ \t]{0,3}(Context|Question):[ \t]{0,9}", re.MULTILINE | re.IGNORECASE)
 _FIRST = 12  # letters and digits of a piece's first words that must agree
 _NUMBER = ("n", "id", "number", "piece", "index")
@@ -166,26 +162,48 @@ def _listed(text: str, count: int) -> Named:
     told = bare.casefold()
     if (told.startswith("none") and not any(c.isdigit() for c in told)) or (told and _is_none(told)):
         return Named(())
-    found = _LIST.fullmatch(told)
-    if found is None:
-        raise UnparsableReply(f"expected one line of numbers, or NONE; the reply begins {text.strip()[:80]!r}")
-    verb: Any = found["verb"]
-    if found["items"] == "all":
+    items, verb = _without_label(told)
+    if items.startswith("[") and items.endswith("]"):
+        items = items[1:-1]
+    if items == "all":
         return Named(tuple(range(1, count + 1)), verb)
-    if found["items"] == "none":
+    if items == "none":
         return Named((), verb)
-    return Named(_ranges(found["items"].strip("[] "), count), verb)
+    ranges = number_ranges(items.strip())
+    if not ranges:
+        raise UnparsableReply(f"expected one line of numbers, or NONE; the reply begins {text.strip()[:80]!r}")
+    return Named(_within(ranges, count), verb)
+
+
+def _without_label(line: str) -> tuple[str, Verb | None]:
+    """The line without ``answer:``, ``keep`` and the like before its numbers, and what the label says to do."""
+    rest = line.removeprefix("final ")
+    for label, verb in _LISTED.items():
+        if rest.startswith(label):
+            items = rest.removeprefix(label)
+            if items[:1].isspace() or items.startswith(":"):
+                return items.lstrip().removeprefix(":").lstrip(), verb  # type: ignore[return-value]
+    return line, None
 
 
 def _ranges(text: str, count: int) -> tuple[int, ...]:
-    """The numbers of a list of numbers and ranges. Raises for other text, and for numbers outside ``1..count``."""
-    chosen: dict[int, None] = {}
-    if _RANGE.sub("", text).strip(" ,;\n\t"):
+    """The numbers of one JSON value. Raises for other text, and for numbers outside ``1..count``."""
+    items = text.strip(" ,;\n\t")
+    if not items:
+        return ()
+    ranges = number_ranges(items)
+    if ranges is None:
         raise UnparsableReply(f"expected numbers and ranges, got {text[:80]!r}")
-    for low, high in _RANGE.findall(text):
-        first, last = int(low), int(high or low)
+    return _within(ranges, count)
+
+
+def _within(ranges: list[tuple[int, int]], count: int) -> tuple[int, ...]:
+    """Each number of the ranges once, in order. Raises for numbers outside ``1..count``."""
+    chosen: dict[int, None] = {}
+    for first, last in ranges:
         if not 1 <= first <= last <= count:
-            raise UnparsableReply(f"there are the pieces 1 to {count}, and it names {low}{'-' * bool(high)}{high}")
+            named_range = f"{first}" if first == last else f"{first}-{last}"
+            raise UnparsableReply(f"there are the pieces 1 to {count}, and it names {named_range}")
         chosen.update(dict.fromkeys(range(first, last + 1)))
     return tuple(chosen)
 

@@ -6,6 +6,7 @@ function is linear in the length of the reply.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from typing import Any
@@ -120,6 +121,46 @@ def _last_object(text: str) -> tuple[dict[str, Any] | None, int]:
             return value, start
         start = text.rfind("{", max(0, start - 2000), start)
     return None, 0
+
+
+_SEPARATORS = {"", ",", ";", "\n", ",\n", ";\n"}
+_LONGEST_NUMBER = 6  # digits
+
+
+def number_ranges(text: str) -> list[tuple[int, int]] | None:
+    """The numbers and ranges that the text lists, first and last of each; None when it holds anything else.
+
+    Numbers are parted by a comma, a semicolon, one line break or blanks, the ends of a range by a hyphen. The
+    text is read once from left to right: there is nothing to go back to.
+
+    >>> number_ranges("2, 5-7")
+    [(2, 2), (5, 7)]
+    >>> number_ranges("2 are relevant") is None
+    True
+    """
+    ranges: list[tuple[int, int]] = []
+    separator = ","
+    closes_range = False
+    for is_number, characters in itertools.groupby(text, str.isdecimal):
+        run = "".join(characters)
+        if not is_number:
+            separator = run.replace(" ", "").replace("\t", "")
+            continue
+        if len(run) > _LONGEST_NUMBER:
+            return None
+        number = int(run)
+        if separator in ("-", "-\n"):
+            if not ranges or closes_range:
+                return None
+            ranges[-1] = (ranges[-1][0], number)
+            closes_range = True
+        elif separator in _SEPARATORS:
+            ranges.append((number, number))
+            closes_range = False
+        else:
+            return None
+    ends_in_number = text[-1:].isdecimal() and text[:1].isdecimal()
+    return ranges if ends_in_number else None
 
 
 def unparsable(expected: str, reply: str) -> UnparsableReply:
