@@ -12,9 +12,13 @@ from dataclasses import dataclass
 
 from rapidfuzz.distance import JaroWinkler
 
+from denoise_core.s2a.options import Options
+from denoise_core.s2a.pieces import PassageSlice, units
+from denoise_core.support import check
 from denoise_core.text.lexemes import lexemes
 from denoise_core.text.stems import stem
 from denoise_core.text.wordlists import FUNCTION_WORDS
+from denoise_core.types import Passage, Span
 
 LEAST = 0.3  # share of what was written, by weight, that the best sentence alone must cover
 GAIN = 0.13  # share that a further sentence must add
@@ -25,6 +29,50 @@ _RUN = 4  # words in a row that nobody writes twice by chance
 _SHORT = 4  # characters up to which a word has one form only
 _GROUPED = re.compile(r"[,'’\u00a0\u202f ](?=\d{3})")
 _LONGEST = 400  # words of a written sentence that are looked up
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence that a model wrote.
+
+    ``start`` and ``end`` are characters of the model's own text (half-open). ``spans`` are the source sentences
+    that cover it, none when nothing does; ``share`` in 0..1 is how much of its words they cover, by weight.
+    ``supported`` and ``why`` are the checker's word on it, where it was asked: None is unknown."""
+
+    text: str
+    start: int
+    end: int
+    spans: tuple[Span, ...] = ()
+    share: float = 0.0
+    supported: bool | None = None
+    why: str = ""
+
+
+def align(
+    part: PassageSlice, text: str, options: Options, question: str, *, offset: int = 0
+) -> tuple[list[Sentence], set[int]]:
+    """The sentences of a text written for ``part`` with the source sentences that cover them, and the indices of
+    these. One that only repeats ``question`` is left out. ``offset`` is where the text begins in all that was
+    written."""
+    passage = part.passage
+    source = Source([passage.text[piece.start : piece.end] for piece in part.pieces], options.language)
+    is_checked = options.flag or options.show == "written"
+    sentences: list[Sentence] = []
+    indices: set[int] = set()
+    for span in units(Passage(text, passage.id), language=options.language):
+        sentence = text[span.start : span.end].strip()
+        if not sentence or sentence.casefold().split() == question.casefold().split():
+            continue
+        cover = source.cover(sentence)
+        indices.update(cover.chosen)
+        spans = tuple(part.pieces[index] for index in cover.chosen)
+        supported, why = None, ""
+        if is_checked:
+            verdict = check("", sentence, [Passage(part.text, passage.id)])
+            supported, why = verdict.supported, verdict.reason
+        start, end = offset + span.start, offset + span.end
+        sentences.append(Sentence(sentence, start, end, spans, cover.share, supported, why))
+    return sentences, indices
 
 
 @dataclass(frozen=True, slots=True)

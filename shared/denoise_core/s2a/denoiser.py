@@ -2,32 +2,81 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias, get_args
+from typing import get_args
 
-from denoise_core.errors import InputError, UnparsableReply
-from denoise_core.protocols import LLM, expect_llm
+import numpy as np
+from numpy.typing import NDArray
+
+from denoise_core.errors import InputError, MissingExtra, UnparsableReply
+from denoise_core.protocols import LLM, Scorer, expect_llm
+from denoise_core.result import DenoiseResult
 from denoise_core.running.budget import Budget
 from denoise_core.running.caches.stores import MemoryStore
 from denoise_core.running.effects import Flow, compute
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.flow import CHARACTERS_PER_TOKEN, arun, run
-from denoise_core.s2a import asks, assemble, replies, second_look, selections
-from denoise_core.s2a.asks import Ask, Part
-from denoise_core.s2a.assemble import Assembled
-from denoise_core.s2a.calling import Asker
+from denoise_core.s2a.cover import Sentence, align
 from denoise_core.s2a.options import EXTRACTIVE, OnError, Options, Rule, Variant, one_of
-from denoise_core.s2a.prompts import KEEP, schema
-from denoise_core.s2a.question import Cleared, clear
-from denoise_core.s2a.replies import Outcome
-from denoise_core.s2a.result import Report, S2AResult
-from denoise_core.s2a.units import units
-from denoise_core.types import Passage, Reply, Span, Usage, check_passages
+from denoise_core.s2a.pieces import companions, group_slices, slice_passage, units
+from denoise_core.s2a.prompts import CONTEXT, FORMS, KEEP, Request, write_request
+from denoise_core.s2a.question import NeutralQuestion, neutralize_question
+from denoise_core.s2a.replies import (
+    LLMCaller,
+    PartOutcome,
+    look_up_selection,
+    read_rewriting,
+    read_selection,
+    selection_key,
+    store_selections,
+)
+from denoise_core.text.chunk import extract
+from denoise_core.types import Drop, Passage, Reply, Span, Usage, check_passages
 
+NOT_NEEDED = "not needed for the question"
+NOT_COVERED = "nothing that was written stands for it"
+CLEARLY = 3.0  # halfway from the floor of the default's scale (1.5: nothing seems to fit) to its top (4.57)
+_MOST_RECHECKED = 3  # passages that are looked at again
+_LOOKED_RELEVANT = "nothing was kept of any passage, though this one looked relevant: asked once more"
 _LIGHT = 10_000  # characters whose work is done where it is asked for
-_Known: TypeAlias = dict[Span, tuple[str, Outcome | None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How one passage fared.
+
+    ``calls`` is the number of calls it took part in: 0 when it was skipped or known, more than 1 when it was too
+    long for one and was split, or asked about again. ``notes`` name everything unusual that did not lose the
+    reply; ``problem`` is why the passage fell back to the policy, None when it did not. ``written`` is what the
+    model wrote, ``sentences`` the same sentence by sentence. ``context`` are spans that were kept only because
+    another piece cannot be read without them: a table's header, a list's stem, the sentence before a pronoun."""
+
+    passage_id: str
+    calls: int
+    notes: tuple[str, ...] = ()
+    problem: str | None = None
+    written: str | None = None
+    sentences: tuple[Sentence, ...] = ()
+    context: tuple[Span, ...] = ()
+
+    @property
+    def uncovered(self) -> tuple[Sentence, ...]:
+        """The written sentences that no source sentence covers."""
+        return tuple(s for s in self.sentences if not s.spans)
+
+    @property
+    def unsupported(self) -> tuple[Sentence, ...]:
+        """The written sentences that the checker does not find in the source; empty where it was not asked."""
+        return tuple(s for s in self.sentences if s.supported is False)
+
+
+@dataclass(frozen=True, slots=True)
+class S2AResult(DenoiseResult):
+    """A `DenoiseResult` with a `Report` for each input passage, in the input's order."""
+
+    reports: tuple[Report, ...] = ()
 
 
 class S2ADenoiser:
@@ -105,126 +154,142 @@ class S2ADenoiser:
 
         Output is the text itself for the rewriting variants, three tokens a piece for the others.
         """
-        _, calls = self._plan(query, check_passages(passages))
-        asked = sum(len(m.content) for c in calls for m in c.messages(False))
-        if self.variant in EXTRACTIVE:
-            written = sum(3 * len(c.pieces) for c in calls)
-        else:
-            written = sum(c.size for c in calls) // CHARACTERS_PER_TOKEN
-        return len(calls), Usage(asked // CHARACTERS_PER_TOKEN, written, estimated=True)
+        _, requests = self._plan(query, check_passages(passages))
+        characters = output = 0
+        for request in requests:
+            characters += sum(len(message.content) for message in request.messages(False))
+            output += 3 * len(request.pieces) if request.numbered else request.size // CHARACTERS_PER_TOKEN
+        return len(requests), Usage(characters // CHARACTERS_PER_TOKEN, output, estimated=True)
 
     def flow(self, query: str, passages: Sequence[Passage]) -> Flow[S2AResult]:
         """The logic, to be driven by `run` or `arun`, or from within another flow with ``yield from``."""
         passages = check_passages(passages)
-        if not any(p.text.strip() for p in passages):
-            return self._result(Cleared(query), [assemble.blank(p) for p in passages])
-        cleared = yield from clear(self.llm, query, self.options, on_error=self.on_error)
-        asked = tuple(p for p in passages if p.text.strip())
-        heavy = _is_heavy(passages) or not self._cached_here
-        plan = partial(self._plan, cleared.question, asked)
-        known, calls = yield from compute(plan, heavy=heavy)
-        found = yield from self._found(known, calls, heavy)
-        if self._kept_nothing(found):
-            found = yield from self._looked_again(cleared.question, asked, found)
+        question = NeutralQuestion(query)
+        outcomes: list[PartOutcome] = []
+        if any(p.text.strip() for p in passages):
+            question = yield from neutralize_question(self.llm, query, self.options, on_error=self.on_error)
+            outcomes = yield from self._ask(question.text, passages)
         if self.keep is not None:
-            found = assemble.within(self.keep, passages, found)
-        outcomes: dict[str, list[Outcome]] = {}
-        for outcome in sorted(found, key=lambda o: o.part.span.start):
-            outcomes.setdefault(outcome.part.passage.id, []).append(outcome)
+            outcomes = apply_rule(self.keep, outcomes)
+        assemble = partial(self._result, question, passages, outcomes)
+        return (yield from compute(assemble, heavy=_is_heavy(passages) or self.options.at_least > 0))
 
-        def assembled() -> list[Assembled]:
-            done = [
-                self._assemble(cleared.question, p, outcomes[p.id]) if p.text.strip() else assemble.blank(p)
-                for p in passages
-            ]
-            return second_look.filled(cleared.question, passages, done, self.options)
-
-        done = yield from compute(assembled, heavy=_is_heavy(passages) or self.options.at_least > 0)
-        return self._result(cleared, done)
-
-    def _found(self, known: _Known, calls: list[Ask], heavy: bool) -> Flow[list[Outcome]]:
+    def _ask(self, query: str, passages: Sequence[Passage]) -> Flow[list[PartOutcome]]:
         """The outcomes of all parts, those known before and those of the calls."""
-        asker = Asker(self.llm, self.options, f"s2a.{self.variant}", self._read, self.variant in EXTRACTIVE)
-        fresh = [o for outcomes in (yield from asker.outcomes(calls)) for o in outcomes]
         cache = self.options.cache
-        if cache is not None and known and fresh:
-            keys = [known[o.part.span][0] for o in fresh]
-            yield from compute(partial(selections.remember, cache, keys, fresh), heavy=heavy)
-        return [o for _, o in known.values() if o is not None] + fresh
+        is_heavy = _is_heavy(passages) or not (cache is None or isinstance(cache.store, MemoryStore))
+        known, requests = yield from compute(partial(self._plan, query, passages), heavy=is_heavy)
+        outcomes: list[PartOutcome] = []
+        if requests:
+            outcomes = yield from self._caller(f"s2a.{self.variant}", self._read).outcomes(requests)
+        if cache is not None and outcomes and self.variant in EXTRACTIVE:
+            yield from compute(partial(store_selections, cache, outcomes), heavy=is_heavy)
+        outcomes = known + outcomes
+        # A selection of nothing at all is looked at once more, unless all of it was known.
+        if any(o.kept or o.kept is None for o in outcomes) or not any(o.calls for o in outcomes):
+            return outcomes
+        return (yield from self._recheck(query, passages, outcomes))
 
-    def _kept_nothing(self, found: list[Outcome]) -> bool:
-        """Whether replies of this run were read and not one piece is left."""
-        return bool(found) and any(o.calls for o in found) and all(o.kept == () for o in found)
-
-    def _looked_again(
-        self, query: str, passages: tuple[Passage, ...], found: list[Outcome]
-    ) -> Flow[list[Outcome]]:
-        """One more call about the passages that a scorer finds clearly relevant, if any."""
-        again = yield from compute(partial(second_look.suspicious, query, passages, self.options))
-        ids = {p.id: n for n, p in enumerate(again)}
-        parts = sorted((o.part for o in found if o.part.passage.id in ids), key=lambda part: ids[part.passage.id])
-        if not parts:
-            return found
-        group = next(asks.groups(parts, self.options.window, self.options))
-        call = asks.write(query, group, self.options.prompts.confirm, KEEP, self.options, numbered=True)
-        read = partial(replies.selection, variant="select")
-        asker = Asker(self.llm, self.options, "s2a.confirm", read, numbered=True)
-        (outcomes,) = yield from asker.outcomes([call])
-        return second_look.merged(found, outcomes)
-
-    def _plan(self, query: str, passages: Sequence[Passage]) -> tuple[_Known, list[Ask]]:
-        """With a cache, what is known of each part and by which key; and the calls about the others."""
-        o = self.options
-        all_parts: list[Part] = []
-        for p in passages:
-            if p.text.strip():
-                all_parts += asks.parts(p, units(p, language=o.language), o)
-        prompt = o.step_1(self.variant, ranked=self.keep is not None)
+    def _plan(self, query: str, passages: Sequence[Passage]) -> tuple[list[PartOutcome], list[Request]]:
+        """What the cache knows of the passages, and the calls about the others."""
+        options = self.options
         numbered = self.variant in EXTRACTIVE
-        known: _Known = {}
-        if o.cache is not None and numbered:
-            keys = [selections.key(o.cache, query, part, prompt, o) for part in all_parts]
-            before = selections.look_up(o.cache, keys, all_parts)
-            known = {part.span: both for part, both in zip(all_parts, zip(keys, before), strict=True)}
-        new = [part for part in all_parts if known.get(part.span, ("", None))[1] is None]
-        groups = asks.groups(new, o.longest_joint(self.variant), o)
-        return known, [asks.write(query, g, prompt, schema(self.variant), o, numbered=numbered) for g in groups]
+        prompt = options.prompts.step_1(self.variant, ranked=self.keep is not None)
+        longest_shared = 0
+        if numbered and options.joint is not False:
+            longest_shared = options.window if options.joint else min(options.short, options.window)
+        limits = {"window": options.window, "most": options.pieces}
+        known: list[PartOutcome] = []
+        unknown = []
+        for passage in passages:
+            if not passage.text.strip():
+                continue
+            pieces = units(passage, language=options.language)
+            for part in slice_passage(passage, pieces, **limits, metadata=options.metadata):
+                outcome = None
+                if options.cache is not None and numbered:
+                    part = replace(part, cache_key=selection_key(options.cache, query, part, prompt))
+                    outcome = look_up_selection(options.cache, part)
+                if outcome is not None:
+                    known.append(outcome)
+                else:
+                    unknown.append(part)
+        form = FORMS.get(self.variant, CONTEXT)
+        requests: list[Request] = []
+        for group in group_slices(unknown, longest_shared=longest_shared, **limits):
+            requests.append(write_request(query, group, prompt, form, numbered=numbered))
+        return known, requests
 
-    @property
-    def _cached_here(self) -> bool:
-        """Whether looking up what was selected before waits for nothing."""
-        return self.options.cache is None or isinstance(self.options.cache.store, MemoryStore)
-
-    def _read(self, call: Ask, reply: Reply) -> list[Outcome]:
-        if self.variant in EXTRACTIVE:
-            return replies.selection(call, reply, self.variant)
-        return replies.rewriting(call, reply, single=self.variant == "single")
-
-    def _assemble(self, query: str, p: Passage, outcomes: list[Outcome]) -> Assembled:
-        if self.variant in EXTRACTIVE:
-            done = assemble.extracted(p, outcomes, self.on_error, context=self.options.context)
-            done = done if self.options.context else assemble.bare(p, done)
-        else:
-            done = assemble.rewritten(p, outcomes, self.on_error, self.options, question=query)
-        if done.report.problem is not None:
-            errors = [o.error for o in outcomes if o.error is not None]
-            error = errors[0] if errors else UnparsableReply(f"passage {p.id!r}: {done.report.problem}")
-            if self.on_error == "raise":
-                raise error
-            instead = "the passage was kept as it was" if self.on_error == "keep" else "the passage was dropped"
-            fell_back("S2ADenoiser", error, instead)
-        return done
-
-    def _result(self, cleared: Cleared, done: list[Assembled]) -> S2AResult:
-        return S2AResult(
-            cleared.question,
-            tuple(d.passage for d in done if d.passage is not None),
-            tuple(drop for d in done for drop in d.drops),
-            fallback=_fallback([d.report for d in done], self.on_error),
-            failures={d.report.passage_id: d.report.problem for d in done if d.report.problem is not None},
-            reports=tuple(d.report for d in done),
-            question_note=cleared.note,
+    def _recheck(
+        self, query: str, passages: Sequence[Passage], outcomes: list[PartOutcome]
+    ) -> Flow[list[PartOutcome]]:
+        """One more call about the passages that a scorer finds clearly relevant, if any."""
+        options = self.options
+        passages = [p for p in passages if p.text.strip()]
+        scores = yield from compute(partial(score_passages, query, passages, options))
+        if scores is None:
+            return outcomes
+        least = CLEARLY if options.clearly is None else options.clearly
+        best = [passages[n].id for n in np.argsort(-scores, kind="stable") if scores[n] >= least]
+        parts = [o.part for id in best[:_MOST_RECHECKED] for o in outcomes if o.part.passage.id == id]
+        if not parts:
+            return outcomes
+        group = next(
+            group_slices(parts, longest_shared=options.window, window=options.window, most=options.pieces)
         )
+        request = write_request(query, group, options.prompts.confirm, KEEP, numbered=True)
+        caller = self._caller("s2a.confirm", partial(read_selection, variant="select"))
+        again = {id(o.part): o for o in (yield from caller.outcomes([request]))}
+        return [_merge(first, again.get(id(first.part))) for first in outcomes]
+
+    def _caller(self, tag: str, read: Callable[[Request, Reply], list[PartOutcome]]) -> LLMCaller:
+        return LLMCaller(self.llm, tag, read, self.options.structured, self.options.cache)
+
+    def _read(self, request: Request, reply: Reply) -> list[PartOutcome]:
+        if request.numbered:
+            return read_selection(request, reply, self.variant)
+        return read_rewriting(request, reply, single=self.variant == "single")
+
+    def _result(
+        self, question: NeutralQuestion, passages: Sequence[Passage], outcomes: list[PartOutcome]
+    ) -> S2AResult:
+        by_passage: dict[str, list[PartOutcome]] = {p.id: [] for p in passages}
+        for outcome in sorted(outcomes, key=lambda o: o.part.pieces[0].start):
+            by_passage[outcome.part.passage.id].append(outcome)
+        assembled: list[Assembled] = []
+        failures: dict[str, str] = {}
+        for passage in passages:
+            own = by_passage[passage.id]
+            assembled.append(assemble_passage(passage, own, self.on_error, self.options, question=question.text))
+            problem = assembled[-1].report.problem
+            if problem is not None:
+                failures[passage.id] = problem
+                self._fall_back(passage, problem, own)
+        if self.options.at_least:
+            ensure_min_passages(question.text, passages, assembled, self.options)
+        kept: list[Passage] = []
+        drops: list[Drop] = []
+        for one in assembled:
+            if one.passage is not None:
+                kept.append(one.passage)
+            drops += one.drops
+        return S2AResult(
+            question.text,
+            tuple(kept),
+            tuple(drops),
+            fallback=_describe(failures, self.on_error) if failures else None,
+            failures=failures,
+            reports=tuple(one.report for one in assembled),
+            question_note=question.note,
+        )
+
+    def _fall_back(self, passage: Passage, problem: str, outcomes: list[PartOutcome]) -> None:
+        errors = [o.error for o in outcomes if o.error is not None]
+        error = errors[0] if errors else UnparsableReply(f"passage {passage.id!r}: {problem}")
+        if self.on_error == "raise":
+            raise error
+        instead = "the passage was kept as it was" if self.on_error == "keep" else "the passage was dropped"
+        fell_back("S2ADenoiser", error, instead)
 
 
 def _is_heavy(passages: Sequence[Passage]) -> bool:
@@ -232,12 +297,161 @@ def _is_heavy(passages: Sequence[Passage]) -> bool:
     return sum(len(p.text) for p in passages) > _LIGHT
 
 
-def _fallback(reports: list[Report], policy: OnError) -> str | None:
+def _describe(failures: Mapping[str, str], policy: OnError) -> str:
     """One line that names every passage that fell back, grouped by what went wrong."""
     by_problem: dict[str, list[str]] = {}
-    for report in reports:
-        if report.problem is not None:
-            by_problem.setdefault(report.problem, []).append(report.passage_id)
+    for passage_id, problem in failures.items():
+        by_problem.setdefault(problem, []).append(repr(passage_id))
     done = "kept as they were" if policy == "keep" else "dropped"
-    lines = [f"{', '.join(map(repr, ids))} {done}: {problem}" for problem, ids in by_problem.items()]
-    return "; ".join(lines) or None
+    return "; ".join(f"{', '.join(ids)} {done}: {problem}" for problem, ids in by_problem.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """``passage`` is None when nothing is left of it."""
+
+    passage: Passage | None
+    drops: tuple[Drop, ...]
+    report: Report
+
+
+def assemble_passage(
+    passage: Passage, outcomes: Sequence[PartOutcome], policy: OnError, options: Options, *, question: str = ""
+) -> Assembled:
+    """What the outcomes leave of a passage: kept pieces of the source, at exact spans, and what they need.
+
+    Of a written text they are the source sentences that cover it; with ``show="written"`` it is the text itself.
+    ``question`` is what a written sentence may repeat without saying anything.
+    """
+    if not outcomes:
+        blank = Drop(Span(passage.id, 0, len(passage.text)), "blank")
+        return Assembled(None, (blank,), Report(passage.id, 0))
+    pieces: list[Span] = []
+    kept: set[int] = set()
+    reasons: dict[int, str] = {}
+    sentences: list[Sentence] = []
+    text = ""
+    problems: list[str] = []
+    notes: list[str] = []
+    calls = 0
+    for outcome in outcomes:
+        chosen: Collection[int] = outcome.kept or ()
+        problem = outcome.problem
+        if outcome.written:
+            text += "\n" if text else ""
+            aligned, chosen = align(outcome.part, outcome.written, options, question, offset=len(text))
+            text += outcome.written
+            sentences += aligned
+            if aligned and not chosen and options.show == "source":
+                problem = "no sentence of the text covers anything that was written"
+        if problem is not None:
+            problems.append(problem)
+            chosen = range(len(outcome.part.pieces)) if policy == "keep" else ()
+        reason = problem or (NOT_NEEDED if outcome.written is None else NOT_COVERED)
+        first = len(pieces)
+        pieces += outcome.part.pieces
+        kept.update(first + index for index in chosen)
+        for index in range(len(outcome.part.pieces)):
+            reasons[first + index] = outcome.drop_reasons.get(index, reason)
+        notes += outcome.notes
+        calls += outcome.calls
+    if len(outcomes) > 1:
+        notes.append(f"split over {len(outcomes)} calls, because it is longer than one may be")
+    brought: list[int] = []
+    if options.context and kept and len(kept) < len(pieces):
+        brought = companions([passage.text[piece.start : piece.end] for piece in pieces], kept)
+        kept.update(brought)
+    spans = [pieces[index] for index in sorted(kept)]
+    drops = [Drop(piece, reasons[index]) for index, piece in enumerate(pieces) if index not in kept]
+    report = Report(
+        passage.id,
+        calls,
+        tuple(dict.fromkeys(notes)),
+        "; ".join(dict.fromkeys(problems)) or None,
+        text or None,
+        tuple(sentences),
+        tuple(pieces[index] for index in brought),
+    )
+    if text and options.show == "written" and not problems:
+        # The model's own text; one without a source stands for the whole of it.
+        source = extract(passage, spans) or passage
+        whole = replace(passage, text=text.strip(), spans=source.covered, rewritten=True)
+        return Assembled(whole, tuple(drops) if spans else (), report)
+    if drops and spans and not text and not options.context:
+        # Nor is the white space behind the last piece kept, which the model did not name either.
+        start, end = spans[-1].start, spans[-1].end
+        trimmed = start + len(passage.text[start:end].rstrip())
+        if trimmed < end:
+            spans[-1] = Span(passage.id, start, trimmed)
+            drops.append(Drop(Span(passage.id, trimmed, end), NOT_NEEDED))
+    return Assembled(extract(passage, spans), tuple(drops), report)
+
+
+def apply_rule(rule: Rule, outcomes: Sequence[PartOutcome]) -> list[PartOutcome]:
+    """The outcomes with only the kept pieces that ``rule`` chooses.
+
+    A piece's score is its place in the reply that named it: the first pieces of all replies come before the second
+    ones. It is measured with what it cannot be read without. Outcomes with a problem stay as they are.
+    """
+    candidates: list[str] = []
+    places: list[int] = []
+    for outcome in outcomes:
+        texts = [outcome.part.passage.text[piece.start : piece.end] for piece in outcome.part.pieces]
+        for index, place in (outcome.kept or {}).items():
+            candidates.append("".join(texts[n] for n in [*companions(texts, {index}), index]))
+            places.append(place)
+    if not candidates:
+        return list(outcomes)
+    mask = iter(rule.choose(-np.array(places, dtype=np.float32), candidates))
+    narrowed: list[PartOutcome] = []
+    for outcome in outcomes:
+        kept = dict(outcome.kept or {})
+        reasons = {index: rule.reason() for index in outcome.kept or () if not next(mask)}
+        for index in reasons:
+            del kept[index]
+        narrowed.append(outcome if outcome.kept is None else replace(outcome, kept=kept, drop_reasons=reasons))
+    return narrowed
+
+
+def score_passages(query: str, passages: Sequence[Passage], options: Options) -> NDArray[np.float32] | None:
+    """Scores by the options' scorer, or the default that ships; None, which is logged, without its extra."""
+    scorer: Scorer
+    if options.scorer is not None:
+        scorer = options.scorer
+    else:
+        from denoise_core.embedded import DefaultScorer
+
+        scorer = DefaultScorer()
+    try:
+        return np.asarray(scorer.score(query, [p.headed for p in passages]), dtype=np.float32)
+    except MissingExtra as error:
+        fell_back("S2ADenoiser", error, "a selection of nothing was not confirmed")
+        return None
+
+
+def _merge(first: PartOutcome, second: PartOutcome | None) -> PartOutcome:
+    """The outcome of the second look, with what the first one cost; one that failed leaves the first."""
+    if second is None:
+        return first
+    calls = first.calls + second.calls
+    if second.problem is not None:
+        note = f"{_LOOKED_RELEVANT} in vain: {second.problem}"
+        return replace(first, notes=(*first.notes, note), calls=calls)
+    note = f"{_LOOKED_RELEVANT}, and {'kept' if second.kept else 'confirmed'}"
+    return replace(second, notes=(*first.notes, note), calls=calls)
+
+
+def ensure_min_passages(
+    query: str, passages: Sequence[Passage], assembled: list[Assembled], options: Options
+) -> None:
+    """Keep the best passages by the scorer whole, in place, where fewer than ``options.at_least`` are kept."""
+    missing = options.at_least - sum(one.passage is not None for one in assembled)
+    left = [n for n, one in enumerate(assembled) if one.passage is None and passages[n].text.strip()]
+    if missing <= 0 or not left:
+        return
+    scores = score_passages(query, [passages[n] for n in left], options)
+    order = range(len(left)) if scores is None else np.argsort(-scores, kind="stable")
+    for place in list(order)[:missing]:
+        n = left[int(place)]
+        notes = (*assembled[n].report.notes, f"kept whole: at_least={options.at_least} passages stay")
+        assembled[n] = Assembled(passages[n], (), replace(assembled[n].report, notes=notes))

@@ -8,8 +8,8 @@ from laws import check_result
 
 from denoise_core import InputError, Passage
 from denoise_core.end.selection import Tokens
-from denoise_core.s2a import Options, S2ADenoiser, asks
-from denoise_core.s2a.units import units
+from denoise_core.s2a import Options, S2ADenoiser
+from denoise_core.s2a.pieces import group_slices, slice_passage, units
 from denoise_core.testing import FunctionLLM
 
 from .fakes import document, keeps, pieces, says
@@ -72,16 +72,15 @@ def test_what_is_no_rule_is_refused(settings):
 def test_calls_hold_every_piece_once_in_order_and_fit(window, most):
     """Nobody counts well beyond sixty: so many pieces at most are numbered in a call."""
     texts = ["One two. " * n for n in (5, 400, 100, 1, 90, 20, 61, 3000, 60)]
-    options = Options(window=window, pieces=most)
     passages = [Passage(t, str(n)) for n, t in enumerate(texts)]
-    parts = [part for p in passages for part in asks.parts(p, units(p), options)]
-    groups = list(asks.groups(parts, 4000, options))
+    parts = [part for p in passages for part in slice_passage(p, units(p), window=window, most=most)]
+    groups = list(group_slices(parts, longest_shared=4000, window=window, most=most))
     assert [p for g in groups for p in g] == parts
-    assert [s for p in parts for s in p.spans] == [
+    assert [s for p in parts for s in p.pieces] == [
         s for n, t in enumerate(texts) for s in units(Passage(t, str(n)))
     ]
     for group in groups:
-        assert sum(len(p.spans) for p in group) <= most
+        assert sum(len(p.pieces) for p in group) <= most
         assert sum(len(p.text) for p in group) <= window or len(group) == 1
 
 

@@ -10,7 +10,7 @@ from laws import check_result
 
 from denoise_core import Budget, BudgetExceeded, InputError, Passage, Reply, UnparsableReply
 from denoise_core.s2a import Options, S2ADenoiser
-from denoise_core.s2a.units import units
+from denoise_core.s2a.pieces import units
 from denoise_core.testing import FunctionLLM, check_denoiser
 
 from .fakes import copies, document, keeps, says
