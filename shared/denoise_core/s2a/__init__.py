@@ -1,8 +1,8 @@
 """System 2 Attention: a model decides what of the context deserves attention, then answers from that alone.
 
 Read in this order: `prompts` (what is asked, in which form), `question` (the question), `pieces` (what is
-numbered), `replies` (asked, read, asked again), `cover` (which source stands for what was written), `denoiser` (the
-way through, and what is kept), `answer` (the whole step with step 2)."""
+numbered), `replies` (asked, read, asked again), `cover` (which source stands for what was written),
+`denoiser` (the way through, and what is kept), `answer` (the whole step with step 2)."""
 
 from denoise_core.protocols import StructuredLLM
 from denoise_core.running.caches.cache import Cache, MemoryStore, SqliteStore, Store

@@ -55,7 +55,7 @@ def align(
     these. One that only repeats ``question`` is left out. ``offset`` is where the text begins in all that was
     written."""
     passage = part.passage
-    source = Source([passage.text[piece.start : piece.end] for piece in part.pieces], options.language)
+    source = Source(part.texts, options.language)
     is_checked = options.flag or options.show == "written"
     sentences: list[Sentence] = []
     indices: set[int] = set()

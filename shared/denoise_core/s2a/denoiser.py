@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import get_args
 
 import numpy as np
@@ -20,12 +21,13 @@ from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.flow import CHARACTERS_PER_TOKEN, arun, run
 from denoise_core.s2a.cover import Sentence, align
 from denoise_core.s2a.options import EXTRACTIVE, OnError, Options, Rule, Variant, one_of
-from denoise_core.s2a.pieces import companions, group_slices, slice_passage, units
-from denoise_core.s2a.prompts import CONTEXT, FORMS, KEEP, Request, write_request
+from denoise_core.s2a.pieces import PassageSlice, companions, group_slices, slice_passage
+from denoise_core.s2a.prompts import CONTEXT, FORMS, KEEP
 from denoise_core.s2a.question import NeutralQuestion, neutralize_question
 from denoise_core.s2a.replies import (
     LLMCaller,
     PartOutcome,
+    Request,
     look_up_selection,
     read_rewriting,
     read_selection,
@@ -40,7 +42,8 @@ NOT_COVERED = "nothing that was written stands for it"
 CLEARLY = 3.0  # halfway from the floor of the default's scale (1.5: nothing seems to fit) to its top (4.57)
 _MOST_RECHECKED = 3  # passages that are looked at again
 _LOOKED_RELEVANT = "nothing was kept of any passage, though this one looked relevant: asked once more"
-_LIGHT = 10_000  # characters whose work is done where it is asked for
+_LIGHT = 10_000  # characters whose work holds an event loop up for a few milliseconds at most
+_TEXT = attrgetter("text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +161,8 @@ class S2ADenoiser:
         characters = output = 0
         for request in requests:
             characters += sum(len(message.content) for message in request.messages(False))
-            output += 3 * len(request.pieces) if request.numbered else request.size // CHARACTERS_PER_TOKEN
+            for part in request.parts:
+                output += 3 * len(part.pieces) if request.numbered else len(part.text) // CHARACTERS_PER_TOKEN
         return len(requests), Usage(characters // CHARACTERS_PER_TOKEN, output, estimated=True)
 
     def flow(self, query: str, passages: Sequence[Passage]) -> Flow[S2AResult]:
@@ -166,58 +170,57 @@ class S2ADenoiser:
         passages = check_passages(passages)
         question = NeutralQuestion(query)
         outcomes: list[PartOutcome] = []
-        if any(p.text.strip() for p in passages):
+        characters = sum(map(len, map(_TEXT, passages)))
+        if any(map(str.strip, map(_TEXT, passages))):
             question = yield from neutralize_question(self.llm, query, self.options, on_error=self.on_error)
-            outcomes = yield from self._ask(question.text, passages)
+            outcomes = yield from self._ask(question.text, passages, is_heavy=characters > _LIGHT)
         if self.keep is not None:
             outcomes = apply_rule(self.keep, outcomes)
-        assemble = partial(self._result, question, passages, outcomes)
-        return (yield from compute(assemble, heavy=_is_heavy(passages) or self.options.at_least > 0))
+        assemble = partial(self._assemble, question, passages, outcomes)
+        return (yield from compute(assemble, heavy=characters > _LIGHT or self.options.at_least > 0))
 
-    def _ask(self, query: str, passages: Sequence[Passage]) -> Flow[list[PartOutcome]]:
+    def _ask(self, query: str, passages: Sequence[Passage], *, is_heavy: bool) -> Flow[list[PartOutcome]]:
         """The outcomes of all parts, those known before and those of the calls."""
         cache = self.options.cache
-        is_heavy = _is_heavy(passages) or not (cache is None or isinstance(cache.store, MemoryStore))
+        is_heavy = is_heavy or not (cache is None or isinstance(cache.store, MemoryStore))
         known, requests = yield from compute(partial(self._plan, query, passages), heavy=is_heavy)
         outcomes: list[PartOutcome] = []
         if requests:
-            outcomes = yield from self._caller(f"s2a.{self.variant}", self._read).outcomes(requests)
-        if cache is not None and outcomes and self.variant in EXTRACTIVE:
-            yield from compute(partial(store_selections, cache, outcomes), heavy=is_heavy)
-        outcomes = known + outcomes
-        # A selection of nothing at all is looked at once more, unless all of it was known.
-        if any(o.kept or o.kept is None for o in outcomes) or not any(o.calls for o in outcomes):
-            return outcomes
-        return (yield from self._recheck(query, passages, outcomes))
+            caller = LLMCaller(self.llm, self.options, f"s2a.{self.variant}", self._read)
+            outcomes = yield from caller.outcomes(requests)
+            if cache is not None and self.variant in EXTRACTIVE:
+                yield from compute(partial(store_selections, cache, outcomes), heavy=is_heavy)
+        for outcome in outcomes:
+            if outcome.kept is None or outcome.kept:
+                return known + outcomes
+        if not outcomes or any(outcome.kept for outcome in known):
+            return known + outcomes
+        return (yield from self._recheck(query, passages, known + outcomes))
 
     def _plan(self, query: str, passages: Sequence[Passage]) -> tuple[list[PartOutcome], list[Request]]:
         """What the cache knows of the passages, and the calls about the others."""
         options = self.options
         numbered = self.variant in EXTRACTIVE
         prompt = options.prompts.step_1(self.variant, ranked=self.keep is not None)
-        longest_shared = 0
-        if numbered and options.joint is not False:
-            longest_shared = options.window if options.joint else min(options.short, options.window)
-        limits = {"window": options.window, "most": options.pieces}
         known: list[PartOutcome] = []
-        unknown = []
+        unknown: list[PassageSlice] = []
         for passage in passages:
-            if not passage.text.strip():
-                continue
-            pieces = units(passage, language=options.language)
-            for part in slice_passage(passage, pieces, **limits, metadata=options.metadata):
+            for part in slice_passage(passage, options) if passage.text.strip() else ():
                 outcome = None
                 if options.cache is not None and numbered:
                     part = replace(part, cache_key=selection_key(options.cache, query, part, prompt))
                     outcome = look_up_selection(options.cache, part)
-                if outcome is not None:
-                    known.append(outcome)
-                else:
+                if outcome is None:
                     unknown.append(part)
+                else:
+                    known.append(outcome)
+        longest_shared = 0
+        if numbered and options.joint is not False:
+            longest_shared = options.window if options.joint else min(options.short, options.window)
         form = FORMS.get(self.variant, CONTEXT)
         requests: list[Request] = []
-        for group in group_slices(unknown, longest_shared=longest_shared, **limits):
-            requests.append(write_request(query, group, prompt, form, numbered=numbered))
+        for group in group_slices(unknown, longest_shared, options):
+            requests.append(Request(tuple(group), prompt, form, numbered, query))
         return known, requests
 
     def _recheck(
@@ -230,36 +233,35 @@ class S2ADenoiser:
         if scores is None:
             return outcomes
         least = CLEARLY if options.clearly is None else options.clearly
-        best = [passages[n].id for n in np.argsort(-scores, kind="stable") if scores[n] >= least]
-        parts = [o.part for id in best[:_MOST_RECHECKED] for o in outcomes if o.part.passage.id == id]
+        parts: list[PassageSlice] = []
+        for n in np.argsort(-scores, kind="stable")[:_MOST_RECHECKED]:
+            if scores[n] >= least:
+                parts += [o.part for o in outcomes if o.part.passage.id == passages[n].id]
         if not parts:
             return outcomes
-        group = next(
-            group_slices(parts, longest_shared=options.window, window=options.window, most=options.pieces)
-        )
-        request = write_request(query, group, options.prompts.confirm, KEEP, numbered=True)
-        caller = self._caller("s2a.confirm", partial(read_selection, variant="select"))
+        group = group_slices(parts, options.window, options)[0]
+        request = Request(tuple(group), options.prompts.confirm, KEEP, numbered=True, question=query)
+        caller = LLMCaller(self.llm, options, "s2a.confirm", partial(read_selection, variant="select"))
         again = {id(o.part): o for o in (yield from caller.outcomes([request]))}
         return [_merge(first, again.get(id(first.part))) for first in outcomes]
-
-    def _caller(self, tag: str, read: Callable[[Request, Reply], list[PartOutcome]]) -> LLMCaller:
-        return LLMCaller(self.llm, tag, read, self.options.structured, self.options.cache)
 
     def _read(self, request: Request, reply: Reply) -> list[PartOutcome]:
         if request.numbered:
             return read_selection(request, reply, self.variant)
-        return read_rewriting(request, reply, single=self.variant == "single")
+        return read_rewriting(request, reply, ["message" if self.variant == "single" else "context"])
 
-    def _result(
+    def _assemble(
         self, question: NeutralQuestion, passages: Sequence[Passage], outcomes: list[PartOutcome]
     ) -> S2AResult:
-        by_passage: dict[str, list[PartOutcome]] = {p.id: [] for p in passages}
-        for outcome in sorted(outcomes, key=lambda o: o.part.pieces[0].start):
-            by_passage[outcome.part.passage.id].append(outcome)
+        by_passage: dict[str, list[PartOutcome]] = {}
+        for outcome in outcomes:
+            by_passage.setdefault(outcome.part.passage.id, []).append(outcome)
         assembled: list[Assembled] = []
         failures: dict[str, str] = {}
         for passage in passages:
-            own = by_passage[passage.id]
+            own = by_passage.get(passage.id, [])
+            if len(own) > 1:  # what was known comes before what was asked
+                own.sort(key=lambda outcome: outcome.part.pieces[0].start)
             assembled.append(assemble_passage(passage, own, self.on_error, self.options, question=question.text))
             problem = assembled[-1].report.problem
             if problem is not None:
@@ -269,17 +271,19 @@ class S2ADenoiser:
             ensure_min_passages(question.text, passages, assembled, self.options)
         kept: list[Passage] = []
         drops: list[Drop] = []
+        reports: list[Report] = []
         for one in assembled:
             if one.passage is not None:
                 kept.append(one.passage)
             drops += one.drops
+            reports.append(one.report)
         return S2AResult(
             question.text,
             tuple(kept),
             tuple(drops),
             fallback=_describe(failures, self.on_error) if failures else None,
             failures=failures,
-            reports=tuple(one.report for one in assembled),
+            reports=tuple(reports),
             question_note=question.note,
         )
 
@@ -290,11 +294,6 @@ class S2ADenoiser:
             raise error
         instead = "the passage was kept as it was" if self.on_error == "keep" else "the passage was dropped"
         fell_back("S2ADenoiser", error, instead)
-
-
-def _is_heavy(passages: Sequence[Passage]) -> bool:
-    """Whether cutting them and aligning with them may hold an event loop up for more than a few milliseconds."""
-    return sum(len(p.text) for p in passages) > _LIGHT
 
 
 def _describe(failures: Mapping[str, str], policy: OnError) -> str:
@@ -311,7 +310,7 @@ class Assembled:
     """``passage`` is None when nothing is left of it."""
 
     passage: Passage | None
-    drops: tuple[Drop, ...]
+    drops: Sequence[Drop]
     report: Report
 
 
@@ -325,10 +324,10 @@ def assemble_passage(
     """
     if not outcomes:
         blank = Drop(Span(passage.id, 0, len(passage.text)), "blank")
-        return Assembled(None, (blank,), Report(passage.id, 0))
+        return Assembled(None, [blank], Report(passage.id, 0))
     pieces: list[Span] = []
     kept: set[int] = set()
-    reasons: dict[int, str] = {}
+    reasons: list[str] = []
     sentences: list[Sentence] = []
     text = ""
     problems: list[str] = []
@@ -348,35 +347,37 @@ def assemble_passage(
             problems.append(problem)
             chosen = range(len(outcome.part.pieces)) if policy == "keep" else ()
         reason = problem or (NOT_NEEDED if outcome.written is None else NOT_COVERED)
-        first = len(pieces)
-        pieces += outcome.part.pieces
-        kept.update(first + index for index in chosen)
-        for index in range(len(outcome.part.pieces)):
-            reasons[first + index] = outcome.drop_reasons.get(index, reason)
+        for index, piece in enumerate(outcome.part.pieces):
+            if index in chosen:
+                kept.add(len(pieces))
+            pieces.append(piece)
+            reasons.append(outcome.drop_reasons.get(index, reason))
         notes += outcome.notes
         calls += outcome.calls
     if len(outcomes) > 1:
         notes.append(f"split over {len(outcomes)} calls, because it is longer than one may be")
-    brought: list[int] = []
+    brought: set[int] = set()
     if options.context and kept and len(kept) < len(pieces):
-        brought = companions([passage.text[piece.start : piece.end] for piece in pieces], kept)
-        kept.update(brought)
-    spans = [pieces[index] for index in sorted(kept)]
-    drops = [Drop(piece, reasons[index]) for index, piece in enumerate(pieces) if index not in kept]
+        brought = set(companions([passage.text[piece.start : piece.end] for piece in pieces], kept))
+    spans: list[Span] = []
+    drops: list[Drop] = []
+    context: list[Span] = []
+    for index, piece in enumerate(pieces):
+        if index in brought:
+            context.append(piece)
+        if index in kept or index in brought:
+            spans.append(piece)
+        else:
+            drops.append(Drop(piece, reasons[index]))
+    problem = "; ".join(dict.fromkeys(problems)) or None
     report = Report(
-        passage.id,
-        calls,
-        tuple(dict.fromkeys(notes)),
-        "; ".join(dict.fromkeys(problems)) or None,
-        text or None,
-        tuple(sentences),
-        tuple(pieces[index] for index in brought),
+        passage.id, calls, tuple(dict.fromkeys(notes)), problem, text or None, tuple(sentences), tuple(context)
     )
-    if text and options.show == "written" and not problems:
+    if text and options.show == "written" and problem is None:
         # The model's own text; one without a source stands for the whole of it.
         source = extract(passage, spans) or passage
         whole = replace(passage, text=text.strip(), spans=source.covered, rewritten=True)
-        return Assembled(whole, tuple(drops) if spans else (), report)
+        return Assembled(whole, drops if spans else [], report)
     if drops and spans and not text and not options.context:
         # Nor is the white space behind the last piece kept, which the model did not name either.
         start, end = spans[-1].start, spans[-1].end
@@ -384,7 +385,7 @@ def assemble_passage(
         if trimmed < end:
             spans[-1] = Span(passage.id, start, trimmed)
             drops.append(Drop(Span(passage.id, trimmed, end), NOT_NEEDED))
-    return Assembled(extract(passage, spans), tuple(drops), report)
+    return Assembled(extract(passage, spans), drops, report)
 
 
 def apply_rule(rule: Rule, outcomes: Sequence[PartOutcome]) -> list[PartOutcome]:
@@ -396,7 +397,7 @@ def apply_rule(rule: Rule, outcomes: Sequence[PartOutcome]) -> list[PartOutcome]
     candidates: list[str] = []
     places: list[int] = []
     for outcome in outcomes:
-        texts = [outcome.part.passage.text[piece.start : piece.end] for piece in outcome.part.pieces]
+        texts = outcome.part.texts
         for index, place in (outcome.kept or {}).items():
             candidates.append("".join(texts[n] for n in [*companions(texts, {index}), index]))
             places.append(place)
@@ -405,11 +406,14 @@ def apply_rule(rule: Rule, outcomes: Sequence[PartOutcome]) -> list[PartOutcome]
     mask = iter(rule.choose(-np.array(places, dtype=np.float32), candidates))
     narrowed: list[PartOutcome] = []
     for outcome in outcomes:
-        kept = dict(outcome.kept or {})
-        reasons = {index: rule.reason() for index in outcome.kept or () if not next(mask)}
-        for index in reasons:
-            del kept[index]
-        narrowed.append(outcome if outcome.kept is None else replace(outcome, kept=kept, drop_reasons=reasons))
+        kept: dict[int, int] = {}
+        reasons: dict[int, str] = {}
+        for index, place in (outcome.kept or {}).items():
+            if next(mask):
+                kept[index] = place
+            else:
+                reasons[index] = rule.reason()
+        narrowed.append(replace(outcome, kept=kept, drop_reasons=reasons) if outcome.kept else outcome)
     return narrowed
 
 
@@ -433,12 +437,10 @@ def _merge(first: PartOutcome, second: PartOutcome | None) -> PartOutcome:
     """The outcome of the second look, with what the first one cost; one that failed leaves the first."""
     if second is None:
         return first
-    calls = first.calls + second.calls
     if second.problem is not None:
-        note = f"{_LOOKED_RELEVANT} in vain: {second.problem}"
-        return replace(first, notes=(*first.notes, note), calls=calls)
+        return first.with_note(f"{_LOOKED_RELEVANT} in vain: {second.problem}", second.calls)
     note = f"{_LOOKED_RELEVANT}, and {'kept' if second.kept else 'confirmed'}"
-    return replace(second, notes=(*first.notes, note), calls=calls)
+    return replace(second, notes=first.notes).with_note(note, first.calls)
 
 
 def ensure_min_passages(

@@ -22,10 +22,10 @@ from denoise_core.s2a.cover import Sentence
 from denoise_core.s2a.denoiser import assemble_passage
 from denoise_core.s2a.options import EXTRACTIVE, OnError, Options, Variant, one_of
 from denoise_core.s2a.pieces import PassageSlice, units
-from denoise_core.s2a.prompts import BOTH, MESSAGE, Request, write_request
+from denoise_core.s2a.prompts import BOTH, MESSAGE
 from denoise_core.s2a.question import ID, choose_clauses, clauses, same_question, untagged
-from denoise_core.s2a.replies import LLMCaller, PartOutcome, read_rewriting, split_message
-from denoise_core.types import Drop, Message, Passage, Reply, Span
+from denoise_core.s2a.replies import LLMCaller, PartOutcome, Request, read_rewriting
+from denoise_core.types import Drop, Message, Passage, Span
 
 _OPINION = "opinion, or of no use to the request"
 
@@ -114,36 +114,30 @@ class MessageDenoiser:
         return Neutral("", question.text, source, drops)
 
     def _rewritten(self, source: str) -> Flow[Neutral]:
-        part = PassageSlice(Passage(source, ID), units(Passage(source, ID), language=self.options.language))
+        passage = Passage(source, ID)
+        part = PassageSlice(passage, units(passage, language=self.options.language))
         prompts = self.options.prompts
-        prompt, form = prompts.message, BOTH
         if self.variant == "single":
-            prompt, form = prompts.message_single, MESSAGE
-        elif self.variant == "relevance":
-            prompt = prompts.message_relevance
-        questions: list[str] = []
-        read = partial(self._read, questions)
-        tag = f"s2a.message.{self.variant}"
-        caller = LLMCaller(self.llm, tag, read, self.options.structured, self.options.cache)
-        (outcome,) = yield from caller.outcomes([write_request("", [part], prompt, form, numbered=False)])
+            request = Request((part,), prompts.message_single, MESSAGE, numbered=False)
+            names: tuple[str, ...] = ("message",)
+        else:
+            prompt = prompts.message_relevance if self.variant == "relevance" else prompts.message
+            request = Request((part,), prompt, BOTH, numbered=False)
+            names = ("context", "question")
+        read = partial(read_rewriting, names=names)
+        caller = LLMCaller(self.llm, self.options, f"s2a.message.{self.variant}", read)
+        (outcome,) = yield from caller.outcomes([request])
         if outcome.error is not None:
             if self.on_error == "raise" or is_mistake(outcome.error):
                 raise outcome.error
             fell_back("MessageDenoiser", outcome.error, "the message was kept as it was")
             return Neutral("", source, source, fallback=f"the message was kept as it is: {outcome.problem}")
-        return self._written(source, outcome, questions[-1])
-
-    def _read(self, questions: list[str], request: Request, reply: Reply) -> list[PartOutcome]:
-        """The request that the reply makes is added to ``questions``."""
         if self.variant == "single":
-            (outcome,) = read_rewriting(request, reply, single=True)
-            questions.append(_last_question(outcome.written or "", self.options.language))
-            return [outcome]
-        context, question = split_message(request, reply)
-        questions.append(question)
-        return [PartOutcome(request.parts[0], written=context)]
+            outcome = replace(outcome, question=_last_question(outcome.written or "", self.options.language))
+        return self._written(source, outcome)
 
-    def _written(self, source: str, outcome: PartOutcome, question: str) -> Neutral:
+    def _written(self, source: str, outcome: PartOutcome) -> Neutral:
+        question = outcome.question
         options = replace(self.options, context=False)
         done = assemble_passage(outcome.part.passage, [outcome], "drop", options, question=question)
         problem = same_question(source, question, language=options.language)

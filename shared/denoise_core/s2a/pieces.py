@@ -11,9 +11,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from denoise_core.s2a.options import Options
 from denoise_core.text.chunk import sentences
 from denoise_core.types import Passage, Span
 
@@ -63,12 +64,15 @@ def units(passage: Passage, *, language: str = "en") -> tuple[Span, ...]:
         ends += _sentence_ends(text, start, end, language) if is_prose else [end]
     pieces: list[Span] = []
     # White space alone goes with what is before it, or after it at the very beginning.
+    has_text = True
     for start, end in itertools.pairwise(sorted({0, *ends, len(text)})):
-        previous = pieces[-1] if pieces else None
-        if previous and (text[start:end].isspace() or text[previous.start : previous.end].isspace()):
-            pieces[-1] = Span(passage.id, previous.start, end)
+        is_blank = text[start:end].isspace()
+        if pieces and (is_blank or not has_text):
+            pieces[-1] = Span(passage.id, pieces[-1].start, end)
+            has_text = has_text or not is_blank
         else:
             pieces.append(Span(passage.id, start, end))
+            has_text = not is_blank
     return tuple(pieces)
 
 
@@ -115,9 +119,12 @@ def _speakers(lines: list[str]) -> tuple[set[str], bool]:
             names.append(turn[1].strip())
         written_lines += not line.isspace()
         initials += _INITIAL.match(line) is not None
-    if len(names) >= 2 and len(names) >= written_lines / 2:
-        return set(names), initials == 1
-    return {name for name, count in Counter(names).items() if count > 1}, initials == 1
+    counts = Counter(names)
+    if len(names) < 2 or len(names) < written_lines / 2:
+        for name in names:
+            if counts[name] == 1:
+                del counts[name]
+    return set(counts), initials == 1
 
 
 def _line_kind(line: str, dialogue: set[str], has_one_initial: bool) -> str:
@@ -162,7 +169,13 @@ class PassageSlice:
 
     @property
     def text(self) -> str:
+        """All of its pieces."""
         return self.passage.text[self.pieces[0].start : self.pieces[-1].end]
+
+    @property
+    def texts(self) -> list[str]:
+        """The text of each piece."""
+        return [self.passage.text[piece.start : piece.end] for piece in self.pieces]
 
     def lines(self, first_number: int | None) -> list[str]:
         """What a request shows; without a number it is the text as it is.
@@ -175,8 +188,8 @@ class PassageSlice:
             lines.append(f"({_INDENTED.join(line.splitlines())})")
         if first_number is None:
             return [*lines, self.text.strip()]
-        for number, piece in enumerate(self.pieces, first_number):
-            text = self.passage.text[piece.start : piece.end].rstrip()
+        for number, text in enumerate(self.texts, first_number):
+            text = text.rstrip()
             if len(text) > self.window:
                 half = max(1, self.window // 2)
                 text = f"{text[:half]} (... {len(text) - 2 * half} characters ...) {text[-half:]}"
@@ -187,47 +200,42 @@ class PassageSlice:
 _INDENTED = "\n    "
 
 
-def slice_passage(
-    passage: Passage, pieces: Sequence[Span], *, window: int, most: int, metadata: Sequence[str] = ()
-) -> list[PassageSlice]:
-    """Slices of at most ``most`` pieces and ``window`` characters; a longer piece is a slice of its own.
-
-    ``metadata`` names what is shown above the text; it is as untrusted as the text itself.
-    """
-    heading = [f"{key}: {passage.metadata[key]}" for key in metadata if key in passage.metadata]
+def slice_passage(passage: Passage, options: Options) -> list[PassageSlice]:
+    """Slices of at most ``options.pieces`` pieces and ``options.window`` characters; a longer piece is a slice of
+    its own. The metadata that is shown above the text is as untrusted as the text itself."""
+    heading: list[str] = []
+    for key in options.metadata:
+        if key in passage.metadata:
+            heading.append(f"{key}: {passage.metadata[key]}")
     if passage.header:
         heading.append(passage.header)
-    slices: list[PassageSlice] = []
-    first = 0
-    for number, piece in enumerate(pieces):
-        if number > first and (piece.end - pieces[first].start > window or number - first == most):
-            slices.append(PassageSlice(passage, tuple(pieces[first:number]), tuple(heading), window))
-            first = number
-    if pieces:
-        slices.append(PassageSlice(passage, tuple(pieces[first:]), tuple(heading), window))
-    return slices
+    runs: list[list[Span]] = []
+    for piece in units(passage, language=options.language):
+        run = runs[-1] if runs else []
+        if run and piece.end - run[0].start <= options.window and len(run) < options.pieces:
+            run.append(piece)
+        else:
+            runs.append([piece])
+    return [PassageSlice(passage, tuple(run), tuple(heading), options.window) for run in runs]
 
 
 def group_slices(
-    slices: Sequence[PassageSlice], *, longest_shared: int, window: int, most: int
-) -> Iterator[tuple[PassageSlice, ...]]:
+    slices: Sequence[PassageSlice], longest_shared: int, options: Options
+) -> list[list[PassageSlice]]:
     """The slices of each request: neighbours up to ``longest_shared`` characters share one as far as they fit."""
-    group: list[PassageSlice] = []
+    groups: list[list[PassageSlice]] = []
     group_size = group_pieces = 0
     for part in slices:
         size, count = len(part.text), len(part.pieces)
-        is_shared = size <= longest_shared
-        if group and (not is_shared or group_size + size > window or group_pieces + count > most):
-            yield tuple(group)
-            group, group_size, group_pieces = [], 0, 0
-        if is_shared:
-            group.append(part)
-            group_size += size
-            group_pieces += count
-        else:
-            yield (part,)
-    if group:
-        yield tuple(group)
+        fits = group_size + size <= options.window and group_pieces + count <= options.pieces
+        if not groups or not fits or size > longest_shared:
+            groups.append([])
+            group_size = group_pieces = 0
+        groups[-1].append(part)
+        # A slice that shares no request leaves no room for the next one.
+        group_size += size if size <= longest_shared else options.window
+        group_pieces += count
+    return groups
 
 
 def companions(texts: Sequence[str], kept: set[int]) -> list[int]:
@@ -281,28 +289,24 @@ def _table_header(row: int, texts: Sequence[str]) -> list[int]:
 
 def _list_opening(item: int, texts: Sequence[str]) -> list[int]:
     """The line that opens the list, and the items that this one is part of."""
-    needed: list[int] = []
-    indent = _indent(texts[item])
-    for before in range(item - 1, max(-1, item - _LOOK_BACK), -1):
-        text = texts[before]
-        if not _ITEM.match(text):
-            return [*needed, before] if text.rstrip().endswith((":", "：", "؛", ";")) else needed
-        if _indent(text) < indent:
-            needed.append(before)
-            indent = _indent(text)
-    return needed
+    outer = _outer_lines(item, texts, _ITEM)
+    first = next((n for n in range(item - 1, max(-1, item - _LOOK_BACK), -1) if not _ITEM.match(texts[n])), None)
+    if first is not None and texts[first].rstrip().endswith((":", "：", "؛", ";")):
+        outer.append(first)
+    return outer
 
 
-def _outer_lines(line: int, texts: Sequence[str]) -> list[int]:
-    """The less indented lines that an indented line belongs to, up to the one at the margin."""
+def _outer_lines(line: int, texts: Sequence[str], kind: re.Pattern[str] | None = None) -> list[int]:
+    """The less indented lines that an indented line belongs to, as far as they are of the ``kind``."""
     needed: list[int] = []
     indent = _indent(texts[line])
     for before in range(line - 1, max(-1, line - _LOOK_BACK), -1):
-        if texts[before].strip() and _indent(texts[before]) < indent:
+        text = texts[before]
+        if kind is not None and not kind.match(text):
+            break
+        if text.strip() and _indent(text) < indent:
             needed.append(before)
-            indent = _indent(texts[before])
-            if not indent:
-                break
+            indent = _indent(text)
     return needed
 
 

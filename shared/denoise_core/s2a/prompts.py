@@ -14,14 +14,12 @@ schemas are strict: every property required, no other allowed; an empty list for
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from denoise_core.errors import InputError
-from denoise_core.s2a.pieces import PassageSlice
-from denoise_core.text.delimit import NOTE, envelope
-from denoise_core.types import Message, Span
+from denoise_core.text.delimit import NOTE
+from denoise_core.types import Message
 
 VERSION = "5"
 """Of every prompt here."""
@@ -343,54 +341,3 @@ _FIELDS = {
 
 def _braced(names: frozenset[str]) -> str:
     return ", ".join(f"{{{name}}}" for name in sorted(names))
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """One call: slices of passages, a prompt about them, and the form of the reply.
-
-    ``document`` is what the prompt shows of the slices; ``numbered`` when each piece has its number there, from 1.
-    """
-
-    parts: tuple[PassageSlice, ...]
-    prompt: Prompt
-    form: ReplyForm
-    numbered: bool
-    question: str
-    document: str
-
-    def messages(self, by_schema: bool) -> tuple[Message, ...]:
-        """The prompt for a model that is held to a schema, or for one that writes plain text."""
-        return self.prompt.render(by_schema=by_schema, question=self.question, document=self.document)
-
-    @property
-    def pieces(self) -> tuple[Span, ...]:
-        """The numbered pieces, number 1 first."""
-        return tuple(piece for part in self.parts for piece in part.pieces)
-
-    @property
-    def size(self) -> int:
-        """Characters of source text."""
-        return sum(len(part.text) for part in self.parts)
-
-    def about(self, parts: Sequence[PassageSlice]) -> Request:
-        """The same request about some of its parts."""
-        return replace(self, parts=tuple(parts), document=_show(parts, self.numbered))
-
-
-def write_request(
-    question: str, parts: Sequence[PassageSlice], prompt: Prompt, form: ReplyForm, *, numbered: bool
-) -> Request:
-    """The request about ``parts``; ``question`` is shown in an envelope, as the document is."""
-    return Request(
-        tuple(parts), prompt, form, numbered, envelope(question, "question"), _show(parts, numbered)
-    )
-
-
-def _show(parts: Sequence[PassageSlice], numbered: bool) -> str:
-    blocks: list[str] = []
-    number = 1
-    for part in parts:
-        blocks.append("\n".join(part.lines(number if numbered else None)))
-        number += len(part.pieces)
-    return envelope("\n\n".join(blocks).rstrip())

@@ -15,8 +15,8 @@ from denoise_core.protocols import LLM
 from denoise_core.running.effects import Flow
 from denoise_core.s2a.options import OnError, Options
 from denoise_core.s2a.pieces import PassageSlice, units
-from denoise_core.s2a.prompts import PARTS, Request, write_request
-from denoise_core.s2a.replies import LLMCaller, PartOutcome, named
+from denoise_core.s2a.prompts import PARTS
+from denoise_core.s2a.replies import LLMCaller, PartOutcome, Request, named
 from denoise_core.text.lexemes import lexemes
 from denoise_core.types import Passage, Reply, Span
 
@@ -124,9 +124,8 @@ def choose_clauses(
 ) -> Flow[NeutralQuestion]:
     """The clauses of ``text`` that a model names as the request."""
     part = PassageSlice(Passage(text, ID), spans, window=options.window)
-    request = write_request("", [part], options.prompts.question, PARTS, numbered=True)
-    caller = LLMCaller(llm, "s2a.question", _read_request, options.structured, options.cache)
-    (outcome,) = yield from caller.outcomes([request])
+    request = Request((part,), options.prompts.question, PARTS, numbered=True)
+    (outcome,) = yield from LLMCaller(llm, options, "s2a.question", _read_request).outcomes([request])
     if outcome.error is not None and (on_error == "raise" or is_mistake(outcome.error)):
         raise outcome.error
     kept = tuple(spans[index] for index in outcome.kept or ())
@@ -143,16 +142,17 @@ def choose_clauses(
 
 def _read_request(request: Request, reply: Reply) -> list[PartOutcome]:
     """The clauses named as the request, and those not named at all: when in doubt, keep."""
-    count = len(request.pieces)
-    selection = named(reply, count)
+    (part,) = request.parts
+    total = len(part.pieces)
+    selection = named(reply, total)
     if set(selection.numbers) & set(selection.others):
         raise UnparsableReply("a piece is named as request and as opinion")
     kept: dict[int, int] = {}
-    for number in range(1, count + 1):
+    for number in range(1, total + 1):
         is_request = number not in selection.others if selection.others else number in selection.numbers
         if selection.numbers and is_request:
             kept[number - 1] = len(kept)
-    return [PartOutcome(request.parts[0], kept)]
+    return [PartOutcome(part, kept)]
 
 
 def _asks(text: str, spans: tuple[Span, ...]) -> bool:

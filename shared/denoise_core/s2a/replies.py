@@ -10,17 +10,20 @@ yet; the adapter remembers it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from itertools import chain, count, islice
+from operator import attrgetter
+from typing import Any, Literal, TypeAlias
 
 from denoise_core.errors import BrokenLaw, BudgetExceeded, UnparsableReply, is_mistake
 from denoise_core.errors import said as format_error
 from denoise_core.protocols import LLM, by_schema, held_to_schema
 from denoise_core.running.caches.cache import Cache
 from denoise_core.running.effects import Complete, Failed, Flow, batch
+from denoise_core.s2a.options import Options
 from denoise_core.s2a.pieces import PassageSlice
-from denoise_core.s2a.prompts import Prompt, Request
+from denoise_core.s2a.prompts import Prompt, ReplyForm
 from denoise_core.text.delimit import envelope, shown
 from denoise_core.text.replies import json_value, number_ranges, said, unfenced, unwrapped
 from denoise_core.types import Message, Reply
@@ -35,29 +38,29 @@ _LIST_LABELS: dict[str, Verb | None] = {
     "answer": None, "pieces": None, "numbers": None, "keep": "keep", "drop": "drop",
 }  # fmt: skip
 _NONE = ("none", "n/a", "null", "nothing", "empty", "")
-_NUMBER_KEYS = ("n", "id", "number", "piece", "index")
+_NUMBER_KEYS = {"n", "id", "number", "piece", "index"}
 _OTHER_KEYS = {"starts", "text", "reason"}  # allowed with a number; a verdict or a score is not
 _FIRST_LETTERS = 12  # letters and digits of a piece's first words that must agree
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Numbers that a reply named, each once, all within ``1..count``, in the reply's order.
+    """Numbers that a reply named, each once, all within ``1..total``, in the reply's order.
 
     ``verb`` is what it said to do with them, None where it only listed them; ``starts`` the first words that it
     gave with a number. ``others`` are the numbers of its second list, where it parted pieces in two."""
 
     numbers: tuple[int, ...]
     verb: Verb | None = None
-    starts: tuple[tuple[int, str], ...] = ()
+    starts: Mapping[int, str] = field(default_factory=dict)
     others: tuple[int, ...] = ()
 
 
-def named(reply: Reply | str, count: int) -> Named:
-    """The numbers of a reply about ``count`` pieces. Raises `UnparsableReply` for what is not in the grammar."""
+def named(reply: Reply | str, total: int) -> Named:
+    """The numbers of a reply about ``total`` pieces. Raises `UnparsableReply` for what is not in the grammar."""
     text = reply_text(reply)
     value = json_value(text)
-    return _read_line(text, count) if value is None else _read_json(value, count)
+    return _read_line(text, total) if value is None else _read_json(value, total)
 
 
 def written(reply: Reply | str, *names: str) -> tuple[str, ...]:
@@ -68,18 +71,26 @@ def written(reply: Reply | str, *names: str) -> tuple[str, ...]:
     text = reply_text(reply)
     value = json_value(text)
     if isinstance(value, dict):
-        texts = value.get("arguments") or value.get("parameters") or value
-        if not all(isinstance(texts.get(name), str) for name in names):
-            raise UnparsableReply(f"expected JSON with the texts {names!r}; it has {tuple(texts)!r}")
-    elif names == ("message",):
-        if not text:
-            raise UnparsableReply("the reply is empty")
+        texts = _arguments(value)
+    elif names == ("message",) and text:
         return (text,)
     elif text and len(names) == 1 and _is_none(text):
         return ("",)
     else:
         texts = _labelled_texts(text, names)
-    return tuple("" if _is_none(texts[name]) else texts[name].strip() for name in names)
+    contents: list[str] = []
+    for name in names:
+        content = texts.get(name)
+        if not isinstance(content, str):
+            raise UnparsableReply(f"expected JSON with {names!r} as text; it has {tuple(texts)!r}")
+        contents.append("" if _is_none(content) else content.strip())
+    return tuple(contents)
+
+
+def _arguments(value: dict[str, Any]) -> dict[str, Any]:
+    """The object itself, or the arguments of the tool call that it describes."""
+    arguments = value.get("arguments") or value.get("parameters")
+    return arguments if isinstance(arguments, dict) else value
 
 
 def _labelled_texts(text: str, names: tuple[str, ...]) -> dict[str, str]:
@@ -89,20 +100,14 @@ def _labelled_texts(text: str, names: tuple[str, ...]) -> dict[str, str]:
         label, colon, rest = line.partition(":")
         key = label.lstrip(" \t").lower()
         if colon and key in ("context", "question") and len(label) <= len(key) + 3:
-            if key in texts:
-                raise UnparsableReply(f"expected {key.capitalize()}: once")
-            name = key
+            name = key if key not in texts else "a label twice"
             texts[name] = rest
-        elif name:
-            texts[name] += "\n" + line
-        elif line.strip():
-            break
-    if set(texts) != set(names):
-        labels = " and ".join(f"{name.capitalize()}:" for name in names)
-        raise UnparsableReply(f"expected {labels} and nothing before it")
+        elif name or line.strip():
+            texts[name] = f"{texts.get(name, '')}\n{line}"
     question = texts.get("question", "one line").strip()
-    if not question or "\n" in question:
-        raise UnparsableReply("expected the request on one line behind 'Question:', and nothing after it")
+    if set(texts) != set(names) or not question or "\n" in question:
+        labels = " and ".join(f"{name.capitalize()}:" for name in names)
+        raise UnparsableReply(f"expected {labels}, nothing before it, and a question on one line")
     return texts
 
 
@@ -117,64 +122,57 @@ def reply_text(reply: Reply | str) -> str:
     return unfenced(unwrapped(said(text), _TAGS))
 
 
-def _read_json(value: Any, count: int) -> Named:
-    if isinstance(value, dict):
-        value = value.get("arguments") or value.get("parameters") or value
-    if isinstance(value, list):
-        value = {"": value}
-    if not isinstance(value, dict):
-        raise UnparsableReply(f"expected a list of numbers, got {value!r:.80}")
-    lists = {str(key).lower(): items for key, items in value.items() if isinstance(items, list)}
+def _read_json(value: Any, total: int) -> Named:
+    values = _arguments(value) if isinstance(value, dict) else {"": value}
+    lists = {str(key).lower(): items for key, items in values.items() if isinstance(items, list)}
     if "request" in lists:
-        numbers, _ = _read_items(lists["request"], count)
-        others, _ = _read_items(lists.get("opinion", []), count)
-        return Named(numbers, "keep", others=others)
+        others, _ = _read_items(lists.get("opinion", []), total)
+        return Named(_read_items(lists["request"], total)[0], "keep", others=others)
     if len(lists) > 1:  # of "keep" and "drop" one may be empty
         lists = {key: items for key, items in lists.items() if items or key not in ("keep", "drop")}
     if len(lists) != 1:
-        raise UnparsableReply(f"expected one list of numbers, got {len(lists)} in {list(value)!r:.80}")
+        raise UnparsableReply(f"expected one list of numbers, got {len(lists)} in {list(values)!r:.80}")
     ((key, items),) = lists.items()
-    numbers, starts = _read_items(items, count)
-    return Named(numbers, _LIST_LABELS.get(str(value.get("list", key)).lower()), starts)
+    numbers, starts = _read_items(items, total)
+    return Named(numbers, _LIST_LABELS.get(str(values.get("list", key)).lower()), starts)
 
 
-def _read_items(items: list[Any], count: int) -> tuple[tuple[int, ...], tuple[tuple[int, str], ...]]:
+def _read_items(items: list[Any], total: int) -> tuple[tuple[int, ...], dict[int, str]]:
     """The numbers of a JSON list, and the first words that it gives with them."""
-    numbers: dict[int, None] = {}
+    numbers: list[int] = []
     starts: dict[int, str] = {}
     if len(items) == 1 and isinstance(items[0], str) and _is_none(items[0]):
-        return (), ()
+        return (), starts
     for item in items:
-        number = item
+        number, words = item, None
         if isinstance(item, dict):
-            keys = [key for key in _NUMBER_KEYS if key in item]
-            is_plain = bool(keys) and len(item.keys() - _OTHER_KEYS) == 1
-            number = item[keys[0]] if is_plain else None
+            keys = item.keys() - _OTHER_KEYS
+            number = item[keys.pop()] if len(keys) == 1 and keys <= _NUMBER_KEYS else None
+            words = item.get("starts")
         if isinstance(number, bool) or not isinstance(number, (int, str)):
             raise UnparsableReply(f"expected numbers of pieces, got {item!r:.80}")
-        chosen = _read_numbers(str(number).strip(" ,;\n\t"), count)
-        numbers.update(dict.fromkeys(chosen))
-        if isinstance(item, dict) and isinstance(item.get("starts"), str) and len(chosen) == 1:
-            starts[chosen[0]] = item["starts"]
-    return tuple(numbers), tuple(starts.items())
+        listed = str(number).strip(" ,;\n\t")
+        chosen = _check_numbers(number_ranges(listed) if listed else [], total, listed)
+        numbers += chosen
+        if isinstance(words, str) and len(chosen) == 1:
+            starts[chosen[0]] = words
+    return tuple(dict.fromkeys(numbers)), starts
 
 
-def _read_line(text: str, count: int) -> Named:
+def _read_line(text: str, total: int) -> Named:
     line = text.translate(_DASHES_AND_DIGITS).strip(" \n\t*#_.").casefold()
-    says_none = line.startswith("none") and not any(map(str.isdigit, line))
-    if says_none or (line and _is_none(line)):
-        return Named(())
-    items, verb = _split_label(line)
-    if items.startswith("[") and items.endswith("]"):
-        items = items[1:-1]
-    items = items.strip()
-    if items == "none":
-        return Named((), verb)
-    if items == "all":
-        return Named(tuple(range(1, count + 1)), verb)
-    if not items:
-        raise UnparsableReply("expected one line of numbers, or NONE; the reply is empty")
-    return Named(_read_numbers(items, count), verb)
+    ranges, verb = number_ranges(line), None
+    if ranges is None:
+        says_none = line.startswith("none") and not any(map(str.isdigit, line))
+        if says_none or (line and _is_none(line)):
+            return Named(())
+        items, verb = _split_label(line)
+        if items.startswith("[") and items.endswith("]"):
+            items = items[1:-1].strip()
+        if items == "none":
+            return Named((), verb)
+        ranges = [(1, total)] if items == "all" else number_ranges(items)
+    return Named(_check_numbers(ranges, total, line), verb)
 
 
 def _split_label(line: str) -> tuple[str, Verb | None]:
@@ -187,16 +185,15 @@ def _split_label(line: str) -> tuple[str, Verb | None]:
     return line, None
 
 
-def _read_numbers(text: str, count: int) -> tuple[int, ...]:
-    """Each number that a text lists, once. Raises for other text, and for numbers outside ``1..count``."""
-    ranges = number_ranges(text) if text else []
+def _check_numbers(ranges: list[tuple[int, int]] | None, total: int, text: str) -> tuple[int, ...]:
+    """Each number of the ranges once. Raises for None, which is other ``text``, and for numbers outside
+    ``1..total``."""
     if ranges is None:
-        raise UnparsableReply(f"expected one line of numbers, or NONE; it is {text[:80]!r}")
+        raise UnparsableReply(f"expected one line of numbers, or NONE; the reply begins {text[:80]!r}")
     numbers: dict[int, None] = {}
     for first, last in ranges:
-        if not 1 <= first <= last <= count:
-            name = first if first == last else f"{first}-{last}"
-            raise UnparsableReply(f"there are the pieces 1 to {count}, and it names {name}")
+        if not 1 <= first <= last <= total:
+            raise UnparsableReply(f"there are the pieces 1 to {total}, and it names {first}-{last}")
         numbers.update(dict.fromkeys(range(first, last + 1)))
     return tuple(numbers)
 
@@ -206,21 +203,65 @@ def _is_none(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
+class Request:
+    """One call: slices of passages, a prompt about them, and the form of the reply.
+
+    ``numbered`` when each piece has its number in the document that the prompt shows, from 1.
+    """
+
+    parts: tuple[PassageSlice, ...]
+    prompt: Prompt
+    form: ReplyForm
+    numbered: bool
+    question: str = ""
+
+    def messages(self, by_schema: bool) -> tuple[Message, ...]:
+        """The prompt for a model that is held to a schema, or for one that writes plain text."""
+        question = envelope(self.question, "question")
+        return self.prompt.render(by_schema=by_schema, question=question, document=self.document)
+
+    @property
+    def document(self) -> str:
+        """What the prompt shows of the slices, in the envelope of text that is not ours."""
+        blocks: list[str] = []
+        number = 1
+        for part in self.parts:
+            blocks.append("\n".join(part.lines(number if self.numbered else None)))
+            number += len(part.pieces)
+        return envelope("\n\n".join(blocks).rstrip())
+
+    @property
+    def texts(self) -> list[str]:
+        """The text of each numbered piece, number 1 first."""
+        return list(chain.from_iterable(part.texts for part in self.parts))
+
+    def divided(self, size: int) -> list[Request]:
+        """The same request about ``size`` parts at a time."""
+        return [replace(self, parts=self.parts[n : n + size]) for n in range(0, len(self.parts), size)]
+
+
+@dataclass(frozen=True, slots=True)
 class PartOutcome:
     """One part after its calls: the pieces to keep (extractive), or the text written for it (rewriting).
 
-    ``kept`` has the index of each kept piece and its place in the reply, 0 for the first. ``problem`` is set when
-    the part has to fall back; then there is neither. ``drop_reasons`` say of pieces that the reply named why they
-    are not kept after all. ``calls`` is how many were made about it."""
+    ``kept`` has the index of each kept piece and its place in the reply, 0 for the first. ``question`` is the
+    request that a rewritten message makes. ``problem`` is set when the part has to fall back; then there is none
+    of them. ``drop_reasons`` say of pieces that the reply named why they are not kept after all. ``calls`` is how
+    many were made about it."""
 
     part: PassageSlice
     kept: Mapping[int, int] | None = None
     written: str | None = None
+    question: str = ""
     notes: tuple[str, ...] = ()
     problem: str | None = None
     error: Exception | None = None
     drop_reasons: Mapping[int, str] = field(default_factory=dict)
     calls: int = 1
+
+    def with_note(self, note: str, calls: int) -> PartOutcome:
+        """The outcome with a note, after so many ``calls`` more."""
+        return replace(self, notes=(*self.notes, note), calls=self.calls + calls)
 
 
 KEEPS: dict[str, Verb] = {"select": "keep", "remove": "drop", "auto": "keep"}
@@ -229,16 +270,16 @@ KEEPS: dict[str, Verb] = {"select": "keep", "remove": "drop", "auto": "keep"}
 
 def read_selection(request: Request, reply: Reply, variant: str) -> list[PartOutcome]:
     """The outcomes of a reply with numbers. Raises `UnparsableReply`, also where first words do not agree."""
-    pieces = request.pieces
-    selection = named(reply, len(pieces))
+    total = sum(map(len, map(_PIECES, request.parts)))
+    selection = named(reply, total)
     if variant == "auto" and selection.verb is None:  # also for a bare NONE: none to keep, or none to leave out?
         raise UnparsableReply("expected KEEP or DROP before the numbers")
     if selection.starts:
-        _check_first_words(request, selection)
-    numbers: Sequence[int] = selection.numbers
+        _check_first_words(request, selection.starts)
+    numbers: Iterable[int] = selection.numbers
     if (selection.verb or KEEPS[variant]) == "drop":
-        numbers = sorted(set(range(1, len(pieces) + 1)) - set(numbers))
-    places = {number: place for place, number in enumerate(numbers)}
+        numbers = sorted(set(range(1, total + 1)).difference(numbers))
+    places = dict(zip(numbers, count()))
     outcomes: list[PartOutcome] = []
     number = 0
     for part in request.parts:
@@ -251,41 +292,33 @@ def read_selection(request: Request, reply: Reply, variant: str) -> list[PartOut
     return outcomes
 
 
-def _check_first_words(request: Request, selection: Named) -> None:
-    texts: list[str] = []
-    for part in request.parts:
-        texts += [part.passage.text[piece.start : piece.end] for piece in part.pieces]
-    for number, starts in selection.starts:
-        actual, told = _first_letters(texts[number - 1]), _first_letters(starts)
+_PIECES = attrgetter("pieces")
+
+
+def _check_first_words(request: Request, starts: Mapping[int, str]) -> None:
+    texts = request.texts
+    for number, words in starts.items():
+        actual, told = _first_letters(texts[number - 1]), _first_letters(words)
         if told and actual and not actual.startswith(told[: len(actual)]):
-            raise UnparsableReply(f"piece {number} does not begin with {starts[:60]!r}")
+            raise UnparsableReply(f"piece {number} does not begin with {words[:60]!r}")
 
 
 def _first_letters(text: str) -> str:
     return "".join(filter(str.isalnum, text.casefold()))[:_FIRST_LETTERS]
 
 
-def read_rewriting(request: Request, reply: Reply, *, single: bool = False) -> list[PartOutcome]:
-    """The outcome of a written reply; ``single`` is one without a label.
+def read_rewriting(request: Request, reply: Reply, names: Sequence[str]) -> list[PartOutcome]:
+    """The outcome of a written reply with the texts ``names``: a context or a message, and a question.
 
     Raises `UnparsableReply`, also for a reply far longer than what it was to shorten.
     """
-    (text,) = written(_bounded(request, reply), "message" if single else "context")
-    return [PartOutcome(request.parts[0], written=text)]
-
-
-def split_message(request: Request, reply: Reply) -> tuple[str, str]:
-    """The facts and the request that a message was split into. Raises `UnparsableReply`."""
-    context, question = written(_bounded(request, reply), "context", "question")
-    return context, question
-
-
-def _bounded(request: Request, reply: Reply) -> str:
+    (part,) = request.parts
     text = reply_text(reply)
-    if len(text) > 4 * request.size + 20_000:
-        raise UnparsableReply(f"a reply of {len(text)} characters for a text of {request.size}")
+    if len(text) > 4 * len(part.text) + 20_000:
+        raise UnparsableReply(f"a reply of {len(text)} characters for a text of {len(part.text)}")
     marker = request.document.partition("\n")[0].rpartition(" ")[2]
-    return text.replace(marker, "")
+    context, *question = written(text.replace(marker, ""), *names)
+    return [PartOutcome(part, written=context, question="".join(question))]
 
 
 CORRECTED = "asked again in the same call: the first reply was unreadable"
@@ -293,83 +326,78 @@ ALONE = "asked again, alone: the joint replies were unreadable"
 HALVED = "asked again with fewer: the joint call was refused"
 _SHOWN_CHARACTERS = 2000  # of an unreadable reply, when the model sees it again
 
+_Results: TypeAlias = list[list[PartOutcome]]
+
 
 @dataclass(frozen=True, slots=True)
 class LLMCaller:
     """Who is asked, and how. ``read`` gives the outcomes of a reply, or raises `UnparsableReply`."""
 
     llm: LLM
+    options: Options
     tag: str
     read: Callable[[Request, Reply], list[PartOutcome]]
-    structured: bool = True
-    cache: Cache | None = None
 
     def outcomes(self, requests: Sequence[Request]) -> Flow[list[PartOutcome]]:
         """The outcomes of all requests. Raises a mistake; anything else becomes the problem of the parts it was
         about."""
-        results = yield from self._ask_once(requests)
-        yield from self._halve_refused(requests, results)
+        results = yield from self._ask(requests)
         unread = [n for n, outcomes in enumerate(results) if _is_unread(outcomes)]
         if unread:
-            yield from self._correct(requests, results, unread)
-        return [outcome for outcomes in results for outcome in outcomes]
+            replies = yield from batch(tuple(self._correct(requests[n], results[n][0]) for n in unread))
+            for n, reply in zip(unread, replies, strict=True):
+                results[n] = [o.with_note(CORRECTED, 1) for o in self._read(requests[n], reply)]
+            joint = [n for n in unread if _is_unread(results[n]) and len(requests[n].parts) > 1]
+            yield from self._divide(requests, results, dict.fromkeys(joint, 1), ALONE, 2)
+        return list(chain.from_iterable(results))
 
-    def _ask_once(self, requests: Sequence[Request]) -> Flow[list[list[PartOutcome]]]:
+    def _ask(self, requests: Sequence[Request], depth: int = 0) -> Flow[_Results]:
+        """The outcomes of each request; those that were refused are asked again in halves.
+
+        Where halves and their halves are all refused too it is no matter of one part, and they are left as they
+        are: ``depth`` counts the rounds since one came through.
+        """
         replies: list[Reply | Failed] = []
-        if len(requests) > 1 and self.structured and by_schema(self.llm) is None:
+        if len(requests) > 1 and self.options.structured and by_schema(self.llm) is None:
             replies = yield from batch((self._call(requests[0]),))
-        if len(replies) < len(requests):
-            replies += yield from batch(tuple(map(self._call, requests[len(replies) :])))
-        return list(map(self._read, requests, replies))
+        replies += yield from batch(tuple(map(self._call, requests[len(replies) :])))
+        results = list(map(self._read, requests, replies))
+        errors = [outcomes[0].error for outcomes in results]
+        if any(errors):
+            depth = depth if all(errors) else 0
+            halves: dict[int, int] = {}
+            for n, request in enumerate(requests):
+                if len(request.parts) > 1 and _may_concern_one_part(errors[n], depth):
+                    halves[n] = (len(request.parts) + 1) // 2
+            yield from self._divide(requests, results, halves, HALVED, 1, depth + 1)
+        return results
 
-    def _halve_refused(
-        self, requests: Sequence[Request], results: list[list[PartOutcome]], depth: int = 0
+    def _divide(
+        self,
+        requests: Sequence[Request],
+        results: _Results,
+        sizes: Mapping[int, int],
+        note: str,
+        calls: int,
+        depth: int = 0,
     ) -> Flow[None]:
-        """Ask again in halves what was refused, in place. Where halves and their halves are all refused too it is
-        no matter of one part, and they are left as they are."""
-        if any(outcome.problem is None for outcomes in results for outcome in outcomes):
-            depth = 0
-        refused: list[int] = []
-        halves: list[Request] = []
-        for n, request in enumerate(requests):
-            middle = len(request.parts) // 2
-            if middle and _may_concern_one_part(results[n][0].error, depth):
-                refused.append(n)
-                halves += [request.about(request.parts[:middle]), request.about(request.parts[middle:])]
-        if not halves:
+        """Ask requests again, in place, with so many parts at a time as ``sizes`` has by their indices."""
+        divided = {n: requests[n].divided(size) for n, size in sizes.items()}
+        if not divided:
             return
-        again = yield from self._ask_once(halves)
-        yield from self._halve_refused(halves, again, depth + 1)
-        for place, n in enumerate(refused):
-            both = [*again[2 * place], *again[2 * place + 1]]
-            results[n] = [replace(o, notes=(*o.notes, HALVED), calls=o.calls + 1) for o in both]
-
-    def _correct(
-        self, requests: Sequence[Request], results: list[list[PartOutcome]], unread: list[int]
-    ) -> Flow[None]:
-        """Ask for unreadable replies once more in the same call, then part by part, in place."""
-        calls = tuple(self._corrective_call(requests[n], results[n][0]) for n in unread)
-        replies = yield from batch(calls)
-        singles: list[Request] = []
-        for n, reply in zip(unread, replies, strict=True):
-            results[n] = _with_note(self._read(requests[n], reply), CORRECTED, calls=2)
-            if _is_unread(results[n]) and len(requests[n].parts) > 1:
-                singles += [requests[n].about((part,)) for part in requests[n].parts]
-        if not singles:
-            return
-        answers = iter((yield from self._ask_once(singles)))
-        for n in unread:
-            if _is_unread(results[n]) and len(requests[n].parts) > 1:
-                results[n] = _with_note([next(answers)[0] for _ in requests[n].parts], ALONE, calls=3)
+        answers = iter((yield from self._ask(list(chain.from_iterable(divided.values())), depth)))
+        for n, fewer in divided.items():
+            outcomes = chain.from_iterable(islice(answers, len(fewer)))
+            results[n] = [outcome.with_note(note, calls) for outcome in outcomes]
 
     def _call(self, request: Request, turns: tuple[Message, ...] = ()) -> Complete:
-        is_held = self.structured and by_schema(self.llm) is not False
+        is_held = self.options.structured and by_schema(self.llm) is not False
         llm = held_to_schema(self.llm, request.form.schema) if is_held else self.llm
-        if self.cache is not None:
-            llm = self.cache.bind(llm, lambda reply: not _is_unread(self._read(request, reply)))
+        if self.options.cache is not None:
+            llm = self.options.cache.bind(llm, lambda reply: not _is_unread(self._read(request, reply)))
         return Complete((*request.messages(is_held), *turns), self.tag, llm)
 
-    def _corrective_call(self, request: Request, outcome: PartOutcome) -> Complete:
+    def _correct(self, request: Request, outcome: PartOutcome) -> Complete:
         """The same call with the reply in it, and one turn that asks for the form alone.
 
         What was wrong is enclosed: it may quote the reply, and so the document.
@@ -413,10 +441,6 @@ def _may_concern_one_part(error: Exception | None, depth: int) -> bool:
             if isinstance(status, int):
                 return status in (400, 413, 422) and depth < 2
     return depth < 1 and not isinstance(error, (TimeoutError, OSError, BrokenLaw))
-
-
-def _with_note(outcomes: list[PartOutcome], note: str, *, calls: int) -> list[PartOutcome]:
-    return [replace(outcome, notes=(*outcome.notes, note), calls=calls) for outcome in outcomes]
 
 
 KNOWN = "known from an earlier call"

@@ -72,9 +72,10 @@ def test_what_is_no_rule_is_refused(settings):
 def test_calls_hold_every_piece_once_in_order_and_fit(window, most):
     """Nobody counts well beyond sixty: so many pieces at most are numbered in a call."""
     texts = ["One two. " * n for n in (5, 400, 100, 1, 90, 20, 61, 3000, 60)]
+    options = Options(window=window, pieces=most)
     passages = [Passage(t, str(n)) for n, t in enumerate(texts)]
-    parts = [part for p in passages for part in slice_passage(p, units(p), window=window, most=most)]
-    groups = list(group_slices(parts, longest_shared=4000, window=window, most=most))
+    parts = [part for p in passages for part in slice_passage(p, options)]
+    groups = group_slices(parts, 4000, options)
     assert [p for g in groups for p in g] == parts
     assert [s for p in parts for s in p.pieces] == [
         s for n, t in enumerate(texts) for s in units(Passage(t, str(n)))

@@ -245,7 +245,7 @@ def test_result_does_not_depend_on_concurrency():
 
 def test_cutting_much_text_and_reading_about_it_leaves_the_event_loop_alone(monkeypatch):
     """The threads that cut are recorded: under async none of them is the loop's, and the result is the same."""
-    from denoise_core.s2a import denoiser as module
+    from denoise_core.s2a import pieces as module
 
     cut_on: list[int] = []
 

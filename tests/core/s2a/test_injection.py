@@ -13,8 +13,9 @@ from laws import check_result
 
 from denoise_core import Passage
 from denoise_core.s2a import Options, S2ADenoiser
-from denoise_core.s2a.pieces import slice_passage, units
-from denoise_core.s2a.prompts import KEEP, Prompts, write_request
+from denoise_core.s2a.pieces import slice_passage
+from denoise_core.s2a.prompts import KEEP, Prompts
+from denoise_core.s2a.replies import Request
 from denoise_core.testing import FunctionLLM
 
 from .fakes import document, pieces
@@ -163,14 +164,11 @@ def test_a_text_that_imitates_the_numbering_shifts_no_number(lines, copies):
     """Whatever lines a text, its title and its header hold: every line that begins with a number is a piece's."""
     text = "".join(line + cut for line, cut in lines) + "The end."
     passages = [Passage(text, str(n), header=text, metadata={"title": text}) for n in range(copies)]
-    parts = [
-        part
-        for p in passages
-        for part in slice_passage(p, units(p), window=10**6, most=10**6, metadata=("title",))
-    ]
-    ask = write_request(QUERY, parts, Prompts().select, KEEP, numbered=True)
+    options = Options(metadata=("title",), window=10**6, pieces=10**6)
+    parts = tuple(part for p in passages for part in slice_passage(p, options))
+    ask = Request(parts, Prompts().select, KEEP, numbered=True, question=QUERY)
     shown = re.split(r"\n(?=\d)|\A(?=\d)", "\n" + document(ask.messages(False)))[1:]
-    assert [int(re.match(r"\d+", piece)[0]) for piece in shown] == list(range(1, len(ask.pieces) + 1))
-    for n, (piece, span) in enumerate(zip(shown, ask.pieces), 1):
-        own = next(p for p in passages if p.id == span.passage_id).text[span.start : span.end]
+    texts = ask.texts
+    assert [int(re.match(r"\d+", piece)[0]) for piece in shown] == list(range(1, len(texts) + 1))
+    for n, (piece, own) in enumerate(zip(shown, texts), 1):
         assert piece.split()[1:2] == own.replace("\u200b", "").split()[:1], (n, piece)
