@@ -326,6 +326,7 @@ def assemble_passage(
         blank = Drop(Span(passage.id, 0, len(passage.text)), "blank")
         return Assembled(None, [blank], Report(passage.id, 0))
     pieces: list[Span] = []
+    texts: list[str] = []
     kept: set[int] = set()
     reasons: list[str] = []
     sentences: list[Sentence] = []
@@ -352,13 +353,14 @@ def assemble_passage(
                 kept.add(len(pieces))
             pieces.append(piece)
             reasons.append(outcome.drop_reasons.get(index, reason))
+        texts += outcome.part.texts
         notes += outcome.notes
         calls += outcome.calls
     if len(outcomes) > 1:
         notes.append(f"split over {len(outcomes)} calls, because it is longer than one may be")
     brought: set[int] = set()
     if options.context and kept and len(kept) < len(pieces):
-        brought = set(companions([passage.text[piece.start : piece.end] for piece in pieces], kept))
+        brought = companions(texts, kept)
     spans: list[Span] = []
     drops: list[Drop] = []
     context: list[Span] = []
@@ -399,7 +401,7 @@ def apply_rule(rule: Rule, outcomes: Sequence[PartOutcome]) -> list[PartOutcome]
     for outcome in outcomes:
         texts = outcome.part.texts
         for index, place in (outcome.kept or {}).items():
-            candidates.append("".join(texts[n] for n in [*companions(texts, {index}), index]))
+            candidates.append("".join(texts[n] for n in sorted(companions(texts, {index}) | {index})))
             places.append(place)
     if not candidates:
         return list(outcomes)
@@ -447,13 +449,16 @@ def ensure_min_passages(
     query: str, passages: Sequence[Passage], assembled: list[Assembled], options: Options
 ) -> None:
     """Keep the best passages by the scorer whole, in place, where fewer than ``options.at_least`` are kept."""
+    dropped: list[int] = []
+    for n, one in enumerate(assembled):
+        if one.passage is None and passages[n].text.strip():
+            dropped.append(n)
     missing = options.at_least - sum(one.passage is not None for one in assembled)
-    left = [n for n, one in enumerate(assembled) if one.passage is None and passages[n].text.strip()]
-    if missing <= 0 or not left:
+    if missing <= 0 or not dropped:
         return
-    scores = score_passages(query, [passages[n] for n in left], options)
-    order = range(len(left)) if scores is None else np.argsort(-scores, kind="stable")
-    for place in list(order)[:missing]:
-        n = left[int(place)]
+    scores = score_passages(query, [passages[n] for n in dropped], options)
+    order = range(len(dropped)) if scores is None else np.argsort(-scores, kind="stable")
+    for place in order[:missing]:
+        n = dropped[place]
         notes = (*assembled[n].report.notes, f"kept whole: at_least={options.at_least} passages stay")
         assembled[n] = Assembled(passages[n], (), replace(assembled[n].report, notes=notes))

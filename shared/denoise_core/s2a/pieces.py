@@ -209,14 +209,15 @@ def slice_passage(passage: Passage, options: Options) -> list[PassageSlice]:
             heading.append(f"{key}: {passage.metadata[key]}")
     if passage.header:
         heading.append(passage.header)
-    runs: list[list[Span]] = []
+    slices: list[PassageSlice] = []
+    run: list[Span] = []
     for piece in units(passage, language=options.language):
-        run = runs[-1] if runs else []
-        if run and piece.end - run[0].start <= options.window and len(run) < options.pieces:
-            run.append(piece)
-        else:
-            runs.append([piece])
-    return [PassageSlice(passage, tuple(run), tuple(heading), options.window) for run in runs]
+        if run and (piece.end - run[0].start > options.window or len(run) == options.pieces):
+            slices.append(PassageSlice(passage, tuple(run), tuple(heading), options.window))
+            run = []
+        run.append(piece)
+    slices.append(PassageSlice(passage, tuple(run), tuple(heading), options.window))
+    return slices
 
 
 def group_slices(
@@ -238,12 +239,12 @@ def group_slices(
     return groups
 
 
-def companions(texts: Sequence[str], kept: set[int]) -> list[int]:
+def companions(texts: Sequence[str], kept: set[int]) -> set[int]:
     """The indices of further pieces, of which ``texts`` has all of a passage, that the ``kept`` ones need."""
     needed: set[int] = set()
     for index in kept:
         needed.update(_needed_before(index, texts, kept))
-    return sorted(needed - kept)
+    return needed - kept
 
 
 def points_back(text: str) -> bool:

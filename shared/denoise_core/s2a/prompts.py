@@ -307,15 +307,9 @@ class Prompts:
         for f in fields(self):
             prompt: Prompt = getattr(self, f.name)
             needed = _FIELDS.get(f.name, frozenset({"question", "document"}))
-            problems: list[str] = []
-            if lacking := needed - prompt.fields:
-                problems.append(f"lacks {_braced(lacking)}")
-            if unknown := prompt.fields - needed:
-                problems.append(f"names {_braced(unknown)}")
-            if problems:
-                raise InputError(
-                    f"Prompts({f.name}=...) {' and '.join(problems)}; its fields are {_braced(needed)}"
-                )
+            if prompt.fields != needed:
+                given = _braced(prompt.fields) or "none"
+                raise InputError(f"Prompts({f.name}=...): expected the fields {_braced(needed)}, got {given}")
 
     def step_1(self, variant: str, *, ranked: bool = False) -> Prompt:
         """What the variant asks for first; ``keep_original`` and ``not_instructed`` differ only in step 2."""

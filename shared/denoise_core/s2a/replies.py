@@ -72,9 +72,9 @@ def written(reply: Reply | str, *names: str) -> tuple[str, ...]:
     value = json_value(text)
     if isinstance(value, dict):
         texts = _arguments(value)
-    elif names == ("message",) and text:
+    elif names == ("message",):
         return (text,)
-    elif text and len(names) == 1 and _is_none(text):
+    elif len(names) == 1 and _is_none(text):
         return ("",)
     else:
         texts = _labelled_texts(text, names)
@@ -119,7 +119,10 @@ def reply_text(reply: Reply | str) -> str:
     text = reply if isinstance(reply, str) else reply.text
     if not isinstance(text, str):
         raise UnparsableReply(f"expected a text as reply, got {type(text).__name__}")
-    return unfenced(unwrapped(said(text), _TAGS))
+    text = unfenced(unwrapped(said(text), _TAGS))
+    if not text:
+        raise UnparsableReply("the reply is empty")
+    return text
 
 
 def _read_json(value: Any, total: int) -> Named:
@@ -342,7 +345,10 @@ class LLMCaller:
         """The outcomes of all requests. Raises a mistake; anything else becomes the problem of the parts it was
         about."""
         results = yield from self._ask(requests)
-        unread = [n for n, outcomes in enumerate(results) if _is_unread(outcomes)]
+        unread: list[int] = []
+        for n, outcomes in enumerate(results):
+            if _is_unread(outcomes):
+                unread.append(n)
         if unread:
             replies = yield from batch(tuple(self._correct(requests[n], results[n][0]) for n in unread))
             for n, reply in zip(unread, replies, strict=True):
@@ -362,7 +368,9 @@ class LLMCaller:
             replies = yield from batch((self._call(requests[0]),))
         replies += yield from batch(tuple(map(self._call, requests[len(replies) :])))
         results = list(map(self._read, requests, replies))
-        errors = [outcomes[0].error for outcomes in results]
+        errors: list[Exception | None] = []
+        for outcomes in results:
+            errors.append(outcomes[0].error)
         if any(errors):
             depth = depth if all(errors) else 0
             halves: dict[int, int] = {}

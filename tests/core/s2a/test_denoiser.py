@@ -141,7 +141,7 @@ def test_on_error_drop_lists_why():
 
 
 def test_on_error_raise():
-    with pytest.raises(UnparsableReply, match="expected one line"):
+    with pytest.raises(UnparsableReply, match="the reply is empty"):
         S2ADenoiser(says(""), on_error="raise").denoise(QUERY, PASSAGES)
 
     def refuse(_):
