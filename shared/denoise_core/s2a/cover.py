@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rapidfuzz.distance import JaroWinkler
 
 from denoise_core.s2a.options import Options
-from denoise_core.s2a.pieces import PassageSlice, units
+from denoise_core.s2a.pieces import units
+from denoise_core.s2a.replies import PartOutcome
 from denoise_core.support import check
 from denoise_core.text.lexemes import lexemes
 from denoise_core.text.stems import stem
 from denoise_core.text.wordlists import FUNCTION_WORDS
 from denoise_core.types import Passage, Span
 
+NOT_COVERED = "nothing that was written stands for it"
 LEAST = 0.3  # share of what was written, by weight, that the best sentence alone must cover
 GAIN = 0.13  # share that a further sentence must add
 MOST = 6  # sentences that cover one written sentence
@@ -49,30 +51,35 @@ class Sentence:
 
 
 def align(
-    part: PassageSlice, text: str, options: Options, question: str, *, offset: int = 0
-) -> tuple[list[Sentence], set[int]]:
-    """The sentences of a text written for ``part`` with the source sentences that cover them, and the indices of
-    these. One that only repeats ``question`` is left out. ``offset`` is where the text begins in all that was
-    written."""
-    passage = part.passage
-    source = Source(part.texts, options.language)
+    outcome: PartOutcome, options: Options, question: str, *, offset: int = 0
+) -> tuple[PartOutcome, list[Sentence]]:
+    """A written outcome with the pieces to keep: the source sentences that cover it; and its own sentences.
+
+    One that only repeats ``question`` is left out. ``offset`` is where the text begins in all that was written.
+    """
+    passage, pieces, text = outcome.part.passage, outcome.part.pieces, outcome.written or ""
+    source = Source(outcome.part.texts, options.language)
     is_checked = options.flag or options.show == "written"
     sentences: list[Sentence] = []
-    indices: set[int] = set()
+    kept: dict[int, int] = {}
     for span in units(Passage(text, passage.id), language=options.language):
         sentence = text[span.start : span.end].strip()
         if not sentence or sentence.casefold().split() == question.casefold().split():
             continue
         cover = source.cover(sentence)
-        indices.update(cover.chosen)
-        spans = tuple(part.pieces[index] for index in cover.chosen)
+        kept.update(dict.fromkeys(cover.chosen, 0))
         supported, why = None, ""
         if is_checked:
-            verdict = check("", sentence, [Passage(part.text, passage.id)])
+            verdict = check("", sentence, [Passage(outcome.part.text, passage.id)])
             supported, why = verdict.supported, verdict.reason
         start, end = offset + span.start, offset + span.end
+        spans = tuple(pieces[index] for index in cover.chosen)
         sentences.append(Sentence(sentence, start, end, spans, cover.share, supported, why))
-    return sentences, indices
+    problem = None
+    if sentences and not kept and options.show == "source":
+        problem = "no sentence of the text covers anything that was written"
+    reasons = dict.fromkeys(range(len(pieces)), NOT_COVERED)
+    return replace(outcome, kept=kept, problem=problem, drop_reasons=reasons), sentences
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import attrgetter
@@ -35,15 +35,14 @@ from denoise_core.s2a.replies import (
     store_selections,
 )
 from denoise_core.text.chunk import extract
-from denoise_core.types import Drop, Passage, Reply, Span, Usage, check_passages
+from denoise_core.types import Drop, Passage, Span, Usage, check_passages
 
 NOT_NEEDED = "not needed for the question"
-NOT_COVERED = "nothing that was written stands for it"
 CLEARLY = 3.0  # halfway from the floor of the default's scale (1.5: nothing seems to fit) to its top (4.57)
 _MOST_RECHECKED = 3  # passages that are looked at again
 _LOOKED_RELEVANT = "nothing was kept of any passage, though this one looked relevant: asked once more"
 _LIGHT = 10_000  # characters whose work holds an event loop up for a few milliseconds at most
-_TEXT = attrgetter("text")
+_TEXT, _WRITTEN = attrgetter("text"), attrgetter("written")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +185,10 @@ class S2ADenoiser:
         known, requests = yield from compute(partial(self._plan, query, passages), heavy=is_heavy)
         outcomes: list[PartOutcome] = []
         if requests:
-            caller = LLMCaller(self.llm, self.options, f"s2a.{self.variant}", self._read)
+            read = partial(read_rewriting, names=("message" if self.variant == "single" else "context",))
+            if self.variant in EXTRACTIVE:
+                read = partial(read_selection, variant=self.variant)
+            caller = LLMCaller(self.llm, self.options, f"s2a.{self.variant}", read)
             outcomes = yield from caller.outcomes(requests)
             if cache is not None and self.variant in EXTRACTIVE:
                 yield from compute(partial(store_selections, cache, outcomes), heavy=is_heavy)
@@ -244,11 +246,6 @@ class S2ADenoiser:
         caller = LLMCaller(self.llm, options, "s2a.confirm", partial(read_selection, variant="select"))
         again = {id(o.part): o for o in (yield from caller.outcomes([request]))}
         return [_merge(first, again.get(id(first.part))) for first in outcomes]
-
-    def _read(self, request: Request, reply: Reply) -> list[PartOutcome]:
-        if request.numbered:
-            return read_selection(request, reply, self.variant)
-        return read_rewriting(request, reply, ["message" if self.variant == "single" else "context"])
 
     def _assemble(
         self, question: NeutralQuestion, passages: Sequence[Passage], outcomes: list[PartOutcome]
@@ -325,41 +322,29 @@ def assemble_passage(
     if not outcomes:
         blank = Drop(Span(passage.id, 0, len(passage.text)), "blank")
         return Assembled(None, [blank], Report(passage.id, 0))
+    outcomes, sentences = _settle(outcomes, policy, options, question)
     pieces: list[Span] = []
     texts: list[str] = []
     kept: set[int] = set()
     reasons: list[str] = []
-    sentences: list[Sentence] = []
-    text = ""
     problems: list[str] = []
     notes: list[str] = []
+    text = "\n".join(filter(None, map(_WRITTEN, outcomes)))
     calls = 0
     for outcome in outcomes:
-        chosen: Collection[int] = outcome.kept or ()
-        problem = outcome.problem
-        if outcome.written:
-            text += "\n" if text else ""
-            aligned, chosen = align(outcome.part, outcome.written, options, question, offset=len(text))
-            text += outcome.written
-            sentences += aligned
-            if aligned and not chosen and options.show == "source":
-                problem = "no sentence of the text covers anything that was written"
-        if problem is not None:
-            problems.append(problem)
-            chosen = range(len(outcome.part.pieces)) if policy == "keep" else ()
-        reason = problem or (NOT_NEEDED if outcome.written is None else NOT_COVERED)
         for index, piece in enumerate(outcome.part.pieces):
-            if index in chosen:
+            if index in (outcome.kept or ()):
                 kept.add(len(pieces))
             pieces.append(piece)
-            reasons.append(outcome.drop_reasons.get(index, reason))
+            reasons.append(outcome.problem or outcome.drop_reasons.get(index, NOT_NEEDED))
         texts += outcome.part.texts
+        problems += filter(None, [outcome.problem])
         notes += outcome.notes
         calls += outcome.calls
     if len(outcomes) > 1:
         notes.append(f"split over {len(outcomes)} calls, because it is longer than one may be")
     brought: set[int] = set()
-    if options.context and kept and len(kept) < len(pieces):
+    if options.context and 0 < len(kept) < len(pieces):
         brought = companions(texts, kept)
     spans: list[Span] = []
     drops: list[Drop] = []
@@ -381,13 +366,36 @@ def assemble_passage(
         whole = replace(passage, text=text.strip(), spans=source.covered, rewritten=True)
         return Assembled(whole, drops if spans else [], report)
     if drops and spans and not text and not options.context:
-        # Nor is the white space behind the last piece kept, which the model did not name either.
-        start, end = spans[-1].start, spans[-1].end
-        trimmed = start + len(passage.text[start:end].rstrip())
-        if trimmed < end:
-            spans[-1] = Span(passage.id, start, trimmed)
-            drops.append(Drop(Span(passage.id, trimmed, end), NOT_NEEDED))
+        drops += _trim_end(passage.text, spans)
     return Assembled(extract(passage, spans), drops, report)
+
+
+def _settle(
+    outcomes: Sequence[PartOutcome], policy: OnError, options: Options, question: str
+) -> tuple[list[PartOutcome], list[Sentence]]:
+    """The outcomes with what is kept of the written ones and of those with a problem; and what was written."""
+    settled: list[PartOutcome] = []
+    sentences: list[Sentence] = []
+    offset = 0
+    for outcome in outcomes:
+        if outcome.written is not None:
+            outcome, aligned = align(outcome, options, question, offset=offset)
+            sentences += aligned
+            offset += len(outcome.written or "") + 1 if outcome.written else 0
+        if outcome.problem is not None and policy == "keep":
+            outcome = replace(outcome, kept=dict.fromkeys(range(len(outcome.part.pieces)), 0))
+        settled.append(outcome)
+    return settled, sentences
+
+
+def _trim_end(text: str, spans: list[Span]) -> list[Drop]:
+    """The white space behind the last piece kept, which the model did not name; it is taken off ``spans``."""
+    last = spans[-1]
+    end = last.start + len(text[last.start : last.end].rstrip())
+    if end == last.end:
+        return []
+    spans[-1] = replace(last, end=end)
+    return [Drop(replace(last, start=end), NOT_NEEDED)]
 
 
 def apply_rule(rule: Rule, outcomes: Sequence[PartOutcome]) -> list[PartOutcome]:

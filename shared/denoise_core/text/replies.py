@@ -94,16 +94,18 @@ def fenced(text: str) -> list[str]:
             fence = ""
         elif fence:
             lines.append(line)
-        elif bare.startswith(("```", "~~~")):
-            language = bare.lstrip(bare[0])
-            fence = bare[: len(bare) - len(language)] if _is_language(language) else ""
+        elif bare.startswith(("```", "~~~")) and _is_language(language := bare.lstrip(bare[0])):
+            fence = bare.removesuffix(language)
             lines = []
     return contents
 
 
 def _is_language(text: str) -> bool:
     """Whether a line is what comes after the mark that opens a fence: one word, or nothing."""
-    return text.strip().replace("+", "").replace("-", "").replace("_", "").isalnum() or not text.strip(" \t")
+    return not text.strip() or text.strip().translate(_NO_SIGNS).isalnum()
+
+
+_NO_SIGNS = str.maketrans("", "", "+-_")
 
 
 def json_value(text: str) -> Any:
@@ -150,44 +152,32 @@ def _last_object(text: str) -> tuple[dict[str, Any] | None, int]:
     return None, 0
 
 
-_SEPARATORS = {"", ",", ";", "\n", ",\n", ";\n"}
-_LONGEST_NUMBER = 6  # digits
+_SEPARATORS = {"", ",", ";", "\n", ",\n", ";\n"}  # of numbers, without the blanks in them
 
 
 def number_ranges(text: str) -> list[tuple[int, int]] | None:
-    """The numbers and ranges that the text lists, first and last of each; None when it holds anything else.
+    """The numbers and ranges (``2, 5-7``) that the text lists, first and last of each; None for other text.
 
-    Numbers are parted by a comma, a semicolon, one line break or blanks, the ends of a range by a hyphen. The
-    text is read once from left to right: there is nothing to go back to.
+    The text is read once from left to right: there is nothing to go back to.
 
-    >>> number_ranges("2, 5-7")
-    [(2, 2), (5, 7)]
-    >>> number_ranges("2 are relevant") is None
-    True
+    >>> number_ranges("2, 5-7"), number_ranges("2 are relevant")
+    ([(2, 2), (5, 7)], None)
     """
     ranges: list[tuple[int, int]] = []
-    separator = ","
-    closes_range = False
+    separator, is_range = ",", True
     for is_number, characters in itertools.groupby(text, str.isdecimal):
         run = "".join(characters)
         if not is_number:
             separator = run.replace(" ", "").replace("\t", "")
-            continue
-        if len(run) > _LONGEST_NUMBER:
-            return None
-        number = int(run)
-        if separator in ("-", "-\n"):
-            if not ranges or closes_range:
-                return None
-            ranges[-1] = (ranges[-1][0], number)
-            closes_range = True
-        elif separator in _SEPARATORS:
-            ranges.append((number, number))
-            closes_range = False
+        elif len(run) <= 6 and separator in _SEPARATORS:
+            ranges.append((int(run), int(run)))
+            is_range = False
+        elif len(run) <= 6 and separator in ("-", "-\n") and not is_range:
+            ranges[-1] = (ranges[-1][0], int(run))
+            is_range = True
         else:
             return None
-    ends_in_number = text[-1:].isdecimal() and text[:1].isdecimal()
-    return ranges if ends_in_number else None
+    return ranges if text[:1].isdecimal() and text[-1:].isdecimal() else None
 
 
 def unparsable(expected: str, reply: str) -> UnparsableReply:
