@@ -307,9 +307,10 @@ class Prompts:
         for f in fields(self):
             prompt: Prompt = getattr(self, f.name)
             needed = _FIELDS.get(f.name, frozenset({"question", "document"}))
-            if prompt.fields != needed:
-                given = _braced(prompt.fields) or "none"
-                raise InputError(f"Prompts({f.name}=...): expected the fields {_braced(needed)}, got {given}")
+            for verb, names in (("lacks", needed - prompt.fields), ("names", prompt.fields - needed)):
+                if names:
+                    problem = f"{verb} {_braced(names)}; its fields are {_braced(needed)}"
+                    raise InputError(f"Prompts({f.name}=...) {problem}")
 
     def step_1(self, variant: str, *, ranked: bool = False) -> Prompt:
         """What the variant asks for first; ``keep_original`` and ``not_instructed`` differ only in step 2."""

@@ -115,9 +115,9 @@ def test_every_prompt_can_be_replaced_and_keeps_its_fields(name):
     old = getattr(Prompts(), name)
     same = Prompt(name, "mine", "", " ".join(f"{{{f}}}" for f in sorted(old.fields)))
     assert getattr(dataclasses.replace(Prompts(), **{name: same}), name).fields == old.fields
-    with pytest.raises(InputError, match="got none"):
+    with pytest.raises(InputError, match="lacks"):
         dataclasses.replace(Prompts(), **{name: Prompt(name, "mine", "", "nothing at all")})
-    with pytest.raises(InputError, match=r"\{surprise\}"):
+    with pytest.raises(InputError, match=r"names \{surprise\}"):
         dataclasses.replace(Prompts(), **{name: dataclasses.replace(same, user=same.user + " {surprise}")})
 
 
