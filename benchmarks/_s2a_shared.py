@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from denoise_core import Passage, UnparsableReply
+from denoise_core.s2a.pieces import units
 from denoise_core.s2a.replies import Named, named, written
-from denoise_core.s2a.units import units
 
 SMALL = (
     "Marie Curie was born in Warsaw on 7 November 1867. She moved to Paris in 1891 (with little money). "

@@ -25,9 +25,8 @@ from _s2a_shared import SMALL, passages_of, sentences_of
 from harness import Benchmark, arguments, read
 
 from denoise_core import LLM, Passage
-from denoise_core.s2a import Cache, Options, S2ADenoiser, asks
-from denoise_core.s2a.prompts import schema
-from denoise_core.s2a.units import units
+from denoise_core.s2a import Cache, Options, S2ADenoiser
+from denoise_core.testing import FunctionLLM
 from denoise_lab.experiments.scripted_server import (
     CACHES,
     HeldModel,
@@ -176,13 +175,12 @@ def prefixes(bench: Benchmark) -> None:
     passage = Passage((" ".join(SMALL) + " ") * 12, "p")
     passage = Passage(passage.text[:10_000], "p")
     options = Options(pieces=10_000)
-    for variant in ("select", "default"):
-        part = asks.Part(passage, units(passage))
+    for variant, reply in (("select", "1"), ("default", "NONE")):
         prompts = []
         for question in ("How tall is the Eiffel Tower?", "Where was Albert Einstein born, and when?"):
-            prompt, form = options.step_1(variant), schema(variant)
-            call = asks.write(question, (part,), prompt, form, options, numbered=variant == "select")
-            prompts.append("\n".join(m.content for m in call.messages(False)))
+            llm = FunctionLLM(lambda messages, reply=reply: reply)
+            S2ADenoiser(llm, variant=variant, options=options).denoise(question, [passage])
+            prompts.append("\n".join(m.content for m in llm.seen[0]))
         bench.row(
             f"{variant}: share of the prompt that two questions have in common", shared(*prompts), "share",
             at_least=0.95,

@@ -26,6 +26,8 @@ ROOT = Path(__file__).parents[2]
 FOLDERS = {"denoise_core": ROOT / "shared", "langchain_denoise": ROOT, "llamaindex_denoise": ROOT}
 CALLS = {"compile", "search", "match", "fullmatch", "split", "findall", "finditer", "sub", "subn"}
 SCREEN, SIZES = 4_000, (10_000, 20_000, 40_000)
+SEPARATORS = (", ", "; ", " and ", "\n", ",\n", " - ", "  ")
+TAILS = (" are relevant.", "\x00")
 SLOW = 0.004  # seconds for 4,000 characters: a quadratic pattern takes ten times that, a linear one a tenth
 
 
@@ -202,6 +204,14 @@ def pumps(pattern: re.Pattern[str]) -> Iterator[tuple[str, str, str]]:
     for one, other in itertools.permutations(parts, 2):
         yield one, other, "\x00"
         yield "", one + other, "\x00"
+    yield from lists(parts)
+
+
+def lists(parts: list[str]) -> Iterator[tuple[str, str, str]]:
+    """A token and a separator, again and again: numbers parted by commas, and text after the last of them."""
+    tokens = dict.fromkeys(["12", "word", *[part for part in parts if part.isalnum()][:4]])
+    for token, separator, tail in itertools.product(tokens, SEPARATORS, TAILS):
+        yield token, separator + token, tail
 
 
 def text(pump: tuple[str, str, str], size: int) -> str:
@@ -228,8 +238,16 @@ def seconds(use: Callable[[str], Any], text: str, repeats: int = 1) -> float:
 
 
 def screened(use: Callable[[str], Any], pump: tuple[str, str, str]) -> float:
-    """Seconds for 4,000 characters; infinite when it is clear from fewer that they would be too many."""
-    for size, limit in ((250, SLOW), (1_000, SLOW * 2), (SCREEN, SLOW * 10)):
+    """Seconds for 4,000 characters; infinite when it is clear from fewer that they would be too many.
+
+    A pattern whose time doubles with each repetition would never be done with 250 characters: it is given a few
+    repetitions first, then a quarter more at a time, of which each takes at most a little longer than the limit.
+    """
+    repetitions, few = 4, []
+    while (size := repetitions * len(pump[1])) < 250:
+        few.append((size, SLOW))
+        repetitions += max(1, repetitions // 4)
+    for size, limit in (*few, (250, SLOW), (1_000, SLOW * 2), (SCREEN, SLOW * 10)):
         taken = seconds(use, text(pump, size))
         if taken > limit and seconds(use, text(pump, size), 3) > limit:
             return float("inf")
@@ -245,7 +263,7 @@ def pumped(found: Found) -> tuple[int, str]:
             taken = screened(use, pump)
             strings += 1
             if taken == float("inf"):
-                return strings, f"{found.pattern.pattern!r}: more than {SLOW} s for 250 characters of {pump!r}"
+                return strings, f"{found.pattern.pattern!r}: more than {SLOW} s for a few characters of {pump!r}"
             worst = max(worst, (taken, pump))
         if worst[0] < SLOW / 10:
             continue  # nothing to see: 40,000 characters take a few milliseconds

@@ -10,12 +10,11 @@ from denoise_core.result import Trace
 from denoise_core.running.budget import Budget
 from denoise_core.running.effects import Flow, complete
 from denoise_core.running.flow import arun, run
-from denoise_core.s2a.denoiser import S2ADenoiser
+from denoise_core.s2a.denoiser import S2ADenoiser, S2AResult
 from denoise_core.s2a.message import MessageDenoiser
 from denoise_core.s2a.options import OnError, Options, Rule, Variant
 from denoise_core.s2a.prompts import Prompt
 from denoise_core.s2a.question import ID
-from denoise_core.s2a.result import S2AResult
 from denoise_core.text.delimit import envelope
 from denoise_core.types import Passage
 
@@ -75,7 +74,7 @@ class S2A:
     def flow(self, question: str, passages: Sequence[Passage]) -> Flow[S2AAnswer]:
         """Both steps, to be driven by `run` or `arun`, or from within another flow with ``yield from``."""
         d = self.denoiser
-        prompt, original = d.options.step_2(d.variant), (question, passages)
+        prompt, original = d.options.prompts.step_2(d.variant), (question, passages)
         if any(p.text.strip() for p in passages):
             result = yield from d.flow(question, passages)
         else:

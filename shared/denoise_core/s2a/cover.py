@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from rapidfuzz.distance import JaroWinkler
 
+from denoise_core.s2a.options import Options
+from denoise_core.s2a.pieces import units
+from denoise_core.s2a.replies import PartOutcome
+from denoise_core.support import check
 from denoise_core.text.lexemes import lexemes
 from denoise_core.text.stems import stem
 from denoise_core.text.wordlists import FUNCTION_WORDS
+from denoise_core.types import Passage, Span
 
+NOT_COVERED = "nothing that was written stands for it"
 LEAST = 0.3  # share of what was written, by weight, that the best sentence alone must cover
 GAIN = 0.13  # share that a further sentence must add
 MOST = 6  # sentences that cover one written sentence
@@ -25,6 +31,55 @@ _RUN = 4  # words in a row that nobody writes twice by chance
 _SHORT = 4  # characters up to which a word has one form only
 _GROUPED = re.compile(r"[,'’\u00a0\u202f ](?=\d{3})")
 _LONGEST = 400  # words of a written sentence that are looked up
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence that a model wrote.
+
+    ``start`` and ``end`` are characters of the model's own text (half-open). ``spans`` are the source sentences
+    that cover it, none when nothing does; ``share`` in 0..1 is how much of its words they cover, by weight.
+    ``supported`` and ``why`` are the checker's word on it, where it was asked: None is unknown."""
+
+    text: str
+    start: int
+    end: int
+    spans: tuple[Span, ...] = ()
+    share: float = 0.0
+    supported: bool | None = None
+    why: str = ""
+
+
+def align(
+    outcome: PartOutcome, options: Options, question: str, *, offset: int = 0
+) -> tuple[PartOutcome, list[Sentence]]:
+    """A written outcome with the pieces to keep: the source sentences that cover it; and its own sentences.
+
+    One that only repeats ``question`` is left out. ``offset`` is where the text begins in all that was written.
+    """
+    passage, pieces, text = outcome.part.passage, outcome.part.pieces, outcome.written or ""
+    source = Source(outcome.part.texts, options.language)
+    is_checked = options.flag or options.show == "written"
+    sentences: list[Sentence] = []
+    kept: dict[int, int] = {}
+    for span in units(Passage(text, passage.id), language=options.language):
+        sentence = text[span.start : span.end].strip()
+        if not sentence or sentence.casefold().split() == question.casefold().split():
+            continue
+        cover = source.cover(sentence)
+        kept.update(dict.fromkeys(cover.chosen, 0))
+        supported, why = None, ""
+        if is_checked:
+            verdict = check("", sentence, [Passage(outcome.part.text, passage.id)])
+            supported, why = verdict.supported, verdict.reason
+        start, end = offset + span.start, offset + span.end
+        spans = tuple(pieces[index] for index in cover.chosen)
+        sentences.append(Sentence(sentence, start, end, spans, cover.share, supported, why))
+    problem = None
+    if sentences and not kept and options.show == "source":
+        problem = "no sentence of the text covers anything that was written"
+    reasons = dict.fromkeys(range(len(pieces)), NOT_COVERED)
+    return replace(outcome, kept=kept, problem=problem, drop_reasons=reasons), sentences
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,31 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias, get_args
+from operator import attrgetter
+from typing import get_args
 
-from denoise_core.errors import InputError, UnparsableReply
-from denoise_core.protocols import LLM, expect_llm
+import numpy as np
+from numpy.typing import NDArray
+
+from denoise_core.errors import InputError, MissingExtra, UnparsableReply
+from denoise_core.protocols import LLM, Scorer, expect_llm
+from denoise_core.result import DenoiseResult
 from denoise_core.running.budget import Budget
-from denoise_core.running.effects import Flow
+from denoise_core.running.caches.stores import MemoryStore
+from denoise_core.running.effects import Flow, compute
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.flow import arun, run
-from denoise_core.s2a import asks, assemble, replies, second_look, selections
-from denoise_core.s2a.asks import Ask, Part
-from denoise_core.s2a.assemble import Assembled
-from denoise_core.s2a.calling import Asker
+from denoise_core.s2a.cover import Sentence, align
 from denoise_core.s2a.options import EXTRACTIVE, OnError, Options, Rule, Variant, one_of
-from denoise_core.s2a.prompts import KEEP, schema
-from denoise_core.s2a.question import Cleared, clear
-from denoise_core.s2a.replies import Outcome
-from denoise_core.s2a.result import Report, S2AResult
-from denoise_core.s2a.units import units
-from denoise_core.text.token_budget import CHARACTERS_PER_TOKEN, estimate_tokens
-from denoise_core.types import Passage, Reply, Span, Usage, check_passages
+from denoise_core.s2a.pieces import PassageSlice, companions, group_slices, slice_passage
+from denoise_core.s2a.prompts import CONTEXT, FORMS, KEEP
+from denoise_core.s2a.question import NeutralQuestion, neutralize_question
+from denoise_core.s2a.replies import (
+    LLMCaller,
+    PartOutcome,
+    Request,
+    look_up_selection,
+    read_rewriting,
+    read_selection,
+    selection_key,
+    store_selections,
+)
+from denoise_core.text.chunk import extract
+from denoise_core.text.token_budget import CHARACTERS_PER_TOKEN
+from denoise_core.types import Drop, Passage, Span, Usage, check_passages
 
-_Known: TypeAlias = dict[Span, tuple[str, Outcome | None]]
+NOT_NEEDED = "not needed for the question"
+CLEARLY = 3.0  # halfway from the floor of the default's scale (1.5: nothing seems to fit) to its top (4.57)
+_MOST_RECHECKED = 3  # passages that are looked at again
+_LOOKED_RELEVANT = "nothing was kept of any passage, though this one looked relevant: asked once more"
+_LIGHT = 10_000  # characters whose work holds an event loop up for a few milliseconds at most
+_TEXT, _WRITTEN = attrgetter("text"), attrgetter("written")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """How one passage fared.
+
+    ``calls`` is the number of calls it took part in: 0 when it was skipped or known, more than 1 when it was too
+    long for one and was split, or asked about again. ``notes`` name everything unusual that did not lose the
+    reply; ``problem`` is why the passage fell back to the policy, None when it did not. ``written`` is what the
+    model wrote, ``sentences`` the same sentence by sentence. ``context`` are spans that were kept only because
+    another piece cannot be read without them: a table's header, a list's stem, the sentence before a pronoun."""
+
+    passage_id: str
+    calls: int
+    notes: tuple[str, ...] = ()
+    problem: str | None = None
+    written: str | None = None
+    sentences: tuple[Sentence, ...] = ()
+    context: tuple[Span, ...] = ()
+
+    @property
+    def uncovered(self) -> tuple[Sentence, ...]:
+        """The written sentences that no source sentence covers."""
+        return tuple(s for s in self.sentences if not s.spans)
+
+    @property
+    def unsupported(self) -> tuple[Sentence, ...]:
+        """The written sentences that the checker does not find in the source; empty where it was not asked."""
+        return tuple(s for s in self.sentences if s.supported is False)
+
+
+@dataclass(frozen=True, slots=True)
+class S2AResult(DenoiseResult):
+    """A `DenoiseResult` with a `Report` for each input passage, in the input's order."""
+
+    reports: tuple[Report, ...] = ()
 
 
 class S2ADenoiser:
@@ -104,123 +157,317 @@ class S2ADenoiser:
 
         Output is the text itself for the rewriting variants, three tokens a piece for the others.
         """
-        _, calls = self._plan(query, check_passages(passages))
-        asked = "".join(m.content for c in calls for m in c.messages(False))
-        if self.variant in EXTRACTIVE:
-            written = sum(3 * len(c.pieces) for c in calls)
-        else:
-            written = sum(c.size for c in calls) // CHARACTERS_PER_TOKEN
-        return len(calls), Usage(estimate_tokens(asked), written, estimated=True)
+        _, requests = self._plan(query, check_passages(passages))
+        characters = output = 0
+        for request in requests:
+            characters += sum(len(message.content) for message in request.messages(False))
+            for part in request.parts:
+                output += 3 * len(part.pieces) if request.numbered else len(part.text) // CHARACTERS_PER_TOKEN
+        return len(requests), Usage(characters // CHARACTERS_PER_TOKEN, output, estimated=True)
 
     def flow(self, query: str, passages: Sequence[Passage]) -> Flow[S2AResult]:
         """The logic, to be driven by `run` or `arun`, or from within another flow with ``yield from``."""
         passages = check_passages(passages)
-        if not any(p.text.strip() for p in passages):
-            return self._result(Cleared(query), [assemble.blank(p) for p in passages])
-        cleared = yield from clear(self.llm, query, self.options, on_error=self.on_error)
-        asked = tuple(p for p in passages if p.text.strip())
-        known, calls = self._plan(cleared.question, asked)
-        found = yield from self._found(known, calls)
-        if self._kept_nothing(found):
-            found = yield from self._looked_again(cleared.question, asked, found)
+        question = NeutralQuestion(query)
+        outcomes: list[PartOutcome] = []
+        characters = sum(map(len, map(_TEXT, passages)))
+        if any(map(str.strip, map(_TEXT, passages))):
+            question = yield from neutralize_question(self.llm, query, self.options, on_error=self.on_error)
+            outcomes = yield from self._ask(question.text, passages, is_heavy=characters > _LIGHT)
         if self.keep is not None:
-            found = assemble.within(self.keep, passages, found)
-        outcomes: dict[str, list[Outcome]] = {}
-        for outcome in sorted(found, key=lambda o: o.part.span.start):
-            outcomes.setdefault(outcome.part.passage.id, []).append(outcome)
-        done = [
-            self._assemble(cleared.question, p, outcomes[p.id]) if p.text.strip() else assemble.blank(p)
-            for p in passages
-        ]
-        done = second_look.filled(cleared.question, passages, done, self.options)
-        return self._result(cleared, done)
+            outcomes = apply_rule(self.keep, outcomes)
+        assemble = partial(self._assemble, question, passages, outcomes)
+        return (yield from compute(assemble, heavy=characters > _LIGHT or self.options.at_least > 0))
 
-    def _found(self, known: _Known, calls: list[Ask]) -> Flow[list[Outcome]]:
+    def _ask(self, query: str, passages: Sequence[Passage], *, is_heavy: bool) -> Flow[list[PartOutcome]]:
         """The outcomes of all parts, those known before and those of the calls."""
-        asker = Asker(self.llm, self.options, f"s2a.{self.variant}", self._read, self.variant in EXTRACTIVE)
-        fresh = [o for outcomes in (yield from asker.outcomes(calls)) for o in outcomes]
         cache = self.options.cache
-        if cache is not None and known and fresh:
-            keys = [known[o.part.span][0] for o in fresh]
-            selections.remember(cache, keys, fresh)
-        return [o for _, o in known.values() if o is not None] + fresh
+        is_heavy = is_heavy or not (cache is None or isinstance(cache.store, MemoryStore))
+        known, requests = yield from compute(partial(self._plan, query, passages), heavy=is_heavy)
+        outcomes: list[PartOutcome] = []
+        if requests:
+            read = partial(read_rewriting, names=("message" if self.variant == "single" else "context",))
+            if self.variant in EXTRACTIVE:
+                read = partial(read_selection, variant=self.variant)
+            caller = LLMCaller(self.llm, self.options, f"s2a.{self.variant}", read)
+            outcomes = yield from caller.outcomes(requests)
+            if cache is not None and self.variant in EXTRACTIVE:
+                yield from compute(partial(store_selections, cache, outcomes), heavy=is_heavy)
+        for outcome in outcomes:
+            if outcome.kept is None or outcome.kept:
+                return known + outcomes
+        if not outcomes or any(outcome.kept for outcome in known):
+            return known + outcomes
+        return (yield from self._recheck(query, passages, known + outcomes))
 
-    def _kept_nothing(self, found: list[Outcome]) -> bool:
-        """Whether replies of this run were read and not one piece is left."""
-        return bool(found) and any(o.calls for o in found) and all(o.kept == () for o in found)
-
-    def _looked_again(
-        self, query: str, passages: tuple[Passage, ...], found: list[Outcome]
-    ) -> Flow[list[Outcome]]:
-        """One more call about the passages that a scorer finds clearly relevant, if any."""
-        again = second_look.suspicious(query, passages, self.options)
-        ids = {p.id: n for n, p in enumerate(again)}
-        parts = sorted((o.part for o in found if o.part.passage.id in ids), key=lambda part: ids[part.passage.id])
-        if not parts:
-            return found
-        group = next(asks.groups(parts, self.options.window, self.options))
-        call = asks.write(query, group, self.options.prompts.confirm, KEEP, self.options, numbered=True)
-        read = partial(replies.selection, variant="select")
-        asker = Asker(self.llm, self.options, "s2a.confirm", read, numbered=True)
-        (outcomes,) = yield from asker.outcomes([call])
-        return second_look.merged(found, outcomes)
-
-    def _plan(self, query: str, passages: Sequence[Passage]) -> tuple[_Known, list[Ask]]:
-        """With a cache, what is known of each part and by which key; and the calls about the others."""
-        o = self.options
-        all_parts: list[Part] = []
-        for p in passages:
-            if p.text.strip():
-                all_parts += asks.parts(p, units(p, language=o.language), o)
-        prompt = o.step_1(self.variant, ranked=self.keep is not None)
+    def _plan(self, query: str, passages: Sequence[Passage]) -> tuple[list[PartOutcome], list[Request]]:
+        """What the cache knows of the passages, and the calls about the others."""
+        options = self.options
         numbered = self.variant in EXTRACTIVE
-        known: _Known = {}
-        if o.cache is not None and numbered:
-            keys = [selections.key(o.cache, query, part, prompt, o) for part in all_parts]
-            before = selections.look_up(o.cache, keys, all_parts)
-            known = {part.span: both for part, both in zip(all_parts, zip(keys, before), strict=True)}
-        new = [part for part in all_parts if known.get(part.span, ("", None))[1] is None]
-        groups = asks.groups(new, o.longest_joint(self.variant), o)
-        return known, [asks.write(query, g, prompt, schema(self.variant), o, numbered=numbered) for g in groups]
+        prompt = options.prompts.step_1(self.variant, ranked=self.keep is not None)
+        known: list[PartOutcome] = []
+        unknown: list[PassageSlice] = []
+        for passage in passages:
+            for part in slice_passage(passage, options) if passage.text.strip() else ():
+                outcome = None
+                if options.cache is not None and numbered:
+                    part = replace(part, cache_key=selection_key(options.cache, query, part, prompt))
+                    outcome = look_up_selection(options.cache, part)
+                if outcome is None:
+                    unknown.append(part)
+                else:
+                    known.append(outcome)
+        longest_shared = 0
+        if numbered and options.joint is not False:
+            longest_shared = options.window if options.joint else min(options.short, options.window)
+        form = FORMS.get(self.variant, CONTEXT)
+        requests: list[Request] = []
+        for group in group_slices(unknown, longest_shared, options):
+            requests.append(Request(tuple(group), prompt, form, numbered, query))
+        return known, requests
 
-    def _read(self, call: Ask, reply: Reply) -> list[Outcome]:
-        if self.variant in EXTRACTIVE:
-            return replies.selection(call, reply, self.variant)
-        return replies.rewriting(call, reply, single=self.variant == "single")
+    def _recheck(
+        self, query: str, passages: Sequence[Passage], outcomes: list[PartOutcome]
+    ) -> Flow[list[PartOutcome]]:
+        """One more call about the passages that a scorer finds clearly relevant, if any."""
+        options = self.options
+        passages = [p for p in passages if p.text.strip()]
+        scores = yield from compute(partial(score_passages, query, passages, options))
+        if scores is None:
+            return outcomes
+        least = CLEARLY if options.clearly is None else options.clearly
+        parts: list[PassageSlice] = []
+        for n in np.argsort(-scores, kind="stable")[:_MOST_RECHECKED]:
+            if scores[n] >= least:
+                parts += [o.part for o in outcomes if o.part.passage.id == passages[n].id]
+        if not parts:
+            return outcomes
+        group = group_slices(parts, options.window, options)[0]
+        request = Request(tuple(group), options.prompts.confirm, KEEP, numbered=True, question=query)
+        caller = LLMCaller(self.llm, options, "s2a.confirm", partial(read_selection, variant="select"))
+        again = {id(o.part): o for o in (yield from caller.outcomes([request]))}
+        return [_merge(first, again.get(id(first.part))) for first in outcomes]
 
-    def _assemble(self, query: str, p: Passage, outcomes: list[Outcome]) -> Assembled:
-        if self.variant in EXTRACTIVE:
-            done = assemble.extracted(p, outcomes, self.on_error, context=self.options.context)
-            done = done if self.options.context else assemble.bare(p, done)
-        else:
-            done = assemble.rewritten(p, outcomes, self.on_error, self.options, question=query)
-        if done.report.problem is not None:
-            errors = [o.error for o in outcomes if o.error is not None]
-            error = errors[0] if errors else UnparsableReply(f"passage {p.id!r}: {done.report.problem}")
-            if self.on_error == "raise":
-                raise error
-            instead = "the passage was kept as it was" if self.on_error == "keep" else "the passage was dropped"
-            fell_back("S2ADenoiser", error, instead)
-        return done
-
-    def _result(self, cleared: Cleared, done: list[Assembled]) -> S2AResult:
+    def _assemble(
+        self, question: NeutralQuestion, passages: Sequence[Passage], outcomes: list[PartOutcome]
+    ) -> S2AResult:
+        by_passage: dict[str, list[PartOutcome]] = {}
+        for outcome in outcomes:
+            by_passage.setdefault(outcome.part.passage.id, []).append(outcome)
+        assembled: list[Assembled] = []
+        failures: dict[str, str] = {}
+        for passage in passages:
+            own = by_passage.get(passage.id, [])
+            if len(own) > 1:  # what was known comes before what was asked
+                own.sort(key=lambda outcome: outcome.part.pieces[0].start)
+            assembled.append(assemble_passage(passage, own, self.on_error, self.options, question=question.text))
+            problem = assembled[-1].report.problem
+            if problem is not None:
+                failures[passage.id] = problem
+                self._fall_back(passage, problem, own)
+        if self.options.at_least:
+            ensure_min_passages(question.text, passages, assembled, self.options)
+        kept: list[Passage] = []
+        drops: list[Drop] = []
+        reports: list[Report] = []
+        for one in assembled:
+            if one.passage is not None:
+                kept.append(one.passage)
+            drops += one.drops
+            reports.append(one.report)
         return S2AResult(
-            cleared.question,
-            tuple(d.passage for d in done if d.passage is not None),
-            tuple(drop for d in done for drop in d.drops),
-            fallback=_fallback([d.report for d in done], self.on_error),
-            failures={d.report.passage_id: d.report.problem for d in done if d.report.problem is not None},
-            reports=tuple(d.report for d in done),
-            question_note=cleared.note,
+            question.text,
+            tuple(kept),
+            tuple(drops),
+            fallback=_describe(failures, self.on_error) if failures else None,
+            failures=failures,
+            reports=tuple(reports),
+            question_note=question.note,
         )
 
+    def _fall_back(self, passage: Passage, problem: str, outcomes: list[PartOutcome]) -> None:
+        errors = [o.error for o in outcomes if o.error is not None]
+        error = errors[0] if errors else UnparsableReply(f"passage {passage.id!r}: {problem}")
+        if self.on_error == "raise":
+            raise error
+        instead = "the passage was kept as it was" if self.on_error == "keep" else "the passage was dropped"
+        fell_back("S2ADenoiser", error, instead)
 
-def _fallback(reports: list[Report], policy: OnError) -> str | None:
+
+def _describe(failures: Mapping[str, str], policy: OnError) -> str:
     """One line that names every passage that fell back, grouped by what went wrong."""
     by_problem: dict[str, list[str]] = {}
-    for report in reports:
-        if report.problem is not None:
-            by_problem.setdefault(report.problem, []).append(report.passage_id)
+    for passage_id, problem in failures.items():
+        by_problem.setdefault(problem, []).append(repr(passage_id))
     done = "kept as they were" if policy == "keep" else "dropped"
-    lines = [f"{', '.join(map(repr, ids))} {done}: {problem}" for problem, ids in by_problem.items()]
-    return "; ".join(lines) or None
+    return "; ".join(f"{', '.join(ids)} {done}: {problem}" for problem, ids in by_problem.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """``passage`` is None when nothing is left of it."""
+
+    passage: Passage | None
+    drops: Sequence[Drop]
+    report: Report
+
+
+def assemble_passage(
+    passage: Passage, outcomes: Sequence[PartOutcome], policy: OnError, options: Options, *, question: str = ""
+) -> Assembled:
+    """What the outcomes leave of a passage: kept pieces of the source, at exact spans, and what they need.
+
+    Of a written text they are the source sentences that cover it; with ``show="written"`` it is the text itself.
+    ``question`` is what a written sentence may repeat without saying anything.
+    """
+    if not outcomes:
+        blank = Drop(Span(passage.id, 0, len(passage.text)), "blank")
+        return Assembled(None, [blank], Report(passage.id, 0))
+    outcomes, sentences = _settle(outcomes, policy, options, question)
+    pieces: list[Span] = []
+    texts: list[str] = []
+    kept: set[int] = set()
+    reasons: list[str] = []
+    problems: list[str] = []
+    notes: list[str] = []
+    text = "\n".join(filter(None, map(_WRITTEN, outcomes)))
+    calls = 0
+    for outcome in outcomes:
+        for index, piece in enumerate(outcome.part.pieces):
+            if index in (outcome.kept or ()):
+                kept.add(len(pieces))
+            pieces.append(piece)
+            reasons.append(outcome.problem or outcome.drop_reasons.get(index, NOT_NEEDED))
+        texts += outcome.part.texts
+        problems += filter(None, [outcome.problem])
+        notes += outcome.notes
+        calls += outcome.calls
+    if len(outcomes) > 1:
+        notes.append(f"split over {len(outcomes)} calls, because it is longer than one may be")
+    brought: set[int] = set()
+    if options.context and 0 < len(kept) < len(pieces):
+        brought = companions(texts, kept)
+    spans: list[Span] = []
+    drops: list[Drop] = []
+    context: list[Span] = []
+    for index, piece in enumerate(pieces):
+        if index in brought:
+            context.append(piece)
+        if index in kept or index in brought:
+            spans.append(piece)
+        else:
+            drops.append(Drop(piece, reasons[index]))
+    problem = "; ".join(dict.fromkeys(problems)) or None
+    report = Report(
+        passage.id, calls, tuple(dict.fromkeys(notes)), problem, text or None, tuple(sentences), tuple(context)
+    )
+    if text and options.show == "written" and problem is None:
+        # The model's own text; one without a source stands for the whole of it.
+        source = extract(passage, spans) or passage
+        whole = replace(passage, text=text.strip(), spans=source.covered, rewritten=True)
+        return Assembled(whole, drops if spans else [], report)
+    if drops and spans and not text and not options.context:
+        drops += _trim_end(passage.text, spans)
+    return Assembled(extract(passage, spans), drops, report)
+
+
+def _settle(
+    outcomes: Sequence[PartOutcome], policy: OnError, options: Options, question: str
+) -> tuple[list[PartOutcome], list[Sentence]]:
+    """The outcomes with what is kept of the written ones and of those with a problem; and what was written."""
+    settled: list[PartOutcome] = []
+    sentences: list[Sentence] = []
+    offset = 0
+    for outcome in outcomes:
+        if outcome.written is not None:
+            outcome, aligned = align(outcome, options, question, offset=offset)
+            sentences += aligned
+            offset += len(outcome.written or "") + 1 if outcome.written else 0
+        if outcome.problem is not None and policy == "keep":
+            outcome = replace(outcome, kept=dict.fromkeys(range(len(outcome.part.pieces)), 0))
+        settled.append(outcome)
+    return settled, sentences
+
+
+def _trim_end(text: str, spans: list[Span]) -> list[Drop]:
+    """The white space behind the last piece kept, which the model did not name; it is taken off ``spans``."""
+    last = spans[-1]
+    end = last.start + len(text[last.start : last.end].rstrip())
+    if end == last.end:
+        return []
+    spans[-1] = replace(last, end=end)
+    return [Drop(replace(last, start=end), NOT_NEEDED)]
+
+
+def apply_rule(rule: Rule, outcomes: Sequence[PartOutcome]) -> list[PartOutcome]:
+    """The outcomes with only the kept pieces that ``rule`` chooses.
+
+    A piece's score is its place in the reply that named it: the first pieces of all replies come before the second
+    ones. It is measured with what it cannot be read without. Outcomes with a problem stay as they are.
+    """
+    candidates: list[str] = []
+    places: list[int] = []
+    for outcome in outcomes:
+        texts = outcome.part.texts
+        for index, place in (outcome.kept or {}).items():
+            candidates.append("".join(texts[n] for n in sorted(companions(texts, {index}) | {index})))
+            places.append(place)
+    if not candidates:
+        return list(outcomes)
+    mask = iter(rule.choose(-np.array(places, dtype=np.float32), candidates))
+    narrowed: list[PartOutcome] = []
+    for outcome in outcomes:
+        kept: dict[int, int] = {}
+        reasons: dict[int, str] = {}
+        for index, place in (outcome.kept or {}).items():
+            if next(mask):
+                kept[index] = place
+            else:
+                reasons[index] = rule.reason()
+        narrowed.append(replace(outcome, kept=kept, drop_reasons=reasons) if outcome.kept else outcome)
+    return narrowed
+
+
+def score_passages(query: str, passages: Sequence[Passage], options: Options) -> NDArray[np.float32] | None:
+    """Scores by the options' scorer, or the default that ships; None, which is logged, without its extra."""
+    scorer: Scorer
+    if options.scorer is not None:
+        scorer = options.scorer
+    else:
+        from denoise_core.embedded import DefaultScorer
+
+        scorer = DefaultScorer()
+    try:
+        return np.asarray(scorer.score(query, [p.headed for p in passages]), dtype=np.float32)
+    except MissingExtra as error:
+        fell_back("S2ADenoiser", error, "a selection of nothing was not confirmed")
+        return None
+
+
+def _merge(first: PartOutcome, second: PartOutcome | None) -> PartOutcome:
+    """The outcome of the second look, with what the first one cost; one that failed leaves the first."""
+    if second is None:
+        return first
+    if second.problem is not None:
+        return first.with_note(f"{_LOOKED_RELEVANT} in vain: {second.problem}", second.calls)
+    note = f"{_LOOKED_RELEVANT}, and {'kept' if second.kept else 'confirmed'}"
+    return replace(second, notes=first.notes).with_note(note, first.calls)
+
+
+def ensure_min_passages(
+    query: str, passages: Sequence[Passage], assembled: list[Assembled], options: Options
+) -> None:
+    """Keep the best passages by the scorer whole, in place, where fewer than ``options.at_least`` are kept."""
+    dropped: list[int] = []
+    for n, one in enumerate(assembled):
+        if one.passage is None and passages[n].text.strip():
+            dropped.append(n)
+    missing = options.at_least - sum(one.passage is not None for one in assembled)
+    if missing <= 0 or not dropped:
+        return
+    scores = score_passages(query, [passages[n] for n in dropped], options)
+    order = range(len(dropped)) if scores is None else np.argsort(-scores, kind="stable")
+    for place in order[:missing]:
+        n = dropped[place]
+        notes = (*assembled[n].report.notes, f"kept whole: at_least={options.at_least} passages stay")
+        assembled[n] = Assembled(passages[n], (), replace(assembled[n].report, notes=notes))

@@ -18,16 +18,14 @@ from denoise_core.running.budget import Budget
 from denoise_core.running.effects import Flow
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.flow import arun, run
-from denoise_core.s2a import assemble, question, replies
-from denoise_core.s2a.asks import Ask, Part, write
-from denoise_core.s2a.calling import Asker
+from denoise_core.s2a.cover import Sentence
+from denoise_core.s2a.denoiser import assemble_passage
 from denoise_core.s2a.options import EXTRACTIVE, OnError, Options, Variant, one_of
-from denoise_core.s2a.prompts import message_schema
-from denoise_core.s2a.question import ID, clauses, same_question, untagged
-from denoise_core.s2a.replies import Outcome
-from denoise_core.s2a.result import Sentence
-from denoise_core.s2a.units import units
-from denoise_core.types import Drop, Message, Passage, Reply, Span
+from denoise_core.s2a.pieces import PassageSlice, units
+from denoise_core.s2a.prompts import BOTH, MESSAGE
+from denoise_core.s2a.question import ID, choose_clauses, clauses, same_question, untagged
+from denoise_core.s2a.replies import LLMCaller, PartOutcome, Request, read_rewriting
+from denoise_core.types import Drop, Message, Passage, Span
 
 _OPINION = "opinion, or of no use to the request"
 
@@ -108,49 +106,48 @@ class MessageDenoiser:
         spans = clauses(source, language=self.options.language)
         if len(spans) < 2:  # whoever asks for a message to be cleared has every clause looked at
             return Neutral("", untagged(source), source)
-        said = Passage(source, ID)
-        cleared = yield from question.chosen(self.llm, said, spans, self.options, on_error=self.on_error)
-        if cleared.note is not None:
-            fell_back("MessageDenoiser", cleared.note, "the message was kept as it was")
-            return Neutral("", source, source, fallback=cleared.note)
-        drops = tuple(Drop(s, _OPINION) for s in spans if s not in set(cleared.kept))
-        return Neutral("", cleared.question, source, drops)
+        question = yield from choose_clauses(self.llm, source, spans, self.options, on_error=self.on_error)
+        if question.note is not None:
+            fell_back("MessageDenoiser", question.note, "the message was kept as it was")
+            return Neutral("", source, source, fallback=question.note)
+        drops = tuple(Drop(span, _OPINION) for span in spans if span not in question.kept)
+        return Neutral("", question.text, source, drops)
 
     def _rewritten(self, source: str) -> Flow[Neutral]:
         passage = Passage(source, ID)
-        spans = units(passage, language=self.options.language)
-        prompt, form = self.options.message(self.variant), message_schema(self.variant)
-        call = write("", (Part(passage, spans),), prompt, form, self.options, numbered=False)
-        asked: dict[str, str] = {}
-        read = partial(self._read, asked)
-        asker = Asker(self.llm, self.options, f"s2a.message.{self.variant}", read, numbered=False)
-        (outcome,) = (yield from asker.outcomes([call]))[0]
+        part = PassageSlice(passage, units(passage, language=self.options.language))
+        prompts = self.options.prompts
+        if self.variant == "single":
+            request = Request((part,), prompts.message_single, MESSAGE, numbered=False)
+            names: tuple[str, ...] = ("message",)
+        else:
+            prompt = prompts.message_relevance if self.variant == "relevance" else prompts.message
+            request = Request((part,), prompt, BOTH, numbered=False)
+            names = ("context", "question")
+        read = partial(read_rewriting, names=names)
+        caller = LLMCaller(self.llm, self.options, f"s2a.message.{self.variant}", read)
+        (outcome,) = yield from caller.outcomes([request])
         if outcome.error is not None:
             if self.on_error == "raise" or is_mistake(outcome.error):
                 raise outcome.error
             fell_back("MessageDenoiser", outcome.error, "the message was kept as it was")
             return Neutral("", source, source, fallback=f"the message was kept as it is: {outcome.problem}")
-        return self._written(passage, outcome, asked["question"])
-
-    def _read(self, asked: dict[str, str], ask: Ask, reply: Reply) -> list[Outcome]:
-        """``asked`` is given the request that the reply makes."""
         if self.variant == "single":
-            (outcome,) = replies.rewriting(ask, reply, single=True)
-            asked["question"] = _last_question(outcome.written or "", self.options.language)
-            return [outcome]
-        context, asked["question"] = replies.parted(ask, reply)
-        return [Outcome(ask.parts[0], written=context)]
+            outcome = replace(outcome, question=_last_question(outcome.written or "", self.options.language))
+        return self._written(source, outcome)
 
-    def _written(self, passage: Passage, outcome: Outcome, asked: str) -> Neutral:
-        done = assemble.rewritten(passage, [outcome], "drop", replace(self.options, context=False), question=asked)
-        problem = same_question(passage.text, asked, language=self.options.language)
+    def _written(self, source: str, outcome: PartOutcome) -> Neutral:
+        question = outcome.question
+        options = replace(self.options, context=False)
+        done = assemble_passage(outcome.part.passage, [outcome], "drop", options, question=question)
+        problem = same_question(source, question, language=options.language)
         if problem is not None:
             fallback = f"the message was kept as it is, the model's request was not taken: {problem}"
             fell_back("MessageDenoiser", fallback, "the message was kept as it was")
-            return Neutral("", passage.text, passage.text, sentences=done.report.sentences, fallback=fallback)
+            return Neutral("", source, source, sentences=done.report.sentences, fallback=fallback)
         context = done.passage.text.strip() if done.passage else ""
-        drops = tuple(d for d in done.drops if not _stands_in(passage.text, d.span, asked))
-        return Neutral(context, asked, passage.text, drops, done.report.sentences)
+        drops = tuple(d for d in done.drops if not _stands_in(source, d.span, question))
+        return Neutral(context, question, source, drops, done.report.sentences)
 
 
 def _persons_turns(messages: Sequence[Message]) -> str:

@@ -90,33 +90,13 @@ class Options:
                 "passage is clearly relevant"
             )
 
-    def longest_joint(self, variant: Variant) -> int:
-        """Up to how many characters a passage shares a call; 0 when each has one of its own."""
-        if variant not in EXTRACTIVE or self.joint is False:
-            return 0
-        return self.window if self.joint else min(self.short, self.window)
-
-    def step_1(self, variant: Variant, *, ranked: bool = False) -> Prompt:
-        """What the variant asks for first; ``keep_original`` and ``not_instructed`` differ only in step 2."""
-        name = "rank" if ranked else "default" if variant in ("keep_original", "not_instructed") else variant
-        prompt: Prompt = getattr(self.prompts, name)
-        return prompt
-
-    def message(self, variant: Variant) -> Prompt:
-        """The same about a person's message, in which facts and request stand together."""
-        if variant in EXTRACTIVE:
-            return self.prompts.question
-        plain = variant in ("default", "keep_original", "not_instructed")
-        prompt: Prompt = getattr(self.prompts, "message" if plain else f"message_{variant}")
-        return prompt
+    def step_1(self, variant: Variant) -> Prompt:
+        """The prompt of `Prompts.step_1`."""
+        return self.prompts.step_1(variant)
 
     def step_2(self, variant: Variant) -> Prompt:
-        """How the answer is asked for (paper, section 2.3): with the debiasing instruction or without."""
-        if variant == "keep_original":
-            return self.prompts.answer_keeping
-        if variant in ("not_instructed", "relevance"):
-            return self.prompts.answer
-        return self.prompts.answer_fairly
+        """The prompt of `Prompts.step_2`."""
+        return self.prompts.step_2(variant)
 
 
 def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:

@@ -13,13 +13,10 @@ from dataclasses import dataclass
 from denoise_core.errors import UnparsableReply, is_mistake
 from denoise_core.protocols import LLM
 from denoise_core.running.effects import Flow
-from denoise_core.s2a.asks import Ask, Part, write
-from denoise_core.s2a.calling import Asker
 from denoise_core.s2a.options import OnError, Options
+from denoise_core.s2a.pieces import PassageSlice, units
 from denoise_core.s2a.prompts import PARTS
-from denoise_core.s2a.replies import Outcome, named
-from denoise_core.s2a.units import units
-from denoise_core.spans import tile_passage
+from denoise_core.s2a.replies import LLMCaller, PartOutcome, Request, named
 from denoise_core.text.lexemes import lexemes
 from denoise_core.types import Passage, Reply, Span
 
@@ -40,11 +37,11 @@ _BE = re.compile(r"\b(?:is|are|was|were)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class Cleared:
+class NeutralQuestion:
     """The question to go on with, ``kept`` of its characters; ``note`` says why it is the person's own although it
     was to be cleared."""
 
-    question: str
+    text: str
     note: str | None = None
     kept: tuple[Span, ...] = ()
 
@@ -52,17 +49,17 @@ class Cleared:
 def clauses(text: str, *, language: str = "en") -> tuple[Span, ...]:
     """Spans that tile ``text``: its sentences, cut again at commas, colons and dashes with a clause on each
     side."""
-    cuts = [s.end for s in units(Passage(text, ID), language=language)]
-    for start, end in itertools.pairwise([0, *cuts]):
-        last = start
-        for m in _CUT.finditer(text, start, end):
-            following = _CUT.search(text, m.end(), end)
-            sides = text[last : m.start()], text[m.end() : following.start() if following else end]
-            asks = _ASKS.search(text[m.start() - 1 : m.end()])
-            if m.end() < end and (asks or min(map(_size, sides)) >= _LEAST):
-                cuts.append(m.end())
-                last = m.end()
-    return tile_passage(ID, len(text), cuts)
+    edges = [0]
+    for sentence in units(Passage(text, ID), language=language):
+        cuts = list(_CUT.finditer(text, sentence.start, sentence.end))
+        for cut, following in itertools.zip_longest(cuts, cuts[1:]):
+            before = text[edges[-1] : cut.start()]
+            after = text[cut.end() : following.start() if following else sentence.end]
+            is_question_end = _ASKS.search(text[cut.start() - 1 : cut.end()])
+            if cut.end() < sentence.end and (is_question_end or min(_size(before), _size(after)) >= _LEAST):
+                edges.append(cut.end())
+        edges.append(sentence.end)
+    return tuple(Span(ID, start, end) for start, end in itertools.pairwise(sorted(set(edges))))
 
 
 def untagged(text: str) -> str:
@@ -105,7 +102,7 @@ def same_question(asked: str, cleared: str, *, language: str = "en") -> str | No
     return None
 
 
-def clear(llm: LLM, query: str, options: Options, *, on_error: OnError) -> Flow[Cleared]:
+def neutralize_question(llm: LLM, query: str, options: Options, *, on_error: OnError) -> Flow[NeutralQuestion]:
     """The question without opinion: one call that sees no passage.
 
     None is made where the words can be no more than a request: for it they hold two sentences, or two halves
@@ -113,45 +110,52 @@ def clear(llm: LLM, query: str, options: Options, *, on_error: OnError) -> Flow[
     nothing to clear. Raises a mistake, and what failed under ``"raise"``.
     """
     if not options.clear:
-        return Cleared(query)
-    said = Passage(query, ID)
+        return NeutralQuestion(query)
+    if len(units(Passage(query, ID), language=options.language)) < 2 and _HALVES.search(query) is None:
+        return NeutralQuestion(untagged(query))
     spans = clauses(query, language=options.language)
-    sentences = [s for s in units(said, language=options.language) if query[s.start : s.end].strip()]
-    if len(spans) < 2 or (len(sentences) < 2 and _HALVES.search(query) is None):
-        return Cleared(untagged(query))
-    return (yield from chosen(llm, said, spans, options, on_error=on_error))
+    if len(spans) < 2:
+        return NeutralQuestion(untagged(query))
+    return (yield from choose_clauses(llm, query, spans, options, on_error=on_error))
 
 
-def chosen(
-    llm: LLM, said: Passage, spans: tuple[Span, ...], options: Options, *, on_error: OnError
-) -> Flow[Cleared]:
-    """The clauses of ``said`` that a model names as the request."""
-    call = write("", (Part(said, spans),), options.prompts.question, PARTS, options, numbered=True)
-    asker = Asker(llm, options, "s2a.question", _request, numbered=True)
-    (outcome,) = (yield from asker.outcomes([call]))[0]
-    error, problem = outcome.error, outcome.problem
-    if error is not None and (on_error == "raise" or is_mistake(error)):
-        raise error
-    kept = outcome.kept or ()
-    if problem is None and _asking(said.text, spans) and not _asking(said.text, kept):
+def choose_clauses(
+    llm: LLM, text: str, spans: tuple[Span, ...], options: Options, *, on_error: OnError
+) -> Flow[NeutralQuestion]:
+    """The clauses of ``text`` that a model names as the request."""
+    part = PassageSlice(Passage(text, ID), spans, window=options.window)
+    request = Request((part,), options.prompts.question, PARTS, numbered=True)
+    (outcome,) = yield from LLMCaller(llm, options, "s2a.question", _read_request).outcomes([request])
+    if outcome.error is not None and (on_error == "raise" or is_mistake(outcome.error)):
+        raise outcome.error
+    kept = tuple(spans[index] for index in outcome.kept or ())
+    problem = outcome.problem
+    if problem is None and not kept:
+        problem = "no part of it was named"
+    if problem is None and _asks(text, spans) and not _asks(text, kept):
         problem = "no part that asks was named"
-    if problem is not None or not kept:
-        return Cleared(said.text, f"the question was kept as it is: {problem or 'no part of it was named'}", spans)
-    text = "".join(said.text[s.start : s.end] for s in kept).strip(" ,;:–—-")
-    return Cleared(untagged(text), None, kept)
+    if problem is not None:
+        return NeutralQuestion(text, f"the question was kept as it is: {problem}", spans)
+    question = "".join(text[s.start : s.end] for s in kept).strip(" ,;:–—-")
+    return NeutralQuestion(untagged(question), None, kept)
 
 
-def _request(ask: Ask, reply: Reply) -> list[Outcome]:
+def _read_request(request: Request, reply: Reply) -> list[PartOutcome]:
     """The clauses named as the request, and those not named at all: when in doubt, keep."""
-    found = named(reply, len(ask.pieces))
-    if set(found.numbers) & set(found.others):
+    (part,) = request.parts
+    total = len(part.pieces)
+    selection = named(reply, total)
+    if set(selection.numbers) & set(selection.others):
         raise UnparsableReply("a piece is named as request and as opinion")
-    left = set(found.others) if found.others else set(range(1, len(ask.pieces) + 1)) - set(found.numbers)
-    kept = tuple(span for n, span in enumerate(ask.pieces, 1) if n not in left)
-    return [Outcome(ask.parts[0], kept=kept if found.numbers else ())]
+    kept: dict[int, int] = {}
+    for number in range(1, total + 1):
+        is_request = number not in selection.others if selection.others else number in selection.numbers
+        if selection.numbers and is_request:
+            kept[number - 1] = len(kept)
+    return [PartOutcome(part, kept)]
 
 
-def _asking(text: str, spans: tuple[Span, ...]) -> bool:
+def _asks(text: str, spans: tuple[Span, ...]) -> bool:
     return any(_ASKS.search(text[s.start : s.end]) for s in spans)
 
 

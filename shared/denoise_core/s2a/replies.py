@@ -1,60 +1,66 @@
-"""What a reply says, and what that means for the passages it was asked about.
+"""From requests to what their replies mean for the passages: asked, read, asked again, remembered.
 
-It is read by a strict grammar: JSON, also in fences, or one list of numbers and ranges, or NONE. Nothing is
-guessed from prose: what is neither is asked for once more (`calling`). Words are no numbers. What is stripped
-beforehand is no part of what a model says: thinking aloud, control tokens, emphasis.
+A reply is read by a strict grammar: JSON, also in fences, or one list of numbers and ranges, or NONE. Nothing is
+guessed from prose, and words are no numbers: a reply that is neither is asked for once more in the same call, then
+part by part. A joint request that the model's side refuses is halved until the part is found that it refuses.
+Whether a model can be held to a JSON schema is found by the first call, which is made alone where nobody knows
+yet; the adapter remembers it.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, count, islice
+from operator import attrgetter
+from typing import Any, Literal, TypeAlias
 
-from denoise_core.errors import UnparsableReply, said
-from denoise_core.s2a.asks import Ask, Part
-from denoise_core.types import Reply, Span
+from denoise_core.errors import BrokenLaw, BudgetExceeded, UnparsableReply, is_mistake
+from denoise_core.errors import said as format_error
+from denoise_core.protocols import LLM, by_schema, held_to_schema
+from denoise_core.running.caches.cache import Cache
+from denoise_core.running.effects import Complete, Failed, Flow, batch
+from denoise_core.s2a.options import Options
+from denoise_core.s2a.pieces import PassageSlice
+from denoise_core.s2a.prompts import Prompt, ReplyForm
+from denoise_core.text.delimit import envelope, shown
+from denoise_core.text.replies import json_value, number_ranges, said, unfenced, unwrapped
+from denoise_core.types import Message, Reply
 
 Verb = Literal["keep", "drop"]
 
-# What stands before one of these is thought.
-_THOUGHT = ("</think>", "</thinking>", "</reasoning>", "<|channel|>final<|message|>")
-_CONTROL = re.compile(r"<\|[a-z_]{1,24}\|>|</s>\Z|\[/?INST\]")
-_WRAPPED = re.compile(r"\A<([a-z_]{2,20})>(.*)</\1>\Z|\A`{3,}[a-z]{0,9}\s*\n(.*?)\n?`{3,}\Z", re.DOTALL)
-_BETWEEN = r"(?:[ \t]{0,3}[,;-][ \t]{0,3}\n?[ \t]{0,3}|[ \t]{0,3}\n[ \t]{0,3}|[ \t]{1,3})"
-_LIST = re.compile(
-    r"(?:(?:final )?(?:answer|pieces|numbers|(?P<verb>keep|drop))(?:\s{0,3}:\s{0,3}|\s))?(?P<open>\[)?"
-    rf"(?P<items>all|none|\s{{0,3}}\d{{1,6}}(?:{_BETWEEN}\d{{1,6}}){{0,4000}}\s{{0,3}})(?(open)\])"
+_TAGS = frozenset(("context", "drop", "keep", "list", "message", "numbers", "pieces", "question", "tool_call"))
+_DASHES_AND_DIGITS = str.maketrans(
+    dict.fromkeys("‐‑‒–—−~～－", "-") | dict.fromkeys("、，", ",") | {chr(0xFF10 + n): str(n) for n in range(10)}
 )
-_RANGE = re.compile(r"(\d{1,6})(?:\s{0,3}-\s{0,3}(\d{1,6}))?")
-_LABEL = re.compile(r"^[ \t]{0,3}(Context|Question):[ \t]{0,9}", re.MULTILINE | re.IGNORECASE)
-_FIRST = 12  # letters and digits of a piece's first words that must agree
-_NUMBER = ("n", "id", "number", "piece", "index")
-_BESIDE = {"starts", "text", "reason"}  # what may stand with a number; a verdict or a score may not
+_LIST_LABELS: dict[str, Verb | None] = {
+    "answer": None, "pieces": None, "numbers": None, "keep": "keep", "drop": "drop",
+}  # fmt: skip
+_NONE = ("none", "n/a", "null", "nothing", "empty", "")
+_NUMBER_KEYS = {"n", "id", "number", "piece", "index"}
+_OTHER_KEYS = {"starts", "text", "reason"}  # allowed with a number; a verdict or a score is not
+_FIRST_LETTERS = 12  # letters and digits of a piece's first words that must agree
 
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Numbers that a reply named, each once, all within ``1..count``, in the reply's order.
+    """Numbers that a reply named, each once, all within ``1..total``, in the reply's order.
 
     ``verb`` is what it said to do with them, None where it only listed them; ``starts`` the first words that it
     gave with a number. ``others`` are the numbers of its second list, where it parted pieces in two."""
 
     numbers: tuple[int, ...]
     verb: Verb | None = None
-    starts: tuple[tuple[int, str], ...] = ()
+    starts: Mapping[int, str] = field(default_factory=dict)
     others: tuple[int, ...] = ()
 
 
-def named(reply: Reply | str, count: int) -> Named:
-    """The numbers of a reply about ``count`` pieces. Raises `UnparsableReply` for what the grammar does not
-    have."""
-    text = said_by(reply)
-    found = _json(text)
-    if found is None:
-        return _listed(text, count)
-    return _of_json(found, count)
+def named(reply: Reply | str, total: int) -> Named:
+    """The numbers of a reply about ``total`` pieces. Raises `UnparsableReply` for what is not in the grammar."""
+    text = reply_text(reply)
+    value = json_value(text)
+    return _read_line(text, total) if value is None else _read_json(value, total)
 
 
 def written(reply: Reply | str, *names: str) -> tuple[str, ...]:
@@ -62,224 +68,421 @@ def written(reply: Reply | str, *names: str) -> tuple[str, ...]:
 
     A single name ``message`` is a reply without a label. Raises `UnparsableReply` when one is missing.
     """
-    text = said_by(reply)
-    found = _json(text)
-    if isinstance(found, dict):
-        return _of_keys(found, names)
-    if names == ("message",):
-        if not text:
-            raise UnparsableReply("the reply is empty")
+    text = reply_text(reply)
+    value = json_value(text)
+    if isinstance(value, dict):
+        texts = _arguments(value)
+    elif names == ("message",):
         return (text,)
-    if text and len(names) == 1 and _is_none(text):
+    elif len(names) == 1 and _is_none(text):
         return ("",)
-    return _of_labels(text, names)
+    else:
+        texts = _labelled_texts(text, names)
+    contents: list[str] = []
+    for name in names:
+        content = texts.get(name)
+        if not isinstance(content, str):
+            raise UnparsableReply(f"expected JSON with {names!r} as text; it has {tuple(texts)!r}")
+        contents.append("" if _is_none(content) else content.strip())
+    return tuple(contents)
 
 
-def _of_keys(found: dict[str, Any], names: tuple[str, ...]) -> tuple[str, ...]:
-    found = found.get("arguments") or found.get("parameters") or found
-    if not all(isinstance(found.get(name), str) for name in names):
-        raise UnparsableReply(f"expected JSON with {_and(names)} as text; it has {_and(tuple(map(str, found)))}")
-    return tuple(_unless_none(found[name]) for name in names)
+def _arguments(value: dict[str, Any]) -> dict[str, Any]:
+    """The object itself, or the arguments of the tool call that it describes."""
+    arguments = value.get("arguments") or value.get("parameters")
+    return arguments if isinstance(arguments, dict) else value
 
 
-def _of_labels(text: str, names: tuple[str, ...]) -> tuple[str, ...]:
-    parts = _LABEL.split(text.strip("*"))
-    given = {label.lower(): body for label, body in zip(parts[1::2], parts[2::2], strict=True)}
-    if parts[0].strip() or len(parts) != 1 + 2 * len(names) or set(given) != set(names):
-        raise UnparsableReply(f"expected {_and(tuple(f'{n.capitalize()}:' for n in names))} and nothing before it")
-    question = given.get("question", "one line").strip()
-    if not question or "\n" in question:
-        raise UnparsableReply("expected the request on one line behind 'Question:', and nothing after it")
-    return tuple(_unless_none(given[name]) for name in names)
+def _labelled_texts(text: str, names: tuple[str, ...]) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    name = ""
+    for line in text.strip("*").split("\n"):
+        label, colon, rest = line.partition(":")
+        key = label.lstrip(" \t").lower()
+        if colon and key in ("context", "question") and len(label) <= len(key) + 3:
+            name = key if key not in texts else "a label twice"
+            texts[name] = rest
+        elif name or line.strip():
+            texts[name] = f"{texts.get(name, '')}\n{line}"
+    question = texts.get("question", "one line").strip()
+    if set(texts) != set(names) or not question or "\n" in question:
+        labels = " and ".join(f"{name.capitalize()}:" for name in names)
+        raise UnparsableReply(f"expected {labels}, nothing before it, and a question on one line")
+    return texts
 
 
-def said_by(reply: Reply | str) -> str:
-    """The reply without thinking and control tokens. Raises `UnparsableReply` for no text and for endless
-    thought."""
+def reply_text(reply: Reply | str) -> str:
+    """What the reply says, without a fence or a tag around it.
+
+    Raises `UnparsableReply` for no text, and for a reply that ends before the model is done thinking.
+    """
     text = reply if isinstance(reply, str) else reply.text
     if not isinstance(text, str):
         raise UnparsableReply(f"expected a text as reply, got {type(text).__name__}")
-    for end in _THOUGHT:
-        text = text.rpartition(end)[2]
-    text = _CONTROL.sub("", text).strip()
-    if text.startswith(("<think", "<reasoning")):
-        raise UnparsableReply("the reply ends before the model is done thinking")
-    while wrapped := _WRAPPED.match(text):
-        text = (wrapped[2] or wrapped[3] or "").strip()
+    text = unfenced(unwrapped(said(text), _TAGS))
+    if not text:
+        raise UnparsableReply("the reply is empty")
     return text
 
 
-def _json(text: str) -> Any:
-    """The JSON value that the text is, None where it is none."""
-    if not text.startswith(("{", "[")):
-        return None
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-
-
-def _of_json(found: Any, count: int) -> Named:
-    if isinstance(found, dict):
-        found = found.get("arguments") or found.get("parameters") or found
-    if isinstance(found, list):
-        found = {"": found}
-    if not isinstance(found, dict):
-        raise UnparsableReply(f"expected a list of numbers, got {found!r:.80}")
-    lists = {str(key).lower(): value for key, value in found.items() if isinstance(value, list)}
+def _read_json(value: Any, total: int) -> Named:
+    values = _arguments(value) if isinstance(value, dict) else {"": value}
+    lists = {str(key).lower(): items for key, items in values.items() if isinstance(items, list)}
     if "request" in lists:
-        numbers, _ = _items(lists["request"], count)
-        others, _ = _items(lists.get("opinion", []), count)
-        return Named(numbers, "keep", others=others)
-    if {"keep", "drop"} <= set(lists):
-        lists = {key: value for key, value in lists.items() if key not in ("keep", "drop") or value}
+        others, _ = _read_items(lists.get("opinion", []), total)
+        return Named(_read_items(lists["request"], total)[0], "keep", others=others)
+    if len(lists) > 1:  # of "keep" and "drop" one may be empty
+        lists = {key: items for key, items in lists.items() if items or key not in ("keep", "drop")}
     if len(lists) != 1:
-        raise UnparsableReply(f"expected one list of numbers, got {len(lists)} in {list(found)!r:.80}")
-    ((key, value),) = lists.items()
-    told = str(found.get("list", key)).lower()
-    numbers, starts = _items(value, count)
-    return Named(numbers, told if told in ("keep", "drop") else None, starts)  # type: ignore[arg-type]
+        raise UnparsableReply(f"expected one list of numbers, got {len(lists)} in {list(values)!r:.80}")
+    ((key, items),) = lists.items()
+    numbers, starts = _read_items(items, total)
+    return Named(numbers, _LIST_LABELS.get(str(values.get("list", key)).lower()), starts)
 
 
-def _items(values: list[Any], count: int) -> tuple[tuple[int, ...], tuple[tuple[int, str], ...]]:
-    numbers: dict[int, None] = {}
+def _read_items(items: list[Any], total: int) -> tuple[tuple[int, ...], dict[int, str]]:
+    """The numbers of a JSON list, and the first words that it gives with them."""
+    numbers: list[int] = []
     starts: dict[int, str] = {}
-    for value in values:
-        first = value
-        if isinstance(value, dict):
-            first = next((value[k] for k in _NUMBER if k in value), None)
-            if len(set(value) - _BESIDE) > 1:
-                first = None
-        if isinstance(first, str) and _is_none(first) and len(values) == 1:
-            return (), ()
-        if isinstance(first, bool) or not isinstance(first, (int, str)):
-            raise UnparsableReply(f"expected numbers of pieces, got {value!r:.80}")
-        own = _ranges(str(first), count)
-        numbers.update(dict.fromkeys(own))
-        if isinstance(value, dict) and isinstance(value.get("starts"), str) and len(own) == 1:
-            starts[own[0]] = value["starts"]
-    return tuple(numbers), tuple(starts.items())
+    if len(items) == 1 and isinstance(items[0], str) and _is_none(items[0]):
+        return (), starts
+    for item in items:
+        number, words = item, None
+        if isinstance(item, dict):
+            keys = item.keys() - _OTHER_KEYS
+            number = item[keys.pop()] if len(keys) == 1 and keys <= _NUMBER_KEYS else None
+            words = item.get("starts")
+        if isinstance(number, bool) or not isinstance(number, (int, str)):
+            raise UnparsableReply(f"expected numbers of pieces, got {item!r:.80}")
+        listed = str(number).strip(" ,;\n\t")
+        chosen = _check_numbers(number_ranges(listed) if listed else [], total, listed)
+        numbers += chosen
+        if isinstance(words, str) and len(chosen) == 1:
+            starts[chosen[0]] = words
+    return tuple(dict.fromkeys(numbers)), starts
 
 
-def _listed(text: str, count: int) -> Named:
-    bare = text.translate(_FOLDED).strip(" \n\t*#_.")
-    told = bare.casefold()
-    if (told.startswith("none") and not any(c.isdigit() for c in told)) or (told and _is_none(told)):
-        return Named(())
-    found = _LIST.fullmatch(told)
-    if found is None:
-        raise UnparsableReply(f"expected one line of numbers, or NONE; the reply begins {text.strip()[:80]!r}")
-    verb: Any = found["verb"]
-    if found["items"] == "all":
-        return Named(tuple(range(1, count + 1)), verb)
-    if found["items"] == "none":
-        return Named((), verb)
-    return Named(_ranges(found["items"].strip("[] "), count), verb)
+def _read_line(text: str, total: int) -> Named:
+    line = text.translate(_DASHES_AND_DIGITS).strip(" \n\t*#_.").casefold()
+    ranges, verb = number_ranges(line), None
+    if ranges is None:
+        says_none = line.startswith("none") and not any(map(str.isdigit, line))
+        if says_none or (line and _is_none(line)):
+            return Named(())
+        items, verb = _split_label(line)
+        if items.startswith("[") and items.endswith("]"):
+            items = items[1:-1].strip()
+        if items == "none":
+            return Named((), verb)
+        ranges = [(1, total)] if items == "all" else number_ranges(items)
+    return Named(_check_numbers(ranges, total, line), verb)
 
 
-def _ranges(text: str, count: int) -> tuple[int, ...]:
-    """The numbers of a list of numbers and ranges. Raises for other text, and for numbers outside ``1..count``."""
-    chosen: dict[int, None] = {}
-    if _RANGE.sub("", text).strip(" ,;\n\t"):
-        raise UnparsableReply(f"expected numbers and ranges, got {text[:80]!r}")
-    for low, high in _RANGE.findall(text):
-        first, last = int(low), int(high or low)
-        if not 1 <= first <= last <= count:
-            raise UnparsableReply(f"there are the pieces 1 to {count}, and it names {low}{'-' * bool(high)}{high}")
-        chosen.update(dict.fromkeys(range(first, last + 1)))
-    return tuple(chosen)
+def _split_label(line: str) -> tuple[str, Verb | None]:
+    """The line without ``answer:``, ``keep`` and the like before its numbers, and what the label says to do."""
+    rest = line.removeprefix("final ")
+    for label, verb in _LIST_LABELS.items():
+        items = rest.removeprefix(label)
+        if items != rest and (items[:1].isspace() or items.startswith(":")):
+            return items.lstrip().removeprefix(":").lstrip(), verb
+    return line, None
+
+
+def _check_numbers(ranges: list[tuple[int, int]] | None, total: int, text: str) -> tuple[int, ...]:
+    """Each number of the ranges once. Raises for None, which is other ``text``, and for numbers outside
+    ``1..total``."""
+    if ranges is None:
+        raise UnparsableReply(f"expected one line of numbers, or NONE; the reply begins {text[:80]!r}")
+    numbers: dict[int, None] = {}
+    for first, last in ranges:
+        if not 1 <= first <= last <= total:
+            raise UnparsableReply(f"there are the pieces 1 to {total}, and it names {first}-{last}")
+        numbers.update(dict.fromkeys(range(first, last + 1)))
+    return tuple(numbers)
 
 
 def _is_none(text: str) -> bool:
-    return text.strip(" .*\"'()[]\n\t").casefold() in ("none", "n/a", "null", "nothing", "empty", "")
-
-
-def _unless_none(text: str) -> str:
-    return "" if _is_none(text) else text.strip()
-
-
-def _and(names: tuple[str, ...]) -> str:
-    return " and ".join(map(repr, names))
-
-
-_FOLDED = str.maketrans(
-    dict.fromkeys("‐‑‒–—−~～－", "-") | dict.fromkeys("、，", ",") | {chr(0xFF10 + n): str(n) for n in range(10)}
-)
-
-
-MEANS: dict[str, Verb] = {"select": "keep", "remove": "drop", "auto": "keep"}
-"""What bare numbers mean in a reply to a variant; ``auto`` names its list, see `selection`."""
+    return text.strip(" .*\"'()[]\n\t").casefold() in _NONE
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """One part after its calls: the spans to keep (extractive), or the text written for it (rewriting).
+class Request:
+    """One call: slices of passages, a prompt about them, and the form of the reply.
 
-    ``order`` is the place of each kept piece in the reply, 0 for the first. ``problem`` is set when the part has
-    to fall back; then it has neither. ``over`` says of pieces that the reply named why they are not kept after
-    all. ``calls`` is how many were made about it."""
+    ``numbered`` when each piece has its number in the document that the prompt shows, from 1.
+    """
 
-    part: Part
-    kept: tuple[Span, ...] | None = None
+    parts: tuple[PassageSlice, ...]
+    prompt: Prompt
+    form: ReplyForm
+    numbered: bool
+    question: str = ""
+
+    def messages(self, by_schema: bool) -> tuple[Message, ...]:
+        """The prompt for a model that is held to a schema, or for one that writes plain text."""
+        question = envelope(self.question, "question")
+        return self.prompt.render(by_schema=by_schema, question=question, document=self.document)
+
+    @property
+    def document(self) -> str:
+        """What the prompt shows of the slices, in the envelope of text that is not ours."""
+        blocks: list[str] = []
+        number = 1
+        for part in self.parts:
+            blocks.append("\n".join(part.lines(number if self.numbered else None)))
+            number += len(part.pieces)
+        return envelope("\n\n".join(blocks).rstrip())
+
+    @property
+    def texts(self) -> list[str]:
+        """The text of each numbered piece, number 1 first."""
+        return list(chain.from_iterable(part.texts for part in self.parts))
+
+    def divided(self, size: int) -> list[Request]:
+        """The same request about ``size`` parts at a time."""
+        return [replace(self, parts=self.parts[n : n + size]) for n in range(0, len(self.parts), size)]
+
+
+@dataclass(frozen=True, slots=True)
+class PartOutcome:
+    """One part after its calls: the pieces to keep (extractive), or the text written for it (rewriting).
+
+    ``kept`` has the index of each kept piece and its place in the reply, 0 for the first. ``question`` is the
+    request that a rewritten message makes. ``problem`` is set when the part has to fall back; then there is none
+    of them. ``drop_reasons`` say of pieces that the reply named why they are not kept after all. ``calls`` is how
+    many were made about it."""
+
+    part: PassageSlice
+    kept: Mapping[int, int] | None = None
     written: str | None = None
+    question: str = ""
     notes: tuple[str, ...] = ()
     problem: str | None = None
     error: Exception | None = None
-    order: dict[Span, int] = field(default_factory=dict)
-    over: dict[Span, str] = field(default_factory=dict)
+    drop_reasons: Mapping[int, str] = field(default_factory=dict)
     calls: int = 1
 
-
-def failed(ask: Ask, error: Exception) -> list[Outcome]:
-    """The outcomes of a call that brought nothing."""
-    why = said(str(error) if isinstance(error, UnparsableReply) else error)
-    return [Outcome(part, problem=why, error=error) for part in ask.parts]
+    def with_note(self, note: str, calls: int) -> PartOutcome:
+        """The outcome with a note, after so many ``calls`` more."""
+        return replace(self, notes=(*self.notes, note), calls=self.calls + calls)
 
 
-def selection(ask: Ask, reply: Reply, variant: str) -> list[Outcome]:
+KEEPS: dict[str, Verb] = {"select": "keep", "remove": "drop", "auto": "keep"}
+"""What bare numbers mean in a reply to a variant; ``auto`` names its list, see `read_selection`."""
+
+
+def read_selection(request: Request, reply: Reply, variant: str) -> list[PartOutcome]:
     """The outcomes of a reply with numbers. Raises `UnparsableReply`, also where first words do not agree."""
-    pieces = ask.pieces
-    found = named(reply, len(pieces))
-    if variant == "auto" and found.verb is None:  # also for a bare NONE: none to keep, or none to leave out?
+    total = sum(map(len, map(_PIECES, request.parts)))
+    selection = named(reply, total)
+    if variant == "auto" and selection.verb is None:  # also for a bare NONE: none to keep, or none to leave out?
         raise UnparsableReply("expected KEEP or DROP before the numbers")
-    _agree(ask, found)
-    keep = found.numbers
-    if (found.verb or MEANS[variant]) == "drop":
-        keep = tuple(n for n in range(1, len(pieces) + 1) if n not in set(found.numbers))
-    order = {pieces[n - 1]: place for place, n in enumerate(keep)}
-    return [Outcome(part, kept=tuple(s for s in order if s in set(part.spans)), order=order) for part in ask.parts]
+    if selection.starts:
+        _check_first_words(request, selection.starts)
+    numbers: Iterable[int] = selection.numbers
+    if (selection.verb or KEEPS[variant]) == "drop":
+        numbers = sorted(set(range(1, total + 1)).difference(numbers))
+    places = dict(zip(numbers, count()))
+    outcomes: list[PartOutcome] = []
+    number = 0
+    for part in request.parts:
+        kept: dict[int, int] = {}
+        for index in range(len(part.pieces)):
+            number += 1
+            if number in places:
+                kept[index] = places[number]
+        outcomes.append(PartOutcome(part, kept))
+    return outcomes
 
 
-def _agree(ask: Ask, found: Named) -> None:
-    """Raises `UnparsableReply` for first words that are not those of the piece with their number."""
-    pieces = ask.pieces
-    for number, starts in found.starts:
-        own, told = _letters(ask.text(pieces[number - 1])), _letters(starts)
-        if told and own and not own.startswith(told[: len(own)]):
-            raise UnparsableReply(f"piece {number} does not begin with {starts[:60]!r}")
+_PIECES = attrgetter("pieces")
 
 
-def _letters(text: str) -> str:
-    return "".join(c for c in text.casefold() if c.isalnum())[:_FIRST]
+def _check_first_words(request: Request, starts: Mapping[int, str]) -> None:
+    texts = request.texts
+    for number, words in starts.items():
+        actual, told = _first_letters(texts[number - 1]), _first_letters(words)
+        if told and actual and not actual.startswith(told[: len(actual)]):
+            raise UnparsableReply(f"piece {number} does not begin with {words[:60]!r}")
 
 
-def rewriting(ask: Ask, reply: Reply, *, single: bool = False) -> list[Outcome]:
-    """The outcome of a written reply; ``single`` is one without a label.
+def _first_letters(text: str) -> str:
+    return "".join(filter(str.isalnum, text.casefold()))[:_FIRST_LETTERS]
+
+
+def read_rewriting(request: Request, reply: Reply, names: Sequence[str]) -> list[PartOutcome]:
+    """The outcome of a written reply with the texts ``names``: a context or a message, and a question.
 
     Raises `UnparsableReply`, also for a reply far longer than what it was to shorten.
     """
-    text = _bounded(ask, reply)
-    return [Outcome(ask.parts[0], written=written(text, "message" if single else "context")[0])]
+    (part,) = request.parts
+    text = reply_text(reply)
+    if len(text) > 4 * len(part.text) + 20_000:
+        raise UnparsableReply(f"a reply of {len(text)} characters for a text of {len(part.text)}")
+    marker = request.document.partition("\n")[0].rpartition(" ")[2]
+    context, *question = written(text.replace(marker, ""), *names)
+    return [PartOutcome(part, written=context, question="".join(question))]
 
 
-def parted(ask: Ask, reply: Reply) -> tuple[str, str]:
-    """The facts and the request that a message was parted in. Raises `UnparsableReply`."""
-    context, question = written(_bounded(ask, reply), "context", "question")
-    return context, question
+CORRECTED = "asked again in the same call: the first reply was unreadable"
+ALONE = "asked again, alone: the joint replies were unreadable"
+HALVED = "asked again with fewer: the joint call was refused"
+_SHOWN_CHARACTERS = 2000  # of an unreadable reply, when the model sees it again
+
+_Results: TypeAlias = list[list[PartOutcome]]
 
 
-def _bounded(ask: Ask, reply: Reply) -> str:
-    text = said_by(reply)
-    if len(text) > 4 * ask.size + 20_000:
-        raise UnparsableReply(f"a reply of {len(text)} characters for a text of {ask.size}")
-    return text.replace(ask.marker, "")
+@dataclass(frozen=True, slots=True)
+class LLMCaller:
+    """Who is asked, and how. ``read`` gives the outcomes of a reply, or raises `UnparsableReply`."""
+
+    llm: LLM
+    options: Options
+    tag: str
+    read: Callable[[Request, Reply], list[PartOutcome]]
+
+    def outcomes(self, requests: Sequence[Request]) -> Flow[list[PartOutcome]]:
+        """The outcomes of all requests. Raises a mistake; anything else becomes the problem of the parts it was
+        about."""
+        results = yield from self._ask(requests)
+        unread: list[int] = []
+        for n, outcomes in enumerate(results):
+            if _is_unread(outcomes):
+                unread.append(n)
+        if unread:
+            replies = yield from batch(tuple(self._correct(requests[n], results[n][0]) for n in unread))
+            for n, reply in zip(unread, replies, strict=True):
+                results[n] = [o.with_note(CORRECTED, 1) for o in self._read(requests[n], reply)]
+            joint = [n for n in unread if _is_unread(results[n]) and len(requests[n].parts) > 1]
+            yield from self._divide(requests, results, dict.fromkeys(joint, 1), ALONE, 2)
+        return list(chain.from_iterable(results))
+
+    def _ask(self, requests: Sequence[Request], depth: int = 0) -> Flow[_Results]:
+        """The outcomes of each request; those that were refused are asked again in halves.
+
+        Where halves and their halves are all refused too it is no matter of one part, and they are left as they
+        are: ``depth`` counts the rounds since one came through.
+        """
+        replies: list[Reply | Failed] = []
+        if len(requests) > 1 and self.options.structured and by_schema(self.llm) is None:
+            replies = yield from batch((self._call(requests[0]),))
+        replies += yield from batch(tuple(map(self._call, requests[len(replies) :])))
+        results = list(map(self._read, requests, replies))
+        errors: list[Exception | None] = []
+        for outcomes in results:
+            errors.append(outcomes[0].error)
+        if any(errors):
+            depth = depth if all(errors) else 0
+            halves: dict[int, int] = {}
+            for n, request in enumerate(requests):
+                if len(request.parts) > 1 and _may_concern_one_part(errors[n], depth):
+                    halves[n] = (len(request.parts) + 1) // 2
+            yield from self._divide(requests, results, halves, HALVED, 1, depth + 1)
+        return results
+
+    def _divide(
+        self,
+        requests: Sequence[Request],
+        results: _Results,
+        sizes: Mapping[int, int],
+        note: str,
+        calls: int,
+        depth: int = 0,
+    ) -> Flow[None]:
+        """Ask requests again, in place, with so many parts at a time as ``sizes`` has by their indices."""
+        divided = {n: requests[n].divided(size) for n, size in sizes.items()}
+        if not divided:
+            return
+        answers = iter((yield from self._ask(list(chain.from_iterable(divided.values())), depth)))
+        for n, fewer in divided.items():
+            outcomes = chain.from_iterable(islice(answers, len(fewer)))
+            results[n] = [outcome.with_note(note, calls) for outcome in outcomes]
+
+    def _call(self, request: Request, turns: tuple[Message, ...] = ()) -> Complete:
+        is_held = self.options.structured and by_schema(self.llm) is not False
+        llm = held_to_schema(self.llm, request.form.schema) if is_held else self.llm
+        if self.options.cache is not None:
+            llm = self.options.cache.bind(llm, lambda reply: not _is_unread(self._read(request, reply)))
+        return Complete((*request.messages(is_held), *turns), self.tag, llm)
+
+    def _correct(self, request: Request, outcome: PartOutcome) -> Complete:
+        """The same call with the reply in it, and one turn that asks for the form alone.
+
+        What was wrong is enclosed: it may quote the reply, and so the document.
+        """
+        reply = getattr(outcome.error, "reply", "") or "(nothing)"
+        correction = (
+            f"That could not be read:\n{envelope(str(outcome.problem), 'problem')}\n\n"
+            f"Give the same reply again, as JSON and nothing else: {request.form.restated}"
+        )
+        shown_reply = shown(reply[:_SHOWN_CHARACTERS])
+        return self._call(request, (Message("assistant", shown_reply), Message("user", correction)))
+
+    def _read(self, request: Request, reply: Reply | Failed) -> list[PartOutcome]:
+        error: Exception
+        if isinstance(reply, Failed):
+            error = reply.error
+            if is_mistake(error):
+                raise error
+        else:
+            try:
+                return self.read(request, reply)
+            except UnparsableReply as unparsable:
+                unparsable.reply = reply.text if isinstance(reply.text, str) else ""  # type: ignore[attr-defined]
+                error = unparsable
+        problem = format_error(str(error) if isinstance(error, UnparsableReply) else error)
+        return [PartOutcome(part, problem=problem, error=error) for part in request.parts]
+
+
+def _is_unread(outcomes: Sequence[PartOutcome]) -> bool:
+    return any(isinstance(outcome.error, UnparsableReply) for outcome in outcomes)
+
+
+def _may_concern_one_part(error: Exception | None, depth: int) -> bool:
+    """Whether a call may have failed for one of the parts in it, ``depth`` rounds after one came through: a status
+    says that the request was refused, or there is none and the error is none of the moment."""
+    if error is None or isinstance(error, (UnparsableReply, BudgetExceeded)):
+        return False
+    for place in (error, getattr(error, "response", None)):
+        for name in ("status_code", "status", "code"):
+            status = getattr(place, name, None)
+            if isinstance(status, int):
+                return status in (400, 413, 422) and depth < 2
+    return depth < 1 and not isinstance(error, (TimeoutError, OSError, BrokenLaw))
+
+
+KNOWN = "known from an earlier call"
+
+
+def selection_key(cache: Cache, query: str, part: PassageSlice, prompt: Prompt) -> str:
+    """Where the selection of a part is kept: by the model, the wording, the question, and all that a model sees.
+
+    A list in another order, or with others, asks nothing again. What is kept of a document may depend on the
+    others in its call; a known selection is the one made then.
+    """
+    wording = f"{prompt.name} {prompt.version}\n{prompt.system}\n{prompt.user}\n{prompt.held}"
+    document = "\n".join(part.lines(1))
+    return cache.key(
+        (Message("system", f"selection: {wording}"), Message("user", query), Message("user", document))
+    )
+
+
+def look_up_selection(cache: Cache, part: PassageSlice) -> PartOutcome | None:
+    """The outcome of a part that is known. A store that fails knows nothing."""
+    text = cache.known(part.cache_key)
+    if text is None:
+        return None
+    kept: dict[int, int] = {}
+    try:
+        for index, place in json.loads(text):
+            kept[range(len(part.pieces))[index]] = int(place)
+    except (ValueError, TypeError, IndexError):
+        return None  # another program's entry
+    return PartOutcome(part, kept, notes=(KNOWN,), calls=0)
+
+
+def store_selections(cache: Cache, outcomes: Sequence[PartOutcome]) -> None:
+    """Keep what could be read."""
+    for outcome in outcomes:
+        if outcome.problem is None and outcome.kept is not None:
+            cache.keep(outcome.part.cache_key, json.dumps(list(outcome.kept.items())))

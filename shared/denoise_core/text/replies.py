@@ -6,6 +6,7 @@ function is linear in the length of the reply.
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from typing import Any
@@ -27,7 +28,7 @@ _ANY_OPEN = re.compile(_OPEN.pattern.removeprefix(r"\s{0,9}"), re.IGNORECASE)
 _TURN_BEGINS = re.compile(
     r"\s{0,9}(?:<s>|<bos>|<\|begin_of_text\|>|<\|endoftext\|>"
     r"|<\|start_header_id\|>\s{0,9}\w+\s{0,9}<\|end_header_id\|>|<\|im_start\|>\s{0,9}assistant\b|<start_of_turn>\s{0,9}model\b"
-    r"|<\|start\|>assistant|<\|assistant\|>|<\|message\|>|<\|(?:START_RESPONSE|begin_of_solution)\|>"
+    r"|<\|start\|>assistant|<\|assistant\|>|<\|message\|>|<\|(?:START_RESPONSE|begin_of_solution|begin_of_box)\|>"
     r"|<\|START_OF_TURN_TOKEN\|>|<\|CHATBOT_TOKEN\|>|<｜Assistant｜>|\[/INST\])",
     re.IGNORECASE,
 )
@@ -40,14 +41,7 @@ _NEXT_TURN = re.compile(
     r"(?:<\|im_start\|>|<\|start_header_id\|>|<\|start\|>|<start_of_turn>|\[INST\]|<\|user\|>|(?:Human|User|Assistant)\s{0,2}:)"
 )
 _FINAL = re.compile(r"<\|channel\|>\s{0,9}final[^<\n]{0,60}<\|message\|>", re.IGNORECASE)
-_FENCE = re.compile(
-    r"^[ \t]{0,9}(`{3,}|~{3,})[ \t]{0,9}([\w+-]*)[ \t]{0,9}\n(.*?)\n?[ \t]{0,9}\1[ \t]{0,9}$",
-    re.DOTALL | re.MULTILINE,
-)
-_WRAPPER = re.compile(
-    r"\A<(response|answer|output|result|reply|final_answer|final)>\s{0,9}(.*?)\s{0,9}</\1>\Z",
-    re.DOTALL | re.IGNORECASE,
-)
+_WRAPPERS = frozenset(["response", "answer", "output", "result", "reply", "final_answer", "final"])
 _CUT_OFF = "the reply ends inside its thinking"
 
 
@@ -62,10 +56,18 @@ def said(reply: str) -> str:
         text = text[: following.start()]
     while ending := _TURN_ENDS.search(text, max(0, len(text) - 80)):
         text = text[: ending.start()]
+    return unfenced(unwrapped(text))
+
+
+def unwrapped(text: str, names: frozenset[str] = _WRAPPERS) -> str:
+    """The text without a tag around the whole of it, where the tag has one of the ``names``."""
     text = text.strip()
-    if wrapped := _WRAPPER.match(text):
-        text = wrapped[2]
-    return unfenced(text)
+    name, closes, _ = text[1:].partition(">")
+    if text.startswith("<") and closes and name.lower() in names:
+        end = f"</{name}>"
+        if text.lower().endswith(end.lower()):
+            return text[len(name) + 2 : -len(end)].strip()
+    return text
 
 
 def unfenced(text: str) -> str:
@@ -75,31 +77,59 @@ def unfenced(text: str) -> str:
         inner = text[3:-3]
         if text.startswith(mark) and text.endswith(mark) and len(text) >= 6 and mark not in inner:
             first, broken, rest = inner.partition("\n")
-            named = re.fullmatch(r"[\w+-]*\s{0,9}", first) is not None
-            return (rest if broken and named else inner).strip()
+            return (rest if broken and _is_language(first) else inner).strip()
     return text
 
 
 def fenced(text: str) -> list[str]:
-    """The contents of the code fences in ``text``, in order."""
-    if text.count("```") + text.count("~~~") > 200:
-        return []  # no reply to what we ask; and the pattern would look for each fence's end anew
-    return [m[3].strip() for m in _FENCE.finditer(text)]
+    """The contents of the code fences in ``text``, in order; an open one at the end is none."""
+    contents: list[str] = []
+    lines: list[str] = []
+    fence = ""
+    for line in text.split("\n"):
+        bare = line.strip(" \t")
+        if fence and bare.endswith(fence):  # models close a fence behind their last line, too
+            lines.append(bare.removesuffix(fence))
+            contents.append("\n".join(lines).strip())
+            fence = ""
+        elif fence:
+            lines.append(line)
+        elif bare.startswith(("```", "~~~")) and _is_language(language := bare.lstrip(bare[0])):
+            fence = bare.removesuffix(language)
+            lines = []
+    return contents
+
+
+def _is_language(text: str) -> bool:
+    """Whether a line is what comes after the mark that opens a fence: one word, or nothing."""
+    return not text.strip() or text.strip().translate(_NO_SIGNS).isalnum()
+
+
+_NO_SIGNS = str.maketrans("", "", "+-_")
+
+
+def json_value(text: str) -> Any:
+    """The JSON value that the whole text is; None where it is none.
+
+    Typographic quotes are read as plain ones where the text is no JSON otherwise. An object with a key twice is
+    no JSON.
+    """
+    text = text.strip()
+    if not text.startswith(("{", "[")):
+        return None
+    value = _loads(text)
+    return _loads(text.translate(_QUOTES)) if value is None else value
 
 
 def json_in(text: str) -> Any:
-    """The JSON value that the text is, or holds in its only fence, or as its last object; None without one.
+    """The JSON value that the text is, or holds in its last fence, or as its last object; None without one.
 
-    Typographic quotes are read as plain ones where the text is no JSON otherwise. A key that stands twice is none.
     Raises `UnparsableReply` when the object before the last one says otherwise.
     """
     for candidate in [text, *fenced(text)[-1:]]:
-        candidate = candidate.strip()
-        if candidate.startswith(("{", "[")):
-            for form in (candidate, candidate.translate(_QUOTES)):
-                value = _loads(form)
-                if value is not None:
-                    return value
+        value = json_value(candidate)
+        if value is not None:
+            return value
     value, start = _last_object(text)
     if value is not None:
         earlier, _ = _last_object(text[:start])
@@ -120,6 +150,34 @@ def _last_object(text: str) -> tuple[dict[str, Any] | None, int]:
             return value, start
         start = text.rfind("{", max(0, start - 2000), start)
     return None, 0
+
+
+_SEPARATORS = {"", ",", ";", "\n", ",\n", ";\n"}  # of numbers, without the blanks in them
+
+
+def number_ranges(text: str) -> list[tuple[int, int]] | None:
+    """The numbers and ranges (``2, 5-7``) that the text lists, first and last of each; None for other text.
+
+    The text is read once from left to right: there is nothing to go back to.
+
+    >>> number_ranges("2, 5-7"), number_ranges("2 are relevant")
+    ([(2, 2), (5, 7)], None)
+    """
+    ranges: list[tuple[int, int]] = []
+    separator, is_range = ",", True
+    for is_number, characters in itertools.groupby(text, str.isdecimal):
+        run = "".join(characters)
+        if not is_number:
+            separator = run.replace(" ", "").replace("\t", "")
+        elif len(run) <= 6 and separator in _SEPARATORS:
+            ranges.append((int(run), int(run)))
+            is_range = False
+        elif len(run) <= 6 and separator in ("-", "-\n") and not is_range:
+            ranges[-1] = (ranges[-1][0], int(run))
+            is_range = True
+        else:
+            return None
+    return ranges if text[:1].isdecimal() and text[-1:].isdecimal() else None
 
 
 def unparsable(expected: str, reply: str) -> UnparsableReply:

@@ -25,8 +25,8 @@ from typing import Any
 
 from harness import Benchmark, reader_arguments
 
+from denoise_core.s2a import S2AResult
 from denoise_core.s2a.answer import S2AAnswer
-from denoise_core.s2a.result import S2AResult
 from denoise_core.types import Message
 from denoise_lab.experiments.flows import Batched, batches_of, describe, local, s2a_table, together
 from denoise_lab.experiments.opinions import Asked, Told, ask, forms_in_context, scores

@@ -122,7 +122,8 @@ def test_a_failed_call_fails_all_who_wait_and_is_made_anew():
     assert denoiser.denoise("How?", PASSAGES).fallback is None
 
 
-def test_a_cancelled_leader_does_not_cancel_those_who_wait():
+@pytest.mark.parametrize("cancelled", ["leader", "follower"])
+def test_a_cancelled_caller_does_not_cancel_the_other(cancelled):
     async def both() -> str:
         started, go = asyncio.Event(), asyncio.Event()
 
@@ -133,39 +134,17 @@ def test_a_cancelled_leader_does_not_cancel_those_who_wait():
                 return Reply("1")
 
         bound = Cache("m").bind(Slow(), always)
-        leader = asyncio.create_task(bound.acomplete(ASKED))
+        tasks = {"leader": asyncio.create_task(bound.acomplete(ASKED))}
         await started.wait()
-        follower = asyncio.create_task(bound.acomplete(ASKED))
+        tasks["follower"] = asyncio.create_task(bound.acomplete(ASKED))
         await asyncio.sleep(0)
-        leader.cancel()
+        stopped = tasks.pop(cancelled)
+        stopped.cancel()
         go.set()
         with pytest.raises(asyncio.CancelledError):
-            await leader
-        return (await follower).text
-
-    assert asyncio.run(both()) == "1"
-
-
-def test_a_cancelled_follower_does_not_cancel_the_leader():
-    async def both() -> str:
-        started, go = asyncio.Event(), asyncio.Event()
-
-        class Slow:
-            async def acomplete(self, messages):
-                started.set()
-                await go.wait()
-                return Reply("1")
-
-        bound = Cache("m").bind(Slow(), always)
-        leader = asyncio.create_task(bound.acomplete(ASKED))
-        await started.wait()
-        follower = asyncio.create_task(bound.acomplete(ASKED))
-        await asyncio.sleep(0)
-        follower.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await follower
-        go.set()
-        return (await leader).text
+            await stopped
+        (other,) = tasks.values()
+        return (await other).text
 
     assert asyncio.run(both()) == "1"
 

@@ -8,8 +8,8 @@ from laws import check_result
 
 from denoise_core import InputError, Passage
 from denoise_core.end.selection import Tokens
-from denoise_core.s2a import Options, S2ADenoiser, asks
-from denoise_core.s2a.units import units
+from denoise_core.s2a import Options, S2ADenoiser
+from denoise_core.s2a.pieces import group_slices, slice_passage, units
 from denoise_core.testing import FunctionLLM
 
 from .fakes import document, keeps, pieces, says
@@ -74,14 +74,14 @@ def test_calls_hold_every_piece_once_in_order_and_fit(window, most):
     texts = ["One two. " * n for n in (5, 400, 100, 1, 90, 20, 61, 3000, 60)]
     options = Options(window=window, pieces=most)
     passages = [Passage(t, str(n)) for n, t in enumerate(texts)]
-    parts = [part for p in passages for part in asks.parts(p, units(p), options)]
-    groups = list(asks.groups(parts, 4000, options))
+    parts = [part for p in passages for part in slice_passage(p, options)]
+    groups = group_slices(parts, 4000, options)
     assert [p for g in groups for p in g] == parts
-    assert [s for p in parts for s in p.spans] == [
+    assert [s for p in parts for s in p.pieces] == [
         s for n, t in enumerate(texts) for s in units(Passage(t, str(n)))
     ]
     for group in groups:
-        assert sum(len(p.spans) for p in group) <= most
+        assert sum(len(p.pieces) for p in group) <= most
         assert sum(len(p.text) for p in group) <= window or len(group) == 1
 
 
@@ -96,53 +96,45 @@ LONG = {
 }
 
 
-@pytest.mark.parametrize("kind", LONG)
-@pytest.mark.parametrize("variant", ["select", "default"])
-def test_long_texts_of_every_kind_keep_exact_spans_with_linear_work(kind, variant):
-    def of_length(size):
-        text = (LONG[kind] * (size // len(LONG[kind]) + 1))[:size]
-        passage = Passage(text, "p")
-
-        def reply(messages):
-            if variant == "select":
-                return ", ".join(str(n) for n in pieces(messages) if n % 3 == 0) or "1"
-            return f"Context: {LONG[kind].strip()}"
-
-        def call():
-            result = S2ADenoiser(FunctionLLM(reply), variant=variant).denoise("Which river?", [passage])
-            assert not result.failures
-            for p in result.passages:
-                assert not p.rewritten
-                assert p.text == "".join(text[s.start : s.end] for s in p.covered)
-            check_result([passage], result)
-
-        return call
-
-    assert slope(of_length, (5_000, 10_000, 20_000)) < 1.4
+def one_text(kind):
+    """A text of so many characters of one kind."""
+    return lambda size: [Passage((LONG[kind] * (size // len(LONG[kind]) + 1))[:size], "p")]
 
 
-@pytest.mark.parametrize("variant", ["select", "default"])
-def test_a_hundred_documents_keep_exact_spans_with_linear_work(variant):
-    """Of every kind in turn; short ones share calls under ``select``, each has its own under ``default``."""
+def texts_of_every_kind(count):
+    """Short ones share calls under ``select``, each has its own under ``default``."""
+    texts = [text * (900 // len(text)) for text in LONG.values()]
+    return [Passage(texts[n % len(texts)], str(n)) for n in range(count)]
 
-    def of_number(count):
-        texts = [LONG[kind] * (900 // len(LONG[kind])) for kind in LONG]
-        passages = [Passage(texts[n % len(texts)], str(n)) for n in range(count)]
 
-        def reply(messages):
-            if variant == "select":
-                return ", ".join(str(n) for n in pieces(messages) if n % 3 == 0) or "1"
-            return f"Context: {next(t.strip() for t in LONG.values() if t.strip() in document(messages))}"
+def every_third(messages):
+    return ", ".join(str(n) for n in pieces(messages) if n % 3 == 0) or "1"
 
-        return lambda: checked.append(
+
+def one_sentence(messages):
+    return f"Context: {next(t.strip() for t in LONG.values() if t.strip() in document(messages))}"
+
+
+@pytest.mark.parametrize(("variant", "reply"), [("select", every_third), ("default", one_sentence)])
+@pytest.mark.parametrize(
+    ("passages_of", "sizes"),
+    [*((one_text(kind), (5_000, 10_000, 20_000)) for kind in LONG), (texts_of_every_kind, (25, 50, 100))],
+    ids=[*LONG, "every kind"],
+)
+def test_texts_of_every_kind_keep_exact_spans_with_linear_work(passages_of, sizes, variant, reply):
+    def of_size(size):
+        passages = passages_of(size)
+        return lambda: results.append(
             (passages, S2ADenoiser(FunctionLLM(reply), variant=variant).denoise("Which river?", passages))
         )
 
-    checked = []
-    assert slope(of_number, (25, 50, 100)) < 1.4
-    for passages, result in checked:
+    results = []
+    assert slope(of_size, sizes) < 1.4
+    for passages, result in results:
         assert not result.failures
-        assert len({p.id for p in result.passages}) > len(passages) / 2
+        assert len(result.passages) > len(passages) / 2
+        texts = {p.id: p.text for p in passages}
         for p in result.passages:
-            assert p.text == "".join(passages[int(p.id)].text[s.start : s.end] for s in p.covered)
+            assert not p.rewritten
+            assert p.text == "".join(texts[p.id][s.start : s.end] for s in p.covered)
         check_result(passages, result)

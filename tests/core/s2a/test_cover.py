@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from denoise_core import Passage
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.s2a.cover import Source
-from denoise_core.s2a.units import units
+from denoise_core.s2a.pieces import units
 from denoise_core.testing import FunctionLLM, check_denoiser
 
 from .fakes import says
@@ -116,10 +115,3 @@ def test_sentences_of_the_source_cover_themselves(sentences):
     for s in spans:
         chosen = source.cover(text[s.start : s.end]).chosen
         assert any(text[spans[n].start : spans[n].end].strip() == text[s.start : s.end].strip() for n in chosen)
-
-
-def test_sync_is_async():
-    denoiser = S2ADenoiser(says("Context: The FDA has not approved it."), variant="default")
-    assert (
-        asyncio.run(denoiser.adenoise("Who?", [VELTRIN])).passages == denoiser.denoise("Who?", [VELTRIN]).passages
-    )

@@ -10,7 +10,7 @@ from laws import check_result
 
 from denoise_core import Budget, BudgetExceeded, InputError, Passage, Reply, UnparsableReply
 from denoise_core.s2a import Options, S2ADenoiser
-from denoise_core.s2a.units import units
+from denoise_core.s2a.pieces import units
 from denoise_core.testing import FunctionLLM, check_denoiser
 
 from .fakes import copies, document, keeps, says
@@ -141,7 +141,7 @@ def test_on_error_drop_lists_why():
 
 
 def test_on_error_raise():
-    with pytest.raises(UnparsableReply, match="expected one line"):
+    with pytest.raises(UnparsableReply, match="the reply is empty"):
         S2ADenoiser(says(""), on_error="raise").denoise(QUERY, PASSAGES)
 
     def refuse(_):
@@ -245,7 +245,7 @@ def test_result_does_not_depend_on_concurrency():
 
 def test_cutting_much_text_and_reading_about_it_leaves_the_event_loop_alone(monkeypatch):
     """The threads that cut are recorded: under async none of them is the loop's, and the result is the same."""
-    from denoise_core.s2a import denoiser as module
+    from denoise_core.s2a import pieces as module
 
     cut_on: list[int] = []
 

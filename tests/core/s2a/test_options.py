@@ -65,14 +65,6 @@ def test_a_piece_longer_than_a_call_shows_its_ends_and_is_kept_whole():
     assert len(document(llm.seen[0])) < 200
 
 
-def test_titles_are_shown_by_choice():
-    llm = keeps(lambda t: True)
-    S2ADenoiser(llm, variant="select", options=Options(metadata=("title", "missing"))).denoise(QUERY, PASSAGES[:1])
-    S2ADenoiser(llm, variant="select").denoise(QUERY, PASSAGES[:1])
-    assert "(title: T0)" in document(llm.seen[0])
-    assert "T0" not in document(llm.seen[1])
-
-
 class Structured:
     """Answers only by schema."""
 

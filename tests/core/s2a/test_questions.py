@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from denoise_core import Passage, UnparsableReply
 from denoise_core.s2a import MessageDenoiser, Options, S2ADenoiser, same_question
-from denoise_core.s2a.question import clauses, clear, untagged
+from denoise_core.s2a.question import clauses, neutralize_question, untagged
 from denoise_core.testing import FunctionLLM
 
 from .fakes import pieces, says
@@ -42,7 +42,7 @@ def test_clauses_tile_the_text(text):
 )
 def test_where_a_clause_ends(text, parts):
     assert len(clauses(text)) == parts
-    first_call = next(clear(says("1"), text, Options(), on_error="keep"), None)
+    first_call = next(neutralize_question(says("1"), text, Options(), on_error="keep"), None)
     assert (first_call is not None) == (parts > 1)
 
 

@@ -3,10 +3,15 @@ said."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import random
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from growth import slope
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -77,6 +82,38 @@ def test_what_the_grammar_has(reply, numbers):
 def test_what_it_has_not_is_never_guessed(reply):
     with pytest.raises(UnparsableReply):
         named(reply, 8)
+
+
+PROSE = f"{', '.join(map(str, range(1, 61)))} are relevant."
+
+
+def test_prose_behind_a_list_of_numbers_is_refused_at_once():
+    """The time doubled with each number: 24 froze the process, in compiled code that nothing interrupts."""
+    script = (
+        "from denoise_core.s2a.replies import named\n"
+        f"try: named({PROSE!r}, 60)\n"
+        "except ValueError: print('refused')"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "refused\n"
+
+
+@pytest.mark.parametrize("tail", ["", " are relevant.", "\n\n7", "-", " ,", "\n```", "]"])
+@pytest.mark.parametrize("between", [", ", "; ", " and ", "\n", ",\n ", " ", "  ,  ", "-"])
+def test_reading_a_list_takes_time_in_proportion_to_its_length(between, tail):
+    generator = random.Random(7)
+    numbers = [str(generator.randint(1, 60)) for _ in range(4_000)]
+
+    def read(count):
+        reply = between.join(numbers[:count]) + tail
+
+        def attempt():
+            with contextlib.suppress(UnparsableReply):
+                named(reply, 60)
+
+        return attempt
+
+    assert slope(read, (1_000, 2_000, 4_000)) <= 1.05
 
 
 @given(st.text(max_size=400))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from laws import check_tiling
 
 from denoise_core import Passage
-from denoise_core.s2a.units import units
+from denoise_core.s2a.pieces import units
 
 LINES = st.sampled_from(
     [

@@ -13,8 +13,8 @@ from denoise_core.errors import InputError
 from denoise_core.protocols import LLM
 from denoise_core.question import Question
 from denoise_core.running.effects import Flow
+from denoise_core.s2a import MessageDenoiser
 from denoise_core.s2a.answer import S2A, S2AAnswer
-from denoise_core.s2a.message import MessageDenoiser
 from denoise_core.types import Passage
 from denoise_lab.protocols.papers import OPINIONS
 from denoise_lab.protocols.sheet import Sheet, System, Told

@@ -11,9 +11,9 @@ from denoise_core.protocols import LLM, expect_llm
 from denoise_core.running.budget import Budget
 from denoise_core.running.effects import Flow
 from denoise_core.running.flow import arun, run
+from denoise_core.s2a import S2AResult
 from denoise_core.s2a.answer import S2AAnswer, reply_from
 from denoise_core.s2a.prompts import Prompts
-from denoise_core.s2a.result import S2AResult
 from denoise_core.types import Passage
 
 Kind = Literal["plain", "instructed", "stepwise"]
