@@ -14,19 +14,18 @@ from denoise_core import InputError, Message, Passage
 from denoise_core.augmenter import Attempt, Augmenter, Rules, Verdict, WorkingMemory
 from denoise_core.augmenter.actions import Draft, Readmit, Search, Send
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
-from denoise_core.augmenter.trained import (
-    ACTIONS,
-    NAMES,
-    LinearPolicy,
-    action_of,
-    allowed,
-    memory_features,
-    softmax,
-)
 from denoise_core.testing import ListRetriever
-from denoise_lab.policy import ReinforceSettings, Turn, imitate, learn_from_recorded, reinforce, simulators
+from denoise_lab.policy import (
+    LinearPolicy,
+    ReinforceSettings,
+    Turn,
+    imitate,
+    learn_from_recorded,
+    reinforce,
+    simulators,
+)
 from denoise_lab.policy.fit import decisions_of, index_of
-from denoise_lab.policy.text import TextEncoder, with_text
+from denoise_lab.policy.trained import ACTIONS, NAMES, action_of, allowed, memory_features, softmax, with_text
 
 
 def turns(count):
@@ -153,55 +152,6 @@ def test_a_text_encoder_may_be_added():
     assert trained.weights.shape == (len(ACTIONS), width)
     with pytest.raises(InputError, match=f"trained on {width}"):
         LinearPolicy(trained.weights).choose(WorkingMemory("q"))
-
-
-@pytest.mark.parametrize("folder", ["tiny_t5", "tiny_bert"])
-def test_a_hugging_face_encoder_reads_the_question_and_stays_as_it_is(folder, request, tmp_path):
-    path = request.getfixturevalue(folder)
-    encoder = TextEncoder(path)
-    one, two = encoder(["the tower was completed", "it has three floors"])
-    assert one.shape == (16,)
-    assert np.abs(one - two).max() > 1e-3
-    assert encoder(["the tower was completed"])[0].tolist() == one.tolist()
-    before = {n: w.clone() for n, w in encoder.model.state_dict().items()}
-    features = with_text(encoder)
-    trained, _ = reinforce(LinearPolicy.untrained(features), simulators(turns(2), seed=1), rounds=2, seed=0)
-    assert np.abs(trained.weights[:, len(NAMES) :]).max() > 0
-    assert all((w == before[n]).all() for n, w in encoder.model.state_dict().items())
-    trained.save(tmp_path / "policy.json")
-    again = LinearPolicy.load(tmp_path / "policy.json", features=with_text(TextEncoder(path)))
-    memory = WorkingMemory("the tower was completed")
-    assert again.chances(memory).tolist() == trained.chances(memory).tolist()
-
-
-def test_the_mean_is_that_of_the_encoders_states(tiny_t5, tiny_bert):
-    import torch
-    from transformers import AutoModel, AutoTokenizer, T5EncoderModel
-
-    for path, load in ((tiny_t5, T5EncoderModel), (tiny_bert, AutoModel)):
-        model, tokenizer = load.from_pretrained(path).eval(), AutoTokenizer.from_pretrained(path)
-        with torch.inference_mode():
-            states = model(**tokenizer("the tower was completed", return_tensors="pt")).last_hidden_state
-        for encoder in (TextEncoder(path), TextEncoder(model, tokenizer=tokenizer)):
-            found = encoder(["the tower was completed"])[0]
-            assert found == pytest.approx(states[0].mean(0).numpy(), abs=1e-6)
-
-
-def test_a_text_encoder_reads_any_text_and_says_what_is_wrong(tiny_bert, tmp_path):
-    from transformers import AutoModel, AutoTokenizer
-
-    encoder = TextEncoder(tiny_bert)
-    found = encoder(["", "🙂 שלום", "tower " * 5000])
-    assert found.shape == (3, 16)
-    assert np.isfinite(found).all()
-    with pytest.raises(InputError, match="needs its tokenizer"):
-        TextEncoder(encoder.model)
-    with pytest.raises(InputError, match="cannot load"):
-        TextEncoder(tmp_path)(["x"])
-    model = AutoModel.from_pretrained(tiny_bert).train()
-    with pytest.raises(InputError, match=r"call model.eval\(\)"):
-        TextEncoder(model, tokenizer=AutoTokenizer.from_pretrained(tiny_bert))(["x"])
-    assert model.training
 
 
 def recorded(policy, episodes):
