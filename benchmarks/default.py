@@ -18,7 +18,6 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from _default_conflicts import conflicts
 from harness import Benchmark, Options, arguments
 from packaging.requirements import Requirement
 from real_model import questions as recorded
@@ -50,7 +49,6 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     read = bench_encoder()
     sets = {name: scored(questions, read) for name, questions in reported(options).items()}
     kept(bench, sets)
-    conflicts(bench, options, sets)
     with_second_look(bench, sets, read)
     off_topic(bench, sets, read)
     speed(bench, options)

@@ -5,7 +5,7 @@ MTRAG: answers of three writers to the same questions, rated for faithfulness by
 that was repaired is another text than the one that people rated: it is counted apart, and in no correction; how
 many drafts a correction costs lies between the two figures given. NQ, XQuAD and HotpotQA: a drafted name is taken
 from the text of a distractor or, as the control, from the answers; each stands alone and is judged with all
-passages as evidence. The reader was not trained on these questions. Thresholds and rules were chosen while looking
+passages as evidence. Thresholds and rules were chosen while looking
 at the development files, these among them. The quoting judge sees a sample of each, with replies recorded from
 a large language model (recorded/loop.jsonl).
 """
@@ -25,13 +25,17 @@ from denoise_core import Passage
 from denoise_core.augmenter import Answer, Augmenter, Groundedness, LoopLimits, Outcome
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Written
 from denoise_core.augmenter.utilities.default import default_judge
+from denoise_core.embedded.sample import sample
+from denoise_core.evaluate.datasets import read_questions
 from denoise_core.support.hold import Words
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import RecordedLLM
-from denoise_lab.span_reader import split
+from denoise_lab.split import place_of
 
 _NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][a-z]+(?:\s[A-Z][a-z]+){1,3}\b")
 _NAMED = {"NQ": "nq_gold_distractors20", "XQuAD": "xquad_en", "HotpotQA": "hotpotqa_distractor"}
+# Replies are recorded for questions from these places on, as `split.place_of` puts them.
+_FROM = {"NQ": 0.75, "XQuAD": 0.75, "HotpotQA": 0.7}
 _MOST = 100  # questions of each
 _SAMPLE = {"MTRAG": 16, "NQ": 10, "XQuAD": 10, "HotpotQA": 10}  # questions with recorded replies
 
@@ -141,12 +145,13 @@ def _names(options: Options, name: str) -> list[tuple[str, tuple[Passage, ...], 
     """(question, evidence, right answer, a name that a distractor has and neither gold nor answers)."""
     assert options.data is not None
     found = []
-    for q in split.read(options.data, _NAMED[name]):
+    shown = {q.id for q in sample()} if name == "NQ" else set()
+    for q in read_questions(options.data / f"{_NAMED[name]}.jsonl.gz").questions:
         gold = " ".join(p.text for p in q.passages if p.id in q.gold)
         known = f"{gold} {q.text} {' '.join(q.answers)}".casefold()
         others = (p.text for p in q.passages if p.id not in q.gold)
         wrong = next((n for text in others for n in _NAME.findall(text) if n.casefold() not in known), None)
-        if wrong and q.answers and split.part(_NAMED[name], q) == "figures":
+        if wrong and q.answers and (q.id in shown or place_of(name, q) >= _FROM[name]):
             found.append((q.text, q.passages, q.answers[0], wrong))
     return found[:_MOST]
 

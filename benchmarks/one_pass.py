@@ -1,12 +1,10 @@
-"""Answers that go on from scoring (one pass): cost against a full pass, again, memory; and what is answered.
+"""Answers that go on from scoring (one pass): cost against a full pass, again, memory.
 
 Cost: as in ``end_speed``, random weights of a true shape, bf16, one thread, CPU seconds; of each ratio the median
 of paired repetitions, with the least and the greatest as its interval. Memory: medians. Next to each ratio stands
 the bound from operations: multiplications that the same shapes ask for, over those of the full pass. Windows:
 models whose blocks slide over a third of the prompt, with one and with two rotary frequencies, against their exact
 reading.
-Answers: the laboratory's reader on held-out questions over several passages, and on NoisyRetrieval with an early
-probe; every prompt is read exactly and in one pass.
 """
 
 from __future__ import annotations
@@ -23,27 +21,16 @@ import transformers
 from end_speed import SMALL, TRUE, cpu, keep_large_blocks, median, status
 from harness import Benchmark, arguments
 
-from denoise_core.end.answering import prompt
-from denoise_core.end.denoiser import ENDDenoiser
-from denoise_core.end.fit import fit_probe
-from denoise_core.end.scorer import ProbeScorer
-from denoise_core.evaluate.metrics import bootstrap
 from denoise_core.local.first_layers import early_layers
 from denoise_core.local.keeping.kv import Page, record
 from denoise_core.local.keeping.one_pass import Chunk, OnePass
-from denoise_core.local.layout import Prompt, token_ids
-from denoise_lab import FOLDER
-from denoise_lab.experiments.end import Loaded, haystack, load
-from denoise_lab.experiments.one_pass import Answers, answers, held_out_prompts, in_pieces
+from denoise_core.local.layout import Prompt
 from denoise_lab.experiments.paths import Context, Operations, Paths, Shape
-from denoise_lab.noisy_retrieval import LEVELS, NoisyRetrieval
-from denoise_lab.probe_data import noisy_questions
 
 # context tokens -> (cold, warm, repetitions)
 TARGETS = {4096: (0.54, 0.21, 5), 8192: (0.42, 0.17, 5), 16384: (0.31, 0.14, 2)}
 AGAIN = 0.10
 PEAKS = 3  # repetitions of each measurement of memory
-EARLY = 3  # layer of the laboratory's probe, of 6
 
 
 def main(argv: list[str] | None = None) -> Benchmark:
@@ -52,7 +39,6 @@ def main(argv: list[str] | None = None) -> Benchmark:
     torch.set_num_threads(1)
     keep_large_blocks()
     os.environ["TRANSFORMERS_SDPA_FORCE_GQA"] = "1"
-    laboratory(bench)
     windows(bench)
     shape = SMALL if options.quick else TRUE
     paths = Paths(shape.build(), shape.layer)
@@ -192,78 +178,6 @@ def peak_of(run: Callable[[], object]) -> float:
         raise RuntimeError("the process that measures memory ended without a figure")
     found: float = here.recv()
     return found
-
-
-def laboratory(bench: Benchmark) -> None:
-    loaded = load(bench, FOLDER)
-    quick = bench.options.quick
-    asked = held_out_prompts(loaded, 3 if quick else 300, bench.options.seed)
-    blocks = len(loaded.model.model.layers)
-    for layer in range(2, min(5, blocks + 1)):
-        found = list(answers(loaded, asked, layer))
-        report(bench, f"held-out questions, L {layer} of {blocks}", found, [a.answer for a in asked])
-    noisy(bench, loaded, min(EARLY, blocks))
-
-
-def noisy(bench: Benchmark, loaded: Loaded, layer: int) -> None:
-    """NoisyRetrieval with a probe at an early layer: END's kept chunks, answered exactly and in one pass."""
-    prose, _ = haystack(bench)
-    quick = bench.options.quick
-    fitting = [
-        q
-        for level in LEVELS
-        for q in noisy_questions(NoisyRetrieval(level, characters=400), prose, 2 if quick else 60, seed=1)
-    ]
-    reading = loaded.reading()
-    probe = fit_probe(reading, fitting, layers=[layer]).probe
-    end = ENDDenoiser(ProbeScorer(reading, probe), keep=0.3)
-    for level in LEVELS:
-        kind = NoisyRetrieval(level, characters=400)
-        questions = noisy_questions(kind, prose, 2 if quick else 40, seed=200, test=True)
-        asked, gold = [], []
-        for q in questions:
-            result = end.denoise(q.text, q.passages)
-            pieces = in_pieces(loaded, prompt(q.text, result.passages), q.answers[0])
-            assert pieces is not None
-            asked.append(pieces)
-            gold.append(q.gold <= {p.id for p in result.passages})
-        found = list(answers(loaded, asked, layer))
-        name = f"NoisyRetrieval, level {level}, L {layer}"
-        kept = int(sum(gold))
-        bench.share(f"{name}: gold kept", kept, len(gold))
-        report(bench, name, found, [a.answer for a in asked])
-        texts = [token_ids(loaded.tokenizer, [p.text for p in q.passages], own_text=False) for q in questions]
-        tokens = [sum(map(len, ids)) for ids in texts]
-        least = Operations(shape_of(loaded, layer), int(np.mean(tokens)), len(questions[0].passages), 4)
-        for what, operations in (("exact", least.exact_cold), ("one pass", least.one_pass_cold)):
-            bench.row(f"{name}: operations of END, {what}, over reading all chunks", operations, "ratio")
-
-
-def shape_of(loaded: Loaded, layer: int) -> Shape:
-    config = loaded.model.config
-    heads = (config.num_attention_heads, config.num_key_value_heads)
-    return Shape(config.num_hidden_layers, layer, config.hidden_size, config.intermediate_size, *heads)
-
-
-def report(bench: Benchmark, name: str, found: list[Answers], wanted: list[str]) -> None:
-    exact = np.array([f.exact == w for f, w in zip(found, wanted, strict=True)], dtype=float)
-    mine = np.array([f.one_pass == w for f, w in zip(found, wanted, strict=True)], dtype=float)
-    same = np.array([f.exact == f.one_pass for f in found], dtype=float)
-    n = len(found)
-    quick = bench.options.quick
-    for what, right in (("exact", exact), ("one pass", mine)):
-        bench.share(f"{name}: right, {what}", int(right.sum()), n)
-    bench.row(
-        f"{name}: right, exact over one pass",
-        (exact - mine).mean(),
-        "share",
-        at_most=None if quick else 0.03,
-        interval=bootstrap(exact - mine),
-    )
-    bench.share(f"{name}: same answer", int(same.sum()), n, at_least=None if quick else 0.95)
-    bench.row(
-        f"{name}: divergence of the first token, median", float(np.median([f.divergence for f in found])), "nats"
-    )
 
 
 if __name__ == "__main__":

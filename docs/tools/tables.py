@@ -74,18 +74,6 @@ def gpu() -> str:
     return "\n".join(lines)
 
 
-def answers() -> str:
-    """Right answers by the small reader that ships, from what each way keeps."""
-    found = {r["measure"]: r for r in json.loads((RESULTS / "answers.json").read_text("utf-8"))["rows"]}
-    ways = ("everything", "default", "cosine", "BM25", "first", "gold")
-    sets = [m.removesuffix(": questions") for m in found if m.endswith(": questions")]
-    lines = ["| set | questions | " + " | ".join(ways) + " |", "|---|---|" + "---|" * len(ways)]
-    for name in sets:
-        cells = [f"{found[f'{name}: right from {way}']['value']:.2f}" for way in ways]
-        lines.append(f"| {name} | {found[f'{name}: questions']['value']:.0f} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
 WAYS = {
     "everything": "all passages",
     "cosine, as much as the default": "cosine, as much text as the default",
@@ -185,55 +173,12 @@ def checking() -> str:
     return "\n".join(lines)
 
 
-def judges() -> str:
-    """What the judge that ships passes and leaves open at each operating point, set by set."""
-    found = {r["measure"]: r for r in json.loads((RESULTS / "judges.json").read_text("utf-8"))["rows"]}
-    points = ("lenient", "even", "strict")
-    lines = [
-        f"| set | answers | AUC | words' AUC | {' | '.join(f'{p}: right / wrong / unknown' for p in points)} |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for name in (m.removesuffix(": answers") for m in found if m.endswith(": answers")):
-        auc = found[f"{name}: shipped judge"]
-        cells = [name, f"{found[f'{name}: answers']['value']:.0f}", interval(auc) + _missed(auc)]
-        cells.append(f"{found[f'{name}: words alone']['value']:.2f}")
-        for point in points:
-            rows = [found[f"{name}: {point}, {what}"] for what in ("right passed", "wrong passed", "unknown")]
-            cells.append(" / ".join(f"{r['value']:.2f}{_missed(r)}" for r in rows))
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
-def _missed(row: dict) -> str:
-    return "" if row["holds"] is not False else f" (**missed**, {row['target']})"
-
-
-def laboratory() -> str:
-    """Answers and gold kept, and compute saved, by END and by cheaper ways, level by level."""
-    found = {r["measure"]: r for r in json.loads((RESULTS / "end_laboratory.json").read_text("utf-8"))["rows"]}
-    ways = ("everything", "END", "cosine", "BM25", "first chunks")
-    lines = ["| level | " + " | ".join(ways) + " |", "|---|" + "---|" * len(ways)]
-    for level in sorted({m.split(",")[0] for m in found}):
-        cells = []
-        for way in ways:
-            right = found[f"{level}, {way}: right"]
-            compute = found[f"{level}, {way}: compute, of reading everything"]["value"]
-            kept = "" if way == "everything" else f"{found[f'{level}, {way}: gold kept']['value']:.2f}, "
-            low, high = right["interval"]
-            cells.append(f"{right['value']:.2f} ({low:.2f} to {high:.2f}); {kept}{compute:.2f}")
-        lines.append(f"| {level.removeprefix('level ')} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
 TABLES = {
     "gold": gold,
     "behind": behind,
-    "answers": answers,
     "buys": buys,
     "checking": checking,
     "recorded": recorded,
     "rewriting": rewriting,
-    "judges": judges,
-    "laboratory": laboratory,
     "gpu": gpu,
 }

@@ -9,10 +9,9 @@ import pytest
 from bulk_denoisers import Noted
 from ray_cluster import two_nodes
 
-from denoise_core import InputError, Passage
+from denoise_core import Passage
 from denoise_core.embedded import default_denoiser
 from denoise_core.service.bulk import bulk
-from denoise_lab.elsewhere import elsewhere
 
 ray = pytest.importorskip("ray", reason="Ray is not installed (extra `ray`): bulk work on a cluster is not tested")
 pytestmark = [pytest.mark.enable_socket, pytest.mark.filterwarnings("ignore")]
@@ -40,17 +39,6 @@ def test_a_denoiser_travels_to_an_actor(cluster):
     found = ray.get(actor.kept.remote("Where is the tower?"))
     assert found["passages"] == expected["passages"]
     ray.kill(actor)
-
-
-def refuse(number):
-    raise InputError("refused")
-
-
-def test_a_fit_reads_on_the_cluster(cluster):
-    found = list(elsewhere("ray", 2)(len, ["a" * n for n in range(30)]))
-    assert found == list(range(30))
-    with pytest.raises(InputError, match="refused"):
-        list(elsewhere("ray", 2)(refuse, range(9)))
 
 
 def test_a_job_outlives_a_node(cluster, tmp_path):

@@ -1,7 +1,4 @@
-"""Experiments with the laboratory's reader: flows through it, END on its states, the loop's town, one pass.
-
-The benchmarks of the repository run them; here is what they share. What they report to is a `Bench`.
-"""
+"""What the benchmarks of the repository share. What they report to is a `Bench`."""
 
 from __future__ import annotations
 

@@ -1,27 +1,26 @@
-"""The shipped reader in LlamaIndex: its own Hugging Face class, and over HTTP with the stock client."""
+"""A local model in LlamaIndex: its own Hugging Face class, and over HTTP with the stock client."""
 
 import pytest
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.llms.huggingface import HuggingFaceLLM
 from llama_index.llms.openai_like import OpenAILike
 from openai_server import OfLocal, serving
+from tiny_llm import tiny_llm
 
 from denoise_core import Message
-from denoise_lab import FOLDER, reader
 
-ASKED = "Bjorn Linzana keeps a goat. Amara Velmorek keeps a swan.\n\nWhich animal does Bjorn Linzana keep?"
+ASKED = "Bjorn keeps a goat. Amara keeps a swan.\n\nWhich animal does Bjorn keep?"
 CHAT = [ChatMessage(role="user", content=ASKED)]
 
 
 @pytest.fixture(scope="module")
 def llm():
-    return reader(max_new_tokens=12)
+    return tiny_llm()
 
 
 def test_as_a_hugging_face_llm(llm):
-    name = str(FOLDER)
     standard = HuggingFaceLLM(
-        model_name=name, tokenizer_name=name, context_window=16_384, max_new_tokens=12, is_chat_model=True
+        model=llm.model, tokenizer=llm.tokenizer, context_window=512, max_new_tokens=24, is_chat_model=True
     )
     assert standard.chat(CHAT).message.content.strip() == llm.complete([Message("user", ASKED)]).text.strip() != ""
 
@@ -30,7 +29,7 @@ def test_as_a_hugging_face_llm(llm):
 def test_over_http(llm):
     with serving(OfLocal(llm)) as server:
         client = OpenAILike(
-            model="reader", api_base=server.url, api_key="none", is_chat_model=True, temperature=0, max_retries=0
+            model="tiny", api_base=server.url, api_key="none", is_chat_model=True, temperature=0, max_retries=0
         )
         wanted = llm.complete([Message("user", ASKED)]).text
         assert client.chat(CHAT).message.content == wanted
