@@ -35,7 +35,7 @@ FULL = frozenset({
     "docs/test_drawn.py",
     "docs/test_site.py",
     "langchain/test_types.py",
-    "packaging/test_names.py",
+    "packaging/test_distributions.py",
     "packaging/test_wheels.py",
     "test_benchmarks.py::test_the_quick_form_runs",
     "test_cookbook.py::test_it_runs",
