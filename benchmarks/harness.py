@@ -144,13 +144,6 @@ class Benchmark:
         folder.mkdir(exist_ok=True)
         return folder / f"{self.name}{'.quick' if self.options.quick else ''}.{ending}"
 
-    def page(self, title: str, body: str) -> str:
-        """Markdown: title, what was measured with what, the table."""
-        about = "; ".join(
-            f"{name}: {text}" for name, text in {**self.about, "seed": str(self.options.seed)}.items()
-        )
-        return f"# {title}\n\n{about}. 95 % intervals in brackets.\n\n{body}"
-
     def finish(self) -> Benchmark:
         self._print()
         path = self.file("json")

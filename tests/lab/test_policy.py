@@ -17,7 +17,6 @@ from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.testing import ListRetriever
 from denoise_lab.policy import (
     LinearPolicy,
-    ReinforceSettings,
     Turn,
     imitate,
     learn_from_recorded,
@@ -25,7 +24,7 @@ from denoise_lab.policy import (
     simulators,
 )
 from denoise_lab.policy.fit import decisions_of, index_of
-from denoise_lab.policy.trained import ACTIONS, NAMES, action_of, allowed, memory_features, softmax, with_text
+from denoise_lab.policy.trained import ACTIONS, NAMES, allowed, memory_features, with_text
 
 
 def turns(count):
@@ -73,16 +72,6 @@ def test_only_what_makes_sense_is_chosen(actions, attempts):
     action = policy.choose(memory)
     assert may[index_of(action)]
     assert action.probability == pytest.approx(chances[index_of(action)])
-
-
-def test_actions_and_their_places_belong_together():
-    for n in range(len(ACTIONS)):
-        assert index_of(action_of(n, 0.5)) == n
-
-
-def test_softmax_gives_nothing_to_what_is_not_allowed():
-    found = softmax(np.array([1000.0, 0.0, 2000.0]), np.array([True, True, False]))
-    assert found.tolist() == pytest.approx([1.0, 0.0, 0.0])
 
 
 def test_reinforce_learns_when_to_search_and_passes_every_fixed_policy():
@@ -199,10 +188,3 @@ def test_any_policy_of_these_keeps_the_laws_of_the_loop(passages, question):
         check_answer(
             Augmenter(scripted("In 1889 [1].", "no"), ListRetriever(passages), policy=policy).answer(question)
         )
-
-
-def test_settings_change_what_is_learnt():
-    train = simulators(turns(4), seed=1)
-    slow = reinforce(LinearPolicy(), train, rounds=3, seed=1, settings=ReinforceSettings(rate=0.01))[0]
-    fast = reinforce(LinearPolicy(), train, rounds=3, seed=1, settings=ReinforceSettings(rate=1.0))[0]
-    assert np.abs(slow.weights).max() < np.abs(fast.weights).max()

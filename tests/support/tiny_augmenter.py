@@ -38,21 +38,6 @@ def save_tokenizer(folder, template=None):
     fast.save_pretrained(folder)
 
 
-@pytest.fixture(scope="session")
-def tiny_bart(tmp_path_factory):
-    """A folder with a random sequence-to-sequence model."""
-    import torch
-    from transformers import BartConfig, BartForConditionalGeneration
-
-    folder = tmp_path_factory.mktemp("bart")
-    save_tokenizer(folder)
-    torch.manual_seed(0)
-    size = {"d_model": 16, "encoder_layers": 1, "decoder_layers": 1, "encoder_ffn_dim": 16, "decoder_ffn_dim": 16}
-    heads = {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "max_position_embeddings": 64}
-    BartForConditionalGeneration(BartConfig(vocab_size=len(VOCABULARY), **size, **heads)).save_pretrained(folder)
-    return str(folder)
-
-
 def save_classifier(folder, names, kind=None):
     import torch
     from transformers import BertConfig, BertForSequenceClassification
@@ -111,32 +96,4 @@ def tiny_chat(tmp_path_factory):
     torch.manual_seed(0)
     size = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
     LlamaForCausalLM(LlamaConfig(vocab_size=len(VOCABULARY), **size)).save_pretrained(folder)
-    return str(folder)
-
-
-@pytest.fixture(scope="session")
-def tiny_t5(tmp_path_factory):
-    """A folder with a random T5 of width 16."""
-    import torch
-    from transformers import T5Config, T5Model
-
-    folder = tmp_path_factory.mktemp("t5")
-    save_tokenizer(folder)
-    torch.manual_seed(0)
-    size = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
-    T5Model(T5Config(vocab_size=len(VOCABULARY), **size)).save_pretrained(folder)
-    return str(folder)
-
-
-@pytest.fixture(scope="session")
-def tiny_bert(tmp_path_factory):
-    """A folder with a random BERT of width 16."""
-    import torch
-    from transformers import BertConfig, BertModel
-
-    folder = tmp_path_factory.mktemp("bert")
-    save_tokenizer(folder)
-    torch.manual_seed(0)
-    size = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
-    BertModel(BertConfig(vocab_size=len(VOCABULARY), **size)).save_pretrained(folder)
     return str(folder)

@@ -6,7 +6,6 @@ from judging import by_words
 from tiny_augmenter import (  # noqa: F401
     passages,
     question,
-    tiny_bart,
     tiny_chat,
     tiny_nli,
     tiny_scorer,

@@ -41,14 +41,6 @@ class Bench(Protocol):
         """Add a figure."""
         ...
 
-    def page(self, title: str, body: str) -> str:
-        """A table as a page that says what was measured with what."""
-        ...
-
-    def file(self, ending: str) -> Path:
-        """Where a table or picture goes."""
-        ...
-
 
 def read(data: Path | None, name: str) -> list[dict[str, Any]]:
     """The records of ``data/name.jsonl.gz``; ends the benchmark with a sentence when it is not there."""
