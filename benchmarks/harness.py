@@ -41,7 +41,7 @@ from numpy.typing import ArrayLike
 from denoise_core.evaluate.metrics import bootstrap, wilson
 from denoise_lab.experiments import read
 
-__all__ = ["RESULTS", "Benchmark", "Options", "Row", "arguments", "read", "reader_arguments"]
+__all__ = ["RESULTS", "Benchmark", "Options", "Row", "arguments", "read"]
 
 RESULTS = Path(__file__).parent / "results"
 REAL = 0.01  # an effect counts as real when the 95 % interval of the gain begins at a point or more
@@ -76,16 +76,6 @@ def arguments(description: str, argv: Sequence[str] | None = None) -> Options:
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(argv)
     return Options(given.data, given.quick, given.seed)
-
-
-def reader_arguments(description: str, argv: Sequence[str] | None) -> tuple[Options, Path]:
-    """The arguments, and ``--model FOLDER`` (default: the laboratory's reader)."""
-    from denoise_lab import FOLDER
-
-    parser = argparse.ArgumentParser(add_help=False)
-    parser.add_argument("--model", type=Path, default=FOLDER)
-    given, rest = parser.parse_known_args(argv)
-    return arguments(f"{description} (--model FOLDER: another model than the shipped reader)", rest), given.model
 
 
 class Benchmark:
@@ -153,13 +143,6 @@ class Benchmark:
         folder = Path.cwd() if self.options.quick else RESULTS
         folder.mkdir(exist_ok=True)
         return folder / f"{self.name}{'.quick' if self.options.quick else ''}.{ending}"
-
-    def page(self, title: str, body: str) -> str:
-        """Markdown: title, what was measured with what, the table."""
-        about = "; ".join(
-            f"{name}: {text}" for name, text in {**self.about, "seed": str(self.options.seed)}.items()
-        )
-        return f"# {title}\n\n{about}. 95 % intervals in brackets.\n\n{body}"
 
     def finish(self) -> Benchmark:
         self._print()

@@ -5,9 +5,9 @@ MTRAG: answers of three writers to the same questions, rated for faithfulness by
 that was repaired is another text than the one that people rated: it is counted apart, and in no correction; how
 many drafts a correction costs lies between the two figures given. NQ, XQuAD and HotpotQA: a drafted name is taken
 from the text of a distractor or, as the control, from the answers; each stands alone and is judged with all
-passages as evidence.
-Thresholds and rules were chosen while looking at the development files, these among them. The quoting judge sees a
-sample of each, with replies recorded from a large language model (recorded/loop.jsonl).
+passages as evidence. Thresholds and rules were chosen while looking
+at the development files, these among them. The quoting judge sees a sample of each, with replies recorded from
+a large language model (recorded/loop.jsonl).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from harness import Benchmark, Options, arguments, read
 from denoise_core import Passage
 from denoise_core.augmenter import Answer, Augmenter, Groundedness, LoopLimits, Outcome
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Written
-from denoise_core.embedded import sample
+from denoise_core.embedded.sample import sample
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import RecordedLLM

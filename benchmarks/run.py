@@ -1,7 +1,6 @@
 """Run all benchmarks, or those named by --only; the others' results stay as they are.
 
-What measures the laboratory's small models stands with them, in shared/lab/benchmarks, and shares this folder's
-harness and results. A benchmark that needs real data is left out, and said so, when no --data is given.
+A benchmark that needs real data is left out, and said so, when no --data is given.
 """
 
 from __future__ import annotations
@@ -13,13 +12,12 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-LABORATORY = HERE.parent / "shared" / "lab" / "benchmarks"
 NOT_BENCHMARKS = {"harness", "run", "engines"}  # the last needs an engine's environment: make engines
 
 
 def scripts() -> dict[str, Path]:
     """Every benchmark by name; parts that several share are none."""
-    found = sorted((p for folder in (HERE, LABORATORY) for p in folder.glob("*.py")), key=lambda p: p.stem)
+    found = sorted(HERE.glob("*.py"), key=lambda p: p.stem)
     return {p.stem: p for p in found if p.stem not in NOT_BENCHMARKS and not p.stem.startswith("_")}
 
 
@@ -29,7 +27,7 @@ def anywhere() -> list[str]:
 
 
 def environment() -> dict[str, str]:
-    """Where the harness is found, for scripts of either folder."""
+    """Where the harness is found."""
     paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 

@@ -15,7 +15,7 @@ few = sample()[:20]  # with five passages each and those that are needed: soon r
 questions = [
     replace(q, passages=tuple(p for n, p in enumerate(q.passages) if n < 5 or p.id in q.gold)) for q in few
 ]
-fitted = fit_denoiser(questions, os.environ["MODEL"], layers=[1])
+fitted = fit_denoiser(questions, os.environ["MODEL"], layers=[12])
 fitted.save("mine")
 denoiser = load_denoiser("mine")
 

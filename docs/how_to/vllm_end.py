@@ -13,7 +13,7 @@ from denoise_lab.export import export
 
 reader = HiddenReader(os.environ["MODEL"])
 if not os.path.exists("exported"):
-    training = fit_probe(reader, sample()[:6], layers=[1])
+    training = fit_probe(reader, sample()[:6], layers=[12])
     written = export(reader, training.probe, "exported")
     print("written:", *sorted(os.listdir("exported")))
 if "ENGINE" in os.environ:

@@ -16,7 +16,7 @@ from results import HOW_TO, SCRIPTS, page_of, printed_by, result_of
 from tables import TABLES
 
 DOCS = HOW_TO.parent
-PAGES = [DOCS.parent / "README.md", DOCS.parent / "shared" / "lab" / "READER.md", *sorted(DOCS.rglob("*.md"))]
+PAGES = [DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))]
 __all__ = ["BLOCK", "OUT", "SCRIPTS", "curve", "filled", "page_of", "printed_by", "result_of"]
 
 BLOCK = re.compile(r"(<!-- (?P<kind>script|table): (?P<name>[\w-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.S)

@@ -35,9 +35,10 @@ def beside(script: str) -> Iterator[dict[str, str]]:
         with serving(Names()) as server:
             yield {"BASE_URL": server.url}
     elif script in {"own_model", "vllm_end"}:
-        from denoise_lab import FOLDER
+        sys.path.insert(0, str(ROOT / "tests" / "support"))
+        from small_model import model_folder
 
-        yield {"MODEL": str(FOLDER)}
+        yield {"MODEL": str(model_folder())}
     else:
         yield {}
 

@@ -172,23 +172,6 @@ def checking() -> str:
     return "\n".join(lines)
 
 
-def laboratory() -> str:
-    """Answers and gold kept, and compute saved, by END and by cheaper ways, level by level."""
-    found = {r["measure"]: r for r in json.loads((RESULTS / "end_laboratory.json").read_text("utf-8"))["rows"]}
-    ways = ("everything", "END", "cosine", "BM25", "first chunks")
-    lines = ["| level | " + " | ".join(ways) + " |", "|---|" + "---|" * len(ways)]
-    for level in sorted({m.split(",")[0] for m in found}):
-        cells = []
-        for way in ways:
-            right = found[f"{level}, {way}: right"]
-            compute = found[f"{level}, {way}: compute, of reading everything"]["value"]
-            kept = "" if way == "everything" else f"{found[f'{level}, {way}: gold kept']['value']:.2f}, "
-            low, high = right["interval"]
-            cells.append(f"{right['value']:.2f} ({low:.2f} to {high:.2f}); {kept}{compute:.2f}")
-        lines.append(f"| {level.removeprefix('level ')} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
 TABLES = {
     "gold": gold,
     "behind": behind,
@@ -196,6 +179,5 @@ TABLES = {
     "checking": checking,
     "recorded": recorded,
     "rewriting": rewriting,
-    "laboratory": laboratory,
     "gpu": gpu,
 }

@@ -32,8 +32,6 @@ def site(tmp_path_factory):
         shutil.copy(path, copy / "benchmarks" / "results")
     for name in ("pyproject.toml", "README.md", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
-    (copy / "shared" / "lab").mkdir()
-    shutil.copy(ROOT / "shared" / "lab" / "READER.md", copy / "shared" / "lab")
     return copy
 
 

@@ -8,10 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tiny_models import probe_of, tiny_pair
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-LABORATORY = ROOT / "shared" / "lab" / "READER.md"
 BLOCK = re.compile(r"```python\n(?P<code>.*?)```\n(?:(?:\nIt prints:\n)?\n```text\n(?P<output>.*?)```)?", re.S)
 
 RUN_ELSEWHERE = {  # a test of the page runs its blocks from top to bottom
@@ -26,7 +26,7 @@ def blocks(page):
 
 
 def pages():
-    found = [ROOT / "README.md", LABORATORY, *sorted(DOCS.rglob("*.md"))]
+    found = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
     return [str(p.relative_to(ROOT)) for p in found if not p.is_relative_to(DOCS / "listing")]
 
 
@@ -45,7 +45,6 @@ def run(page, names):
 FIRST = ("README.md", "docs/index.md", "docs/start.md")
 PLAIN = ("docs/questions.md",)  # as they stand, from top to bottom
 HERE = {*FIRST, *PLAIN, *(f"docs/{name}.md" for name in ("augmenter", "end", "s2a", "scale"))}
-HERE.add(str(LABORATORY.relative_to(ROOT)))
 
 
 def test_no_page_has_a_block_that_nothing_runs():
@@ -105,19 +104,18 @@ def labelled_lines():
 
 def test_the_page_of_end(tmp_path, monkeypatch):
     from denoise_core import Passage
-    from denoise_core.end import LocalLLM, Probe
-    from denoise_lab import FOLDER
+    from denoise_core.end import LocalLLM
 
     monkeypatch.chdir(tmp_path)
     Path("labelled.jsonl").write_text("\n".join(labelled_lines()), "utf-8")
-    Path("folder-or-name-of-a-model").symlink_to(FOLDER, target_is_directory=True)
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
+    model, tokenizer = tiny_pair()
+    model.save_pretrained("folder-or-name-of-a-model")
+    tokenizer.save_pretrained("folder-or-name-of-a-model")
     names = {
         "LocalLLM": LocalLLM,
-        "model": AutoModelForCausalLM.from_pretrained(FOLDER),
-        "tokenizer": AutoTokenizer.from_pretrained(FOLDER),
-        "probe": Probe.load(FOLDER.parent / "probes" / "scq"),
+        "model": model,
+        "tokenizer": tokenizer,
+        "probe": probe_of(model, tokenizer),
         "passages": [Passage("Priya Ralkalo works as a weaver.", "a"), Passage("It rains in June.", "b")],
         "admitted": [Passage("Omar Delgari works as a baker.", "c")],
         "feedback": "Say the job.",
@@ -125,12 +123,6 @@ def test_the_page_of_end(tmp_path, monkeypatch):
     made = run("docs/end.md", names)
     assert made["answer"].text is not None
     assert Path("probe").is_dir()
-
-
-def test_the_page_of_the_laboratory():
-    pytest.importorskip("llama_index.llms.huggingface")
-    made = run(str(LABORATORY.relative_to(ROOT)), {})
-    assert made["llm"].model_name
 
 
 def test_the_page_of_s2a(tmp_path, monkeypatch):

@@ -26,7 +26,7 @@ GONE = (
 )
 GONE_WORDS = re.compile("|".join(rf"\b(?:{words})\b" for words in GONE), re.IGNORECASE)
 QUOTED = re.compile(r"```text\n.*?```|`[^`\n]+`", re.DOTALL)  # what programs print, and names
-NAMED = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md", "shared/lab/READER.md")]
+NAMED = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
 PAGES = [p for p in [*NAMED, *sorted((ROOT / "docs").rglob("*.md"))] if p.name != "style.md"]
 PAGES = [p for p in PAGES if "tools" not in p.relative_to(ROOT).parts]
 

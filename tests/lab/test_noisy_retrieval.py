@@ -5,10 +5,6 @@ import re
 import pytest
 
 from denoise_core import InputError
-from denoise_core.evaluate.datasets import read_questions
-from denoise_core.evaluate.metrics import recall_at
-from denoise_core.scorers.bm25 import BM25Scorer
-from denoise_core.testing import FunctionScorer
 from denoise_lab.noisy_retrieval import LEVELS, NoisyRetrieval, write_noisy_retrieval
 
 STORY = " ".join(f"On day {i} the old clerk walked to the harbour and counted {i * 7} boats." for i in range(60))
@@ -46,13 +42,6 @@ def test_the_seed_decides_and_a_longer_set_begins_like_a_shorter():
     assert kind.questions(STORY, 3, seed=5) != kind.questions(STORY, 3, seed=6)
 
 
-def test_a_written_set_reads_back_equal(tmp_path):
-    (tmp_path / "story.txt").write_text(STORY, encoding="utf-8")
-    path = write_noisy_retrieval(tmp_path / "set.jsonl", tmp_path / "story.txt", NoisyRetrieval(1), 4, seed=2)
-    assert read_questions(path).questions == NoisyRetrieval(1).questions(STORY, 4, seed=2)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["set.jsonl", "story.txt"]
-
-
 def test_bad_settings_and_haystacks_are_named(tmp_path):
     with pytest.raises(InputError, match="level"):
         NoisyRetrieval(5)
@@ -63,21 +52,3 @@ def test_bad_settings_and_haystacks_are_named(tmp_path):
             NoisyRetrieval(1).questions(text, 1)
     with pytest.raises(InputError, match="nowhere"):
         write_noisy_retrieval(tmp_path / "x.jsonl", tmp_path / "nowhere.txt", NoisyRetrieval(1), 1)
-
-
-def test_words_alone_find_the_right_chunk_at_low_levels_and_attributes_always():
-    questions = NoisyRetrieval(0).questions(STORY, 10)
-
-    def attributes(query, text):
-        return sum(a == b for a, b in zip(FACT.search(text).groups(), ASKED.fullmatch(query).groups()))
-
-    def kept(scorer, asked, share):
-        labels = [gold for q in asked for gold in q.labels]
-        scores = [s for q in asked for s in scorer.score(q.text, [p.text for p in q.passages])]
-        return recall_at(scores, labels, [q.text for q in asked for _ in q.passages], share).mean()
-
-    assert kept(BM25Scorer(), questions, 0.05) == kept(FunctionScorer(attributes), questions, 0.05) == 1.0
-    hard = NoisyRetrieval(4).questions(STORY, 10)
-    assert kept(FunctionScorer(attributes), hard, 0.05) == 1.0
-    blind = kept(FunctionScorer(lambda q, t: 0.0), hard, 0.3)
-    assert blind == pytest.approx(4 / 13), "ties count by chance"

@@ -14,19 +14,17 @@ from denoise_core import InputError, Message, Passage
 from denoise_core.augmenter import AnswerVerdict, Attempt, Augmenter, Rules, WorkingMemory
 from denoise_core.augmenter.actions import Draft, Readmit, Search, Send
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
-from denoise_core.augmenter.trained import (
-    ACTIONS,
-    NAMES,
-    LinearPolicy,
-    action_of,
-    allowed,
-    memory_features,
-    softmax,
-)
 from denoise_core.testing import ListRetriever
-from denoise_lab.policy import ReinforceSettings, Turn, imitate, learn_from_recorded, reinforce, simulators
+from denoise_lab.policy import (
+    LinearPolicy,
+    Turn,
+    imitate,
+    learn_from_recorded,
+    reinforce,
+    simulators,
+)
 from denoise_lab.policy.fit import decisions_of, index_of
-from denoise_lab.policy.text import TextEncoder, with_text
+from denoise_lab.policy.trained import ACTIONS, NAMES, allowed, memory_features, with_text
 
 
 def turns(count):
@@ -74,16 +72,6 @@ def test_only_what_makes_sense_is_chosen(actions, attempts):
     action = policy.choose(memory)
     assert may[index_of(action)]
     assert action.probability == pytest.approx(chances[index_of(action)])
-
-
-def test_actions_and_their_places_belong_together():
-    for n in range(len(ACTIONS)):
-        assert index_of(action_of(n, 0.5)) == n
-
-
-def test_softmax_gives_nothing_to_what_is_not_allowed():
-    found = softmax(np.array([1000.0, 0.0, 2000.0]), np.array([True, True, False]))
-    assert found.tolist() == pytest.approx([1.0, 0.0, 0.0])
 
 
 def test_reinforce_learns_when_to_search_and_passes_every_fixed_policy():
@@ -155,55 +143,6 @@ def test_a_text_encoder_may_be_added():
         LinearPolicy(trained.weights).choose(WorkingMemory("q"))
 
 
-@pytest.mark.parametrize("folder", ["tiny_t5", "tiny_bert"])
-def test_a_hugging_face_encoder_reads_the_question_and_stays_as_it_is(folder, request, tmp_path):
-    path = request.getfixturevalue(folder)
-    encoder = TextEncoder(path)
-    one, two = encoder(["the tower was completed", "it has three floors"])
-    assert one.shape == (16,)
-    assert np.abs(one - two).max() > 1e-3
-    assert encoder(["the tower was completed"])[0].tolist() == one.tolist()
-    before = {n: w.clone() for n, w in encoder.model.state_dict().items()}
-    features = with_text(encoder)
-    trained, _ = reinforce(LinearPolicy.untrained(features), simulators(turns(2), seed=1), rounds=2, seed=0)
-    assert np.abs(trained.weights[:, len(NAMES) :]).max() > 0
-    assert all((w == before[n]).all() for n, w in encoder.model.state_dict().items())
-    trained.save(tmp_path / "policy.json")
-    again = LinearPolicy.load(tmp_path / "policy.json", features=with_text(TextEncoder(path)))
-    memory = WorkingMemory("the tower was completed")
-    assert again.chances(memory).tolist() == trained.chances(memory).tolist()
-
-
-def test_the_mean_is_that_of_the_encoders_states(tiny_t5, tiny_bert):
-    import torch
-    from transformers import AutoModel, AutoTokenizer, T5EncoderModel
-
-    for path, load in ((tiny_t5, T5EncoderModel), (tiny_bert, AutoModel)):
-        model, tokenizer = load.from_pretrained(path).eval(), AutoTokenizer.from_pretrained(path)
-        with torch.inference_mode():
-            states = model(**tokenizer("the tower was completed", return_tensors="pt")).last_hidden_state
-        for encoder in (TextEncoder(path), TextEncoder(model, tokenizer=tokenizer)):
-            found = encoder(["the tower was completed"])[0]
-            assert found == pytest.approx(states[0].mean(0).numpy(), abs=1e-6)
-
-
-def test_a_text_encoder_reads_any_text_and_says_what_is_wrong(tiny_bert, tmp_path):
-    from transformers import AutoModel, AutoTokenizer
-
-    encoder = TextEncoder(tiny_bert)
-    found = encoder(["", "🙂 שלום", "tower " * 5000])
-    assert found.shape == (3, 16)
-    assert np.isfinite(found).all()
-    with pytest.raises(InputError, match="needs its tokenizer"):
-        TextEncoder(encoder.model)
-    with pytest.raises(InputError, match="cannot load"):
-        TextEncoder(tmp_path)(["x"])
-    model = AutoModel.from_pretrained(tiny_bert).train()
-    with pytest.raises(InputError, match=r"call model.eval\(\)"):
-        TextEncoder(model, tokenizer=AutoTokenizer.from_pretrained(tiny_bert))(["x"])
-    assert model.training
-
-
 def recorded(policy, episodes):
     return [episode(policy) for episode in episodes]
 
@@ -249,10 +188,3 @@ def test_any_policy_of_these_keeps_the_laws_of_the_loop(passages, question):
         check_answer(
             Augmenter(scripted("In 1889 [1].", "no"), ListRetriever(passages), policy=policy).answer(question)
         )
-
-
-def test_settings_change_what_is_learnt():
-    train = simulators(turns(4), seed=1)
-    slow = reinforce(LinearPolicy(), train, rounds=3, seed=1, settings=ReinforceSettings(rate=0.01))[0]
-    fast = reinforce(LinearPolicy(), train, rounds=3, seed=1, settings=ReinforceSettings(rate=1.0))[0]
-    assert np.abs(slow.weights).max() < np.abs(fast.weights).max()

@@ -1,4 +1,4 @@
-"""The papers' tables on any model: behind a real HTTP server, with the laboratory's reader, killed and gone on."""
+"""The papers' tables on any model: behind a real HTTP server, with a real model, killed and gone on."""
 
 import json
 import os
@@ -143,23 +143,6 @@ def test_a_run_killed_five_times_gives_the_figures_of_one_that_was_not_without_a
     for asked in under_way:
         model.asked.remove(asked)
     assert len(model.asked) == len(set(model.asked)) == calls
-
-
-@pytest.mark.parametrize("protocol", ["s2a", "end", "augmenter"])
-def test_with_the_laboratorys_reader_the_tables_fill(protocol, tmp_path):
-    from denoise_core.local.generation.llm import LocalLLM
-    from denoise_lab import FOLDER
-
-    ledger = Ledger(LocalLLM(FOLDER, max_new_tokens=24), "reader")
-    own = None
-    if protocol == "augmenter":
-        texts = ["The lantern of Lusk was built by Renn.", "Prose about rain.", "The wind blew over the moor."]
-        own = tmp_path / "q.jsonl"
-        own.write_text(json.dumps({"question": "Who built the lantern?", "answers": ["Renn"], "passages": texts}))
-    tables = run_sheets(sheets_of(Asked(protocol, own, count=1, characters=60), ledger), ledger)
-    assert not any(line.failed for table in tables for line in table.lines)
-    if protocol == "end":
-        assert tables[0].line("oracle").cells["all"].value >= 60
 
 
 @pytest.mark.parametrize(("protocol", "budget"), [("s2a", 40_000), ("augmenter", 8_000)])

@@ -8,10 +8,9 @@ from augmenter_doubles import scripted
 
 from denoise_core import InputError, Reply, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, Rules
-from denoise_core.errors import MissingExtra
 from denoise_core.support.judging import AnswerVerdict, ClaimVerdict, FlowJudge
 from denoise_core.testing import ListRetriever
-from denoise_lab.responses import bart_score, bert_score, loop_cost, response_scores
+from denoise_lab.responses import loop_cost, response_scores
 
 SAID = ["The tower was completed in 1889 [1].", "It has three floors and a lift."]
 REFERENCES = ["The tower was completed in 1889.", "It has three floors."]
@@ -54,23 +53,6 @@ def test_lists_of_unequal_length_are_refused():
     for lists in (([], []), (["a"], []), (["a"], ["b"], [])):
         with pytest.raises(InputError, match="as many references"):
             response_scores(*lists)
-
-
-def test_a_neural_measure_without_its_package_says_what_to_install():
-    with pytest.raises(MissingExtra, match="bert_score"):
-        bert_score(SAID, REFERENCES, model="any")
-
-
-def test_bart_score_is_the_likelihood_of_the_reference(tiny_bart):
-    score = bart_score(SAID, REFERENCES, model=tiny_bart)
-    assert 0 < score < 1
-    assert score == pytest.approx(
-        (
-            bart_score(SAID[:1], REFERENCES[:1], model=tiny_bart)
-            + bart_score(SAID[1:], REFERENCES[1:], model=tiny_bart)
-        )
-        / 2
-    )
 
 
 class Holds(FlowJudge):

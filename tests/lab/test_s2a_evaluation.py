@@ -22,7 +22,6 @@ from denoise_lab.s2a import (
     load_scores,
     markdown,
     paper_systems,
-    plot,
     table,
 )
 
@@ -96,8 +95,6 @@ def test_a_sycophant_is_caught_and_s2a_helps_it(tmp_path):
     assert means["s2a keep_original", "suggested"] == 0.0
     text = markdown(table(scores), "mention")
     assert text.startswith("| mention | all | none | suggested | unknown | tokens |")
-    plot(table(scores), "mention", tmp_path / "plot.png")
-    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_killed_run_goes_on_without_asking_again(tmp_path):

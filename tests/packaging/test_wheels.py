@@ -1,4 +1,4 @@
-"""Two distributions: the product without the laboratory's weights, and the laboratory beside it."""
+"""Two distributions: the product, and the laboratory beside it."""
 
 import subprocess
 import sys
@@ -31,15 +31,15 @@ def test_the_product_is_small_and_holds_nothing_of_the_laboratory(wheels):
         "langchain_denoise",
         "llamaindex_denoise",
     }
-    assert not [n for n in names if "denoise_lab" in n or n.endswith("model/model.safetensors")]
+    assert not [n for n in names if "denoise_lab" in n]
     assert {"denoise_core/py.typed", "langchain_denoise/py.typed", "llamaindex_denoise/py.typed"} <= set(names)
 
 
-def test_the_laboratory_brings_its_weights_and_probes_and_nothing_of_the_product(wheels):
+def test_the_laboratory_brings_its_protocols_and_nothing_of_the_product(wheels):
+    assert wheels["lab"].stat().st_size < 300_000
     names = zipfile.ZipFile(wheels["lab"]).namelist()
     assert {n.split("/")[0] for n in names if ".dist-info" not in n} == {"denoise_lab"}
-    assert "denoise_lab/data/model/model.safetensors" in names
-    assert "denoise_lab/data/probes/scq/probe.safetensors" in names
+    assert "denoise_lab/protocols/templates/tables.html" in names
 
 
 @pytest.mark.parametrize("order", [("core", "lab"), ("lab", "core")])
@@ -53,7 +53,6 @@ def test_either_may_be_installed_first(wheels, order, tmp_path):
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); import denoise_core, denoise_lab, pathlib;"
         "assert all(pathlib.Path(m.__file__).is_relative_to(sys.argv[1]) for m in (denoise_core, denoise_lab));"
-        "assert (denoise_lab.FOLDER / 'model.safetensors').is_file()"
     )
     done = subprocess.run(
         [sys.executable, "-I", "-c", code, str(tmp_path)], capture_output=True, text=True, check=False

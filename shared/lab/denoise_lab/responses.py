@@ -1,13 +1,11 @@
 """The paper's measures of a response, by well-kept libraries, and what a loop costs.
 
 KF1, BLEU-4, chrF, ROUGE-1 and METEOR need no weights. METEOR counts synonyms only where WordNet is installed
-for nltk; without it the measure is exact words and stems, and is called ``meteor_nosyn``. The neural ones are
-asked for by name and need their package and weights.
+for nltk; without it the measure is exact words and stems, and is called ``meteor_nosyn``.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,42 +39,6 @@ def response_scores(
     if knowledge is not None:
         scores["kf1"] = 100 * _mean([knowledge_f1(s, [k]) for s, k in zip(said, knowledge, strict=True)])
     return scores
-
-
-def bert_score(candidates: Sequence[str], references: Sequence[str], *, model: str) -> float:
-    """Mean BERTScore F1 in percent, by the package ``bert-score`` and a model name or path."""
-    said = _checked(candidates, references, None)
-    found = require("bert_score", extra="evaluate", package="bert-score").score(
-        said, list(references), model_type=model
-    )
-    return 100 * float(found[2].mean())
-
-
-def bleurt(candidates: Sequence[str], references: Sequence[str], *, checkpoint: str) -> float:
-    """Mean BLEURT, by the package ``bleurt`` (not on the package index) and a checkpoint folder."""
-    said = _checked(candidates, references, None)
-    scorer = require(
-        "bleurt.score", extra="evaluate", package="the package bleurt from its repository"
-    ).BleurtScorer(checkpoint)
-    return _mean(scorer.score(references=list(references), candidates=said))
-
-
-def bart_score(candidates: Sequence[str], references: Sequence[str], *, model: str) -> float:
-    """Mean of ``exp`` of the mean token log-likelihood of the reference given the candidate, as the paper reports
-    it (section 3.2), by any sequence-to-sequence model of transformers."""
-    said = _checked(candidates, references, None)
-    torch = require("torch", extra="end")
-    transformers = require("transformers", extra="end")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
-    network = transformers.AutoModelForSeq2SeqLM.from_pretrained(model).eval()
-    found = []
-    for source, target in zip(said, references, strict=True):
-        inputs = tokenizer(source, truncation=True, return_tensors="pt")
-        labels = tokenizer(target, truncation=True, return_tensors="pt").input_ids
-        with torch.inference_mode():
-            loss = network(input_ids=inputs.input_ids, attention_mask=inputs.attention_mask, labels=labels).loss
-        found.append(math.exp(-float(loss)))
-    return _mean(found)
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ SETS = {
 }
 POISONED = {"PoisonedNQ": "poisoned_nq", "RAMDocs": "ramdocs"}  # nothing is fitted on these
 FITTING = 0.5
-NQ_HELD_OUT = 0.6  # NQ's figures are of places from here on: the reader of real text was trained on those below
+NQ_HELD_OUT = 0.6  # NQ's figures are of places from here on
 
 
 def place(key: str) -> float:
@@ -39,7 +39,7 @@ def place_of(name: str, question: Question) -> float:
 
 
 def for_fitting(question_id: str) -> bool:
-    """Whether an NQ question may have been fitted on, by the default or by the reader of real text."""
+    """Whether an NQ question may have been fitted on."""
     return place(question_id) < NQ_HELD_OUT
 
 

@@ -1,7 +1,4 @@
-"""Experiments with the laboratory's reader: flows through it, END on its states, the loop's town.
-
-The benchmarks of the repository run them; here is what they share. What they report to is a `Bench`.
-"""
+"""What the benchmarks of the repository share. What they report to is a `Bench`."""
 
 from __future__ import annotations
 
@@ -42,14 +39,6 @@ class Bench(Protocol):
         at_least: float | None = None,
     ) -> Any:
         """Add a figure."""
-        ...
-
-    def page(self, title: str, body: str) -> str:
-        """A table as a page that says what was measured with what."""
-        ...
-
-    def file(self, ending: str) -> Path:
-        """Where a table or picture goes."""
         ...
 
 

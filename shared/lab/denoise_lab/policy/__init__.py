@@ -1,13 +1,15 @@
 """Training a policy of the loop, in the paper's three stages (LLM-Augmenter, section 2.2).
 
-`imitate` the rules, `reinforce` in a `Simulator`, `learn_from_recorded` runs. What comes out is a
-`denoise_core.augmenter.trained.LinearPolicy`, which the core loads and runs.
+`imitate` the rules, `reinforce` in a `Simulator`, `learn_from_recorded` runs. What comes out is a `LinearPolicy`,
+which any `denoise_core.augmenter.Augmenter` takes as its ``policy``.
 """
 
 from denoise_lab.policy.fit import OffPolicyReport, ReinforceSettings, imitate, learn_from_recorded, reinforce
 from denoise_lab.policy.simulate import Simulator, Turn, simulators
+from denoise_lab.policy.trained import LinearPolicy
 
 __all__ = [
+    "LinearPolicy",
     "OffPolicyReport",
     "ReinforceSettings",
     "Simulator",

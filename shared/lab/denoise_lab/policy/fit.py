@@ -19,11 +19,11 @@ from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.loop import Augmenter
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.policy import Policy
-from denoise_core.augmenter.trained import LinearPolicy, allowed, softmax
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.errors import InputError
 from denoise_core.running.effects import Flow
 from denoise_core.support.judging import AnswerVerdict
+from denoise_lab.policy.trained import LinearPolicy, allowed, softmax
 from denoise_lab.replay import replay
 
 Episode = Callable[[Policy], tuple[Answer, float]]

@@ -15,7 +15,7 @@ from denoise_lab.s2a.judges import (
     QualityJudge,
 )
 from denoise_lab.s2a.run import Score, System, evaluate, load_scores, paper_systems
-from denoise_lab.s2a.tables import Cell, markdown, plot, table
+from denoise_lab.s2a.tables import Cell, markdown, table
 
 __all__ = [
     "Baseline",
@@ -35,6 +35,5 @@ __all__ = [
     "load_scores",
     "markdown",
     "paper_systems",
-    "plot",
     "table",
 ]

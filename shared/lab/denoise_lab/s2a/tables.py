@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from denoise_core._optional import require
 from denoise_core.evaluate.metrics import bootstrap
 from denoise_lab.s2a.run import Score
 
@@ -70,38 +68,6 @@ def markdown(cells: Sequence[Cell], judge: str) -> str:
         total = found[system, ALL]
         lines.append(f"| {system} | " + " | ".join(shown) + f" | {total.unknown} | {total.tokens:.0f} |")
     return "\n".join(lines) + "\n"
-
-
-def plot(cells: Sequence[Cell], judge: str, path: str | Path, *, title: str = "") -> None:
-    """A panel for each type, a bar for each system, with intervals, as a PNG.
-
-    Needs matplotlib (extra ``evaluate``).
-    """
-    require("matplotlib", extra="evaluate").use("Agg")
-    pyplot = require("matplotlib.pyplot", extra="evaluate")
-    own = [c for c in cells if c.judge == judge and c.mean is not None]
-    kinds = list(dict.fromkeys(c.kind for c in own))
-    systems = list(dict.fromkeys(c.system for c in own))
-    size = (2.2 + 2.1 * max(1, len(kinds)), 1.2 + 0.32 * max(1, len(systems)))
-    figure, panels = pyplot.subplots(
-        1, max(1, len(kinds)), figsize=size, sharex=True, sharey=True, squeeze=False, layout="constrained"
-    )
-    for axes, kind in zip(panels[0], kinds):
-        bars = [c for c in own if c.kind == kind]
-        places = [systems.index(c.system) for c in bars]
-        means = [c.mean or 0.0 for c in bars]
-        low = [m - c.interval[0] if c.interval else 0.0 for m, c in zip(means, bars)]
-        high = [c.interval[1] - m if c.interval else 0.0 for m, c in zip(means, bars)]
-        axes.barh(places, means, 0.7, xerr=[low, high], color="#4c78a8", error_kw={"elinewidth": 0.9})
-        axes.set_title(kind.replace("_", " "), fontsize="medium")
-        axes.set_yticks(range(len(systems)), systems)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0][0].invert_yaxis()
-    figure.supxlabel(judge)
-    if title:
-        figure.suptitle(title)
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
 
 
 def _shown(cell: Cell | None) -> str:

@@ -1,7 +1,7 @@
 """A policy that was trained: named numbers of the memory -> linear softmax (LLM-Augmenter, section 2.2).
 
-`LinearPolicy.load` reads what training wrote; the paper's policy is a T5 model, this one is linear. How one is
-trained stands in the laboratory (`denoise_lab.policy`, distribution ``rag-denoise-lab``).
+`LinearPolicy.load` reads what training (`denoise_lab.policy.fit`) wrote. The paper's policy is a T5 model, this
+one is linear.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import random
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -26,6 +27,9 @@ from denoise_core.text.words import content_words, words
 VERSION = 1  # of what is saved
 
 Features: TypeAlias = Callable[[WorkingMemory], NDArray[np.float64]]
+
+Embed: TypeAlias = Callable[[list[str]], Any]
+"""Texts to an array of shape ``(texts, width)``."""
 
 _ASKS = re.compile(
     r"^(?:and |so |but |ok(?:ay)?,? |great,? |also,? |thanks?,? )*(?:do|does|did|is|are|was|were|can|could|would|"
@@ -84,6 +88,28 @@ NAMES = tuple(numbers_of(WorkingMemory("?")))
 def memory_features(memory: WorkingMemory) -> NDArray[np.float64]:
     """The numbers named in `NAMES`; shape ``(18,)``."""
     return np.array(list(numbers_of(memory).values()), dtype=np.float64)
+
+
+def with_text(embed: Embed) -> Features:
+    """`memory_features` and, after them, the embedding of the question by any text encoder, held fixed.
+
+    ``embed`` takes texts and gives an array of shape ``(texts, width)``, as the ``encode`` of a model of
+    sentence-transformers does. Its vectors are brought to length 1. It is asked once for each question, as long
+    as that question is among the 4096 last ones. The features raise `InputError` for another shape and for
+    numbers that are not finite.
+    """
+
+    @lru_cache(4096)
+    def vector(text: str) -> NDArray[np.float64]:
+        found = np.asarray(embed([text]), dtype=np.float64)
+        if found.ndim != 2 or len(found) != 1 or not found.size or not np.isfinite(found).all():
+            raise InputError(f"embed: expected finite numbers of shape (1, width), got shape {found.shape}")
+        return np.asarray(found[0] / max(float(np.linalg.norm(found)), 1e-12), dtype=np.float64)
+
+    def features(memory: WorkingMemory) -> NDArray[np.float64]:
+        return np.concatenate([memory_features(memory), vector(memory.question)])
+
+    return features
 
 
 def allowed(memory: WorkingMemory, *, attempts: int) -> NDArray[np.bool_]:
