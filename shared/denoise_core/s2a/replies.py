@@ -268,7 +268,7 @@ class PartOutcome:
 
 
 def read_selection(request: Request, reply: Reply, variant: str) -> list[PartOutcome]:
-    """The outcomes of a reply with numbers; bare ones mean what the variant asked for, and ``auto`` names its list.
+    """The outcomes of a reply with numbers; bare ones mean what the variant asks for, save ``auto``.
 
     Raises `UnparsableReply`, also where first words do not agree.
     """
