@@ -108,8 +108,7 @@ class MessageDenoiser:
             return Neutral("", untagged(source), source)
         question = yield from choose_clauses(self.llm, source, spans, self.options, on_error=self.on_error)
         if question.note is not None:
-            fell_back("MessageDenoiser", question.note, "the message was kept as it was")
-            return Neutral("", source, source, fallback=question.note)
+            return _kept(source, question.note)
         drops = tuple(Drop(span, _OPINION) for span in spans if span not in question.kept)
         return Neutral("", question.text, source, drops)
 
@@ -130,8 +129,7 @@ class MessageDenoiser:
         if outcome.error is not None:
             if self.on_error == "raise" or is_mistake(outcome.error):
                 raise outcome.error
-            fell_back("MessageDenoiser", outcome.error, "the message was kept as it was")
-            return Neutral("", source, source, fallback=f"the message was kept as it is: {outcome.problem}")
+            return _kept(source, f"the message was kept as it is: {outcome.problem}", outcome.error)
         if self.variant == "single":
             outcome = replace(outcome, question=_last_question(outcome.written or "", self.options.language))
         return self._written(source, outcome)
@@ -143,11 +141,16 @@ class MessageDenoiser:
         problem = same_question(source, question, language=options.language)
         if problem is not None:
             fallback = f"the message was kept as it is, the model's request was not taken: {problem}"
-            fell_back("MessageDenoiser", fallback, "the message was kept as it was")
-            return Neutral("", source, source, sentences=done.report.sentences, fallback=fallback)
+            return replace(_kept(source, fallback), sentences=done.report.sentences)
         context = done.passage.text.strip() if done.passage else ""
         drops = tuple(d for d in done.drops if not _stands_in(source, d.span, question))
         return Neutral(context, question, source, drops, done.report.sentences)
+
+
+def _kept(source: str, fallback: str, error: Exception | None = None) -> Neutral:
+    """The message as it was; the log has the error where there was one."""
+    fell_back("MessageDenoiser", error or fallback, "the message was kept as it was")
+    return Neutral("", source, source, fallback=fallback)
 
 
 def _persons_turns(messages: Sequence[Message]) -> str:

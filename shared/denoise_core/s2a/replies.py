@@ -267,12 +267,11 @@ class PartOutcome:
         return replace(self, notes=(*self.notes, note), calls=self.calls + calls)
 
 
-KEEPS: dict[str, Verb] = {"select": "keep", "remove": "drop", "auto": "keep"}
-"""What bare numbers mean in a reply to a variant; ``auto`` names its list, see `read_selection`."""
-
-
 def read_selection(request: Request, reply: Reply, variant: str) -> list[PartOutcome]:
-    """The outcomes of a reply with numbers. Raises `UnparsableReply`, also where first words do not agree."""
+    """The outcomes of a reply with numbers; bare ones mean what the variant asks for, save ``auto``.
+
+    Raises `UnparsableReply`, also where first words do not agree.
+    """
     total = sum(map(len, map(_PIECES, request.parts)))
     selection = named(reply, total)
     if variant == "auto" and selection.verb is None:  # also for a bare NONE: none to keep, or none to leave out?
@@ -280,7 +279,8 @@ def read_selection(request: Request, reply: Reply, variant: str) -> list[PartOut
     if selection.starts:
         _check_first_words(request, selection.starts)
     numbers: Iterable[int] = selection.numbers
-    if (selection.verb or KEEPS[variant]) == "drop":
+    default = "drop" if variant == "remove" else "keep"
+    if (selection.verb or default) == "drop":
         numbers = sorted(set(range(1, total + 1)).difference(numbers))
     places = dict(zip(numbers, count()))
     outcomes: list[PartOutcome] = []

@@ -26,7 +26,7 @@ _CLOSE = re.compile(
 )
 _ANY_OPEN = re.compile(_OPEN.pattern.removeprefix(r"\s{0,9}"), re.IGNORECASE)
 _TURN_BEGINS = re.compile(
-    r"\s{0,9}(?:<s>|<bos>|<\|begin_of_text\|>|<\|endoftext\|>"
+    r"\s{0,9}(?:<s>|<bos>|<\|(?:begin_of_text|endoftext|python_tag)\|>"
     r"|<\|start_header_id\|>\s{0,9}\w+\s{0,9}<\|end_header_id\|>|<\|im_start\|>\s{0,9}assistant\b|<start_of_turn>\s{0,9}model\b"
     r"|<\|start\|>assistant|<\|assistant\|>|<\|message\|>|<\|(?:START_RESPONSE|begin_of_solution|begin_of_box)\|>"
     r"|<\|START_OF_TURN_TOKEN\|>|<\|CHATBOT_TOKEN\|>|<｜Assistant｜>|\[/INST\])",
