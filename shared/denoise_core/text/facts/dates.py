@@ -31,8 +31,8 @@ _MONTHS = keyed(
     """
 )
 MONTHS = {name: int(number) for name, number in _MONTHS.items()}
-_AMONG = frozenset(["may", "mars", "march", "mai"])  # words besides, and short ones: no month alone
-_OF = frozenset(["of", "de", "del", ",", ".", "the"])
+_AMONG = frozenset(("may", "mars", "march", "mai"))  # words besides, and short ones: no month alone
+_OF = frozenset(("of", "de", "del", ",", ".", "the"))
 _WRITTEN = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})$|(\d{1,2})([-./])(\d{1,2})\5(\d{4})$")
 _FIRST, _LAST = 1000, 2199  # years
 _CURRENCIES = frozenset("$€£¥")

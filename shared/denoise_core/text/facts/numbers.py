@@ -90,12 +90,10 @@ _UNITS = keyed(
     """
 )
 UNITS = {name: (row.split()[0], float(row.split()[1])) for name, row in _UNITS.items()}
-_MONEY = {
-    name for name, (dimension, _) in UNITS.items() if dimension in frozenset(["usd", "eur", "gbp", "jpy", "inr"])
-}
+_MONEY = {name for name, (dimension, _) in UNITS.items() if dimension in ("usd", "eur", "gbp", "jpy", "inr")}
 _CURRENCIES, _MINUS = frozenset("$€£¥₹"), frozenset("-−–")
 _LETTERS = {"k": 10**3, "m": 10**6, "b": 10**9}
-_APART = frozenset(["t", "h", "m", "s", "g", "l", "w"])  # letters that are a unit only right behind the number
+_APART = ("t", "h", "m", "s", "g", "l", "w")  # letters that are a unit only right behind the number
 _SAME = ({"degree", "celsius"}, {"degree", "fahrenheit"}, {"pound", "gbp"}, {"pound", "mass"})
 
 
