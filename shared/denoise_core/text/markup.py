@@ -12,18 +12,16 @@ from dataclasses import dataclass, field
 
 from denoise_core.spans import Range
 from denoise_core.text.piece import LONG, Piece, tiled, titled
-from denoise_core.text.wordlists import listed
 
-UNSEEN = listed("script style template noscript svg head nav")  # no part of what is read
-_INLINE = listed(
-    """
-    a abbr b bdi bdo br button cite code data del dfn em font i img input ins kbd label mark q s samp small span
-    strong sub sup td th time tt u var wbr
-    """
-)
-_CELLS = listed("td th")
-_HEADINGS = listed("h1 h2 h3 h4 h5 h6")
-_BLOCKS = listed("p div li td body section article h1 h2 h3")
+UNSEEN = frozenset(("script", "style", "template", "noscript", "svg", "head", "nav"))  # no part of what is read
+_INLINE = frozenset(
+    ("a", "abbr", "b", "bdi", "bdo", "br", "button", "cite", "code", "data", "del", "dfn", "em", "font", "i",
+     "img", "input", "ins", "kbd", "label", "mark", "q", "s", "samp", "small", "span", "strong", "sub", "sup",
+     "td", "th", "time", "tt", "u", "var", "wbr")
+)  # fmt: skip
+_CELLS = frozenset(("td", "th"))
+_HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
+_BLOCKS = frozenset(("p", "div", "li", "td", "body", "section", "article", "h1", "h2", "h3"))
 _TOKEN = re.compile(r"<(?:(/?)([a-zA-Z][\w:-]*+)[^<>]*+>|(!--)|[!?][^<>]*>)")
 
 

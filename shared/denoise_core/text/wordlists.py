@@ -49,4 +49,4 @@ STOPWORDS = listed(
     then there here what which who whom whose when where why how also s t not no nor
     """
 )
-ARTICLES = listed("a an the")
+ARTICLES = frozenset(("a", "an", "the"))

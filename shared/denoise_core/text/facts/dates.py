@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from denoise_core.text.facts.fact import Fact
 from denoise_core.text.facts.numbers import UNITS, ordinal
 from denoise_core.text.lexemes import Lexeme
-from denoise_core.text.wordlists import keyed, listed
+from denoise_core.text.wordlists import keyed
 
 _MONTHS = keyed(
     """
@@ -31,8 +31,8 @@ _MONTHS = keyed(
     """
 )
 MONTHS = {name: int(number) for name, number in _MONTHS.items()}
-_AMONG = listed("may mars march mai")  # words besides, and short ones: no month alone
-_OF = listed("of de del , . the")
+_AMONG = frozenset(("may", "mars", "march", "mai"))  # words besides, and short ones: no month alone
+_OF = frozenset(("of", "de", "del", ",", ".", "the"))
 _WRITTEN = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})$|(\d{1,2})([-./])(\d{1,2})\5(\d{4})$")
 _FIRST, _LAST = 1000, 2199  # years
 _CURRENCIES = frozenset("$€£¥")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from denoise_core.text.facts.fact import Fact
 from denoise_core.text.lexemes import Lexeme
-from denoise_core.text.wordlists import keyed, listed
+from denoise_core.text.wordlists import keyed
 
 
 def _row(words: str, first: int = 0, step: int = 1) -> dict[str, int]:
@@ -90,10 +90,10 @@ _UNITS = keyed(
     """
 )
 UNITS = {name: (row.split()[0], float(row.split()[1])) for name, row in _UNITS.items()}
-_MONEY = {name for name, (dimension, _) in UNITS.items() if dimension in listed("usd eur gbp jpy inr")}
+_MONEY = {name for name, (dimension, _) in UNITS.items() if dimension in ("usd", "eur", "gbp", "jpy", "inr")}
 _CURRENCIES, _MINUS = frozenset("$€£¥₹"), frozenset("-−–")
 _LETTERS = {"k": 10**3, "m": 10**6, "b": 10**9}
-_APART = listed("t h m s g l w")  # letters that are a unit only right behind the number
+_APART = ("t", "h", "m", "s", "g", "l", "w")  # letters that are a unit only right behind the number
 _SAME = ({"degree", "celsius"}, {"degree", "fahrenheit"}, {"pound", "gbp"}, {"pound", "mass"})
 
 
