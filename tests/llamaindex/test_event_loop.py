@@ -82,12 +82,6 @@ async def test_much_evidence_is_read_on_a_thread(scripted, monkeypatch, way):
     assert response.metadata["denoise"]["judge"] == judge.id
 
 
-async def test_little_evidence_costs_no_thread(scripted):
-    judge = Records()
-    await engine(scripted(lambda m: RIGHT), found(1), judge=judge)
-    assert judge.threads == [threading.get_ident()]
-
-
 async def test_what_a_judge_raises_on_a_thread_is_noted_as_ever(scripted):
     here, there = Records(fails=2), Records(fails=2)
     small = await engine(scripted(lambda m: RIGHT), found(1), judge=here, limits=LoopLimits(attempts=1))
