@@ -61,6 +61,9 @@ FORMS = {
     "Notion": ("ntn_" + a(43),),
     "Shopify": ("shpat_" + a(32, HEX),),
     "Telegram": (a(9, string.digits) + ":AA" + a(33),),
+    "AWS id of the manual": ("AKIAIOSFODNN7EXAMPLE", "key {} used"),
+    "words of a provider": ("sk-proj-abc123DEF456", "Incorrect API key provided: {}. Find it"),
+    "a password of words": ("correct-horse", "password: {}"),
     "Mailgun": ("key-" + a(32, HEX),),
 }
 
@@ -81,6 +84,7 @@ def test_a_secret_is_masked(name):
         "HTTP 503 from http://127.0.0.1:8000/v1/rerank, tried 4 times in 12.5 s",
         "sentence-transformers/all-MiniLM-L6-v2 is not a folder in /home/me/models-2024-11-05",
         "expected shape (128, 384), got (12, 768) at layer 14 of Qwen3-0.6B-Instruct-2507",
+        "InputError: passages 1 and 2 share the id 'passage-1'; hf-internal-testing/tiny, task-force, 429",
         "passages[17]: id 'chapter-12-section-3-paragraph-44' came before",
     ],
 )
