@@ -119,8 +119,8 @@ class Tokens:
         """Best first, up to the first text that does not fit any more; a mask of shape ``(len(scores),)``."""
         kept = np.zeros(len(scores), dtype=np.bool_)
         budget = TokenBudget(self.limit, self.count)
-        for i in ranking(scores).tolist():
-            if not budget.take(texts[i]):
+        for i in ranking(scores):
+            if not budget.take(texts[int(i)]):
                 break
             kept[i] = True
         return kept

@@ -42,13 +42,15 @@ class BM25Index:
 
     def term_scores(self, query: str) -> Floats:
         """What each word of the query adds: shape ``(words, texts)``; words that no text has are left out."""
-        known = {} if self._index is None else self._index.vocab_dict
+        index = self._index
+        if index is None:
+            return np.zeros((0, self.size), dtype=np.float32)
         spoken = words(query)
         content = [word for word in spoken if word not in STOPWORDS] or spoken
-        terms = [term for term in dict.fromkeys(self._stems(content)) if term in known]
+        terms = [stem for stem in dict.fromkeys(self._stems(content)) if stem in index.vocab_dict]
         if not terms:
             return np.zeros((0, self.size), dtype=np.float32)
-        return np.stack([np.asarray(self._index.get_scores([term]), dtype=np.float32) for term in terms])
+        return np.stack([np.asarray(index.get_scores([term]), dtype=np.float32) for term in terms])
 
     def _stems(self, spoken: list[str]) -> list[str]:
         if self._stemmer is None:
