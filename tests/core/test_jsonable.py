@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from denoise_core import Drop, Keep, Message, Passage, Span, Usage
 from denoise_core.augmenter.answer import Outcome, StopReason
-from denoise_core.augmenter.memory import Attempt, Reason, Verdict
+from denoise_core.augmenter.memory import Attempt
 from denoise_core.jsonable import from_jsonable, to_jsonable
 from denoise_core.result import Conflict
-from denoise_core.support.judging import Judged, Quote
+from denoise_core.support.judging import AnswerVerdict, ClaimVerdict, Judged, Quote
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 PLAIN = st.recursive(
@@ -36,7 +36,8 @@ PASSAGES = st.builds(
     header=st.text(),
 )
 TOKENS = st.integers(0, 10**9)
-VERDICTS = st.builds(Verdict, score=st.floats(0, 1), reasons=st.lists(st.builds(Reason), max_size=2).map(tuple))
+CLAIMS = st.builds(ClaimVerdict, probability=st.none() | st.floats(0, 1))
+VERDICTS = st.builds(AnswerVerdict, score=st.floats(0, 1), claims=st.lists(CLAIMS, max_size=2).map(tuple))
 NOUNS = {
     Span: SPANS,
     Passage: PASSAGES,
@@ -47,7 +48,7 @@ NOUNS = {
     Conflict: st.builds(Conflict, holds=NUMBERS),
     Quote: st.builds(Quote, span=SPANS),
     Judged: st.builds(Judged, quotes=st.lists(st.builds(Quote, span=SPANS), max_size=2).map(tuple)),
-    Verdict: VERDICTS.map(lambda verdict: verdict),
+    AnswerVerdict: VERDICTS,
     Attempt: st.builds(
         Attempt,
         candidate=st.text(),

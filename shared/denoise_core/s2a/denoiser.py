@@ -15,7 +15,7 @@ from denoise_core.errors import InputError, MissingExtra, UnparsableReply
 from denoise_core.protocols import LLM, Scorer, expect_llm
 from denoise_core.result import DenoiseResult
 from denoise_core.running.budget import Budget
-from denoise_core.running.caches.stores import MemoryStore
+from denoise_core.running.caches import MemoryStore
 from denoise_core.running.effects import Flow, compute
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.flow import arun, run
