@@ -91,7 +91,7 @@ def test_criticism_is_taught_in_the_form_that_is_read(world):
     said = json.loads(talk[-1].content)["verdict"]
     assert verdict.outcome == {"supported": "pass", "unsupported": "fail", "unclear": "unknown"}[said]
     draft = dict(enclosed(talk[-2].content)[0])["draft"]
-    assert all(reason.claim in draft for reason in verdict.reasons if reason.claim)
+    assert all(finding.text in draft for finding in verdict.findings)
 
 
 def test_training_and_test_questions_have_no_wording_in_common():
