@@ -42,7 +42,7 @@ def Checked(
     or a `QueryEngineTool` (which then tells an agent the verdict). It stays as it is.
 
     ``judge`` is whatever judges: a judge of `denoise_core`, a LlamaIndex model (which then quotes) or evaluator, a
-    function; None is no judge: every answer is unknown. ``budget`` and ``limits`` bound a run, ``unsupported``
+    function; None is no judge: every answer is unknown. ``budget`` and ``limits`` bound a run; ``unsupported``
     says what becomes of an answer that does not hold: "send" or "abstain". ``augmenter`` is a loop of yours in their place. An agent
     takes ``no_evidence``: names of tools whose words are no evidence (a notebook, a planner, a tool that asks a
     model). ``settings`` of a query engine are ``streaming`` and ``on_error``, of a chat engine ``on_error``.
