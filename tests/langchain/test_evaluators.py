@@ -3,11 +3,13 @@
 from uuid import uuid4
 
 import pytest
+from judging import WordForWord
 from langchain_core.documents import Document
 from langsmith import RunTree
 from langsmith.evaluation import run_evaluator
 from langsmith.schemas import Example
 
+from langchain_denoise import Verifier
 from langchain_denoise.evaluators import Supported, gold_kept, tokens_saved
 
 PARIS = "Paris is the capital of France."
@@ -40,7 +42,10 @@ def test_what_is_missing_is_said():
         gold_kept(None, GOLD)
 
 
-@pytest.mark.parametrize("evaluator", [gold_kept, tokens_saved, Supported()], ids=["gold", "tokens", "supported"])
+HELD = Supported(Verifier(judge=WordForWord()))
+
+
+@pytest.mark.parametrize("evaluator", [gold_kept, tokens_saved, HELD], ids=["gold", "tokens", "supported"])
 def test_as_langsmith_calls_them(evaluator):
     made = out(PARIS, [PARIS])
     root = RunTree(name="app", inputs={}, outputs=made)

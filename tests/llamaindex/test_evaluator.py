@@ -45,7 +45,7 @@ def test_a_utility_passes_fails_and_cannot_say():
     assert (bad.passing, bad.invalid_result) == (False, False)
     assert good.score > bad.score
     assert "1755" in bad.feedback
-    for response, contexts in ((RIGHT, []), (RIGHT, [""]), ("I do not know.", CONTEXT), (RIGHT, None)):
+    for response, contexts in ((RIGHT, []), (RIGHT, [""]), ('{"answered": false}', CONTEXT), (RIGHT, None)):
         unknown = both(evaluator, response, contexts)
         assert unknown.passing is None
         assert unknown.score is None

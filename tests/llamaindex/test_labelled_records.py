@@ -1,7 +1,7 @@
 """Nodes that only their metadata tells apart: what is said of one is not supported by the other's text."""
 
 import pytest
-from judging import WordForWord
+from judging import InOnePassage
 from llama_index.core.schema import NodeWithScore, TextNode
 from llamaindex_engines import Fixed
 
@@ -37,7 +37,7 @@ def inns():
 
 def outcome(scripted, found, question, said):
     llm = scripted(lambda m: said)
-    engine = AugmentedQueryEngine.from_args(Fixed(found), llm, judge=WordForWord())
+    engine = AugmentedQueryEngine.from_args(Fixed(found), llm, judge=InOnePassage())
     return engine.query(question).metadata["denoise"]["outcome"]
 
 

@@ -44,6 +44,13 @@ class WordForWord(FlowJudge):
         return ClaimVerdict(claim.text, claim.start, claim.end, False, None, (quote,), differs, kind, why)
 
 
+class InOnePassage(WordForWord):
+    """One that wants the question's words there, too: what is said of one thing is not said of another."""
+
+    def one(self, question: str, claim: Claim, passages: Sequence[Passage]) -> ClaimVerdict:
+        return super().one("", claim, passages)
+
+
 def by_words(**options):
     """The utility with that judge."""
     return Groundedness(judge=WordForWord(), **options)

@@ -4,7 +4,7 @@ import asyncio
 import re
 from zlib import crc32
 
-from judging import WordForWord
+from judging import InOnePassage
 from llama_index.core import VectorStoreIndex
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.schema import TextNode
@@ -58,6 +58,6 @@ def assert_told_apart(make, scripted):
     """The right answer is supported, that of another inn is not; ``make(llm)`` gives the application."""
     for said in (RIGHT, WRONG):
         for sync in (True, False):
-            engine = Checked(make(scripted(lambda m: said)), judge=WordForWord())  # noqa: B023
+            engine = Checked(make(scripted(lambda m: said)), judge=InOnePassage())  # noqa: B023
             response = engine.query(QUESTION) if sync else asyncio.run(engine.aquery(QUESTION))
             assert (judged(response) == "supported") is (said == RIGHT), (said, sync, str(response))

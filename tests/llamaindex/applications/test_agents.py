@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from judging import WordForWord
+from judging import InOnePassage
 from llama_index.core.agent.workflow import AgentWorkflow, CodeActAgent, FunctionAgent, ReActAgent
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool
@@ -16,7 +16,7 @@ from llamaindex_denoise import Checked
 
 
 async def outcome(agent):
-    checked = Checked(agent, judge=WordForWord(), limits=LoopLimits(attempts=1, repair=False))
+    checked = Checked(agent, judge=InOnePassage(), limits=LoopLimits(attempts=1, repair=False))
     return judged(await checked.run(user_msg=QUESTION))
 
 
@@ -38,7 +38,7 @@ def react(scripted, said):
 def code(scripted, said):
     def run(code: str) -> str:
         """Run a program."""
-        return "The Larkmoor Inn in Tessel: rooms must be vacated by 11:30. In Overby: by 10:00."
+        return "The Larkmoor Inn in Tessel: rooms must be vacated by 11:30."
 
     llm = scripted(steps("<execute>\nprint(inns())\n</execute>", said))
     return CodeActAgent(run, name="guide", llm=llm)

@@ -1,7 +1,7 @@
 """A conversation in every chat mode that searches; a follow-up is checked as the question was."""
 
 import pytest
-from judging import WordForWord
+from judging import InOnePassage
 from llama_index.core.memory import ChatMemoryBuffer
 from llamaindex_inns import QUESTION, RIGHT, WRONG, index, judged
 
@@ -13,7 +13,7 @@ async def test_chat_modes(scripted, mode):
     said = [RIGHT]
     llm = scripted(lambda m: QUESTION if "standalone" in m[-1].content.lower() else said[0])
     memory = ChatMemoryBuffer.from_defaults(token_limit=2000)
-    chat = Checked(index().as_chat_engine(chat_mode=mode, llm=llm, memory=memory), judge=WordForWord())
+    chat = Checked(index().as_chat_engine(chat_mode=mode, llm=llm, memory=memory), judge=InOnePassage())
     assert judged(chat.chat(QUESTION)) == "supported"
     said[0] = WRONG
     assert judged(await chat.achat(f"Once more: {QUESTION}")) != "supported"

@@ -1,6 +1,6 @@
 """HyDE through ours: what is invented serves the search, reaches it whole, and is no evidence."""
 
-from judging import WordForWord
+from judging import InOnePassage
 from llama_index.core.indices.query.query_transform import HyDEQueryTransform
 from llama_index.core.query_engine import TransformQueryEngine
 from llamaindex_inns import QUESTION, RIGHT, WRONG, assert_told_apart, index, judged
@@ -16,8 +16,8 @@ def test_hyde_within(scripted):
 def test_hyde_around(scripted):
     invents = HyDEQueryTransform(llm=scripted(lambda m: "The inn of Marne opens late."), include_original=False)
     llm = scripted(lambda m: RIGHT)
-    own = AugmentedQueryEngine.from_args(index().as_retriever(similarity_top_k=1), llm, judge=WordForWord())
-    checked = Checked(index().as_query_engine(llm=llm, similarity_top_k=1), judge=WordForWord())
+    own = AugmentedQueryEngine.from_args(index().as_retriever(similarity_top_k=1), llm, judge=InOnePassage())
+    checked = Checked(index().as_query_engine(llm=llm, similarity_top_k=1), judge=InOnePassage())
     for engine in (own, checked):
         response = TransformQueryEngine(engine, invents).query(QUESTION)
         assert [n.node_id for n in response.source_nodes] == ["Marne"]
