@@ -49,12 +49,12 @@ moves = {
 for name, sides in moves.items():
     for side, postprocessor in zip((name, "ours"), sides, strict=True):
         found = postprocessor.postprocess_nodes(nodes, query_str=question)
-        words = sum(len(n.node.get_content().split()) for n in found)
-        print(f"{side:24} {len(found):2} nodes, {words:3} words")
+        print(f"{side:24} {len(found):2} nodes, {len(' '.join(n.node.text for n in found).split()):3} words")
 index = VectorStoreIndex([n.node for n in nodes[:7]], embed_model=MockEmbedding(4))
 Settings.llm = Model()  # RetryQueryEngine rewrites its query with it
+judge = Groundedness(lambda q, texts, claim: any("garage" in t and claim[-9:-1] in t for t in texts))  # or an LLM
 for name in ("RetryQueryEngine", "ours"):
     engine = index.as_query_engine(llm=Model(), similarity_top_k=7)
-    retrying = RetryQueryEngine(engine, UtilityEvaluator(Groundedness()), max_retries=2)
-    response = (retrying if name != "ours" else Checked(engine)).query(question)
+    retrying = RetryQueryEngine(engine, UtilityEvaluator(judge), max_retries=2)
+    response = (retrying if name != "ours" else Checked(engine, judge=judge)).query(question)
     print(f"{name:24} {response} {(response.metadata or {}).get('denoise', {}).get('outcome', 'no verdict')}")
