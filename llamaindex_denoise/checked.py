@@ -45,7 +45,8 @@ def Checked(
     function; None is no judge: every answer is unknown. ``budget`` and ``limits`` bound a run; ``unsupported``
     says what becomes of an answer that does not hold: "send" or "abstain". ``augmenter`` is a loop of yours in
     their place. An agent takes ``no_evidence``: names of tools whose words are no evidence (a notebook, a planner,
-    a tool that asks a model). ``settings`` of a query engine are ``streaming`` and ``on_error``, of a chat engine ``on_error``.
+    a tool that asks a model). ``settings`` of a query engine are ``streaming`` and ``on_error``, of a chat engine
+    ``on_error``.
 
     The verdict stands in ``response.metadata["denoise"]`` of every kind of response, of an agent also in its
     stream as a `VerificationEvent`. Raises `InputError` for anything else, and for a setting that nothing reads.
