@@ -15,8 +15,7 @@ from denoise_core import Drop, Keep, Message, Passage, Span, Usage
 from denoise_core.augmenter.answer import Outcome, StopReason
 from denoise_core.augmenter.memory import Attempt
 from denoise_core.jsonable import from_jsonable, to_jsonable
-from denoise_core.result import Conflict
-from denoise_core.support.judging import AnswerVerdict, ClaimVerdict, Judged, Quote
+from denoise_core.support.judging import AnswerVerdict, ClaimVerdict, Quote
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 PLAIN = st.recursive(
@@ -36,7 +35,8 @@ PASSAGES = st.builds(
     header=st.text(),
 )
 TOKENS = st.integers(0, 10**9)
-CLAIMS = st.builds(ClaimVerdict, probability=st.none() | st.floats(0, 1))
+QUOTES = st.lists(st.builds(Quote, span=SPANS), max_size=2).map(tuple)
+CLAIMS = st.builds(ClaimVerdict, probability=st.none() | st.floats(0, 1), quotes=QUOTES)
 VERDICTS = st.builds(AnswerVerdict, score=st.floats(0, 1), claims=st.lists(CLAIMS, max_size=2).map(tuple))
 NOUNS = {
     Span: SPANS,
@@ -45,9 +45,8 @@ NOUNS = {
     Drop: st.builds(Drop, span=SPANS, reason=st.text(), score=st.none() | NUMBERS),
     Message: st.builds(Message, role=st.sampled_from(["system", "user", "assistant"]), content=st.text()),
     Usage: st.builds(Usage, TOKENS, TOKENS, st.booleans(), TOKENS),
-    Conflict: st.builds(Conflict, holds=NUMBERS),
     Quote: st.builds(Quote, span=SPANS),
-    Judged: st.builds(Judged, quotes=st.lists(st.builds(Quote, span=SPANS), max_size=2).map(tuple)),
+    ClaimVerdict: CLAIMS,
     AnswerVerdict: VERDICTS,
     Attempt: st.builds(
         Attempt,

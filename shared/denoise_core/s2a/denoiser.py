@@ -15,8 +15,7 @@ from denoise_core.errors import InputError, MissingExtra, UnparsableReply
 from denoise_core.protocols import LLM, Scorer, expect_llm
 from denoise_core.result import DenoiseResult
 from denoise_core.running.budget import Budget
-from denoise_core.running.caches import MemoryStore
-from denoise_core.running.effects import Flow, compute
+from denoise_core.running.effects import Flow
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.flow import arun, run
 from denoise_core.s2a.cover import Sentence, align
@@ -42,7 +41,6 @@ NOT_NEEDED = "not needed for the question"
 CLEARLY = 3.0  # halfway from the floor of the default's scale (1.5: nothing seems to fit) to its top (4.57)
 _MOST_RECHECKED = 3  # passages that are looked at again
 _LOOKED_RELEVANT = "nothing was kept of any passage, though this one looked relevant: asked once more"
-_LIGHT = 10_000  # characters whose work holds an event loop up for a few milliseconds at most
 _TEXT, _WRITTEN = attrgetter("text"), attrgetter("written")
 
 
@@ -170,20 +168,17 @@ class S2ADenoiser:
         passages = check_passages(passages)
         question = NeutralQuestion(query)
         outcomes: list[PartOutcome] = []
-        characters = sum(map(len, map(_TEXT, passages)))
         if any(map(str.strip, map(_TEXT, passages))):
             question = yield from neutralize_question(self.llm, query, self.options, on_error=self.on_error)
-            outcomes = yield from self._ask(question.text, passages, is_heavy=characters > _LIGHT)
+            outcomes = yield from self._ask(question.text, passages)
         if self.keep is not None:
             outcomes = apply_rule(self.keep, outcomes)
-        assemble = partial(self._assemble, question, passages, outcomes)
-        return (yield from compute(assemble, heavy=characters > _LIGHT or self.options.at_least > 0))
+        return self._assemble(question, passages, outcomes)
 
-    def _ask(self, query: str, passages: Sequence[Passage], *, is_heavy: bool) -> Flow[list[PartOutcome]]:
+    def _ask(self, query: str, passages: Sequence[Passage]) -> Flow[list[PartOutcome]]:
         """The outcomes of all parts, those known before and those of the calls."""
         cache = self.options.cache
-        is_heavy = is_heavy or not (cache is None or isinstance(cache.store, MemoryStore))
-        known, requests = yield from compute(partial(self._plan, query, passages), heavy=is_heavy)
+        known, requests = self._plan(query, passages)
         outcomes: list[PartOutcome] = []
         if requests:
             read = partial(read_rewriting, names=("message" if self.variant == "single" else "context",))
@@ -192,7 +187,7 @@ class S2ADenoiser:
             caller = LLMCaller(self.llm, self.options, f"s2a.{self.variant}", read)
             outcomes = yield from caller.outcomes(requests)
             if cache is not None and self.variant in EXTRACTIVE:
-                yield from compute(partial(store_selections, cache, outcomes), heavy=is_heavy)
+                store_selections(cache, outcomes)
         for outcome in outcomes:
             if outcome.kept is None or outcome.kept:
                 return known + outcomes
@@ -232,7 +227,7 @@ class S2ADenoiser:
         """One more call about the passages that a scorer finds clearly relevant, if any."""
         options = self.options
         passages = [p for p in passages if p.text.strip()]
-        scores = yield from compute(partial(score_passages, query, passages, options))
+        scores = score_passages(query, passages, options)
         if scores is None:
             return outcomes
         least = CLEARLY if options.clearly is None else options.clearly
