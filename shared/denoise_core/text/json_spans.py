@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
@@ -132,17 +132,24 @@ def remove_items(items: Sequence[Range], kept: Sequence[Range]) -> list[Range]:
     return removed
 
 
-def remove_elements(text: str, paths: Sequence[Path], kept: Sequence[Range]) -> list[Range]:
+def remove_elements(text: str, pieces: Sequence[tuple[Path, int]], kept: Sequence[Range]) -> list[Range]:
     """The ranges of list elements of which nothing is kept.
 
-    ``paths`` lead to pieces; a list goes by elements where a path has a number for its step. ``kept`` is apart.
+    ``pieces`` are paths, each with the place where its piece begins, in order; a list goes by elements where a
+    path through it has a number for its step. A path may lead to several lists, since a key may come twice.
+    ``kept`` is apart.
     """
-    lists = {path[:n] for path in paths for n, step in enumerate(path) if isinstance(step, int)}
+    lists: dict[Path, list[int]] = {}
+    for path, start in pieces:
+        for n, step in enumerate(path):
+            if isinstance(step, int):
+                lists.setdefault(path[:n], []).append(start)
     reached = {path[:n] for path in lists for n in range(len(path) + 1)}
     removed: list[Range] = []
 
-    def walk(at: int, path: Path) -> None:
-        by_element = text[at] == "[" and path in lists
+    def walk(at: int, end: int, path: Path) -> None:
+        starts = lists.get(path, [])
+        by_element = text[at] == "[" and bisect_left(starts, at) < bisect_left(starts, end)
         inside = list(members(text, at))
         if by_element:
             removed.extend(remove_items([(m.start, m.end) for m in inside], kept))
@@ -150,10 +157,10 @@ def remove_elements(text: str, paths: Sequence[Path], kept: Sequence[Range]) -> 
         for member in inside:
             step = (*path, member.name if by_element else str(member.name))
             if step in reached and text[member.value_start] in "{[":
-                walk(member.value_start, step)
+                walk(member.value_start, member.end, step)
 
     if lists:
-        walk(skip_space(text, 0), ())
+        walk(skip_space(text, 0), len(text), ())
     return removed
 
 

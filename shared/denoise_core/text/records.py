@@ -263,4 +263,4 @@ def removed_json(text: str, pieces: Sequence[Piece], kept: Sequence[Range]) -> l
     What is left is JSON again, and every character of it that is kept stands as it did. ``kept`` is apart.
     """
     parts = [p.inside for p in pieces if p.inside is not None and not clip_spans(kept, *p.inside)]
-    return merge_spans([*parts, *remove_elements(text, [p.path for p in pieces], kept)])
+    return merge_spans([*parts, *remove_elements(text, [(p.path, p.start) for p in pieces], kept)])

@@ -307,3 +307,23 @@ def test_records_in_a_long_record_of_a_list_are_pieces():
     ]
     shape = cut({"daily": [{"date": f"2026-10-{d}", "hours": hours} for d in (10, 11)]})
     assert sum(p.path[-2:-1] == ("hours",) for p in shape.pieces) == 28
+
+
+def test_what_is_kept_of_json_is_spelled_as_it_was():
+    text = '{"a": 1.50, "a": 2e2, "rows": [{"t": "x"}, {"t": "\\u00e9\\/"}, {"t": "z"}]}'
+    row = text.index('{"t": "\\u00e9')
+    assert cut(text).back([(row, row + 5)]) == '{"a": 1.50, "a": 2e2, "rows": [{"t": "\\u00e9\\/"}]}'
+
+
+def test_keys_and_rows_keep_the_types_that_json_does_not_have():
+    value = {1: (1, 2), "1": [{"t": "x"}, {"t": "y"}], None: "z"}
+    shape = cut(value)
+    row = shape.text.index('{"t": "y"}')
+    back = shape.back([(row, row + 4)])
+    assert back == {1: (1, 2), "1": [{"t": "y"}], None: "z"}
+    assert back[1] is value[1]
+
+
+def test_a_line_separator_in_a_cell_begins_no_row():
+    text = "id,place\n" + "".join(f"{n},town\u2028{n}\n" for n in range(4))
+    assert raws(text) == [f"{n},town\u2028{n}" for n in range(4)]
