@@ -54,9 +54,10 @@ def said(reply: str) -> str:
     text = _without_thoughts(text)
     if following := _NEXT_TURN.search(text):
         text = text[: following.start()]
-    while ending := _TURN_ENDS.search(text, max(0, len(text) - 80)):
-        text = text[: ending.start()]
-    return unfenced(unwrapped(text))
+    end = len(text)
+    while ending := _TURN_ENDS.search(text, max(0, end - 80), end):
+        end = ending.start()
+    return unfenced(unwrapped(text[:end]))
 
 
 def unwrapped(text: str, names: frozenset[str] = _WRAPPERS) -> str:

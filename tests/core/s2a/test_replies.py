@@ -8,6 +8,7 @@ import json
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,24 @@ def test_reading_a_list_takes_time_in_proportion_to_its_length(between, tail):
         return attempt
 
     assert slope(read, (1_000, 2_000, 4_000)) <= 1.05
+
+
+def seconds_for(reply):
+    times = []
+    for _ in range(3):
+        began = time.thread_time()
+        with contextlib.suppress(UnparsableReply):
+            named(reply, 8)
+        times.append(time.thread_time() - began)
+    return min(times)
+
+
+@pytest.mark.parametrize("tags", ["</s>", "<|im_end|> ", "[/INST]", "<think></think>", "```\n", "<answer>", "* "])
+def test_a_reply_of_many_tags_takes_time_in_proportion_to_its_length(tags):
+    """Tags at the end were cut off one by one, and the rest copied each time. Copies are no operations of Python,
+    so this is timed: linear work takes four times as long, quadratic work sixteen times."""
+    short, long = ("2" + tags * (size // len(tags)) for size in (200_000, 800_000))
+    assert seconds_for(long) < 8 * seconds_for(short) + 0.05
 
 
 @given(st.text(max_size=400))
