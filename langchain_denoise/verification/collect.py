@@ -130,7 +130,8 @@ class EvidenceHandler(BaseCallbackHandler):
     @override
     def on_llm_end(self, response: LLMResult, **kwargs: Any) -> None:
         messages = [getattr(g, "message", None) for batch in response.generations for g in batch]
-        counts = [m.usage_metadata for m in messages if getattr(m, "usage_metadata", None)]
+        reported = [getattr(message, "usage_metadata", None) for message in messages]
+        counts = [usage for usage in reported if usage]
         with self._lock:
             self.model_calls += 1
             if counts:

@@ -17,13 +17,14 @@ from langchain_agents import (
     searching,
     tool_message,
 )
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from recorded_runs import RunRecorder
 
 from denoise_core.augmenter import LoopLimits
 from langchain_denoise import Verifier
 from langchain_denoise.middleware import DenoiseToolResults, S2AMiddleware, VerificationMiddleware
+from langchain_denoise.middleware.verification import evidence_of
 
 
 def told(messages):
@@ -167,3 +168,11 @@ async def test_the_verdict_is_in_a_span_of_the_middlewares_name(make, sync):
     assert path.startswith("LangGraph/")
     again = [p for p in seen.paths("llm") if "/checked/" in p]
     assert len(again) == 1, "the draft after the rejected one is asked for under it"
+
+
+def test_a_search_for_a_rejected_drafts_own_words_is_no_evidence():
+    call = {"name": "search", "args": {"query": "Lyon since 1789"}, "id": "1"}
+    found = ToolMessage("Lyon, since 1789.", tool_call_id="1", name="search")
+    messages = [*ASKED["messages"], AIMessage("", tool_calls=[call]), found]
+    assert evidence_of(messages, "turn", [])
+    assert not evidence_of(messages, "turn", [LYON])
