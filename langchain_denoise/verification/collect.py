@@ -53,8 +53,7 @@ class EvidenceHandler(BaseCallbackHandler):
         """Tokens of all model calls; None where one of them reported none."""
         if not self._usages or len(self._usages) < self.model_calls:
             return None
-        input_tokens = sum(u.input_tokens for u in self._usages)
-        return Usage(input_tokens, sum(u.output_tokens for u in self._usages))
+        return Usage(sum(u.input_tokens for u in self._usages), sum(u.output_tokens for u in self._usages))
 
     def new_evidence(self) -> list[Found]:
         """What was found since this was last asked."""

@@ -4,7 +4,6 @@ import asyncio
 import json
 
 import pytest
-from langchain.agents.middleware import AgentMiddleware
 from langchain_agents import (
     ASKED,
     LEADING,
@@ -144,19 +143,6 @@ async def test_evidence_that_comes_back_from_a_checkpoint(make):
     state = await agent.ainvoke(None, thread)
     assert state["messages"][-1].text == PARIS
     assert state["messages"][-1].response_metadata["denoise"]["evidence"] == ["atlas"]
-
-
-async def test_it_composes_with_other_middleware(make):
-    class Shout(AgentMiddleware):
-        def wrap_model_call(self, request, handler):
-            raise AssertionError("the agent is async")
-
-        async def awrap_model_call(self, request, handler):
-            return await handler(request.override(system_prompt="Shout."))
-
-    agent, model = make(Shout(), VerificationMiddleware(), reply=searching(told))
-    assert (await agent.ainvoke(ASKED))["messages"][-1].text == PARIS
-    assert all(call[0].text == "Shout." for call in model.seen)
 
 
 @both_ways
