@@ -53,8 +53,7 @@ class EvidenceHandler(BaseCallbackHandler):
         """Tokens of all model calls; None where one of them reported none."""
         if not self._usages or len(self._usages) < self.model_calls:
             return None
-        input_tokens = sum(u.input_tokens for u in self._usages)
-        return Usage(input_tokens, sum(u.output_tokens for u in self._usages))
+        return Usage(sum(u.input_tokens for u in self._usages), sum(u.output_tokens for u in self._usages))
 
     def new_evidence(self) -> list[Found]:
         """What was found since this was last asked."""
@@ -130,7 +129,8 @@ class EvidenceHandler(BaseCallbackHandler):
     @override
     def on_llm_end(self, response: LLMResult, **kwargs: Any) -> None:
         messages = [getattr(g, "message", None) for batch in response.generations for g in batch]
-        counts = [m.usage_metadata for m in messages if getattr(m, "usage_metadata", None)]
+        reported = [getattr(message, "usage_metadata", None) for message in messages]
+        counts = [usage for usage in reported if usage]
         with self._lock:
             self.model_calls += 1
             if counts:

@@ -8,7 +8,6 @@ from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from recorded_runs import RunRecorder
 
-from denoise_core import Budget
 from denoise_core.augmenter import Augmenter
 from denoise_core.augmenter.streaming import Finished, Revised
 from denoise_core.end import ENDDenoiser
@@ -151,11 +150,6 @@ def test_evidence_cut_by_a_denoiser_says_what_it_stands_for(build, kit):
     [document] = out["context"]
     assert json.loads(document.metadata["denoise_spans"]) == {document.id: [[0, len(PARIS)]]}
     assert document.metadata["relevance_score"] == document.metadata["denoise_score"] > 0
-
-
-def test_a_spent_budget_is_said_not_raised(build, kit):
-    out = build(budget=Budget(calls=2))[0].invoke(kit.question)
-    assert (out["outcome"], out["denoise"]["stopped_because"]) == ("unsupported", "budget")
 
 
 @pytest.mark.parametrize("given", [3, {"query": "q"}, {"question": None}, {"question": " "}, ""])

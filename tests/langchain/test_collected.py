@@ -210,3 +210,14 @@ def test_a_model_judges_when_it_is_given_as_the_judge():
     assert Verifier(judge=judge).loop.utility.name == "quotes"
     with pytest.raises(ValueError, match="expected a function"):
         Verifier(judge=3)
+
+
+def test_tokens_are_unknown_where_one_model_reports_none():
+    counted = FunctionChatModel(reply=lambda m: "two words")
+    silent = FunctionChatModel(reply=lambda m: AIMessage("two words"))
+    for models, is_known in (([counted], True), ([silent, counted], False)):
+        seen = EvidenceHandler()
+        for model in models:
+            model.invoke("x", {"callbacks": [seen]})
+        assert seen.model_calls == len(models)
+        assert (seen.usage is not None) is is_known

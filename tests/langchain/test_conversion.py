@@ -6,6 +6,7 @@ import re
 
 import pytest
 from langchain_core.documents import Document
+from recorded_runs import RunRecorder
 
 from denoise_core import InputError
 from denoise_core._frameworks import shallow
@@ -119,3 +120,12 @@ def test_a_record_beside_a_document_is_at_most_two_kilobytes():
         assert len(weights) == 3
         assert max(weights) <= RECORD_BYTES
         assert broken or all(d.metadata["denoise_spans_left_out"] for d in found)
+
+
+def test_the_record_of_a_run_names_what_could_not_be_read():
+    seen = RunRecorder()
+    given = [BROKEN["a score beyond all"](), Document(page_content=TEXT, id="b")]
+    compressor = DenoiseCompressor(denoiser=first_sentence())
+    compressor.invoke({"documents": given, "query": "How tall?"}, {"callbacks": [seen]})
+    ((_, event, _),) = seen.events
+    assert list(event["failures"]) == ["x"]

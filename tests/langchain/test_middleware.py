@@ -161,12 +161,6 @@ async def test_two_instances_at_once(make, kit):
     assert [d.id for d in tool_message(state).artifact] == ["atlas"]
 
 
-async def test_nothing_said_by_a_user(make, kit):
-    agent, _ = make(S2AMiddleware(kit.chat(kit.fail_chat), variant="default"), reply=lambda m: "hello")
-    state = await agent.ainvoke({"messages": [AIMessage("I begin.")]})
-    assert state["messages"][-1].text == "hello"
-
-
 @both_ways
 async def test_spans_nest_under_the_hooks(make, kit, sync):
     seen = RunRecorder()

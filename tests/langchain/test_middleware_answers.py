@@ -4,7 +4,6 @@ import asyncio
 import json
 
 import pytest
-from langchain.agents.middleware import AgentMiddleware
 from langchain_agents import (
     ASKED,
     LEADING,
@@ -17,13 +16,14 @@ from langchain_agents import (
     searching,
     tool_message,
 )
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langgraph.checkpoint.memory import InMemorySaver
 from recorded_runs import RunRecorder
 
 from denoise_core.augmenter import LoopLimits
 from langchain_denoise import Verifier
 from langchain_denoise.middleware import DenoiseToolResults, S2AMiddleware, VerificationMiddleware
+from langchain_denoise.middleware.verification import evidence_of
 
 
 def told(messages):
@@ -145,19 +145,6 @@ async def test_evidence_that_comes_back_from_a_checkpoint(make):
     assert state["messages"][-1].response_metadata["denoise"]["evidence"] == ["atlas"]
 
 
-async def test_it_composes_with_other_middleware(make):
-    class Shout(AgentMiddleware):
-        def wrap_model_call(self, request, handler):
-            raise AssertionError("the agent is async")
-
-        async def awrap_model_call(self, request, handler):
-            return await handler(request.override(system_prompt="Shout."))
-
-    agent, model = make(Shout(), VerificationMiddleware(), reply=searching(told))
-    assert (await agent.ainvoke(ASKED))["messages"][-1].text == PARIS
-    assert all(call[0].text == "Shout." for call in model.seen)
-
-
 @both_ways
 async def test_the_verdict_is_in_a_span_of_the_middlewares_name(make, sync):
     seen = RunRecorder()
@@ -167,3 +154,11 @@ async def test_the_verdict_is_in_a_span_of_the_middlewares_name(make, sync):
     assert path.startswith("LangGraph/")
     again = [p for p in seen.paths("llm") if "/checked/" in p]
     assert len(again) == 1, "the draft after the rejected one is asked for under it"
+
+
+def test_a_search_for_a_rejected_drafts_own_words_is_no_evidence():
+    call = {"name": "search", "args": {"query": "Lyon since 1789"}, "id": "1"}
+    found = ToolMessage("Lyon, since 1789.", tool_call_id="1", name="search")
+    messages = [*ASKED["messages"], AIMessage("", tool_calls=[call]), found]
+    assert evidence_of(messages, "turn", [])
+    assert not evidence_of(messages, "turn", [LYON])

@@ -134,13 +134,6 @@ def test_it_stands_between_a_prompt_and_a_model(kit):
     assert [m.text for m in model.seen[-1]] == ["be brief", "what is the capital of France?"]
 
 
-@pytest.mark.parametrize("given", [[], [SystemMessage("alone")], [HumanMessage(" ")]])
-def test_nothing_to_clear_costs_nothing(kit, given):
-    model = kit.chat()
-    assert both(S2AMessages(model=model, variant="default"), given) == given
-    assert model.seen == []
-
-
 def test_whatever_a_chat_model_takes(kit):
     step = S2AMessages(model=kit.chat(neutral), variant="default")
     assert [m.text for m in step.invoke([("human", LEADING)])] == ["what is the capital of France?"]

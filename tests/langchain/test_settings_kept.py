@@ -183,6 +183,7 @@ def test_keep_top_n_and_order_for_one_request():
     assert ids(retriever.invoke("q", asking(top_n=3))) == ["a2", "b1", "b2"]
     assert ids(retriever.invoke("q", asking(top_n=3, order="score"))) == ["b2", "b1", "a2"]
     assert ids(retriever.invoke("q", asking(threshold=2.0))) == ["a2", "b1", "b2"]
+    assert ids(scored(threshold=2.0).invoke("q", asking(keep=1))) == ["b2"]
 
 
 def test_a_score_is_written_where_a_request_asks_for_its_order():

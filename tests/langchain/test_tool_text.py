@@ -21,7 +21,7 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.running import fallbacks
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.cutting import cut
-from denoise_core.tool_results import NOTHING
+from denoise_core.tool_results import NOTHING, RECALL
 from langchain_denoise import Denoise, DenoiseCompressor
 from langchain_denoise.middleware import DenoiseToolResults
 from langchain_denoise.middleware.tool_text import ToolText
@@ -267,3 +267,14 @@ def test_the_artifact_of_langchains_own_mcp_tools_is_read():
     out, _ = text.cleared([found.denoise("Paris", part.passages) for part in text.parts])
     assert [r["title"] for r in out.artifact["structured_content"]["rows"]] == ["Paris"]
     assert "Town" not in out.content[0]["text"]
+
+
+async def test_what_is_recalled_comes_whole():
+    middleware = about_paris(recall=True)
+    text = "Bananas are yellow.\n\n" * 200
+    message = ToolMessage(text, tool_call_id="call", name=RECALL)
+    call = {"name": "search", "args": {}, "id": "call"}
+    request = ToolCallRequest(
+        tool_call=call, tool=None, state={"messages": [HumanMessage("Paris?")]}, runtime=None
+    )
+    assert middleware.wrap_tool_call(request, lambda r: message).content == text

@@ -207,16 +207,6 @@ def test_a_chain_that_fails_later_keeps_what_it_had(kit, rag):
     assert out["denoise"]["failures"] == [{"what": "draft", "error": "ConnectionError: gone"}] * 2
 
 
-def test_a_judge_that_fails_is_said(rag):
-    class Broken:
-        def assess(self, memory, candidate):
-            raise TimeoutError("judge is away")
-
-    out = verified(rag()[0], Verifier(judge=Broken())).invoke({"question": "q"})
-    assert (out["answer"], out["denoise"]["outcome"]) == (LYON, "unknown")
-    assert [f["what"] for f in out["denoise"]["failures"]] == ["judge", "judge"]
-
-
 def test_places_by_function_and_by_key(kit):
     def chain(given):
         return {"text": right_when_told(given["ask"]), "meta": {"docs": FOUND}}

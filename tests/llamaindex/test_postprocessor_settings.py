@@ -9,6 +9,7 @@ from llamaindex_denoisers import RedSentences
 from llamaindex_engines import nodes
 
 from denoise_core import InputError
+from denoise_core.embedded import default_denoiser
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from llamaindex_denoise import DenoisePostprocessor
@@ -68,9 +69,10 @@ def test_the_default_comes_back_from_json(settings):
 
 
 def test_another_denoiser_has_to_be_given_again():
-    data = DenoisePostprocessor.from_embed_model(MockEmbedding(4), keep=1).to_dict()
-    with pytest.raises(ValueError, match=r"from_dict\(data, denoiser="):
-        DenoisePostprocessor.from_dict(data)
+    by_another_rule = DenoisePostprocessor(denoiser=default_denoiser(keep=3))
+    for made in (DenoisePostprocessor.from_embed_model(MockEmbedding(4), keep=1), by_another_rule):
+        with pytest.raises(ValueError, match=r"from_dict\(data, denoiser="):
+            DenoisePostprocessor.from_dict(made.to_dict())
 
 
 def test_a_copy_keeps_its_rule():
