@@ -11,7 +11,6 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import tool
 from recorded_runs import RunRecorder
 
-from denoise_core.augmenter import LoopLimits
 from denoise_core.augmenter.streaming import Finished, Restarted, Revised, Text
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from langchain_denoise import DenoisingRetriever, Verifier, verified
@@ -193,16 +192,6 @@ async def test_streams_show_what_passes_or_the_draft_first(searching, sync):
     assert "".join(shown).startswith("It was completed in 1912")
     assert isinstance(first[-1], Revised)
     assert not any(isinstance(e, Restarted) for e in first)
-
-
-@both_ways
-async def test_what_is_judged_at_all_may_be_said(searching, sync):
-    retriever, _ = searching
-    chain = retriever | (lambda found: LIE)
-    out = []
-    verifier = Verifier(when=lambda question, answer: False, on_answer=out.append, limits=LoopLimits(attempts=3))
-    await asked(verified(chain, verifier), QUESTION, sync)
-    assert (out[0].outcome, len(out[0].memory.attempts)) == ("unknown", 1)
 
 
 def test_a_model_judges_when_it_is_given_as_the_judge():

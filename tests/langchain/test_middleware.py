@@ -191,3 +191,22 @@ def test_a_scorer_of_tools_that_fails_is_heard_and_a_mistake_raises(error, caplo
     else:
         assert middleware.wrap_model_call(request, lambda r: r.tools) == tools
         assert "all tools are shown; ConnectionError. " in caplog.text
+
+
+def test_a_message_that_was_cleared_is_not_cleared_again(kit):
+    model = kit.chat(lambda m: "1")
+    middleware = S2AMiddleware(model)
+    state = {"messages": [HumanMessage("I like towers. How tall is it?", id="a")]}
+    update = middleware.before_agent(state, None)
+    calls = len(model.seen)
+    assert middleware.before_agent({**state, **update}, None) is None
+    assert len(model.seen) == calls > 0
+
+
+def test_a_tool_called_in_this_turn_stays():
+    tools = [StructuredTool.from_function(lambda: "x", name=n, description=n) for n in ("one", "two")]
+    call = AIMessage("", tool_calls=[{"name": "two", "args": {}, "id": "1"}])
+    request = SimpleNamespace(tools=tools, messages=[HumanMessage("which?"), call])
+    request.override = lambda tools: tools
+    middleware = DenoiseTools(FunctionScorer(lambda query, text: float("one" in text)), k=1)
+    assert middleware.wrap_model_call(request, list) == tools

@@ -71,11 +71,6 @@ def test_it_fetches_more_and_keeps_the_best_in_order():
     assert [(d.id, d.metadata["relevance_score"]) for d in best] == [("a red bird", 2.0), ("red fish", 1.0)]
 
 
-def test_without_scores_the_first_are_kept(kit):
-    found = both(DenoisingRetriever(retriever=Fixed(), denoiser=kit.denoisers["keeps-all"](), k=2), "q")
-    assert [d.id for d in found] == TEXTS[:2]
-
-
 def test_fetch_k_reaches_the_vector_store():
     assert len(both(DenoisingRetriever(retriever=store(k=1), denoiser=keep_all()), "fish")) == 1
     assert len(both(DenoisingRetriever(retriever=store(k=1), denoiser=keep_all(), fetch_k=4), "fish")) == 4
@@ -117,12 +112,6 @@ async def test_spans(kit, sync, k):
 def test_any_runnable_from_text_to_documents_will_do():
     found = RunnableLambda(lambda q: [Document(page_content=q)])
     assert [d.page_content for d in both(DenoisingRetriever(retriever=found, denoiser=keep_all()), "hi")] == ["hi"]
-
-
-@pytest.mark.parametrize("sync", [True, False])
-async def test_nothing_found(sync, kit):
-    empty = DenoisingRetriever(retriever=kit.ListRetriever(found=[]), denoiser=keep_all(), k=2)
-    assert (await asyncio.to_thread(empty.invoke, "q") if sync else await empty.ainvoke("q")) == []
 
 
 @pytest.mark.parametrize(
