@@ -121,7 +121,6 @@ def test_the_page_of_end(tmp_path, monkeypatch):
         "feedback": "Say the job.",
     }
     made = run("docs/end.md", names)
-    assert made["answer"].text is not None
     assert Path("probe").is_dir()
 
 

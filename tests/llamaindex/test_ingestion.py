@@ -13,11 +13,12 @@ from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import MetadataMode, NodeRelationship
 from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
-from llamaindex_denoisers import RedSentences, both, frozen, nodes_of, red_vectors
+from llamaindex_denoisers import RedSentences, both, frozen, nodes_of
 from pydantic import ValidationError
 
+from denoise_core.embedded import default_denoiser
 from denoise_core.end import ENDDenoiser
-from denoise_core.scorers import BM25Scorer, EmbeddingScorer
+from denoise_core.scorers import BM25Scorer
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.chunk import chunks, sentences
 from llamaindex_denoise import DenoisePostprocessor, DenoiseTransform, record
@@ -181,7 +182,6 @@ def test_copies_share_the_denoiser_and_none_goes_to_a_worker_without_it():
 
 
 def test_a_worker_of_a_pipeline_does_what_the_caller_would():
-    denoiser = ENDDenoiser(EmbeddingScorer(red_vectors), threshold=0.9, chunker=sentences)
-    step = DenoiseTransform(postprocessor=DenoisePostprocessor(denoiser=denoiser), subject="red things")
+    step = DenoiseTransform(postprocessor=DenoisePostprocessor(denoiser=default_denoiser()), subject="red things")
     there = pickle.loads(pickle.dumps(step))  # noqa: S301  # our own bytes
     assert [n.text for n in there(DOCUMENTS)] == [n.text for n in step(DOCUMENTS)]

@@ -71,7 +71,9 @@ def align(
         supported, why = None, ""
         if is_checked:
             verdict = check("", sentence, [Passage(outcome.part.text, passage.id)])
-            supported, why = verdict.supported, verdict.reason
+            missing_facts = [str(d) for claim in verdict.claims for d in claim.differences]
+            supported = False if missing_facts else None
+            why = "; ".join(missing_facts) or verdict.reason
         start, end = offset + span.start, offset + span.end
         spans = tuple(pieces[index] for index in cover.chosen)
         sentences.append(Sentence(sentence, start, end, spans, cover.share, supported, why))
