@@ -120,7 +120,7 @@ def test_the_page_of_end(tmp_path, monkeypatch):
         "admitted": [Passage("Omar Delgari works as a baker.", "c")],
         "feedback": "Say the job.",
     }
-    made = run("docs/end.md", names)
+    run("docs/end.md", names)
     assert Path("probe").is_dir()
 
 
