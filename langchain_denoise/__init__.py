@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from langchain_denoise.retriever import DenoisingRetriever, RetrieverAdapter
     from langchain_denoise.s2a import S2AMessages
     from langchain_denoise.settings import Denoise
-    from langchain_denoise.verification.around import verified
+    from langchain_denoise.verification.chain import verified
     from langchain_denoise.verification.verifier import Verifier
 
 __all__ = [
@@ -41,7 +41,7 @@ __all__ = [
     "verified",
 ]
 
-_WHERE = {
+_MODULE_OF_NAME = {
     "AugmentedRunnable": "augmenter",
     "ChatModelLLM": "models.chat_llm",
     "Denoise": "settings",
@@ -53,16 +53,16 @@ _WHERE = {
     "S2AMessages": "s2a",
     "Verifier": "verification.verifier",
     "local_model": "models.local",
-    "verified": "verification.around",
+    "verified": "verification.chain",
 }
 
 
 def __getattr__(name: str) -> object:
     """Import a name at its first use: a compressor need not pay for what the loop imports."""
-    if name not in _WHERE:
+    if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        module = importlib.import_module(f"{__name__}.{_WHERE[name]}")
+        module = importlib.import_module(f"{__name__}.{_MODULE_OF_NAME[name]}")
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != "langchain_core":
             raise

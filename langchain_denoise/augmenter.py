@@ -14,7 +14,7 @@ from denoise_core.augmenter import Answer, Augmenter
 from denoise_core.augmenter.traces.record import answer_record
 from langchain_denoise.convert.documents import evidence_documents
 from langchain_denoise.convert.messages import from_messages
-from langchain_denoise.verification.checked import Asked, Checked
+from langchain_denoise.verification.runnable import LoopRun, VerifyingRunnable
 
 
 class AugmentedInput(TypedDict):
@@ -39,7 +39,7 @@ class AugmentedOutput(TypedDict):
     denoise: dict[str, Any]
 
 
-class AugmentedRunnable(Checked[str | AugmentedInput, AugmentedOutput]):
+class AugmentedRunnable(VerifyingRunnable[str | AugmentedInput, AugmentedOutput]):
     """Runs a `denoise_core.augmenter.Augmenter` as a step of a chain.
 
     Build it from ``Augmenter(ChatModelLLM(model), RetrieverAdapter(retriever), ...)``. Searches, drafts and
@@ -60,9 +60,9 @@ class AugmentedRunnable(Checked[str | AugmentedInput, AugmentedOutput]):
     """Called with each `denoise_core.augmenter.Answer`: to record it, to replay it, to learn from it."""
 
     @override
-    def _asked(self, input: str | AugmentedInput, options: dict[str, Any]) -> Asked:
+    def _loop_run(self, input: str | AugmentedInput, options: dict[str, Any]) -> LoopRun:
         question, history = _read(input)
-        return Asked(self.augmenter, question, history, self._heard, _output)
+        return LoopRun(self.augmenter, question, history, self._heard, _output)
 
     def _heard(self, answer: Answer) -> Answer:
         if self.on_answer is not None:

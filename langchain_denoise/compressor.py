@@ -18,7 +18,7 @@ from denoise_core.ranking import keep_top, may_fill, order_by_score
 from denoise_core.running.budget import at_most
 from langchain_denoise.convert.documents import Readable, read_documents
 from langchain_denoise.observe import RECORDS, atell, is_watched, tell
-from langchain_denoise.settings import Denoise, asked_for
+from langchain_denoise.settings import Denoise, request_settings
 
 
 class DenoiseInput(TypedDict):
@@ -83,12 +83,12 @@ class DenoiseCompressor(Denoise, RunnableSerializable[DenoiseInput, list[Documen
     ) -> list[Document]:
         return await self._acall_with_config(self._adenoise, _read(input, kwargs), config)
 
-    def clear(self, input: Any, config: RunnableConfig | None) -> Any:
+    def denoise_texts(self, input: Any, config: RunnableConfig | None) -> Any:
         """`invoke`, or of ``{"texts": passages, "query": ...}`` the core's result: texts of any kind, cut by their
         structure, as `DenoiseToolResults` has a tool's result denoised."""
         return self._call_with_config(self._denoise, input, config)
 
-    async def aclear(self, input: Any, config: RunnableConfig | None) -> Any:
+    async def adenoise_texts(self, input: Any, config: RunnableConfig | None) -> Any:
         """`clear` without blocking the event loop."""
         return await self._acall_with_config(self._adenoise, input, config)
 
@@ -123,7 +123,7 @@ class _Work:
     of = "texts"
 
     def __init__(self, settings: DenoiseCompressor, input: Mapping[str, Any], config: RunnableConfig) -> None:
-        asked = asked_for(config)
+        asked = request_settings(config)
         self.settings = settings
         self.query: str = input["query"]
         denoiser = self.denoiser(settings.denoiser_for(asked), input[self.of])

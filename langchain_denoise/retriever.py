@@ -25,7 +25,7 @@ from denoise_core.running.record import KEY
 from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert.documents import HEADER_KEYS, checked_keys, read_documents, to_passages
 from langchain_denoise.convert.messages import internal_config
-from langchain_denoise.settings import Count, Denoise, RetrieverLike, asked_for
+from langchain_denoise.settings import PositiveCount, Denoise, RetrieverLike, request_settings
 
 _config: ContextVar[RunnableConfig | None] = ContextVar("denoise_retriever_config", default=None)
 
@@ -62,10 +62,10 @@ class DenoisingRetriever(Denoise, BaseRetriever):
     retriever: RetrieverLike
     """The retriever to ask: any runnable from a question to documents."""
 
-    k: Count | None = None
+    k: PositiveCount | None = None
     """So many documents come back, if the retriever found so many: ``top_n`` of `DenoiseCompressor`."""
 
-    fetch_k: Count | None = None
+    fetch_k: PositiveCount | None = None
     """How many documents to ask the retriever for, say five times ``k``; None leaves it to the retriever."""
 
     settings: Denoise | None = None
@@ -187,7 +187,7 @@ def _with_k(config: RunnableConfig, k: int | None) -> RunnableConfig:
     """The config with the call's own k, where it gave one."""
     if k is None:
         return config
-    return {**config, "configurable": {**config.get("configurable", {}), KEY: {**asked_for(config), "top_n": k}}}
+    return {**config, "configurable": {**config.get("configurable", {}), KEY: {**request_settings(config), "top_n": k}}}
 
 
 def _takes(retriever: Any, name: str) -> bool:

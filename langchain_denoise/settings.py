@@ -52,23 +52,23 @@ if TYPE_CHECKING:
 else:  # `as_llm`, `as_scorer` and their like look at what is given, and say what to type
     LLMLike = ScorerLike = DenoiserLike = KeepLike = RetrieverLike = Any
 
-Variant = Literal["select", "remove", "auto", "default", "single", "keep_original", "not_instructed", "relevance"]
-Order = Literal["input", "score"]
-Count = Annotated[int, Field(ge=1)]
-Chunks = Literal["whole", "sentences"] | Count
+VariantName = Literal["select", "remove", "auto", "default", "single", "keep_original", "not_instructed", "relevance"]
+DocumentOrder = Literal["input", "score"]
+PositiveCount = Annotated[int, Field(ge=1)]
+Chunking = Literal["whole", "sentences"] | PositiveCount
 
 
-class Settings(TypedDict, total=False):
+class DenoiseSettings(TypedDict, total=False):
     """The settings of `Denoise` as keywords, with those of whoever takes them."""
 
     keep: KeepLike
     threshold: float | None
-    chunks: Chunks | None
-    variant: Variant
+    chunks: Chunking | None
+    variant: VariantName
     context: bool
     top_n: int | None
     k: int | None
-    order: Order
+    order: DocumentOrder
     header_keys: Sequence[str]
     on_error: Policy
     on_empty: Policy
@@ -81,14 +81,14 @@ class Settings(TypedDict, total=False):
 
 
 @with_config(ConfigDict(extra="forbid", strict=True, arbitrary_types_allowed=True))
-class Request(TypedDict, total=False):
+class RequestSettings(TypedDict, total=False):
     """What one request may ask for."""
 
     keep: Any
     threshold: float | None
-    variant: Variant | None
-    top_n: Count | None
-    order: Order | None
+    variant: VariantName | None
+    top_n: PositiveCount | None
+    order: DocumentOrder | None
 
 
 class Denoise(BaseModel):
@@ -126,22 +126,22 @@ class Denoise(BaseModel):
     threshold: float | None = None
     """END: every chunk with at least this score, in the scorer's unit, instead of ``keep``."""
 
-    chunks: Chunks | None = None
+    chunks: Chunking | None = None
     """END: what is scored: documents ``"whole"``, ``"sentences"``, or pieces of so many characters."""
 
-    variant: Variant | None = None
+    variant: VariantName | None = None
     """System 2 Attention: ``"select"`` and its like keep the document's own characters, the others rewrite."""
 
     context: bool = True
     """System 2 Attention: with a sentence that the model names comes what it cannot be read without, such as the
     sentence its pronoun points to or the head of its table; False keeps what was named and no more."""
 
-    top_n: Count | None = None
+    top_n: PositiveCount | None = None
     """So many documents come back, if so many came: the best by score, or the first where nothing is scored. A
     denoiser that scores brings back its best-scored documents to make the number full, unless ``threshold`` left
     them out."""
 
-    order: Order = "input"
+    order: DocumentOrder = "input"
     """``"input"`` leaves documents in the order they came; ``"score"`` puts the best first."""
 
     header_keys: Annotated[tuple[str, ...], BeforeValidator(checked_keys)] = HEADER_KEYS
@@ -157,38 +157,38 @@ class Denoise(BaseModel):
     """What stands in the metadata under ``denoise_...``: ``"spans"`` (id, ranges, score, fallback; at most 2 KB),
     ``"full"`` (every scored chunk too, as JSON), ``"none"``."""
 
-    max_concurrency: Count | None = None
+    max_concurrency: PositiveCount | None = None
     """At most this many model calls of one denoising at once; None leaves it to the denoiser's own bound."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     @classmethod
-    def from_llm(cls, model: LLMLike, **settings: Unpack[Settings]) -> Self:
+    def from_llm(cls, model: LLMLike, **settings: Unpack[DenoiseSettings]) -> Self:
         """System 2 Attention with a chat model, a runnable, a name, or a core LLM. ``context=False`` keeps the
         sentences that the model names and none beside them."""
         return cls._made({"model": model, "variant": "select"}, settings)
 
     @classmethod
-    def from_embeddings(cls, embeddings: Embeddings, **settings: Unpack[Settings]) -> Self:
+    def from_embeddings(cls, embeddings: Embeddings, **settings: Unpack[DenoiseSettings]) -> Self:
         """END by the cosine of ``embeddings``: the best 20 documents, or what ``keep`` or ``threshold`` says."""
         keep = 20 if settings.get("threshold") is None else None
         return cls._made({"scorer": embeddings, "keep": keep}, settings)
 
     @classmethod
-    def from_cross_encoder(cls, model: BaseCrossEncoder, **settings: Unpack[Settings]) -> Self:
+    def from_cross_encoder(cls, model: BaseCrossEncoder, **settings: Unpack[DenoiseSettings]) -> Self:
         """END by a cross-encoder: the best ``top_n`` documents, 3 unless it says otherwise, best first. It reads
         the text alone; ``header_keys=("title",)`` shows it titles too."""
         return cls._made({"scorer": model, "top_n": 3, "order": "score", "header_keys": ()}, settings)
 
     @classmethod
-    def from_probe(cls, folder: str | Path, model: Any = None, **settings: Unpack[Settings]) -> Self:
+    def from_probe(cls, folder: str | Path, model: Any = None, **settings: Unpack[DenoiseSettings]) -> Self:
         """END with the probe in ``folder``; ``model`` as in `denoise_core.end.ProbeScorer`, or None for the one
         that the probe's card names. Loaded at the first use."""
         return cls._made({"probe": str(folder), "model": model}, settings)
 
     @classmethod
     def from_file(
-        cls, path: str | Path, model: Any = None, *, llm: LLM | None = None, **settings: Unpack[Settings]
+        cls, path: str | Path, model: Any = None, *, llm: LLM | None = None, **settings: Unpack[DenoiseSettings]
     ) -> Self:
         """What ``rag-denoise evaluate`` recommended (its ``denoise.json``), or a folder of ``rag-denoise fit``.
 
@@ -232,7 +232,7 @@ class Denoise(BaseModel):
     def _fits_together(self) -> Self:
         s2a = self.model is not None and self.probe is None
         if self.denoiser is not None:
-            check_denoiser(self.denoiser)
+            require_denoiser(self.denoiser)
             self._without("not beside denoiser=, which is built already", "model", "scorer", "probe", "chunks")
         elif not s2a:
             self._without("a setting of System 2 Attention, which needs model=", "variant")
@@ -309,7 +309,7 @@ def _set_in(settings: Any) -> dict[str, Any]:
     return {name: getattr(made, name) for name in made.model_fields_set & set(Denoise.model_fields)}
 
 
-def check_denoiser(denoiser: Any) -> None:
+def require_denoiser(denoiser: Any) -> None:
     """Raises `InputError` that says what to write for anything that is no denoiser."""
     if isinstance(denoiser, Denoiser) and not isinstance(denoiser, type):
         return
@@ -333,14 +333,14 @@ def _changed(denoiser: Any, keep: Any, threshold: float | None, variant: str | N
     return result
 
 
-def requesting(asked: Any) -> RunnableConfig | None:
+def config_with_request(asked: Any) -> RunnableConfig | None:
     """A config that asks for these settings, beside what the surrounding run's has; None to ask for none."""
     if asked is None:
         return None
     return {"configurable": {**ensure_config().get("configurable", {}), KEY: asked}}
 
 
-def asked_for(config: RunnableConfig | None) -> dict[str, Any]:
+def request_settings(config: RunnableConfig | None) -> dict[str, Any]:
     """What one request asks for: ``config={"configurable": {"denoise": {"keep": 0.5, "top_n": 3}}}``.
 
     Raises `InputError` for a setting that cannot be chosen so.
@@ -358,5 +358,5 @@ def asked_for(config: RunnableConfig | None) -> dict[str, Any]:
 
 
 @cache
-def _request() -> TypeAdapter[Request]:
-    return TypeAdapter(Request)
+def _request() -> TypeAdapter[RequestSettings]:
+    return TypeAdapter(RequestSettings)

@@ -20,12 +20,12 @@ from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 
 from denoise_core import InputError, Passage
-from langchain_denoise.convert import places
+from langchain_denoise.convert import chain_values
 
 CITED_KEYS = ("sources", "citations", "references")
 """Fields that name documents: resolved, and not judged."""
 
-NO_CLAIMS = (*CITED_KEYS, *places.QUESTION_KEYS, *places.EVIDENCE_KEYS, "confidence", "follow_up_questions")
+NO_CLAIMS = (*CITED_KEYS, *chain_values.QUESTION_KEYS, *chain_values.EVIDENCE_KEYS, "confidence", "follow_up_questions")
 """Fields of a structured answer that are left out where all of it is judged."""
 
 _RAW = {"raw", "parsed", "parsing_error"}  # what with_structured_output(include_raw=True) gives
@@ -42,7 +42,7 @@ class Claimed:
     cited: tuple[Any, ...] = ()
 
 
-def claimed(brought: Any, place: places.Place, claims: Sequence[str] | None = None) -> Claimed:
+def claimed(brought: Any, place: chain_values.Place, claims: Sequence[str] | None = None) -> Claimed:
     """What of an output is judged.
 
     ``place`` is the user's key or function (which gets the very object the chain gave), ``claims`` the user's
@@ -50,23 +50,23 @@ def claimed(brought: Any, place: places.Place, claims: Sequence[str] | None = No
     text``, at any depth; of an object without such a field every field but sources and the like.
     """
     if callable(place):
-        text, where = places.answer_in(brought, place), Claimed()
+        text, where = chain_values.answer_in(brought, place), Claimed()
         with suppress(InputError):  # only where it stands is asked, for a text that takes its place
             where = claimed(brought, None)
         return Claimed(text, path=where.path if where.text == text else (), cited=where.cited)
     output, path = _unwrapped(brought)
     cited: tuple[Any, ...] = ()
     if place is not None:
-        output, path = places.under(output, place, "answer"), (*path, place)
+        output, path = chain_values.under(output, place, "answer"), (*path, place)
     while _is_structured(output):
-        state = places.as_state(output)
+        state = chain_values.as_state(output)
         cited = _cited(output) or cited
         if claims is not None:
             named = {name: _plain(value) for name in claims for value in (_under_path(state, name),)}
             return Claimed(fields=named, path=path, cited=cited)
-        key = next((k for k in places.ANSWER_KEYS if k in state and _says(state[k])), None)
+        key = next((k for k in chain_values.ANSWER_KEYS if k in state and _says(state[k])), None)
         if key is None:
-            if any(k in state for k in places.ANSWER_KEYS) and isinstance(output, Mapping):
+            if any(k in state for k in chain_values.ANSWER_KEYS) and isinstance(output, Mapping):
                 break  # said as an error by what looks for the answer
             left = {k: _plain(v) for k, v in state.items() if k not in NO_CLAIMS}
             return Claimed(fields=left, path=path, cited=cited)
@@ -75,12 +75,12 @@ def claimed(brought: Any, place: places.Place, claims: Sequence[str] | None = No
         raise InputError(
             f"claims={list(claims)}: paths of a structured answer, and this is a {type(output).__name__}"
         )
-    return Claimed(places.answer_in(output, None), path=path, cited=cited)
+    return Claimed(chain_values.answer_in(output, None), path=path, cited=cited)
 
 
 def with_text(brought: Any, text: str, path: Sequence[str]) -> Any:
     """The output with another text at the place where `claimed` found it; everything else stays."""
-    return with_change(brought, lambda at: places.with_answer(at, text, None), path)
+    return with_change(brought, lambda at: chain_values.with_answer(at, text, None), path)
 
 
 def with_change(brought: Any, change: Callable[[Any], Any], path: Sequence[str]) -> Any:
@@ -88,7 +88,7 @@ def with_change(brought: Any, change: Callable[[Any], Any], path: Sequence[str])
     if not path:
         return change(brought)
     key, *rest = path
-    changed = with_change(places.as_state(brought)[key], change, rest)
+    changed = with_change(chain_values.as_state(brought)[key], change, rest)
     if isinstance(brought, Mapping):
         return {**brought, key: changed}
     if isinstance(brought, BaseModel):
@@ -136,7 +136,7 @@ def _unwrapped(brought: Any) -> tuple[Any, tuple[str, ...]]:
 
 def _is_structured(value: Any) -> bool:
     if isinstance(value, Mapping):
-        return places.MESSAGES not in value or any(isinstance(value.get(k), str) for k in places.ANSWER_KEYS)
+        return chain_values.MESSAGES not in value or any(isinstance(value.get(k), str) for k in chain_values.ANSWER_KEYS)
     if isinstance(value, BaseModel):
         return not isinstance(value, (BaseMessage, PromptValue, Document))
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
@@ -147,7 +147,7 @@ def _says(value: Any) -> bool:
 
 
 def _cited(output: Any) -> tuple[Any, ...]:
-    state = places.as_state(output)
+    state = chain_values.as_state(output)
     if not isinstance(state, Mapping):
         return ()
     given = [state[k] for k in CITED_KEYS if state.get(k)]
@@ -160,7 +160,7 @@ def _under_path(state: Mapping[str, Any], path: str) -> Any:
     several = False
     for part in path.split("."):
         key = part.removesuffix("[]")
-        found = [places.under(f, key, f"claims: {path}") for f in found]
+        found = [chain_values.under(f, key, f"claims: {path}") for f in found]
         if part.endswith("[]"):
             several = True
             if not all(isinstance(f, (list, tuple)) for f in found):
@@ -192,7 +192,7 @@ def _asked(one: Any) -> tuple[list[str], str]:
     """The names under which a citation looks for its document, and its quote."""
     if isinstance(one, Document):
         one = {"id": one.id, **one.metadata}
-    state = places.as_state(one)
+    state = chain_values.as_state(one)
     if not isinstance(state, Mapping):
         said = str(state).strip().removeprefix("[").removesuffix("]")
         return ([said] if said else []), ""

@@ -9,8 +9,8 @@ from denoise_core import MissingExtra
 
 try:
     from langchain_denoise.middleware.tool_results import DenoiseToolResults
-    from langchain_denoise.middleware.tools import DenoiseTools
-    from langchain_denoise.middleware.user_words import S2AMiddleware
+    from langchain_denoise.middleware.tool_selection import DenoiseTools
+    from langchain_denoise.middleware.user_messages import S2AMiddleware
     from langchain_denoise.middleware.verification import VerificationMiddleware
 except ModuleNotFoundError as error:
     if error.name is None or error.name.split(".")[0] not in ("langchain", "langgraph"):

@@ -12,7 +12,7 @@ Handler = Callable[[ModelRequest[Any]], ModelResponse[Any]]
 AsyncHandler = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
 
 
-class Named(AgentMiddleware[Any, Any, Any]):
+class NamedMiddleware(AgentMiddleware[Any, Any, Any]):
     """Middleware with a name, so that one agent may have two of a kind."""
 
     def __init__(self, name: str) -> None:
@@ -25,21 +25,21 @@ class Named(AgentMiddleware[Any, Any, Any]):
         return self._name
 
 
-class Changing(Named):
+class RequestMiddleware(NamedMiddleware):
     """Middleware that changes what the model is asked."""
 
-    def changed(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+    def change_request(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         """The request as the model gets it."""
         raise NotImplementedError
 
-    async def achanged(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+    async def achange_request(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         """`changed` without blocking the event loop."""
-        return self.changed(request)
+        return self.change_request(request)
 
     @override
     def wrap_model_call(self, request: ModelRequest[Any], handler: Handler) -> ModelResponse[Any]:
-        return handler(self.changed(request))
+        return handler(self.change_request(request))
 
     @override
     async def awrap_model_call(self, request: ModelRequest[Any], handler: AsyncHandler) -> ModelResponse[Any]:
-        return await handler(await self.achanged(request))
+        return await handler(await self.achange_request(request))

@@ -20,14 +20,14 @@ from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.record import KEY
 from denoise_core.tool_results import LEFT_OUT, RECALL, asked_in, given_back, looked_for
 from langchain_denoise.compressor import DenoiseCompressor
-from langchain_denoise.convert.places import MESSAGES, messages_in
-from langchain_denoise.middleware.base import Changing
-from langchain_denoise.middleware.tool_text import ToolDocuments, ToolText, read_message
-from langchain_denoise.settings import Denoise, DenoiserLike, requesting
+from langchain_denoise.convert.chain_values import MESSAGES, messages_in
+from langchain_denoise.middleware.base import RequestMiddleware
+from langchain_denoise.middleware.tool_messages import ToolDocuments, ToolText, parse_tool_message
+from langchain_denoise.settings import Denoise, DenoiserLike, config_with_request
 
 Result = ToolMessage | Command[Any]
 
-LEAST = 2000
+MIN_CHARACTERS = 2000
 """Characters of a call's texts from which on they are denoised without being asked for by name."""
 
 
@@ -41,7 +41,7 @@ class RecallState(AgentState[Any]):
     denoise_left_out: NotRequired[Annotated[dict[str, str], _joined]]
 
 
-class DenoiseToolResults(Changing):
+class DenoiseToolResults(RequestMiddleware):
     """Denoises the results of tools, in the message that goes into the agent's state.
 
     A tool that keeps its documents (``create_retriever_tool(..., response_format="content_and_artifact")``) has
@@ -92,8 +92,8 @@ class DenoiseToolResults(Changing):
     @override
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Result]) -> Result:
         result = handler(request)
-        read, config = self._read(_messages_of(result), request), requesting(_settings_in(request))
-        each = [[self.compressor.clear(i, config) for i in r.inputs(_query(request))] for r in read]
+        read, config = self._read(_messages_of(result), request), config_with_request(_settings_in(request))
+        each = [[self.compressor.denoise_texts(i, config) for i in r.denoise_inputs(_query(request))] for r in read]
         return self._back(result, read, each)
 
     @override
@@ -101,8 +101,8 @@ class DenoiseToolResults(Changing):
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]
     ) -> Result:
         result = await handler(request)
-        read, config = self._read(_messages_of(result), request), requesting(_settings_in(request))
-        each = [[await self.compressor.aclear(i, config) for i in r.inputs(_query(request))] for r in read]
+        read, config = self._read(_messages_of(result), request), config_with_request(_settings_in(request))
+        each = [[await self.compressor.adenoise_texts(i, config) for i in r.denoise_inputs(_query(request))] for r in read]
         return self._back(result, read, each)
 
     @override
@@ -124,14 +124,14 @@ class DenoiseToolResults(Changing):
         if self.tool_names is not None and request.tool_call["name"] not in self.tool_names:
             return []
         ours = (m for m in messages if m.status != "error" and m.name != RECALL)
-        read = [r for m in ours if (r := read_message(m)) is not None]
+        read = [r for m in ours if (r := parse_tool_message(m)) is not None]
         texts = [r for r in read if isinstance(r, ToolText)]
         long = self.tool_names is not None or self._is_long(texts, request)
         return [r for r in read if long or isinstance(r, ToolDocuments)]
 
     def _is_long(self, read: Sequence[ToolText], request: ToolCallRequest) -> bool:
         """Whether texts are denoised without being asked for by name: all that one call gave counts together."""
-        if sum(part.characters for r in read for part in r.parts) < LEAST:
+        if sum(part.characters for r in read for part in r.parts) < MIN_CHARACTERS:
             return False
         if not asked_in(request.tool_call["args"]):
             name = request.tool_call["name"]
@@ -150,7 +150,7 @@ class DenoiseToolResults(Changing):
         new: dict[int, ToolMessage] = {}
         kept: dict[str, str] = {}
         for one, found in zip(read, each, strict=True):
-            new[id(one.message)], gone = one.cleared(found, self.recall)
+            new[id(one.message)], gone = one.apply_results(found, self.recall)
             kept |= {g.id: g.text for g in gone if self.recall}
         if isinstance(result, ToolMessage):
             message = new.get(id(result), result)

@@ -28,19 +28,19 @@ from denoise_core.running.record import KEY
 from denoise_core.tool_results import query_of
 from langchain_denoise.convert.claims import Claimed, checked_claims, claimed, resolved, with_text
 from langchain_denoise.convert.messages import internal_config
-from langchain_denoise.convert.places import as_passages, tool_results, with_record
-from langchain_denoise.middleware.base import AsyncHandler, Handler, Named
+from langchain_denoise.convert.chain_values import as_passages, tool_results, with_record
+from langchain_denoise.middleware.base import AsyncHandler, Handler, NamedMiddleware
 from langchain_denoise.observe import short_record
 from langchain_denoise.verification.redraft import Again
-from langchain_denoise.verification.verifier import Verifier, annotated, conversation
+from langchain_denoise.verification.verifier import Verifier, annotate_message, history_before_question
 
-Find = Callable[[Sequence[BaseMessage]], Any]
-Scope = Literal["turn", "conversation"]
+EvidenceFunction = Callable[[Sequence[BaseMessage]], Any]
+EvidenceScope = Literal["turn", "conversation"]
 Result = ModelResponse[Any] | ExtendedModelResponse[Any]
-COUNTS = ("thread_model_call_count", "run_model_call_count")
+CALL_COUNT_KEYS = ("thread_model_call_count", "run_model_call_count")
 
 
-class VerificationMiddleware(Named):
+class VerificationMiddleware(NamedMiddleware):
     """Judges the answer, has the model write it again with feedback, and gives the best.
 
     Only the last model call is repeated, with the same tool results: no tool runs twice. A reply with tool calls
@@ -65,7 +65,7 @@ class VerificationMiddleware(Named):
         self,
         verifier: Verifier | None = None,
         *,
-        evidence: Find | Scope = "turn",
+        evidence: EvidenceFunction | EvidenceScope = "turn",
         show: Literal["held", "draft_first"] = "held",
         claims: Sequence[str] | None = None,
         name: str = "VerificationMiddleware",
@@ -80,7 +80,7 @@ class VerificationMiddleware(Named):
         if show not in ("held", "draft_first"):
             raise InputError(f"show={show!r}: expected 'held' or 'draft_first'")
         self.verifier = verifier or Verifier()
-        self.evidence: Find | Scope = evidence
+        self.evidence: EvidenceFunction | EvidenceScope = evidence
         self.show = show
         self.claims = checked_claims(claims)
 
@@ -88,13 +88,13 @@ class VerificationMiddleware(Named):
     def wrap_model_call(self, request: ModelRequest[Any], handler: Handler) -> Result:
         with self._quiet() as context:
             first = handler(request) if context is None else context.run(handler, request)
-        if final_of(first) is None:
+        if final_claims(first) is None:
             return first
-        drafts = ModelDrafts(self, request, first, handler, None)
+        drafts = ModelDrafter(self, request, first, handler, None)
 
         def judged(question: str) -> dict[str, Any]:
             answer = drafts.loop.answer(question, drafts.history, drafter=drafts)
-            return drafts.settled(answer)
+            return drafts.record_answer(answer)
 
         RunnableLambda(judged, name=self.name).invoke(drafts.question, internal_config())
         return drafts.response()
@@ -107,13 +107,13 @@ class VerificationMiddleware(Named):
                 if context is None
                 else coro_with_context(handler(request), context, create_task=True)
             )
-        if final_of(first) is None:
+        if final_claims(first) is None:
             return first
-        drafts = ModelDrafts(self, request, first, None, handler)
+        drafts = ModelDrafter(self, request, first, None, handler)
 
         async def judged(question: str) -> dict[str, Any]:
             answer = await drafts.loop.aanswer(question, drafts.history, drafter=drafts)
-            return drafts.settled(answer)
+            return drafts.record_answer(answer)
 
         await RunnableLambda(judged, name=self.name).ainvoke(drafts.question, internal_config())
         return drafts.response()
@@ -123,7 +123,7 @@ class VerificationMiddleware(Named):
         return nullcontext() if self.show == "draft_first" else set_config_context(internal_config())
 
 
-class ModelDrafts:
+class ModelDrafter:
     """One final answer's way: the first draft is there, others are asked of the model; a core `Drafter`."""
 
     repeatable = True  # a model call alone: the tools are not asked again
@@ -146,9 +146,9 @@ class ModelDrafts:
         self.wants_tools: ModelResponse[Any] | None = None
         said = request.messages
         self.earlier = [a["text"] for a in earlier_attempts(said)]
-        self.found = evidence_of(said, settings.evidence, self.earlier)
+        self.found = collect_evidence(said, settings.evidence, self.earlier)
         left = max(1, settings.verifier.limits.attempts - len(self.earlier))
-        self.loop = settings.verifier.loop_with(attempts=left)
+        self.loop = settings.verifier.loop_with_limits(attempts=left)
 
     @property
     def question(self) -> str:
@@ -157,7 +157,7 @@ class ModelDrafts:
 
     @property
     def history(self) -> Any:
-        return conversation(self.request.messages)
+        return history_before_question(self.request.messages)
 
     def draft(self, request: DraftRequest) -> Drafted:
         if request.attempt == 0 or self.ask is None:
@@ -170,23 +170,23 @@ class ModelDrafts:
         return self._drafted(await self.aask(self._again(request)))
 
     def _again(self, request: DraftRequest) -> ModelRequest[Any]:
-        told = Again.of(request)
+        told = Again.from_request(request)
         self.more += 1
-        return self.request.override(messages=[*self.request.messages, *(told.said if told else [])])
+        return self.request.override(messages=[*self.request.messages, *(told.feedback_messages if told else [])])
 
     def _drafted(self, response: ModelResponse[Any]) -> Drafted:
         message = next((m for m in reversed(response.result) if isinstance(m, AIMessage)), AIMessage(""))
         usage = message.usage_metadata
         tokens = Usage(usage["input_tokens"], usage["output_tokens"]) if usage else None
-        final = final_of(response, self.claims)
+        final = final_claims(response, self.claims)
         if final is None:
             self.wants_tools = response
             return Drafted(str(message.text), tokens, judge=False, origin=response)
         return Drafted(final.text, tokens, found=self.found, fields=final.fields, origin=response)
 
-    def settled(self, answer: Answer) -> dict[str, Any]:
+    def record_answer(self, answer: Answer) -> dict[str, Any]:
         """Notes the answer that the loop ended with; gives what its span shows."""
-        self.answer = self.verifier.told(answer)
+        self.answer = self.verifier.notify(answer)
         self.record = answer_record(self.answer)
         return short_record(self.record)
 
@@ -197,7 +197,7 @@ class ModelDrafts:
         if not self.more:
             return made
         state: Mapping[str, Any] = self.request.state
-        counts = {name: state.get(name, 0) + self.more for name in COUNTS}
+        counts = {name: state.get(name, 0) + self.more for name in CALL_COUNT_KEYS}
         return ExtendedModelResponse(made, Command(update=counts))
 
     def _response(self, answer: Answer) -> ModelResponse[Any]:
@@ -208,7 +208,7 @@ class ModelDrafts:
         whole = best is not None and best.candidate == answer.text == _text(response)
         structured = response.structured_response
         if structured is not None:
-            final = final_of(response, self.claims) or Claimed()
+            final = final_claims(response, self.claims) or Claimed()
             if best is not None and (sources := resolved(final.cited, answer.memory.evidence)):
                 self.record["sources"] = sources
             if best is not None and final.fields is None and answer.text != final.text:
@@ -216,14 +216,14 @@ class ModelDrafts:
         elif not whole:
             response = _with_last(response, lambda m: m.model_copy(update={"content": answer.text}))
         if self.verifier.annotate and structured is None:
-            response = _with_last(response, lambda m: annotated(m, answer))
+            response = _with_last(response, lambda m: annotate_message(m, answer))
         return _with_last(response, self._noted)
 
     def _noted(self, message: BaseMessage) -> Any:
         return with_record(message, self.record)
 
 
-def final_of(response: ModelResponse[Any], claims: Sequence[str] | None = None) -> Claimed | None:
+def final_claims(response: ModelResponse[Any], claims: Sequence[str] | None = None) -> Claimed | None:
     """What is judged of the final answer in a response; None when it calls tools or says nothing."""
     structured = response.structured_response
     if structured is not None:
@@ -238,8 +238,8 @@ def final_of(response: ModelResponse[Any], claims: Sequence[str] | None = None) 
     return Claimed(str(message.text))
 
 
-def evidence_of(
-    messages: Sequence[BaseMessage], where: Find | Scope, rejected: Sequence[str]
+def collect_evidence(
+    messages: Sequence[BaseMessage], where: EvidenceFunction | EvidenceScope, rejected: Sequence[str]
 ) -> tuple[Found, ...]:
     """What the tools found, each with the words it was asked with; what a search for the words of an earlier
     rejected draft alone brought is left out."""

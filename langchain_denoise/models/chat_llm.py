@@ -20,7 +20,7 @@ from denoise_core import LLM, InputError, Message, MissingExtra, Reply, Usage
 from denoise_core._frameworks import refuses_form
 from denoise_core.errors import BrokenLaw
 from langchain_denoise.convert.messages import internal_config, to_messages
-from langchain_denoise.models.wrapped import is_greedy
+from langchain_denoise.models.bindings import is_greedy
 
 _log = logging.getLogger("denoise.langchain")
 

@@ -20,7 +20,7 @@ from typing_extensions import override
 
 from denoise_core.augmenter.drafting import DraftRequest
 from denoise_core.augmenter.prompts import REVISE
-from langchain_denoise.models.wrapped import is_greedy, is_model
+from langchain_denoise.models.bindings import is_greedy, is_model
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,14 @@ class Again:
 
     rejected: str
     feedback: str
-    anew: bool
+    resample: bool
 
     @staticmethod
-    def of(request: DraftRequest) -> Again | None:
+    def from_request(request: DraftRequest) -> Again | None:
         return Again(request.rejected, request.feedback, request.anew) if request.rejected else None
 
     @property
-    def said(self) -> list[Any]:
+    def feedback_messages(self) -> list[Any]:
         return [AIMessage(self.rejected), HumanMessage(f"{REVISE}\n{self.feedback}")]
 
 
@@ -80,7 +80,7 @@ class Redrafting(RunnableBindingBase[Any, Any]):
 
     def _sampled(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         told = again.get()
-        return {"temperature": 0.7, **kwargs} if told and told.anew and is_greedy(self.bound) else kwargs
+        return {"temperature": 0.7, **kwargs} if told and told.resample and is_greedy(self.bound) else kwargs
 
 
 def hearing(chain: Runnable[Any, Any]) -> Runnable[Any, Any] | None:
@@ -112,7 +112,7 @@ def _told(input: Any) -> Any:
     messages = input.to_messages() if isinstance(input, PromptValue) else None
     if messages is None:
         messages = convert_to_messages([input] if isinstance(input, str) else input)
-    return [*messages, *told.said]
+    return [*messages, *told.feedback_messages]
 
 
 def _joined(parts: list[Any]) -> Any:

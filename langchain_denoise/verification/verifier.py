@@ -45,7 +45,7 @@ class Verifier:
         policy: Policy | None = None,
         limits: LoopLimits | None = None,
         budget: Budget | None = None,
-        when: When | None = None,
+        should_judge: When | None = None,
         task: Task = QUESTION_ANSWERING,
         on_answer: Callable[[Answer], None] | None = None,
         annotate: bool = False,
@@ -56,12 +56,12 @@ class Verifier:
             if value is not None and not isinstance(value, kind):
                 raise InputError(f"{name}: expected {kind.__name__}(...), got {value!r:.60}")
         self.loop = Augmenter(
-            judge=None if judge is None else utility_of(judge),
+            judge=None if judge is None else utility_from_judge(judge),
             feedback=feedback,
             policy=policy,
             limits=limits,
             budget=budget,
-            when=when,
+            when=should_judge,
             task=task,
         )
         self.on_answer = on_answer
@@ -72,20 +72,20 @@ class Verifier:
         """How often, how long and how much the loop tries."""
         return self.loop.limits
 
-    def loop_with(self, **limits: Any) -> Augmenter:
+    def loop_with_limits(self, **limits: Any) -> Augmenter:
         """The loop under other limits, as for an agent that has made some of its drafts already."""
         loop = copy.copy(self.loop)
         loop.limits = replace(loop.limits, **limits)
         return loop
 
-    def told(self, answer: Answer) -> Answer:
+    def notify(self, answer: Answer) -> Answer:
         """The answer, after ``on_answer`` has seen it."""
         if self.on_answer is not None:
             self.on_answer(answer)
         return answer
 
 
-def utility_of(judge: Any) -> Utility:
+def utility_from_judge(judge: Any) -> Utility:
     """What the loop asks, from whatever judges. Raises `InputError` for what does not."""
     if isinstance(judge, (Runnable, str)):
         from langchain_denoise.models.chat_llm import as_llm
@@ -94,26 +94,26 @@ def utility_of(judge: Any) -> Utility:
     return as_utility(judge)
 
 
-def conversation(messages: Sequence[Any]) -> tuple[Any, ...]:
+def history_before_question(messages: Sequence[Any]) -> tuple[Any, ...]:
     """What was said before the last human message, as the core's messages."""
     last = max((i for i, m in enumerate(messages) if m.type == "human"), default=0)
     return from_messages(messages[:last])
 
 
-def annotated(message: BaseMessage, answer: Answer) -> BaseMessage:
+def annotate_message(message: BaseMessage, answer: Answer) -> BaseMessage:
     """The message with annotations on the text block that holds the answer; a content that was a string becomes
     one such block. As it came where the answer is not what was judged, or nothing was said of it."""
     content: list[Any] = [message.content] if isinstance(message.content, str) else list(message.content)
     for at, block in enumerate(content):
         text = text_of(block)
-        if text is not None and answer.text in text and (notes := notes_on(answer, text.find(answer.text))):
+        if text is not None and answer.text in text and (notes := claim_annotations(answer, text.find(answer.text))):
             whole = {"type": "text", "text": text} if isinstance(block, str) else block
             content[at] = {**whole, "annotations": [*(whole.get("annotations") or []), *notes]}
             return message.model_copy(update={"content": content})
     return message
 
 
-def notes_on(answer: Answer, offset: int = 0) -> list[dict[str, Any]]:
+def claim_annotations(answer: Answer, offset: int = 0) -> list[dict[str, Any]]:
     """For each claim of the answer that is supported a citation for each quote: ``start_index`` and ``end_index``
     are the claim's characters in the text, ``offset`` later, ``cited_text`` the document's, ``extras`` its id and
     the quote's half-open range in it. For each other claim a note of LangChain's kind for what is ours alone."""

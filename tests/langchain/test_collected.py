@@ -15,7 +15,7 @@ from denoise_core.augmenter.streaming import Finished, Restarted, Revised, Text
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from langchain_denoise import DenoisingRetriever, Verifier, verified
 from langchain_denoise.testing import FunctionChatModel
-from langchain_denoise.verification.collect import EvidenceHandler
+from langchain_denoise.verification.evidence import EvidenceHandler
 
 TOWER = "The Eiffel Tower was completed in 1889 by the company of Gustave Eiffel."
 HALL = "Otto Brenner completed the Grand Hall in 1912."

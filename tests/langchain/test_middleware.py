@@ -29,7 +29,7 @@ from denoise_core.running import fallbacks
 from denoise_core.testing import FunctionScorer
 from denoise_core.tool_results import NOTHING
 from langchain_denoise.middleware import DenoiseToolResults, DenoiseTools, S2AMiddleware
-from langchain_denoise.middleware.tool_text import rewrite
+from langchain_denoise.middleware.tool_messages import rewrite
 
 # What a tool found
 

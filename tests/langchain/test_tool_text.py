@@ -24,7 +24,7 @@ from denoise_core.text.cutting import cut
 from denoise_core.tool_results import NOTHING, RECALL
 from langchain_denoise import Denoise, DenoiseCompressor
 from langchain_denoise.middleware import DenoiseToolResults
-from langchain_denoise.middleware.tool_text import ToolText
+from langchain_denoise.middleware.tool_messages import ToolText
 
 IMAGE = {"type": "image", "base64": "AA==", "mime_type": "image/png"}
 

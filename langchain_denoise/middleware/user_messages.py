@@ -14,14 +14,14 @@ from typing_extensions import override
 from denoise_core.running.record import KEY
 from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.convert.history import Scope, with_record, with_text
-from langchain_denoise.middleware.base import Changing
+from langchain_denoise.middleware.base import RequestMiddleware
 from langchain_denoise.s2a import S2AMessages
 from langchain_denoise.settings import LLMLike
 
-Cleared = dict[str, dict[str, dict[str, Any]]]
+ClearedTexts = dict[str, dict[str, dict[str, Any]]]
 
 
-def _merge(old: Cleared | None, new: Cleared | None) -> Cleared:
+def _merge(old: ClearedTexts | None, new: ClearedTexts | None) -> ClearedTexts:
     merged = dict(old or {})
     for name, messages in (new or {}).items():
         merged[name] = {**merged.get(name, {}), **messages}
@@ -32,10 +32,10 @@ class S2AState(AgentState[Any]):
     """The agent's state with the cleared texts: by middleware, then by message id. Plain JSON."""
 
     # The reducer comes last: LangGraph looks for it there and nowhere else.
-    denoised_messages: NotRequired[Annotated[Cleared, PrivateStateAttr, _merge]]
+    denoised_messages: NotRequired[Annotated[ClearedTexts, PrivateStateAttr, _merge]]
 
 
-class S2AMiddleware(Changing):
+class S2AMiddleware(RequestMiddleware):
     """System 2 Attention on what the user says, once a turn, before the agent starts.
 
     The cleared text is kept in the agent's state and put in the message's place whenever the model is called;
@@ -56,17 +56,17 @@ class S2AMiddleware(Changing):
         name: str = "S2AMiddleware",
     ) -> None:
         super().__init__(name)
-        self.clearing = S2AMessages(model=model, variant=variant, scope=scope, on_error=on_error)
+        self.s2a_messages = S2AMessages(model=model, variant=variant, scope=scope, on_error=on_error)
 
     @override
     def before_agent(self, state: S2AState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         said = self._unread(state)
-        return self._update(said, self.clearing.invoke(said)) if said else None
+        return self._update(said, self.s2a_messages.invoke(said)) if said else None
 
     @override
     async def abefore_agent(self, state: S2AState, runtime: Runtime[Any]) -> dict[str, Any] | None:
         said = self._unread(state)
-        return self._update(said, await self.clearing.ainvoke(said)) if said else None
+        return self._update(said, await self.s2a_messages.ainvoke(said)) if said else None
 
     @override
     def changed(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
@@ -89,7 +89,7 @@ class S2AMiddleware(Changing):
         return {"denoised_messages": {self._name: found}}
 
     def _texts(self, state: Mapping[str, Any]) -> Mapping[str, dict[str, Any]]:
-        found: Cleared = state.get("denoised_messages") or {}
+        found: ClearedTexts = state.get("denoised_messages") or {}
         return found.get(self._name, {})
 
 

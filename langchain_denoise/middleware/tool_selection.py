@@ -14,11 +14,11 @@ from denoise_core import InputError
 from denoise_core.errors import is_mistake
 from denoise_core.running.fallbacks import fell_back
 from denoise_core.running.offload import offload
-from langchain_denoise.middleware.base import Changing
+from langchain_denoise.middleware.base import RequestMiddleware
 from langchain_denoise.models.scoring import as_scorer
 
 
-class DenoiseTools(Changing):
+class DenoiseTools(RequestMiddleware):
     """Shows the model the ``k`` tools whose name and description fit the user's last message best.
 
     Tools named in ``always``, those called since that message, and what a provider runs itself stay beside them;
@@ -28,20 +28,20 @@ class DenoiseTools(Changing):
     """
 
     def __init__(
-        self, scorer: Any = None, *, k: int = 8, always: Sequence[str] = (), name: str = "DenoiseTools"
+        self, scorer: Any = None, *, top_n: int = 8, always_include: Sequence[str] = (), name: str = "DenoiseTools"
     ) -> None:
         super().__init__(name)
-        if k < 1:
-            raise InputError(f"k={k}: expected 1 or more")
-        if isinstance(always, str):
-            raise InputError(f"always={always!r}: expected a list of tool names")
+        if top_n < 1:
+            raise InputError(f"k={top_n}: expected 1 or more")
+        if isinstance(always_include, str):
+            raise InputError(f"always={always_include!r}: expected a list of tool names")
         if scorer is None:
             from denoise_core.embedded import DefaultScorer
 
             scorer = DefaultScorer()
         self.scorer = as_scorer(scorer)
-        self.k = k
-        self.always = frozenset(always)
+        self.top_n = top_n
+        self.always_include = frozenset(always_include)
 
     @override
     async def achanged(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
@@ -51,17 +51,17 @@ class DenoiseTools(Changing):
     def changed(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         tools: list[BaseTool] = [t for t in request.tools if isinstance(t, BaseTool)]
         query = next((str(m.text) for m in reversed(request.messages) if isinstance(m, HumanMessage)), "")
-        if len(tools) <= self.k or not query.strip():
+        if len(tools) <= self.top_n or not query.strip():
             return request
         try:
             scores = self.scorer.score(query, [f"{t.name}: {t.description}" for t in tools])
-            best = sorted(range(len(tools)), key=lambda i: -float(scores[i]))[: self.k]
+            best = sorted(range(len(tools)), key=lambda i: -float(scores[i]))[: self.top_n]
         except Exception as error:
             if is_mistake(error):
                 raise
             fell_back(self.name, error, "all tools are shown")
             return request
-        stay = {tools[i].name for i in best} | self.always | _called(request.messages)
+        stay = {tools[i].name for i in best} | self.always_include | _called(request.messages)
         chosen = [t for t in request.tools if not isinstance(t, BaseTool) or t.name in stay]
         return request.override(tools=chosen)
 

@@ -18,7 +18,7 @@ from denoise_core.augmenter.drafting import Found
 from denoise_core.tool_results import query_of
 from denoise_core.types import Provenance
 from langchain_denoise.convert.documents import HEADER_KEYS, read_documents, text_id, to_passages
-from langchain_denoise.convert.places import documents_of
+from langchain_denoise.convert.chain_values import documents_of
 
 
 @dataclass

@@ -29,32 +29,32 @@ from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.running.budget import at_most
 from langchain_denoise.observe import atell, short_record, tell
 
-Show = Literal["held_back", "draft_first"]
+StreamMode = Literal["held_back", "draft_first"]
 _FOLLOW = {"held_back": held_back, "draft_first": draft_first}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class LoopRun:
     """One input as the loop takes it; ``told`` is called with the answer, ``output`` gives what is put in its
     place and the record of the run."""
 
     loop: Augmenter
     question: str
     history: tuple[Message, ...]
-    told: Callable[[Answer], Answer]
-    output: Callable[[Answer], tuple[Any, dict[str, Any]]]
+    notify: Callable[[Answer], Answer]
+    build_output: Callable[[Answer], tuple[Any, dict[str, Any]]]
     drafter: Drafter | None = None
 
-    def follow(self, show: Show) -> Any:
+    def stream_events(self, show: StreamMode) -> Any:
         """The loop as a stream of events, blocking or not."""
         return _FOLLOW[show](self.loop, self.question, self.history, drafter=self.drafter)
 
-    def reports(self, record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    def record_outputs(self, record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """What is told of the run: what was asked, the record in short, and whole."""
         return {"question": self.question}, short_record(record), record
 
 
-class Checked(RunnableSerializable[Input, Output]):
+class VerifyingRunnable(RunnableSerializable[Input, Output]):
     """Answers that are judged before they are given.
 
     ``stream`` yields one value: nothing is shown before it is judged. `stream_checked` shows sentences as they
@@ -63,7 +63,7 @@ class Checked(RunnableSerializable[Input, Output]):
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
-    def _asked(self, input: Input, options: dict[str, Any]) -> Asked:
+    def _asked(self, input: Input, options: dict[str, Any]) -> LoopRun:
         raise NotImplementedError
 
     @override
@@ -79,9 +79,9 @@ class Checked(RunnableSerializable[Input, Output]):
     ) -> Output:
         asked = self._asked(input, kwargs)
         with at_most(config.get("max_concurrency")):
-            answer = asked.told(asked.loop.answer(asked.question, asked.history, drafter=asked.drafter))
-        output, record = asked.output(answer)
-        tell(run_manager, *asked.reports(record))
+            answer = asked.notify(asked.loop.answer(asked.question, asked.history, drafter=asked.drafter))
+        output, record = asked.build_output(answer)
+        tell(run_manager, *asked.record_outputs(record))
         return cast("Output", output)
 
     async def _aanswer(
@@ -89,13 +89,13 @@ class Checked(RunnableSerializable[Input, Output]):
     ) -> Output:
         asked = self._asked(input, kwargs)
         with at_most(config.get("max_concurrency")):
-            answer = asked.told(await asked.loop.aanswer(asked.question, asked.history, drafter=asked.drafter))
-        output, record = asked.output(answer)
-        await atell(run_manager, *asked.reports(record))
+            answer = asked.notify(await asked.loop.aanswer(asked.question, asked.history, drafter=asked.drafter))
+        output, record = asked.build_output(answer)
+        await atell(run_manager, *asked.record_outputs(record))
         return cast("Output", output)
 
     def stream_checked(
-        self, input: Input, config: RunnableConfig | None = None, *, show: Show = "held_back"
+        self, input: Input, config: RunnableConfig | None = None, *, show: StreamMode = "held_back"
     ) -> Iterator[StreamEvent]:
         """`denoise_core.augmenter.streaming` events: `Text` as sentences pass (``"held_back"``) or as the first
         draft is written (``"draft_first"``), `Restarted` when it is withdrawn, at last `Finished` or `Revised`
@@ -105,11 +105,11 @@ class Checked(RunnableSerializable[Input, Output]):
         run = get_callback_manager_for_config(config).on_chain_start(None, input, name=name, run_id=run_id)
         output = None
         try:
-            with _within(config, run) as context, closing(context.run(iter, asked.follow(show))) as events:
+            with _within(config, run) as context, closing(context.run(iter, asked.stream_events(show))) as events:
                 while (event := context.run(next, events, None)) is not None:
                     if isinstance(event, (Finished, Revised)):
-                        output = asked.told(event.answer).text
-                        context.run(tell, run, *asked.reports(answer_record(event.answer)))
+                        output = asked.notify(event.answer).text
+                        context.run(tell, run, *asked.record_outputs(answer_record(event.answer)))
                     yield event
         except GeneratorExit:
             run.on_chain_end(output)
@@ -120,7 +120,7 @@ class Checked(RunnableSerializable[Input, Output]):
         run.on_chain_end(output)
 
     async def astream_checked(
-        self, input: Input, config: RunnableConfig | None = None, *, show: Show = "held_back"
+        self, input: Input, config: RunnableConfig | None = None, *, show: StreamMode = "held_back"
     ) -> AsyncIterator[StreamEvent]:
         """`stream_checked` for async."""
         asked, config = self._asked(input, {}), ensure_config(config)
@@ -130,11 +130,11 @@ class Checked(RunnableSerializable[Input, Output]):
         output = None
         try:
             with _within(config, run) as context:
-                async with aclosing(context.run(aiter, asked.follow(show))) as events:
+                async with aclosing(context.run(aiter, asked.stream_events(show))) as events:
                     while (event := await coro_with_context(_next(events), context)) is not None:
                         if isinstance(event, (Finished, Revised)):
-                            output = asked.told(event.answer).text
-                            telling = atell(run, *asked.reports(answer_record(event.answer)))
+                            output = asked.notify(event.answer).text
+                            telling = atell(run, *asked.record_outputs(answer_record(event.answer)))
                             await coro_with_context(telling, context)
                         yield event
         except GeneratorExit:

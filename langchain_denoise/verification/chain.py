@@ -25,15 +25,15 @@ from denoise_core import Budget, InputError
 from denoise_core.augmenter import Answer, LoopLimits
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
 from denoise_core.augmenter.traces.record import answer_record
-from langchain_denoise.convert import places
+from langchain_denoise.convert import chain_values
 from langchain_denoise.convert.claims import checked_claims, claimed, resolved, with_change, with_text
 from langchain_denoise.convert.messages import internal_config
-from langchain_denoise.verification.checked import Asked, Checked
-from langchain_denoise.verification.collect import EvidenceHandler
+from langchain_denoise.verification.runnable import LoopRun, VerifyingRunnable
+from langchain_denoise.verification.evidence import EvidenceHandler
 from langchain_denoise.verification.redraft import Again, again, hearing
-from langchain_denoise.verification.verifier import Verifier, annotated, conversation
+from langchain_denoise.verification.verifier import Verifier, annotate_message, history_before_question
 
-Returns = Literal["output", "answer"]
+OutputType = Literal["output", "answer"]
 
 
 def verified(
@@ -47,7 +47,7 @@ def verified(
     answer: str | Callable[..., Any] | None = None,
     evidence: str | Callable[..., Any] | None = None,
     feedback: str | Callable[..., Any] | None = None,
-    returns: Returns = "output",
+    output_type: OutputType = "output",
     claims: Sequence[str] | None = None,
 ) -> VerifiedRunnable:
     """``chain`` with its answers held against what it found, and asked again while they do not hold.
@@ -86,7 +86,7 @@ def verified(
     elif not isinstance(verifier, Verifier) or any(x is not None for x in (judge, limits, budget)):
         raise InputError("verifier: expected Verifier(...) alone, or judge=, limits= and budget= without it")
     chain = coerce_to_runnable(chain)
-    homes = {c.__module__ for part in parts_of(chain) for c in type(part).__mro__}
+    homes = {c.__module__ for part in visible_steps(chain) for c in type(part).__mro__}
     if "langchain_core.runnables.history" in homes:
         raise InputError(
             "a history inside verified(...) would keep every draft, rejected ones too; read it before the chain "
@@ -105,12 +105,12 @@ def verified(
         answer=answer,
         evidence=evidence,
         feedback=feedback,
-        returns=returns,
+        output_type=output_type,
         claims=checked_claims(claims),
     )
 
 
-def parts_of(chain: Runnable[Any, Any]) -> Iterator[Runnable[Any, Any]]:
+def visible_steps(chain: Runnable[Any, Any]) -> Iterator[Runnable[Any, Any]]:
     """A chain and the steps that can be seen in it."""
     yield chain
     inner: Sequence[Runnable[Any, Any]] = ()
@@ -123,10 +123,10 @@ def parts_of(chain: Runnable[Any, Any]) -> Iterator[Runnable[Any, Any]]:
     elif isinstance(chain, RunnableAssign):
         inner = [chain.mapper]
     for one in inner:
-        yield from parts_of(one)
+        yield from visible_steps(one)
 
 
-class VerifiedRunnable(Checked[Any, Any]):
+class VerifiedRunnable(VerifyingRunnable[Any, Any]):
     """A chain with verification around it; see `verified`, which builds it."""
 
     chain: Runnable[Any, Any]
@@ -135,10 +135,10 @@ class VerifiedRunnable(Checked[Any, Any]):
     answer: str | Callable[..., Any] | None = None
     evidence: str | Callable[..., Any] | None = None
     feedback: str | Callable[..., Any] | None = None
-    returns: Returns = "output"
+    output_type: OutputType = "output"
     claims: Sequence[str] | None = None
 
-    _hearing: Runnable[Any, Any] | None = PrivateAttr(default=None)
+    _redrafting_chain: Runnable[Any, Any] | None = PrivateAttr(default=None)
 
     @field_validator("claims", mode="before")
     @classmethod
@@ -153,22 +153,22 @@ class VerifiedRunnable(Checked[Any, Any]):
                 f"unsupported={self.verifier.limits.unsupported!r} puts another answer into the output, which "
                 "needs answer='key'; a function only finds it"
             )
-        self._hearing = hearing(self.chain) if self.feedback is None else None
+        self._redrafting_chain = hearing(self.chain) if self.feedback is None else None
 
     @override
     def get_input_schema(self, config: RunnableConfig | None = None) -> TypeBaseModel:
         return self.chain.get_input_schema(config)
 
     @override
-    def _asked(self, input: Any, options: dict[str, Any]) -> Asked:
-        drafts = ChainDrafts(self, input, options)
-        messages = None if callable(self.question) else places.messages_in(places.as_state(input))
-        history = conversation(messages) if messages else ()
-        question, verifier = places.question_in(input, self.question), self.verifier
-        return Asked(verifier.loop, question, history, verifier.told, drafts.output_of, drafts)
+    def _loop_run(self, input: Any, options: dict[str, Any]) -> LoopRun:
+        drafts = ChainDrafter(self, input, options)
+        messages = None if callable(self.question) else chain_values.messages_in(chain_values.as_state(input))
+        history = history_before_question(messages) if messages else ()
+        question, verifier = chain_values.question_in(input, self.question), self.verifier
+        return LoopRun(verifier.loop, question, history, verifier.notify, drafts.output_for_answer, drafts)
 
 
-class ChainDrafts:
+class ChainDrafter:
     """One input's way through the chain, once for each draft; a core `StreamingDrafter`."""
 
     def __init__(self, settings: VerifiedRunnable, given: Any, options: dict[str, Any]) -> None:
@@ -198,7 +198,7 @@ class ChainDrafts:
             for chunk in chain.stream(given, self._config(handler), **self.options):
                 whole = chunk if whole is None else whole + chunk
                 yield from handler.new_evidence()
-                if piece := piece_of(chunk, self.settings.answer):
+                if piece := answer_chunk(chunk, self.settings.answer):
                     yield piece
             yield self._drafted(whole, handler)
 
@@ -209,7 +209,7 @@ class ChainDrafts:
                 whole = chunk if whole is None else whole + chunk
                 for found in handler.new_evidence():
                     yield found
-                if piece := piece_of(chunk, self.settings.answer):
+                if piece := answer_chunk(chunk, self.settings.answer):
                     yield piece
             yield self._drafted(whole, handler)
 
@@ -234,26 +234,26 @@ class ChainDrafts:
     def _asked(self, request: DraftRequest) -> Iterator[tuple[Runnable[Any, Any], Any]]:
         """The chain to run and what to give it: the input as it is, and feedback beside it."""
         s = self.settings
-        told = Again.of(request)
+        told = Again.from_request(request)
         if told is None:
             yield s.chain, self.given
         elif s.feedback is not None:
-            yield s.chain, places.with_feedback(self.given, told.rejected, told.feedback, s.feedback)
-        elif s._hearing is None and places.messages_in(self.given) is not None:
-            yield s.chain, places.with_said(self.given, told.said)
+            yield s.chain, chain_values.with_feedback(self.given, told.rejected, told.feedback, s.feedback)
+        elif s._redrafting_chain is None and chain_values.messages_in(self.given) is not None:
+            yield s.chain, chain_values.with_said(self.given, told.feedback_messages)
         else:
             token = again.set(told)
             try:
-                yield s._hearing or s.chain, self.given
+                yield s._redrafting_chain or s.chain, self.given
             finally:
                 again.reset(token)
 
     def _drafted(self, brought: Any, handler: EvidenceHandler) -> Drafted:
         s, found = self.settings, handler.found
-        brought = places.without_said(brought)
+        brought = chain_values.without_said(brought)
         said = claimed(brought, s.answer, s.claims)
         if s.evidence is not None or not any(f.passages for f in found):
-            passages = places.evidence_in(self.given, brought, s.evidence, needed=False)
+            passages = chain_values.evidence_in(self.given, brought, s.evidence, needed=False)
             found = [Found(passages)] if passages else []
         return Drafted(
             said.text,
@@ -264,7 +264,7 @@ class ChainDrafts:
             origin=brought,
         )
 
-    def output_of(self, answer: Answer) -> tuple[Any, dict[str, Any]]:
+    def output_for_answer(self, answer: Answer) -> tuple[Any, dict[str, Any]]:
         """The output that brought the answer, with the record of the run in it, and that record."""
         best, record = answer.best, answer_record(answer)
         if best is None:
@@ -282,16 +282,16 @@ class ChainDrafts:
                 )
             output = with_text(output, answer.text, said.path)
         if self.settings.verifier.annotate and said.fields is None:
-            noted = partial(places.with_message, change=partial(annotated, answer=answer))
+            noted = partial(chain_values.with_message, change=partial(annotate_message, answer=answer))
             output = with_change(output, noted, said.path)
-        return answer if self.settings.returns == "answer" else places.with_record(output, record), record
+        return answer if self.settings.output_type == "answer" else chain_values.with_record(output, record), record
 
 
-def piece_of(chunk: Any, place: str | Callable[..., Any] | None) -> str:
+def answer_chunk(chunk: Any, place: str | Callable[..., Any] | None) -> str:
     """The answer's text in one chunk of a stream; "" for a chunk of something else."""
     if callable(place):
         return ""
     try:
-        return places.answer_in(chunk, place)
+        return chain_values.answer_in(chunk, place)
     except InputError:
         return ""

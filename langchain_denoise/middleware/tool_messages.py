@@ -14,9 +14,9 @@ from denoise_core.running.record import KEY, short_id
 from denoise_core.tool_results import NOTHING, LeftOut, ToolResult, read_result, told
 from langchain_denoise.convert.documents import FALLBACK, ids_of
 from langchain_denoise.convert.messages import text_of
-from langchain_denoise.convert.places import documents_of
+from langchain_denoise.convert.chain_values import documents_of
 
-STRUCTURED = ("structured_content", "structuredContent")  # where MCP adapters put the structured result
+STRUCTURED_KEYS = ("structured_content", "structuredContent")  # where MCP adapters put the structured result
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +28,11 @@ class ToolText:
     structured: Mapping[str, ToolResult]
 
     @staticmethod
-    def of(message: ToolMessage) -> ToolText:
+    def from_message(message: ToolMessage) -> ToolText:
         name = str(message.tool_call_id)[-8:] or "result"
         artifact = message.artifact if isinstance(message.artifact, Mapping) else {}
         structured = {
-            key: read_result(artifact[key], name=f"{name}-{key[0]}") for key in STRUCTURED if artifact.get(key)
+            key: read_result(artifact[key], name=f"{name}-{key[0]}") for key in STRUCTURED_KEYS if artifact.get(key)
         }
         return ToolText(message, read_result(message.content, name=name), structured)
 
@@ -41,11 +41,11 @@ class ToolText:
         """Content and structured contents: one says the other again, so each is denoised by itself."""
         return (self.content, *self.structured.values())
 
-    def inputs(self, query: str) -> list[dict[str, Any]]:
+    def denoise_inputs(self, query: str) -> list[dict[str, Any]]:
         """What a compressor is asked for it: one question each of `parts`."""
         return [{"texts": part.passages, "query": query} for part in self.parts]
 
-    def cleared(
+    def apply_results(
         self, each: Sequence[DenoiseResult], recall: bool = False
     ) -> tuple[ToolMessage, tuple[LeftOut, ...]]:
         """The message with what is left of each of `parts` in its place, and what its content lost; with
@@ -82,11 +82,11 @@ class ToolDocuments:
     message: ToolMessage
     documents: tuple[Document, ...]
 
-    def inputs(self, query: str) -> list[dict[str, Any]]:
+    def denoise_inputs(self, query: str) -> list[dict[str, Any]]:
         """What a compressor is asked for it."""
         return [{"documents": self.documents, "query": query}]
 
-    def cleared(
+    def apply_results(
         self, each: Sequence[Sequence[Document]], recall: bool = False
     ) -> tuple[ToolMessage, tuple[LeftOut, ...]]:
         """The message with what is left of each document where it stood; documents shown nowhere are joined. What
@@ -126,7 +126,7 @@ class ToolDocuments:
         for at, text in texts.items():
             mine = [i for i, block in enumerate(where) if block == at]
             if mine:
-                new[at] = rewrite(text, [self.documents[i].page_content for i in mine], [left[i] for i in mine])
+                new[at] = replace_texts(text, [self.documents[i].page_content for i in mine], [left[i] for i in mine])
             elif -1 in where:
                 new[at] = "\n\n".join(t for t in left if t is not None)
         content = self.message.content
@@ -141,16 +141,16 @@ class ToolDocuments:
         return out or [{"type": "text", "text": NOTHING}]
 
 
-def read_message(message: ToolMessage) -> ToolText | ToolDocuments | None:
+def parse_tool_message(message: ToolMessage) -> ToolText | ToolDocuments | None:
     """What of a tool's message can be denoised; None when there is nothing."""
     kept = documents_of(message)
     if kept is not None:
         return ToolDocuments(message, tuple(kept)) if kept else None
-    text = ToolText.of(message)
+    text = ToolText.from_message(message)
     return text if any(part.passages for part in text.parts) else None
 
 
-def rewrite(content: str, before: Sequence[str], after: Sequence[str | None]) -> str:
+def replace_texts(content: str, before: Sequence[str], after: Sequence[str | None]) -> str:
     """``content`` with each text of ``before`` replaced by its successor, None taking its heading away with it.
 
     Texts are looked for one after the other. When one is not there, as in a content that does not show the
