@@ -15,7 +15,7 @@ from s2a_cost import Work
 
 from denoise_core import Guard, Passage
 from denoise_core.end import ENDDenoiser
-from denoise_core.running.record import RECORD_BYTES
+from denoise_core.runtime.record import RECORD_BYTES
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import FunctionScorer

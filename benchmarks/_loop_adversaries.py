@@ -18,7 +18,7 @@ from denoise_core.augmenter import (
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
 from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.augmenter.streaming import Finished, Revised, held_back
-from denoise_core.running.effects import Flow
+from denoise_core.runtime.effects import Flow
 from denoise_core.testing import FunctionLLM
 from denoise_core.text.words import content_words
 

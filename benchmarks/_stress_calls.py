@@ -16,7 +16,7 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
     from denoise_core.augmenter.utility import Groundedness
     from denoise_core.end import ENDDenoiser
     from denoise_core.report.context import fragment
-    from denoise_core.running.flow import run
+    from denoise_core.runtime.flow import run
     from denoise_core.s2a import S2ADenoiser
     from denoise_core.scorers import BM25Scorer
     from denoise_core.support import judges

@@ -32,7 +32,7 @@ from harness import RESULTS, Benchmark, Options, Row
 
 from denoise_core.end.remote import RemoteScorer
 from denoise_core.protocols import Scorer
-from denoise_core.running.engines import RemoteLimits
+from denoise_core.runtime.engines import RemoteLimits
 from denoise_core.scorers import RemoteReranker
 
 PARTS = (*DECODERS, ENCODER, "replicas")

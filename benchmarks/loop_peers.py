@@ -21,7 +21,7 @@ from harness import Benchmark, arguments
 from denoise_core import Budget, Message, Passage, Reply
 from denoise_core.augmenter import AnswerVerdict, Augmenter, ClaimVerdict, LoopLimits, WorkingMemory
 from denoise_core.augmenter.utility import without_effects
-from denoise_core.running.effects import Flow
+from denoise_core.runtime.effects import Flow
 from denoise_core.testing import ListRetriever
 
 PASS = 0.9

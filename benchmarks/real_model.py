@@ -32,7 +32,7 @@ from ordinary import read_files as ordinary
 from denoise_core import Message, Passage, Reply
 from denoise_core.embedded import default_denoiser, embedding_scorer
 from denoise_core.end import ENDDenoiser, Tokens
-from denoise_core.running.flow import run
+from denoise_core.runtime.flow import run
 from denoise_core.s2a import Prompts, S2ADenoiser
 from denoise_core.s2a.answer import reply_from
 from denoise_core.support.check import check

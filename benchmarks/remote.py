@@ -23,7 +23,7 @@ sys.path.insert(0, str(SUPPORT))
 
 from rerank_server import words  # noqa: E402
 
-from denoise_core.running.engines import RemoteLimits, document_key, rendezvous  # noqa: E402
+from denoise_core.runtime.engines import RemoteLimits, document_key, rendezvous  # noqa: E402
 from denoise_core.scorers import RemoteReranker  # noqa: E402
 
 SERVER = """

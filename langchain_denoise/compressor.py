@@ -15,7 +15,7 @@ from typing_extensions import TypedDict, override
 from denoise_core import Denoiser, DenoiseResult, Guard, InputError, Passage
 from denoise_core._frameworks import signed
 from denoise_core.ranking import keep_top, may_fill, order_by_score
-from denoise_core.running.budget import at_most
+from denoise_core.runtime.budget import at_most
 from langchain_denoise.convert.documents import Readable, read_documents
 from langchain_denoise.observe import RECORDS, atell, is_watched, tell
 from langchain_denoise.settings import Denoise, request_settings

@@ -11,7 +11,7 @@ from langchain_core.callbacks import (
     dispatch_custom_event,
 )
 
-from denoise_core.running.record import bounded_summary_of, summary_of
+from denoise_core.runtime.record import bounded_summary_of, summary_of
 
 EVENT = "denoise"
 SPAN = "denoise_record"

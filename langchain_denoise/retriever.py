@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from denoise_core import InputError, Passage
 from denoise_core.errors import BrokenLaw
-from denoise_core.running.record import KEY
+from denoise_core.runtime.record import KEY
 from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert.documents import HEADER_KEYS, checked_keys, read_documents, to_passages
 from langchain_denoise.convert.messages import internal_config

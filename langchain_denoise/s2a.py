@@ -13,7 +13,7 @@ from pydantic import ConfigDict, field_validator
 from typing_extensions import override
 
 from denoise_core import InputError
-from denoise_core.running.budget import at_most
+from denoise_core.runtime.budget import at_most
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.convert.history import Scope, Turn

@@ -30,8 +30,8 @@ from typing_extensions import TypedDict, Unpack
 
 from denoise_core import Denoiser, InputError
 from denoise_core._frameworks import ruled, shipped
-from denoise_core.running.guard import Policy
-from denoise_core.running.record import KEY, RecordDetail
+from denoise_core.runtime.guard import Policy
+from denoise_core.runtime.record import KEY, RecordDetail
 from langchain_denoise.convert.documents import HEADER_KEYS, checked_keys
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from denoise_core import LLM, Budget, InputError, Passage, arun, run
 from denoise_core.augmenter import AnswerVerdict, Feedback, TemplateFeedback, Utility, WorkingMemory
 from denoise_core.augmenter.utility import as_utility
 from denoise_core.errors import is_mistake, said
-from denoise_core.running.effects import Flow
-from denoise_core.running.fallbacks import fell_back
+from denoise_core.runtime.effects import Flow
+from denoise_core.runtime.fallbacks import fell_back
 from denoise_core.support.judging import Judge
 from llamaindex_denoise.engines.base import NestedPrompts
 from llamaindex_denoise.nodes.convert import to_passages

@@ -23,8 +23,8 @@ from denoise_core import Denoiser, DenoiseResult, Guard, InputError
 from denoise_core._frameworks import ruled, signed
 from denoise_core._optional import require
 from denoise_core.ranking import keep_top, order_by_score
-from denoise_core.running.budget import at_most
-from denoise_core.running.guard import Policy
+from denoise_core.runtime.budget import at_most
+from denoise_core.runtime.guard import Policy
 from denoise_core.text.chunk import Chunker, whole
 from llamaindex_denoise.engines.base import NestedPrompts, prompts_of, with_prompts
 from llamaindex_denoise.events import DenoiseEvent

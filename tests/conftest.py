@@ -25,7 +25,7 @@ settings.load_profile("here")
 TESTS = Path(__file__).parent
 # Files and test functions: what starts browsers, clusters, kernels and builds, or runs whole measurements.
 FULL = frozenset({
-    "core/running/test_linear_patterns.py",
+    "core/runtime/test_linear_patterns.py",
     "core/service/test_generated.py",
     "core/service/test_ray_serve.py",
     "core/test_browser.py",

@@ -16,7 +16,7 @@ from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 
 from denoise_core import InputError, Passage, unique_ids
-from denoise_core.running.record import KEY
+from denoise_core.runtime.record import KEY
 from langchain_denoise.convert.documents import HEADER_KEYS, read_documents, to_passages
 
 Place: TypeAlias = str | Callable[..., Any] | None

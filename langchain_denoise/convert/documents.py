@@ -13,7 +13,7 @@ from langchain_core.documents import Document
 from denoise_core import DenoiseResult, Guard, InputError, Passage, unique_ids
 from denoise_core._frameworks import shallow
 from denoise_core.errors import said
-from denoise_core.running.record import RecordDetail, chunks_of, record_of
+from denoise_core.runtime.record import RecordDetail, chunks_of, record_of
 
 SCORE_KEY = "relevance_score"
 """Where LangChain's rerankers put a document's score; ours is read from and written to the same place."""

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from denoise_core import DenoiseResult, Passage
-from denoise_core.running.record import KEY, record_of
+from denoise_core.runtime.record import KEY, record_of
 from denoise_core.s2a.options import EXTRACTIVE, Variant
 from denoise_core.s2a.question import same_question
 from langchain_denoise.convert.messages import text_of

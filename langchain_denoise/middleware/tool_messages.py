@@ -10,7 +10,7 @@ from langchain_core.documents import Document
 from langchain_core.messages import ToolMessage
 
 from denoise_core import DenoiseResult
-from denoise_core.running.record import KEY, short_id
+from denoise_core.runtime.record import KEY, short_id
 from denoise_core.tool_results import NOTHING, LeftOut, ToolResult, read_result, told
 from langchain_denoise.convert.documents import FALLBACK, ids_of
 from langchain_denoise.convert.messages import text_of

@@ -16,8 +16,8 @@ from langgraph.types import Command
 from typing_extensions import override
 
 from denoise_core import InputError
-from denoise_core.running.fallbacks import fell_back
-from denoise_core.running.record import KEY
+from denoise_core.runtime.fallbacks import fell_back
+from denoise_core.runtime.record import KEY
 from denoise_core.tool_results import LEFT_OUT, RECALL, asked_in, given_back, looked_for
 from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert.chain_values import MESSAGES, messages_in

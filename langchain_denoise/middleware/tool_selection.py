@@ -12,8 +12,8 @@ from typing_extensions import override
 
 from denoise_core import InputError
 from denoise_core.errors import is_mistake
-from denoise_core.running.fallbacks import fell_back
-from denoise_core.running.offload import offload
+from denoise_core.runtime.fallbacks import fell_back
+from denoise_core.runtime.offload import offload
 from langchain_denoise.middleware.base import RequestMiddleware
 from langchain_denoise.models.scoring import as_scorer
 

@@ -11,7 +11,7 @@ from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 from langgraph.runtime import Runtime
 from typing_extensions import override
 
-from denoise_core.running.record import KEY
+from denoise_core.runtime.record import KEY
 from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.convert.history import Scope, with_record, with_text
 from langchain_denoise.middleware.base import RequestMiddleware

@@ -24,7 +24,7 @@ from denoise_core.augmenter import Answer
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
 from denoise_core.augmenter.drafting.taint import drop_tainted_searches
 from denoise_core.augmenter.traces.record import answer_record
-from denoise_core.running.record import KEY
+from denoise_core.runtime.record import KEY
 from denoise_core.tool_results import query_of
 from langchain_denoise.convert.claims import Claimed, checked_claims, claimed, resolved, with_text
 from langchain_denoise.convert.messages import internal_config

@@ -16,7 +16,7 @@ from denoise_core import Denoiser, InputError, Scorer
 from denoise_core.end import Probe, ProbeScorer
 from denoise_core.end.calibration import Calibration
 from denoise_core.protocols import Scored
-from denoise_core.running.caches import Once
+from denoise_core.runtime.caches import Once
 from denoise_core.scorers.encoders import CrossEncoderScorer, EmbeddingScorer
 
 

@@ -26,7 +26,7 @@ from denoise_core.augmenter import Answer, Augmenter
 from denoise_core.augmenter.drafting import Drafter
 from denoise_core.augmenter.streaming import Finished, Revised, StreamEvent, draft_first, held_back
 from denoise_core.augmenter.traces.record import answer_record
-from denoise_core.running.budget import at_most
+from denoise_core.runtime.budget import at_most
 from langchain_denoise.observe import atell, short_record, tell
 
 StreamMode = Literal["held_back", "draft_first"]

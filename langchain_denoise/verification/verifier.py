@@ -15,7 +15,7 @@ from denoise_core.augmenter import Answer, Augmenter, Feedback, LoopLimits, Poli
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.traces.record import claims_record
 from denoise_core.augmenter.utility import When, as_utility
-from denoise_core.running.record import KEY
+from denoise_core.runtime.record import KEY
 from denoise_core.support.judging import Judge
 from denoise_core.support.quoting import LLMJudge
 from langchain_denoise.convert.messages import from_messages, text_of

@@ -13,7 +13,7 @@ from llama_index.core.workflow import Context
 
 from denoise_core import Denoiser, Guard, InputError
 from denoise_core.end.results import for_results
-from denoise_core.running.guard import Policy
+from denoise_core.runtime.guard import Policy
 from denoise_core.tool_results import (
     LEFT_OUT,
     NOTHING,

@@ -25,7 +25,7 @@ from denoise_core.augmenter import Answer, Augmenter, Consolidator, LoopLimits, 
 from denoise_core.augmenter.knowledge.consolidate import Gathered
 from denoise_core.augmenter.streaming import draft_first, held_back
 from denoise_core.augmenter.streaming.watch import Finished, Restarted, Revised, StreamEvent, Text
-from denoise_core.running.effects import Flow
+from denoise_core.runtime.effects import Flow
 from llamaindex_denoise.engines.base import (
     AsyncDraftResponse,
     DenoiseEngine,

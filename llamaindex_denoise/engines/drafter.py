@@ -23,7 +23,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from denoise_core import Passage
 from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest, Found
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, REVISE, draft_block
-from denoise_core.running.offload import offload
+from denoise_core.runtime.offload import offload
 from denoise_core.text.delimit import envelope
 from llamaindex_denoise.engines.base import Nodes, text_of_response
 from llamaindex_denoise.models.threads import owner

@@ -14,7 +14,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from numpy.typing import NDArray
 
 from denoise_core import InputError
-from denoise_core.running.offload import offload
+from denoise_core.runtime.offload import offload
 
 Floats = NDArray[np.float32]
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import TypeVar
 
 from denoise_core import InputError
-from denoise_core.running.offload import Pool, left_behind
+from denoise_core.runtime.offload import Pool, left_behind
 
 T = TypeVar("T")
 

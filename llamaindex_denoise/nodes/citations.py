@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from llama_index.core.base.response.schema import RESPONSE_TYPE
 from llama_index.core.schema import BaseNode, NodeWithScore
 
-from denoise_core.running.record import KEY
+from denoise_core.runtime.record import KEY
 from denoise_core.support.citing import cited_numbers
 from llamaindex_denoise.nodes.convert import text_of
 from llamaindex_denoise.nodes.records import Ranges, document_ranges, record, text_behind, through

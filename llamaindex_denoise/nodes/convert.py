@@ -21,7 +21,7 @@ from llama_index.core.schema import (
 from denoise_core import DenoiseResult, Guard, InputError, Passage, unique_ids
 from denoise_core._frameworks import shallow
 from denoise_core.errors import said
-from denoise_core.running.record import VERSION, Chunks, chunks_of, fallback_of, place_of, record_of, summary_of
+from denoise_core.runtime.record import VERSION, Chunks, chunks_of, fallback_of, place_of, record_of, summary_of
 from llamaindex_denoise.nodes.headers import NodeMetadata, mode_of, source_of
 from llamaindex_denoise.nodes.records import SOURCE, Detail, document_ranges, note_of, noted, record, whole_way
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 
 from denoise_core import Denoiser, DenoiseResult, Guard, Passage
-from denoise_core.running.pipeline import Pipeline
+from denoise_core.runtime.pipeline import Pipeline
 
 D = TypeVar("D", bound=Denoiser)
 

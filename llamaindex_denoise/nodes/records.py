@@ -15,7 +15,7 @@ from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo,
 
 from denoise_core import Passage
 from denoise_core._frameworks import shallow
-from denoise_core.running.record import KEY, VERSION
+from denoise_core.runtime.record import KEY, VERSION
 from denoise_core.spans import merge_spans
 
 SOURCE = NodeRelationship.SOURCE

@@ -21,10 +21,10 @@ from denoise_core.errors import (
 )
 from denoise_core.protocols import LLM, Denoiser, Retriever, Scorer
 from denoise_core.result import DenoiseResult, Trace, trace_of
-from denoise_core.running.budget import Budget, Price
-from denoise_core.running.flow import arun, run
-from denoise_core.running.guard import Guard
-from denoise_core.running.pipeline import Pipeline
+from denoise_core.runtime.budget import Budget, Price
+from denoise_core.runtime.flow import arun, run
+from denoise_core.runtime.guard import Guard
+from denoise_core.runtime.pipeline import Pipeline
 from denoise_core.types import Drop, Event, Keep, Message, Passage, Reply, Span, Usage, unique_ids
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from denoise_core.result import DenoiseResult
-from denoise_core.running.guard import Guard
+from denoise_core.runtime.guard import Guard
 from denoise_core.text.chunk import extract
 from denoise_core.types import Drop, Keep, Passage
 

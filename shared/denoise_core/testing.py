@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from denoise_core.errors import BrokenLaw
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.result import DenoiseResult, Trace
-from denoise_core.running.guard import check_laws
+from denoise_core.runtime.guard import check_laws
 from denoise_core.types import Message, Passage, Reply
 
 

@@ -22,7 +22,7 @@ PROTOCOLS += (
     "denoise_core.augmenter.feedback",
     "denoise_lab.s2a.judges",
 )
-PROTOCOLS += ("denoise_core.augmenter.knowledge.link", "denoise_core.running.caches")
+PROTOCOLS += ("denoise_core.augmenter.knowledge.link", "denoise_core.runtime.caches")
 
 
 @pytest.fixture(scope="module")

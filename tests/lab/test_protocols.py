@@ -15,7 +15,7 @@ from tiny_models import probe_of, tiny_pair
 from denoise_core import InputError, Price
 from denoise_core.evaluate.trial import Ledger
 from denoise_core.evaluate.trial.answering import llm_of
-from denoise_core.running.flow import run
+from denoise_core.runtime.flow import run
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Reply, Usage
 from denoise_lab.protocols import (

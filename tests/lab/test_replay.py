@@ -13,7 +13,7 @@ from denoise_core.augmenter.feedback import ModelFeedback
 from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.augmenter.utility import Groundedness
-from denoise_core.running.record import calls_of
+from denoise_core.runtime.record import calls_of
 from denoise_core.support import judges
 from denoise_core.testing import ListRetriever
 from denoise_lab.replay import agreement, rejudge, replay

@@ -14,7 +14,7 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_records import spans_in
 from recorded_runs import RunRecorder
 
-from denoise_core.running import fallbacks
+from denoise_core.runtime import fallbacks
 from langchain_denoise import DenoiseCompressor
 from langchain_denoise.convert.documents import RECORD_KEYS
 

@@ -10,8 +10,8 @@ from recorded_runs import RunRecorder
 
 from denoise_core import InputError
 from denoise_core._frameworks import shallow
-from denoise_core.running import fallbacks
-from denoise_core.running.record import RECORD_BYTES
+from denoise_core.runtime import fallbacks
+from denoise_core.runtime.record import RECORD_BYTES
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import FunctionLLM
 from langchain_denoise import DenoiseCompressor

@@ -25,7 +25,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 from recorded_runs import RunRecorder
 
 from denoise_core.end import ENDDenoiser
-from denoise_core.running import fallbacks
+from denoise_core.runtime import fallbacks
 from denoise_core.testing import FunctionScorer
 from denoise_core.tool_results import NOTHING
 from langchain_denoise.middleware import DenoiseToolResults, DenoiseTools, S2AMiddleware

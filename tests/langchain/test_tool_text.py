@@ -18,7 +18,7 @@ from langgraph.types import Command
 
 from denoise_core import DenoiseResult, InputError
 from denoise_core.end import ENDDenoiser
-from denoise_core.running import fallbacks
+from denoise_core.runtime import fallbacks
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.cutting import cut
 from denoise_core.tool_results import NOTHING, RECALL

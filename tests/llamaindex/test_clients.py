@@ -11,7 +11,7 @@ from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextNode
 
 from denoise_core import Budget, BudgetExceeded, InputError, Message, Usage, run
-from denoise_core.running.effects import complete
+from denoise_core.runtime.effects import complete
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import check_denoiser
 from llamaindex_denoise import DenoisePostprocessor, LlamaLLM

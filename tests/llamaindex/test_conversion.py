@@ -4,7 +4,7 @@ import pytest
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 
-from denoise_core.running import fallbacks
+from denoise_core.runtime import fallbacks
 from denoise_core.s2a import S2A, Options, S2ADenoiser
 from denoise_core.testing import FunctionLLM
 from llamaindex_denoise import DenoisePostprocessor, S2AQueryEngine, record

@@ -20,7 +20,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 
 from denoise_core import InputError, MissingExtra, Passage
 from denoise_core.augmenter import Augmenter
-from denoise_core.running import fallbacks
+from denoise_core.runtime import fallbacks
 from denoise_core.testing import FunctionLLM, ListRetriever
 from llamaindex_denoise import UtilityEvaluator
 

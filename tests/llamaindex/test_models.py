@@ -14,7 +14,7 @@ from llamaindex_doubles import Calling, calls
 from denoise_core import InputError, Message, Passage, Usage, run
 from denoise_core.augmenter.streaming import StreamingLLM
 from denoise_core.protocols import StructuredLLM
-from denoise_core.running.effects import complete
+from denoise_core.runtime.effects import complete
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.s2a.prompts import schema
 from llamaindex_denoise import LlamaLLM

@@ -20,8 +20,8 @@ ABOVE = {"embedded", "evaluate", "report", "cli", "service"}  # rooms that may k
 
 # What a room of the core must not import, beside what follows from `BASES`.
 FORBIDDEN = {
-    "text": METHODS | ABOVE | {"running", "local", "scorers", "support"},
-    "running": METHODS | ABOVE | {"local", "scorers", "support"},
+    "text": METHODS | ABOVE | {"runtime", "local", "scorers", "support"},
+    "runtime": METHODS | ABOVE | {"local", "scorers", "support"},
     "local": METHODS | ABOVE | {"scorers", "support"},
     "support": METHODS | {"report", "cli", "service", "evaluate"},
     "scorers": METHODS | {"report", "cli", "service"},

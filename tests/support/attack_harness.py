@@ -22,7 +22,7 @@ from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.prompts import draft_prompt, self_ask_prompt
 from denoise_core.augmenter.utility import Groundedness
-from denoise_core.running.effects import complete
+from denoise_core.runtime.effects import complete
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.s2a.options import Show
 from denoise_core.support.judging import AnswerVerdict

@@ -5,7 +5,7 @@ import asyncio
 from denoise_core import DenoiseResult, Message, Passage, trace_of
 from denoise_core import arun as arun_flow
 from denoise_core import run as run_flow
-from denoise_core.running.effects import Batch, Complete
+from denoise_core.runtime.effects import Batch, Complete
 from denoise_core.testing import FunctionLLM, ListRetriever
 
 DOCS = (Passage("Paris is in France.", "a"), Passage("Rome is in Italy.", "b"))

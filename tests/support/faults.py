@@ -21,8 +21,8 @@ from laws import check_result
 
 from denoise_core.errors import is_mistake
 from denoise_core.protocols import Denoiser
-from denoise_core.running.caches import Store
-from denoise_core.running.guard import Guard
+from denoise_core.runtime.caches import Store
+from denoise_core.runtime.guard import Guard
 from denoise_core.types import Passage, Reply
 
 # -- what a part may meet --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The laws of a result, written a second time and apart from what keeps them (`denoise_core.running.guard`)."""
+"""The laws of a result, written a second time and apart from what keeps them (`denoise_core.runtime.guard`)."""
 
 from collections.abc import Sequence
 

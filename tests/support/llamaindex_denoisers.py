@@ -7,7 +7,7 @@ from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNode
 
 from denoise_core import DenoiseResult, Drop, Keep, Passage, arun, run
 from denoise_core.end import ENDDenoiser
-from denoise_core.running.effects import Batch, Complete, Failed
+from denoise_core.runtime.effects import Batch, Complete, Failed
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionLLM, FunctionScorer
 from denoise_core.text.chunk import extract, sentences

@@ -11,7 +11,7 @@ from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import draft_block, evidence_block, question_block
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.protocols import LLM
-from denoise_core.running.effects import Flow, complete
+from denoise_core.runtime.effects import Flow, complete
 from denoise_core.support.judging import AnswerVerdict, ClaimVerdict
 from denoise_core.text.delimit import NOTE, envelope
 from denoise_core.types import Message

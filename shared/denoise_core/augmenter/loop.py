@@ -23,9 +23,9 @@ from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.utility import Utility, When, as_utility
 from denoise_core.errors import BudgetExceeded, InputError
 from denoise_core.protocols import LLM, Denoiser, Retriever, expect_llm
-from denoise_core.running.budget import Budget
-from denoise_core.running.effects import Flow
-from denoise_core.running.flow import arun, run
+from denoise_core.runtime.budget import Budget
+from denoise_core.runtime.effects import Flow
+from denoise_core.runtime.flow import arun, run
 from denoise_core.support.judging import Judge
 from denoise_core.types import Message, Passage
 

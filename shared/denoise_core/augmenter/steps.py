@@ -20,8 +20,8 @@ from denoise_core.augmenter.prompts import Task, draft_prompt, self_ask_prompt
 from denoise_core.augmenter.utility import Utility, When, unjudged
 from denoise_core.errors import BudgetExceeded, InputError, NotRecorded, is_mistake
 from denoise_core.protocols import LLM, Varied
-from denoise_core.running.effects import Flow, complete
-from denoise_core.running.fallbacks import fell_back
+from denoise_core.runtime.effects import Flow, complete
+from denoise_core.runtime.fallbacks import fell_back
 from denoise_core.support.answers import parse
 from denoise_core.support.check import says_nothing
 from denoise_core.support.citing import uncited

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.protocols import LLM
-from denoise_core.running.effects import Flow
+from denoise_core.runtime.effects import Flow
 from denoise_core.support.answers import parse
 from denoise_core.support.check import as_judge, checking
 from denoise_core.support.citing import copied_from

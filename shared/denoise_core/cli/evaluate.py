@@ -24,7 +24,7 @@ from denoise_core.evaluate.trial.answering import LONGEST, LLMJudge, LoopAnswere
 from denoise_core.evaluate.trial.cases import QUESTIONS, labelled_by, made_from, searching
 from denoise_core.evaluate.trial.evaluation import rows_of, told
 from denoise_core.evaluate.trial.setting import FILE, SAME, read_setting
-from denoise_core.running.budget import Price
+from denoise_core.runtime.budget import Price
 
 WHO = "Who answers: 'none', for what is kept alone, offline; http://host:port/v1#name; or a folder or hub name."
 PAGE, RESULTS, ANSWERS, LABELS = "report.html", "results.json", "answers.jsonl", "labels.jsonl"

@@ -17,7 +17,7 @@ from denoise_core.cli.read import read_passages
 from denoise_core.cli.run import denoiser_for
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser
-from denoise_core.running.offload import offload
+from denoise_core.runtime.offload import offload
 from denoise_core.support.check import check
 from denoise_core.support.judging import Judge
 from denoise_core.types import Passage

@@ -19,8 +19,8 @@ from denoise_core.end.denoiser import DEFAULT_KEEP, ENDDenoiser, OnIrrelevant
 from denoise_core.end.selection import Keep
 from denoise_core.errors import InputError
 from denoise_core.protocols import Scored, Scorer
-from denoise_core.running.caches import Once
-from denoise_core.running.fallbacks import fell_back
+from denoise_core.runtime.caches import Once
+from denoise_core.runtime.fallbacks import fell_back
 from denoise_core.scorers.encoders import CrossEncoderScorer, EmbeddingScorer, Embeds, Pairs, Predicts
 from denoise_core.scorers.stack import Stack
 from denoise_core.text.chunk import Chunker

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from denoise_core.embedded.minilm import MiniLM, load, tokenizer_of
 from denoise_core.local.batching import windows
-from denoise_core.running.caches import Bounded, Bypass, Once, SqliteStore
+from denoise_core.runtime.caches import Bounded, Bypass, Once, SqliteStore
 from denoise_core.types import well_formed
 
 Floats = NDArray[np.float32]

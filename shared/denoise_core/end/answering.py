@@ -14,10 +14,10 @@ from typing import Any, cast
 from denoise_core.errors import InputError
 from denoise_core.protocols import LLM, Denoiser
 from denoise_core.result import DenoiseResult, Trace
-from denoise_core.running.budget import Budget, Meter, current_meter
-from denoise_core.running.effects import Complete, Flow, complete, denoise
-from denoise_core.running.flow import arun, run
-from denoise_core.running.offload import offload
+from denoise_core.runtime.budget import Budget, Meter, current_meter
+from denoise_core.runtime.effects import Complete, Flow, complete, denoise
+from denoise_core.runtime.flow import arun, run
+from denoise_core.runtime.offload import offload
 from denoise_core.types import Event, Message, Passage, Reply, Usage
 
 INSTRUCTION = (

@@ -18,7 +18,7 @@ from denoise_core.end.selection import Rule, Selection, Tokens, no_nan, rule_for
 from denoise_core.errors import BadScores, InputError
 from denoise_core.protocols import ReportsParts, Scored, Scorer, ScoresAsync, ScoresMany, expect_scorer, numbers
 from denoise_core.result import DenoiseResult, Trace
-from denoise_core.running.offload import offload
+from denoise_core.runtime.offload import offload
 from denoise_core.text.chunk import Chunker, extract, whole
 from denoise_core.text.cutting import Cut, brought, cut, pieces
 from denoise_core.types import Drop, Event, Keep, Passage, Span, check_passages, well_formed

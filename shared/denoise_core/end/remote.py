@@ -25,9 +25,9 @@ from denoise_core.end.probe import Reading
 from denoise_core.end.reader import best_of_parts, prompts_of
 from denoise_core.errors import BadReply, InputError, ProbeMismatch
 from denoise_core.local.layout import BoundLayout, Slot
-from denoise_core.running.budget import Meter
-from denoise_core.running.engines import Engine, RemoteLimits, Retried, document_key, lowest
-from denoise_core.running.offload import offload
+from denoise_core.runtime.budget import Meter
+from denoise_core.runtime.engines import Engine, RemoteLimits, Retried, document_key, lowest
+from denoise_core.runtime.offload import offload
 
 Floats = NDArray[np.float32]
 Prompts = tuple[list[list[int]], list[bytes], NDArray[np.intp]]  # ids, documents' keys, places of their texts

@@ -19,7 +19,7 @@ from torch import nn
 from denoise_core.errors import InputError
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.first_layers import EarlyLayers, early_layers
-from denoise_core.running.caches import Once
+from denoise_core.runtime.caches import Once
 
 _models: Once[nn.Module] = Once()  # by name and by how, for as long as somebody uses one
 _SAMPLE = 512  # values of each tensor that go into the weights' fingerprint

@@ -5,7 +5,7 @@ numbered), `replies` (asked, read, asked again), `cover` (which source stands fo
 `denoiser` (the way through, and what is kept), `answer` (the whole step with step 2)."""
 
 from denoise_core.protocols import StructuredLLM
-from denoise_core.running.caches import Cache, MemoryStore, SqliteStore, Store
+from denoise_core.runtime.caches import Cache, MemoryStore, SqliteStore, Store
 from denoise_core.s2a.answer import S2A, S2AAnswer
 from denoise_core.s2a.cover import Sentence
 from denoise_core.s2a.denoiser import Report, S2ADenoiser, S2AResult

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from denoise_core.protocols import LLM
 from denoise_core.result import Trace
-from denoise_core.running.budget import Budget
-from denoise_core.running.effects import Flow, complete
-from denoise_core.running.flow import arun, run
+from denoise_core.runtime.budget import Budget
+from denoise_core.runtime.effects import Flow, complete
+from denoise_core.runtime.flow import arun, run
 from denoise_core.s2a.denoiser import S2ADenoiser, S2AResult
 from denoise_core.s2a.message import MessageDenoiser
 from denoise_core.s2a.options import OnError, Options, Rule, Variant

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from denoise_core.errors import InputError, MissingExtra, UnparsableReply
 from denoise_core.protocols import LLM, Scorer, expect_llm
 from denoise_core.result import DenoiseResult
-from denoise_core.running.budget import Budget
-from denoise_core.running.effects import Flow
-from denoise_core.running.fallbacks import fell_back
-from denoise_core.running.flow import arun, run
+from denoise_core.runtime.budget import Budget
+from denoise_core.runtime.effects import Flow
+from denoise_core.runtime.fallbacks import fell_back
+from denoise_core.runtime.flow import arun, run
 from denoise_core.s2a.cover import Sentence, align
 from denoise_core.s2a.options import EXTRACTIVE, OnError, Options, Rule, Variant, one_of
 from denoise_core.s2a.pieces import PassageSlice, companions, group_slices, slice_passage

@@ -14,10 +14,10 @@ from typing import get_args
 from denoise_core.errors import is_mistake
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.result import Trace
-from denoise_core.running.budget import Budget
-from denoise_core.running.effects import Flow
-from denoise_core.running.fallbacks import fell_back
-from denoise_core.running.flow import arun, run
+from denoise_core.runtime.budget import Budget
+from denoise_core.runtime.effects import Flow
+from denoise_core.runtime.fallbacks import fell_back
+from denoise_core.runtime.flow import arun, run
 from denoise_core.s2a.cover import Sentence
 from denoise_core.s2a.denoiser import assemble_passage
 from denoise_core.s2a.options import EXTRACTIVE, OnError, Options, Variant, one_of

@@ -7,7 +7,7 @@ from typing import Any, Literal, Protocol, get_args
 
 from denoise_core.errors import InputError
 from denoise_core.protocols import Scorer
-from denoise_core.running.caches import Cache
+from denoise_core.runtime.caches import Cache
 from denoise_core.s2a.prompts import Prompt, Prompts
 
 Variant = Literal["select", "remove", "auto", "default", "single", "keep_original", "not_instructed", "relevance"]

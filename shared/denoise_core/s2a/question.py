@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from denoise_core.errors import UnparsableReply, is_mistake
 from denoise_core.protocols import LLM
-from denoise_core.running.effects import Flow
+from denoise_core.runtime.effects import Flow
 from denoise_core.s2a.options import OnError, Options
 from denoise_core.s2a.pieces import PassageSlice, units
 from denoise_core.s2a.prompts import PARTS

@@ -19,8 +19,8 @@ from typing import Any, Literal, TypeAlias
 from denoise_core.errors import BrokenLaw, BudgetExceeded, UnparsableReply, is_mistake
 from denoise_core.errors import said as format_error
 from denoise_core.protocols import LLM, by_schema, held_to_schema
-from denoise_core.running.caches import Cache
-from denoise_core.running.effects import Complete, Failed, Flow, batch
+from denoise_core.runtime.caches import Cache
+from denoise_core.runtime.effects import Complete, Failed, Flow, batch
 from denoise_core.s2a.options import Options
 from denoise_core.s2a.pieces import PassageSlice
 from denoise_core.s2a.prompts import Prompt, ReplyForm

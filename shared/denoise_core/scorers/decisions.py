@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.errors import BadReply, UnparsableReply
 from denoise_core.protocols import LLM, expect_llm
-from denoise_core.running.effects import Complete, Failed, Flow, batch
-from denoise_core.running.flow import run
+from denoise_core.runtime.effects import Complete, Failed, Flow, batch
+from denoise_core.runtime.flow import run
 from denoise_core.text.delimit import new_marker
 from denoise_core.text.replies import said
 from denoise_core.text.words import words

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.errors import BadScores, InputError
 from denoise_core.protocols import numbers
-from denoise_core.running.caches import Once
+from denoise_core.runtime.caches import Once
 
 Floats = NDArray[np.float32]
 Vectors: TypeAlias = Callable[[list[str]], Any]

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.errors import BadReply, InputError
-from denoise_core.running.budget import Meter
-from denoise_core.running.engines import Engine, RemoteLimits, document_key, lowest
+from denoise_core.runtime.budget import Meter
+from denoise_core.runtime.engines import Engine, RemoteLimits, document_key, lowest
 
 Floats = NDArray[np.float32]
 

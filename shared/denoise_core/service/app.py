@@ -19,7 +19,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from denoise_core import __version__
 from denoise_core.errors import BadScores, BrokenLaw, InputError
 from denoise_core.protocols import Scorer
-from denoise_core.running import fallbacks
+from denoise_core.runtime import fallbacks
 from denoise_core.service import HOSTS, Service, bodies
 from denoise_core.service.desk import Desk
 from denoise_core.service.keys import Keys

@@ -14,7 +14,7 @@ from typing import TypeVar
 import anyio
 from fastapi import HTTPException
 
-from denoise_core.running.offload import Pool
+from denoise_core.runtime.offload import Pool
 from denoise_core.service import ServiceLimits
 
 T = TypeVar("T")

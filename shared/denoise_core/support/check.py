@@ -8,8 +8,8 @@ from typing import Any, TypeAlias
 
 from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.protocols import LLM
-from denoise_core.running.effects import Flow
-from denoise_core.running.flow import run
+from denoise_core.runtime.effects import Flow
+from denoise_core.runtime.flow import run
 from denoise_core.support.answers import Parsed, parse
 from denoise_core.support.citing import Citation, cited, uncited
 from denoise_core.support.evidence import Evidence, terms_of

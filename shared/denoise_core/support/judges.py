@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from denoise_core.errors import InputError
-from denoise_core.running.offload import offload, on_a_thread
+from denoise_core.runtime.offload import offload, on_a_thread
 from denoise_core.support.judging import AnswerVerdict, Claim, ClaimVerdict
 from denoise_core.text.delimit import envelope
 from denoise_core.types import Passage

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Protocol, overload, runtime_checkable
 
 from denoise_core.errors import InputError, UnparsableReply
-from denoise_core.running.effects import Flow, complete
-from denoise_core.running.flow import arun, run
+from denoise_core.runtime.effects import Flow, complete
+from denoise_core.runtime.flow import arun, run
 from denoise_core.support.citing import Citation
 from denoise_core.text.facts.fact import Difference
 from denoise_core.types import Message, Passage, Reply, Span, Usage

@@ -15,7 +15,7 @@ from typing import Any
 
 from denoise_core.errors import UnparsableReply
 from denoise_core.protocols import LLM, expect_llm, held_to_schema
-from denoise_core.running.effects import Flow, complete
+from denoise_core.runtime.effects import Flow, complete
 from denoise_core.support.judging import (
     ABSTENTION,
     ABSTENTION_REASON,

@@ -14,7 +14,7 @@ from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import draft_block, evidence_block, question_block
 from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.protocols import LLM, expect_llm
-from denoise_core.running.effects import Flow, complete
+from denoise_core.runtime.effects import Flow, complete
 from denoise_core.support.check import read_mark
 from denoise_core.support.citing import uncited
 from denoise_core.support.judging import AnswerVerdict, ClaimVerdict

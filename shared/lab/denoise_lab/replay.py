@@ -20,8 +20,8 @@ from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.utility import Utility, as_utility
 from denoise_core.errors import BudgetExceeded, NotRecorded
 from denoise_core.protocols import LLM
-from denoise_core.running.effects import Batch, Complete, Denoise, Effect, Failed, Flow, Retrieve, Single
-from denoise_core.running.flow import run
+from denoise_core.runtime.effects import Batch, Complete, Denoise, Effect, Failed, Flow, Retrieve, Single
+from denoise_core.runtime.flow import run
 from denoise_core.support.judging import AnswerVerdict, Judge
 from denoise_core.types import Event, Passage
 

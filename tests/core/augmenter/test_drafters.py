@@ -11,7 +11,7 @@ from denoise_core import Budget, Passage, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, Outcome, StopReason
 from denoise_core.augmenter.drafting import Drafted, Found, Written
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
-from denoise_core.running.record import calls_of
+from denoise_core.runtime.record import calls_of
 from denoise_core.testing import ListRetriever
 
 

@@ -286,7 +286,7 @@ def test_a_model_may_write_the_queries_and_may_fail(reply, queries):
 
 
 def test_queries_that_a_model_did_not_write_are_heard_of(caplog):
-    from denoise_core.running import fallbacks
+    from denoise_core.runtime import fallbacks
 
     def down(messages):
         raise ConnectionError("no route")

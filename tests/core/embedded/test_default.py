@@ -26,7 +26,7 @@ from denoise_core.embedded.minilm import DIGESTS, check, minilm
 from denoise_core.end import ENDDenoiser
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.evaluate.metrics import recall_at
-from denoise_core.running import fallbacks
+from denoise_core.runtime import fallbacks
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import FunctionScorer, check_denoiser, check_scorer
 from denoise_core.text.chunk import chunks, whole

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from denoise_core import Guard, InputError, Passage, Pipeline
 from denoise_core.end import ENDDenoiser
 from denoise_core.end.auto import SHORT_LIST, UNSURE, AutoScale, auto_scale, list_length_factor
-from denoise_core.running.record import summary_of
+from denoise_core.runtime.record import summary_of
 from denoise_core.testing import FunctionScorer, check_denoiser
 
 SCALE = AutoScale({0.05: 2.0, 0.10: 1.0}, floor=0.0, top=9.0, questions=300, sets=("NQ",))

@@ -18,7 +18,7 @@ from denoise_core.end import ENDDenoiser, HiddenReader, Layout, Probe, ProbeScor
 from denoise_core.end.remote import MANIFEST, RemoteScorer
 from denoise_core.errors import BadReply
 from denoise_core.local.layout import PASSAGE, QUERY
-from denoise_core.running.engines import RemoteLimits
+from denoise_core.runtime.engines import RemoteLimits
 from denoise_lab.export import export
 
 SHORT = ReadingSettings(layout=Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE)))

@@ -9,7 +9,7 @@ import pytest
 from envelopes import enclosed
 
 from denoise_core import Budget, BudgetExceeded, InputError, Message, Passage, UnparsableReply
-from denoise_core.running.flow import run
+from denoise_core.runtime.flow import run
 from denoise_core.s2a import S2A, Cache, MessageDenoiser, Options
 from denoise_core.testing import FunctionLLM
 from denoise_lab.s2a.baselines import Baseline

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from denoise_core import Budget, BudgetExceeded, Passage, run
 from denoise_core.end import ENDDenoiser
-from denoise_core.running.effects import denoise
+from denoise_core.runtime.effects import denoise
 from denoise_core.scorers.decisions import LLMDiscrim, messages, read
 from denoise_core.testing import FunctionLLM, check_scorer
 

@@ -15,7 +15,7 @@ from service_server import serving
 from denoise_core import Guard, InputError, Passage, Pipeline
 from denoise_core.embedded import DefaultScorer, default_denoiser
 from denoise_core.end import ENDDenoiser
-from denoise_core.running import fallbacks
+from denoise_core.runtime import fallbacks
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers import BM25Scorer, RemoteReranker
 from denoise_core.service import Service, ServiceLimits

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import Passage, run
-from denoise_core.running.budget import Budget
+from denoise_core.runtime.budget import Budget
 from denoise_core.support.judging import Claims, ask_judge
 from denoise_core.support.quoting import SCHEMA, LLMJudge, judge_prompt, locate_quote
 from denoise_core.testing import FunctionLLM

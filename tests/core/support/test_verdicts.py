@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from denoise_core.errors import InputError
-from denoise_core.running.flow import arun, run
+from denoise_core.runtime.flow import arun, run
 from denoise_core.support.judging import (
     NO_CLAIMS,
     AnswerVerdict,

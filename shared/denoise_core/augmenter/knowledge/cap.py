@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.running.pipeline import Source
+from denoise_core.runtime.pipeline import Source
 from denoise_core.text.chunk import chunks, extract
 from denoise_core.text.token_budget import TokenBudget, estimate_tokens
 from denoise_core.text.words import content_words

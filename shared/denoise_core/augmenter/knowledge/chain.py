@@ -24,7 +24,7 @@ from denoise_core.augmenter.knowledge.link import GazetteerLinker, Link, Linker
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.errors import InputError
 from denoise_core.result import DenoiseResult
-from denoise_core.running.offload import offload
+from denoise_core.runtime.offload import offload
 from denoise_core.text.token_budget import TokenBudget
 from denoise_core.types import Drop, Keep, Passage, check_passages
 

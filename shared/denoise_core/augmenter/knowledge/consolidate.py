@@ -12,7 +12,7 @@ from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import titled
 from denoise_core.errors import BudgetExceeded, InputError
 from denoise_core.protocols import Denoiser, Retriever, expect_denoiser, expect_retriever
-from denoise_core.running.effects import Failed, Flow, Retrieve, batch, denoise
+from denoise_core.runtime.effects import Failed, Flow, Retrieve, batch, denoise
 from denoise_core.types import Drop, Passage, unique_ids
 
 Queries: TypeAlias = Callable[[WorkingMemory, bool], Flow[tuple[str, ...]]]

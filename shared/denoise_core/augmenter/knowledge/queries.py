@@ -6,8 +6,8 @@ from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import history_block, question_block, titled
 from denoise_core.errors import BudgetExceeded, InputError, NotRecorded
 from denoise_core.protocols import LLM, expect_llm
-from denoise_core.running.effects import Flow, complete
-from denoise_core.running.fallbacks import fell_back
+from denoise_core.runtime.effects import Flow, complete
+from denoise_core.runtime.fallbacks import fell_back
 from denoise_core.support.citing import uncited
 from denoise_core.text.delimit import NOTE
 from denoise_core.text.wordlists import STOPWORDS

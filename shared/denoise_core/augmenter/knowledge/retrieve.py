@@ -15,7 +15,7 @@ from denoise_core._optional import require
 from denoise_core.augmenter.prompts import titled
 from denoise_core.errors import InputError
 from denoise_core.protocols import Retriever
-from denoise_core.running.offload import offload
+from denoise_core.runtime.offload import offload
 from denoise_core.types import Passage, check_passages
 
 if TYPE_CHECKING:

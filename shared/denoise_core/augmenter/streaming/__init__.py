@@ -36,8 +36,8 @@ from denoise_core.augmenter.streaming.watch import (
     Watcher,
 )
 from denoise_core.result import Trace
-from denoise_core.running.effects import Flow
-from denoise_core.running.flow import arun, run
+from denoise_core.runtime.effects import Flow
+from denoise_core.runtime.flow import arun, run
 from denoise_core.types import Message, Passage
 
 __all__ = [

@@ -13,8 +13,8 @@ from denoise_core.augmenter.drafting.taint import evidence_of
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.streaming.watch import Emit, Restarted, StreamingLLM, Text, Watcher
 from denoise_core.protocols import LLM
-from denoise_core.running.effects import Flow
-from denoise_core.running.flow import arun, run
+from denoise_core.runtime.effects import Flow
+from denoise_core.runtime.flow import arun, run
 from denoise_core.types import Event, Message, Reply, Usage
 
 Piece: TypeAlias = str | Usage | Found | Drafted

@@ -13,7 +13,7 @@ from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.utility import Utility, When, without_effects
 from denoise_core.errors import BudgetExceeded, is_mistake
 from denoise_core.protocols import LLM
-from denoise_core.running.effects import Flow
+from denoise_core.runtime.effects import Flow
 from denoise_core.support.citing import uncited
 from denoise_core.text.chunk import sentences
 from denoise_core.types import Message, Passage, Usage

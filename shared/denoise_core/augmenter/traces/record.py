@@ -6,7 +6,7 @@ from typing import Any
 
 from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.memory import Attempt
-from denoise_core.running.record import VERSION, costs_of
+from denoise_core.runtime.record import VERSION, costs_of
 
 
 def answer_record(answer: Answer) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from denoise_core.augmenter.prompts import citations
 from denoise_core.errors import InputError
 from denoise_core.jsonable import from_jsonable, to_jsonable
 from denoise_core.result import DenoiseResult, Trace
-from denoise_core.running.effects import Complete, Denoise, Retrieve
+from denoise_core.runtime.effects import Complete, Denoise, Retrieve
 from denoise_core.types import Drop, Event, Message, Passage, Reply, Span, Usage
 
 VERSION = 3  # of a run, and of a memory alone

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.question import Question
-from denoise_core.running.effects import Complete, Failed, Flow, batch
+from denoise_core.runtime.effects import Complete, Failed, Flow, batch
 from denoise_core.scorers.bm25 import BM25Index
 from denoise_core.text.chunk import extract, sentences
 from denoise_core.text.replies import said

@@ -13,7 +13,7 @@ from denoise_core.evaluate.metrics import exact_match, holds_answer
 from denoise_core.local.generation.llm import LocalLLM
 from denoise_core.protocols import LLM
 from denoise_core.question import Question
-from denoise_core.running.offload import offload
+from denoise_core.runtime.offload import offload
 from denoise_core.text.delimit import NOTE, envelope
 from denoise_core.text.replies import said
 from denoise_core.types import Message, Passage, Reply, Usage

@@ -18,7 +18,7 @@ from denoise_core.errors import InputError
 from denoise_core.evaluate.datasets import BadRecord, Case, Cases, Find
 from denoise_core.protocols import LLM
 from denoise_core.question import Question
-from denoise_core.running.flow import run
+from denoise_core.runtime.flow import run
 from denoise_core.s2a.teaching import labelled
 from denoise_core.text.cutting import cut as cut_text
 from denoise_core.types import Passage

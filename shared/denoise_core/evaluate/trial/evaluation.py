@@ -44,8 +44,8 @@ from denoise_core.evaluate.trial.setting import (
 )
 from denoise_core.protocols import LLM, Denoiser
 from denoise_core.question import Question
-from denoise_core.running.budget import Price
-from denoise_core.running.guard import check_laws
+from denoise_core.runtime.budget import Price
+from denoise_core.runtime.guard import check_laws
 
 FORMAT, VERSION = "rag-denoise evaluation", 1
 MORE = 1.15  # times the default's tokens: a way that keeps more than this does not compete on what it kept

@@ -15,7 +15,7 @@ from denoise_core.end.denoiser import Scoring
 from denoise_core.evaluate.datasets import Case
 from denoise_core.evaluate.metrics import bootstrap, exact_match, token_f1, wilson
 from denoise_core.result import DenoiseResult
-from denoise_core.running.budget import Price
+from denoise_core.runtime.budget import Price
 from denoise_core.types import Reply, Usage
 
 SHARES = tuple(s / 20 for s in range(1, 21))  # of the tokens of a question's passages, for the curves

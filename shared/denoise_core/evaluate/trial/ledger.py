@@ -15,9 +15,9 @@ from pathlib import Path
 
 from denoise_core.errors import BudgetExceeded, InputError
 from denoise_core.protocols import LLM
-from denoise_core.running.budget import Price
-from denoise_core.running.caches import Cache
-from denoise_core.running.offload import offload
+from denoise_core.runtime.budget import Price
+from denoise_core.runtime.caches import Cache
+from denoise_core.runtime.offload import offload
 from denoise_core.types import Message, Reply, Usage
 
 PER_MESSAGE = 16  # tokens of a chat format around a message, at most

@@ -14,7 +14,7 @@ from typing import Any
 from denoise_core._optional import require
 from denoise_core.errors import InputError
 from denoise_core.local.layout import token_ids
-from denoise_core.running.offload import offload
+from denoise_core.runtime.offload import offload
 from denoise_core.types import Message, Reply, Usage
 
 

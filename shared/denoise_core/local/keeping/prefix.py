@@ -11,7 +11,7 @@ from collections.abc import Hashable
 from typing import Any
 
 from denoise_core.errors import InputError
-from denoise_core.running.caches import Bounded
+from denoise_core.runtime.caches import Bounded
 
 
 class PrefixCache(Bounded[Hashable, Any]):

@@ -21,7 +21,7 @@ from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.policy import Policy
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.errors import InputError
-from denoise_core.running.effects import Flow
+from denoise_core.runtime.effects import Flow
 from denoise_core.support.judging import AnswerVerdict
 from denoise_lab.policy.trained import LinearPolicy, allowed, softmax
 from denoise_lab.replay import replay

@@ -14,7 +14,7 @@ from denoise_core.evaluate.datasets import BadRecord, cases_of, records_of
 from denoise_core.evaluate.metrics import exact_match
 from denoise_core.evaluate.trial.setting import probe_scorer
 from denoise_core.protocols import LLM, Scorer
-from denoise_core.running.effects import Flow
+from denoise_core.runtime.effects import Flow
 from denoise_lab.noisy_retrieval import CHARACTERS
 from denoise_lab.protocols import loops, noisy, opinions, problems
 from denoise_lab.protocols.sheet import Sheet

@@ -19,7 +19,7 @@ from denoise_core.augmenter.utility import Groundedness
 from denoise_core.errors import DenoiseError, InputError
 from denoise_core.protocols import LLM, Retriever
 from denoise_core.question import Question
-from denoise_core.running.effects import Flow
+from denoise_core.runtime.effects import Flow
 from denoise_core.support.citing import uncited
 from denoise_core.types import Passage, unique_ids
 from denoise_lab.conversations import DIALOGUE

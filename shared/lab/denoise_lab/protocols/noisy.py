@@ -14,7 +14,7 @@ from denoise_core.end.answering import prompt
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.question import Question
-from denoise_core.running.effects import Complete, Failed, Flow, batch, complete, denoise
+from denoise_core.runtime.effects import Complete, Failed, Flow, batch, complete, denoise
 from denoise_core.scorers import decisions
 from denoise_core.types import Passage
 from denoise_lab.noisy_retrieval import CHARACTERS, LEVELS, NoisyRetrieval

@@ -12,7 +12,7 @@ from denoise_core.embedded.sample import prepared_answers
 from denoise_core.errors import InputError
 from denoise_core.protocols import LLM
 from denoise_core.question import Question
-from denoise_core.running.effects import Flow
+from denoise_core.runtime.effects import Flow
 from denoise_core.s2a import MessageDenoiser
 from denoise_core.s2a.answer import S2A, S2AAnswer
 from denoise_core.types import Passage

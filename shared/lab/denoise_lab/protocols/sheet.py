@@ -15,10 +15,10 @@ from denoise_core._optional import html_of
 from denoise_core.errors import is_mistake, said
 from denoise_core.evaluate.trial.figures import Mean, mean_of, spent
 from denoise_core.protocols import LLM
-from denoise_core.running.budget import Price
-from denoise_core.running.effects import Flow
-from denoise_core.running.flow import run
-from denoise_core.running.offload import Pool
+from denoise_core.runtime.budget import Price
+from denoise_core.runtime.effects import Flow
+from denoise_core.runtime.flow import run
+from denoise_core.runtime.offload import Pool
 from denoise_core.types import Usage
 from denoise_lab.protocols.papers import ALL, Paper
 from denoise_lab.s2a.cases import Case

@@ -8,9 +8,9 @@ from typing import Literal, get_args
 
 from denoise_core.errors import InputError
 from denoise_core.protocols import LLM, expect_llm
-from denoise_core.running.budget import Budget
-from denoise_core.running.effects import Flow
-from denoise_core.running.flow import arun, run
+from denoise_core.runtime.budget import Budget
+from denoise_core.runtime.effects import Flow
+from denoise_core.runtime.flow import arun, run
 from denoise_core.s2a import S2AResult
 from denoise_core.s2a.answer import S2AAnswer, reply_from
 from denoise_core.s2a.prompts import Prompts

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from denoise_core.evaluate.trial.answering import JUDGES, RIGHT, word_of
 from denoise_core.protocols import LLM
-from denoise_core.running.effects import Flow, complete
+from denoise_core.runtime.effects import Flow, complete
 from denoise_core.s2a.prompts import Prompt
 from denoise_core.text.delimit import envelope
 from denoise_lab.s2a.cases import Case

@@ -16,10 +16,10 @@ from typing import Any, Protocol
 
 from denoise_core.errors import InputError, is_mistake, said
 from denoise_core.protocols import LLM
-from denoise_core.running.budget import Budget
-from denoise_core.running.effects import Flow
-from denoise_core.running.flow import run
-from denoise_core.running.offload import Pool
+from denoise_core.runtime.budget import Budget
+from denoise_core.runtime.effects import Flow
+from denoise_core.runtime.flow import run
+from denoise_core.runtime.offload import Pool
 from denoise_core.s2a.answer import S2A, S2AAnswer
 from denoise_core.s2a.options import Options
 from denoise_lab.s2a.baselines import Baseline

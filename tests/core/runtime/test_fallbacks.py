@@ -3,7 +3,7 @@ import logging
 import pytest
 
 from denoise_core import Guard, Passage
-from denoise_core.running import fallbacks
+from denoise_core.runtime import fallbacks
 
 
 @pytest.fixture(autouse=True)

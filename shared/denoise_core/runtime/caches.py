@@ -23,8 +23,8 @@ from cachetools import LRUCache
 from denoise_core.errors import BrokenLaw, InputError, MissingExtra
 from denoise_core.protocols import LLM
 from denoise_core.result import without_trace
-from denoise_core.running.fallbacks import fell_back
-from denoise_core.running.offload import left_behind, offload
+from denoise_core.runtime.fallbacks import fell_back
+from denoise_core.runtime.offload import left_behind, offload
 from denoise_core.types import Message, Reply, Usage
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from denoise_core.result import DenoiseResult, Trace
-from denoise_core.running.effects import Complete
+from denoise_core.runtime.effects import Complete
 from denoise_core.spans import merge_spans
 from denoise_core.types import Drop, Keep, Passage, Reply, Span
 

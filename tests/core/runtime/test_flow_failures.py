@@ -11,7 +11,7 @@ from both_drivers import DOCS, Nested, ask, both
 from denoise_core import Message, Reply, Usage, trace_of
 from denoise_core import arun as arun_flow
 from denoise_core import run as run_flow
-from denoise_core.running.effects import Batch, Retrieve, complete, denoise, retrieve
+from denoise_core.runtime.effects import Batch, Retrieve, complete, denoise, retrieve
 from denoise_core.testing import FunctionLLM, ListRetriever
 
 

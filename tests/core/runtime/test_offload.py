@@ -17,8 +17,8 @@ import pytest
 
 import denoise_core
 from denoise_core import Message, Reply, run
-from denoise_core.running.effects import Complete, batch
-from denoise_core.running.offload import LeftBehind, Pool, left_behind, offload
+from denoise_core.runtime.effects import Complete, batch
+from denoise_core.runtime.offload import LeftBehind, Pool, left_behind, offload
 
 ADAPTERS = [name for name in ("langchain_denoise", "llamaindex_denoise") if find_spec(name)]
 WORD = contextvars.ContextVar("word", default="none")
@@ -170,9 +170,9 @@ def test_nothing_runs_on_threads_that_are_not_our_own():
 PROGRAM = """
 import asyncio, signal, threading, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are born ignoring it
-from denoise_core.running.offload import offload, on_a_thread
-from denoise_core.running.effects import batch, Complete
-from denoise_core.running.flow import arun, run
+from denoise_core.runtime.offload import offload, on_a_thread
+from denoise_core.runtime.effects import batch, Complete
+from denoise_core.runtime.flow import arun, run
 from denoise_core import Message
 
 class Hangs:

@@ -12,7 +12,7 @@ from denoise_core import DenoiseResult, Message, Reply
 from denoise_core import arun as arun_flow
 from denoise_core import run as run_flow
 from denoise_core.errors import BrokenLaw
-from denoise_core.running.effects import Batch, Denoise, Failed, Retrieve, complete, denoise, retrieve
+from denoise_core.runtime.effects import Batch, Denoise, Failed, Retrieve, complete, denoise, retrieve
 from denoise_core.testing import FunctionLLM, ListRetriever
 
 

@@ -21,8 +21,8 @@ from denoise_core import Guard, Passage
 from denoise_core.augmenter import Augmenter
 from denoise_core.end import ENDDenoiser
 from denoise_core.errors import BadReply, InputError, is_mistake
-from denoise_core.running.caches import Cache, MemoryStore, SqliteStore
-from denoise_core.running.engines import RemoteLimits
+from denoise_core.runtime.caches import Cache, MemoryStore, SqliteStore
+from denoise_core.runtime.engines import RemoteLimits
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.scorers import CrossEncoderScorer, DecisionScorer, EmbeddingScorer, LLMDiscrim, RemoteReranker
 from denoise_core.support.answers import parse

@@ -28,9 +28,9 @@ from typing import Any, Generic, TypeVar
 from denoise_core.errors import BrokenLaw, BudgetExceeded, UnparsableReply, is_mistake, said
 from denoise_core.protocols import LLM, Denoiser, Retriever
 from denoise_core.result import DenoiseResult, Trace, attach_trace, trace_of
-from denoise_core.running.budget import Budget, Meter, bounded, current_meter
-from denoise_core.running.effects import Batch, Complete, Denoise, Effect, Failed, Flow, Retrieve, Single
-from denoise_core.running.offload import LeftBehind, Pool, left_behind, offload
+from denoise_core.runtime.budget import Budget, Meter, bounded, current_meter
+from denoise_core.runtime.effects import Batch, Complete, Denoise, Effect, Failed, Flow, Retrieve, Single
+from denoise_core.runtime.offload import LeftBehind, Pool, left_behind, offload
 from denoise_core.text.token_budget import estimate_tokens
 from denoise_core.types import Event, Passage, Reply, Usage
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from denoise_core import Budget, BudgetExceeded, DenoiseResult, InputError, Message, Price, Reply, Usage
 from denoise_core import arun as arun_flow
 from denoise_core import run as run_flow
-from denoise_core.running.effects import Batch, Failed, complete, denoise
+from denoise_core.runtime.effects import Batch, Failed, complete, denoise
 from denoise_core.testing import FunctionLLM
 
 

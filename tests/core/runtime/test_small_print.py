@@ -18,7 +18,7 @@ from denoise_core.end.fit.data import read_question
 from denoise_core.end.probe import OURS, Probe, Reading, replacing
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.result import DenoiseResult
-from denoise_core.running.record import fallback_of, record_of
+from denoise_core.runtime.record import fallback_of, record_of
 from denoise_core.types import Drop, Span
 
 NAN = float("nan")

@@ -22,7 +22,7 @@ from denoise_core import (
     run,
     trace_of,
 )
-from denoise_core.running.effects import complete
+from denoise_core.runtime.effects import complete
 from denoise_core.testing import FunctionLLM
 
 DOCS = (Passage("one", "a"), Passage("two", "b"))

@@ -11,10 +11,10 @@ import pytest
 from denoise_core import Guard, InputError, Message, MissingExtra, Passage, Reply, trace_of
 from denoise_core.embedded import default_denoiser
 from denoise_core.result import attach_trace
-from denoise_core.running import fallbacks
-from denoise_core.running.caches import Bypass, Cache, MemoryStore, SqliteStore
-from denoise_core.running.effects import Complete
-from denoise_core.running.flow import run
+from denoise_core.runtime import fallbacks
+from denoise_core.runtime.caches import Bypass, Cache, MemoryStore, SqliteStore
+from denoise_core.runtime.effects import Complete
+from denoise_core.runtime.flow import run
 from denoise_core.testing import FunctionLLM
 
 ASKED = (Message("user", "x"),)
@@ -185,7 +185,7 @@ async def test_a_store_set_up_wrongly_raises(mistake):
 
 
 def test_a_waiter_whose_leader_is_late_leads_itself(monkeypatch):
-    monkeypatch.setattr("denoise_core.running.caches.LEASE_SECONDS", 0.2)
+    monkeypatch.setattr("denoise_core.runtime.caches.LEASE_SECONDS", 0.2)
     llm, cache = Waiting(), Cache("m")
     cached = cache.bind(llm, always)
     leader = threading.Thread(target=cached.complete, args=(ASKED,), daemon=True)
@@ -200,7 +200,7 @@ def test_a_waiter_whose_leader_is_late_leads_itself(monkeypatch):
 
 
 def test_a_leader_that_was_left_behind_poisons_nothing(monkeypatch):
-    monkeypatch.setattr("denoise_core.running.caches.LEASE_SECONDS", 1e6)
+    monkeypatch.setattr("denoise_core.runtime.caches.LEASE_SECONDS", 1e6)
     llm, cache = Waiting(), Cache("m")
     cached = cache.bind(llm, always)
 
@@ -214,7 +214,7 @@ def test_a_leader_that_was_left_behind_poisons_nothing(monkeypatch):
 
 
 async def test_an_async_waiter_whose_leader_is_late_leads_itself(monkeypatch):
-    monkeypatch.setattr("denoise_core.running.caches.LEASE_SECONDS", 0.2)
+    monkeypatch.setattr("denoise_core.runtime.caches.LEASE_SECONDS", 0.2)
     llm, cache = Waiting(), Cache("m")
     cached = cache.bind(llm, always)
     leader = asyncio.create_task(cached.acomplete(ASKED))

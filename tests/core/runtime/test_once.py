@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from denoise_core.running.caches import Once
+from denoise_core.runtime.caches import Once
 
 
 class Model:

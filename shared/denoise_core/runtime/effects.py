@@ -1,4 +1,4 @@
-"""What a flow may ask of the outside. Each is a value; `denoise_core.running.flow` carries it out.
+"""What a flow may ask of the outside. Each is a value; `denoise_core.runtime.flow` carries it out.
 
 What a flow computes itself is plain code between effects: `arun` goes from one effect to the next on a thread.
 

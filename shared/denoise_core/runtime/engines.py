@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from denoise_core._optional import require
 from denoise_core.errors import BadReply, InputError, masked
-from denoise_core.running.budget import Meter, current_meter
-from denoise_core.running.fallbacks import fell_back
+from denoise_core.runtime.budget import Meter, current_meter
+from denoise_core.runtime.fallbacks import fell_back
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ from denoise_core import (
 from denoise_core.augmenter import Augmenter
 from denoise_core.end import ENDDenoiser
 from denoise_core.errors import BrokenLaw
-from denoise_core.running.effects import Batch, Complete, batch, complete
+from denoise_core.runtime.effects import Batch, Complete, batch, complete
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionLLM, FunctionScorer, ListRetriever
 

@@ -19,10 +19,10 @@ from rerank_server import reranking, words
 from denoise_core import InputError, Passage
 from denoise_core.end import ENDDenoiser
 from denoise_core.errors import BadReply, BudgetExceeded, is_mistake
-from denoise_core.running import fallbacks
-from denoise_core.running.budget import Budget, Meter, current_meter
-from denoise_core.running.engines import RemoteLimits, _seconds, rendezvous
-from denoise_core.running.fallbacks import counts
+from denoise_core.runtime import fallbacks
+from denoise_core.runtime.budget import Budget, Meter, current_meter
+from denoise_core.runtime.engines import RemoteLimits, _seconds, rendezvous
+from denoise_core.runtime.fallbacks import counts
 from denoise_core.scorers import RemoteReranker
 
 pytestmark = pytest.mark.enable_socket

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import DenoiseResult, Drop, Keep, Passage, Span
-from denoise_core.running.record import (
+from denoise_core.runtime.record import (
     RECORD_BYTES,
     SUMMARY_ROWS,
     bounded_summary_of,

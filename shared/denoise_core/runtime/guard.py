@@ -14,7 +14,7 @@ from typing import Any, Literal
 from denoise_core.errors import BrokenLaw, EmptyResult, InputError, is_mistake
 from denoise_core.protocols import Denoiser, expect_denoiser
 from denoise_core.result import DenoiseResult, trace_of
-from denoise_core.running.fallbacks import fell_back
+from denoise_core.runtime.fallbacks import fell_back
 from denoise_core.spans import complement_spans, merge_spans
 from denoise_core.types import Drop, Keep, Passage, Span, check_passages
 

@@ -14,7 +14,7 @@ from itertools import accumulate
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, expect_denoiser
 from denoise_core.result import DenoiseResult, Trace
-from denoise_core.running.guard import check_laws
+from denoise_core.runtime.guard import check_laws
 from denoise_core.types import Passage, Span, check_passages
 
 
