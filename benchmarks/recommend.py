@@ -13,8 +13,8 @@ import numpy as np
 from harness import Benchmark, Options, arguments
 
 from denoise_core.embedded import sample
-from denoise_core.evaluate.trial import Evaluation, evaluate
-from denoise_core.evaluate.trial.figures import paired
+from denoise_core.evaluate.comparison import Evaluation, evaluate
+from denoise_core.evaluate.comparison.figures import paired
 from denoise_core.question import Question
 from denoise_lab.split import halves
 

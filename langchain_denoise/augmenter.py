@@ -13,7 +13,7 @@ from denoise_core import InputError, Message
 from denoise_core.augmenter import Answer, Augmenter
 from denoise_core.augmenter.traces.record import answer_record
 from langchain_denoise.convert.documents import evidence_documents
-from langchain_denoise.convert.messages import from_messages
+from langchain_denoise.convert.messages import to_core_messages
 from langchain_denoise.verification.runnable import LoopRun, VerifyingRunnable
 
 
@@ -76,7 +76,7 @@ def _read(input: str | AugmentedInput) -> tuple[str, tuple[Message, ...]]:
     if not isinstance(input, dict) or "question" not in input:
         got = f"a dict with the keys {sorted(input)}" if isinstance(input, dict) else f"a {type(input).__name__}"
         raise InputError(f"expected a question as a str, or {{'question': ..., 'history': [...]}}, got {got}")
-    return input["question"], from_messages(input.get("history", ()))
+    return input["question"], to_core_messages(input.get("history", ()))
 
 
 def _output(answer: Answer) -> tuple[AugmentedOutput, dict[str, Any]]:

@@ -16,8 +16,8 @@ from denoise_core import Denoiser, DenoiseResult, Guard, InputError, Passage
 from denoise_core._frameworks import signed
 from denoise_core.ranking import keep_top, may_fill, order_by_score
 from denoise_core.runtime.budget import at_most
-from langchain_denoise.convert.documents import Readable, read_documents
-from langchain_denoise.observe import RECORDS, atell, is_watched, tell
+from langchain_denoise.convert.documents import DocumentBatch, read_documents
+from langchain_denoise.observe import SUMMARY_FUNCTIONS, aemit_record, has_listeners, emit_record
 from langchain_denoise.settings import Denoise, request_settings
 
 
@@ -97,8 +97,8 @@ class DenoiseCompressor(Denoise, RunnableSerializable[DenoiseInput, list[Documen
         work = self._work(input, config)
         with at_most(work.concurrency):
             result = work.finished(work.guard.denoise(work.query, work.passages))
-        if is_watched(run_manager):
-            tell(run_manager, work.about, *work.summaries(result))
+        if has_listeners(run_manager):
+            emit_record(run_manager, work.about, *work.summaries(result))
         return work.output(result)
 
     @signed
@@ -108,8 +108,8 @@ class DenoiseCompressor(Denoise, RunnableSerializable[DenoiseInput, list[Documen
         work = self._work(input, config)
         with at_most(work.concurrency):
             result = work.finished(await work.guard.adenoise(work.query, work.passages))
-        if is_watched(run_manager):
-            await atell(run_manager, work.about, *work.summaries(result))
+        if has_listeners(run_manager):
+            await aemit_record(run_manager, work.about, *work.summaries(result))
         return work.output(result)
 
     def _work(self, input: Mapping[str, Any], config: RunnableConfig) -> _Work:
@@ -152,7 +152,7 @@ class _Work:
 
     def summaries(self, result: DenoiseResult) -> tuple[dict[str, Any], dict[str, Any]]:
         """What is told of the run, bounded and whole."""
-        return RECORDS[0](self.passages, result), RECORDS[1](self.passages, result)
+        return SUMMARY_FUNCTIONS[0](self.passages, result), SUMMARY_FUNCTIONS[1](self.passages, result)
 
 
 class _Documents(_Work):
@@ -164,7 +164,7 @@ class _Documents(_Work):
         return chosen
 
     def read(self, given: Any) -> Sequence[Passage]:
-        self.converted = Readable(given, self.settings.header_keys, self.guard)
+        self.converted = DocumentBatch(given, self.settings.header_keys, self.guard)
         return self.converted.passages
 
     def finished(self, result: DenoiseResult) -> DenoiseResult:
@@ -175,7 +175,7 @@ class _Documents(_Work):
     def output(self, result: DenoiseResult) -> list[Document]:
         """The documents of the result; behind them those that could not be read, where ``on_error`` keeps them."""
         scores = self.settings._scores or self.order == "score"
-        return self.converted.back(result, self.settings.record, scores=scores)
+        return self.converted.restore_documents(result, self.settings.record, scores=scores)
 
     def summaries(self, result: DenoiseResult) -> tuple[dict[str, Any], dict[str, Any]]:
         return super().summaries(replace(result, failures={**result.failures, **self.converted.failures}))

@@ -13,28 +13,28 @@ from langchain_core.callbacks import (
 
 from denoise_core.runtime.record import bounded_summary_of, summary_of
 
-EVENT = "denoise"
-SPAN = "denoise_record"
-RECORDS = (bounded_summary_of, summary_of)  # of a denoising, for the span and for the event
+EVENT_NAME = "denoise"
+SPAN_NAME = "denoise_record"
+SUMMARY_FUNCTIONS = (bounded_summary_of, summary_of)  # of a denoising, for the span and for the event
 
 
-def tell(run: ParentRunManager, asked: dict[str, Any], short: dict[str, Any], whole: dict[str, Any]) -> None:
+def emit_record(run: ParentRunManager, asked: dict[str, Any], short: dict[str, Any], whole: dict[str, Any]) -> None:
     """``short`` as the outputs of a child span (tracers know no custom events), ``whole`` as the custom event."""
     child = run.get_child()
-    child.on_chain_start({"name": SPAN}, asked, name=SPAN).on_chain_end(short)
-    dispatch_custom_event(EVENT, whole)
+    child.on_chain_start({"name": SPAN_NAME}, asked, name=SPAN_NAME).on_chain_end(short)
+    dispatch_custom_event(EVENT_NAME, whole)
 
 
-async def atell(
+async def aemit_record(
     run: AsyncParentRunManager, asked: dict[str, Any], short: dict[str, Any], whole: dict[str, Any]
 ) -> None:
     """`tell` for async."""
     child = run.get_child()
-    await (await child.on_chain_start({"name": SPAN}, asked, name=SPAN)).on_chain_end(short)
-    await adispatch_custom_event(EVENT, whole)
+    await (await child.on_chain_start({"name": SPAN_NAME}, asked, name=SPAN_NAME)).on_chain_end(short)
+    await adispatch_custom_event(EVENT_NAME, whole)
 
 
-def is_watched(run: ParentRunManager | AsyncParentRunManager) -> bool:
+def has_listeners(run: ParentRunManager | AsyncParentRunManager) -> bool:
     """Whether anything listens; nothing is built for nobody."""
     return bool(run.handlers or run.inheritable_handlers)
 

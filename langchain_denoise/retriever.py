@@ -23,7 +23,7 @@ from denoise_core import InputError, Passage
 from denoise_core.errors import BrokenLaw
 from denoise_core.runtime.record import KEY
 from langchain_denoise.compressor import DenoiseCompressor
-from langchain_denoise.convert.documents import HEADER_KEYS, checked_keys, read_documents, to_passages
+from langchain_denoise.convert.documents import HEADER_KEYS, validate_header_keys, read_documents, passages_from_documents
 from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.settings import PositiveCount, Denoise, RetrieverLike, request_settings
 
@@ -79,7 +79,7 @@ class DenoisingRetriever(Denoise, BaseRetriever):
     @field_validator("retriever")
     @classmethod
     def _is_a_retriever(cls, retriever: Any) -> Any:
-        check_retriever(retriever)
+        require_retriever(retriever)
         return retriever
 
     @model_validator(mode="after")
@@ -154,9 +154,9 @@ class RetrieverAdapter:
     def __init__(
         self, retriever: Runnable[str, list[Document]], *, header_keys: Sequence[str] = HEADER_KEYS
     ) -> None:
-        check_retriever(retriever)
+        require_retriever(retriever)
         self.retriever = retriever
-        self.header_keys = tuple(checked_keys(header_keys))
+        self.header_keys = tuple(validate_header_keys(header_keys))
 
     def retrieve(self, query: str) -> Sequence[Passage]:
         return self._passages(self.retriever.invoke(query, internal_config()))
@@ -166,12 +166,12 @@ class RetrieverAdapter:
 
     def _passages(self, found: Sequence[Document]) -> Sequence[Passage]:
         try:
-            return to_passages(read_documents(found, "found"), self.header_keys)
+            return passages_from_documents(read_documents(found, "found"), self.header_keys)
         except InputError as error:
             raise BrokenLaw(f"{type(self.retriever).__name__}: {error}") from error
 
 
-def check_retriever(retriever: Any) -> None:
+def require_retriever(retriever: Any) -> None:
     """Raises `InputError` for what finds no documents: a vector store, a model, a list."""
     kind = type(retriever).__name__
     if isinstance(retriever, BaseLanguageModel):

@@ -16,9 +16,9 @@ from denoise_core import InputError
 from denoise_core.runtime.budget import at_most
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.s2a.options import OnError, Variant
-from langchain_denoise.convert.history import Scope, Turn
+from langchain_denoise.convert.history import MessageScope, UserTurn
 from langchain_denoise.models.chat_llm import as_llm
-from langchain_denoise.observe import RECORDS, atell, tell
+from langchain_denoise.observe import SUMMARY_FUNCTIONS, aemit_record, emit_record
 from langchain_denoise.settings import LLMLike
 
 
@@ -38,7 +38,7 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
 
     model: LLMLike
     variant: Variant = "select"
-    scope: Scope = "latest"
+    scope: MessageScope = "latest"
     on_error: OnError = "keep"
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -68,8 +68,8 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
             return messages
         with at_most(config.get("max_concurrency")):
             result = self._denoiser().denoise(turn.question, turn.passages)
-        tell(run_manager, {"question": turn.question}, *(f(turn.passages, result) for f in RECORDS))
-        return turn.cleared(result)
+        emit_record(run_manager, {"question": turn.question}, *(f(turn.passages, result) for f in SUMMARY_FUNCTIONS))
+        return turn.apply_result(result)
 
     async def _aclear(
         self, input: Any, run_manager: AsyncParentRunManager, config: RunnableConfig
@@ -79,17 +79,17 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
             return messages
         with at_most(config.get("max_concurrency")):
             result = await self._denoiser().adenoise(turn.question, turn.passages)
-        await atell(run_manager, {"question": turn.question}, *(f(turn.passages, result) for f in RECORDS))
-        return turn.cleared(result)
+        await aemit_record(run_manager, {"question": turn.question}, *(f(turn.passages, result) for f in SUMMARY_FUNCTIONS))
+        return turn.apply_result(result)
 
-    def _turn(self, given: Any) -> tuple[list[BaseMessage], Turn | None]:
+    def _turn(self, given: Any) -> tuple[list[BaseMessage], UserTurn | None]:
         if isinstance(given, PromptValue):
             messages = given.to_messages()
         elif isinstance(given, Sequence):
             messages = convert_to_messages([given] if isinstance(given, str) else given)
         else:
             raise InputError(f"expected messages or a prompt, got {type(given).__name__}")
-        return messages, Turn.of(messages, self.scope, self.variant)
+        return messages, UserTurn.from_messages(messages, self.scope, self.variant)
 
     def _denoiser(self) -> S2ADenoiser:
         return S2ADenoiser(as_llm(self.model), variant=self.variant, on_error=self.on_error)

@@ -32,7 +32,7 @@ from denoise_core import Denoiser, InputError
 from denoise_core._frameworks import ruled, shipped
 from denoise_core.runtime.guard import Policy
 from denoise_core.runtime.record import KEY, RecordDetail
-from langchain_denoise.convert.documents import HEADER_KEYS, checked_keys
+from langchain_denoise.convert.documents import HEADER_KEYS, validate_header_keys
 
 if TYPE_CHECKING:
     from langchain_core.cross_encoders import BaseCrossEncoder
@@ -144,7 +144,7 @@ class Denoise(BaseModel):
     order: DocumentOrder = "input"
     """``"input"`` leaves documents in the order they came; ``"score"`` puts the best first."""
 
-    header_keys: Annotated[tuple[str, ...], BeforeValidator(checked_keys)] = HEADER_KEYS
+    header_keys: Annotated[tuple[str, ...], BeforeValidator(validate_header_keys)] = HEADER_KEYS
     """Metadata that is read with a document's text, and is no part of what is kept."""
 
     on_error: Policy = "keep"

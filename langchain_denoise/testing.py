@@ -33,12 +33,12 @@ class FunctionChatModel(BaseChatModel):
     _peak: int = PrivateAttr(default=0)
 
     @property
-    def seen(self) -> list[list[BaseMessage]]:
+    def calls(self) -> list[list[BaseMessage]]:
         """The messages of each call, in the order of the calls."""
         return self._seen
 
     @property
-    def peak(self) -> int:
+    def max_concurrent_calls(self) -> int:
         """The most calls that were under way at once."""
         return self._peak
 

@@ -316,11 +316,11 @@ def _end(scorer: Any, chunker: Chunker | Literal["auto"]) -> Denoiser:
 def _embedded(keep: Any, threshold: float | None) -> Denoiser:
     """The default, refused here and now where a part of it is missing: later it would only be a fallback."""
     from denoise_core.embedded import DefaultScorer, default_denoiser
-    from denoise_core.embedded.minilm import minilm
+    from denoise_core.embedded.minilm import minilm_folder
 
     for module in ("tokenizers", "safetensors"):
         require(module, extra="embedded")
-    minilm()
+    minilm_folder()
     if threshold is None:
         return default_denoiser(**({} if keep is None else {"keep": keep}))
     ruled_default: Denoiser = ruled(_end(DefaultScorer(), "auto"), keep, threshold)

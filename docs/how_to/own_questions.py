@@ -9,7 +9,7 @@ from pathlib import Path
 
 from denoise_core import load_denoiser
 from denoise_core.embedded import sample
-from denoise_core.evaluate.trial import evaluate, read_cases
+from denoise_core.evaluate.comparison import evaluate, read_cases
 
 file = Path(sys.argv[1]) if len(sys.argv) > 1 else Path("questions.jsonl")
 if len(sys.argv) == 1:  # as an example, eight of the questions that ship

@@ -22,27 +22,27 @@ from pydantic import BaseModel
 from denoise_core import InputError, Passage
 from langchain_denoise.convert import chain_values
 
-CITED_KEYS = ("sources", "citations", "references")
+SOURCE_KEYS = ("sources", "citations", "references")
 """Fields that name documents: resolved, and not judged."""
 
-NO_CLAIMS = (*CITED_KEYS, *chain_values.QUESTION_KEYS, *chain_values.EVIDENCE_KEYS, "confidence", "follow_up_questions")
+NON_CLAIM_FIELDS = (*SOURCE_KEYS, *chain_values.QUESTION_KEYS, *chain_values.EVIDENCE_KEYS, "confidence", "follow_up_questions")
 """Fields of a structured answer that are left out where all of it is judged."""
 
 _RAW = {"raw", "parsed", "parsing_error"}  # what with_structured_output(include_raw=True) gives
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class ClaimedOutput:
     """What is judged of one output: ``text``, or ``fields`` by name or path. ``path`` leads to the text in the
     output, for another one to take its place; ``cited`` is what the output names as its sources."""
 
     text: str = ""
     fields: Mapping[str, Any] | None = None
     path: tuple[str, ...] = ()
-    cited: tuple[Any, ...] = ()
+    sources: tuple[Any, ...] = ()
 
 
-def claimed(brought: Any, place: chain_values.Place, claims: Sequence[str] | None = None) -> Claimed:
+def extract_claims(brought: Any, place: chain_values.ValueSelector, claims: Sequence[str] | None = None) -> ClaimedOutput:
     """What of an output is judged.
 
     ``place`` is the user's key or function (which gets the very object the chain gave), ``claims`` the user's
@@ -50,45 +50,45 @@ def claimed(brought: Any, place: chain_values.Place, claims: Sequence[str] | Non
     text``, at any depth; of an object without such a field every field but sources and the like.
     """
     if callable(place):
-        text, where = chain_values.answer_in(brought, place), Claimed()
+        text, where = chain_values.extract_answer(brought, place), ClaimedOutput()
         with suppress(InputError):  # only where it stands is asked, for a text that takes its place
-            where = claimed(brought, None)
-        return Claimed(text, path=where.path if where.text == text else (), cited=where.cited)
+            where = extract_claims(brought, None)
+        return ClaimedOutput(text, path=where.path if where.text == text else (), sources=where.sources)
     output, path = _unwrapped(brought)
     cited: tuple[Any, ...] = ()
     if place is not None:
-        output, path = chain_values.under(output, place, "answer"), (*path, place)
+        output, path = chain_values.value_under_key(output, place, "answer"), (*path, place)
     while _is_structured(output):
-        state = chain_values.as_state(output)
+        state = chain_values.as_mapping(output)
         cited = _cited(output) or cited
         if claims is not None:
             named = {name: _plain(value) for name in claims for value in (_under_path(state, name),)}
-            return Claimed(fields=named, path=path, cited=cited)
+            return ClaimedOutput(fields=named, path=path, sources=cited)
         key = next((k for k in chain_values.ANSWER_KEYS if k in state and _says(state[k])), None)
         if key is None:
             if any(k in state for k in chain_values.ANSWER_KEYS) and isinstance(output, Mapping):
                 break  # said as an error by what looks for the answer
-            left = {k: _plain(v) for k, v in state.items() if k not in NO_CLAIMS}
-            return Claimed(fields=left, path=path, cited=cited)
+            left = {k: _plain(v) for k, v in state.items() if k not in NON_CLAIM_FIELDS}
+            return ClaimedOutput(fields=left, path=path, sources=cited)
         output, path = state[key], (*path, key)
     if claims is not None:
         raise InputError(
             f"claims={list(claims)}: paths of a structured answer, and this is a {type(output).__name__}"
         )
-    return Claimed(chain_values.answer_in(output, None), path=path, cited=cited)
+    return ClaimedOutput(chain_values.extract_answer(output, None), path=path, sources=cited)
 
 
-def with_text(brought: Any, text: str, path: Sequence[str]) -> Any:
+def replace_claim_text(brought: Any, text: str, path: Sequence[str]) -> Any:
     """The output with another text at the place where `claimed` found it; everything else stays."""
-    return with_change(brought, lambda at: chain_values.with_answer(at, text, None), path)
+    return change_at_path(brought, lambda at: chain_values.replace_answer(at, text, None), path)
 
 
-def with_change(brought: Any, change: Callable[[Any], Any], path: Sequence[str]) -> Any:
+def change_at_path(brought: Any, change: Callable[[Any], Any], path: Sequence[str]) -> Any:
     """The output with what `claimed` found changed."""
     if not path:
         return change(brought)
     key, *rest = path
-    changed = with_change(chain_values.as_state(brought)[key], change, rest)
+    changed = change_at_path(chain_values.as_mapping(brought)[key], change, rest)
     if isinstance(brought, Mapping):
         return {**brought, key: changed}
     if isinstance(brought, BaseModel):
@@ -96,7 +96,7 @@ def with_change(brought: Any, change: Callable[[Any], Any], path: Sequence[str])
     return dataclasses.replace(brought, **{key: changed})
 
 
-def resolved(cited: Sequence[Any], evidence: Sequence[Passage]) -> dict[str, Any]:
+def resolve_sources(cited: Sequence[Any], evidence: Sequence[Passage]) -> dict[str, Any]:
     """What an answer names as its sources, found in the evidence; {} where it names none.
 
     A source is named by id, by metadata ``source`` (or the last part of its path), by title, or as a number
@@ -136,7 +136,7 @@ def _unwrapped(brought: Any) -> tuple[Any, tuple[str, ...]]:
 
 def _is_structured(value: Any) -> bool:
     if isinstance(value, Mapping):
-        return chain_values.MESSAGES not in value or any(isinstance(value.get(k), str) for k in chain_values.ANSWER_KEYS)
+        return chain_values.MESSAGES_KEY not in value or any(isinstance(value.get(k), str) for k in chain_values.ANSWER_KEYS)
     if isinstance(value, BaseModel):
         return not isinstance(value, (BaseMessage, PromptValue, Document))
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
@@ -147,10 +147,10 @@ def _says(value: Any) -> bool:
 
 
 def _cited(output: Any) -> tuple[Any, ...]:
-    state = chain_values.as_state(output)
+    state = chain_values.as_mapping(output)
     if not isinstance(state, Mapping):
         return ()
-    given = [state[k] for k in CITED_KEYS if state.get(k)]
+    given = [state[k] for k in SOURCE_KEYS if state.get(k)]
     return tuple(one for g in given for one in (g if isinstance(g, (list, tuple)) else [g]))
 
 
@@ -160,7 +160,7 @@ def _under_path(state: Mapping[str, Any], path: str) -> Any:
     several = False
     for part in path.split("."):
         key = part.removesuffix("[]")
-        found = [chain_values.under(f, key, f"claims: {path}") for f in found]
+        found = [chain_values.value_under_key(f, key, f"claims: {path}") for f in found]
         if part.endswith("[]"):
             several = True
             if not all(isinstance(f, (list, tuple)) for f in found):
@@ -192,7 +192,7 @@ def _asked(one: Any) -> tuple[list[str], str]:
     """The names under which a citation looks for its document, and its quote."""
     if isinstance(one, Document):
         one = {"id": one.id, **one.metadata}
-    state = chain_values.as_state(one)
+    state = chain_values.as_mapping(one)
     if not isinstance(state, Mapping):
         said = str(state).strip().removeprefix("[").removesuffix("]")
         return ([said] if said else []), ""
@@ -200,7 +200,7 @@ def _asked(one: Any) -> tuple[list[str], str]:
     return [str(state[k]).strip() for k in keys if state.get(k) not in (None, "")], str(state.get("quote") or "")
 
 
-def checked_claims(claims: Any) -> Any:
+def validate_claims(claims: Any) -> Any:
     """A list of paths. Raises `InputError` for a string, or what holds anything but strings."""
     if claims is None or (
         isinstance(claims, Sequence) and not isinstance(claims, str) and all(isinstance(c, str) for c in claims)

@@ -28,13 +28,13 @@ RECORD_KEYS = tuple(
 """Metadata keys under which the record of a document stands: strings, numbers and booleans, which every store
 takes, and none that holds the query, so that equal documents stay equal."""
 
-FALLBACK = "denoise_fallback"
+FALLBACK_KEY = "denoise_fallback"
 
 HEADER_KEYS = ("title",)
 """The metadata that is read with a document's text when nothing else is said."""
 
 
-def checked_keys(keys: Any) -> Any:
+def validate_header_keys(keys: Any) -> Any:
     """The ``header_keys`` as they came. Raises `InputError` for one string."""
     if isinstance(keys, str):
         raise InputError(f"header_keys={keys!r}: expected a list of metadata keys, such as [{keys!r}]")
@@ -63,7 +63,7 @@ def read_documents(given: Any, what: str = "documents") -> list[Document]:
     return documents
 
 
-class Readable:
+class DocumentBatch:
     """Documents on their way in and out, under a guard's policy for each that cannot be converted.
 
     ``documents`` are those that can be read, ``passages`` what was made of them, ``failures`` why the others
@@ -76,54 +76,54 @@ class Readable:
         self.passages: list[Passage] = []
         self.failures: dict[str, str] = {}
         self._stay: list[Document] = []
-        for at, (document, i) in enumerate(zip(given, ids_of(given), strict=True)):
+        for at, (document, i) in enumerate(zip(given, unique_document_ids(given), strict=True)):
             try:
-                self.passages.append(to_passage(document, i, header_keys))
+                self.passages.append(passage_from_document(document, i, header_keys))
             except Exception as error:  # whatever stands in a document: its failure is its own
                 why = guard.set_aside(f"documents[{at}]", error)
                 self.failures[i] = why or said(error)
-                self._stay += [as_it_came(document, why)] if why else []
+                self._stay += [unconverted_document(document, why)] if why else []
             else:
                 self.documents.append(document)
 
-    def back(
+    def restore_documents(
         self, result: DenoiseResult, detail: RecordDetail = "spans", *, scores: bool = True
     ) -> list[Document]:
         """The documents of the result; behind them those that could not be read, where the policy keeps them."""
-        made = to_documents(self.documents, self.passages, result, detail, self.guard, scores=scores)
+        made = documents_from_result(self.documents, self.passages, result, detail, self.guard, scores=scores)
         return [*made, *self._stay]
 
 
-def to_passages(documents: Sequence[Document], header_keys: Sequence[str] = ()) -> tuple[Passage, ...]:
+def passages_from_documents(documents: Sequence[Document], header_keys: Sequence[str] = ()) -> tuple[Passage, ...]:
     """One passage per document, in order; a missing or repeated id is replaced by one of its own.
 
     ``header_keys`` name the metadata that becomes the passage's header. Raises `InputError` for a text that is no
     string; `read_documents` comes before.
     """
-    return tuple(to_passage(d, i, header_keys) for d, i in zip(documents, ids_of(documents), strict=True))
+    return tuple(passage_from_document(d, i, header_keys) for d, i in zip(documents, unique_document_ids(documents), strict=True))
 
 
-def ids_of(documents: Sequence[Document]) -> list[str]:
+def unique_document_ids(documents: Sequence[Document]) -> list[str]:
     """The documents' ids made different, see `unique_ids`; one without an id is named by its text and not by its
     place, so that it is the same wherever it is found."""
-    return unique_ids([d.id if isinstance(d.id, str) else text_id(d.page_content) for d in documents])
+    return unique_ids([d.id if isinstance(d.id, str) else id_from_text(d.page_content) for d in documents])
 
 
-def text_id(text: Any) -> str | None:
+def id_from_text(text: Any) -> str | None:
     """An id made from a text; None for what is none."""
     if not isinstance(text, str):
         return None
     return f"text-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
 
 
-def to_passage(document: Document, id: str, header_keys: Sequence[str] = ()) -> Passage:
+def passage_from_document(document: Document, id: str, header_keys: Sequence[str] = ()) -> Passage:
     """One document as a passage of this id. Raises whatever a document that is broken inside brings."""
     text, metadata = document.page_content, dict(document.metadata)
-    header = header_of(metadata, header_keys, text) if header_keys else ""
+    header = document_header(metadata, header_keys, text) if header_keys else ""
     return Passage(text, id, _score_of(metadata), metadata, header=header)
 
 
-def header_of(metadata: Mapping[str, Any], keys: Sequence[str], text: str = "") -> str:
+def document_header(metadata: Mapping[str, Any], keys: Sequence[str], text: str = "") -> str:
     """What stands under the keys, a line each: a title as it is, another with its name before it.
 
     Empty values and such as the text begins with already are left out; a list is joined by commas.
@@ -142,7 +142,7 @@ def header_of(metadata: Mapping[str, Any], keys: Sequence[str], text: str = "") 
     return "\n".join(lines)
 
 
-def to_documents(
+def documents_from_result(
     documents: Sequence[Document],
     passages: Sequence[Passage],
     result: DenoiseResult,
@@ -164,25 +164,25 @@ def to_documents(
     made = []
     for kept in result.passages:
         try:
-            record = flat(record_of(kept, given, result, chunks, detail=detail), scores=scores)
+            record = flatten_record(record_of(kept, given, result, chunks, detail=detail), scores=scores)
             made.append(_to_document(kept, original, given, record, scores))
         except Exception as error:  # whatever stands in metadata: one document's failure is its own
             if guard is None:
                 raise
             why = guard.set_aside(f"document {kept.id!r}", error)
             ids = [kept.id] if kept.id in original else dict.fromkeys(s.passage_id for s in kept.covered)
-            made += [as_it_came(original[i], why) for i in ids] if why else []
+            made += [unconverted_document(original[i], why) for i in ids] if why else []
     return made
 
 
-def as_it_came(document: Document, why: str) -> Document:
+def unconverted_document(document: Document, why: str) -> Document:
     """A document that could not be converted, with the reason in its record where one can be written."""
     with suppress(Exception):  # whatever a broken document does when it is copied: then it stays what it is
-        return document.model_copy(update={"metadata": {**document.metadata, FALLBACK: why}})
+        return document.model_copy(update={"metadata": {**document.metadata, FALLBACK_KEY: why}})
     return document
 
 
-def flat(record: Mapping[str, Any], *, scores: bool = True) -> dict[str, Any]:
+def flatten_record(record: Mapping[str, Any], *, scores: bool = True) -> dict[str, Any]:
     """A record as metadata: its parts under `RECORD_KEYS`, lists and dicts as JSON, what is None left out."""
     made: dict[str, Any] = {}
     for name in RECORD_KEYS:
@@ -198,7 +198,7 @@ def evidence_documents(evidence: Sequence[Passage], retrieved: Sequence[Passage]
     given = {p.id: p for p in retrieved}
     result = DenoiseResult(question, tuple(evidence))
     return [
-        _new_document(p, p.metadata, flat(record_of(p, given, result, detail="spans")), True) for p in evidence
+        _new_document(p, p.metadata, flatten_record(record_of(p, given, result, detail="spans")), True) for p in evidence
     ]
 
 

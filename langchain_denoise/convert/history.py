@@ -16,16 +16,16 @@ from denoise_core import DenoiseResult, Passage
 from denoise_core.runtime.record import KEY, record_of
 from denoise_core.s2a.options import EXTRACTIVE, Variant
 from denoise_core.s2a.question import same_question
-from langchain_denoise.convert.messages import text_of
+from langchain_denoise.convert.messages import block_text
 
-Scope = Literal["latest", "history"]
+MessageScope = Literal["latest", "history"]
 
-LEFT_OUT = "(This message was left out: it does not help with the question.)"
+OMITTED_MESSAGE = "(This message was left out: it does not help with the question.)"
 """Stands for an earlier message of which nothing is kept, so that turns still alternate."""
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class UserTurn:
     """The user's messages that are to be cleared, by their place in the conversation; the last is the question.
 
     ``variant`` decides how the last one is put together: the extractive variants keep the question within the
@@ -33,47 +33,47 @@ class Turn:
     """
 
     messages: tuple[BaseMessage, ...]
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     variant: Variant
 
     @staticmethod
-    def of(messages: Sequence[BaseMessage], scope: Scope, variant: Variant) -> Turn | None:
+    def from_messages(messages: Sequence[BaseMessage], scope: MessageScope, variant: Variant) -> UserTurn | None:
         """None when the user said nothing that could be cleared."""
         places = [i for i, m in enumerate(messages) if isinstance(m, HumanMessage) and m.text.strip()]
         if not places:
             return None
-        return Turn(tuple(messages), tuple(places if scope == "history" else places[-1:]), variant)
+        return UserTurn(tuple(messages), tuple(places if scope == "history" else places[-1:]), variant)
 
     @property
     def question(self) -> str:
-        return str(self.messages[self.places[-1]].text)
+        return str(self.messages[self.positions[-1]].text)
 
     @property
     def passages(self) -> tuple[Passage, ...]:
-        return tuple(Passage(str(self.messages[i].text), f"message-{i}") for i in self.places)
+        return tuple(Passage(str(self.messages[i].text), f"message-{i}") for i in self.positions)
 
-    def cleared(self, result: DenoiseResult) -> list[BaseMessage]:
+    def apply_result(self, result: DenoiseResult) -> list[BaseMessage]:
         """The conversation with the cleared messages in it, as copies that keep their ids."""
         out = list(self.messages)
-        for place, (text, record) in self.texts(result).items():
-            out[place] = with_text(out[place], text, record)
-        last = self.places[-1]
+        for place, (text, record) in self.changed_texts(result).items():
+            out[place] = replace_message_text(out[place], text, record)
+        last = self.positions[-1]
         if result.fallback and out[last] is self.messages[last]:
             asked = self.passages[-1]
-            out[last] = with_record(out[last], record_of(asked, {asked.id: asked}, result, detail="spans"))
+            out[last] = record_on_message(out[last], record_of(asked, {asked.id: asked}, result, detail="spans"))
         return out
 
-    def texts(self, result: DenoiseResult) -> dict[int, tuple[str, dict[str, Any]]]:
+    def changed_texts(self, result: DenoiseResult) -> dict[int, tuple[str, dict[str, Any]]]:
         """The new text of each message that changed, by place, with the record of what was done."""
         given = {p.id: p for p in self.passages}
         kept = {p.id: p for p in result.passages}
         changed: dict[int, tuple[str, dict[str, Any]]] = {}
-        for place, passage in zip(self.places, self.passages):
+        for place, passage in zip(self.positions, self.passages):
             left = kept.get(passage.id)
-            if place == self.places[-1]:
+            if place == self.positions[-1]:
                 text = self._asked(left.text.strip() if left else "", result.query.strip())
             else:
-                text = left.text.strip() if left and left.text.strip() else LEFT_OUT
+                text = left.text.strip() if left and left.text.strip() else OMITTED_MESSAGE
             if text != passage.text.strip():
                 record = record_of(left or Passage("", passage.id, rewritten=True), given, result, detail="spans")
                 changed[place] = text, {**record, "original": passage.text}
@@ -97,13 +97,13 @@ def _plain(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def with_text(message: BaseMessage, text: str, record: dict[str, Any]) -> BaseMessage:
+def replace_message_text(message: BaseMessage, text: str, record: dict[str, Any]) -> BaseMessage:
     """A copy of the message with other text; images and the like stay in place, the record goes beside it."""
     content: Any = text if isinstance(message.content, str) else _blocks(message.content, text, record)
-    return with_record(message.model_copy(update={"content": content}), record)
+    return record_on_message(message.model_copy(update={"content": content}), record)
 
 
-def with_record(message: BaseMessage, record: dict[str, Any]) -> BaseMessage:
+def record_on_message(message: BaseMessage, record: dict[str, Any]) -> BaseMessage:
     """A copy of the message with the record beside its content."""
     return message.model_copy(update={"response_metadata": {**message.response_metadata, KEY: record}})
 
@@ -114,7 +114,7 @@ def _blocks(content: list[Any], text: str, record: Mapping[str, Any]) -> list[An
     Text that is the message's own characters stays in the block that each part came from; text written anew stands
     in the first one. A block left without text goes, and hands its ``cache_control`` to the block before it.
     """
-    own = [text_of(b) for b in content]
+    own = [block_text(b) for b in content]
     parts = _parts([t for t in own if t is not None], text, record)
     out: list[Any] = []
     for block, was in zip(content, own, strict=True):

@@ -19,17 +19,17 @@ _MESSAGE: dict[str, type[BaseMessage]] = {"system": SystemMessage, "user": Human
 _ROLE: dict[str, Role] = {"system": "system", "human": "user", "ai": "assistant"}
 
 
-def to_messages(messages: Sequence[Message]) -> list[BaseMessage]:
+def to_langchain_messages(messages: Sequence[Message]) -> list[BaseMessage]:
     """The core's messages as LangChain's."""
     return [_MESSAGE[m.role](content=m.content) for m in messages]
 
 
-def from_messages(messages: Sequence[BaseMessage]) -> tuple[Message, ...]:
+def to_core_messages(messages: Sequence[BaseMessage]) -> tuple[Message, ...]:
     """LangChain's messages as the core's: text only; tool calls and their results are left out."""
     return tuple(Message(_ROLE[m.type], str(m.text)) for m in messages if m.type in _ROLE)
 
 
-def text_of(block: Any) -> str | None:
+def block_text(block: Any) -> str | None:
     """The text of a content block; None for an image and the like."""
     if isinstance(block, str):
         return block

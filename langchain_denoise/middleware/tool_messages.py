@@ -12,9 +12,9 @@ from langchain_core.messages import ToolMessage
 from denoise_core import DenoiseResult
 from denoise_core.runtime.record import KEY, short_id
 from denoise_core.tool_results import NOTHING, LeftOut, ToolResult, read_result, told
-from langchain_denoise.convert.documents import FALLBACK, ids_of
-from langchain_denoise.convert.messages import text_of
-from langchain_denoise.convert.chain_values import documents_of
+from langchain_denoise.convert.documents import FALLBACK_KEY, unique_document_ids
+from langchain_denoise.convert.messages import block_text
+from langchain_denoise.convert.chain_values import artifact_documents
 
 STRUCTURED_KEYS = ("structured_content", "structuredContent")  # where MCP adapters put the structured result
 
@@ -53,7 +53,7 @@ class ToolText:
         found = each[0]
         content = self.content.back(found)
         if isinstance(content, list):
-            content = [b for b in content if (t := text_of(b)) is None or t.strip()]
+            content = [b for b in content if (t := block_text(b)) is None or t.strip()]
         if not content or not (isinstance(content, list) or content.strip()):
             content = NOTHING if isinstance(self.message.content, str) else [{"type": "text", "text": NOTHING}]
         gone = self.content.left_out(found)
@@ -97,7 +97,7 @@ class ToolDocuments:
         record = {
             "given": len(self.documents),
             "kept": len(kept),
-            "fallback": next((d.metadata[FALLBACK] for d in kept if FALLBACK in d.metadata), None),
+            "fallback": next((d.metadata[FALLBACK_KEY] for d in kept if FALLBACK_KEY in d.metadata), None),
             "characters_before": len(str(self.message.text)),
             "characters_after": sum(map(len, _texts(content).values())),
         }
@@ -105,7 +105,7 @@ class ToolDocuments:
 
     def _left(self, kept: Sequence[Document]) -> list[str | None]:
         """The text left of each document, None for one that was dropped."""
-        place = {short_id(i): n for n, i in enumerate(ids_of(self.documents))}
+        place = {short_id(i): n for n, i in enumerate(unique_document_ids(self.documents))}
         left: list[str | None] = [None] * len(self.documents)
         joint: list[str] = []
         for document in kept:
@@ -143,7 +143,7 @@ class ToolDocuments:
 
 def parse_tool_message(message: ToolMessage) -> ToolText | ToolDocuments | None:
     """What of a tool's message can be denoised; None when there is nothing."""
-    kept = documents_of(message)
+    kept = artifact_documents(message)
     if kept is not None:
         return ToolDocuments(message, tuple(kept)) if kept else None
     text = ToolText.from_message(message)
@@ -180,4 +180,4 @@ def _changed(message: ToolMessage, content: Any, artifact: Any, record: Mapping[
 def _texts(content: Any) -> dict[int, str]:
     """The text blocks of a content by their places."""
     blocks = [content] if isinstance(content, str) else content
-    return {at: text for at, block in enumerate(blocks) if (text := text_of(block)) is not None}
+    return {at: text for at, block in enumerate(blocks) if (text := block_text(block)) is not None}

@@ -20,7 +20,7 @@ from denoise_core.runtime.fallbacks import fell_back
 from denoise_core.runtime.record import KEY
 from denoise_core.tool_results import LEFT_OUT, RECALL, asked_in, given_back, looked_for
 from langchain_denoise.compressor import DenoiseCompressor
-from langchain_denoise.convert.chain_values import MESSAGES, messages_in
+from langchain_denoise.convert.chain_values import MESSAGES_KEY, extract_messages
 from langchain_denoise.middleware.base import RequestMiddleware
 from langchain_denoise.middleware.tool_messages import ToolDocuments, ToolText, parse_tool_message
 from langchain_denoise.settings import Denoise, DenoiserLike, config_with_request
@@ -154,11 +154,11 @@ class DenoiseToolResults(RequestMiddleware):
             kept |= {g.id: g.text for g in gone if self.recall}
         if isinstance(result, ToolMessage):
             message = new.get(id(result), result)
-            return Command(update={MESSAGES: [message], LEFT_OUT: kept}) if kept else message
+            return Command(update={MESSAGES_KEY: [message], LEFT_OUT: kept}) if kept else message
         if not isinstance(result.update, Mapping) or not new:
             return result
-        messages = [new.get(id(m), m) for m in result.update[MESSAGES]]
-        return replace(result, update={**result.update, MESSAGES: messages, **({LEFT_OUT: kept} if kept else {})})
+        messages = [new.get(id(m), m) for m in result.update[MESSAGES_KEY]]
+        return replace(result, update={**result.update, MESSAGES_KEY: messages, **({LEFT_OUT: kept} if kept else {})})
 
 
 @tool(RECALL)
@@ -179,7 +179,7 @@ def _messages_of(result: Result) -> list[ToolMessage]:
     """The tools' messages in a result; a command may bring several."""
     if isinstance(result, ToolMessage):
         return [result]
-    found = result.update.get(MESSAGES) if isinstance(result.update, Mapping) else None
+    found = result.update.get(MESSAGES_KEY) if isinstance(result.update, Mapping) else None
     return [m for m in found if isinstance(m, ToolMessage)] if isinstance(found, list) else []
 
 
@@ -192,6 +192,6 @@ def _settings_in(request: ToolCallRequest) -> Any:
 def _query(request: ToolCallRequest) -> str:
     """What is looked for: the user's last message, and the words of the call where they are others."""
     state = request.state
-    state = state if isinstance(state, (dict, list)) else {MESSAGES: getattr(state, MESSAGES, [])}
-    user = next((str(m.text) for m in reversed(messages_in(state) or []) if isinstance(m, HumanMessage)), "")
+    state = state if isinstance(state, (dict, list)) else {MESSAGES_KEY: getattr(state, MESSAGES_KEY, [])}
+    user = next((str(m.text) for m in reversed(extract_messages(state) or []) if isinstance(m, HumanMessage)), "")
     return looked_for(user, asked_in(request.tool_call["args"]))

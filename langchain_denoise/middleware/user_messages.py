@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from denoise_core.runtime.record import KEY
 from denoise_core.s2a.options import OnError, Variant
-from langchain_denoise.convert.history import Scope, with_record, with_text
+from langchain_denoise.convert.history import MessageScope, record_on_message, replace_message_text
 from langchain_denoise.middleware.base import RequestMiddleware
 from langchain_denoise.s2a import S2AMessages
 from langchain_denoise.settings import LLMLike
@@ -51,7 +51,7 @@ class S2AMiddleware(RequestMiddleware):
         model: LLMLike,
         *,
         variant: Variant = "select",
-        scope: Scope = "latest",
+        scope: MessageScope = "latest",
         on_error: OnError = "keep",
         name: str = "S2AMiddleware",
     ) -> None:
@@ -102,7 +102,7 @@ def _replaced(messages: Sequence[AnyMessage], texts: Mapping[str, dict[str, Any]
     for message in messages:
         found = texts.get(message.id) if message.id else None
         if found and found["text"]:
-            out.append(with_text(message, found["text"], found["record"]))
+            out.append(replace_message_text(message, found["text"], found["record"]))
         else:
-            out.append(with_record(message, found["record"]) if found and found["record"] else message)
+            out.append(record_on_message(message, found["record"]) if found and found["record"] else message)
     return out

@@ -26,12 +26,12 @@ from denoise_core.augmenter.drafting.taint import drop_tainted_searches
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.runtime.record import KEY
 from denoise_core.tool_results import query_of
-from langchain_denoise.convert.claims import Claimed, checked_claims, claimed, resolved, with_text
+from langchain_denoise.convert.claims import ClaimedOutput, validate_claims, extract_claims, resolve_sources, replace_claim_text
 from langchain_denoise.convert.messages import internal_config
-from langchain_denoise.convert.chain_values import as_passages, tool_results, with_record
+from langchain_denoise.convert.chain_values import evidence_passages, tool_passages, attach_record
 from langchain_denoise.middleware.base import AsyncHandler, Handler, NamedMiddleware
 from langchain_denoise.observe import short_record
-from langchain_denoise.verification.redraft import Again
+from langchain_denoise.verification.redraft import RedraftRequest
 from langchain_denoise.verification.verifier import Verifier, annotate_message, history_before_question
 
 EvidenceFunction = Callable[[Sequence[BaseMessage]], Any]
@@ -82,7 +82,7 @@ class VerificationMiddleware(NamedMiddleware):
         self.verifier = verifier or Verifier()
         self.evidence: EvidenceFunction | EvidenceScope = evidence
         self.show = show
-        self.claims = checked_claims(claims)
+        self.claims = validate_claims(claims)
 
     @override
     def wrap_model_call(self, request: ModelRequest[Any], handler: Handler) -> Result:
@@ -170,7 +170,7 @@ class ModelDrafter:
         return self._drafted(await self.aask(self._again(request)))
 
     def _again(self, request: DraftRequest) -> ModelRequest[Any]:
-        told = Again.from_request(request)
+        told = RedraftRequest.from_request(request)
         self.more += 1
         return self.request.override(messages=[*self.request.messages, *(told.feedback_messages if told else [])])
 
@@ -208,11 +208,11 @@ class ModelDrafter:
         whole = best is not None and best.candidate == answer.text == _text(response)
         structured = response.structured_response
         if structured is not None:
-            final = final_claims(response, self.claims) or Claimed()
-            if best is not None and (sources := resolved(final.cited, answer.memory.evidence)):
+            final = final_claims(response, self.claims) or ClaimedOutput()
+            if best is not None and (sources := resolve_sources(final.sources, answer.memory.evidence)):
                 self.record["sources"] = sources
             if best is not None and final.fields is None and answer.text != final.text:
-                response = replace(response, structured_response=with_text(structured, answer.text, final.path))
+                response = replace(response, structured_response=replace_claim_text(structured, answer.text, final.path))
         elif not whole:
             response = _with_last(response, lambda m: m.model_copy(update={"content": answer.text}))
         if self.verifier.annotate and structured is None:
@@ -220,22 +220,22 @@ class ModelDrafter:
         return _with_last(response, self._noted)
 
     def _noted(self, message: BaseMessage) -> Any:
-        return with_record(message, self.record)
+        return attach_record(message, self.record)
 
 
-def final_claims(response: ModelResponse[Any], claims: Sequence[str] | None = None) -> Claimed | None:
+def final_claims(response: ModelResponse[Any], claims: Sequence[str] | None = None) -> ClaimedOutput | None:
     """What is judged of the final answer in a response; None when it calls tools or says nothing."""
     structured = response.structured_response
     if structured is not None:
         if isinstance(structured, BaseModel | Mapping) or is_dataclass(structured):
-            return claimed(structured, None, claims)
-        return Claimed(json.dumps(structured, default=str))
+            return extract_claims(structured, None, claims)
+        return ClaimedOutput(json.dumps(structured, default=str))
     if len(response.result) != 1:
         return None
     message = response.result[0]
     if not isinstance(message, AIMessage) or message.tool_calls or not message.text.strip():
         return None
-    return Claimed(str(message.text))
+    return ClaimedOutput(str(message.text))
 
 
 def collect_evidence(
@@ -244,9 +244,9 @@ def collect_evidence(
     """What the tools found, each with the words it was asked with; what a search for the words of an earlier
     rejected draft alone brought is left out."""
     if callable(where):
-        passages = as_passages(where(messages))
+        passages = evidence_passages(where(messages))
         return (Found(passages),) if passages else ()
-    results = tool_results(messages, all_turns=where == "conversation")
+    results = tool_passages(messages, all_turns=where == "conversation")
     found = [Found(p, None if asked is None else query_of(asked)) for asked, p in results if p]
     said = " ".join(str(m.text) for m in messages if isinstance(m, HumanMessage))
     return drop_tainted_searches(said, found, rejected)

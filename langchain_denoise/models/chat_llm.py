@@ -19,7 +19,7 @@ from langchain_core.tools import BaseTool
 from denoise_core import LLM, InputError, Message, MissingExtra, Reply, Usage
 from denoise_core._frameworks import refuses_form
 from denoise_core.errors import BrokenLaw
-from langchain_denoise.convert.messages import internal_config, to_messages
+from langchain_denoise.convert.messages import internal_config, to_langchain_messages
 from langchain_denoise.models.bindings import is_greedy
 
 _log = logging.getLogger("denoise.langchain")
@@ -64,29 +64,29 @@ class ChatModelLLM:
         self.structured: bool | None = structured if is_chat_model else False
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        return to_reply(self.model.invoke(to_messages(messages), internal_config()))
+        return reply_from_message(self.model.invoke(to_langchain_messages(messages), internal_config()))
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        return to_reply(await self.model.ainvoke(to_messages(messages), internal_config()))
+        return reply_from_message(await self.model.ainvoke(to_langchain_messages(messages), internal_config()))
 
     def stream(self, messages: Sequence[Message]) -> Iterator[str | Usage]:
         """The reply in pieces as the model writes it, and at the end the tokens it reports."""
         whole: Any = None
-        for chunk in self.model.stream(to_messages(messages), internal_config()):
+        for chunk in self.model.stream(to_langchain_messages(messages), internal_config()):
             whole = chunk if whole is None else whole + chunk
-            if text := to_reply(chunk).text:
+            if text := reply_from_message(chunk).text:
                 yield text
-        if whole is not None and (usage := to_reply(whole).usage) is not None:
+        if whole is not None and (usage := reply_from_message(whole).usage) is not None:
             yield usage
 
     async def astream(self, messages: Sequence[Message]) -> AsyncIterator[str | Usage]:
         """`stream` for async."""
         whole: Any = None
-        async for chunk in self.model.astream(to_messages(messages), internal_config()):
+        async for chunk in self.model.astream(to_langchain_messages(messages), internal_config()):
             whole = chunk if whole is None else whole + chunk
-            if text := to_reply(chunk).text:
+            if text := reply_from_message(chunk).text:
                 yield text
-        if whole is not None and (usage := to_reply(whole).usage) is not None:
+        if whole is not None and (usage := reply_from_message(whole).usage) is not None:
             yield usage
 
     def varied(self, attempt: int) -> ChatModelLLM:
@@ -99,7 +99,7 @@ class ChatModelLLM:
         """As `complete`; the reply's text is JSON by the schema where the model can be held to one."""
         if self.structured is not False:
             try:
-                answer = self._held_to(schema).invoke(to_messages(messages), internal_config())
+                answer = self._held_to(schema).invoke(to_langchain_messages(messages), internal_config())
                 return self._json_reply(answer)
             except Exception as error:
                 self._raise_unless_refused(error)
@@ -111,7 +111,7 @@ class ChatModelLLM:
         """`complete_json` for async."""
         if self.structured is not False:
             try:
-                answer = await self._held_to(schema).ainvoke(to_messages(messages), internal_config())
+                answer = await self._held_to(schema).ainvoke(to_langchain_messages(messages), internal_config())
                 return self._json_reply(answer)
             except Exception as error:
                 self._raise_unless_refused(error)
@@ -136,7 +136,7 @@ class ChatModelLLM:
 
     def _json_reply(self, answer: Mapping[str, Any]) -> Reply:
         """The reply in LangChain's ``include_raw`` form: the parsed object as JSON, else the raw text."""
-        raw = to_reply(answer["raw"])
+        raw = reply_from_message(answer["raw"])
         if answer["parsed"] is not None:
             self.structured = True
             return Reply(json.dumps(answer["parsed"], ensure_ascii=False), raw.usage)
@@ -179,7 +179,7 @@ def _by_name(name: str) -> Runnable[Any, Any]:
     return init_chat_model(name)
 
 
-def to_reply(message: Any) -> Reply:
+def reply_from_message(message: Any) -> Reply:
     """A model's message, or the text of a chain that ends in a parser, as a `Reply` with the tokens it reports."""
     if isinstance(message, str):
         return Reply(message)

@@ -51,9 +51,9 @@ class EmbeddedEmbeddings(Embeddings):
 
     @override
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
-        from denoise_core.embedded import encoder
+        from denoise_core.embedded import shared_encoder
 
-        vectors: list[list[float]] = encoder().vectors(texts).tolist() if texts else []
+        vectors: list[list[float]] = shared_encoder().embed_texts(texts).tolist() if texts else []
         return vectors
 
     @override

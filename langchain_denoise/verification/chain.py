@@ -26,11 +26,11 @@ from denoise_core.augmenter import Answer, LoopLimits
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
 from denoise_core.augmenter.traces.record import answer_record
 from langchain_denoise.convert import chain_values
-from langchain_denoise.convert.claims import checked_claims, claimed, resolved, with_change, with_text
+from langchain_denoise.convert.claims import validate_claims, extract_claims, resolve_sources, change_at_path, replace_claim_text
 from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.verification.runnable import LoopRun, VerifyingRunnable
 from langchain_denoise.verification.evidence import EvidenceHandler
-from langchain_denoise.verification.redraft import Again, again, hearing
+from langchain_denoise.verification.redraft import RedraftRequest, current_redraft, insert_redrafting
 from langchain_denoise.verification.verifier import Verifier, annotate_message, history_before_question
 
 OutputType = Literal["output", "answer"]
@@ -106,7 +106,7 @@ def verified(
         evidence=evidence,
         feedback=feedback,
         output_type=output_type,
-        claims=checked_claims(claims),
+        claims=validate_claims(claims),
     )
 
 
@@ -143,7 +143,7 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
     @field_validator("claims", mode="before")
     @classmethod
     def _a_list_of_paths(cls, claims: Any) -> Any:
-        return checked_claims(claims)
+        return validate_claims(claims)
 
     @override
     def model_post_init(self, context: Any, /) -> None:
@@ -153,7 +153,7 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
                 f"unsupported={self.verifier.limits.unsupported!r} puts another answer into the output, which "
                 "needs answer='key'; a function only finds it"
             )
-        self._redrafting_chain = hearing(self.chain) if self.feedback is None else None
+        self._redrafting_chain = insert_redrafting(self.chain) if self.feedback is None else None
 
     @override
     def get_input_schema(self, config: RunnableConfig | None = None) -> TypeBaseModel:
@@ -162,9 +162,9 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
     @override
     def _loop_run(self, input: Any, options: dict[str, Any]) -> LoopRun:
         drafts = ChainDrafter(self, input, options)
-        messages = None if callable(self.question) else chain_values.messages_in(chain_values.as_state(input))
+        messages = None if callable(self.question) else chain_values.extract_messages(chain_values.as_mapping(input))
         history = history_before_question(messages) if messages else ()
-        question, verifier = chain_values.question_in(input, self.question), self.verifier
+        question, verifier = chain_values.extract_question(input, self.question), self.verifier
         return LoopRun(verifier.loop, question, history, verifier.notify, drafts.output_for_answer, drafts)
 
 
@@ -234,26 +234,26 @@ class ChainDrafter:
     def _asked(self, request: DraftRequest) -> Iterator[tuple[Runnable[Any, Any], Any]]:
         """The chain to run and what to give it: the input as it is, and feedback beside it."""
         s = self.settings
-        told = Again.from_request(request)
+        told = RedraftRequest.from_request(request)
         if told is None:
             yield s.chain, self.given
         elif s.feedback is not None:
-            yield s.chain, chain_values.with_feedback(self.given, told.rejected, told.feedback, s.feedback)
-        elif s._redrafting_chain is None and chain_values.messages_in(self.given) is not None:
-            yield s.chain, chain_values.with_said(self.given, told.feedback_messages)
+            yield s.chain, chain_values.add_feedback(self.given, told.rejected, told.feedback, s.feedback)
+        elif s._redrafting_chain is None and chain_values.extract_messages(self.given) is not None:
+            yield s.chain, chain_values.append_feedback_messages(self.given, told.feedback_messages)
         else:
-            token = again.set(told)
+            token = current_redraft.set(told)
             try:
                 yield s._redrafting_chain or s.chain, self.given
             finally:
-                again.reset(token)
+                current_redraft.reset(token)
 
     def _drafted(self, brought: Any, handler: EvidenceHandler) -> Drafted:
-        s, found = self.settings, handler.found
-        brought = chain_values.without_said(brought)
-        said = claimed(brought, s.answer, s.claims)
+        s, found = self.settings, handler.retrieved
+        brought = chain_values.remove_feedback_messages(brought)
+        said = extract_claims(brought, s.answer, s.claims)
         if s.evidence is not None or not any(f.passages for f in found):
-            passages = chain_values.evidence_in(self.given, brought, s.evidence, needed=False)
+            passages = chain_values.extract_evidence(self.given, brought, s.evidence, required=False)
             found = [Found(passages)] if passages else []
         return Drafted(
             said.text,
@@ -270,8 +270,8 @@ class ChainDrafter:
         if best is None:
             raise self.error or RuntimeError(f"no draft: {answer.text}")
         output = best.origin
-        said = claimed(output, self.settings.answer, self.settings.claims)
-        if sources := resolved(said.cited, answer.memory.evidence):
+        said = extract_claims(output, self.settings.answer, self.settings.claims)
+        if sources := resolve_sources(said.sources, answer.memory.evidence):
             record["sources"] = sources
         shown = said.text.strip() if said.fields is None and not callable(self.settings.answer) else best.candidate
         if answer.text != best.candidate or best.repaired or shown != best.candidate:  # reasoning is not sent
@@ -280,11 +280,11 @@ class ChainDrafter:
                     f"cannot put another answer into a {type(output).__name__}: pass answer='key', or limits that "
                     "send unsupported answers as they are"
                 )
-            output = with_text(output, answer.text, said.path)
+            output = replace_claim_text(output, answer.text, said.path)
         if self.settings.verifier.annotate and said.fields is None:
-            noted = partial(chain_values.with_message, change=partial(annotate_message, answer=answer))
-            output = with_change(output, noted, said.path)
-        return answer if self.settings.output_type == "answer" else chain_values.with_record(output, record), record
+            noted = partial(chain_values.change_answer_message, change=partial(annotate_message, answer=answer))
+            output = change_at_path(output, noted, said.path)
+        return answer if self.settings.output_type == "answer" else chain_values.attach_record(output, record), record
 
 
 def answer_chunk(chunk: Any, place: str | Callable[..., Any] | None) -> str:
@@ -292,6 +292,6 @@ def answer_chunk(chunk: Any, place: str | Callable[..., Any] | None) -> str:
     if callable(place):
         return ""
     try:
-        return chain_values.answer_in(chunk, place)
+        return chain_values.extract_answer(chunk, place)
     except InputError:
         return ""

@@ -17,8 +17,8 @@ from denoise_core import Passage, Usage
 from denoise_core.augmenter.drafting import Found
 from denoise_core.tool_results import query_of
 from denoise_core.types import Provenance
-from langchain_denoise.convert.documents import HEADER_KEYS, read_documents, text_id, to_passages
-from langchain_denoise.convert.chain_values import documents_of
+from langchain_denoise.convert.documents import HEADER_KEYS, read_documents, id_from_text, passages_from_documents
+from langchain_denoise.convert.chain_values import artifact_documents
 
 
 @dataclass
@@ -40,7 +40,7 @@ class EvidenceHandler(BaseCallbackHandler):
     run_inline = True  # in the order things happen, also under async
 
     def __init__(self) -> None:
-        self.found: list[Found] = []
+        self.retrieved: list[Found] = []
         self.model_calls = 0
         self.tool_calls = 0
         self._usages: list[Usage] = []
@@ -58,8 +58,8 @@ class EvidenceHandler(BaseCallbackHandler):
     def new_evidence(self) -> list[Found]:
         """What was found since this was last asked."""
         with self._lock:
-            new = self.found[self._yielded :]
-            self._yielded = len(self.found)
+            new = self.retrieved[self._yielded :]
+            self._yielded = len(self.retrieved)
         return new
 
     def _start(self, kind: str, run_id: UUID, parent_id: UUID | None, query: str = "") -> None:
@@ -115,7 +115,7 @@ class EvidenceHandler(BaseCallbackHandler):
         message = output if isinstance(output, ToolMessage) else None
         if message is not None and message.status == "error":
             return
-        documents = documents_of(message) if message is not None else None
+        documents = artifact_documents(message) if message is not None else None
         if documents is None and _are_documents(output):
             documents = list(output)
         if documents is not None:
@@ -124,7 +124,7 @@ class EvidenceHandler(BaseCallbackHandler):
         text = str(message.text) if message is not None else output
         if isinstance(text, str) and text.strip():
             author: Provenance = "model" if "llm" in run.inner_kinds else "tool"
-            self._add(Found((Passage(text, f"tool-{text_id(text)}", provenance=author),), run.query))
+            self._add(Found((Passage(text, f"tool-{id_from_text(text)}", provenance=author),), run.query))
 
     @override
     def on_llm_end(self, response: LLMResult, **kwargs: Any) -> None:
@@ -138,11 +138,11 @@ class EvidenceHandler(BaseCallbackHandler):
                 self._usages.append(Usage(input_tokens, sum(c["output_tokens"] for c in counts)))
 
     def _add_documents(self, documents: Any, query: str) -> None:
-        self._add(Found(to_passages(read_documents(documents, "found"), HEADER_KEYS), query))
+        self._add(Found(passages_from_documents(read_documents(documents, "found"), HEADER_KEYS), query))
 
     def _add(self, found: Found) -> None:
         with self._lock:
-            self.found.append(found)
+            self.retrieved.append(found)
 
 
 def _are_documents(output: Any) -> bool:

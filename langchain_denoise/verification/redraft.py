@@ -24,7 +24,7 @@ from langchain_denoise.models.bindings import is_greedy, is_model
 
 
 @dataclass(frozen=True, slots=True)
-class Again:
+class RedraftRequest:
     """What a model is told when it writes again. ``anew``: a model set to temperature 0 samples this time."""
 
     rejected: str
@@ -32,18 +32,18 @@ class Again:
     resample: bool
 
     @staticmethod
-    def from_request(request: DraftRequest) -> Again | None:
-        return Again(request.rejected, request.feedback, request.anew) if request.rejected else None
+    def from_request(request: DraftRequest) -> RedraftRequest | None:
+        return RedraftRequest(request.rejected, request.feedback, request.anew) if request.rejected else None
 
     @property
     def feedback_messages(self) -> list[Any]:
         return [AIMessage(self.rejected), HumanMessage(f"{REVISE}\n{self.feedback}")]
 
 
-again: ContextVar[Again | None] = ContextVar("denoise_draft_again", default=None)
+current_redraft: ContextVar[RedraftRequest | None] = ContextVar("denoise_draft_again", default=None)
 
 
-class Redrafting(RunnableBindingBase[Any, Any]):
+class RedraftingModel(RunnableBindingBase[Any, Any]):
     """A model that reads, while a draft is written again, what was wrong with the last one."""
 
     @override
@@ -79,34 +79,34 @@ class Redrafting(RunnableBindingBase[Any, Any]):
             yield chunk
 
     def _sampled(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        told = again.get()
+        told = current_redraft.get()
         return {"temperature": 0.7, **kwargs} if told and told.resample and is_greedy(self.bound) else kwargs
 
 
-def hearing(chain: Runnable[Any, Any]) -> Runnable[Any, Any] | None:
+def insert_redrafting(chain: Runnable[Any, Any]) -> Runnable[Any, Any] | None:
     """``chain`` with its last model made to hear feedback; None when no model can be seen in it."""
     if is_model(chain):
-        return Redrafting(bound=chain)
+        return RedraftingModel(bound=chain)
     if isinstance(chain, RunnableSequence):
         steps = list(chain.steps)
         for place in reversed(range(len(steps))):
-            if (new := hearing(steps[place])) is not None:
+            if (new := insert_redrafting(steps[place])) is not None:
                 steps[place] = new
                 return RunnableSequence(*steps, name=chain.name)
     elif isinstance(chain, RunnableAssign):
-        if isinstance(new := hearing(chain.mapper), RunnableParallel):
+        if isinstance(new := insert_redrafting(chain.mapper), RunnableParallel):
             return chain.model_copy(update={"mapper": new})
     elif isinstance(chain, RunnableParallel):
         for key, step in reversed(list(chain.steps__.items())):
-            if (new := hearing(step)) is not None:
+            if (new := insert_redrafting(step)) is not None:
                 return chain.model_copy(update={"steps__": {**chain.steps__, key: new}})
-    elif isinstance(chain, RunnableBindingBase) and (new := hearing(chain.bound)) is not None:
+    elif isinstance(chain, RunnableBindingBase) and (new := insert_redrafting(chain.bound)) is not None:
         return chain.model_copy(update={"bound": new})
     return None
 
 
 def _told(input: Any) -> Any:
-    told = again.get()
+    told = current_redraft.get()
     if told is None:
         return input
     messages = input.to_messages() if isinstance(input, PromptValue) else None

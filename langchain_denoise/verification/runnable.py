@@ -27,7 +27,7 @@ from denoise_core.augmenter.drafting import Drafter
 from denoise_core.augmenter.streaming import Finished, Revised, StreamEvent, draft_first, held_back
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.runtime.budget import at_most
-from langchain_denoise.observe import atell, short_record, tell
+from langchain_denoise.observe import aemit_record, short_record, emit_record
 
 StreamMode = Literal["held_back", "draft_first"]
 _FOLLOW = {"held_back": held_back, "draft_first": draft_first}
@@ -81,7 +81,7 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
         with at_most(config.get("max_concurrency")):
             answer = asked.notify(asked.loop.answer(asked.question, asked.history, drafter=asked.drafter))
         output, record = asked.build_output(answer)
-        tell(run_manager, *asked.record_outputs(record))
+        emit_record(run_manager, *asked.record_outputs(record))
         return cast("Output", output)
 
     async def _aanswer(
@@ -91,7 +91,7 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
         with at_most(config.get("max_concurrency")):
             answer = asked.notify(await asked.loop.aanswer(asked.question, asked.history, drafter=asked.drafter))
         output, record = asked.build_output(answer)
-        await atell(run_manager, *asked.record_outputs(record))
+        await aemit_record(run_manager, *asked.record_outputs(record))
         return cast("Output", output)
 
     def stream_checked(
@@ -109,7 +109,7 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
                 while (event := context.run(next, events, None)) is not None:
                     if isinstance(event, (Finished, Revised)):
                         output = asked.notify(event.answer).text
-                        context.run(tell, run, *asked.record_outputs(answer_record(event.answer)))
+                        context.run(emit_record, run, *asked.record_outputs(answer_record(event.answer)))
                     yield event
         except GeneratorExit:
             run.on_chain_end(output)
@@ -134,7 +134,7 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
                     while (event := await coro_with_context(_next(events), context)) is not None:
                         if isinstance(event, (Finished, Revised)):
                             output = asked.notify(event.answer).text
-                            telling = atell(run, *asked.record_outputs(answer_record(event.answer)))
+                            telling = aemit_record(run, *asked.record_outputs(answer_record(event.answer)))
                             await coro_with_context(telling, context)
                         yield event
         except GeneratorExit:

@@ -18,7 +18,7 @@ from denoise_core.augmenter.utility import When, as_utility
 from denoise_core.runtime.record import KEY
 from denoise_core.support.judging import Judge
 from denoise_core.support.quoting import LLMJudge
-from langchain_denoise.convert.messages import from_messages, text_of
+from langchain_denoise.convert.messages import to_core_messages, block_text
 
 
 class Verifier:
@@ -97,7 +97,7 @@ def utility_from_judge(judge: Any) -> Utility:
 def history_before_question(messages: Sequence[Any]) -> tuple[Any, ...]:
     """What was said before the last human message, as the core's messages."""
     last = max((i for i, m in enumerate(messages) if m.type == "human"), default=0)
-    return from_messages(messages[:last])
+    return to_core_messages(messages[:last])
 
 
 def annotate_message(message: BaseMessage, answer: Answer) -> BaseMessage:
@@ -105,7 +105,7 @@ def annotate_message(message: BaseMessage, answer: Answer) -> BaseMessage:
     one such block. As it came where the answer is not what was judged, or nothing was said of it."""
     content: list[Any] = [message.content] if isinstance(message.content, str) else list(message.content)
     for at, block in enumerate(content):
-        text = text_of(block)
+        text = block_text(block)
         if text is not None and answer.text in text and (notes := claim_annotations(answer, text.find(answer.text))):
             whole = {"type": "text", "text": text} if isinstance(block, str) else block
             content[at] = {**whole, "annotations": [*(whole.get("annotations") or []), *notes]}

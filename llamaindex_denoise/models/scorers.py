@@ -101,9 +101,9 @@ class EmbeddedEmbedding(BaseEmbedding):
         return await offload(self._get_text_embedding, text)
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        from denoise_core.embedded import encoder
+        from denoise_core.embedded import shared_encoder
 
-        return cast(list[list[float]], np.asarray(encoder().vectors(texts), dtype=np.float64).tolist())
+        return cast(list[list[float]], np.asarray(shared_encoder().embed_texts(texts), dtype=np.float64).tolist())
 
     async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         return await offload(self._get_text_embeddings, texts)

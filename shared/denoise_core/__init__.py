@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from denoise_core.embedded import default_denoiser
     from denoise_core.embedded.fitted import fit_denoiser
     from denoise_core.end import ENDDenoiser
-    from denoise_core.evaluate.trial.setting import load_denoiser
+    from denoise_core.evaluate.comparison.setting import load_denoiser
     from denoise_core.s2a import S2ADenoiser
     from denoise_core.s2a.teaching import calibrate
 
@@ -84,7 +84,7 @@ _HOME = {
     "calibrate": "s2a.teaching",
     "default_denoiser": "embedded",
     "fit_denoiser": "embedded.fitted",
-    "load_denoiser": "evaluate.trial.setting",
+    "load_denoiser": "evaluate.comparison.setting",
 }
 
 

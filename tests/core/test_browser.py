@@ -14,7 +14,7 @@ from headless import SCHEMES, WIDTHS, chromium, told_by
 from denoise_core import ENDDenoiser, Passage
 from denoise_core.augmenter import Augmenter, BM25Retriever
 from denoise_core.embedded import sample
-from denoise_core.evaluate.trial import evaluate
+from denoise_core.evaluate.comparison import evaluate
 from denoise_core.report.context import Shown, page
 from denoise_core.report.evaluation import page as evaluation_page
 from denoise_core.report.labels import fragment as labels_page

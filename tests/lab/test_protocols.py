@@ -13,8 +13,8 @@ from openai_server import serving
 from tiny_models import probe_of, tiny_pair
 
 from denoise_core import InputError, Price
-from denoise_core.evaluate.trial import Ledger
-from denoise_core.evaluate.trial.answering import llm_of
+from denoise_core.evaluate.comparison import Ledger
+from denoise_core.evaluate.comparison.answering import llm_of
 from denoise_core.runtime.flow import run
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Reply, Usage
@@ -97,8 +97,8 @@ SCRIPT = """
 import json, sys
 from dataclasses import asdict
 from denoise_lab.protocols import Asked, run_sheets, sheets_of
-from denoise_core.evaluate.trial import Ledger
-from denoise_core.evaluate.trial.answering import llm_of
+from denoise_core.evaluate.comparison import Ledger
+from denoise_core.evaluate.comparison.answering import llm_of
 url, protocol, file = sys.argv[1:]
 llm = Ledger(llm_of(url + "#scripted"), "scripted", file)
 tables = run_sheets(sheets_of(Asked(protocol, count=2, characters=80), llm), llm)

@@ -18,10 +18,10 @@ from denoise_core._files import write_whole
 from denoise_core.cli.check import WORDS
 from denoise_core.cli.options import app
 from denoise_core.cli.terminal import say, show
-from denoise_core.embedded import default_denoiser, encoder
-from denoise_core.embedded.sample import prepared_answers
+from denoise_core.embedded import default_denoiser, shared_encoder
+from denoise_core.embedded.sample import sample_answers
 from denoise_core.errors import InputError
-from denoise_core.evaluate.metrics import wilson
+from denoise_core.evaluate.metrics import wilson_interval
 from denoise_core.question import Question
 from denoise_core.report.context import Shown, page
 from denoise_core.result import DenoiseResult
@@ -57,11 +57,11 @@ def demo(
     console = Console(highlight=False)
     if not html.parent.is_dir():
         raise InputError(f"--html {html}: there is no folder {str(html.parent)!r}")
-    prepared = prepared_answers()[:questions]
+    prepared = sample_answers()[:questions]
     prompts = [
         judge_prompt(p.question.text, answer, p.question.passages)
         for p in prepared
-        for answer in (p.right, p.wrong)
+        for answer in (p.right_answer, p.wrong_answer)
     ]
     llm, source = recorded_llm(replies, prompts, unanswered=html.with_suffix(".prompts.jsonl"))
     judge = LLMJudge(llm)
@@ -72,11 +72,11 @@ def demo(
         survived = question.gold <= {p.id for p in result.passages}
         right, wrong = (
             WORDS[check(question.text, answer, question.passages, judge=judge).outcome]
-            for answer in (given.right, given.wrong)
+            for answer in (given.right_answer, given.wrong_answer)
         )
         good.update(kept=survived, right=right == "supported", wrong=wrong != "supported")
         tokens.update(before=_tokens(question.passages), after=_tokens(result.passages))
-        facts = (f"right answer: {given.right} ({right})", f"wrong answer: {given.wrong} ({wrong})")
+        facts = (f"right answer: {given.right_answer} ({right})", f"wrong answer: {given.wrong_answer} ({wrong})")
         shown.append(Shown(question.passages, result, question.gold, facts))
         say(console, f"\n{len(shown)}. {question.text}", "bold")
         say(console, f"   {'answer kept' if survived else 'ANSWER DROPPED'}", "green" if survived else "bold red")
@@ -87,7 +87,7 @@ def demo(
     rows = [["of the questions above", "as it should be", "95 %"]]
     about = {"kept": "answer kept", "right": "right answers that pass", "wrong": "wrong answers that are stopped"}
     for name, words in about.items():
-        low, high = wilson(good[name], len(shown))
+        low, high = wilson_interval(good[name], len(shown))
         share = f"{good[name]} of {len(shown)} ({good[name] / len(shown):.0%})"
         rows.append([words, share, f"{low:.0%} to {high:.0%}"])
     show(console, rows)
@@ -126,7 +126,7 @@ def recorded_llm(
 
 
 def _tokens(passages: tuple[Passage, ...]) -> int:
-    return sum(encoder().count(p.text) for p in passages)
+    return sum(shared_encoder().count_tokens(p.text) for p in passages)
 
 
 def _titles(question: Question, result: DenoiseResult, kept: bool) -> str:

@@ -16,14 +16,14 @@ from denoise_core.cli import options as o
 from denoise_core.cli.options import app
 from denoise_core.cli.read import read_passages
 from denoise_core.cli.terminal import progress, say, show
-from denoise_core.embedded.sample import sample
+from denoise_core.embedded.sample import sample_questions
 from denoise_core.errors import InputError
-from denoise_core.evaluate.datasets import Cases, case_of_question
-from denoise_core.evaluate.trial import Evaluation, Ledger, LLMAnswerer, Way, evaluate, read_cases
-from denoise_core.evaluate.trial.answering import LONGEST, LLMJudge, LoopAnswerer, llm_of
-from denoise_core.evaluate.trial.cases import QUESTIONS, labelled_by, made_from, searching
-from denoise_core.evaluate.trial.evaluation import rows_of, told
-from denoise_core.evaluate.trial.setting import FILE, SAME, read_setting
+from denoise_core.evaluate.datasets import EvaluationCases, case_from_question
+from denoise_core.evaluate.comparison import Evaluation, Ledger, LLMAnswerer, Way, evaluate, read_cases
+from denoise_core.evaluate.comparison.answering import LONGEST, LLMGrader, LoopAnswerer, llm_from_name
+from denoise_core.evaluate.comparison.cases import QUESTIONS, labelled_by, made_from, searching
+from denoise_core.evaluate.comparison.evaluation import rows_of, told
+from denoise_core.evaluate.comparison.setting import FILE, SAME, read_setting
 from denoise_core.runtime.budget import Price
 
 WHO = "Who answers: 'none', for what is kept alone, offline; http://host:port/v1#name; or a folder or hub name."
@@ -89,9 +89,9 @@ def evaluate_own(
             cases = labelled_by(cases, labels, label_with or "", progress=hear)
         if ledger is not None and ledger is not labels:
             ledger.budget = _left(budget, labels)
-    for bad in cases.bad[:10]:
-        say(aside, f"left out: line {bad.place}: {bad.reason}", "yellow")
-    judge = LLMJudge(ledger) if ledger and right == "judge" else None
+    for bad in cases.rejected_records[:10]:
+        say(aside, f"left out: line {bad.line_number}: {bad.reason}", "yellow")
+    judge = LLMGrader(ledger) if ledger and right == "judge" else None
     with progress(aside, "comparing") as hear:
         found = evaluate(
             cases,
@@ -179,7 +179,7 @@ def calls_of(
     name: str, path: Path, budget: float | None, price: str | None, dry: bool, longest: int = LONGEST
 ) -> Ledger:
     """The model of that name, with every reply at ``path``."""
-    llm = llm_of(name, longest=longest)
+    llm = llm_from_name(name, max_tokens=longest)
     return Ledger(llm, name, path, budget=budget, price=price_of(price), dry=dry, longest=longest)
 
 
@@ -192,7 +192,7 @@ def cases_of_file(
     limit: int | None,
     labels: Ledger | None = None,
     progress: Callable[[int, int], None] | None = None,
-) -> Cases:
+) -> EvaluationCases:
     """The questions of a file, their passages searched for in ``documents``; or made of these, or the sample's."""
     named, searched = columns_of(columns or ()), None
     if questions is None and named:
@@ -205,10 +205,10 @@ def cases_of_file(
     if questions is None and searched is not None:
         return made_from(searched, n=limit or QUESTIONS, k=k, llm=labels, name="the model that labels")
     if questions is None:
-        cases = Cases(tuple(case_of_question(q, n) for n, q in enumerate(sample(), 1)))
+        cases = EvaluationCases(tuple(case_from_question(q, n) for n, q in enumerate(sample_questions(), 1)))
     else:
         find = None if searched is None else searching(searched, k=k, progress=progress)
-        cases = read_cases(questions, columns=named, find=find)
+        cases = read_cases(questions, columns=named, search_passages=find)
     return replace(cases, cases=cases.cases[:limit])
 
 

@@ -16,11 +16,11 @@ from denoise_core.cli.evaluate import calls_of, cases_of_file, plan
 from denoise_core.cli.options import app
 from denoise_core.cli.run import keep_of
 from denoise_core.cli.terminal import progress, say, show
-from denoise_core.embedded.fitted import Fitted, check_out, fit_denoiser
+from denoise_core.embedded.fitted import FittedDenoiser, check_output_folder, fit_denoiser
 from denoise_core.errors import InputError
-from denoise_core.evaluate.datasets import Cases, read_questions
-from denoise_core.evaluate.trial import Ledger
-from denoise_core.evaluate.trial.cases import labelled_by
+from denoise_core.evaluate.datasets import EvaluationCases, read_questions
+from denoise_core.evaluate.comparison import Ledger
+from denoise_core.evaluate.comparison.cases import labelled_by
 from denoise_core.question import Question
 from denoise_core.s2a.teaching import write_labels
 
@@ -60,7 +60,7 @@ def fit(
     DATA and never made twice, and labels too (.labels.jsonl): correct them there and run it again.
     """
     console = Console(stderr=True)
-    check_out(out, overwrite=overwrite)
+    check_output_folder(out, overwrite=overwrite)
     if label_with is None and documents is None:
         questions = _read(console, data)[:limit]
     else:
@@ -80,7 +80,7 @@ def fit(
         )
     fitted.save(out, overwrite=overwrite)
     _report(Console(), fitted, out)
-    for warning in fitted.verdict.warnings:
+    for warning in fitted.evaluation.warnings:
         say(console, f"warning: {warning}", "yellow")
 
 
@@ -90,7 +90,7 @@ app.command(
 
 
 def _labelled(
-    console: Console, find: Callable[[], Cases], path: Path, ask: Callable[..., Ledger] | None, dry_run: bool
+    console: Console, find: Callable[[], EvaluationCases], path: Path, ask: Callable[..., Ledger] | None, dry_run: bool
 ) -> Sequence[Question]:
     """The questions with labels: those in ``path`` where it is there, else made now, and written there."""
     if path.exists():
@@ -108,7 +108,7 @@ def _labelled(
     known = [c.question for c in cases.cases if c.question.gold]
     if ask is None and len(known) < len(cases.cases):
         raise InputError("some questions have no labels: name a model with --label-with, or add 'labels'")
-    for reason, n in Counter(bad.reason for bad in (*cases.bad, *cases.noted)).items():
+    for reason, n in Counter(bad.reason for bad in (*cases.rejected_records, *cases.warnings)).items():
         say(console, f"left out, {n} times: {reason}", "yellow")
     written = write_labels(known, path)
     say(console, f"labels of {len(known)} questions are in {written}: correct them there, or in {path.name}.html")
@@ -117,18 +117,18 @@ def _labelled(
 
 def _read(console: Console, data: Path) -> Sequence[Question]:
     loaded = read_questions(data, skip_bad=True)
-    for bad in loaded.bad:
-        say(console, f"left out: {data}, record {bad.place}: {bad.reason}", "yellow")
+    for bad in loaded.rejected_records:
+        say(console, f"left out: {data}, record {bad.line_number}: {bad.reason}", "yellow")
     return loaded.questions
 
 
-def _report(console: Console, fitted: Fitted, out: Path) -> None:
-    show(console, fitted.verdict.rows())
+def _report(console: Console, fitted: FittedDenoiser, out: Path) -> None:
+    show(console, fitted.evaluation.table_rows())
     weights = ", ".join(f"{n} {w:.2f}" for n, w in zip(fitted.stack.names, fitted.stack.weight, strict=True))
     risks = ", ".join(f"{100 * r:g} %" for r in sorted(fitted.scale.margins))
     for line in (
         f"weights: {weights}",
-        str(fitted.verdict),
+        str(fitted.evaluation),
         f"keep='auto' is calibrated on {fitted.scale.questions} questions, for losing at most: {risks}",
         f"saved to {out}; use it: rag-denoise run --denoiser {out}, or load_denoiser({str(out)!r})",
     ):

@@ -133,7 +133,7 @@ def denoiser_for(
 ) -> Denoiser:
     """The denoiser behind a ``--denoiser`` or ``--method``; ``keep`` as in `keep_of`, ``tokens`` of the embedded
     encoder at most."""
-    from denoise_core.embedded import DefaultScorer, embedding_scorer, encoder
+    from denoise_core.embedded import DefaultScorer, embedding_scorer, shared_encoder
     from denoise_core.scorers.bm25 import BM25Scorer
 
     chosen = None if keep is None else keep_of(keep)
@@ -163,7 +163,7 @@ def denoiser_for(
                 f"--denoiser {name}: no such file or folder, and none of {', '.join(scorers)} and s2a-select; "
                 "'rag-denoise fit' writes a folder, 'rag-denoise evaluate' a denoise.json"
             )
-        from denoise_core.evaluate.trial.setting import load_denoiser
+        from denoise_core.evaluate.comparison.setting import load_denoiser
 
         return load_denoiser(name, model, keep=chosen)
     if model is not None:
@@ -171,7 +171,7 @@ def denoiser_for(
     if name != "end" and chosen == "auto":
         raise InputError(f"--keep auto is for --method end: the scores of --method {name} have no known scale")
     if tokens is not None:
-        return ENDDenoiser(scorers[name](), keep=Tokens(tokens, encoder().count), chunker="auto")
+        return ENDDenoiser(scorers[name](), keep=Tokens(tokens, shared_encoder().count_tokens), chunker="auto")
     default = "auto" if name == "end" else None
     return ENDDenoiser(scorers[name](), keep=default if chosen is None else chosen, chunker="auto")
 

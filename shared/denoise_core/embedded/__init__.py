@@ -8,18 +8,18 @@ from denoise_core.embedded.default import (
     DefaultScorer,
     default_denoiser,
     embedding_scorer,
-    encoder,
-    scale,
-    stack,
+    shared_encoder,
+    default_scale,
+    default_stack,
 )
-from denoise_core.embedded.sample import sample
+from denoise_core.embedded.sample import sample_questions
 
 __all__ = [
     "DefaultScorer",
     "default_denoiser",
     "embedding_scorer",
-    "encoder",
-    "sample",
-    "scale",
-    "stack",
+    "shared_encoder",
+    "sample_questions",
+    "default_scale",
+    "default_stack",
 ]

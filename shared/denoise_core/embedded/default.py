@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.embedded.encoder import SentenceEncoder
-from denoise_core.embedded.minilm import HUB_NAME, minilm
+from denoise_core.embedded.minilm import HUB_NAME, minilm_folder
 from denoise_core.end.auto import AutoScale
 from denoise_core.end.denoiser import DEFAULT_KEEP, ENDDenoiser, OnIrrelevant
 from denoise_core.end.selection import Keep
@@ -37,14 +37,14 @@ class DefaultScorer:
 
     listwise = True  # the word weights of late interaction come from the list
 
-    def __init__(self, *, folder: str | Path | None = None, second_look: bool = False) -> None:
-        self.folder = folder
-        self.second_look = second_look
+    def __init__(self, *, cache_folder: str | Path | None = None, boost_multi_hop: bool = False) -> None:
+        self.folder = cache_folder
+        self.second_look = boost_multi_hop
 
     @property
     def scale(self) -> AutoScale:
         """For ``keep="auto"``: the margins that ship, and what they were calibrated on."""
-        return scale()
+        return default_scale()
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Higher is better, about 0 for an average passage; float32 ``(len(texts),)``.
@@ -55,11 +55,11 @@ class DefaultScorer:
 
     def scored(self, query: str, texts: Sequence[str]) -> Scored:
         """`score`, and in how many windows each text was read: a long one counts by its best part."""
-        read = encoder(self.folder)
+        read = shared_encoder(self.folder)
         signals, windows = read.read_signals(query, texts)
-        scores = stack().combine(signals)
+        scores = default_stack().combine(signals)
         if self.second_look:
-            scores = read.second_look(query, texts, scores)
+            scores = read.boost_multi_hop(query, texts, scores)
         return Scored(scores, windows)
 
     def scored_many(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[Scored]:
@@ -69,7 +69,7 @@ class DefaultScorer:
 
     def warm(self, texts: Sequence[str]) -> int:
         """Read texts before any question, such as at indexing time; returns how many had to be read."""
-        return encoder(self.folder).warm(texts)
+        return shared_encoder(self.folder).warm(texts)
 
 
 def default_denoiser(
@@ -80,8 +80,8 @@ def default_denoiser(
     risk: float | None = None,
     chunker: Chunker | Literal["auto"] = "auto",
     on_irrelevant: OnIrrelevant = "keep",
-    folder: str | Path | None = None,
-    second_look: bool = False,
+    cache_folder: str | Path | None = None,
+    boost_multi_hop: bool = False,
 ) -> ENDDenoiser:
     """END with `DefaultScorer`. See `ENDDenoiser` for the settings; ``folder`` keeps what is read of passages, and
     ``second_look`` also keeps what belongs to the best passages: for questions of two steps.
@@ -92,10 +92,10 @@ def default_denoiser(
     logs that, until `rag-denoise fit` calibrates it. Raises `InputError` for two of them, or with what is the
     shipped model's alone.
     """
-    if (encoder, reranker, folder or second_look or None).count(None) < 2:
+    if (encoder, reranker, cache_folder or boost_multi_hop or None).count(None) < 2:
         raise InputError("default_denoiser: give one of encoder=, reranker=, or folder= and second_look=")
     scorer: Scorer = (
-        DefaultScorer(folder=folder, second_look=second_look) if reranker is None else CrossEncoderScorer(reranker)
+        DefaultScorer(cache_folder=cache_folder, boost_multi_hop=boost_multi_hop) if reranker is None else CrossEncoderScorer(reranker)
     )
     if encoder is not None:
         scorer = encoder if isinstance(encoder, Scorer) else EmbeddingScorer(encoder)
@@ -108,20 +108,20 @@ def default_denoiser(
 _encoders: Once[SentenceEncoder] = Once(keep=None)
 
 
-def encoder(folder: str | Path | None = None) -> SentenceEncoder:
+def shared_encoder(folder: str | Path | None = None) -> SentenceEncoder:
     """MiniLM-L6 as a sentence encoder, shared by all in a process that keep readings in the same ``folder``."""
     where = None if folder is None else Path(folder).resolve()
-    return _encoders(where, lambda: SentenceEncoder(minilm(), name=HUB_NAME, keep=where))
+    return _encoders(where, lambda: SentenceEncoder(minilm_folder(), name=HUB_NAME, keep=where))
 
 
 @cache
-def stack() -> Stack:
+def default_stack() -> Stack:
     """The weights of the signals."""
     return Stack.from_dict(_shipped("stack.json"))
 
 
 @cache
-def scale() -> AutoScale:
+def default_scale() -> AutoScale:
     """Margins and floor of the default's scores."""
     return AutoScale.from_dict(_shipped("scale.json"))
 
@@ -132,7 +132,7 @@ def embedding_scorer() -> EmbeddingScorer:
 
 
 def _vectors(texts: Sequence[str]) -> NDArray[np.float32]:
-    return encoder().vectors(texts)
+    return shared_encoder().embed_texts(texts)
 
 
 def _shipped(name: str) -> Any:

@@ -55,7 +55,7 @@ class SentenceEncoder:
         self.folder = folder
         self.name = name
         self.keep = keep
-        self.readings = Readings(name or str(folder), folder=keep)
+        self.embedding_cache = EmbeddingCache(name or str(folder), folder=keep)
 
     def signals(self, query: str, texts: Sequence[str]) -> Floats:
         """float32 ``(len(texts), 3)``: cosine, maxsim and rest, all -1 to 1.
@@ -73,7 +73,7 @@ class SentenceEncoder:
         windows_read = tuple(len(reading.parts) for reading in read)
         owner = np.repeat(np.arange(len(texts)), windows_read)
         cosine = np.concatenate([r.sentence for r in read]) @ sentence
-        near, rarity = _nearest(read, tokens), idf(asked, [r.ids for r in read])
+        near, rarity = _nearest(read, tokens), token_idf(asked, [r.ids for r in read])
         maxsim = _weighted(near, rarity)
         left = 1 - np.clip(near[maxsim.argmax()], 0, 1) if len(near) else rarity
         rest = _weighted(near, rarity * left, rarity)
@@ -82,7 +82,7 @@ class SentenceEncoder:
             np.maximum.at(out[:, column], owner, values)
         return out, windows_read
 
-    def second_look(self, query: str, texts: Sequence[str], scores: Floats) -> Floats:
+    def boost_multi_hop(self, query: str, texts: Sequence[str], scores: Floats) -> Floats:
         """``scores`` ``(n,)`` in which what belongs to the `LOOKED` best texts is raised, to `BEHIND` below them.
 
         A word piece of a best text counts by how far the question leaves it unsaid and by how rare it is in the
@@ -92,7 +92,7 @@ class SentenceEncoder:
         for best in np.argsort(-scores, kind="stable")[:LOOKED] if len(texts) > 2 and len(asked) else ():
             others = np.delete(np.arange(len(texts)), best)
             ids, vectors = [read[i].ids for i in others], read[best].tokens * read[best].scale
-            weight = idf(read[best].ids, ids) * np.isin(read[best].ids, np.concatenate(ids))
+            weight = token_idf(read[best].ids, ids) * np.isin(read[best].ids, np.concatenate(ids))
             weight *= 1 - np.clip((vectors @ asked.T).max(1), 0, 1)
             near = np.array([_weighted(_nearest([read[i]], vectors), weight).max() for i in others])
             if near.std() > 0:
@@ -100,7 +100,7 @@ class SentenceEncoder:
                 out[others] = np.maximum(out[others], scores[best] + below)
         return out
 
-    def vectors(self, texts: Sequence[str]) -> Floats:
+    def embed_texts(self, texts: Sequence[str]) -> Floats:
         """The model's own embeddings: mean-pooled, of length 1, float32 ``(len(texts), width)``.
 
         A text longer than the window is embedded by its beginning.
@@ -111,39 +111,39 @@ class SentenceEncoder:
 
     def warm(self, texts: Sequence[str]) -> int:
         """Read texts before any question, such as at indexing time; returns how many had to be read."""
-        before = self.readings.read
+        before = self.embedding_cache.read
         for start in range(0, len(texts), AT_ONCE):
             self._read(texts[start : start + AT_ONCE])
-        return self.readings.read - before
+        return self.embedding_cache.read - before
 
-    def count(self, text: str) -> int:
+    def count_tokens(self, text: str) -> int:
         """Word pieces of a text, without the special ones."""
         return len(self._pieces([text])[0]) if text else 0
 
     def _load(self) -> tuple[MiniLM, Any]:
-        return loaded(self.folder)
+        return load_encoder(self.folder)
 
     def _question(self, query: str) -> tuple[Floats, Floats, list[int]]:
         """The question's embedding, its word pieces' vectors ``(n, width)``, all of length 1, and their ids."""
         network, tokenizer = self._load()
         asked = self._pieces([query])[0][:MAX_QUERY]
-        states = network.states([_framed(asked, tokenizer)])[0]
+        states = network.hidden_states([_framed(asked, tokenizer)])[0]
         return _unit(states.mean(0, keepdims=True))[0], _unit(states[1:-1]), asked
 
-    def _read(self, texts: Sequence[str]) -> list[Reading]:
-        return self.readings.of(texts, self._fresh)
+    def _read(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
+        return self.embedding_cache.of(texts, self._fresh)
 
-    def _fresh(self, texts: Sequence[str]) -> list[Reading]:
+    def _fresh(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
         network, tokenizer = self._load()
         cut = [windows(ids, network.room) for ids in self._pieces(texts)]
-        states = iter(network.states([_framed(part, tokenizer) for parts in cut for part in parts]))
+        states = iter(network.hidden_states([_framed(part, tokenizer) for parts in cut for part in parts]))
         out = []
         for parts in cut:
             own = [next(states) for _ in parts]
             unit = _unit(np.concatenate([s[1:-1] for s in own]))
             scale = np.maximum(np.abs(unit).max(1, keepdims=True, initial=0), 1e-12) / np.float32(127)
             out.append(
-                Reading(
+                TokenEmbeddings(
                     np.array([i for part in parts for i in part], dtype=np.int32),
                     np.array([len(part) for part in parts], dtype=np.int32),
                     _unit(np.stack([s.mean(0) for s in own])),
@@ -163,7 +163,7 @@ class SentenceEncoder:
 _loaded: Once[tuple[MiniLM, Any]] = Once(keep=None)
 
 
-def loaded(folder: Path) -> tuple[MiniLM, Any]:
+def load_encoder(folder: Path) -> tuple[MiniLM, Any]:
     """Network and tokenizer of a folder, loaded once in a process, whoever asks first."""
     return _loaded(folder, lambda: (load(folder), tokenizer_of(folder)))
 
@@ -173,7 +173,7 @@ def _framed(ids: Sequence[int], tokenizer: Any) -> list[int]:
     return [first, *ids, last]
 
 
-def idf(asked: Sequence[int], pieces: Sequence[Sequence[int] | NDArray[np.int32]]) -> Floats:
+def token_idf(asked: Sequence[int], pieces: Sequence[Sequence[int] | NDArray[np.int32]]) -> Floats:
     """How rare each piece of the question is among the texts, as in BM25; shape ``(len(asked),)``."""
     wanted = np.array(asked, dtype=np.int64)
     found = np.zeros(len(wanted), dtype=np.float32)
@@ -182,7 +182,7 @@ def idf(asked: Sequence[int], pieces: Sequence[Sequence[int] | NDArray[np.int32]
     return np.asarray(np.log(1 + (len(pieces) - found + 0.5) / (found + 0.5)), dtype=np.float32)
 
 
-def _nearest(read: Sequence[Reading], asked: Floats) -> Floats:
+def _nearest(read: Sequence[TokenEmbeddings], asked: Floats) -> Floats:
     """For each part of each reading and each piece of the question the best cosine, 0 without word pieces."""
     sizes = np.concatenate([r.parts for r in read])
     out = np.zeros((len(sizes), len(asked)), dtype=np.float32)
@@ -207,7 +207,7 @@ def _unit(vectors: Floats) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Reading:
+class TokenEmbeddings:
     """One text, read in one part or more, because a window holds some 510 word pieces.
 
     ``ids`` ``(n,)`` are its word pieces, ``parts`` how many of them each part has. ``sentence`` ``(parts, width)``
@@ -231,7 +231,7 @@ class Reading:
         return save({f.name: np.ascontiguousarray(getattr(self, f.name)) for f in fields(self)})
 
     @classmethod
-    def from_bytes(cls, blob: bytes) -> Reading:
+    def from_bytes(cls, blob: bytes) -> TokenEmbeddings:
         """Raises `ValueError` for anything but what `to_bytes` gives."""
         from safetensors import SafetensorError
         from safetensors.numpy import load
@@ -247,7 +247,7 @@ class Reading:
         return reading
 
 
-class Readings:
+class EmbeddingCache:
     """Readings by text. ``model`` names what read them; ``folder`` also keeps them there, for other processes.
 
     At most ``memory`` bytes are held in this process. ``read`` counts texts that had to be read. Safe to use from
@@ -257,7 +257,7 @@ class Readings:
 
     def __init__(self, model: str, *, memory: int = MEMORY, folder: str | Path | None = None) -> None:
         self.model = model
-        self.kept: Bounded[bytes, Reading] = Bounded(memory, lambda reading: reading.nbytes)
+        self.kept: Bounded[bytes, TokenEmbeddings] = Bounded(memory, lambda reading: reading.nbytes)
         self.file: SqliteStore | None = None
         if folder is not None:
             path = Path(folder) / FILE
@@ -266,7 +266,7 @@ class Readings:
         self._bypass = Bypass(f"readings in {folder}")
         self._lock = threading.Lock()
 
-    def of(self, texts: Sequence[str], read: Callable[[list[str]], list[Reading]]) -> list[Reading]:
+    def of(self, texts: Sequence[str], read: Callable[[list[str]], list[TokenEmbeddings]]) -> list[TokenEmbeddings]:
         """The texts' readings; ``read`` makes those that are not kept."""
         own = f"{self.model}, format {FORMAT}\0"  # of another model nothing is found
         keys = [hashlib.sha256((own + t).encode("utf-8", "surrogatepass")).digest()[:16] for t in texts]
@@ -282,23 +282,23 @@ class Readings:
         self._store({key: found[key] for key in new})
         return [found[key] for key in keys]
 
-    def _stored(self, keys: list[bytes]) -> dict[bytes, Reading]:
+    def _stored(self, keys: list[bytes]) -> dict[bytes, TokenEmbeddings]:
         """What the folder holds of ``keys``; a damaged reading is left out, and so made again."""
-        readings: dict[bytes, Reading] = {}
+        readings: dict[bytes, TokenEmbeddings] = {}
         blobs: dict[bytes, bytes] = {}
         file = self.file
         if file is not None:
             blobs = self._bypass.attempt(lambda: file.get_many(keys), blobs)
         for key, blob in blobs.items():
             try:
-                readings[key] = Reading.from_bytes(blob)
+                readings[key] = TokenEmbeddings.from_bytes(blob)
             except ValueError as error:
                 log.warning("a stored reading is damaged (%s) and is made again", type(error).__name__)
                 continue
             self.kept.put(key, readings[key])
         return readings
 
-    def _store(self, readings: dict[bytes, Reading]) -> None:
+    def _store(self, readings: dict[bytes, TokenEmbeddings]) -> None:
         file = self.file
         if file is not None:
             self._bypass.attempt(

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.embedded.default import DefaultScorer, encoder
+from denoise_core.embedded.default import DefaultScorer, shared_encoder
 from denoise_core.embedded.encoder import SentenceEncoder
-from denoise_core.embedded.minilm import HUB_NAME, minilm
+from denoise_core.embedded.minilm import HUB_NAME, minilm_folder
 from denoise_core.end.auto import MISSED, RISK, RISKS, TARGETS, AutoScale, auto_scale, text_needed
 from denoise_core.end.calibration import questions_needed
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
@@ -38,7 +38,7 @@ from denoise_core.text.token_budget import CHARACTERS_PER_TOKEN
 FORMAT, VERSION = "rag-denoise denoiser", 1
 MANIFEST, CARD, PROBE = "denoiser.json", "README.md", "probe"
 OURS = frozenset({MANIFEST, CARD, PROBE, "curves.svg"})  # the last one was written by version 0.2
-FEWEST = 20  # questions with a relevant and another passage
+MIN_QUESTIONS = 20  # questions with a relevant and another passage
 FOLDS = 5
 AUTO_SHARE = 0.5  # what keep="auto" leaves on most lists: where layers and scorers are compared then
 
@@ -58,14 +58,14 @@ class FittedScorer(StackedScorer):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fitted:
+class FittedDenoiser:
     """A fitted denoiser and what is known about it. ``probe`` is None when no model was given; ``risk`` is what
     ``keep="auto"`` is used with unless said otherwise, None for `RISK` or the lowest that was calibrated for."""
 
     stack: Stack
     scale: AutoScale
     keep: float | int | str
-    verdict: Verdict
+    evaluation: FitEvaluation
     probe: ProbeFit | None = None
     risk: float | None = None
 
@@ -73,7 +73,7 @@ class Fitted:
         """Write the folder, whole or not at all. Raises `InputError` when it holds an earlier fit and not
         ``overwrite``, and always when it holds anything else."""
         folder = Path(folder)
-        check_out(folder, overwrite=overwrite)
+        check_output_folder(folder, overwrite=overwrite)
         manifest = {
             "format": FORMAT,
             "version": VERSION,
@@ -81,7 +81,7 @@ class Fitted:
             "scale": self.scale.to_dict(),
             "keep": self.keep,
             "risk": self.risk,
-            "verdict": asdict(self.verdict) | {"warnings": self.verdict.warnings},
+            "verdict": asdict(self.evaluation) | {"warnings": self.evaluation.warnings},
             "probe": self.probe is not None,
         }
         with replacing(folder, ours=OURS) as stage:
@@ -93,8 +93,8 @@ class Fitted:
 
     def card(self) -> str:
         """How it did on questions that the fit had not seen, for people."""
-        warned = "".join(f"Warning: {w}.\n\n" for w in self.verdict.warnings)
-        return f"# A fitted denoiser\n\n{self.verdict}\n\n{warned}{table(self.verdict.rows())}\n"
+        warned = "".join(f"Warning: {w}.\n\n" for w in self.evaluation.warnings)
+        return f"# A fitted denoiser\n\n{self.evaluation}\n\n{warned}{table(self.evaluation.table_rows())}\n"
 
 
 def fit_denoiser(
@@ -106,8 +106,8 @@ def fit_denoiser(
     calibration: Sequence[Question] = (),
     risk: float | None = None,
     progress: Progress | None = None,
-    each: Each = map,
-) -> Fitted:
+    map_function: Each = map,
+) -> FittedDenoiser:
     """Fit on labelled questions, and judge the fit on folds of them that it did not see.
 
     Without ``model`` the embedded signals alone are weighed, without torch. With one (a name, a path, an object or
@@ -124,28 +124,28 @@ def fit_denoiser(
     so few questions cannot promise; needs the extras ``end`` and ``knowledge``.
     """
     usable = [q for q in questions if 0 < len(q.gold) < len(q.passages)]
-    if len(usable) < FEWEST:
+    if len(usable) < MIN_QUESTIONS:
         raise InputError(
-            f"{len(usable)} questions have both relevant and other passages: expected {FEWEST} or more, better 200"
+            f"{len(usable)} questions have both relevant and other passages: expected {MIN_QUESTIONS} or more, better 200"
         )
     apart = _apart(usable, calibration)
     risks = _risks(len(apart) if calibration else len(usable), risk)
     share = float(keep) if isinstance(keep, float) else AUTO_SHARE
     probe: ProbeFit | None = None
     if model is not None:
-        probe = fit_probe(model, usable, layers=layers, share=share, progress=progress, each=each)
+        probe = fit_probe(model, usable, layers=layers, share=share, progress=progress, each=map_function)
     asked = _asked(usable)
     labels = np.array([label for q in usable for label in q.labels])
     groups = np.repeat(np.arange(len(usable)), [len(q.passages) for q in usable])
     names = (*(("probe",) if probe else ()), *SentenceEncoder.names, "bm25")
-    signals = _signals(asked, each, progress if probe is None else None)
-    blind = _signals([(SAME_QUESTION, texts) for _, texts in asked], each)
+    signals = _signals(asked, map_function, progress if probe is None else None)
+    blind = _signals([(SAME_QUESTION, texts) for _, texts in asked], map_function)
     columns = signals
     if probe is not None:
         line = next(f for f in probe.layers if f.layer == probe.probe.reading.layer).line
         columns = np.column_stack([line.held_out, signals]).astype(np.float32)
         same = [replace(q, text=SAME_QUESTION) for q in usable]
-        (control,) = fit_probe(model, same, layers=[probe.probe.reading.layer], each=each).layers
+        (control,) = fit_probe(model, same, layers=[probe.probe.reading.layer], each=map_function).layers
         blind = np.column_stack([control.line.held_out, blind]).astype(np.float32)
     unseen = _unseen(names, columns, labels, groups)
     stack = fit_stack(names, columns, labels, groups.tolist())
@@ -161,8 +161,8 @@ def fit_denoiser(
         NO_QUESTION: _unseen(names, blind, labels, groups),
     }
     sizes = np.array([float(len(text)) for _, texts in asked for text in texts])
-    verdict = judged({"fitted": unseen} | others, labels, sizes, groups)
-    return Fitted(stack, scale, keep, verdict, probe, risk)
+    verdict = evaluate_fit({"fitted": unseen} | others, labels, sizes, groups)
+    return FittedDenoiser(stack, scale, keep, verdict, probe, risk)
 
 
 def load_denoiser(
@@ -203,12 +203,12 @@ def load_denoiser(
 def torch_minilm() -> tuple[Any, Any]:
     """MiniLM as a model of transformers, and its tokenizer: for a probe on it. Needs the extra ``end``."""
     transformers = require("transformers", extra="end")
-    model = transformers.AutoModel.from_pretrained(str(minilm()), use_safetensors=True, dtype="float32")
+    model = transformers.AutoModel.from_pretrained(str(minilm_folder()), use_safetensors=True, dtype="float32")
     model.name_or_path = HUB_NAME  # not where it lies here: a probe's card may be shown around
-    return model.eval(), transformers.AutoTokenizer.from_pretrained(str(minilm()))
+    return model.eval(), transformers.AutoTokenizer.from_pretrained(str(minilm_folder()))
 
 
-def check_out(folder: Path, *, overwrite: bool = False) -> None:
+def check_output_folder(folder: Path, *, overwrite: bool = False) -> None:
     """Raises `InputError` when `Fitted.save` would refuse: worth asking before hours of work."""
     check_free(folder, OURS)
     if not overwrite and folder.is_dir() and any(folder.iterdir()):
@@ -273,7 +273,7 @@ def _signals_of(asked: tuple[str, list[str]]) -> Floats:
 
 def _parts(probe: ProbeScorer | None = None) -> list[Scorer | Signals]:
     """What a stack is of: a probe, where there is one, the embedded signals and BM25."""
-    return [*(() if probe is None else (probe,)), encoder(), BM25Scorer()]
+    return [*(() if probe is None else (probe,)), shared_encoder(), BM25Scorer()]
 
 
 def _unseen(names: Sequence[str], columns: Floats, labels: NDArray[np.bool_], groups: NDArray[np.intp]) -> Floats:
@@ -293,7 +293,7 @@ SAME_QUESTION = "What is this about?"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class FitEvaluation:
     """``word`` says whether the fit needs less text than cosine to keep the first of `TARGETS` of the gold,
     ``gain`` how much less, as a share of all text, with its 95 % interval.
 
@@ -302,77 +302,77 @@ class Verdict:
     ``tokens`` tokens on average; ``labelled`` is the share of text in passages that the labels name.
     """
 
-    word: Word
+    outcome: Word
     gain: float
     interval: tuple[float, float]
     questions: int
-    tokens: float
-    labelled: float
-    needed: Mapping[str, Sequence[Interval]]
-    over: Mapping[str, Interval]
+    tokens_per_question: float
+    relevant_text_share: float
+    text_needed: Mapping[str, Sequence[Interval]]
+    gains_over: Mapping[str, Interval]
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """What speaks against using the fit: a control without the question, or the default, that is as good."""
-        as_good = [(told, self.over[name]) for name, told in _AS_GOOD.items() if name in self.over]
+        as_good = [(told, self.gains_over[name]) for name, told in _AS_GOOD.items() if name in self.gains_over]
         return tuple(
             f"{told} ({gain:+.3f} of the text, 95 % {low:+.3f} to {high:+.3f})"
             for told, (gain, low, high) in as_good
             if low <= 0
         )
 
-    def saved(self, name: str, target: float = TARGETS[0]) -> int:
+    def count_saved_tokens(self, name: str, target: float = TARGETS[0]) -> int:
         """Tokens of a thousand questions that are not read, against everything."""
-        return round(1000 * self.tokens * (1 - self.needed[name][TARGETS.index(target)][0]))
+        return round(1000 * self.tokens_per_question * (1 - self.text_needed[name][TARGETS.index(target)][0]))
 
     def __str__(self) -> str:
-        said = self.word[:1].upper() + self.word[1:]
+        said = self.outcome[:1].upper() + self.outcome[1:]
         low, high = self.interval
-        mine, theirs = self.needed["fitted"][0][0], self.needed["cosine"][0][0]
+        mine, theirs = self.text_needed["fitted"][0][0], self.text_needed["cosine"][0][0]
         return (
             f"{said}, against cosine: {TARGETS[0]:.0%} of the relevant passages are kept in {mine:.3f} of the "
             f"text in place of {theirs:.3f}, a gain of {self.gain:+.3f} (95 % {low:+.3f} to {high:+.3f}), "
-            f"{1000 * self.gain * self.tokens:+,.0f} tokens a thousand questions, on {self.questions} questions, "
+            f"{1000 * self.gain * self.tokens_per_question:+,.0f} tokens a thousand questions, on {self.questions} questions, "
             f"each scored by a fit that had not seen it."
         )
 
-    def rows(self) -> list[list[str]]:
+    def table_rows(self) -> list[list[str]]:
         """A header, and of each scorer the text needed for `TARGETS`, and tokens saved at the first."""
         out = [["text for gold", *(f"{t:.0%}" for t in TARGETS), "saved/1,000"]]
-        for name, needed in self.needed.items():
+        for name, needed in self.text_needed.items():
             shares = ("{:.2f} ({:.2f}-{:.2f})".format(*n) for n in needed)
-            out.append([name, *shares, f"{self.saved(name):,}"])
-        return [*out, ["labelled", f"{self.labelled:.2f}", "", "", ""]]
+            out.append([name, *shares, f"{self.count_saved_tokens(name):,}"])
+        return [*out, ["labelled", f"{self.relevant_text_share:.2f}", "", "", ""]]
 
 
-def judged(
+def evaluate_fit(
     scores: Mapping[str, NDArray[np.float32]],
     labels: NDArray[np.bool_],
     sizes: NDArray[np.float64],
     groups: NDArray[np.intp],
-) -> Verdict:
+) -> FitEvaluation:
     """The verdict of scores ``(n,)`` by name: "fitted", which fits of `FOLDS` gave to questions that they had not
     seen, "cosine" and others. ``sizes`` ``(n,)`` are the passages' characters.
 
     The interval is the bootstrap's, widened for the questions that the folds' fits share.
     """
     found = {name: [text_needed(s, labels, sizes, groups, share=t) for t in TARGETS] for name, s in scores.items()}
-    over = {name: interval_of(rows[0] - found["fitted"][0], FOLDS) for name, rows in found.items()}
+    over = {name: percentile_interval(rows[0] - found["fitted"][0], FOLDS) for name, rows in found.items()}
     gain, low, high = over["cosine"]
     n = len(np.unique(groups))
-    return Verdict(
+    return FitEvaluation(
         "better" if low > 0 else "worse" if high < 0 else "no difference found",
         gain,
         (low, high),
         n,
         float(sizes.sum()) / n / CHARACTERS_PER_TOKEN,
         float((np.bincount(groups, sizes * labels) / np.bincount(groups, sizes)).mean()),
-        {name: [interval_of(row) for row in rows] for name, rows in found.items()},
+        {name: [percentile_interval(row) for row in rows] for name, rows in found.items()},
         {name: row for name, row in over.items() if name != "fitted"},
     )
 
 
-def interval_of(found: NDArray[np.float64], folds: int | None = None) -> Interval:
+def percentile_interval(found: NDArray[np.float64], folds: int | None = None) -> Interval:
     """Of a value and of the same of samples."""
     value, wider = float(found[0]), 1.0 if folds is None else sqrt(1 + folds / (folds - 1))
     low, high = (

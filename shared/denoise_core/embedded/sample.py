@@ -17,30 +17,30 @@ from denoise_core.types import Passage
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class AnsweredQuestion:
     """A question of the sample with a right answer and a wrong one, both written by hand.
 
     The wrong one is of the right one's type and stands in the distractor ``suggested_by``, a passage's id.
     """
 
     question: Question
-    right: str
-    wrong: str
-    suggested_by: str
+    right_answer: str
+    wrong_answer: str
+    distractor_id: str
 
 
 @cache
-def sample() -> tuple[Question, ...]:
+def sample_questions() -> tuple[Question, ...]:
     """The questions; one passage of each holds the answer, and titles stand in the metadata too."""
     return tuple(map(_question, _records()))
 
 
 @cache
-def prepared_answers() -> tuple[Prepared, ...]:
+def sample_answers() -> tuple[AnsweredQuestion, ...]:
     """A right and a wrong answer to each question of `sample`, in its order."""
     return tuple(
-        Prepared(question, record["right"], record["wrong"], record["suggested_by"])
-        for question, record in zip(sample(), _records(), strict=True)
+        AnsweredQuestion(question, record["right"], record["wrong"], record["suggested_by"])
+        for question, record in zip(sample_questions(), _records(), strict=True)
     )
 
 

@@ -34,12 +34,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from denoise_core.errors import InputError
-from denoise_core.evaluate.metrics import holds_answer
+from denoise_core.evaluate.metrics import contains_answer
 from denoise_core.question import Question
 from denoise_core.types import Passage, unique_ids, well_formed
 
 GoldFrom = Literal["labels", "answers", "model", "made"]
-Find = Callable[[str], Sequence[Passage]]
+PassageSearch = Callable[[str], Sequence[Passage]]
 
 FIELDS = ("question", "passages", "gold", "labels", "answers", "id", "text", "title", "source", "is_gold")
 _OF_A_PASSAGE = ("text", "id", "title", "source", "is_gold")
@@ -50,35 +50,35 @@ _UNTOLD = (
 
 
 @dataclass(frozen=True, slots=True)
-class BadRecord:
+class RecordProblem:
     """A record that could not be read. ``place`` is its line in the file, or its place in the array, from 1."""
 
-    place: int
+    line_number: int
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class EvaluationCase:
     """One question. ``place`` is its line (from 1); ``gold_from`` says where its gold passages are known from:
     ``"labels"`` that came with it, ``"answers"`` that stand in the passage, a ``"model"`` that labelled it, the
     piece it was ``"made"`` from; None where nothing is known.
     """
 
     question: Question
-    place: int
+    line_number: int
     gold_from: GoldFrom | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Cases:
+class EvaluationCases:
     """What can be used, what was left out (``bad``), what is used but should be known (``noted``), and how
     questions and labels came about, where not from the user's own file (``about``).
     """
 
-    cases: tuple[Case, ...]
-    bad: tuple[BadRecord, ...] = ()
-    noted: tuple[BadRecord, ...] = ()
-    about: tuple[str, ...] = ()
+    cases: tuple[EvaluationCase, ...]
+    rejected_records: tuple[RecordProblem, ...] = ()
+    warnings: tuple[RecordProblem, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def questions(self) -> tuple[Question, ...]:
@@ -86,60 +86,60 @@ class Cases:
         return tuple(case.question for case in self.cases)
 
 
-def read_questions(path: str | Path, *, skip_bad: bool = False) -> Cases:
+def read_questions(path: str | Path, *, skip_bad: bool = False) -> EvaluationCases:
     """Labelled questions of a ``.jsonl`` or ``.json`` file, ``.gz``, ``.xz`` or not.
 
     Raises `InputError` for a file that cannot be read or used at all and, unless ``skip_bad``, for the first
     record that cannot be used or has no labels, by its place in the file.
     """
-    return cases_of(records_of(Path(path)), where=str(path), labelled=True, skip_bad=skip_bad)
+    return parse_cases(read_records(Path(path)), source_name=str(path), labelled=True, skip_bad=skip_bad)
 
 
-def read_cases(path: str | Path, *, columns: Mapping[str, str] | None = None, find: Find | None = None) -> Cases:
+def read_cases(path: str | Path, *, columns: Mapping[str, str] | None = None, search_passages: PassageSearch | None = None) -> EvaluationCases:
     """The cases of a file as `read_questions` takes; here labels may be missing, and bad records are passed over.
 
     ``columns`` gives the file's own name of one of `FIELDS`. ``find`` searches passages for a question that comes
     without. Raises `InputError` for a file that cannot be read, an unknown column, or no case at all.
     """
-    return cases_of(records_of(Path(path)), columns=columns, find=find, where=str(path))
+    return parse_cases(read_records(Path(path)), columns=columns, search_passages=search_passages, source_name=str(path))
 
 
-def cases_of(
+def parse_cases(
     numbered: Iterable[tuple[int, Any]],
     *,
     columns: Mapping[str, str] | None = None,
-    find: Find | None = None,
-    where: str = "records",
+    search_passages: PassageSearch | None = None,
+    source_name: str = "records",
     labelled: bool = False,
     skip_bad: bool = True,
-) -> Cases:
+) -> EvaluationCases:
     """As `read_cases`, or as `read_questions` where they must be ``labelled``, of records with their places."""
     if unknown := sorted(set(columns or ()) - set(FIELDS)):
         raise InputError(f"columns: {unknown[0]!r} is not known; expected one of {', '.join(FIELDS)}")
-    cases: list[Case] = []
-    bad: list[BadRecord] = []
+    cases: list[EvaluationCase] = []
+    bad: list[RecordProblem] = []
     for place, record in numbered:
         try:
-            case = _case(record, place, columns or {}, find)
+            case = _case(record, place, columns or {}, search_passages)
             if labelled and (case.gold_from is None or (case.gold_from == "answers" and "ctxs" not in record)):
                 raise InputError(_UNTOLD)
         except InputError as error:
             if not skip_bad:
-                raise InputError(f"{where}, record {place}: {error}") from error
-            bad.append(BadRecord(place, str(error)))
+                raise InputError(f"{source_name}, record {place}: {error}") from error
+            bad.append(RecordProblem(place, str(error)))
         else:
             cases.append(case)
     if not cases:
-        first = f"; the first: record {bad[0].place}: {bad[0].reason}" if bad else ""
-        raise InputError(f"{where}: no question can be used{first}")
-    nowhere = [c.place for c in cases if c.gold_from == "answers" and not c.question.gold]
-    noted = (BadRecord(place, "none of its answers stands in its passages") for place in nowhere)
-    return Cases(tuple(cases), tuple(bad), tuple(noted))
+        first = f"; the first: record {bad[0].line_number}: {bad[0].reason}" if bad else ""
+        raise InputError(f"{source_name}: no question can be used{first}")
+    nowhere = [c.line_number for c in cases if c.gold_from == "answers" and not c.question.gold]
+    noted = (RecordProblem(place, "none of its answers stands in its passages") for place in nowhere)
+    return EvaluationCases(tuple(cases), tuple(bad), tuple(noted))
 
 
-def _case(record: Any, place: int, columns: Mapping[str, str], find: Find | None) -> Case:
+def _case(record: Any, place: int, columns: Mapping[str, str], find: PassageSearch | None) -> EvaluationCase:
     """One record. Raises `InputError` that names the fields it lacks."""
-    if isinstance(record, BadRecord):
+    if isinstance(record, RecordProblem):
         raise InputError(record.reason)
     if not isinstance(record, Mapping):
         raise InputError(f"expected an object, got {type(record).__name__}")
@@ -149,7 +149,7 @@ def _case(record: Any, place: int, columns: Mapping[str, str], find: Find | None
         raise InputError(f"'question': expected a text, got {text!r}; found the fields {', '.join(record)}")
     flags = None
     if (given := _given(record)) is not None:
-        passages, flags = passages_of(given), _flags(record, given)
+        passages, flags = parse_passages(given), _flags(record, given)
     elif find is not None:
         passages = tuple(find(text))
     else:
@@ -162,18 +162,18 @@ def _case(record: Any, place: int, columns: Mapping[str, str], find: Find | None
     if gold is None and flags is not None:
         gold = frozenset(p.id for p, flag in zip(passages, flags, strict=True) if flag)
     name = str(record.get("id") or record.get("_id") or "")
-    made = Question(text, passages, gold or frozenset(), answers_of(record), name)
-    return case_of_question(made, place, labelled=gold is not None)
+    made = Question(text, passages, gold or frozenset(), parse_answers(record), name)
+    return case_from_question(made, place, labelled=gold is not None)
 
 
-def case_of_question(question: Question, place: int, *, labelled: bool = False) -> Case:
+def case_from_question(question: Question, place: int, *, labelled: bool = False) -> EvaluationCase:
     """A question at hand as a case: gold as it says (``labelled``: even if it names none), else of its answers."""
     if labelled or question.gold:
-        return Case(question, place, "labels")
+        return EvaluationCase(question, place, "labels")
     if not question.answers:
-        return Case(question, place)
-    found = frozenset(p.id for p in question.passages if holds_answer(p.text, question.answers))
-    return Case(replace(question, gold=found), place, "answers")
+        return EvaluationCase(question, place)
+    found = frozenset(p.id for p in question.passages if contains_answer(p.text, question.answers))
+    return EvaluationCase(replace(question, gold=found), place, "answers")
 
 
 def _renamed(record: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -249,7 +249,7 @@ def _objects(record: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     return rows
 
 
-def passages_of(given: Sequence[Any]) -> tuple[Passage, ...]:
+def parse_passages(given: Sequence[Any]) -> tuple[Passage, ...]:
     """Passages of texts, or of objects with ``text`` and, where they have them, ``id``, ``title`` (put in front of
     a text that does not begin with it) and ``source``. Raises `InputError` for anything else."""
     rows = [{"text": p} if isinstance(p, str) else p for p in given]
@@ -300,7 +300,7 @@ def _named(given: Any, passages: Sequence[Passage]) -> frozenset[str]:
     return frozenset(found)
 
 
-def answers_of(record: Mapping[str, Any]) -> tuple[str, ...]:
+def parse_answers(record: Mapping[str, Any]) -> tuple[str, ...]:
     """``answers`` or ``answer``, a text, a list or SQuAD's ``{"text": [...]}``; with ``answer_aliases``."""
     given = record.get("answers", record.get("answer"))
     if isinstance(given, Mapping):
@@ -310,7 +310,7 @@ def answers_of(record: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(a) for a in found if str(a).strip())
 
 
-def records_of(path: Path) -> Iterator[tuple[int, Any]]:
+def read_records(path: Path) -> Iterator[tuple[int, Any]]:
     """Each record of a file with its line (or its place in the array), from 1; a `BadRecord` where it is no JSON.
     Rows of CSV are records too, empty cells left out; so are the lines of a ``.txt`` file, each a question.
 
@@ -342,4 +342,4 @@ def records_of(path: Path) -> Iterator[tuple[int, Any]]:
             try:
                 yield place, json.loads(line)
             except ValueError as error:
-                yield place, BadRecord(place, f"not JSON: {error}")
+                yield place, RecordProblem(place, f"not JSON: {error}")

@@ -17,18 +17,18 @@ from denoise_core.errors import InputError
 from denoise_core.text.words import without_articles, words
 
 __all__ = [
-    "bootstrap",
+    "bootstrap_interval",
     "exact_match",
-    "holds_answer",
+    "contains_answer",
     "recall_at",
     "recall_table",
     "token_f1",
     "top_one",
-    "wilson",
+    "wilson_interval",
 ]
 
 
-def wilson(hits: int, n: int) -> tuple[float, float]:
+def wilson_interval(hits: int, n: int) -> tuple[float, float]:
     """95 % interval of a share by Wilson's method; ends included. Raises `InputError` for ``n < 1``."""
     if n < 1:
         raise InputError("an interval needs at least one observation")
@@ -40,7 +40,7 @@ def wilson(hits: int, n: int) -> tuple[float, float]:
     return (0.0 if hits == 0 else middle - half), (1.0 if hits == n else middle + half)
 
 
-def bootstrap(values: ArrayLike, *, seed: int = 0, resamples: int = 2000) -> tuple[float, float]:
+def bootstrap_interval(values: ArrayLike, *, seed: int = 0, resamples: int = 2000) -> tuple[float, float]:
     """95 % percentile interval of the mean, resampling whole questions; the value itself when there is one."""
     v = np.asarray(values, dtype=np.float64)
     if not len(v):
@@ -53,7 +53,7 @@ def bootstrap(values: ArrayLike, *, seed: int = 0, resamples: int = 2000) -> tup
 _PIECE = re.compile(r"[^\W_]+|[^\w\s]", re.UNICODE)
 
 
-def holds_answer(text: str, answers: Iterable[str]) -> bool:
+def contains_answer(text: str, answers: Iterable[str]) -> bool:
     """Whether one of the answers stands in ``text`` as whole words, letter case and accents' coding aside.
 
     The rule of DPR's ``has_answer``: tokens of the answer follow each other among those of the text. An

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from denoise_core.evaluate.trial.evaluation import Evaluation, rows_of, told
-from denoise_core.evaluate.trial.figures import GOLD, RIGHT, Outcome
-from denoise_core.evaluate.trial.setting import EVERYTHING
+from denoise_core.evaluate.comparison.evaluation import Evaluation, rows_of, told
+from denoise_core.evaluate.comparison.figures import GOLD, RIGHT, Outcome
+from denoise_core.evaluate.comparison.setting import EVERYTHING
 from denoise_core.report.context import Shown, rendered, values_of
 
 HARMED = 20  # questions shown passage by passage, at most
@@ -31,8 +31,8 @@ def _values(found: Evaluation) -> dict[str, Any]:
         name = max(others, key=lambda f: -1.0 if f.right is None else f.right.value).name if others else name
     change = found.named(name).change
     lines = () if change is None else change.harmed
-    rows = {o.case.place: o for o in found.outcomes.get(name, ())}
-    whole = {o.case.place: o for o in found.outcomes.get(EVERYTHING, ())}
+    rows = {o.case.line_number: o for o in found.outcomes.get(name, ())}
+    whole = {o.case.line_number: o for o in found.outcomes.get(EVERYTHING, ())}
     shown = [place for place in lines if place in rows][:HARMED]
     return {
         "found": found,
@@ -55,7 +55,7 @@ def _shown(own: Outcome, whole: Outcome) -> Shown:
         for how, outcome in (("from everything", whole), ("from what was kept", own))
         if outcome.reply is not None
     ]
-    facts = (f"line {own.case.place}", f"answer: {' / '.join(question.answers)}", *replies)
+    facts = (f"line {own.case.line_number}", f"answer: {' / '.join(question.answers)}", *replies)
     return Shown(question.passages, result, question.gold, facts)
 
 

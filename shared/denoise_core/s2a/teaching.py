@@ -11,7 +11,7 @@ from typing import Any
 
 from denoise_core._files import write_whole
 from denoise_core._optional import html_of
-from denoise_core.embedded.fitted import Fitted, fit_denoiser
+from denoise_core.embedded.fitted import FittedDenoiser, fit_denoiser
 from denoise_core.errors import InputError, is_mistake, said
 from denoise_core.protocols import LLM, Retriever, expect_retriever
 from denoise_core.question import Question
@@ -79,7 +79,7 @@ def calibrate(
     model: Any = None,
     risk: float | None = None,
     progress: Progress | None = None,
-) -> Fitted:
+) -> FittedDenoiser:
     """A denoiser calibrated on your questions: ``retriever`` finds passages, ``llm`` selects those that are
     needed, and `fit_denoiser` learns from that; ``model`` and ``risk`` are its own, and so is what it raises.
 

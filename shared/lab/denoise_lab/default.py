@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 
 from denoise_core import embedded as shipped
 from denoise_core._files import write_whole
-from denoise_core.embedded.encoder import SentenceEncoder, loaded
-from denoise_core.embedded.minilm import HUB_NAME, MiniLM, minilm
+from denoise_core.embedded.encoder import SentenceEncoder, load_encoder
+from denoise_core.embedded.minilm import HUB_NAME, MiniLM, minilm_folder
 from denoise_core.end.auto import MISSED, AutoScale, auto_scale
 from denoise_core.end.fit.stack import fit_stack
-from denoise_core.evaluate.metrics import bootstrap, recall_at
+from denoise_core.evaluate.metrics import bootstrap_interval, recall_at
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.scorers.stack import Signals, Stack, collect
@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = parser.parse_args(argv)
     fitting = {name: halves(given.data, name, given.limit)[0] for name in SETS}
     given.out.mkdir(parents=True, exist_ok=True)
-    encoder = SentenceEncoder(minilm(), name=HUB_NAME, keep=given.keep)
+    encoder = SentenceEncoder(minilm_folder(), name=HUB_NAME, keep=given.keep)
     made = fit(fitting, encoder)
     write_whole(given.out / "stack.json", json.dumps(made.stack.to_dict(), indent=1) + "\n")
     write_whole(given.out / "scale.json", json.dumps(made.scale.to_dict(), indent=1) + "\n")
@@ -142,7 +142,7 @@ def earning(mix: Mix, say: Callable[[str], None]) -> tuple[list[str], dict[str, 
     gains = {}
     for name in best if len(best) > 1 else ():
         gain = tried[best] - tried[*(x for x in best if x != name)]
-        gains[name] = [round(float(gain.mean()), 4), [round(e, 4) for e in bootstrap(gain)]]
+        gains[name] = [round(float(gain.mean()), 4), [round(e, 4) for e in bootstrap_interval(gain)]]
     kept = {" + ".join(names): round(float(gold.mean()), 4) for names, gold in tried.items()}
     for names, gold in kept.items():
         say(f"{names}: gold kept {gold:.4f}")
@@ -201,7 +201,7 @@ def asking_the_same(questions: Sequence[Question]) -> list[Question]:
 
 def random_encoder(seed: int = 0) -> SentenceEncoder:
     """The encoder with its layers' weights shuffled: the same numbers, none of the training; embeddings stay."""
-    network, tokenizer = loaded(minilm())
+    network, tokenizer = load_encoder(minilm_folder())
     rng = np.random.default_rng(seed)
     fresh = copy(network)
     fresh.layers = [
@@ -225,7 +225,7 @@ class _Given(SentenceEncoder):
     """An encoder of a network at hand."""
 
     def __init__(self, network: MiniLM, tokenizer: Any) -> None:
-        super().__init__(minilm(), name="random weights")
+        super().__init__(minilm_folder(), name="random weights")
         self._given = network, tokenizer
 
     def _load(self) -> tuple[MiniLM, Any]:

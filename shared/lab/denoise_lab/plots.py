@@ -9,7 +9,7 @@ from pathlib import Path
 from denoise_core._optional import require
 from denoise_core.end.fit import ProbeFit
 from denoise_core.end.fit.probe import LayerFit
-from denoise_core.evaluate.metrics import bootstrap
+from denoise_core.evaluate.metrics import bootstrap_interval
 
 
 def plot_layers(training: ProbeFit, path: str | Path, controls: Mapping[str, LayerFit] | None = None) -> Path:
@@ -28,7 +28,7 @@ def plot_layers(training: ProbeFit, path: str | Path, controls: Mapping[str, Lay
             layers, means, marker="o", markersize=3, label=cut if cut == "top 1" else f"best {cut}"
         )
         if cut == "30 %":
-            low, high = zip(*(bootstrap(f.recall[cut]) for f in training.layers), strict=True)
+            low, high = zip(*(bootstrap_interval(f.recall[cut]) for f in training.layers), strict=True)
             axes.fill_between(layers, low, high, color=line.get_color(), alpha=0.15, linewidth=0)
     for marker, (name, control) in zip("xs+d", (controls or {}).items(), strict=False):
         axes.plot(

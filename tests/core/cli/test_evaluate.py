@@ -6,7 +6,7 @@ import pytest
 from openai_server import serving
 
 from denoise_core.cli import main
-from denoise_core.evaluate.trial.setting import load_denoiser
+from denoise_core.evaluate.comparison.setting import load_denoiser
 
 ROWS = [
     {

@@ -7,7 +7,7 @@ from pathlib import Path
 from typer.testing import CliRunner
 
 from denoise_core.cli import app
-from denoise_core.evaluate.trial import evaluate, read_cases
+from denoise_core.evaluate.comparison import evaluate, read_cases
 from denoise_lab.command import app as lab
 
 PAGE = Path(__file__).parents[3] / "docs" / "evaluate.md"

@@ -1,4 +1,4 @@
-"""`evaluate.trial`: what is read of a user's file, what is compared, what is recommended, what loads it again."""
+"""`evaluate.comparison`: what is read of a user's file, what is compared, what is recommended, what loads it again."""
 
 import json
 import math
@@ -13,11 +13,11 @@ from denoise_core import ENDDenoiser, InputError, Passage, load_denoiser
 from denoise_core.embedded import encoder
 from denoise_core.evaluate.datasets import Cases
 from denoise_core.evaluate.metrics import exact_match, token_f1
-from denoise_core.evaluate.trial import Way, evaluate, read_cases
-from denoise_core.evaluate.trial.cases import searching
-from denoise_core.evaluate.trial.evaluation import rows_of, told
-from denoise_core.evaluate.trial.figures import needed, paired
-from denoise_core.evaluate.trial.setting import OriginalOrderScorer, denoiser_of, read_setting, save_setting
+from denoise_core.evaluate.comparison import Way, evaluate, read_cases
+from denoise_core.evaluate.comparison.cases import searching
+from denoise_core.evaluate.comparison.evaluation import rows_of, told
+from denoise_core.evaluate.comparison.figures import needed, paired
+from denoise_core.evaluate.comparison.setting import OriginalOrderScorer, denoiser_of, read_setting, save_setting
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import FunctionScorer

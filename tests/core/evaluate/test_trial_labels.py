@@ -5,9 +5,9 @@ import json
 import pytest
 
 from denoise_core import InputError, Passage
-from denoise_core.evaluate.trial import evaluate, read_cases
-from denoise_core.evaluate.trial.cases import labelled_by, made_from
-from denoise_core.evaluate.trial.evaluation import told
+from denoise_core.evaluate.comparison import evaluate, read_cases
+from denoise_core.evaluate.comparison.cases import labelled_by, made_from
+from denoise_core.evaluate.comparison.evaluation import told
 from denoise_core.testing import FunctionLLM
 
 TEXTS = ["The tower was finished in 1889.", "Bananas are rich in potassium.", "Chess is a game."]

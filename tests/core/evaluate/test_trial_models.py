@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from denoise_core import BudgetExceeded, InputError, Message, Price, Reply, Usage
-from denoise_core.evaluate.trial.answering import LLMAnswerer, LLMJudge, LoopAnswerer, llm_of
-from denoise_core.evaluate.trial.evaluation import evaluate, told
-from denoise_core.evaluate.trial.ledger import Ledger
-from denoise_core.evaluate.trial.setting import Way
+from denoise_core.evaluate.comparison.answering import LLMAnswerer, LLMJudge, LoopAnswerer, llm_of
+from denoise_core.evaluate.comparison.evaluation import evaluate, told
+from denoise_core.evaluate.comparison.reply_log import Ledger
+from denoise_core.evaluate.comparison.setting import Way
 from denoise_core.question import Question
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Passage
@@ -25,8 +25,8 @@ from denoise_core.types import Passage
 KILLS = 5
 SCRIPT = """
 import sys
-from denoise_core.evaluate.trial import LLMAnswerer, Ledger, Way, evaluate, read_cases
-from denoise_core.evaluate.trial.answering import llm_of
+from denoise_core.evaluate.comparison import LLMAnswerer, Ledger, Way, evaluate, read_cases
+from denoise_core.evaluate.comparison.answering import llm_of
 url, folder = sys.argv[1:]
 llm = Ledger(llm_of(url + "#scripted"), "scripted", folder + "/answers.jsonl")
 found = evaluate(

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.embedded import stack
+from denoise_core.embedded import default_stack
 from denoise_core.embedded.encoder import SentenceEncoder
-from denoise_core.embedded.fitted import Fitted, interval_of
+from denoise_core.embedded.fitted import FittedDenoiser, percentile_interval
 from denoise_core.end.auto import RISK, TARGETS, text_needed
-from denoise_core.evaluate.metrics import bootstrap
+from denoise_core.evaluate.metrics import bootstrap_interval
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.scorers.stack import collect
@@ -38,7 +38,7 @@ class Held:
         return text_needed(self.scores[name], self.labels, self.sizes, self.groups, share=share)
 
 
-def held_out(fit: Fitted, questions: Sequence[Question], read: SentenceEncoder) -> Held:
+def held_out(fit: FittedDenoiser, questions: Sequence[Question], read: SentenceEncoder) -> Held:
     rule = fit.scale.rule(RISK)
     lost, text = [], []
     columns: list[tuple[NDArray[np.float32], ...]] = []
@@ -50,7 +50,7 @@ def held_out(fit: Fitted, questions: Sequence[Question], read: SentenceEncoder) 
         kept = rule.choose(own, texts)
         lost.append(1 - kept[gold].mean())
         text.append(sizes[kept].sum() / sizes.sum())
-        columns.append((own, stack().combine(signals[:, :-1]), signals[:, 0]))
+        columns.append((own, default_stack().combine(signals[:, :-1]), signals[:, 0]))
     scores = zip(("fitted", "default", "cosine"), map(np.concatenate, zip(*columns, strict=True)), strict=True)
     return Held(
         np.array(lost),
@@ -69,17 +69,17 @@ def middle(values: Floats, share: float = 0.9) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def on_held_out(bench: Bench, name: str, fit: Fitted, rest: Sequence[Question], read: SentenceEncoder) -> Held:
+def on_held_out(bench: Bench, name: str, fit: FittedDenoiser, rest: Sequence[Question], read: SentenceEncoder) -> Held:
     """What was calibrated on some of a set's questions, as rows about others of them."""
     held = held_out(fit, rest, read)
     lost, (low, high) = float(held.lost.mean()), middle(held.lost)
     bench.row(f"{name}: gold lost at a stated risk of .1", lost, "share", interval=(low, high))
     holds = float(lost <= 0.12 or low <= RISK <= high)
     bench.row(f"{name}: lost at most .12, or .1 in its 90 % interval", holds, "1 or 0", at_least=1)
-    bench.row(f"{name}: text kept", float(held.text.mean()), "share", interval=bootstrap(held.text))
+    bench.row(f"{name}: text kept", float(held.text.mean()), "share", interval=bootstrap_interval(held.text))
     for target in TARGETS:
         for scorer in held.scores:
-            value, low, high = interval_of(held.needed(scorer, target))
+            value, low, high = percentile_interval(held.needed(scorer, target))
             of = f"{name}: text for {target:g} of the gold, {scorer}"
             bench.row(of, value, "share", interval=(low, high))
     return held

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.embedded import scale, stack
+from denoise_core.embedded import default_scale, default_stack
 from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.end.auto import RISK
 from denoise_core.question import Question
@@ -46,7 +46,7 @@ class Scored:
 
     def auto(self, risk: float = RISK) -> Mask:
         """What the default keeps."""
-        return scale().rule(risk).choose(self.by["default"], [""] * len(self.lengths))
+        return default_scale().rule(risk).choose(self.by["default"], [""] * len(self.lengths))
 
     def best(self, scorer: str, n: int) -> Mask:
         kept = np.zeros(len(self.lengths), dtype=np.bool_)
@@ -71,7 +71,7 @@ def scored(questions: Sequence[Question], encoder: SentenceEncoder) -> list[Scor
         texts = [p.headed for p in q.passages]
         signals = encoder.signals(q.text, texts)
         by = {
-            "default": stack().combine(signals),
+            "default": default_stack().combine(signals),
             "cosine": signals[:, 0],
             "BM25": BM25Scorer().score(q.text, texts),
             "first": -np.arange(len(texts), dtype=np.float32),

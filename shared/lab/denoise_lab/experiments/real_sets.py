@@ -21,14 +21,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.embedded import sample, stack
+from denoise_core.embedded import sample_questions, default_stack
 from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.fitted import torch_minilm
-from denoise_core.embedded.minilm import HUB_NAME, minilm
+from denoise_core.embedded.minilm import HUB_NAME, minilm_folder
 from denoise_core.end.fit.readings import Capture, capture
 from denoise_core.end.reader import HiddenReader
-from denoise_core.evaluate.datasets import cases_of
-from denoise_core.evaluate.metrics import bootstrap, recall_at
+from denoise_core.evaluate.datasets import parse_cases
+from denoise_core.evaluate.metrics import bootstrap_interval, recall_at
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_lab.experiments import Options, read
@@ -56,7 +56,7 @@ def measured(options: Options, names: Iterable[str] = SETS) -> dict[str, list[Qu
 
 def part(options: Options, name: str, *, fitting: bool, limit: int | None = None) -> list[Question]:
     file, most = SETS[name]
-    questions = cases_of(enumerate(read(options.data, file), 1), labelled=True, skip_bad=False).questions
+    questions = parse_cases(enumerate(read(options.data, file), 1), labelled=True, skip_bad=False).questions
     chosen = [q for q in questions if q.gold and len(q.passages) > 1 and for_fitting(q.id) == fitting]
     chosen.sort(key=lambda q: hashlib.sha256(f"rag-denoise:{q.id}".encode()).hexdigest())
     return chosen[: limit or most]
@@ -65,7 +65,7 @@ def part(options: Options, name: str, *, fitting: bool, limit: int | None = None
 def quick_questions(n: int = 8, passages: int = 5) -> list[Question]:
     """A few of the shipped questions, cut to their gold and a few other passages."""
     out = []
-    for q in sample()[:n]:
+    for q in sample_questions()[:n]:
         others = [p for p in q.passages if p.id not in q.gold][: passages - len(q.gold)]
         kept = {p.id for p in others} | set(q.gold)
         chosen = tuple(p for p in q.passages if p.id in kept)
@@ -98,14 +98,14 @@ def scored(name: str, questions: Sequence[Question]) -> Scores:
     words = BM25Scorer()
     by_words = [words.score(q.text, [p.headed for p in q.passages]) for q in questions]
     whole = np.concatenate(signals)
-    by = {"BM25": np.concatenate(by_words), "cosine": whole[:, 0], "default": stack().combine(whole)}
+    by = {"BM25": np.concatenate(by_words), "cosine": whole[:, 0], "default": default_stack().combine(whole)}
     labels = np.array([label for q in questions for label in q.labels])
     return Scores(by, labels, np.repeat(np.arange(len(questions)), [len(q.passages) for q in questions]))
 
 
 def bench_encoder() -> SentenceEncoder:
     """The default's encoder; what it reads stays in the system's temporary folder for another run."""
-    return SentenceEncoder(minilm(), name=HUB_NAME, keep=cache_folder() / "readings")
+    return SentenceEncoder(minilm_folder(), name=HUB_NAME, keep=cache_folder() / "readings")
 
 
 @cache
@@ -140,7 +140,7 @@ def questions_digest(questions: Sequence[Question]) -> str:
 
 def difference(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[float, tuple[float, float]]:
     """Mean of a - b over the same questions, with its 95 % interval."""
-    return float((a - b).mean()), bootstrap(a - b)
+    return float((a - b).mean()), bootstrap_interval(a - b)
 
 
 def without_text(questions: Sequence[Question], text: str) -> list[Question]:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.embedded import scale
+from denoise_core.embedded import default_scale
 from denoise_core.embedded.encoder import SentenceEncoder
-from denoise_core.evaluate.datasets import cases_of
-from denoise_core.evaluate.metrics import bootstrap
+from denoise_core.evaluate.datasets import parse_cases
+from denoise_core.evaluate.metrics import bootstrap_interval
 from denoise_core.question import Question
 from denoise_lab.experiments import Bench
 from denoise_lab.experiments.default_choices import Scored, scored
@@ -34,18 +34,18 @@ def with_second_look(bench: Bench, sets: Mapping[str, Sequence[Scored]], read: S
     for name, rows in known.items():
         texts = [[p.headed for p in s.question.passages] for s in rows]
         first = [s.by["default"] for s in rows]
-        second = [read.second_look(s.question.text, t, f) for s, t, f in zip(rows, texts, first, strict=True)]
+        second = [read.boost_multi_hop(s.question.text, t, f) for s, t, f in zip(rows, texts, first, strict=True)]
         for share in SHARES:
             without, withs = (
                 np.array([in_text(s, scores, share) for s, scores in zip(rows, by, strict=True)])
                 for by in (first, second)
             )
             of = f"{name}: gold in {share:g} of the text"
-            bench.row(f"{of}, without a second look", float(without.mean()), "share", interval=bootstrap(without))
+            bench.row(f"{of}, without a second look", float(without.mean()), "share", interval=bootstrap_interval(without))
             least = GAIN if name in TWO_STEPS else -LOSS
             gain = withs - without
-            bench.row(f"{of}, gain by it", float(gain.mean()), "share", interval=bootstrap(gain), at_least=least)
-        rule = scale().rule()
+            bench.row(f"{of}, gain by it", float(gain.mean()), "share", interval=bootstrap_interval(gain), at_least=least)
+        rule = default_scale().rule()
         kept = [rule.choose(scores, t) for scores, t in zip(second, texts, strict=True)]
         gold = float(np.mean([s.gold(k) for s, k in zip(rows, kept, strict=True)]))
         bench.row(f"{name}: gold kept, default with a second look", gold, "share")
@@ -56,7 +56,7 @@ def with_second_look(bench: Bench, sets: Mapping[str, Sequence[Scored]], read: S
 def two_steps(records: Sequence[Mapping[str, Any]]) -> tuple[Question, ...]:
     """Those of ``twostep.jsonl`` that nothing was chosen on."""
     made = [{**r, "passages": [{**p, "is_gold": p["id"] in r["needed"]} for p in r["passages"]]} for r in records]
-    questions = cases_of(enumerate(made, 1), labelled=True, skip_bad=False).questions
+    questions = parse_cases(enumerate(made, 1), labelled=True, skip_bad=False).questions
     return tuple(q for q in questions if place(q.id) >= FITTING)
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from denoise_core.embedded.default import DefaultScorer
-from denoise_core.embedded.sample import sample
+from denoise_core.embedded.sample import sample_questions
 from denoise_core.errors import InputError
-from denoise_core.evaluate.datasets import BadRecord, cases_of, records_of
+from denoise_core.evaluate.datasets import RecordProblem, parse_cases, read_records
 from denoise_core.evaluate.metrics import exact_match
-from denoise_core.evaluate.trial.setting import probe_scorer
+from denoise_core.evaluate.comparison.setting import probe_scorer
 from denoise_core.protocols import LLM, Scorer
 from denoise_core.runtime.effects import Flow
 from denoise_lab.noisy_retrieval import CHARACTERS
@@ -86,7 +86,7 @@ def _s2a(asked: Asked, llm: LLM) -> list[Sheet]:
     if all("opinion_type" in r for r in records):
         several = None if asked.count is None else asked.count * len({r["opinion_type"] for r in records})
         return [opinions.sheet(llm, from_opinions(records[:several]), judge, notes)]
-    found = cases_of(enumerate(({"passages": ["-"], **r} for r in records), 1), columns=asked.columns)
+    found = parse_cases(enumerate(({"passages": ["-"], **r} for r in records), 1), columns=asked.columns)
     wrong = "the wrong answer suggested is that of another question of the file"
     own = opinions.of_questions([c.question for c in found.cases][: asked.count])
     return [opinions.sheet(llm, own, judge, (wrong, *notes))]
@@ -119,11 +119,11 @@ def _end(asked: Asked, llm: LLM) -> list[Sheet]:
 def _augmenter(asked: Asked, llm: LLM) -> list[Sheet]:
     notes: tuple[str, ...] = (_judged(asked.right),)
     if asked.data is None:
-        questions = list(sample())
+        questions = list(sample_questions())
         notes = ("questions of Natural Questions that ship, searched in all their passages", *notes)
     else:
         records, bad = _records(asked.data)
-        questions = [c.question for c in cases_of(enumerate(records, 1), columns=asked.columns).cases]
+        questions = [c.question for c in parse_cases(enumerate(records, 1), columns=asked.columns).cases]
         notes = (*notes, *_left_out(bad))
     cases = loops.cases_of(questions)
     corpus = loops.corpus_of(cases)
@@ -150,20 +150,20 @@ def _judged(right: str) -> str:
     return said.get(right, right)
 
 
-def _records(path: Path) -> tuple[list[dict[str, Any]], list[BadRecord]]:
+def _records(path: Path) -> tuple[list[dict[str, Any]], list[RecordProblem]]:
     good: list[dict[str, Any]] = []
-    bad: list[BadRecord] = []
-    for place, record in records_of(path):
-        if isinstance(record, BadRecord):
+    bad: list[RecordProblem] = []
+    for place, record in read_records(path):
+        if isinstance(record, RecordProblem):
             bad.append(record)
         elif isinstance(record, dict):
             good.append(record)
         else:
-            bad.append(BadRecord(place, f"expected an object, got {type(record).__name__}"))
+            bad.append(RecordProblem(place, f"expected an object, got {type(record).__name__}"))
     if not good:
         raise InputError(f"{path}: no record can be used")
     return good, bad
 
 
-def _left_out(bad: list[BadRecord]) -> tuple[str, ...]:
-    return (f"left out: {len(bad)} lines, the first {bad[0].place}: {bad[0].reason}",) if bad else ()
+def _left_out(bad: list[RecordProblem]) -> tuple[str, ...]:
+    return (f"left out: {len(bad)} lines, the first {bad[0].line_number}: {bad[0].reason}",) if bad else ()

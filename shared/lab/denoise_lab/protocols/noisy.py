@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from denoise_core.embedded.sample import sample
+from denoise_core.embedded.sample import sample_questions
 from denoise_core.end.answering import prompt
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.protocols import Denoiser, Scorer
@@ -39,7 +39,7 @@ def case_of(question: Question, level: int) -> Case:
 
 def prose() -> str:
     """The passages that ship, as prose around the sentences."""
-    return "\n".join(p.text for q in sample() for p in q.passages)
+    return "\n".join(p.text for q in sample_questions() for p in q.passages)
 
 
 def made(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from denoise_core.embedded.sample import prepared_answers
+from denoise_core.embedded.sample import sample_answers
 from denoise_core.errors import InputError
 from denoise_core.protocols import LLM
 from denoise_core.question import Question
@@ -62,8 +62,8 @@ def shipped(count: int | None = None) -> list[Case]:
     """The questions that ship, without passages, with the right and wrong answers written for them."""
     return [
         case
-        for n, p in enumerate(prepared_answers()[:count], 1)
-        for case in forms(f"q{n}", p.question.text, p.question.answers, opinions_of(p.right, p.wrong))
+        for n, p in enumerate(sample_answers()[:count], 1)
+        for case in forms(f"q{n}", p.question.text, p.question.answers, opinions_of(p.right_answer, p.wrong_answer))
     ]
 
 

@@ -1,6 +1,6 @@
 """One table of a paper: every system is asked every case, the answers are judged, and means stand by column.
 
-Cases are those of `evaluate.s2a` for all three papers. A model is asked through a `trial.ledger.Ledger`, so a run
+Cases are those of `evaluate.s2a` for all three papers. A model is asked through a `comparison.reply_log.Ledger`, so a run
 that was killed goes on without making a call twice, and figures do not depend on when it was killed.
 """
 
@@ -13,7 +13,7 @@ from functools import partial
 
 from denoise_core._optional import html_of
 from denoise_core.errors import is_mistake, said
-from denoise_core.evaluate.trial.figures import Mean, mean_of, spent
+from denoise_core.evaluate.comparison.figures import Mean, mean_of, spent
 from denoise_core.protocols import LLM
 from denoise_core.runtime.budget import Price
 from denoise_core.runtime.effects import Flow

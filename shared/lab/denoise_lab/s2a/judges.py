@@ -9,7 +9,7 @@ import re
 import unicodedata
 from typing import Protocol
 
-from denoise_core.evaluate.trial.answering import JUDGES, RIGHT, word_of
+from denoise_core.evaluate.comparison.answering import JUDGES, RIGHT, single_word
 from denoise_core.protocols import LLM
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.s2a.prompts import Prompt
@@ -67,7 +67,7 @@ class _ByModel:
         values = {"material": material, "gold": " / ".join(case.gold)}
         messages = self.prompt.render(by_schema=False, **{f: values[f] for f in self.prompt.fields})
         reply = yield from complete(messages, tag=f"judge.{self.name}", llm=self.llm)
-        return word_of(reply.text)
+        return single_word(reply.text)
 
 
 class FactualityJudge(_ByModel):

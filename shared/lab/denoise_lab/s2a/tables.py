@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from denoise_core.evaluate.metrics import bootstrap
+from denoise_core.evaluate.metrics import bootstrap_interval
 from denoise_lab.s2a.run import Score
 
 ALL = "all"
@@ -48,7 +48,7 @@ def table(scores: Iterable[Score]) -> list[Cell]:
                 judge,
                 kind,
                 sum(means) / len(means) if means else None,
-                bootstrap(means) if means else None,
+                bootstrap_interval(means) if means else None,
                 len(means),
                 sum(s.value is None for s in everything),
                 sum(s.tokens for s in everything) / len(everything),

@@ -5,9 +5,9 @@
 """
 
 from denoise_core.evaluate.datasets import read_cases
-from denoise_core.evaluate.trial.answering import LLMAnswerer
-from denoise_core.evaluate.trial.evaluation import Evaluation, evaluate
-from denoise_core.evaluate.trial.ledger import Ledger
-from denoise_core.evaluate.trial.setting import Way
+from denoise_core.evaluate.comparison.answering import LLMAnswerer
+from denoise_core.evaluate.comparison.evaluation import Evaluation, evaluate
+from denoise_core.evaluate.comparison.reply_log import Ledger
+from denoise_core.evaluate.comparison.setting import Way
 
 __all__ = ["Evaluation", "LLMAnswerer", "Ledger", "Way", "evaluate", "read_cases"]

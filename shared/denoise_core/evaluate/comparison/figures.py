@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from denoise_core.embedded.fitted import Interval, interval_of
+from denoise_core.embedded.fitted import Interval, percentile_interval
 from denoise_core.end.auto import TARGETS, text_needed
 from denoise_core.end.denoiser import Scoring
-from denoise_core.evaluate.datasets import Case
-from denoise_core.evaluate.metrics import bootstrap, exact_match, token_f1, wilson
+from denoise_core.evaluate.datasets import EvaluationCase
+from denoise_core.evaluate.metrics import bootstrap_interval, exact_match, token_f1, wilson_interval
 from denoise_core.result import DenoiseResult
 from denoise_core.runtime.budget import Price
 from denoise_core.types import Reply, Usage
@@ -33,7 +33,7 @@ class Outcome:
     then all else is empty.
     """
 
-    case: Case
+    case: EvaluationCase
     result: DenoiseResult | None = None
     tokens: float = 0
     kept: frozenset[str] = frozenset()
@@ -45,7 +45,7 @@ class Outcome:
     error: str | None = None
 
 
-def outcome_of(case: Case, result: DenoiseResult, count: Count, budget: float | None = None) -> Outcome:
+def outcome_of(case: EvaluationCase, result: DenoiseResult, count: Count, budget: float | None = None) -> Outcome:
     """The outcome of a result that nobody has answered from.
 
     With a ``budget`` tokens and gold are those of the ranking cut there exactly: the last chunk counts in part, as
@@ -85,10 +85,10 @@ def _needed(outcomes: Iterable[Outcome]) -> tuple[Interval, ...]:
             rows.append((score, name in left, size, n))  # gold by a passage's best chunk
             left.discard(name)
     known = any(is_gold for _, is_gold, _, _ in rows)
-    return tuple(interval_of(text_needed(*np.array(rows).T, share=t)) for t in TARGETS) if known else ()
+    return tuple(percentile_interval(text_needed(*np.array(rows).T, share=t)) for t in TARGETS) if known else ()
 
 
-def _ranked(case: Case, result: DenoiseResult, count: Count) -> Ranked | None:
+def _ranked(case: EvaluationCase, result: DenoiseResult, count: Count) -> Ranked | None:
     """The chunks, whose tokens sum to the passages' tokens; None for a method without scores."""
     scored = next(((e.effect, e.reply) for e in result.trace.events if isinstance(e.effect, Scoring)), None)
     if scored is None or scored[1] is None:
@@ -101,12 +101,12 @@ def _ranked(case: Case, result: DenoiseResult, count: Count) -> Ranked | None:
     return [(spans[i].passage_id, sizes[i] * more, scores[i]) for i in order]
 
 
-def whole(case: Case, count: Count) -> int:
+def whole(case: EvaluationCase, count: Count) -> int:
     """Tokens of all passages."""
     return sum(count(p.headed) for p in case.question.passages)
 
 
-def _expected(case: Case, ranked: Ranked, budget: float) -> tuple[float, float]:
+def _expected(case: EvaluationCase, ranked: Ranked, budget: float) -> tuple[float, float]:
     """Tokens, and the share of gold to be expected, of a ranking that is cut at ``budget`` tokens."""
     left, reached = budget, dict.fromkeys(case.question.gold, 0.0)
     for name, size, _ in ranked:
@@ -214,14 +214,14 @@ def mean_of(values: ArrayLike) -> Mean | None:
     if not len(v):
         return None
     yes_no = bool(np.isin(v, (0.0, 1.0)).all())
-    low, high = wilson(int(v.sum()), len(v)) if yes_no else bootstrap(v)
+    low, high = wilson_interval(int(v.sum()), len(v)) if yes_no else bootstrap_interval(v)
     return Mean(float(v.mean()), low, high, len(v))
 
 
 def paired(first: Sequence[float], second: Sequence[float]) -> Mean:
     """Mean of first minus second over the same questions, with a bootstrap interval."""
     d = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
-    low, high = bootstrap(d)
+    low, high = bootstrap_interval(d)
     return Mean(float(d.mean()), low, high, len(d))
 
 
@@ -249,7 +249,7 @@ def figures_of(
     return Figures(
         name,
         len(done),
-        failed=tuple((o.case.place, o.error) for o in outcomes if o.error is not None),
+        failed=tuple((o.case.line_number, o.error) for o in outcomes if o.error is not None),
         gold=mean_of(_known(o.gold for o in done)),
         right=mean_of(_known(o.right for o in done)),
         exact=_plain(exact_match(*pair) for pair in told),
@@ -319,7 +319,7 @@ def _plain(values: Iterable[float | None]) -> float | None:
 
 def _change(outcomes: Sequence[Outcome], everything: Sequence[Outcome]) -> Change | None:
     both = [
-        (one.case.place, bool(one.right), bool(all_.right))
+        (one.case.line_number, bool(one.right), bool(all_.right))
         for one, all_ in zip(outcomes, everything, strict=True)
         if one.right is not None and all_.right is not None
     ]

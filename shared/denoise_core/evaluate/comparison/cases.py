@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever, DenseRetriever, HybridRetriever
-from denoise_core.embedded.default import encoder
+from denoise_core.embedded.default import shared_encoder
 from denoise_core.end.fit.data import ask_for_questions, questions_from_documents
 from denoise_core.errors import InputError
-from denoise_core.evaluate.datasets import BadRecord, Case, Cases, Find
+from denoise_core.evaluate.datasets import RecordProblem, EvaluationCase, EvaluationCases, PassageSearch
 from denoise_core.protocols import LLM
 from denoise_core.question import Question
 from denoise_core.runtime.flow import run
@@ -27,7 +27,7 @@ FOUND = 20  # passages for a question
 AT_ONCE = 64  # pieces that are read between two words of progress
 
 
-def searching(documents: Sequence[Passage], *, k: int = FOUND, progress: Progress | None = None) -> Find:
+def searching(documents: Sequence[Passage], *, k: int = FOUND, progress: Progress | None = None) -> PassageSearch:
     """A search over the pieces of ``documents``: BM25 and the embedded encoder, fused by rank.
 
     Each piece is a passage ``document#n`` under its heading, with the document's id as its source. All are read at
@@ -39,7 +39,7 @@ def searching(documents: Sequence[Passage], *, k: int = FOUND, progress: Progres
     def vectors(texts: Sequence[str]) -> NDArray[np.float32]:
         parts = []
         for start in range(0, len(texts), AT_ONCE):
-            parts.append(encoder().vectors(texts[start : start + AT_ONCE]))
+            parts.append(shared_encoder().embed_texts(texts[start : start + AT_ONCE]))
             if progress is not None and len(texts) > 1:  # the question is one
                 progress(min(start + AT_ONCE, len(texts)), len(texts))
         return np.concatenate(parts)
@@ -67,18 +67,18 @@ QUESTIONS = 50  # made of documents, unless told
 Progress = Callable[[int, int], None]
 
 
-def labelled_by(cases: Cases, llm: LLM, name: str, *, progress: Progress | None = None) -> Cases:
+def labelled_by(cases: EvaluationCases, llm: LLM, name: str, *, progress: Progress | None = None) -> EvaluationCases:
     """The cases of which nothing is known, with the passages as gold that ``llm`` selects (`s2a.teaching`); one in
     which it selects none, or on which it fails, stays as it is and is noted. ``name`` stands in the report."""
-    out, noted = list(cases.cases), list(cases.noted)
+    out, noted = list(cases.cases), list(cases.warnings)
     asked = [n for n, case in enumerate(out) if case.gold_from is None]
     for n, question in zip(asked, labelled([out[n].question for n in asked], llm, progress), strict=True):
         if isinstance(question, Question):
             out[n] = replace(out[n], question=question, gold_from="model")
         else:
-            noted.append(BadRecord(out[n].place, f"{name}: {question}"))
+            noted.append(RecordProblem(out[n].line_number, f"{name}: {question}"))
     about = f"gold passages of {len(asked)} questions are those that {name} selects"
-    return replace(cases, cases=tuple(out), noted=tuple(noted), about=(*cases.about, *((about,) if asked else ())))
+    return replace(cases, cases=tuple(out), noted=tuple(noted), about=(*cases.notes, *((about,) if asked else ())))
 
 
 def made_from(
@@ -89,7 +89,7 @@ def made_from(
     llm: LLM | None = None,
     name: str = "a model",
     seed: int = 0,
-) -> Cases:
+) -> EvaluationCases:
     """Questions made of pieces of ``documents``, each among ``k`` passages, half of them those most alike.
 
     With ``llm`` it writes one for a piece; without, a sentence is taken out of a piece and stands as the question.
@@ -104,4 +104,4 @@ def made_from(
     else:
         found = run(ask_for_questions(pieces, n=n, negatives=k - 1, seed=seed), llm=llm)[0]
         how = f"questions were written by {name}, each to one piece of the documents, its gold passage"
-    return Cases(tuple(Case(q, n, "made") for n, q in enumerate(found, 1)), about=(how,))
+    return EvaluationCases(tuple(EvaluationCase(q, n, "made") for n, q in enumerate(found, 1)), notes=(how,))

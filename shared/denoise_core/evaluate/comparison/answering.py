@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 from denoise_core._optional import require
 from denoise_core.augmenter.loop import Augmenter
 from denoise_core.errors import InputError, UnparsableReply
-from denoise_core.evaluate.metrics import exact_match, holds_answer
+from denoise_core.evaluate.metrics import exact_match, contains_answer
 from denoise_core.local.generation.llm import LocalLLM
 from denoise_core.protocols import LLM
 from denoise_core.question import Question
@@ -38,7 +38,7 @@ class Answerer(Protocol):
 def judge_of(right: Rule | Judge) -> Judge:
     """When an answer is right: it contains one of the answers, or is one, or what a function says."""
     if right == "contains":
-        return lambda question, said: holds_answer(said, question.answers)
+        return lambda question, said: contains_answer(said, question.answers)
     if right == "exact":
         return lambda question, said: exact_match(said, question.answers)
     if callable(right):
@@ -68,10 +68,10 @@ class OpenAILLM:
     ``openai``.
     """
 
-    def __init__(self, url: str, model: str, *, longest: int = LONGEST) -> None:
+    def __init__(self, url: str, model: str, *, max_tokens: int = LONGEST) -> None:
         self.url = url
         self.model = model
-        self.longest = longest
+        self.max_tokens = max_tokens
         self._client: Any = None
 
     def complete(self, messages: Sequence[Message]) -> Reply:
@@ -83,7 +83,7 @@ class OpenAILLM:
             model=self.model,
             messages=[{"role": m.role, "content": m.content} for m in messages],
             temperature=0,
-            max_tokens=self.longest,
+            max_tokens=self.max_tokens,
         )
         used = found.usage
         details = getattr(used, "prompt_tokens_details", None)
@@ -95,7 +95,7 @@ class OpenAILLM:
         return await offload(self.complete, messages)
 
 
-def llm_of(name: str, *, longest: int = LONGEST) -> LLM:
+def llm_from_name(name: str, *, max_tokens: int = LONGEST) -> LLM:
     """The model behind ``http://host:port/v1#name``, or a folder or hub name for this machine.
 
     Raises `InputError` for an address without a model's name.
@@ -104,8 +104,8 @@ def llm_of(name: str, *, longest: int = LONGEST) -> LLM:
         url, _, model = name.partition("#")
         if not model:
             raise InputError(f"{name}: expected the model's name too, such as {url}#my-model")
-        return OpenAILLM(url, model, longest=longest)
-    return LocalLLM(name, max_new_tokens=longest)
+        return OpenAILLM(url, model, max_tokens=max_tokens)
+    return LocalLLM(name, max_new_tokens=max_tokens)
 
 
 class LLMAnswerer:
@@ -122,7 +122,7 @@ class LLMAnswerer:
         return Reply(reply.text.strip(), reply.usage)
 
 
-class LLMJudge:
+class LLMGrader:
     """Whether a reply is right, by ``llm``: it is shown question, reply and accepted answers, and says CORRECT or
     INCORRECT (`RIGHT`); None for anything else. Give it the `Ledger`."""
 
@@ -136,10 +136,10 @@ class LLMJudge:
         material = envelope(f"Question: {question.text}\n\nAnswer: {reply}", "answer")
         asked = RIGHT.format(material=material, gold=" / ".join(question.answers))
         found = self.llm.complete([Message("system", JUDGES), Message("user", asked)])
-        return {"CORRECT": True, "INCORRECT": False}.get(word_of(found.text).upper())
+        return {"CORRECT": True, "INCORRECT": False}.get(single_word(found.text).upper())
 
 
-def word_of(text: str) -> str:
+def single_word(text: str) -> str:
     """The one word that a reply consists of, without what models set around it; empty where it cannot be read."""
     try:
         return said(text).strip(".*`\"' ")

@@ -17,12 +17,12 @@ import numpy as np
 
 from denoise_core._files import write_whole
 from denoise_core._optional import html_of, require
-from denoise_core.embedded.default import encoder
+from denoise_core.embedded.default import shared_encoder
 from denoise_core.end.auto import TARGETS
 from denoise_core.errors import InputError, is_mistake, said
-from denoise_core.evaluate.datasets import BadRecord, Case, Cases, case_of_question
-from denoise_core.evaluate.trial.answering import Answerer, Judge, Rule, judge_of
-from denoise_core.evaluate.trial.figures import (
+from denoise_core.evaluate.datasets import RecordProblem, EvaluationCase, EvaluationCases, case_from_question
+from denoise_core.evaluate.comparison.answering import Answerer, Judge, Rule, judge_of
+from denoise_core.evaluate.comparison.figures import (
     GOLD,
     RIGHT,
     Figures,
@@ -34,7 +34,7 @@ from denoise_core.evaluate.trial.figures import (
     outcome_of,
     whole,
 )
-from denoise_core.evaluate.trial.setting import (
+from denoise_core.evaluate.comparison.setting import (
     EVERYTHING,
     SAME,
     Way,
@@ -77,8 +77,8 @@ class Evaluation:
     figures: tuple[Figures, ...]
     apart: tuple[SignificanceTest, ...]
     recommended: Recommendation
-    bad: tuple[BadRecord, ...] = ()
-    noted: tuple[BadRecord, ...] = ()
+    bad: tuple[RecordProblem, ...] = ()
+    noted: tuple[RecordProblem, ...] = ()
     about: tuple[str, ...] = ()
     outcomes: Mapping[str, Sequence[Outcome]] = field(default_factory=dict, repr=False, compare=False)
 
@@ -108,7 +108,7 @@ class Evaluation:
         }
 
     def save_setting(self, path: str | Path) -> Path:
-        """Write the recommended setting with its evidence, for `trial.setting.load_denoiser`."""
+        """Write the recommended setting with its evidence, for `comparison.setting.load_denoiser`."""
         own = self.named(self.recommended.name)
         evidence = {
             "why": self.recommended.why,
@@ -177,7 +177,7 @@ def _recommended(
 
 def _line(o: Outcome) -> dict[str, Any]:
     return {
-        "line": o.case.place,
+        "line": o.case.line_number,
         "kept": sorted(o.kept),
         "tokens": o.tokens,
         "gold": o.gold,
@@ -263,8 +263,8 @@ def told(found: Evaluation) -> list[str]:
     return out
 
 
-def _places(given: Sequence[BadRecord]) -> str:
-    shown = "; ".join(f"line {b.place}: {b.reason}" for b in given[:5])
+def _places(given: Sequence[RecordProblem]) -> str:
+    shown = "; ".join(f"line {b.line_number}: {b.reason}" for b in given[:5])
     more = f"; and {len(given) - 5} more" if len(given) > 5 else ""
     return f"{len(given)} ({shown}{more})"
 
@@ -275,7 +275,7 @@ Progress = Callable[[int, int], None]
 
 
 def evaluate(
-    questions: Cases | Iterable[Question],
+    questions: EvaluationCases | Iterable[Question],
     ways: Mapping[str, Way | Denoiser | Mapping[str, Any]] | Sequence[Way] | None = None,
     *,
     answerer: Answerer | None = None,
@@ -298,13 +298,13 @@ def evaluate(
     """
     cases = (
         questions
-        if isinstance(questions, Cases)
-        else Cases(tuple(case_of_question(q, n) for n, q in enumerate(questions, 1)))
+        if isinstance(questions, EvaluationCases)
+        else EvaluationCases(tuple(case_from_question(q, n) for n, q in enumerate(questions, 1)))
     )
     if not cases.cases:
         raise InputError("there is no question to evaluate on")
     chosen = ways_of(ways)
-    judge, count = judge_of(right), encoder().count
+    judge, count = judge_of(right), shared_encoder().count_tokens
     told = progress or (lambda done, of: None)
     first = next((w.ready(None) for w in chosen if _says(w, "kind", "default")), None)
     steps = len(cases.cases) * (1 if first is None else 2)
@@ -329,7 +329,7 @@ def evaluate(
 
 
 def _evaluation(
-    cases: Cases,
+    cases: EvaluationCases,
     ways: Sequence[Way],
     outcomes: Mapping[str, Sequence[Outcome]],
     answered_by: str | None,
@@ -349,9 +349,9 @@ def _evaluation(
         figures,
         tuple(found for m, names in ranked.items() if (found := apart(m, names, outcomes)) is not None),
         _recommended(ways, figures, ranked),
-        cases.bad,
-        cases.noted,
-        cases.about,
+        cases.rejected_records,
+        cases.warnings,
+        cases.notes,
         outcomes,
     )
 
@@ -360,7 +360,7 @@ def _says(way: Way, name: str, value: str) -> bool:
     return way.setting is not None and way.setting.get(name) == value
 
 
-def _budget(known: list[Outcome], cases: Cases, count: Callable[[str], int]) -> tuple[int | None, float | None]:
+def _budget(known: list[Outcome], cases: EvaluationCases, count: Callable[[str], int]) -> tuple[int | None, float | None]:
     """Tokens that the default keeps on average, and the budget a question that comes to as many."""
     done = [o.tokens for o in known if o.error is None]
     if not done:
@@ -380,7 +380,7 @@ def _each(mean: float, totals: Sequence[int]) -> float:
 
 
 def _denoised(
-    way: Way, case: Case, count: Callable[[str], int], timed: bool, budget: float | None = None
+    way: Way, case: EvaluationCase, count: Callable[[str], int], timed: bool, budget: float | None = None
 ) -> Outcome:
     question = case.question
     assert way.denoiser is not None

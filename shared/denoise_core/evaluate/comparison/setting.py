@@ -19,15 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._files import write_whole
-from denoise_core.embedded.default import default_denoiser, embedding_scorer, encoder
-from denoise_core.embedded.encoder import Readings
+from denoise_core.embedded.default import default_denoiser, embedding_scorer, shared_encoder
+from denoise_core.embedded.encoder import EmbeddingCache
 from denoise_core.embedded.fitted import load_denoiser as load_fitted
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
 from denoise_core.end.probe import Probe
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.end.selection import Tokens
 from denoise_core.errors import DenoiseError, InputError
-from denoise_core.evaluate.trial.answering import Answerer
+from denoise_core.evaluate.comparison.answering import Answerer
 from denoise_core.protocols import LLM, Denoiser, Scorer, expect_denoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers.bm25 import BM25Scorer
@@ -80,7 +80,7 @@ def denoiser_of(setting: Mapping[str, Any], *, llm: LLM | None = None, model: An
     if not isinstance(tokens, int) or isinstance(tokens, bool):
         raise InputError(f"tokens: expected a whole number, got {tokens!r}")
     scorer: Scorer = makers[kind]()
-    return ENDDenoiser(scorer, keep=Tokens(tokens, encoder().count), chunker="auto")
+    return ENDDenoiser(scorer, keep=Tokens(tokens, shared_encoder().count_tokens), chunker="auto")
 
 
 def save_setting(path: str | Path, setting: Mapping[str, Any], evidence: Mapping[str, Any]) -> Path:
@@ -170,7 +170,7 @@ SAME = "same"  # as many tokens as the default keeps on average
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """``setting`` is the way as plain JSON (`trial.setting`), None for a denoiser that only Python knows.
+    """``setting`` is the way as plain JSON (`comparison.setting`), None for a denoiser that only Python knows.
 
     ``{"tokens": "same"}`` stands for as many tokens as the default keeps on average over these questions.
     ``answerer`` answers in the place of the evaluation's, for a way that is more than what is kept.
@@ -223,10 +223,10 @@ def ways_of(given: Mapping[str, Way | Denoiser | Mapping[str, Any]] | Sequence[W
 @contextmanager
 def cold_cache() -> Iterator[None]:
     """For the time within, the embedded encoder has read nothing: what a question costs the first time."""
-    own = encoder()
-    before = own.readings
-    own.readings = Readings(before.model)
+    own = shared_encoder()
+    before = own.embedding_cache
+    own.embedding_cache = EmbeddingCache(before.model)
     try:
         yield
     finally:
-        own.readings = before
+        own.embedding_cache = before
