@@ -18,7 +18,7 @@ from denoise_core.cli.options import AsJson, JudgeLLM, Passages, Query, SkipBad,
 from denoise_core.cli.read import read_passages
 from denoise_core.cli.terminal import say
 from denoise_core.errors import InputError
-from denoise_core.report.checked import line_of, to_html, verdict_of
+from denoise_core.report.checked import line_number, render_check, verdict_word
 from denoise_core.support import AnswerVerdict
 from denoise_core.support.check import check
 from denoise_core.support.judging import Judge
@@ -59,7 +59,7 @@ def check_own(
     record = recorded(found, reading.passages)
     said = f"{record['outcome']}: {found.reason}" if found.reason else record["outcome"]
     if html is not None:
-        write_whole(html, to_html(query, text, found.claims, reading.passages, said=said, judge=found.judge))
+        write_whole(html, render_check(query, text, found.claims, reading.passages, outcome=said, judge=found.judge))
     if as_json:
         typer.echo(json.dumps(record, ensure_ascii=False, indent=1))
     else:
@@ -74,11 +74,11 @@ def recorded(found: AnswerVerdict, passages: Sequence[Passage]) -> dict[str, Any
     for claim, told in zip(found.claims, data["claims"], strict=True):
         del told["supported"]  # the verdict says it
         told["differences"] = [str(d) for d in claim.differences]
-        told["verdict"] = verdict_of(claim)
+        told["verdict"] = verdict_word(claim)
         told["quotes"] = [
             {
                 "file": q.span.passage_id,
-                "line": line_of(known[q.span.passage_id], q.span.start),
+                "line": line_number(known[q.span.passage_id], q.span.start),
                 "start": q.span.start,
                 "end": q.span.end,
                 "text": q.text,

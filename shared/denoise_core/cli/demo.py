@@ -23,7 +23,7 @@ from denoise_core.embedded.sample import sample_answers
 from denoise_core.errors import InputError
 from denoise_core.evaluate.metrics import wilson_interval
 from denoise_core.question import Question
-from denoise_core.report.context import Shown, page
+from denoise_core.report.context import ReportItem, render_page
 from denoise_core.result import DenoiseResult
 from denoise_core.support.check import check
 from denoise_core.support.quoting import VERSION, LLMJudge, judge_prompt
@@ -65,7 +65,7 @@ def demo(
     ]
     llm, source = recorded_llm(replies, prompts, unanswered=html.with_suffix(".prompts.jsonl"))
     judge = LLMJudge(llm)
-    denoiser, good, tokens, shown = default_denoiser(), Counter[str](), Counter[str](), list[Shown]()
+    denoiser, good, tokens, shown = default_denoiser(), Counter[str](), Counter[str](), list[ReportItem]()
     for given in track(prepared, "denoising", console=console, transient=True):
         question = given.question
         result = denoiser.denoise(question.text, question.passages)
@@ -77,7 +77,7 @@ def demo(
         good.update(kept=survived, right=right == "supported", wrong=wrong != "supported")
         tokens.update(before=_tokens(question.passages), after=_tokens(result.passages))
         facts = (f"right answer: {given.right_answer} ({right})", f"wrong answer: {given.wrong_answer} ({wrong})")
-        shown.append(Shown(question.passages, result, question.gold, facts))
+        shown.append(ReportItem(question.passages, result, question.gold, facts))
         say(console, f"\n{len(shown)}. {question.text}", "bold")
         say(console, f"   {'answer kept' if survived else 'ANSWER DROPPED'}", "green" if survived else "bold red")
         say(console, f"   kept:    {_titles(question, result, True)}")
@@ -94,7 +94,7 @@ def demo(
     say(console, f"verdicts of the quoting judge: {source}")
     before, after = (tokens[name] / len(shown) for name in ("before", "after"))
     say(console, f"{before:,.0f} tokens a question before, {after:,.0f} after ({after / before:.0%})")
-    write_whole(html, page(shown, title=TITLE, lead=f"{LEAD}{source}.", table=rows))
+    write_whole(html, render_page(shown, title=TITLE, lead=f"{LEAD}{source}.", table=rows))
     say(console, f"The page with every kept and dropped passage: {html.resolve()}")
 
 

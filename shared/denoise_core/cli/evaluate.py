@@ -19,11 +19,11 @@ from denoise_core.cli.terminal import progress, say, show
 from denoise_core.embedded.sample import sample_questions
 from denoise_core.errors import InputError
 from denoise_core.evaluate.datasets import EvaluationCases, case_from_question
-from denoise_core.evaluate.comparison import Evaluation, Ledger, LLMAnswerer, Way, evaluate, read_cases
-from denoise_core.evaluate.comparison.answering import LONGEST, LLMGrader, LoopAnswerer, llm_from_name
-from denoise_core.evaluate.comparison.cases import QUESTIONS, labelled_by, made_from, searching
-from denoise_core.evaluate.comparison.evaluation import rows_of, told
-from denoise_core.evaluate.comparison.setting import FILE, SAME, read_setting
+from denoise_core.evaluate.comparison import Evaluation, ReplyLog, LLMAnswerer, Strategy, evaluate, read_cases
+from denoise_core.evaluate.comparison.answering import MAX_REPLY_TOKENS, LLMGrader, LoopAnswerer, llm_from_name
+from denoise_core.evaluate.comparison.cases import DEFAULT_QUESTION_COUNT, label_cases, generate_cases, build_search
+from denoise_core.evaluate.comparison.evaluation import table_rows, summary_lines
+from denoise_core.evaluate.comparison.setting import SETTING_FILE, SAME_BUDGET, read_setting
 from denoise_core.runtime.budget import Price
 
 WHO = "Who answers: 'none', for what is kept alone, offline; http://host:port/v1#name; or a folder or hub name."
@@ -81,12 +81,12 @@ def evaluate_own(
     ledger, labels = _models(llm, label_with, out, budget, price, dry_run)
     ways = _ways(s2a or (), cross_encoder, denoiser)
     if loop and ledger is not None:
-        ways["loop"] = Way("loop", {"kind": "everything"}, answerer=LoopAnswerer(ledger, llm))
+        ways["loop"] = Strategy("loop", {"kind": "everything"}, answerer=LoopAnswerer(ledger, llm))
     with progress(aside, "reading") as hear:
         cases = cases_of_file(aside, questions, documents, columns, k, limit, labels, hear)
     if labels is not None:
         with progress(aside, "labelling") as hear:
-            cases = labelled_by(cases, labels, label_with or "", progress=hear)
+            cases = label_cases(cases, labels, label_with or "", progress=hear)
         if ledger is not None and ledger is not labels:
             ledger.budget = _left(budget, labels)
     for bad in cases.rejected_records[:10]:
@@ -99,7 +99,7 @@ def evaluate_own(
             answerer=None if ledger is None else LLMAnswerer(ledger, llm),
             llm=ledger,
             price=price_of(price),
-            right=judge or ("exact" if right == "exact" else "contains"),
+            grader=judge or ("exact" if right == "exact" else "contains"),
             progress=hear,
         )
     if dry_run:
@@ -110,25 +110,25 @@ def evaluate_own(
 
 
 def _written(found: Evaluation, out: Path, console: Console, aside: Console) -> None:
-    show(console, rows_of(found, short=True))
-    for line in told(found):
+    show(console, table_rows(found, short=True))
+    for line in summary_lines(found):
         say(console, line)
     out.mkdir(parents=True, exist_ok=True)
     found.save_page(out / PAGE)
     record = json.dumps(found.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
     write_whole(out / RESULTS, record + "\n")
-    found.save_setting(out / FILE)
-    say(aside, f"\nwritten to {out}: {PAGE}, {RESULTS}, {FILE}")
-    say(aside, f"use it: rag-denoise run --denoiser {out / FILE} -q ... -p ...")
+    found.save_setting(out / SETTING_FILE)
+    say(aside, f"\nwritten to {out}: {PAGE}, {RESULTS}, {SETTING_FILE}")
+    say(aside, f"use it: rag-denoise run --denoiser {out / SETTING_FILE} -q ... -p ...")
 
 
 def _ways(
     s2a: Sequence[str], cross_encoder: str | None, denoiser: Path | None
-) -> dict[str, Way | Mapping[str, Any]]:
+) -> dict[str, Strategy | Mapping[str, Any]]:
     """What is compared beside the standard ways."""
-    ways: dict[str, Way | Mapping[str, Any]] = {f"S2A {v}": {"kind": "s2a", "variant": v} for v in s2a}
+    ways: dict[str, Strategy | Mapping[str, Any]] = {f"S2A {v}": {"kind": "s2a", "variant": v} for v in s2a}
     if cross_encoder is not None:
-        ways["cross-encoder"] = {"kind": "cross-encoder", "model": cross_encoder, "tokens": SAME}
+        ways["cross-encoder"] = {"kind": "cross-encoder", "model": cross_encoder, "tokens": SAME_BUDGET}
     if denoiser is not None and denoiser.is_dir():
         ways["yours"] = {"kind": "fitted", "folder": str(denoiser)}
     elif denoiser is not None:
@@ -138,7 +138,7 @@ def _ways(
 
 def _models(
     llm: str, label_with: str | None, out: Path, budget: float | None, price: str | None, dry: bool
-) -> tuple[Ledger | None, Ledger | None]:
+) -> tuple[ReplyLog | None, ReplyLog | None]:
     """The model that answers and the one that labels, which may be the same; one budget is for both."""
     ledger = None if llm == "none" else calls_of(llm, out / ANSWERS, budget, price, dry)
     if label_with is None or label_with == llm:
@@ -146,14 +146,14 @@ def _models(
     return ledger, calls_of(label_with, out / LABELS, _left(budget, ledger), price, dry)
 
 
-def _left(budget: float | None, other: Ledger | None) -> float | None:
+def _left(budget: float | None, other: ReplyLog | None) -> float | None:
     """What another model leaves of the budget that both share."""
-    return budget if budget is None or other is None else max(0.0, budget - other.spent)
+    return budget if budget is None or other is None else max(0.0, budget - other.total_spent)
 
 
-def plan(console: Console, ledger: Ledger, dry: bool = True) -> None:
+def plan(console: Console, ledger: ReplyLog, dry: bool = True) -> None:
     """What the run would cost beside what is paid for already."""
-    planned = ledger.planned
+    planned = ledger.planned_usage
     money = "" if ledger.price is None else f", {ledger.price.of(planned):.4f} in money"
     say(
         console,
@@ -176,11 +176,11 @@ def price_of(given: str | None) -> Price | None:
 
 
 def calls_of(
-    name: str, path: Path, budget: float | None, price: str | None, dry: bool, longest: int = LONGEST
-) -> Ledger:
+    name: str, path: Path, budget: float | None, price: str | None, dry: bool, longest: int = MAX_REPLY_TOKENS
+) -> ReplyLog:
     """The model of that name, with every reply at ``path``."""
     llm = llm_from_name(name, max_tokens=longest)
-    return Ledger(llm, name, path, budget=budget, price=price_of(price), dry=dry, longest=longest)
+    return ReplyLog(llm, name, path, budget=budget, price=price_of(price), dry_run=dry, max_tokens=longest)
 
 
 def cases_of_file(
@@ -190,7 +190,7 @@ def cases_of_file(
     columns: Sequence[str] | None,
     k: int,
     limit: int | None,
-    labels: Ledger | None = None,
+    labels: ReplyLog | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> EvaluationCases:
     """The questions of a file, their passages searched for in ``documents``; or made of these, or the sample's."""
@@ -203,11 +203,11 @@ def cases_of_file(
         for warning in reading.warnings:
             say(aside, warning, "yellow")
     if questions is None and searched is not None:
-        return made_from(searched, n=limit or QUESTIONS, k=k, llm=labels, name="the model that labels")
+        return generate_cases(searched, question_count=limit or DEFAULT_QUESTION_COUNT, top_k=k, llm=labels, model_name="the model that labels")
     if questions is None:
         cases = EvaluationCases(tuple(case_from_question(q, n) for n, q in enumerate(sample_questions(), 1)))
     else:
-        find = None if searched is None else searching(searched, k=k, progress=progress)
+        find = None if searched is None else build_search(searched, top_k=k, progress=progress)
         cases = read_cases(questions, columns=named, search_passages=find)
     return replace(cases, cases=cases.cases[:limit])
 

@@ -19,8 +19,8 @@ from denoise_core.cli.terminal import progress, say, show
 from denoise_core.embedded.fitted import FittedDenoiser, check_output_folder, fit_denoiser
 from denoise_core.errors import InputError
 from denoise_core.evaluate.datasets import EvaluationCases, read_questions
-from denoise_core.evaluate.comparison import Ledger
-from denoise_core.evaluate.comparison.cases import labelled_by
+from denoise_core.evaluate.comparison import ReplyLog
+from denoise_core.evaluate.comparison.cases import label_cases
 from denoise_core.question import Question
 from denoise_core.s2a.teaching import write_labels
 
@@ -90,7 +90,7 @@ app.command(
 
 
 def _labelled(
-    console: Console, find: Callable[[], EvaluationCases], path: Path, ask: Callable[..., Ledger] | None, dry_run: bool
+    console: Console, find: Callable[[], EvaluationCases], path: Path, ask: Callable[..., ReplyLog] | None, dry_run: bool
 ) -> Sequence[Question]:
     """The questions with labels: those in ``path`` where it is there, else made now, and written there."""
     if path.exists():
@@ -99,12 +99,12 @@ def _labelled(
     cases = find()
     if ask is not None:
         planned = ask(True)
-        labelled_by(cases, planned, "")
+        label_cases(cases, planned, "")
         plan(console, planned, dry_run)
         if dry_run:
             raise typer.Exit
         with progress(console, "labelling") as hear:
-            cases = labelled_by(cases, ask(False), "the model", progress=hear)
+            cases = label_cases(cases, ask(False), "the model", progress=hear)
     known = [c.question for c in cases.cases if c.question.gold]
     if ask is None and len(known) < len(cases.cases):
         raise InputError("some questions have no labels: name a model with --label-with, or add 'labels'")

@@ -52,7 +52,7 @@ def record_own(
     if dry_run:
         return plan(Console(highlight=False), ledger)
     write_whole(out, "".join(written))
-    say(aside, f"{len(written):,} replies in {out}; {ledger.asked:,} calls were made now")
+    say(aside, f"{len(written):,} replies in {out}; {ledger.call_count:,} calls were made now")
     if failed:
         say(aside, f"{len(failed):,} failed, the first {failed[0]}; the same command asks them again", "yellow")
         raise typer.Exit(1)

@@ -23,7 +23,7 @@ from denoise_core.end.denoiser import ENDDenoiser, Warms
 from denoise_core.end.selection import Tokens
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, Scorer
-from denoise_core.report.context import Shown, all_pieces, page
+from denoise_core.report.context import ReportItem, split_pieces, render_page
 from denoise_core.result import DenoiseResult
 from denoise_core.text.cutting import cut
 from denoise_core.text.markup import stripped
@@ -79,7 +79,7 @@ def run(
     if reading.passages:
         say(aside, summary(reading.passages, result), "bold")
     if html is not None:
-        write_whole(html, page([Shown(reading.passages, result)], title="What was kept, what was dropped"))
+        write_whole(html, render_page([ReportItem(reading.passages, result)], title="What was kept, what was dropped"))
     if (why or console.is_terminal) and not as_json:
         show(console, reading.passages, result, why=why)
     else:
@@ -207,7 +207,7 @@ def show(console: Console, passages: tuple[Passage, ...], result: DenoiseResult,
     score, and what became of it."""
     if not passages:
         console.print("no passages")
-    for passage, parts in zip(passages, all_pieces(passages, result), strict=True):
+    for passage, parts in zip(passages, split_pieces(passages, result), strict=True):
         title = passage.metadata.get("title")
         console.print(Text(plain(f"{passage.id}  {title}" if title else passage.id), style="bold"))
         page_of = cut(passage.text).kind == "html"
@@ -215,11 +215,11 @@ def show(console: Console, passages: tuple[Passage, ...], result: DenoiseResult,
             said = (stripped(piece.text) if page_of else piece.text).strip()
             if not said:
                 continue
-            line = Text(f"  {'+' if piece.kept else '-'} ")
-            line.append(plain(said), style="" if piece.kept else "dim strike")
+            line = Text(f"  {'+' if piece.is_kept else '-'} ")
+            line.append(plain(said), style="" if piece.is_kept else "dim strike")
             console.print(line)
             if why:
-                say(console, f"    {piece.note}", "green" if piece.kept else "dim")
+                say(console, f"    {piece.note}", "green" if piece.is_kept else "dim")
     for name in ("note", "question_note", "fallback"):
         if said := getattr(result, name):
             say(console, f"{name.replace('_', ' ')}: {said}", "yellow")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from denoise_core.report.context import rendered
+from denoise_core.report.context import render_template
 from denoise_core.spans import tile_spans
 from denoise_core.support.judging import ClaimVerdict
 from denoise_core.types import Passage
@@ -16,21 +16,21 @@ from denoise_core.types import Passage
 LONGEST = 20_000  # characters of an answer
 
 
-def to_html(
+def render_check(
     question: str,
     answer: str,
     claims: Sequence[ClaimVerdict],
     passages: Sequence[Passage],
     *,
-    said: str,
+    outcome: str,
     judge: str,
 ) -> str:
     """A complete page. ``said`` is the outcome in a word or a sentence. All texts are escaped."""
-    own = checked(answer, claims, passages)
-    return rendered("check.html", title=question or "Check", question=question, said=said, judge=judge, **own)
+    own = claim_sections(answer, claims, passages)
+    return render_template("check.html", title=question or "Check", question=question, said=outcome, judge=judge, **own)
 
 
-def checked(
+def claim_sections(
     answer: str, claims: Sequence[ClaimVerdict], passages: Sequence[Passage], name: str = "c"
 ) -> dict[str, Any]:
     """What ``check_body.html`` takes. ``name`` begins the ids of this page's places, so that two can stand in one
@@ -44,16 +44,16 @@ def checked(
     said = _cut(answer[:LONGEST], [(c.start, c.end, n) for n, c in enumerate(claims)])
     numbered = [(n, p, sorted(quoted[p.id])) for n, p in enumerate(passages, 1) if p.id in quoted]
     sources = [(n, p, _cut(p.text, ranges)) for n, p, ranges in numbered]
-    about = {"name": name, "known": {p.id: p for p in passages}, "line_of": line_of, "verdict_of": verdict_of}
+    about = {"name": name, "known": {p.id: p for p in passages}, "line_of": line_number, "verdict_of": verdict_word}
     return {"claims": claims, "pieces": said, "sources": sources, **about}
 
 
-def line_of(passage: Passage, at: int) -> int:
+def line_number(passage: Passage, at: int) -> int:
     """The line of the passage's text that a character stands in, from 1."""
     return passage.text.count("\n", 0, at) + 1
 
 
-def verdict_of(claim: ClaimVerdict) -> str:
+def verdict_word(claim: ClaimVerdict) -> str:
     """In a word: supported, unsupported, unknown."""
     return "unknown" if claim.supported is None else "supported" if claim.supported else "unsupported"
 

@@ -24,16 +24,16 @@ OPEN = 12  # passages of one question that are not folded
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class MarkedText:
     """Consecutive characters of one passage that met the same fate; ``note`` is shown on hover."""
 
     text: str
-    kept: bool
+    is_kept: bool
     note: str
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ReportItem:
     """One question with its passages and what became of them.
 
     ``gold`` are ids of passages known to hold the answer, where that is known.
@@ -42,14 +42,14 @@ class Shown:
     passages: tuple[Passage, ...]
     result: DenoiseResult
     gold: frozenset[str] = frozenset()
-    facts: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
-def all_pieces(passages: Sequence[Passage], result: DenoiseResult) -> list[tuple[Piece, ...]]:
+def split_pieces(passages: Sequence[Passage], result: DenoiseResult) -> list[tuple[MarkedText, ...]]:
     """Each passage cut where its fate changes; the texts joined give the passage's text back."""
     parts = _by_passage(result)
     return [
-        tuple(Piece(p.text[s.start : s.end], kept, note) for s, kept, note in parts.get(p.id, []))
+        tuple(MarkedText(p.text[s.start : s.end], kept, note) for s, kept, note in parts.get(p.id, []))
         for p in passages
     ]
 
@@ -83,17 +83,17 @@ def note_of(drop: Drop) -> str:
 
 def fragment(passages: Sequence[Passage], result: DenoiseResult, *, gold: Sequence[str] = ()) -> str:
     """One result as an HTML fragment with its own styles, for a notebook's ``HTML(...)``."""
-    return rendered("context.html", items=values_of([Shown(tuple(passages), result, frozenset(gold))]))
+    return render_template("context.html", items=values_of([ReportItem(tuple(passages), result, frozenset(gold))]))
 
 
-def page(items: Sequence[Shown], *, title: str, lead: str = "", table: Sequence[Sequence[str]] = ()) -> str:
+def render_page(items: Sequence[ReportItem], *, title: str, lead: str = "", table: Sequence[Sequence[str]] = ()) -> str:
     """Many results as one HTML page. ``table`` is a summary shown on top, its first row the header."""
     shown = values_of(items)
     about = {"lead": lead, "table": table, "unshown": len(items) - len(shown)}
-    return rendered("context.html", title=title, items=shown, **about)
+    return render_template("context.html", title=title, items=shown, **about)
 
 
-def values_of(items: Sequence[Shown]) -> list[dict[str, Any]]:
+def values_of(items: Sequence[ReportItem]) -> list[dict[str, Any]]:
     """What the macro ``question`` of ``parts.html`` takes, for each item, as long as `LARGEST` holds."""
     left, out = LARGEST, list[dict[str, Any]]()
     for item in items:
@@ -111,10 +111,10 @@ def values_of(items: Sequence[Shown]) -> list[dict[str, Any]]:
                 "pieces": cut,
                 "rewritten": rewritten[p.id],
             }
-            for p, cut in zip(item.passages, all_pieces(item.passages, item.result), strict=True)
+            for p, cut in zip(item.passages, split_pieces(item.passages, item.result), strict=True)
         ]
         values, left = values_of_rows(item.result, rows, left)
-        out.append(values | {"facts": item.facts})
+        out.append(values | {"facts": item.notes})
     return out
 
 
@@ -144,9 +144,9 @@ def _title(passage: Passage) -> str:
     return str(passage.metadata.get("title", ""))
 
 
-def _shortened(cut: Sequence[Piece]) -> tuple[list[Piece], int]:
+def _shortened(cut: Sequence[MarkedText]) -> tuple[list[MarkedText], int]:
     """The pieces up to `LONGEST` characters, and how many characters that leaves out."""
-    out: list[Piece] = []
+    out: list[MarkedText] = []
     left = LONGEST
     for piece in cut:
         if left <= 0:
@@ -156,7 +156,7 @@ def _shortened(cut: Sequence[Piece]) -> tuple[list[Piece], int]:
     return out, max(0, -left) + sum(len(p.text) for p in cut[len(out) :])
 
 
-def rendered(body: str, /, *package: str, title: str | None = None, **values: Any) -> str:
+def render_template(body: str, /, *package: str, title: str | None = None, **values: Any) -> str:
     """The template ``body`` filled with ``values``, in which every text is escaped: a whole page under its
     ``title``, without one a part for a notebook with its own styles. ``package`` is another with templates."""
     template = _templates((*package, __package__)).get_template("part.html" if title is None else "page.html")

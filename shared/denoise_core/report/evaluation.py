@@ -5,49 +5,49 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from denoise_core.evaluate.comparison.evaluation import Evaluation, rows_of, told
-from denoise_core.evaluate.comparison.figures import GOLD, RIGHT, Outcome
+from denoise_core.evaluate.comparison.evaluation import Evaluation, table_rows, summary_lines
+from denoise_core.evaluate.comparison.figures import GOLD, RIGHT, QuestionOutcome
 from denoise_core.evaluate.comparison.setting import EVERYTHING
-from denoise_core.report.context import Shown, rendered, values_of
+from denoise_core.report.context import ReportItem, render_template, values_of
 
 HARMED = 20  # questions shown passage by passage, at most
 LINES = 5  # lines in one chart, at most: more cannot be told apart
 
 
-def page(found: Evaluation) -> str:
+def render_evaluation(found: Evaluation) -> str:
     """A complete page without scripts or outside parts. All texts are escaped. Needs the extra ``cli``."""
-    return rendered("evaluation.html", title="Does it help on these questions?", **_values(found))
+    return render_template("evaluation.html", title="Does it help on these questions?", **_values(found))
 
 
 def fragment(found: Evaluation) -> str:
     """The same for a notebook, with its own styles."""
-    return rendered("evaluation.html", **_values(found))
+    return render_template("evaluation.html", **_values(found))
 
 
 def _values(found: Evaluation) -> dict[str, Any]:
-    name = found.recommended.name
+    name = found.recommendation.name
     if name == EVERYTHING:  # then what speaks against the best other way is worth seeing
         others = [f for f in found.figures if f.name != EVERYTHING]
         name = max(others, key=lambda f: -1.0 if f.right is None else f.right.value).name if others else name
-    change = found.named(name).change
+    change = found.figures_for(name).change
     lines = () if change is None else change.harmed
     rows = {o.case.line_number: o for o in found.outcomes.get(name, ())}
     whole = {o.case.line_number: o for o in found.outcomes.get(EVERYTHING, ())}
     shown = [place for place in lines if place in rows][:HARMED]
     return {
         "found": found,
-        "table": rows_of(found),
-        "told": told(found),
+        "table": table_rows(found),
+        "told": summary_lines(found),
         "charts": _charts(found),
         "judged": change is not None,
         "harmed_by": name,
         "harmed": values_of([_shown(rows[p], whole[p]) for p in shown]),
         "harmed_unshown": len(lines) - len(shown),
-        "setting": json.dumps(dict(found.recommended.setting), indent=1, ensure_ascii=False),
+        "setting": json.dumps(dict(found.recommendation.setting), indent=1, ensure_ascii=False),
     }
 
 
-def _shown(own: Outcome, whole: Outcome) -> Shown:
+def _shown(own: QuestionOutcome, whole: QuestionOutcome) -> ReportItem:
     question, result = own.case.question, own.result
     assert result is not None  # it was answered
     replies = [
@@ -56,7 +56,7 @@ def _shown(own: Outcome, whole: Outcome) -> Shown:
         if outcome.reply is not None
     ]
     facts = (f"line {own.case.line_number}", f"answer: {' / '.join(question.answers)}", *replies)
-    return Shown(question.passages, result, question.gold, facts)
+    return ReportItem(question.passages, result, question.gold, facts)
 
 
 def _charts(found: Evaluation) -> list[dict[str, Any]]:

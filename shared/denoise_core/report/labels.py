@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from denoise_core.report.context import rendered
+from denoise_core.report.context import render_template
 
 
 def fragment(records: list[dict[str, Any]]) -> str:
     """A complete page. What one downloads there are ``records``, one a line, with ``is_gold`` as it is ticked."""
-    return rendered("labels.html", title="Labels", records=records)
+    return render_template("labels.html", title="Labels", records=records)

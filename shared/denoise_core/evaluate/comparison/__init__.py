@@ -7,7 +7,7 @@
 from denoise_core.evaluate.datasets import read_cases
 from denoise_core.evaluate.comparison.answering import LLMAnswerer
 from denoise_core.evaluate.comparison.evaluation import Evaluation, evaluate
-from denoise_core.evaluate.comparison.reply_log import Ledger
-from denoise_core.evaluate.comparison.setting import Way
+from denoise_core.evaluate.comparison.reply_log import ReplyLog
+from denoise_core.evaluate.comparison.setting import Strategy
 
-__all__ = ["Evaluation", "LLMAnswerer", "Ledger", "Way", "evaluate", "read_cases"]
+__all__ = ["Evaluation", "LLMAnswerer", "ReplyLog", "Strategy", "evaluate", "read_cases"]

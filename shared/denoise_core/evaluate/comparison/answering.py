@@ -46,13 +46,13 @@ def judge_of(right: Rule | Judge) -> Judge:
     raise InputError(f"right={right!r}: expected 'contains', 'exact' or a function of question and reply")
 
 
-LONGEST = 256  # tokens of one reply, at most
+MAX_REPLY_TOKENS = 256  # tokens of one reply, at most
 ASK = (
     "Answer the question from the text above it alone. Reply with the answer and nothing else, as short as "
     "possible. If the text does not hold the answer, reply: unknown"
 )
-JUDGES = f"You judge an answer. {NOTE}"
-RIGHT = """\
+GRADER_SYSTEM_PROMPT = f"You judge an answer. {NOTE}"
+GRADER_PROMPT = """\
 {material}
 
 A right answer is: {gold}
@@ -68,7 +68,7 @@ class OpenAILLM:
     ``openai``.
     """
 
-    def __init__(self, url: str, model: str, *, max_tokens: int = LONGEST) -> None:
+    def __init__(self, url: str, model: str, *, max_tokens: int = MAX_REPLY_TOKENS) -> None:
         self.url = url
         self.model = model
         self.max_tokens = max_tokens
@@ -95,7 +95,7 @@ class OpenAILLM:
         return await offload(self.complete, messages)
 
 
-def llm_from_name(name: str, *, max_tokens: int = LONGEST) -> LLM:
+def llm_from_name(name: str, *, max_tokens: int = MAX_REPLY_TOKENS) -> LLM:
     """The model behind ``http://host:port/v1#name``, or a folder or hub name for this machine.
 
     Raises `InputError` for an address without a model's name.
@@ -134,8 +134,8 @@ class LLMGrader:
         if not reply.strip():
             return False
         material = envelope(f"Question: {question.text}\n\nAnswer: {reply}", "answer")
-        asked = RIGHT.format(material=material, gold=" / ".join(question.answers))
-        found = self.llm.complete([Message("system", JUDGES), Message("user", asked)])
+        asked = GRADER_PROMPT.format(material=material, gold=" / ".join(question.answers))
+        found = self.llm.complete([Message("system", GRADER_SYSTEM_PROMPT), Message("user", asked)])
         return {"CORRECT": True, "INCORRECT": False}.get(single_word(found.text).upper())
 
 

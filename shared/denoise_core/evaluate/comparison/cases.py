@@ -27,7 +27,7 @@ FOUND = 20  # passages for a question
 AT_ONCE = 64  # pieces that are read between two words of progress
 
 
-def searching(documents: Sequence[Passage], *, k: int = FOUND, progress: Progress | None = None) -> PassageSearch:
+def build_search(documents: Sequence[Passage], *, top_k: int = FOUND, progress: Progress | None = None) -> PassageSearch:
     """A search over the pieces of ``documents``: BM25 and the embedded encoder, fused by rank.
 
     Each piece is a passage ``document#n`` under its heading, with the document's id as its source. All are read at
@@ -44,8 +44,8 @@ def searching(documents: Sequence[Passage], *, k: int = FOUND, progress: Progres
                 progress(min(start + AT_ONCE, len(texts)), len(texts))
         return np.concatenate(parts)
 
-    most = max(k, 50)
-    return HybridRetriever([BM25Retriever(own, k=most), DenseRetriever(own, vectors, k=most)], k=k).retrieve
+    most = max(top_k, 50)
+    return HybridRetriever([BM25Retriever(own, k=most), DenseRetriever(own, vectors, k=most)], k=top_k).retrieve
 
 
 def cut(documents: Sequence[Passage]) -> tuple[Passage, ...]:
@@ -62,12 +62,12 @@ def cut(documents: Sequence[Passage]) -> tuple[Passage, ...]:
     return tuple(out)
 
 
-QUESTIONS = 50  # made of documents, unless told
+DEFAULT_QUESTION_COUNT = 50  # made of documents, unless told
 
 Progress = Callable[[int, int], None]
 
 
-def labelled_by(cases: EvaluationCases, llm: LLM, name: str, *, progress: Progress | None = None) -> EvaluationCases:
+def label_cases(cases: EvaluationCases, llm: LLM, model_name: str, *, progress: Progress | None = None) -> EvaluationCases:
     """The cases of which nothing is known, with the passages as gold that ``llm`` selects (`s2a.teaching`); one in
     which it selects none, or on which it fails, stays as it is and is noted. ``name`` stands in the report."""
     out, noted = list(cases.cases), list(cases.warnings)
@@ -76,18 +76,18 @@ def labelled_by(cases: EvaluationCases, llm: LLM, name: str, *, progress: Progre
         if isinstance(question, Question):
             out[n] = replace(out[n], question=question, gold_from="model")
         else:
-            noted.append(RecordProblem(out[n].line_number, f"{name}: {question}"))
-    about = f"gold passages of {len(asked)} questions are those that {name} selects"
+            noted.append(RecordProblem(out[n].line_number, f"{model_name}: {question}"))
+    about = f"gold passages of {len(asked)} questions are those that {model_name} selects"
     return replace(cases, cases=tuple(out), noted=tuple(noted), about=(*cases.notes, *((about,) if asked else ())))
 
 
-def made_from(
+def generate_cases(
     documents: Sequence[Passage],
     *,
-    n: int = QUESTIONS,
-    k: int = FOUND,
+    question_count: int = DEFAULT_QUESTION_COUNT,
+    top_k: int = FOUND,
     llm: LLM | None = None,
-    name: str = "a model",
+    model_name: str = "a model",
     seed: int = 0,
 ) -> EvaluationCases:
     """Questions made of pieces of ``documents``, each among ``k`` passages, half of them those most alike.
@@ -96,12 +96,12 @@ def made_from(
     Raises `InputError` when no question can be made.
     """
     pieces = cut(documents)
-    if k < 2:
-        raise InputError(f"k={k}: expected 2 passages or more, so that some are irrelevant")
+    if top_k < 2:
+        raise InputError(f"k={top_k}: expected 2 passages or more, so that some are irrelevant")
     if llm is None:
-        found = questions_from_documents(pieces, n=n, negatives=k - 1, seed=seed)
+        found = questions_from_documents(pieces, n=question_count, negatives=top_k - 1, seed=seed)
         how = "questions are sentences taken out of the documents; their gold passage is the rest of the piece"
     else:
-        found = run(ask_for_questions(pieces, n=n, negatives=k - 1, seed=seed), llm=llm)[0]
-        how = f"questions were written by {name}, each to one piece of the documents, its gold passage"
+        found = run(ask_for_questions(pieces, n=question_count, negatives=top_k - 1, seed=seed), llm=llm)[0]
+        how = f"questions were written by {model_name}, each to one piece of the documents, its gold passage"
     return EvaluationCases(tuple(EvaluationCase(q, n, "made") for n, q in enumerate(found, 1)), notes=(how,))

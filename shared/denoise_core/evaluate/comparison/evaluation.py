@@ -25,9 +25,9 @@ from denoise_core.evaluate.comparison.answering import Answerer, Judge, Rule, ju
 from denoise_core.evaluate.comparison.figures import (
     GOLD,
     RIGHT,
-    Figures,
-    Mean,
-    Outcome,
+    StrategyFigures,
+    MeanInterval,
+    QuestionOutcome,
     SignificanceTest,
     apart,
     figures_of,
@@ -36,8 +36,8 @@ from denoise_core.evaluate.comparison.figures import (
 )
 from denoise_core.evaluate.comparison.setting import (
     EVERYTHING,
-    SAME,
-    Way,
+    SAME_BUDGET,
+    Strategy,
     cold_cache,
     save_setting,
     ways_of,
@@ -57,7 +57,7 @@ class Recommendation:
 
     name: str
     setting: Mapping[str, Any]
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +74,15 @@ class Evaluation:
     gold_from: Mapping[str, int]
     answered_by: str | None
     budget: int | None
-    figures: tuple[Figures, ...]
-    apart: tuple[SignificanceTest, ...]
-    recommended: Recommendation
-    bad: tuple[RecordProblem, ...] = ()
-    noted: tuple[RecordProblem, ...] = ()
-    about: tuple[str, ...] = ()
-    outcomes: Mapping[str, Sequence[Outcome]] = field(default_factory=dict, repr=False, compare=False)
+    figures: tuple[StrategyFigures, ...]
+    comparisons: tuple[SignificanceTest, ...]
+    recommendation: Recommendation
+    rejected_records: tuple[RecordProblem, ...] = ()
+    warnings: tuple[RecordProblem, ...] = ()
+    notes: tuple[str, ...] = ()
+    outcomes: Mapping[str, Sequence[QuestionOutcome]] = field(default_factory=dict, repr=False, compare=False)
 
-    def named(self, name: str) -> Figures:
+    def figures_for(self, name: str) -> StrategyFigures:
         """The figures of a way. Raises `KeyError` for a name that is none."""
         found = next((f for f in self.figures if f.name == name), None)
         if found is None:
@@ -96,30 +96,30 @@ class Evaluation:
             "version": VERSION,
             "questions": self.questions,
             "gold_from": dict(self.gold_from),
-            "about": list(self.about),
+            "about": list(self.notes),
             "answered_by": self.answered_by,
             "budget": self.budget,
             "ways": [asdict(f) for f in self.figures],
-            "apart": [{**asdict(a), "found": a.found, "said": str(a)} for a in self.apart],
-            "recommended": asdict(self.recommended),
-            "left_out": [asdict(b) for b in self.bad],
-            "noted": [asdict(b) for b in self.noted],
+            "apart": [{**asdict(a), "found": a.found, "said": str(a)} for a in self.comparisons],
+            "recommended": asdict(self.recommendation),
+            "left_out": [asdict(b) for b in self.rejected_records],
+            "noted": [asdict(b) for b in self.warnings],
             "by_question": {name: [_line(o) for o in rows] for name, rows in self.outcomes.items()},
         }
 
     def save_setting(self, path: str | Path) -> Path:
         """Write the recommended setting with its evidence, for `comparison.setting.load_denoiser`."""
-        own = self.named(self.recommended.name)
+        own = self.figures_for(self.recommendation.name)
         evidence = {
-            "why": self.recommended.why,
+            "why": self.recommendation.reason,
             "questions": self.questions,
             "gold_from": dict(self.gold_from),
-            "about": list(self.about),
+            "about": list(self.notes),
             "answered_by": self.answered_by,
             "figures": {k: v for k, v in asdict(own).items() if k not in ("curve", "failed")},
-            "apart": [str(a) for a in self.apart],
+            "apart": [str(a) for a in self.comparisons],
         }
-        return save_setting(path, self.recommended.setting, evidence)
+        return save_setting(path, self.recommendation.setting, evidence)
 
     def save_page(self, path: str | Path) -> Path:
         """Write the HTML page. Needs the extra ``cli``."""
@@ -128,7 +128,7 @@ class Evaluation:
         return Path(path)
 
     def __repr__(self) -> str:
-        own = self.named(self.recommended.name)
+        own = self.figures_for(self.recommendation.name)
         gold = "" if own.gold is None else f", gold kept {own.gold.value:.0%}"
         right = "" if own.right is None else f", answers right {own.right.value:.0%}"
         return (
@@ -140,7 +140,7 @@ class Evaluation:
         return html_of("evaluation", self)
 
 
-def _ranked(measure: str, ways: Sequence[Way], figures: Sequence[Figures], budget: int | None) -> list[str]:
+def _ranked(measure: str, ways: Sequence[Strategy], figures: Sequence[StrategyFigures], budget: int | None) -> list[str]:
     """Ways that leave something out, best first; of equal ones that which keeps less, then the earlier."""
     found = []
     for n, (way, own) in enumerate(zip(ways, figures, strict=True)):
@@ -152,7 +152,7 @@ def _ranked(measure: str, ways: Sequence[Way], figures: Sequence[Figures], budge
 
 
 def _recommended(
-    ways: Sequence[Way], figures: Sequence[Figures], ranked: Mapping[str, Sequence[str]]
+    ways: Sequence[Strategy], figures: Sequence[StrategyFigures], ranked: Mapping[str, Sequence[str]]
 ) -> Recommendation:
     """By gold kept at equal tokens where gold is known, else by right answers; everything where that harms."""
     settings = {w.name: w.setting for w in ways if w.setting is not None and w.answerer is None}
@@ -167,7 +167,7 @@ def _recommended(
     mean = best.gold if measure == GOLD else best.right
     assert mean is not None
     net = None if best.change is None else best.change.net
-    against = "" if net is None else f"{net.points} against everything on {net.n} questions"
+    against = "" if net is None else f"{net.points} against everything on {net.count} questions"
     if net is not None and net.high < 0:
         why = f"the best way, {name}, costs right answers: {against}"
         return Recommendation(EVERYTHING, settings[EVERYTHING], why)
@@ -175,26 +175,26 @@ def _recommended(
     return Recommendation(name, settings[name], f"{why}; right answers {against}" if against else why)
 
 
-def _line(o: Outcome) -> dict[str, Any]:
+def _line(o: QuestionOutcome) -> dict[str, Any]:
     return {
         "line": o.case.line_number,
         "kept": sorted(o.kept),
         "tokens": o.tokens,
-        "gold": o.gold,
+        "gold": o.gold_recall,
         "reply": None if o.reply is None else o.reply.text,
-        "right": o.right,
+        "right": o.is_correct,
         "error": o.error,
     }
 
 
-def rows_of(found: Evaluation, *, short: bool = False) -> list[list[str]]:
+def table_rows(found: Evaluation, *, short: bool = False) -> list[list[str]]:
     """Header and one row a way; columns that no question can tell of are left out. ``short`` are those alone that
     fit a terminal of 80 columns."""
     rows = []
     for f in found.figures:
         net = None if f.change is None else f.change.net
         row = {
-            "way": f"{f.name} *" if f.name == found.recommended.name else f.name,
+            "way": f"{f.name} *" if f.name == found.recommendation.name else f.name,
             "tokens": f"{f.tokens:,.0f} ({f.share:.0%})",
             "gold kept": "" if f.gold is None else f"{f.gold.value:.0%} ({_ends('.0f', f.gold, '-')})",
             "right": "" if f.right is None else f"{f.right.value:.0%}",
@@ -216,7 +216,7 @@ def rows_of(found: Evaluation, *, short: bool = False) -> list[list[str]]:
     return [used, *([row[name] for name in used] for row in rows)]
 
 
-def _ends(form: str, mean: Mean, between: str) -> str:
+def _ends(form: str, mean: MeanInterval, between: str) -> str:
     return between.join(format(100 * end, form) for end in (mean.low, mean.high))
 
 
@@ -224,7 +224,7 @@ def _as(form: str, value: float | None) -> str:
     return "" if value is None else format(value, form)
 
 
-def told(found: Evaluation) -> list[str]:
+def summary_lines(found: Evaluation) -> list[str]:
     """What must be said beside the table, a sentence or two each."""
     by = found.gold_from
     known = {
@@ -236,7 +236,7 @@ def told(found: Evaluation) -> list[str]:
     }
     gold = ", ".join(f"{n} {known[name]}" for name, n in sorted(by.items()))
     out = [f"{found.questions} questions; gold passages: {gold}; answered by: {found.answered_by or 'nobody'}."]
-    out += [f"{a[:1].upper()}{a[1:]}: rougher than a person's labels." for a in found.about]
+    out += [f"{a[:1].upper()}{a[1:]}: rougher than a person's labels." for a in found.notes]
     if found.budget is not None:
         out.append(f"Ways that rank were given {found.budget:,} tokens a question, as many as the default kept.")
     for f in (f for f in found.figures if f.needed):
@@ -247,14 +247,14 @@ def told(found: Evaluation) -> list[str]:
         out.append(
             f"{f.name}, text needed for gold: {', '.join(need)}; the first saves {saved:,.0f} tokens in 1,000."
         )
-    out += [f"{str(a)[:1].upper()}{str(a)[1:]}." for a in found.apart]
-    out.append(f"Recommended (*): {found.recommended.name}: {found.recommended.why}.")
+    out += [f"{str(a)[:1].upper()}{str(a)[1:]}." for a in found.comparisons]
+    out.append(f"Recommended (*): {found.recommendation.name}: {found.recommendation.reason}.")
     if any(f.read is not None for f in found.figures) and all(f.money is None for f in found.figures):
         out.append("Money is not told: no price was given (--price READ,WRITTEN).")
-    if found.bad:
-        out.append(f"Left out: {_places(found.bad)}.")
-    if found.noted:
-        out.append(f"To be known: {_places(found.noted)}.")
+    if found.rejected_records:
+        out.append(f"Left out: {_places(found.rejected_records)}.")
+    if found.warnings:
+        out.append(f"To be known: {_places(found.warnings)}.")
     for f in found.figures:
         if f.failed:
             out.append(
@@ -276,11 +276,11 @@ Progress = Callable[[int, int], None]
 
 def evaluate(
     questions: EvaluationCases | Iterable[Question],
-    ways: Mapping[str, Way | Denoiser | Mapping[str, Any]] | Sequence[Way] | None = None,
+    strategies: Mapping[str, Strategy | Denoiser | Mapping[str, Any]] | Sequence[Strategy] | None = None,
     *,
     answerer: Answerer | None = None,
     llm: LLM | None = None,
-    right: Rule | Judge = "contains",
+    grader: Rule | Judge = "contains",
     price: Price | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
@@ -303,12 +303,12 @@ def evaluate(
     )
     if not cases.cases:
         raise InputError("there is no question to evaluate on")
-    chosen = ways_of(ways)
-    judge, count = judge_of(right), shared_encoder().count_tokens
+    chosen = ways_of(strategies)
+    judge, count = judge_of(grader), shared_encoder().count_tokens
     told = progress or (lambda done, of: None)
     first = next((w.ready(None) for w in chosen if _says(w, "kind", "default")), None)
     steps = len(cases.cases) * (1 if first is None else 2)
-    known: list[Outcome] = []  # what the default keeps of each question
+    known: list[QuestionOutcome] = []  # what the default keeps of each question
     if first is not None:
         for n, case in enumerate(cases.cases):
             known.append(_denoised(first, case, count, n < TIMED))
@@ -316,8 +316,8 @@ def evaluate(
     budget, most = _budget(known, cases, count)
     given = None if most is None else max(1, round(most))
     ready = [first if first is not None and w.name == first.name else w.ready(given, llm) for w in chosen]
-    same = {w.name for w in chosen if _says(w, "tokens", SAME)}
-    outcomes: dict[str, list[Outcome]] = {w.name: [] for w in ready}
+    same = {w.name for w in chosen if _says(w, "tokens", SAME_BUDGET)}
+    outcomes: dict[str, list[QuestionOutcome]] = {w.name: [] for w in ready}
     for n, case in enumerate(cases.cases):
         for way in ready:
             limit = most if way.name in same else None
@@ -330,8 +330,8 @@ def evaluate(
 
 def _evaluation(
     cases: EvaluationCases,
-    ways: Sequence[Way],
-    outcomes: Mapping[str, Sequence[Outcome]],
+    ways: Sequence[Strategy],
+    outcomes: Mapping[str, Sequence[QuestionOutcome]],
     answered_by: str | None,
     budget: int | None,
     price: Price | None,
@@ -356,11 +356,11 @@ def _evaluation(
     )
 
 
-def _says(way: Way, name: str, value: str) -> bool:
+def _says(way: Strategy, name: str, value: str) -> bool:
     return way.setting is not None and way.setting.get(name) == value
 
 
-def _budget(known: list[Outcome], cases: EvaluationCases, count: Callable[[str], int]) -> tuple[int | None, float | None]:
+def _budget(known: list[QuestionOutcome], cases: EvaluationCases, count: Callable[[str], int]) -> tuple[int | None, float | None]:
     """Tokens that the default keeps on average, and the budget a question that comes to as many."""
     done = [o.tokens for o in known if o.error is None]
     if not done:
@@ -380,8 +380,8 @@ def _each(mean: float, totals: Sequence[int]) -> float:
 
 
 def _denoised(
-    way: Way, case: EvaluationCase, count: Callable[[str], int], timed: bool, budget: float | None = None
-) -> Outcome:
+    way: Strategy, case: EvaluationCase, count: Callable[[str], int], timed: bool, budget: float | None = None
+) -> QuestionOutcome:
     question = case.question
     assert way.denoiser is not None
     try:
@@ -393,11 +393,11 @@ def _denoised(
     except Exception as error:  # a model, scorer or denoiser of the user's: a failure is counted, a mistake raises
         if is_mistake(error):
             raise
-        return Outcome(case, error=said(error))
+        return QuestionOutcome(case, error=said(error))
     return replace(outcome_of(case, result, count, budget), seconds=seconds if timed else None)
 
 
-def _answered(own: Outcome, answerer: Answerer, judge: Judge) -> Outcome:
+def _answered(own: QuestionOutcome, answerer: Answerer, judge: Judge) -> QuestionOutcome:
     if own.error is not None or own.result is None:
         return own
     try:
@@ -407,4 +407,4 @@ def _answered(own: Outcome, answerer: Answerer, judge: Judge) -> Outcome:
     except Exception as error:  # as above: a model that fails on one question, or the one that judges
         if is_mistake(error):
             raise
-        return Outcome(own.case, error=said(error))
+        return QuestionOutcome(own.case, error=said(error))

@@ -25,7 +25,7 @@ Ranked = list[tuple[str, float, float]]  # passage, tokens and score of each chu
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class QuestionOutcome:
     """One question by one way. None stands for what cannot be told.
 
     ``gold`` is the share of the gold passages of which something is kept; ``ranked`` are all chunks, by the scores
@@ -37,15 +37,15 @@ class Outcome:
     result: DenoiseResult | None = None
     tokens: float = 0
     kept: frozenset[str] = frozenset()
-    gold: float | None = None
+    gold_recall: float | None = None
     ranked: Ranked | None = None
     reply: Reply | None = None
-    right: bool | None = None
+    is_correct: bool | None = None
     seconds: float | None = None
     error: str | None = None
 
 
-def outcome_of(case: EvaluationCase, result: DenoiseResult, count: Count, budget: float | None = None) -> Outcome:
+def outcome_of(case: EvaluationCase, result: DenoiseResult, count: Count, budget: float | None = None) -> QuestionOutcome:
     """The outcome of a result that nobody has answered from.
 
     With a ``budget`` tokens and gold are those of the ranking cut there exactly: the last chunk counts in part, as
@@ -59,7 +59,7 @@ def outcome_of(case: EvaluationCase, result: DenoiseResult, count: Count, budget
     if ranked is not None and budget is not None:
         tokens, expected = _expected(case, ranked, budget)
         gold = expected if question.gold else None
-    return Outcome(case, result, tokens, kept, gold, ranked)
+    return QuestionOutcome(case, result, tokens, kept, gold, ranked)
 
 
 def _by_share(ranked: Ranked, gold: frozenset[str]) -> list[float]:
@@ -76,7 +76,7 @@ def _by_share(ranked: Ranked, gold: frozenset[str]) -> list[float]:
     return [max((g for at, g in reached if at <= share + 1e-9), default=0.0) for share in SHARES]
 
 
-def _needed(outcomes: Iterable[Outcome]) -> tuple[Interval, ...]:
+def _needed(outcomes: Iterable[QuestionOutcome]) -> tuple[Interval, ...]:
     """The share of the tokens that keeps each of `TARGETS` of the gold (`text_needed`); () where nothing tells."""
     rows: list[tuple[float, bool, float, int]] = []
     for n, o in enumerate(outcomes):
@@ -123,13 +123,13 @@ POWER = 1.96 + 0.8416  # both-sided 5 %, found in 80 % of such samples
 
 
 @dataclass(frozen=True, slots=True)
-class Mean:
+class MeanInterval:
     """A mean over ``n`` questions with its 95 % interval, by Wilson for yes and no, else by bootstrap."""
 
     value: float
     low: float
     high: float
-    n: int
+    count: int
 
     @property
     def points(self) -> str:
@@ -147,11 +147,11 @@ class Change:
 
     harmed: tuple[int, ...]
     helped: tuple[int, ...]
-    net: Mean
+    net: MeanInterval
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class StrategyFigures:
     """One way over all questions. None where no question can tell.
 
     ``tokens`` a question are word pieces of what is kept; ``share`` is kept over all. ``curve`` has (share of
@@ -164,8 +164,8 @@ class Figures:
     name: str
     questions: int
     failed: tuple[tuple[int, str], ...]
-    gold: Mean | None
-    right: Mean | None
+    gold: MeanInterval | None
+    right: MeanInterval | None
     exact: float | None
     f1: float | None
     change: Change | None
@@ -188,7 +188,7 @@ class SignificanceTest:
     measure: str
     first: str
     second: str
-    difference: Mean
+    difference: MeanInterval
     needed: int | None
 
     @property
@@ -197,7 +197,7 @@ class SignificanceTest:
         return not self.difference.low <= 0 <= self.difference.high
 
     def __str__(self) -> str:
-        seen = f"{self.difference.points} on {self.difference.n} questions"
+        seen = f"{self.difference.points} on {self.difference.count} questions"
         if self.found:
             return f"{self.first} is ahead of {self.second} in {self.measure}: {seen}"
         told = (
@@ -208,24 +208,24 @@ class SignificanceTest:
         return f"no difference found between {self.first} and {self.second} in {self.measure}: {seen}; {told}"
 
 
-def mean_of(values: ArrayLike) -> Mean | None:
+def mean_interval(values: ArrayLike) -> MeanInterval | None:
     """The mean with its interval; None of no value."""
     v = np.asarray(values, dtype=np.float64)
     if not len(v):
         return None
     yes_no = bool(np.isin(v, (0.0, 1.0)).all())
     low, high = wilson_interval(int(v.sum()), len(v)) if yes_no else bootstrap_interval(v)
-    return Mean(float(v.mean()), low, high, len(v))
+    return MeanInterval(float(v.mean()), low, high, len(v))
 
 
-def paired(first: Sequence[float], second: Sequence[float]) -> Mean:
+def paired_difference(first: Sequence[float], second: Sequence[float]) -> MeanInterval:
     """Mean of first minus second over the same questions, with a bootstrap interval."""
     d = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
     low, high = bootstrap_interval(d)
-    return Mean(float(d.mean()), low, high, len(d))
+    return MeanInterval(float(d.mean()), low, high, len(d))
 
 
-def needed(differences: ArrayLike) -> int | None:
+def required_questions(differences: ArrayLike) -> int | None:
     """Questions at which a paired difference like this one would be told from 0 in 80 % of samples, at 5 %.
 
     None when the mean difference is 0.
@@ -238,34 +238,34 @@ def needed(differences: ArrayLike) -> int | None:
 
 
 def figures_of(
-    name: str, outcomes: Sequence[Outcome], everything: Sequence[Outcome], whole: float, price: Price | None = None
-) -> Figures:
+    name: str, outcomes: Sequence[QuestionOutcome], everything: Sequence[QuestionOutcome], whole: float, price: Price | None = None
+) -> StrategyFigures:
     """Figures of a way; ``everything`` are the same questions undenoised, ``whole`` their mean tokens."""
     done = [o for o in outcomes if o.error is None]
     tokens = _plain(o.tokens for o in done) or 0.0
     golden = ((o.ranked, o.case.question.gold) for o in done)
     curves = [_by_share(ranked, gold) for ranked, gold in golden if ranked is not None and gold]
     told = [(o.reply.text, a) for o in done if o.reply is not None and (a := o.case.question.answers)]
-    return Figures(
+    return StrategyFigures(
         name,
         len(done),
         failed=tuple((o.case.line_number, o.error) for o in outcomes if o.error is not None),
-        gold=mean_of(_known(o.gold for o in done)),
-        right=mean_of(_known(o.right for o in done)),
+        gold=mean_interval(_known(o.gold_recall for o in done)),
+        right=mean_interval(_known(o.is_correct for o in done)),
         exact=_plain(exact_match(*pair) for pair in told),
         f1=_plain(token_f1(*pair) for pair in told),
         change=_change(outcomes, everything),
         tokens=tokens,
         share=tokens / whole if whole else 1.0,
         seconds=_plain(o.seconds for o in done),
-        **spent([u for o in done if (u := _usage(o)) is not None], price),
+        **mean_usage([u for o in done if (u := _usage(o)) is not None], price),
         curve=tuple(zip(SHARES, np.mean(curves, axis=0).tolist(), strict=True)) if curves else (),
         needed=_needed(done),
     )
 
 
 def apart(
-    measure: str, names: Sequence[str], outcomes: Mapping[str, Sequence[Outcome]]
+    measure: str, names: Sequence[str], outcomes: Mapping[str, Sequence[QuestionOutcome]]
 ) -> SignificanceTest | None:
     """The first two of ``names`` on the questions that both can tell of; None where there are none."""
     if len(names) < 2:
@@ -276,19 +276,19 @@ def apart(
     if not pairs:
         return None
     left, right = zip(*pairs, strict=True)
-    return SignificanceTest(measure, names[0], names[1], paired(left, right), needed(np.subtract(left, right)))
+    return SignificanceTest(measure, names[0], names[1], paired_difference(left, right), required_questions(np.subtract(left, right)))
 
 
-def value_of(outcome: Outcome, measure: str) -> float | None:
+def value_of(outcome: QuestionOutcome, measure: str) -> float | None:
     """``"gold kept"`` or ``"right answers"`` of one question."""
-    found = outcome.gold if measure == GOLD else outcome.right
+    found = outcome.gold_recall if measure == GOLD else outcome.is_correct
     return None if found is None else float(found)
 
 
 GOLD, RIGHT = "gold kept", "right answers"
 
 
-def spent(used: Sequence[Usage], price: Price | None) -> dict[str, float | None]:
+def mean_usage(used: Sequence[Usage], price: Price | None) -> dict[str, float | None]:
     """Tokens ``read``, ``written`` and ``cached``, and ``money``: means; None where nothing tells."""
     return {
         "read": _plain(u.input_tokens for u in used),
@@ -298,7 +298,7 @@ def spent(used: Sequence[Usage], price: Price | None) -> dict[str, float | None]
     }
 
 
-def _usage(outcome: Outcome) -> Usage | None:
+def _usage(outcome: QuestionOutcome) -> Usage | None:
     """What answering and denoising used together."""
     if outcome.reply is None or outcome.reply.usage is None or outcome.result is None:
         return None
@@ -317,16 +317,16 @@ def _plain(values: Iterable[float | None]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def _change(outcomes: Sequence[Outcome], everything: Sequence[Outcome]) -> Change | None:
+def _change(outcomes: Sequence[QuestionOutcome], everything: Sequence[QuestionOutcome]) -> Change | None:
     both = [
-        (one.case.line_number, bool(one.right), bool(all_.right))
+        (one.case.line_number, bool(one.is_correct), bool(all_.is_correct))
         for one, all_ in zip(outcomes, everything, strict=True)
-        if one.right is not None and all_.right is not None
+        if one.is_correct is not None and all_.is_correct is not None
     ]
     if not both:
         return None
     return Change(
         tuple(place for place, now, before in both if before and not now),
         tuple(place for place, now, before in both if now and not before),
-        paired([now for _, now, _ in both], [before for _, _, before in both]),
+        paired_difference([now for _, now, _ in both], [before for _, _, before in both]),
     )

@@ -26,7 +26,7 @@ PER_MESSAGE = 16  # tokens of a chat format around a message, at most
 PLANNED = "1"  # what a dry run takes for a reply: methods go on from it, so that later calls are counted too
 
 
-class Ledger:
+class ReplyLog:
     """An LLM that writes down every reply of ``llm``, and asks it nothing that stands in ``path``.
 
     ``model`` names the model: replies of another are not taken. ``budget`` is in money where there is a ``price``,
@@ -45,8 +45,8 @@ class Ledger:
         *,
         budget: float | None = None,
         price: Price | None = None,
-        longest: int = 256,
-        dry: bool = False,
+        max_tokens: int = 256,
+        dry_run: bool = False,
     ) -> None:
         if budget is not None and not budget >= 0:
             raise InputError(f"budget={budget}: expected 0 or more")
@@ -54,16 +54,16 @@ class Ledger:
         self.path = None if path is None else Path(path)
         self.budget = budget
         self.price = price
-        self.longest = longest
-        self.dry = dry
-        self.asked = 0  # calls made by this object
-        self.planned = Usage(0, 0, estimated=True)
+        self.max_tokens = max_tokens
+        self.dry = dry_run
+        self.call_count = 0  # calls made by this object
+        self.planned_usage = Usage(0, 0, estimated=True)
         self.planned_calls = 0
         self._keys = Cache(model)
         self._known = {} if self.path is None else _read(self.path)
         self._flying: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
-        self.spent = sum(self._cost(r.usage) for r in self._known.values() if r.usage is not None)
+        self.total_spent = sum(self._cost(r.usage) for r in self._known.values() if r.usage is not None)
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         """The reply, from the file or from the model. Raises `BudgetExceeded` for a call that could pass the
@@ -80,21 +80,21 @@ class Ledger:
             if self.dry:
                 return self._plan(key, messages)
             with self._lock:
-                if self.budget is not None and self.spent + worst > self.budget:
+                if self.budget is not None and self.total_spent + worst > self.budget:
                     what = "tokens" if self.price is None else "money"
-                    raise BudgetExceeded(what, self.budget, self.spent)
-                self.spent += worst  # set aside, until the reply says what it was
-                self.asked += 1
+                    raise BudgetExceeded(what, self.budget, self.total_spent)
+                self.total_spent += worst  # set aside, until the reply says what it was
+                self.call_count += 1
             try:
                 reply = self.llm.complete(messages)
             except BaseException:
                 with self._lock:
-                    self.spent -= worst
+                    self.total_spent -= worst
                 raise
             usage = reply.usage or Usage(_bytes(messages) // 4, len(reply.text) // 4, estimated=True)
             reply = Reply(reply.text, usage)
             with self._lock:
-                self.spent += self._cost(usage) - worst
+                self.total_spent += self._cost(usage) - worst
                 self._known[key] = reply
                 self._write(key, reply)
             return reply
@@ -105,16 +105,16 @@ class Ledger:
     def _plan(self, key: str, messages: Sequence[Message]) -> Reply:
         with self._lock:
             self.planned_calls += 1
-            self.planned = Usage(
-                self.planned.input_tokens + _bytes(messages) // 4,
-                self.planned.output_tokens + self.longest // 4,
+            self.planned_usage = Usage(
+                self.planned_usage.input_tokens + _bytes(messages) // 4,
+                self.planned_usage.output_tokens + self.max_tokens // 4,
                 estimated=True,
             )
             self._known[key] = Reply(PLANNED, Usage(0, 0), calls=0)
             return self._known[key]
 
     def _worst(self, messages: Sequence[Message]) -> float:
-        return self._cost(Usage(_bytes(messages) + PER_MESSAGE * (len(messages) + 1), self.longest))
+        return self._cost(Usage(_bytes(messages) + PER_MESSAGE * (len(messages) + 1), self.max_tokens))
 
     def _cost(self, usage: Usage) -> float:
         return float(usage.total) if self.price is None else self.price.of(usage)

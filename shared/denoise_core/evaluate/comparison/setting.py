@@ -34,7 +34,7 @@ from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.scorers.encoders import CrossEncoderScorer
 
 FORMAT, VERSION = "rag-denoise setting", 1
-FILE = "denoise.json"
+SETTING_FILE = "denoise.json"
 KINDS = ("everything", "first", "default", "bm25", "cosine", "cross-encoder", "probe", "fitted", "s2a")
 
 
@@ -48,7 +48,7 @@ class OriginalOrderScorer:
         return -np.arange(len(texts), dtype=np.float32)
 
 
-def denoiser_of(setting: Mapping[str, Any], *, llm: LLM | None = None, model: Any = None) -> Denoiser:
+def denoiser_from_setting(setting: Mapping[str, Any], *, llm: LLM | None = None, model: Any = None) -> Denoiser:
     """The denoiser that ``setting`` describes.
 
     ``llm`` is what S2A asks; ``model`` is the probe's, where it does not lie under the name it was fitted by.
@@ -70,7 +70,7 @@ def denoiser_of(setting: Mapping[str, Any], *, llm: LLM | None = None, model: An
         "bm25": BM25Scorer,
         "cosine": embedding_scorer,
         "cross-encoder": lambda: CrossEncoderScorer(_text(setting, "model")),
-        "probe": lambda: probe_scorer(
+        "probe": lambda: load_probe_scorer(
             Path(_text(setting, "folder")), setting.get("model") if model is None else model
         ),
     }
@@ -127,14 +127,14 @@ def load_denoiser(
     a ``denoise.json`` says itself how much is kept. Raises `InputError` for anything else.
     """
     path = Path(path)
-    if path.is_dir() and not (path / FILE).is_file():
+    if path.is_dir() and not (path / SETTING_FILE).is_file():
         return load_fitted(path, model, keep=keep, risk=risk, on_irrelevant=on_irrelevant)
     if keep is not None or risk is not None or on_irrelevant != "keep":
         raise InputError(f"{path} says itself how much is kept: give it nothing but model and llm")
-    return denoiser_of(read_setting(path / FILE if path.is_dir() else path), llm=llm, model=model)
+    return denoiser_from_setting(read_setting(path / SETTING_FILE if path.is_dir() else path), llm=llm, model=model)
 
 
-def probe_scorer(folder: str | Path, model: Any = None, *, at_once: bool = False) -> ProbeScorer:
+def load_probe_scorer(folder: str | Path, model: Any = None, *, load_now: bool = False) -> ProbeScorer:
     """END's scorer by the probe in ``folder``, on ``model`` or, without one, on the model that its card names.
 
     ``at_once`` opens the model now and not at the first use. Raises then `ProbeMismatch` when it is not the
@@ -142,7 +142,7 @@ def probe_scorer(folder: str | Path, model: Any = None, *, at_once: bool = False
     """
     probe = Probe.load(folder)
     scorer = ProbeScorer(probe.reading.model.name if model is None else model, probe)
-    if not at_once:
+    if not load_now:
         return scorer
     try:
         scorer.score("?", ["?"])
@@ -165,11 +165,11 @@ def _text(setting: Mapping[str, Any], name: str) -> str:
 
 
 EVERYTHING = "everything"
-SAME = "same"  # as many tokens as the default keeps on average
+SAME_BUDGET = "same"  # as many tokens as the default keeps on average
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Strategy:
     """``setting`` is the way as plain JSON (`comparison.setting`), None for a denoiser that only Python knows.
 
     ``{"tokens": "same"}`` stands for as many tokens as the default keeps on average over these questions.
@@ -181,42 +181,42 @@ class Way:
     denoiser: Denoiser | None = None
     answerer: Answerer | None = None
 
-    def ready(self, budget: int | None, llm: LLM | None = None) -> Way:
+    def ready(self, budget: int | None, llm: LLM | None = None) -> Strategy:
         """The way with its denoiser made; ``budget`` is in tokens. Raises `InputError` as `denoiser_of`."""
         if self.denoiser is not None:
             return self
         assert self.setting is not None
         own = dict(self.setting)
-        if own.get("tokens") == SAME:
+        if own.get("tokens") == SAME_BUDGET:
             if budget is None:
                 raise InputError(f"way {self.name!r}: 'same' tokens as the default, which is not among the ways")
             own["tokens"] = budget
-        return replace(self, setting=own, denoiser=denoiser_of(own, llm=llm))
+        return replace(self, setting=own, denoiser=denoiser_from_setting(own, llm=llm))
 
 
 STANDARD = (
-    Way(EVERYTHING, {"kind": "everything"}),
-    Way("default", {"kind": "default", "keep": "auto"}),
-    Way("first", {"kind": "first", "tokens": SAME}),
-    Way("BM25", {"kind": "bm25", "tokens": SAME}),
-    Way("cosine", {"kind": "cosine", "tokens": SAME}),
+    Strategy(EVERYTHING, {"kind": "everything"}),
+    Strategy("default", {"kind": "default", "keep": "auto"}),
+    Strategy("first", {"kind": "first", "tokens": SAME_BUDGET}),
+    Strategy("BM25", {"kind": "bm25", "tokens": SAME_BUDGET}),
+    Strategy("cosine", {"kind": "cosine", "tokens": SAME_BUDGET}),
 )
 """What is compared unless said otherwise; all run offline."""
 
 
-def ways_of(given: Mapping[str, Way | Denoiser | Mapping[str, Any]] | Sequence[Way] | None) -> list[Way]:
+def ways_of(given: Mapping[str, Strategy | Denoiser | Mapping[str, Any]] | Sequence[Strategy] | None) -> list[Strategy]:
     """`STANDARD` with what a user names, a `Way`, a denoiser or a setting; a sequence is taken alone, behind
     everything."""
     if given is not None and not isinstance(given, Mapping):
         return list({EVERYTHING: STANDARD[0], **{w.name: w for w in given}}.values())
     out = {w.name: w for w in STANDARD}
     for name, way in (given or {}).items():
-        if isinstance(way, Way):
+        if isinstance(way, Strategy):
             out[name] = replace(way, name=name)
         elif isinstance(way, Mapping):
-            out[name] = Way(name, way)
+            out[name] = Strategy(name, way)
         else:
-            out[name] = Way(name, None, expect_denoiser(way, f"ways[{name!r}]"))
+            out[name] = Strategy(name, None, expect_denoiser(way, f"ways[{name!r}]"))
     return list(out.values())
 
 

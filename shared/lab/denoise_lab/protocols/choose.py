@@ -12,7 +12,7 @@ from denoise_core.embedded.sample import sample_questions
 from denoise_core.errors import InputError
 from denoise_core.evaluate.datasets import RecordProblem, parse_cases, read_records
 from denoise_core.evaluate.metrics import exact_match
-from denoise_core.evaluate.comparison.setting import probe_scorer
+from denoise_core.evaluate.comparison.setting import load_probe_scorer
 from denoise_core.protocols import LLM, Scorer
 from denoise_core.runtime.effects import Flow
 from denoise_lab.noisy_retrieval import CHARACTERS
@@ -102,7 +102,7 @@ def _end(asked: Asked, llm: LLM) -> list[Sheet]:
     notes = [what, "an answer is right when it is the password and no other"]
     scorers: dict[str, Scorer] = {"default": DefaultScorer()}
     if asked.probe is not None:
-        scorers["END"] = found = probe_scorer(asked.probe, asked.model, at_once=True)
+        scorers["END"] = found = load_probe_scorer(asked.probe, asked.model, load_now=True)
         notes.append(f"END is a probe on layer {found.probe.reading.layer} of {found.probe.reading.model.name}")
     else:
         notes.append("'default' is the embedded default at the paper's share; END needs --probe, on a local model")

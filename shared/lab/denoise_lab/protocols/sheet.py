@@ -13,7 +13,7 @@ from functools import partial
 
 from denoise_core._optional import html_of
 from denoise_core.errors import is_mistake, said
-from denoise_core.evaluate.comparison.figures import Mean, mean_of, spent
+from denoise_core.evaluate.comparison.figures import MeanInterval, mean_interval, mean_usage
 from denoise_core.protocols import LLM
 from denoise_core.runtime.budget import Price
 from denoise_core.runtime.effects import Flow
@@ -62,17 +62,17 @@ class Line:
     """
 
     system: str
-    cells: Mapping[str, Mean]
+    cells: Mapping[str, MeanInterval]
     paper: Mapping[str, float]
     cases: int
     failed: int
     first_error: str | None
     unknown: int
     fell_back: int
-    read: float | None
-    written: float | None
-    cached: float | None
-    money: float | None
+    input_tokens: float | None
+    output_tokens: float | None
+    cached_tokens: float | None
+    cost: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,9 +158,9 @@ def _line(sheet: Sheet, system: str, rows: Sequence[Result], columns: Sequence[s
     cells = {}
     for column in columns:
         own = [r.value for r, c in zip(rows, sheet.cases, strict=True) if column in (ALL, c.kind)]
-        mean = mean_of([v for v in own if v is not None])
+        mean = mean_interval([v for v in own if v is not None])
         if mean is not None:
-            cells[column] = Mean(100 * mean.value, 100 * mean.low, 100 * mean.high, mean.n)
+            cells[column] = MeanInterval(100 * mean.value, 100 * mean.low, 100 * mean.high, mean.count)
     done = [r for r in rows if r.error is None]
     errors = [r.error for r in rows if r.error is not None]
     return Line(
@@ -172,7 +172,7 @@ def _line(sheet: Sheet, system: str, rows: Sequence[Result], columns: Sequence[s
         errors[0] if errors else None,
         sum(r.value is None for r in done),
         sum(r.fell_back for r in done),
-        **spent([r.usage for r in done], price),
+        **mean_usage([r.usage for r in done], price),
     )
 
 

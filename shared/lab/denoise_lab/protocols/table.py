@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from denoise_core._files import write_whole
-from denoise_core.report.context import rendered
+from denoise_core.report.context import render_template
 from denoise_lab.protocols.sheet import Line, Table
 
 FORMAT, VERSION = "rag-denoise protocol", 1
@@ -64,13 +64,13 @@ def page(tables: Sequence[Table], model: str) -> str:
     """A complete page without scripts or outside parts. All texts are escaped. Needs the extra ``cli``."""
     shown = [(t.title, rows_of(t), told(t)) for t in tables]
     title = "The papers' tables on another model"
-    return rendered("tables.html", "denoise_lab.protocols", title=title, model=model, tables=shown)
+    return render_template("tables.html", "denoise_lab.protocols", title=title, model=model, tables=shown)
 
 
 def fragment(table: Table) -> str:
     """One table for a notebook, with its own styles."""
     shown = [(table.title, rows_of(table), told(table))]
-    return rendered("tables.html", "denoise_lab.protocols", tables=shown)
+    return render_template("tables.html", "denoise_lab.protocols", tables=shown)
 
 
 def to_dict(tables: Sequence[Table], model: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from typing import Protocol
 
-from denoise_core.evaluate.comparison.answering import JUDGES, RIGHT, single_word
+from denoise_core.evaluate.comparison.answering import GRADER_SYSTEM_PROMPT, GRADER_PROMPT, single_word
 from denoise_core.protocols import LLM
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.s2a.prompts import Prompt
@@ -18,12 +18,12 @@ from denoise_lab.s2a.cases import Case
 
 _MATERIAL = "{material}\n\n"
 
-FACTUALITY = Prompt("judge_factuality", "2", JUDGES, RIGHT)
+FACTUALITY = Prompt("judge_factuality", "2", GRADER_SYSTEM_PROMPT, GRADER_PROMPT)
 
 QUALITY = Prompt(
     "judge_quality",
     "2",
-    JUDGES,
+    GRADER_SYSTEM_PROMPT,
     _MATERIAL
     + """\
 How helpful, relevant, accurate and clear is the answer? Reply with one whole number from 1 (useless) to 5 \
@@ -33,7 +33,7 @@ How helpful, relevant, accurate and clear is the answer? Reply with one whole nu
 SENTIMENT = Prompt(
     "judge_sentiment",
     "2",
-    JUDGES,
+    GRADER_SYSTEM_PROMPT,
     _MATERIAL
     + """\
 How does the answer feel about its subject? Reply with one whole number from -5 (wholly against) over 0 (neutral) \
