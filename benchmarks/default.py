@@ -22,10 +22,10 @@ from harness import Benchmark, Options, arguments
 from packaging.requirements import Requirement
 from real_model import questions as recorded
 
-from denoise_core.embedded import encoder, sample, scale, stack
-from denoise_core.embedded.encoder import SentenceEncoder, loaded
-from denoise_core.embedded.fitted import FEWEST, fit_denoiser, interval_of, torch_minilm
-from denoise_core.embedded.minilm import PACKAGE, minilm
+from denoise_core.embedded import default_scale, default_stack, sample_questions, shared_encoder
+from denoise_core.embedded.encoder import SentenceEncoder, load_encoder
+from denoise_core.embedded.fitted import MIN_QUESTIONS, fit_denoiser, percentile_interval, torch_minilm
+from denoise_core.embedded.minilm import WEIGHTS_PACKAGE, minilm_folder
 from denoise_core.end.auto import RISK, TARGETS
 from denoise_core.question import Question
 from denoise_core.s2a.teaching import labelled
@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     options = arguments(__doc__ or "", argv)
     bench = Benchmark("default", options)
     bench.about["margins"] = (
-        f"{dict(scale().margins)}, default risk {RISK:g}; weights {dict(zip(stack().names, stack().weight))}"
+        f"{dict(default_scale().margins)}, default risk {RISK:g}; weights {dict(zip(default_stack().names, default_stack().weight))}"
     )
     read = bench_encoder()
     sets = {name: scored(questions, read) for name, questions in reported(options).items()}
@@ -89,7 +89,7 @@ def kept(bench: Benchmark, sets: dict[str, list[Scored]]) -> None:
 
 
 def off_topic(bench: Benchmark, sets: dict[str, list[Scored]], read: SentenceEncoder) -> None:
-    rule = scale().rule()
+    rule = default_scale().rule()
     mix = [n for n in sets if n in SETS]
     wanted = -(-200 // len(mix))
     flagged = []
@@ -97,7 +97,7 @@ def off_topic(bench: Benchmark, sets: dict[str, list[Scored]], read: SentenceEnc
         rows = [s.question for s in sets[name]][:wanted]
         for q, other in zip(rows, [*rows[1:], rows[0]]):
             if {p.text for p in q.passages}.isdisjoint(p.text for p in other.passages):
-                found = stack().combine(read.signals(q.text, [p.headed for p in other.passages]))
+                found = default_stack().combine(read.signals(q.text, [p.headed for p in other.passages]))
                 flagged.append(rule.relevant(found) is False)
     answerable = [rule.relevant(s.by["default"]) is False for n in mix for s in sets[n]]
     if flagged:
@@ -109,8 +109,8 @@ def off_topic(bench: Benchmark, sets: dict[str, list[Scored]], read: SentenceEnc
 def speed(bench: Benchmark, options: Options) -> None:
     """Medians of paired runs, in processor time, so that other processes do not count."""
     rounds = 3 if options.quick else 9
-    questions = sample()[: rounds + 1]
-    fresh = SentenceEncoder(minilm(), name="bench")
+    questions = sample_questions()[: rounds + 1]
+    fresh = SentenceEncoder(minilm_folder(), name="bench")
     fresh.signals(questions[0].text, [p.headed for p in questions[0].passages[:2]])
     ratios, cold, second, old = [], [], [], []
     before = None if importlib.util.find_spec("torch") is None else torch_before()
@@ -118,7 +118,7 @@ def speed(bench: Benchmark, options: Options) -> None:
         texts = [p.headed for p in q.passages]
         cold.append(timed(partial(whole, fresh, q.text, texts)))
         second.append(timed(partial(whole, fresh, other.text, texts)))
-        ratios.append(second[-1] / timed(partial(cosine, other.text, fresh.vectors(texts))))
+        ratios.append(second[-1] / timed(partial(cosine, other.text, fresh.embed_texts(texts))))
         if before is not None:
             old.append(timed(partial(before, q.text, texts)))
     said = "second question over the same passages: against cosine over stored vectors"
@@ -135,12 +135,12 @@ def speed(bench: Benchmark, options: Options) -> None:
 
 
 def whole(read: SentenceEncoder, query: str, texts: list[str]) -> None:
-    stack().combine(read.signals(query, texts))
+    default_stack().combine(read.signals(query, texts))
 
 
 def cosine(query: str, vectors: np.ndarray) -> None:
-    network, tokenizer = loaded(minilm())
-    state = network.states([tokenizer.encode(query).ids])[0].mean(0)
+    network, tokenizer = load_encoder(minilm_folder())
+    state = network.hidden_states([tokenizer.encode(query).ids])[0].mean(0)
     _ = vectors @ (state / np.linalg.norm(state))
 
 
@@ -163,12 +163,12 @@ def torch_before() -> Callable[[str, list[str]], None]:
 
 
 NOW = (
-    "from denoise_core.embedded import default_denoiser, sample\nq = sample()[0]\n"
+    "from denoise_core.embedded import default_denoiser, sample_questions\nq = sample_questions()[0]\n"
     "default_denoiser().denoise(q.text, q.passages)"
 )
 THEN = (
     "import sys; sys.path.insert(0, 'benchmarks')\nfrom default import torch_before\n"
-    "from denoise_core.embedded import sample\nq = sample()[0]\n"
+    "from denoise_core.embedded import sample_questions\nq = sample_questions()[0]\n"
     "torch_before()(q.text, [p.headed for p in q.passages])"
 )
 
@@ -196,10 +196,10 @@ def size(bench: Benchmark) -> None:
     """What ``rag-denoise[embedded]`` and the weights bring beyond the base, of what is installed here."""
     mine = importlib.metadata.requires("rag-denoise") or []
     base = closure([r for r in mine if "extra ==" not in r])
-    light = closure(["tokenizers", "safetensors"]) | {PACKAGE}
+    light = closure(["tokenizers", "safetensors"]) | {WEIGHTS_PACKAGE}
     more = light - base
     bench.row("embedded: packages more than the base", len(more), "packages", at_most=15)
-    least = light & {"tokenizers", "safetensors", PACKAGE}
+    least = light & {"tokenizers", "safetensors", WEIGHTS_PACKAGE}
     bench.row("embedded: packages, installed with --no-deps: all that is imported", len(least), "packages")
     bench.row("embedded: size more than the base", sum(map(megabytes, more)), "MB", at_most=350)
 
@@ -234,8 +234,8 @@ def calibrated(bench: Benchmark, options: Options, read: SentenceEncoder) -> Non
             (model,) = labelled([people], asked.llm)
             known[shown.partition(",")[0]] += [(people, model)] if isinstance(model, Question) else []
     for name, pairs in known.items():
-        bench.row(f"{name}: questions with recorded labels", len(pairs), "questions", at_least=FEWEST)
-        if len(pairs) < FEWEST:
+        bench.row(f"{name}: questions with recorded labels", len(pairs), "questions", at_least=MIN_QUESTIONS)
+        if len(pairs) < MIN_QUESTIONS:
             continue
         seen = {people.text for people, _ in pairs}
         rest = [q for q in reported(options, [name])[name] if q.text not in seen]
@@ -247,27 +247,27 @@ def calibrated(bench: Benchmark, options: Options, read: SentenceEncoder) -> Non
 
 def fits(bench: Benchmark, options: Options, read: SentenceEncoder) -> None:
     """Verdicts of `fit_denoiser` on one half against the other half, and on shuffled labels."""
-    mine = encoder()  # the fit reads through the shared encoder: give it what was read already
-    mine.readings = read.readings
+    mine = shared_encoder()  # the fit reads through the shared encoder: give it what was read already
+    mine.embedding_cache = read.embedding_cache
     rng = np.random.default_rng(options.seed)
     for name in FITTED:
         fitting, rest = (reported(options, [name], fitting=f, limit=TO_FIT)[name] for f in (True, False))
         fit = fit_denoiser(fitting)
         held = held_out(fit, rest, read)
-        gain, low, high = interval_of(held.needed("cosine", TARGETS[0]) - held.needed("fitted", TARGETS[0]))
+        gain, low, high = percentile_interval(held.needed("cosine", TARGETS[0]) - held.needed("fitted", TARGETS[0]))
         word = "better" if low > 0 else "worse" if high < 0 else "no difference found"
-        said = f"{fit.verdict.word} ({fit.verdict.gain:+.3f}); held-out half: {word} ({gain:+.3f})"
+        said = f"{fit.evaluation.outcome} ({fit.evaluation.gain:+.3f}); held-out half: {word} ({gain:+.3f})"
         bench.about[f"fit on {name}"] = said
         own = f"fit on {name}: its verdict"
         bench.row(f"fit on {name}: text saved against cosine, held-out half", gain, "share", interval=(low, high))
-        bench.row(f"{own} is the held-out half's", float(fit.verdict.word == word), "1 or 0", at_least=1)
-        opposite = {fit.verdict.word, word} == {"better", "worse"}
+        bench.row(f"{own} is the held-out half's", float(fit.evaluation.outcome == word), "1 or 0", at_least=1)
+        opposite = {fit.evaluation.outcome, word} == {"better", "worse"}
         bench.row(f"{own} contradicts the held-out half's", float(opposite), "1 or 0", at_most=0)
         shuffled = [
             replace(q, gold=frozenset(rng.choice([p.id for p in q.passages], len(q.gold), replace=False).tolist()))
             for q in fitting
         ]
-        better = float(fit_denoiser(shuffled).verdict.word == "better")
+        better = float(fit_denoiser(shuffled).evaluation.outcome == "better")
         bench.row(f"fit on {name}, labels shuffled: called better", better, "1 or 0", at_most=0)
     calibrated(bench, options, read)
 

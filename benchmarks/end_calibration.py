@@ -14,7 +14,7 @@ from harness import Benchmark, arguments
 from numpy.typing import NDArray
 
 from denoise_core.end.calibration import calibration_of, questions_needed
-from denoise_core.evaluate.metrics import bootstrap
+from denoise_core.evaluate.metrics import bootstrap_interval
 from denoise_lab.experiments.real_sets import measured, scored
 
 RISKS = (0.05, 0.1)
@@ -52,7 +52,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
                     bench.row(f"{at}: not promised, calibration questions needed", needed, "questions")
                     continue
                 found = _repeat(of_each, risk, (loss, by, confidence), splits, options.seed)
-                ends = bootstrap(found.losses)
+                ends = bootstrap_interval(found.losses)
                 bench.row(f"{at}: loss", found.losses.mean(), "share", at_most=risk, interval=ends)
                 bench.row(f"{at}: mean kept share", found.kept, "share")
                 if confidence is not None:

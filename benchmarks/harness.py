@@ -38,7 +38,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from denoise_core.evaluate.metrics import bootstrap, wilson
+from denoise_core.evaluate.metrics import bootstrap_interval, wilson_interval
 from denoise_lab.experiments import read
 
 __all__ = ["RESULTS", "Benchmark", "Options", "Row", "arguments", "read"]
@@ -109,7 +109,7 @@ class Benchmark:
 
     def share(self, measure: str, hits: float, n: int, unit: str = "share", **target: float | None) -> Row:
         """``hits`` of ``n``, with Wilson's interval; 0 in (0, 1) when nothing was counted."""
-        ends = wilson(round(hits), n) if n else (0.0, 1.0)
+        ends = wilson_interval(round(hits), n) if n else (0.0, 1.0)
         return self.row(measure, hits / n if n else 0.0, unit, interval=ends, **target)
 
     def right(self, measure: str, values: Sequence[bool], unit: str = "share", **target: float | None) -> Row:
@@ -118,7 +118,7 @@ class Benchmark:
 
     def mean(self, measure: str, values: ArrayLike, unit: str = "share", **target: float | None) -> Row:
         """The mean over questions, with a bootstrap's interval."""
-        return self.row(measure, float(np.mean(np.asarray(values))), unit, interval=bootstrap(values), **target)
+        return self.row(measure, float(np.mean(np.asarray(values))), unit, interval=bootstrap_interval(values), **target)
 
     def gain(
         self,

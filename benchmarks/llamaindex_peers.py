@@ -35,7 +35,7 @@ from s2a_cost import work
 
 from denoise_core import DenoiseResult, Guard
 from denoise_core.augmenter import Groundedness
-from denoise_core.embedded import sample
+from denoise_core.embedded import sample_questions
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers import BM25Scorer
@@ -76,7 +76,7 @@ class Found(BaseRetriever):
 
 
 def passages() -> list[NodeWithScore]:
-    found = sample()[0].passages
+    found = sample_questions()[0].passages
     return [
         NodeWithScore(node=TextNode(text=p.text, id_=f"p{i}", metadata={"title": p.metadata["title"]}), score=0.5)
         for i, p in enumerate(found)
@@ -122,7 +122,7 @@ async def stall_while(work: Awaitable[Any]) -> tuple[float, float]:
 
 def postprocessors(bench: Benchmark, seconds: float) -> None:
     nodes = passages()
-    query = sample()[0].text
+    query = sample_questions()[0].text
     target = 3 * seconds + 0.2
 
     def build(name: str, model: Model) -> Any:
@@ -158,7 +158,7 @@ def postprocessors(bench: Benchmark, seconds: float) -> None:
 
 
 def inputs(bench: Benchmark) -> None:
-    query = sample()[0].text
+    query = sample_questions()[0].text
     parts = {
         "ours": DenoisePostprocessor(denoiser=S2ADenoiser(LlamaLLM(Model(reply=lambda p: "1")), variant="select")),
         "SentenceEmbeddingOptimizer": SentenceEmbeddingOptimizer(
@@ -293,7 +293,7 @@ def records(bench: Benchmark) -> None:
     for n in found:
         n.node.text = n.node.text * 20  # type: ignore[attr-defined]
     part = DenoisePostprocessor(denoiser=ENDDenoiser(BM25Scorer(), keep=0.5, chunker=sentences))
-    out = part.postprocess_nodes(found, query_str=sample()[0].text)
+    out = part.postprocess_nodes(found, query_str=sample_questions()[0].text)
     most = max(len(json.dumps(record(n.node), ensure_ascii=False).encode()) for n in out)
     bench.row(f"largest record of {len(out)} long nodes", most, "bytes", at_most=2048)
 

@@ -24,7 +24,7 @@ from harness import Benchmark, Options, arguments, read
 from denoise_core import Passage
 from denoise_core.augmenter import Answer, Augmenter, Groundedness, LoopLimits, Outcome
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Written
-from denoise_core.embedded.sample import sample
+from denoise_core.embedded.sample import sample_questions
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import RecordedLLM
@@ -140,7 +140,7 @@ def _names(options: Options, name: str) -> list[tuple[str, tuple[Passage, ...], 
     """(question, evidence, right answer, a name that a distractor has and neither gold nor answers)."""
     assert options.data is not None
     found = []
-    shown = {q.id for q in sample()}
+    shown = {q.id for q in sample_questions()}
     for q in read_questions(options.data / f"{_NAMED[name]}.jsonl.gz").questions:
         if q.id not in shown and place_of(name, q) < _FROM[name]:
             continue

@@ -20,7 +20,7 @@ import numpy as np
 from harness import Benchmark, arguments
 
 from denoise_core.embedded import default_denoiser
-from denoise_core.embedded.default import encoder
+from denoise_core.embedded.default import shared_encoder
 from denoise_core.end.auto import auto_scale
 from denoise_core.end.denoiser import ENDDenoiser, Scoring
 from denoise_core.end.selection import Tokens
@@ -142,7 +142,7 @@ def _budget(
     bench: Benchmark, limit: int, least: float, asked: Sequence[Asked], auto: Sequence[DenoiseResult]
 ) -> None:
     """Answers kept in a budget; and how often it took a piece below the margin while it left an answer out."""
-    denoiser = default_denoiser(keep=Tokens(limit, encoder().count))
+    denoiser = default_denoiser(keep=Tokens(limit, shared_encoder().count_tokens))
     chosen = [(a, r) for a, r in zip(asked, auto, strict=True) if len(a.needed) == 1]
     results = [denoiser.denoise(a.question, [a.passage]) for a, _ in chosen]
     hits = sum(_answered(a, r) for (a, _), r in zip(chosen, results, strict=True))
@@ -153,7 +153,7 @@ def _budget(
         low = any(k.score < edge for k in found.kept)
         rubbish += low and not _answered(a, found) and _answered(a, whole)
     bench.row(f"Tokens({limit}): pieces below the margin in an answer's place", rubbish, "questions", at_most=0)
-    counted = [sum(encoder().count(p.text) for p in r.passages) for r in results]
+    counted = [sum(shared_encoder().count_tokens(p.text) for p in r.passages) for r in results]
     bench.row(f"Tokens({limit}): most tokens kept", max(counted, default=0), "tokens")
 
 

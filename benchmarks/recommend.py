@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 from harness import Benchmark, Options, arguments
 
-from denoise_core.embedded import sample
+from denoise_core.embedded import sample_questions
 from denoise_core.evaluate.comparison import Evaluation, evaluate
-from denoise_core.evaluate.comparison.figures import paired
+from denoise_core.evaluate.comparison.figures import paired_difference
 from denoise_core.question import Question
 from denoise_lab.split import halves
 
@@ -32,12 +32,12 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
         chosen[name], others[name] = evaluate(first), evaluate(second)
     fixed = max(WAYS, key=lambda way: np.mean([_gold(found, way).mean() for found in chosen.values()]))
     bench.about["best fixed way"] = fixed
-    said = (f"{name}: {found.recommended.name}" for name, found in chosen.items())
+    said = (f"{name}: {found.recommendation.name}" for name, found in chosen.items())
     bench.about["recommended"] = ", ".join(said)
     for name, found in others.items():
-        recommended = chosen[name].recommended.name
+        recommended = chosen[name].recommendation.name
         own, best = _gold(found, recommended), max(_gold(found, way).mean() for way in WAYS)
-        over = paired(own.tolist(), _gold(found, fixed).tolist())
+        over = paired_difference(own.tolist(), _gold(found, fixed).tolist())
         bench.row(f"{name}: tokens a question", found.budget or 0, "tokens")
         for way in WAYS:
             bench.row(f"{name}: gold kept on the others, {way}", _gold(found, way).mean(), "share")
@@ -53,12 +53,12 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
 
 
 def _gold(found: Evaluation, way: str) -> np.ndarray:
-    return np.array([o.gold for o in found.outcomes[way] if o.gold is not None])
+    return np.array([o.gold_recall for o in found.outcomes[way] if o.gold_recall is not None])
 
 
 def _sets(options: Options) -> dict[str, tuple[Sequence[Question], Sequence[Question]]]:
     if options.quick:
-        return {"sample": (sample()[:2], sample()[2:4])}
+        return {"sample": (sample_questions()[:2], sample_questions()[2:4])}
     if options.data is None:
         raise SystemExit("this benchmark needs real data: pass --data FOLDER")
     found = {name: halves(options.data, name, 2 * EACH)[1] for name in SETS}

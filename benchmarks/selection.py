@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from harness import Benchmark, Options, arguments
 
-from denoise_core.embedded import sample
+from denoise_core.embedded import sample_questions
 from denoise_core.question import Question
 from denoise_lab.experiments.real_sets import NQ, SHARES, difference, measured, quick_questions, scored
 
@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
 def _sets(options: Options) -> dict[str, list[Question]]:
     if options.quick:
         return {"sample": quick_questions()}
-    found = {"shipped sample": list(sample())}
+    found = {"shipped sample": list(sample_questions())}
     if options.data is not None:
         found["NQ, not fitted on"] = measured(options, [NQ])[NQ]
     return found

@@ -1,10 +1,10 @@
 """How much to keep: what each setting loses and saves, on 20 real questions that ship; put yours there."""
 
 from denoise_core import default_denoiser
-from denoise_core.embedded import sample
+from denoise_core.embedded import sample_questions
 from denoise_core.end import Tokens
 
-questions = sample()[:20]
+questions = sample_questions()[:20]
 settings = {
     'keep="auto"': default_denoiser(),
     'keep="auto", risk=0.05': default_denoiser(risk=0.05),

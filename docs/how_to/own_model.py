@@ -8,10 +8,10 @@ import warnings
 from dataclasses import replace
 
 from denoise_core import fit_denoiser, load_denoiser
-from denoise_core.embedded import sample
+from denoise_core.embedded import sample_questions
 
 warnings.filterwarnings("ignore", module="sklearn")
-few = sample()[:20]  # with five passages each and those that are needed: soon read
+few = sample_questions()[:20]  # with five passages each and those that are needed: soon read
 questions = [
     replace(q, passages=tuple(p for n, p in enumerate(q.passages) if n < 5 or p.id in q.gold)) for q in few
 ]

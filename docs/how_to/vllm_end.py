@@ -5,7 +5,7 @@ vllm serve exported --task classify --port 8000     then, at the same time, ENGI
 
 import os
 
-from denoise_core.embedded import sample
+from denoise_core.embedded import sample_questions
 from denoise_core.end import ENDDenoiser, HiddenReader
 from denoise_core.end.fit import fit_probe
 from denoise_core.end.remote import RemoteScorer
@@ -13,10 +13,10 @@ from denoise_lab.export import export
 
 reader = HiddenReader(os.environ["MODEL"])
 if not os.path.exists("exported"):
-    training = fit_probe(reader, sample()[:6], layers=[12])
+    training = fit_probe(reader, sample_questions()[:6], layers=[12])
     written = export(reader, training.probe, "exported")
     print("written:", *sorted(os.listdir("exported")))
 if "ENGINE" in os.environ:
-    question = sample()[0]
+    question = sample_questions()[0]
     denoiser = ENDDenoiser(RemoteScorer(os.environ["ENGINE"], "exported"), keep=3)
     print(len(denoiser.denoise(question.text, question.passages).passages), "passages kept by the server's scores")

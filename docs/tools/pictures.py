@@ -138,9 +138,9 @@ def curve() -> str:
 
 def kept_and_dropped() -> str:
     """What the default keeps of a question that ships: of kept text the words around the answer, which is bold."""
-    from denoise_core.embedded import default_denoiser, sample
+    from denoise_core.embedded import default_denoiser, sample_questions
 
-    question = sample()[6]
+    question = sample_questions()[6]
     result = default_denoiser().denoise(question.text, question.passages)
     kept = {chunk.span.passage_id: chunk.score for chunk in result.kept}
     scores = kept | {c.span.passage_id: c.score for c in result.dropped if c.span.passage_id not in kept}

@@ -33,7 +33,7 @@ class RequestMiddleware(NamedMiddleware):
         raise NotImplementedError
 
     async def achange_request(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        """`changed` without blocking the event loop."""
+        """`change_request` without blocking the event loop."""
         return self.change_request(request)
 
     @override

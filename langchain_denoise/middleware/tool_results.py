@@ -106,7 +106,7 @@ class DenoiseToolResults(RequestMiddleware):
         return self._back(result, read, each)
 
     @override
-    def changed(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+    def change_request(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         """The request as it came. Raises `InputError`, once, for a name that no tool of the agent has."""
         if self._checked:
             return request

@@ -19,9 +19,9 @@ from langchain_denoise.models.scoring import as_scorer
 
 
 class DenoiseTools(RequestMiddleware):
-    """Shows the model the ``k`` tools whose name and description fit the user's last message best.
+    """Shows the model the ``top_n`` tools whose name and description fit the user's last message best.
 
-    Tools named in ``always``, those called since that message, and what a provider runs itself stay beside them;
+    Tools named in ``always_include``, those called since that message, and what a provider runs itself stay beside them;
     their order is the agent's. ``scorer`` is whatever `DenoiseCompressor` takes as one; None is the embedded
     default, offline. A scorer that fails leaves all tools there, and says so in the log; mistakes raise. The agent
     can still carry out every tool.
@@ -32,9 +32,9 @@ class DenoiseTools(RequestMiddleware):
     ) -> None:
         super().__init__(name)
         if top_n < 1:
-            raise InputError(f"k={top_n}: expected 1 or more")
+            raise InputError(f"top_n={top_n}: expected 1 or more")
         if isinstance(always_include, str):
-            raise InputError(f"always={always_include!r}: expected a list of tool names")
+            raise InputError(f"always_include={always_include!r}: expected a list of tool names")
         if scorer is None:
             from denoise_core.embedded import DefaultScorer
 
@@ -44,11 +44,11 @@ class DenoiseTools(RequestMiddleware):
         self.always_include = frozenset(always_include)
 
     @override
-    async def achanged(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        return await offload(self.changed, request)
+    async def achange_request(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        return await offload(self.change_request, request)
 
     @override
-    def changed(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+    def change_request(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         tools: list[BaseTool] = [t for t in request.tools if isinstance(t, BaseTool)]
         query = next((str(m.text) for m in reversed(request.messages) if isinstance(m, HumanMessage)), "")
         if len(tools) <= self.top_n or not query.strip():

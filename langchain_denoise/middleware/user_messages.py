@@ -69,7 +69,7 @@ class S2AMiddleware(RequestMiddleware):
         return self._update(said, await self.s2a_messages.ainvoke(said)) if said else None
 
     @override
-    def changed(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
+    def change_request(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         texts = self._texts(request.state)
         return request.override(messages=_replaced(request.messages, texts)) if texts else request
 

@@ -63,7 +63,7 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
-    def _asked(self, input: Input, options: dict[str, Any]) -> LoopRun:
+    def _loop_run(self, input: Input, options: dict[str, Any]) -> LoopRun:
         raise NotImplementedError
 
     @override
@@ -77,7 +77,7 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
     def _answer(
         self, input: Input, run_manager: ParentRunManager, config: RunnableConfig, **kwargs: Any
     ) -> Output:
-        asked = self._asked(input, kwargs)
+        asked = self._loop_run(input, kwargs)
         with at_most(config.get("max_concurrency")):
             answer = asked.notify(asked.loop.answer(asked.question, asked.history, drafter=asked.drafter))
         output, record = asked.build_output(answer)
@@ -87,7 +87,7 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
     async def _aanswer(
         self, input: Input, run_manager: AsyncParentRunManager, config: RunnableConfig, **kwargs: Any
     ) -> Output:
-        asked = self._asked(input, kwargs)
+        asked = self._loop_run(input, kwargs)
         with at_most(config.get("max_concurrency")):
             answer = asked.notify(await asked.loop.aanswer(asked.question, asked.history, drafter=asked.drafter))
         output, record = asked.build_output(answer)
@@ -100,7 +100,7 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
         """`denoise_core.augmenter.streaming` events: `Text` as sentences pass (``"held_back"``) or as the first
         draft is written (``"draft_first"``), `Restarted` when it is withdrawn, at last `Finished` or `Revised`
         with the `Answer`. A reader that leaves early ends the run, and its span, without an output."""
-        asked, config = self._asked(input, {}), ensure_config(config)
+        asked, config = self._loop_run(input, {}), ensure_config(config)
         name, run_id = config.get("run_name") or self.get_name(), config.pop("run_id", None)
         run = get_callback_manager_for_config(config).on_chain_start(None, input, name=name, run_id=run_id)
         output = None
@@ -123,7 +123,7 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
         self, input: Input, config: RunnableConfig | None = None, *, show: StreamMode = "held_back"
     ) -> AsyncIterator[StreamEvent]:
         """`stream_checked` for async."""
-        asked, config = self._asked(input, {}), ensure_config(config)
+        asked, config = self._loop_run(input, {}), ensure_config(config)
         name, run_id = config.get("run_name") or self.get_name(), config.pop("run_id", None)
         manager = get_async_callback_manager_for_config(config)
         run = await manager.on_chain_start(None, input, name=name, run_id=run_id)

@@ -116,7 +116,7 @@ ROWS = (
         left_out={
             "tests/langchain/test_middleware.py": "agents: langchain takes langchain-core from 1.4",
             "tests/langchain/test_middleware_answers.py": "agents, as above",
-            "tests/langchain/test_tool_text.py": "agents, as above",
+            "tests/langchain/test_tool_messages.py": "agents, as above",
             "tests/langchain/test_upstream_contracts.py": "agents, as above",
             "tests/langchain/applications/test_agents.py": "agents, as above",
             "tests/langchain/test_typed_stream.py": "LangGraph before 1.2 has no typed event streams",

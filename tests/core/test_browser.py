@@ -13,10 +13,10 @@ from headless import SCHEMES, WIDTHS, chromium, told_by
 
 from denoise_core import ENDDenoiser, Passage
 from denoise_core.augmenter import Augmenter, BM25Retriever
-from denoise_core.embedded import sample
+from denoise_core.embedded import sample_questions
 from denoise_core.evaluate.comparison import evaluate
-from denoise_core.report.context import Shown, page
-from denoise_core.report.evaluation import page as evaluation_page
+from denoise_core.report.context import ReportItem, render_page
+from denoise_core.report.evaluation import render_evaluation
 from denoise_core.report.labels import fragment as labels_page
 from denoise_core.report.loop import to_html
 from denoise_core.scorers.bm25 import BM25Scorer
@@ -102,9 +102,9 @@ def labels_of(question):
 
 def pages():
     """Each page by its name."""
-    asked = sample()[:3]
+    asked = sample_questions()[:3]
     denoiser = ENDDenoiser(BM25Scorer(), keep=0.3)
-    shown = [Shown(q.passages, denoiser.denoise(q.text, q.passages), q.gold, ("12 ms",)) for q in asked]
+    shown = [ReportItem(q.passages, denoiser.denoise(q.text, q.passages), q.gold, ("12 ms",)) for q in asked]
     many = tuple(Passage(f"Passage {n} about towers and bananas. " * 8, f"p{n}") for n in range(1040))
     drafts = iter(["It was finished in 1899.", "The tower was finished in 1889."])
     tower = [Passage("The tower was finished in 1889. I think it is ugly.", "a"), Passage("Bananas.", "b")]
@@ -112,15 +112,15 @@ def pages():
     loop = Augmenter(llm, BM25Retriever(tower), judge=lambda q, evidence, draft: float("1889" in draft))
     answer = loop.answer("When was it finished?")
     assert answer.outcome == "supported"
-    found = evaluate(sample()[:4], answerer=First())
+    found = evaluate(sample_questions()[:4], answerer=First())
     llm = FunctionLLM(lambda m: "1974")
     tables = run_sheets(sheets_of(Asked("s2a", count=1), llm), llm)
     own = [found._repr_html_(), shown[0].result._repr_html_(), answer._repr_html_()]
     return {
-        "kept": page(shown, title="Kept and dropped", table=[["method", "kept"], ["BM25", "30%"]]),
-        "many": page([Shown(many, ENDDenoiser(BM25Scorer(), keep=40).denoise("towers 7", many))], title="Many"),
+        "kept": render_page(shown, title="Kept and dropped", table=[["method", "kept"], ["BM25", "30%"]]),
+        "many": render_page([ReportItem(many, ENDDenoiser(BM25Scorer(), keep=40).denoise("towers 7", many))], title="Many"),
         "loop": to_html(answer),
-        "evaluation": evaluation_page(found),
+        "evaluation": render_evaluation(found),
         "protocol": protocol_page(tables, "a model"),
         "labels": labels_page([{"question": q.text, "passages": labels_of(q)} for q in asked]),
         "notebook": NOTEBOOK.format("".join(own)),

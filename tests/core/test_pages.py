@@ -9,7 +9,7 @@ from judging import by_words
 
 from denoise_core import DenoiseResult, Drop, ENDDenoiser, Passage, Span
 from denoise_core.augmenter import Augmenter
-from denoise_core.report.context import Shown, _templates, fragment, page
+from denoise_core.report.context import ReportItem, _templates, fragment, render_page
 from denoise_core.report.loop import to_html
 from denoise_core.testing import FunctionLLM, FunctionScorer, ListRetriever
 
@@ -48,7 +48,7 @@ def many(n, characters=900):
 
 def test_a_thousand_passages_make_a_page_below_two_megabytes_with_what_was_dropped_folded():
     passages, result = many(1040)
-    html = page([Shown(passages, result)], title="t")
+    html = render_page([ReportItem(passages, result)], title="t")
     assert len(html.encode()) < 2_000_000
     opened = re.sub(r"<details>.*?</details>", "", html, flags=re.DOTALL)
     assert 0 < opened.count('<div class="passage') <= 12
@@ -57,7 +57,7 @@ def test_a_thousand_passages_make_a_page_below_two_megabytes_with_what_was_dropp
 
 def test_what_does_not_fit_is_counted():
     passages, result = many(1000, characters=4000)
-    html = page([Shown(passages, result)] * 2, title="t")
+    html = render_page([ReportItem(passages, result)] * 2, title="t")
     assert len(html.encode()) < 2_000_000
     assert "more passages are not shown" in html
     assert "1 more questions are not shown" in html

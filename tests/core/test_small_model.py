@@ -8,7 +8,7 @@ import pytest
 from small_model import model_folder
 
 from denoise_core import Message, Passage
-from denoise_core.embedded.sample import sample
+from denoise_core.embedded.sample import sample_questions
 from denoise_core.end import HiddenReader, LocalLLM, ProbeScorer
 from denoise_core.end.fit import fit_probe
 from denoise_core.s2a import S2ADenoiser
@@ -31,7 +31,7 @@ def reader(llm):
 
 def questions(begin, count):
     """Each with the passage that is needed between two that are not on either side."""
-    for q in sample()[begin : begin + count]:
+    for q in sample_questions()[begin : begin + count]:
         needed = [p for p in q.passages if p.id in q.gold]
         others = [p for p in q.passages if p.id not in q.gold]
         yield replace(q, passages=(others[0], *needed, *others[1:3]))

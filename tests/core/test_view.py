@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from denoise_core import DenoiseResult, Drop, Keep, Passage, Span
 from denoise_core.end import ENDDenoiser
-from denoise_core.report.context import Shown, all_pieces, fragment, page
+from denoise_core.report.context import ReportItem, fragment, render_page, split_pieces
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.chunk import chunks, extract, sentences
 
@@ -50,7 +50,7 @@ def test_pieces_tile_every_passage(texts, data):
         dropped += [Drop(s, "noise", 0.25) for s in spans if s not in keep]
     result = DenoiseResult("q", tuple(kept), tuple(dropped))
     for p in passages:
-        assert "".join(piece.text for piece in all_pieces([p], result)[0]) == p.text
+        assert "".join(piece.text for piece in split_pieces([p], result)[0]) == p.text
     assert fragment(passages, result)
 
 
@@ -61,8 +61,8 @@ def test_scores_and_reasons_are_shown_and_text_is_escaped():
     ]
     scorer = FunctionScorer(lambda q, t: float(len(t)))
     result = ENDDenoiser(scorer, keep=1).denoise("<q>", passages)
-    html = page(
-        [Shown(tuple(passages), result, frozenset({"<b>"}), ("<fact>",))], title="<t>", table=[["<th>"], ["<td>"]]
+    html = render_page(
+        [ReportItem(tuple(passages), result, frozenset({"<b>"}), ("<fact>",))], title="<t>", table=[["<th>"], ["<td>"]]
     )
     read = Reader(html)
     assert "script" not in read.tags
@@ -87,7 +87,7 @@ def test_kept_chunks_show_their_own_score(score):
     span = Span("a", 0, 3)
     kept = () if score is None else (Keep(span, score),)
     result = DenoiseResult("q", (Passage("abc", "a"),), kept=kept)
-    assert all_pieces([Passage("abc", "a")], result)[0][0].note == (
+    assert split_pieces([Passage("abc", "a")], result)[0][0].note == (
         "kept" if score is None else "kept, score 0.500"
     )
 
@@ -97,7 +97,7 @@ def test_chunks_without_text_are_shown_too():
     result = ENDDenoiser(FunctionScorer(lambda q, t: 1.0), threshold=-math.inf, chunker=chunks(5)).denoise(
         "q", [passage]
     )
-    assert "".join(piece.text for piece in all_pieces([passage], result)[0]) == passage.text
+    assert "".join(piece.text for piece in split_pieces([passage], result)[0]) == passage.text
 
 
 def test_a_result_is_read_a_fixed_number_of_times_however_many_its_passages_are():

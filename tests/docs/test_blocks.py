@@ -67,13 +67,13 @@ RIGHT = "The Eiffel Tower in Paris was completed in 1889."
 def test_the_loops_page(monkeypatch):
     from denoise_core import Passage
     from denoise_core.augmenter import BM25Retriever, Groundedness
-    from denoise_core.embedded import default_denoiser, encoder
+    from denoise_core.embedded import default_denoiser, shared_encoder
     from denoise_core.testing import FunctionLLM
 
     more = BM25Retriever([Passage("Reviews say that the tower is high.", "review")])
     # The page names a model of the hub; the same weights ship.
     monkeypatch.setattr(
-        "denoise_core.scorers.encoders._embedders", lambda name: (encoder().vectors, encoder().vectors)
+        "denoise_core.scorers.encoders._embedders", lambda name: (shared_encoder().embed_texts, shared_encoder().embed_texts)
     )
     names = {
         "llm": FunctionLLM(lambda messages: RIGHT),
@@ -91,9 +91,9 @@ def test_the_loops_page(monkeypatch):
 
 
 def labelled_lines():
-    from denoise_core.embedded import sample
+    from denoise_core.embedded import sample_questions
 
-    for q in sample()[:12]:
+    for q in sample_questions()[:12]:
         yield json.dumps(
             {
                 "question": q.text,

@@ -13,8 +13,8 @@ from openai_server import serving
 from tiny_models import probe_of, tiny_pair
 
 from denoise_core import InputError, Price
-from denoise_core.evaluate.comparison import Ledger
-from denoise_core.evaluate.comparison.answering import llm_of
+from denoise_core.evaluate.comparison import ReplyLog
+from denoise_core.evaluate.comparison.answering import llm_from_name
 from denoise_core.runtime.flow import run
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Reply, Usage
@@ -59,7 +59,7 @@ def test_end_has_a_probe_on_a_local_model(tmp_path):
     tokenizer.save_pretrained(tmp_path / "model")
     probe_of(model, tokenizer).save(tmp_path / "probe")
     asked = small("end", probe=tmp_path / "probe", model=str(tmp_path / "model"))
-    ledger = Ledger(FunctionLLM(lambda m: "12345678"), "one number")
+    ledger = ReplyLog(FunctionLLM(lambda m: "12345678"), "one number")
     (table,) = run_sheets(sheets_of(asked, ledger), ledger)
     (line,) = [line for line in table.lines if line.system == "END"]
     assert (line.cases > 0, line.failed) == (True, 0)
@@ -70,12 +70,12 @@ def test_end_has_a_probe_on_a_local_model(tmp_path):
 def test_a_protocol_runs_on_a_server_and_has_the_papers_figures_beside(protocol):
     model = Scripted()
     with serving(model) as server:
-        ledger = Ledger(llm_of(server.url + "#scripted"), "scripted", price=Price(1, 1))
+        ledger = ReplyLog(llm_from_name(server.url + "#scripted"), "scripted", price=Price(1, 1))
         tables = run_sheets(sheets_of(small(protocol), ledger), ledger, price=ledger.price, workers=4)
-    assert len(model.asked) == len(set(model.asked)) == ledger.asked
+    assert len(model.asked) == len(set(model.asked)) == ledger.call_count
     for table in tables:
         assert not any(line.failed for line in table.lines), told(table)
-        assert all(line.read and line.money for line in table.lines)
+        assert all(line.input_tokens and line.cost for line in table.lines)
         assert table.source in " ".join(told(table))
         assert rows_of(table)[0][:2] == ["system", "all"]
     by_name = {t.name: t for t in tables}
@@ -97,10 +97,10 @@ SCRIPT = """
 import json, sys
 from dataclasses import asdict
 from denoise_lab.protocols import Asked, run_sheets, sheets_of
-from denoise_core.evaluate.comparison import Ledger
-from denoise_core.evaluate.comparison.answering import llm_of
+from denoise_core.evaluate.comparison import ReplyLog
+from denoise_core.evaluate.comparison.answering import llm_from_name
 url, protocol, file = sys.argv[1:]
-llm = Ledger(llm_of(url + "#scripted"), "scripted", file)
+llm = ReplyLog(llm_from_name(url + "#scripted"), "scripted", file)
 tables = run_sheets(sheets_of(Asked(protocol, count=2, characters=80), llm), llm)
 print(json.dumps([asdict(t) for t in tables]))
 """
@@ -148,9 +148,9 @@ def test_a_run_killed_five_times_gives_the_figures_of_one_that_was_not_without_a
 @pytest.mark.parametrize(("protocol", "budget"), [("s2a", 40_000), ("augmenter", 8_000)])
 def test_what_the_budget_did_not_reach_failed_and_the_budget_is_not_passed(protocol, budget):
     llm = FunctionLLM(lambda m: Reply("1974", Usage(sum(len(x.content) for x in m), 4)))
-    ledger = Ledger(llm, "m", budget=budget)
+    ledger = ReplyLog(llm, "m", budget=budget)
     tables = run_sheets(sheets_of(small(protocol), ledger), ledger)
-    assert 0 < ledger.spent <= budget
+    assert 0 < ledger.total_spent <= budget
     failed = [line.failed for table in tables for line in table.lines]
     assert 0 < sum(failed) < sum(line.cases for table in tables for line in table.lines)
     assert "budget" in " ".join(told(tables[-1]))
@@ -168,14 +168,14 @@ def test_a_model_that_fails_on_some_cases_is_counted_and_the_rest_goes_on():
     plain = table.line("plain")
     assert (plain.cases, plain.failed) == (8, 4)
     assert "the line is cut" in " ".join(told(table))
-    assert plain.cells["all"].n == 4
+    assert plain.cells["all"].count == 4
     assert repr(table) == "Table('Questions with an opinion about the answer': 9 systems, 8 cases, right, %)"
     assert "the line is cut" in table._repr_html_()
 
 
 def test_a_dry_run_counts_what_would_be_asked_after_a_first_call_too():
     made = FunctionLLM(lambda m: "x")
-    ledger = Ledger(made, "m", dry=True)
+    ledger = ReplyLog(made, "m", dry_run=True)
     run_sheets(sheets_of(small("s2a"), ledger)[:1], ledger)
     steps = (
         2 * 4 * (3 + 2 * 5) + 2
@@ -189,8 +189,8 @@ def test_cached_tokens_cost_their_own_price_and_are_shown():
     price = Price(10, 20, 1)
     (table,) = run_sheets(sheets_of(small("s2a"), llm)[:1], llm, price=price)
     plain = table.line("plain")
-    assert (plain.read, plain.cached) == (100, 80)
-    assert plain.money == pytest.approx((20 * 10 + 80 * 1 + 10 * 20) / 1e6)
+    assert (plain.input_tokens, plain.cached_tokens) == (100, 80)
+    assert plain.cost == pytest.approx((20 * 10 + 80 * 1 + 10 * 20) / 1e6)
     assert "cached" in rows_of(table)[0]
 
 

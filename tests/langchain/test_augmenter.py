@@ -47,10 +47,10 @@ def test_a_checked_answer_with_its_evidence_and_record(build, kit):
     assert [a["outcome"] for a in record["attempts"]] == ["fail", "pass"]
     assert record["attempts"][0]["feedback"]
     assert record["stopped_because"] == "passed"
-    assert record["calls"] == len(model.seen) == 2
+    assert record["calls"] == len(model.calls) == 2
     assert record["citations"] == [out["context"][0].id]
     assert not record["tokens_estimated"]
-    assert record["input_tokens"] == sum(len(m.text.split()) for call in model.seen for m in call)
+    assert record["input_tokens"] == sum(len(m.text.split()) for call in model.calls for m in call)
 
 
 def test_sync_equals_async_and_batch_and_stream(build, kit):
@@ -140,8 +140,8 @@ def test_history_reaches_the_model_as_text(build):
     runnable, model = build()
     history = [SystemMessage("be kind"), HumanMessage("I like maps."), AIMessage("So do I.")]
     runnable.invoke({"question": "And the capital?", "history": history})
-    assert "I like maps." in model.seen[0][-1].text
-    assert "So do I." in model.seen[0][-1].text
+    assert "I like maps." in model.calls[0][-1].text
+    assert "So do I." in model.calls[0][-1].text
 
 
 def test_evidence_cut_by_a_denoiser_says_what_it_stands_for(build, kit):

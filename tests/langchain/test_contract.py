@@ -174,8 +174,8 @@ async def test_model_calls_are_concurrent_and_bounded(own, around, kit):
             await asyncio.to_thread(compressor.invoke, *given)
         else:
             await compressor.ainvoke(*given)
-        assert model.peak == expected
-        assert len(model.seen) == 6
+        assert model.max_concurrent_calls == expected
+        assert len(model.calls) == 6
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,7 @@ async def test_artifact_and_content_are_cleared_alike(make, sync):
     message = tool_message(await run(agent, sync))
     assert message.content == PARIS
     assert [(d.id, d.metadata["source"]) for d in message.artifact] == [("atlas", "atlas.md")]
-    assert model.seen[-1][-1].text == PARIS
+    assert model.calls[-1][-1].text == PARIS
     record = message.response_metadata["denoise"]
     assert json.loads(json.dumps(record)) == record
     assert (record["given"], record["kept"], record["fallback"]) == (3, 1, None)
@@ -132,8 +132,8 @@ async def test_the_model_reads_cleared_words_and_the_user_keeps_their_own(make, 
     state = await run(agent, sync, {"messages": [HumanMessage(LEADING)]})
     assert state["messages"][0].text == LEADING
     assert "denoised_messages" not in state
-    assert [call[0].text for call in model.seen] == [NEUTRAL, NEUTRAL]
-    assert len(clearing.seen) == 2  # the question, then the words; once a turn
+    assert [call[0].text for call in model.calls] == [NEUTRAL, NEUTRAL]
+    assert len(clearing.calls) == 2  # the question, then the words; once a turn
 
 
 @both_ways
@@ -143,8 +143,8 @@ async def test_cleared_words_survive_in_a_checkpoint(make, kit, sync):
     thread = {"configurable": {"thread_id": "1"}}
     await run(agent, sync, {"messages": [HumanMessage(LEADING)]}, thread)
     await run(agent, sync, {"messages": [HumanMessage("And of Italy?")]}, thread)
-    assert model.seen[-1][0].text == NEUTRAL
-    assert len(clearing.seen) == 3
+    assert model.calls[-1][0].text == NEUTRAL
+    assert len(clearing.calls) == 3
     kept = agent.get_state(thread).values["denoised_messages"]
     assert json.loads(json.dumps(kept)) == kept
     records = list(kept["S2AMiddleware"].values())
@@ -157,7 +157,7 @@ async def test_two_instances_at_once(make, kit):
     tools = [DenoiseToolResults(by_words(2), name="first cut"), DenoiseToolResults(by_words(1), name="second cut")]
     agent, model = make(first, second, *tools)
     state = await agent.ainvoke({"messages": [HumanMessage(LEADING)]})
-    assert model.seen[-1][0].text == NEUTRAL
+    assert model.calls[-1][0].text == NEUTRAL
     assert [d.id for d in tool_message(state).artifact] == ["atlas"]
 
 
@@ -183,7 +183,7 @@ def test_a_scorer_of_tools_that_fails_is_heard_and_a_mistake_raises(error, caplo
 
     tools = [StructuredTool.from_function(lambda: "x", name=n, description=n) for n in ("one", "two")]
     request = SimpleNamespace(tools=tools, messages=[HumanMessage("which one?")])
-    middleware = DenoiseTools(FunctionScorer(fail), k=1)
+    middleware = DenoiseTools(FunctionScorer(fail), top_n=1)
     fallbacks._counts.clear()
     if isinstance(error, AttributeError):
         with pytest.raises(AttributeError):
@@ -198,9 +198,9 @@ def test_a_message_that_was_cleared_is_not_cleared_again(kit):
     middleware = S2AMiddleware(model)
     state = {"messages": [HumanMessage("I like towers. How tall is it?", id="a")]}
     update = middleware.before_agent(state, None)
-    calls = len(model.seen)
+    calls = len(model.calls)
     assert middleware.before_agent({**state, **update}, None) is None
-    assert len(model.seen) == calls > 0
+    assert len(model.calls) == calls > 0
 
 
 def test_a_tool_called_in_this_turn_stays():
@@ -208,5 +208,5 @@ def test_a_tool_called_in_this_turn_stays():
     call = AIMessage("", tool_calls=[{"name": "two", "args": {}, "id": "1"}])
     request = SimpleNamespace(tools=tools, messages=[HumanMessage("which?"), call])
     request.override = lambda tools: tools
-    middleware = DenoiseTools(FunctionScorer(lambda query, text: float("one" in text)), k=1)
+    middleware = DenoiseTools(FunctionScorer(lambda query, text: float("one" in text)), top_n=1)
     assert middleware.wrap_model_call(request, list) == tools

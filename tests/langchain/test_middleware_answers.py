@@ -23,7 +23,7 @@ from recorded_runs import RunRecorder
 from denoise_core.augmenter import LoopLimits
 from langchain_denoise import Verifier
 from langchain_denoise.middleware import DenoiseToolResults, S2AMiddleware, VerificationMiddleware
-from langchain_denoise.middleware.verification import evidence_of
+from langchain_denoise.middleware.verification import collect_evidence
 
 
 def told(messages):
@@ -41,7 +41,7 @@ async def test_an_answer_that_does_not_hold_is_written_again(make, sync):
     assert json.loads(json.dumps(record)) == record
     assert [a["text"] for a in record["attempts"]] == [LYON, PARIS]
     assert (record["outcome"], record["evidence"]) == ("supported", ["fruit", "atlas", "letters"])
-    assert len(model.seen) == 3
+    assert len(model.calls) == 3
 
 
 @both_ways
@@ -53,7 +53,7 @@ async def test_what_earlier_turns_found_counts_where_it_is_said(make, sync, evid
     given = {"messages": [*before, HumanMessage("So what is the capital of France?")]}
     state = agent.invoke(given) if sync else await agent.ainvoke(given)
     assert state["messages"][-1].response_metadata["denoise"]["outcome"] == outcome
-    assert len(model.seen) == 1
+    assert len(model.calls) == 1
 
 
 @both_ways
@@ -81,14 +81,14 @@ async def test_a_model_that_wants_to_look_again_may_and_ends(make, sync):
     state = await run(agent, sync)
     assert [m.type for m in state["messages"]] == ["human", "ai", "tool", "ai", "tool", "ai"]
     assert state["messages"][-1].response_metadata["denoise"]["outcome"] == "unsupported"
-    assert len(model.seen) == 4
+    assert len(model.calls) == 4
 
 
 async def test_no_evidence_is_said_and_not_tried_again(make):
     agent, model = make(VerificationMiddleware(), reply=lambda m: LYON)
     answer = (await agent.ainvoke(ASKED))["messages"][-1]
     assert (answer.text, answer.response_metadata["denoise"]["stopped_because"]) == (LYON, "no_evidence")
-    assert len(model.seen) == 1
+    assert len(model.calls) == 1
 
 
 async def test_evidence_by_a_function_of_the_messages(make):
@@ -160,5 +160,5 @@ def test_a_search_for_a_rejected_drafts_own_words_is_no_evidence():
     call = {"name": "search", "args": {"query": "Lyon since 1789"}, "id": "1"}
     found = ToolMessage("Lyon, since 1789.", tool_call_id="1", name="search")
     messages = [*ASKED["messages"], AIMessage("", tool_calls=[call]), found]
-    assert evidence_of(messages, "turn", [])
-    assert not evidence_of(messages, "turn", [LYON])
+    assert collect_evidence(messages, "turn", [])
+    assert not collect_evidence(messages, "turn", [LYON])

@@ -12,7 +12,7 @@ from langchain_core.runnables import RunnableLambda
 from denoise_core import Message, Reply, Usage
 from denoise_core.errors import BrokenLaw
 from langchain_denoise import ChatModelLLM, RetrieverAdapter
-from langchain_denoise.convert.messages import from_messages, to_messages
+from langchain_denoise.convert.messages import to_core_messages, to_langchain_messages
 
 ASKED = (Message("system", "be brief"), Message("user", "what?"), Message("assistant", "hm"), Message("user", "!"))
 
@@ -26,7 +26,7 @@ def both(llm):
 def test_text_and_tokens(kit):
     model = kit.chat(lambda m: "two words")
     assert both(ChatModelLLM(model)) == Reply("two words", Usage(5, 2))
-    assert [m.type for m in model.seen[0]] == ["system", "human", "ai", "human"]
+    assert [m.type for m in model.calls[0]] == ["system", "human", "ai", "human"]
 
 
 def test_a_model_that_reports_no_tokens(kit):
@@ -91,7 +91,7 @@ def test_a_chain_that_does_not_answer_with_text():
 
 
 def test_messages_there_and_back():
-    assert from_messages(to_messages(ASKED)) == ASKED
+    assert to_core_messages(to_langchain_messages(ASKED)) == ASKED
 
 
 SCHEMA = {

@@ -131,7 +131,7 @@ def test_it_stands_between_a_prompt_and_a_model(kit):
         | model
     )
     assert chain.invoke({"said": LEADING}).text == "answer"
-    assert [m.text for m in model.seen[-1]] == ["be brief", "what is the capital of France?"]
+    assert [m.text for m in model.calls[-1]] == ["be brief", "what is the capital of France?"]
 
 
 def test_whatever_a_chat_model_takes(kit):

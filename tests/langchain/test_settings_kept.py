@@ -141,7 +141,7 @@ async def test_max_concurrency_of_the_call_holds_within(sync, kit):
     found = (
         await asyncio.to_thread(retriever.invoke, "q", config) if sync else await retriever.ainvoke("q", config)
     )
-    assert (len(found), model.peak) == (8, 2)
+    assert (len(found), model.max_concurrent_calls) == (8, 2)
 
 
 def test_tags_metadata_and_callbacks_of_the_call_reach_both_parts(kit):

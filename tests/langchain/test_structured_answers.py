@@ -167,6 +167,6 @@ def test_another_answer_takes_the_place_of_the_field(judged, output):
 def test_an_agents_structured_answer_is_judged_by_the_same_fields():
     middleware = pytest.importorskip("langchain_denoise.middleware.verification")
     response = middleware.ModelResponse(result=[AIMessage("")], structured_response=ONE)
-    assert middleware.final_of(response).text == TOWER
-    named = middleware.final_of(response, ["confidence"])
+    assert middleware.final_claims(response).text == TOWER
+    named = middleware.final_claims(response, ["confidence"])
     assert named.fields == {"confidence": 0.9}

@@ -58,7 +58,7 @@ def test_a_rag_chain_keeps_its_form_and_gets_a_checked_answer(rag):
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert (record["outcome"], [a["text"] for a in record["attempts"]]) == ("supported", [LYON, PARIS])
     assert record["evidence"] == ["atlas", "fruit"]
-    assert len(model.seen) == 4
+    assert len(model.calls) == 4
 
 
 def test_judge_and_limits_are_given_without_a_verifier(rag):
@@ -186,7 +186,7 @@ def test_what_does_not_hold_need_not_be_sent(rag):
 def test_a_budget_bounds_the_drafts(rag):
     chain, model = rag(lambda m: LYON)
     out = verified(chain, Verifier(budget=Budget(calls=1))).invoke({"question": "q"})
-    assert (out["answer"], out["denoise"]["stopped_because"], len(model.seen)) == (LYON, "budget", 1)
+    assert (out["answer"], out["denoise"]["stopped_because"], len(model.calls)) == (LYON, "budget", 1)
 
 
 def test_a_chain_that_fails_at_first_fails_as_before(kit, rag):

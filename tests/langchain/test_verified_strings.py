@@ -29,7 +29,7 @@ def test_a_string_is_a_string_and_carries_its_record():
 
 
 def test_the_whole_answer_can_be_had_instead():
-    answer = asked("It was completed in 1889.", returns="answer")
+    answer = asked("It was completed in 1889.", output_type="answer")
     assert (answer.text, answer.outcome.value) == ("It was completed in 1889.", "supported")
 
 
@@ -39,4 +39,4 @@ def test_reasoning_is_not_sent():
 
 def test_a_slip_in_what_is_returned_is_refused():
     with pytest.raises(ValueError, match="returns"):
-        asked("It was completed in 1889.", returns="all")
+        asked("It was completed in 1889.", output_type="all")

@@ -18,12 +18,17 @@ from denoise_core.cli.read import read_passages
 from denoise_core.cli.terminal import progress, say, show
 from denoise_core.embedded.sample import sample_questions
 from denoise_core.errors import InputError
-from denoise_core.evaluate.datasets import EvaluationCases, case_from_question
-from denoise_core.evaluate.comparison import Evaluation, ReplyLog, LLMAnswerer, Strategy, evaluate, read_cases
+from denoise_core.evaluate.comparison import Evaluation, LLMAnswerer, ReplyLog, Strategy, evaluate, read_cases
 from denoise_core.evaluate.comparison.answering import MAX_REPLY_TOKENS, LLMGrader, LoopAnswerer, llm_from_name
-from denoise_core.evaluate.comparison.cases import DEFAULT_QUESTION_COUNT, label_cases, generate_cases, build_search
-from denoise_core.evaluate.comparison.evaluation import table_rows, summary_lines
-from denoise_core.evaluate.comparison.setting import SETTING_FILE, SAME_BUDGET, read_setting
+from denoise_core.evaluate.comparison.cases import (
+    DEFAULT_QUESTION_COUNT,
+    build_search,
+    generate_cases,
+    label_cases,
+)
+from denoise_core.evaluate.comparison.evaluation import summary_lines, table_rows
+from denoise_core.evaluate.comparison.setting import SAME_BUDGET, SETTING_FILE, read_setting
+from denoise_core.evaluate.datasets import EvaluationCases, case_from_question
 from denoise_core.runtime.budget import Price
 
 WHO = "Who answers: 'none', for what is kept alone, offline; http://host:port/v1#name; or a folder or hub name."

@@ -18,9 +18,9 @@ from denoise_core.cli.run import keep_of
 from denoise_core.cli.terminal import progress, say, show
 from denoise_core.embedded.fitted import FittedDenoiser, check_output_folder, fit_denoiser
 from denoise_core.errors import InputError
-from denoise_core.evaluate.datasets import EvaluationCases, read_questions
 from denoise_core.evaluate.comparison import ReplyLog
 from denoise_core.evaluate.comparison.cases import label_cases
+from denoise_core.evaluate.datasets import EvaluationCases, read_questions
 from denoise_core.question import Question
 from denoise_core.s2a.teaching import write_labels
 

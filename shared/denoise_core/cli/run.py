@@ -23,7 +23,7 @@ from denoise_core.end.denoiser import ENDDenoiser, Warms
 from denoise_core.end.selection import Tokens
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, Scorer
-from denoise_core.report.context import ReportItem, split_pieces, render_page
+from denoise_core.report.context import ReportItem, render_page, split_pieces
 from denoise_core.result import DenoiseResult
 from denoise_core.text.cutting import cut
 from denoise_core.text.markup import stripped

@@ -7,10 +7,10 @@ the questions that ship. How weights and margins were made: `denoise_lab.default
 from denoise_core.embedded.default import (
     DefaultScorer,
     default_denoiser,
-    embedding_scorer,
-    shared_encoder,
     default_scale,
     default_stack,
+    embedding_scorer,
+    shared_encoder,
 )
 from denoise_core.embedded.sample import sample_questions
 

@@ -25,9 +25,9 @@ def render_check(
     outcome: str,
     judge: str,
 ) -> str:
-    """A complete page. ``said`` is the outcome in a word or a sentence. All texts are escaped."""
+    """A complete page. ``outcome`` is the verdict in a word or a sentence. All texts are escaped."""
     own = claim_sections(answer, claims, passages)
-    return render_template("check.html", title=question or "Check", question=question, said=outcome, judge=judge, **own)
+    return render_template("check.html", title=question or "Check", question=question, outcome=outcome, judge=judge, **own)
 
 
 def claim_sections(
@@ -44,7 +44,7 @@ def claim_sections(
     said = _cut(answer[:LONGEST], [(c.start, c.end, n) for n, c in enumerate(claims)])
     numbered = [(n, p, sorted(quoted[p.id])) for n, p in enumerate(passages, 1) if p.id in quoted]
     sources = [(n, p, _cut(p.text, ranges)) for n, p, ranges in numbered]
-    about = {"name": name, "known": {p.id: p for p in passages}, "line_of": line_number, "verdict_of": verdict_word}
+    about = {"name": name, "known": {p.id: p for p in passages}, "line_number": line_number, "verdict_word": verdict_word}
     return {"claims": claims, "pieces": said, "sources": sources, **about}
 
 

@@ -128,7 +128,7 @@ def values_of_rows(
         left -= 500 + sum(200 + len(escape(piece.text).encode("utf-8", "replace")) for piece in pieces)
         if left < 0 and shown:
             break
-        shown.append({**row, "pieces": pieces, "more": more, "any_kept": any(p.kept for p in row["pieces"])})
+        shown.append({**row, "pieces": pieces, "more": more, "any_kept": any(p.is_kept for p in row["pieces"])})
     opened = count()
 
     def fate(row: dict[str, Any]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from denoise_core.evaluate.comparison.evaluation import Evaluation, table_rows, summary_lines
+from denoise_core.evaluate.comparison.evaluation import Evaluation, summary_lines, table_rows
 from denoise_core.evaluate.comparison.figures import GOLD, RIGHT, QuestionOutcome
 from denoise_core.evaluate.comparison.setting import EVERYTHING
 from denoise_core.report.context import ReportItem, render_template, values_of
@@ -28,8 +28,8 @@ def _values(found: Evaluation) -> dict[str, Any]:
     name = found.recommendation.name
     if name == EVERYTHING:  # then what speaks against the best other way is worth seeing
         others = [f for f in found.figures if f.name != EVERYTHING]
-        name = max(others, key=lambda f: -1.0 if f.right is None else f.right.value).name if others else name
-    change = found.figures_for(name).change
+        name = max(others, key=lambda f: -1.0 if f.accuracy is None else f.accuracy.value).name if others else name
+    change = found.figures_for(name).accuracy_change
     lines = () if change is None else change.harmed
     rows = {o.case.line_number: o for o in found.outcomes.get(name, ())}
     whole = {o.case.line_number: o for o in found.outcomes.get(EVERYTHING, ())}
@@ -72,9 +72,9 @@ def _charts(found: Evaluation) -> list[dict[str, Any]]:
             "most": 1,
         }
     ]
-    right = [(f, f.right) for f in found.figures if f.right is not None]
+    right = [(f, f.accuracy) for f in found.figures if f.accuracy is not None]
     tokens = {f.name: [(f.tokens, r.value, r.low, r.high)] for f, r in right}
-    money = {f.name: [(1000 * f.money, r.value, r.low, r.high)] for f, r in right if f.money is not None}
+    money = {f.name: [(1000 * f.cost, r.value, r.low, r.high)] for f, r in right if f.cost is not None}
     for over, x, points in (
         ("tokens a question", "tokens a question", tokens),
         ("money", "money for 1,000 questions", money),

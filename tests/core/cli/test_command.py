@@ -12,7 +12,7 @@ import pytest
 import denoise_core
 from denoise_core._files import write_whole
 from denoise_core.cli import MODULES, main
-from denoise_core.embedded import sample
+from denoise_core.embedded import sample_questions
 from denoise_lab.noisy_retrieval import write_questions
 
 PASSAGES = [
@@ -213,7 +213,7 @@ def test_a_fit_that_could_not_be_saved_is_refused_before_it_runs(command, tmp_pa
 
 def test_a_fit_shows_what_it_needs_beside_its_rivals_and_is_not_overwritten_unasked(command, tmp_path):
     short = []
-    for q in sample():
+    for q in sample_questions():
         short.append(replace(q, passages=tuple(p for p in q.passages if p.id in q.gold or len(p.text) < 500)))
     write_questions(tmp_path / "data.jsonl", [q for q in short if len(q.passages) > 1][:30])
     fit = ["fit", str(tmp_path / "data.jsonl"), "-o", str(tmp_path / "mine"), "--keep", "0.3"]

@@ -8,7 +8,7 @@ import pytest
 
 from denoise_core import Message
 from denoise_core.cli import main
-from denoise_core.embedded.sample import prepared_answers
+from denoise_core.embedded.sample import sample_answers
 from denoise_core.support.quoting import judge_prompt
 from denoise_core.testing import RecordedLLM
 
@@ -80,7 +80,7 @@ def test_what_is_no_recording_is_refused(demo, tmp_path):
 def test_every_answer_has_one_reply_and_no_reply_is_left_over():
     prompts = [
         judge_prompt(p.question.text, answer, p.question.passages)
-        for p in prepared_answers()
+        for p in sample_answers()
         for answer in (p.right, p.wrong)
     ]
     keys = [json.loads(line)["prompt"] for line in SHIPPED.splitlines()]

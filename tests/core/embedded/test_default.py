@@ -14,15 +14,15 @@ from denoise_core import InputError, Passage
 from denoise_core.embedded import (
     DefaultScorer,
     default_denoiser,
+    default_scale,
+    default_stack,
     embedding_scorer,
-    encoder,
-    sample,
-    scale,
-    stack,
+    sample_questions,
+    shared_encoder,
 )
-from denoise_core.embedded.encoder import Reading, Readings, SentenceEncoder, idf, loaded
+from denoise_core.embedded.encoder import EmbeddingCache, SentenceEncoder, TokenEmbeddings, load_encoder, token_idf
 from denoise_core.embedded.fitted import torch_minilm
-from denoise_core.embedded.minilm import DIGESTS, check, minilm
+from denoise_core.embedded.minilm import DIGESTS, minilm_folder, verify_digest
 from denoise_core.end import ENDDenoiser
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.evaluate.metrics import recall_at
@@ -45,11 +45,11 @@ TEXTS = [
 
 def test_weights_are_the_known_ones_and_others_are_refused(tmp_path):
     name = "model.safetensors"
-    check(minilm() / name, DIGESTS[name])
+    verify_digest(minilm_folder() / name, DIGESTS[name])
     other = tmp_path / name
-    shutil.copy(minilm() / "config.json", other)
+    shutil.copy(minilm_folder() / "config.json", other)
     with pytest.raises(InputError, match="not the one of rag-denoise-weights"):
-        check(other, DIGESTS[name])
+        verify_digest(other, DIGESTS[name])
 
 
 def test_a_result_comes_without_torch_and_all_that_it_brings():
@@ -62,7 +62,7 @@ def test_a_result_comes_without_torch_and_all_that_it_brings():
 
 
 def test_nothing_is_loaded_before_the_first_score():
-    code = "import sys\nfrom denoise_core.embedded import default_denoiser, sample\ndefault_denoiser()\nsample()\n"
+    code = "import sys\nfrom denoise_core.embedded import default_denoiser, sample_questions\ndefault_denoiser()\nsample_questions()\n"
     code += "print('torch' in sys.modules, 'transformers' in sys.modules, 'denoise_weights' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False", "False"]
@@ -101,26 +101,26 @@ def unit(x):
 
 def test_scores_equal_those_of_torch(torch_encoder):
     """The whole path: cosine as torch has it, late interaction up to what 8 bits cost."""
-    question, texts = sample()[0].text, [p.text for p in sample()[0].passages[:6]]
+    question, texts = sample_questions()[0].text, [p.text for p in sample_questions()[0].passages[:6]]
     states = [torch_encoder(t) for t in texts]
     asked = torch_encoder(question)
 
     cosine = np.array([unit(s.mean(0)) @ unit(asked.mean(0)) for s in states])
-    pieces = encoder()._pieces([question, *texts])
-    rarity = idf(pieces[0], pieces[1:])
+    pieces = shared_encoder()._pieces([question, *texts])
+    rarity = token_idf(pieces[0], pieces[1:])
     near = np.stack([(unit(s[1:-1]) @ unit(asked[1:-1]).T).max(0) for s in states])
     maxsim = near @ rarity / rarity.sum()
-    found = encoder().signals(question, texts)
+    found = shared_encoder().signals(question, texts)
     assert np.abs(found[:, 0] - cosine).max() < 1e-4
     assert np.abs(found[:, 1] - maxsim).max() < 1e-3, "more than 8 bits may cost"
 
 
 def test_states_equal_those_of_torch_and_do_not_depend_on_batch_neighbours(torch_encoder):
-    network, tokenizer = loaded(minilm())
+    network, tokenizer = load_encoder(minilm_folder())
     rows = [tokenizer.encode(t).ids[:512] for t in TEXTS]
-    together = network.states(rows)
+    together = network.hidden_states(rows)
     for text, row, states in zip(TEXTS, rows, together, strict=True):
-        theirs, alone = torch_encoder(text), network.states([row])[0]
+        theirs, alone = torch_encoder(text), network.hidden_states([row])[0]
         assert np.abs(unit(states) - unit(alone)).max() < 1e-4
         assert np.abs(unit(states) - unit(theirs)).max() < 1e-4
 
@@ -153,7 +153,7 @@ def test_threads_share_one_model():
 
 
 def test_the_sample_is_forty_questions_that_nothing_was_fitted_on():
-    questions = sample()
+    questions = sample_questions()
     assert [len(q.passages) for q in questions] == [20] * 40
     assert all(len(q.gold) == 1 and q.answers for q in questions)
     assert not any(for_fitting(q.id) for q in questions)
@@ -163,7 +163,7 @@ def test_the_sample_is_forty_questions_that_nothing_was_fitted_on():
 
 def test_the_default_keeps_gold_at_least_as_often_as_cosine_and_more_often_than_bm25():
     """On the first questions of the sample; the whole of it, and others, are a benchmark."""
-    questions = sample()[:4]
+    questions = sample_questions()[:4]
     gold = [label for q in questions for label in q.labels]
     groups = [q.id for q in questions for _ in q.passages]
     kept = {}
@@ -176,20 +176,20 @@ def test_the_default_keeps_gold_at_least_as_often_as_cosine_and_more_often_than_
 
 def test_what_ships_says_what_it_was_fitted_on():
     card = json.loads((files("denoise_core.embedded") / "data" / "card.json").read_text("utf-8"))
-    assert set(card["fitted on"]) == set(SETS) == set(scale().sets)
-    assert set(stack().names) >= set(encoder().names)
-    assert min(stack().weight) >= 0
+    assert set(card["fitted on"]) == set(SETS) == set(default_scale().sets)
+    assert set(default_stack().names) >= set(shared_encoder().names)
+    assert min(default_stack().weight) >= 0
     controls = card["controls"]
     assert controls["as it is"] > max(v for name, v in controls.items() if name != "as it is")
 
 
 def test_a_smaller_risk_keeps_more():
-    margins = scale().margins
+    margins = default_scale().margins
     assert [margins[r] for r in sorted(margins)] == sorted(margins.values(), reverse=True)
 
 
 def test_passages_of_another_question_are_said_not_to_fit():
-    first, second = sample()[0], sample()[1]
+    first, second = sample_questions()[0], sample_questions()[1]
     assert default_denoiser().denoise(first.text, first.passages).relevant is True
     strangers = default_denoiser(on_irrelevant="drop").denoise(
         first.text,
@@ -247,13 +247,13 @@ def test_a_language_that_the_encoder_does_not_read_is_named_and_nothing_is_lost(
 
 
 def test_rare_pieces_weigh_more():
-    weights = idf([1, 2, 3], [[1, 2], [1, 4], [1]])
+    weights = token_idf([1, 2, 3], [[1, 2], [1, 4], [1]])
     assert weights[0] < weights[1] < weights[2]
 
 
 def test_tokens_are_counted_and_long_questions_are_no_trouble():
-    assert encoder().count("") == 0
-    assert encoder().count("Eiffel Tower") >= 2
+    assert shared_encoder().count_tokens("") == 0
+    assert shared_encoder().count_tokens("Eiffel Tower") >= 2
     assert np.isfinite(DefaultScorer().score("why " * 300, ["because", "no"])).all()
 
 
@@ -263,7 +263,7 @@ def test_a_long_passage_is_read_in_parts_and_found_by_its_best():
     result = default_denoiser(keep=1, chunker=whole).denoise(QUESTION, passages)
     assert [p.id for p in result.passages] == ["long"]
     assert [s.passage_id for s in result.trace.events[0].effect.split] == ["long"]
-    assert encoder().count(buried) > 2000
+    assert shared_encoder().count_tokens(buried) > 2000
 
 
 def test_of_a_long_passage_only_the_piece_with_the_answer_is_kept():
@@ -274,44 +274,44 @@ def test_of_a_long_passage_only_the_piece_with_the_answer_is_kept():
 
 
 def test_a_second_question_reads_no_passage_again_and_warming_reads_them_before(tmp_path):
-    mine = SentenceEncoder(minilm(), name="mine", keep=tmp_path)
+    mine = SentenceEncoder(minilm_folder(), name="mine", keep=tmp_path)
     assert mine.warm(TEXTS) == len(set(TEXTS))
     first = mine.signals(QUESTION, TEXTS)
     mine.signals("Who bakes?", TEXTS)
-    assert mine.readings.read == len(set(TEXTS))
-    other = SentenceEncoder(minilm(), name="mine", keep=tmp_path)  # as another process would
+    assert mine.embedding_cache.read == len(set(TEXTS))
+    other = SentenceEncoder(minilm_folder(), name="mine", keep=tmp_path)  # as another process would
     assert np.array_equal(other.signals(QUESTION, TEXTS), first)
-    assert other.readings.read == 0
+    assert other.embedding_cache.read == 0
 
 
 def test_a_denoiser_is_warmed_with_what_it_will_score():
     denoiser = default_denoiser()
     passages = [Passage(f"Number {i} has its own text.", str(i), header="Numbers") for i in range(5)]
     assert denoiser.warm(passages) == 5
-    before = encoder().readings.read
+    before = shared_encoder().embedding_cache.read
     denoiser.denoise("which number?", passages)
-    assert encoder().readings.read == before
+    assert shared_encoder().embedding_cache.read == before
     with pytest.raises(InputError, match="nothing to warm"):
         ENDDenoiser(BM25Scorer()).warm(passages)
 
 
 def test_memory_has_a_limit_and_readings_of_another_model_are_not_taken(tmp_path):
-    small = SentenceEncoder(minilm(), name="one", keep=tmp_path)
-    small.readings = Readings("one", memory=100_000, folder=tmp_path)
+    small = SentenceEncoder(minilm_folder(), name="one", keep=tmp_path)
+    small.embedding_cache = EmbeddingCache("one", memory=100_000, folder=tmp_path)
     small.warm(TEXTS)
-    assert small.readings.kept.held <= 100_000
-    assert SentenceEncoder(minilm(), name="one", keep=tmp_path).warm(TEXTS) == 0
-    assert SentenceEncoder(minilm(), name="two", keep=tmp_path).warm(TEXTS[:2]) == 2
+    assert small.embedding_cache.kept.held <= 100_000
+    assert SentenceEncoder(minilm_folder(), name="one", keep=tmp_path).warm(TEXTS) == 0
+    assert SentenceEncoder(minilm_folder(), name="two", keep=tmp_path).warm(TEXTS[:2]) == 2
 
 
 def test_a_reading_survives_bytes_and_damage_is_found():
-    reading = encoder()._read([TEXTS[0]])[0]
+    reading = shared_encoder()._read([TEXTS[0]])[0]
     blob = reading.to_bytes()
-    again = Reading.from_bytes(blob)
+    again = TokenEmbeddings.from_bytes(blob)
     assert all(np.array_equal(getattr(again, n), getattr(reading, n)) for n in reading.__slots__)
     for bad in (b"", blob[:-1], b"XXXX" + blob[4:], blob + b"0"):
         with pytest.raises(ValueError, match=r"short|cut off|add up"):
-            Reading.from_bytes(bad)
+            TokenEmbeddings.from_bytes(bad)
 
 
 def test_eight_threads_load_one_model():
@@ -364,20 +364,20 @@ def bridged():
 
 def test_a_second_look_raises_what_belongs_to_the_best_and_lowers_nothing():
     query, texts = bridged()
-    plain, looked = DefaultScorer().score(query, texts), DefaultScorer(second_look=True).score(query, texts)
+    plain, looked = DefaultScorer().score(query, texts), DefaultScorer(boost_multi_hop=True).score(query, texts)
     assert (looked >= plain).all()
     assert looked.argmax() == plain.argmax() == 0
     assert looked.max() == plain.max()
     assert np.argsort(-looked)[1] == 1
     assert looked[1] - plain[1] >= 0
     assert (looked > plain).any()
-    check_scorer(DefaultScorer(second_look=True), QUESTION, TEXTS, listwise=True, tolerance=1e-4)
+    check_scorer(DefaultScorer(boost_multi_hop=True), QUESTION, TEXTS, listwise=True, tolerance=1e-4)
 
 
 def test_with_a_second_look_auto_keeps_what_it_keeps_without_and_says_the_same():
-    for q in sample()[:12]:
+    for q in sample_questions()[:12]:
         plain = default_denoiser().denoise(q.text, q.passages)
-        looked = default_denoiser(second_look=True).denoise(q.text, q.passages)
+        looked = default_denoiser(boost_multi_hop=True).denoise(q.text, q.passages)
         assert {p.id for p in plain.passages} <= {p.id for p in looked.passages}
         assert looked.relevant == plain.relevant
 
@@ -385,11 +385,11 @@ def test_with_a_second_look_auto_keeps_what_it_keeps_without_and_says_the_same()
 @pytest.mark.parametrize("texts", [[], ["One."], ["One.", "Two."], ["Same."] * 4, ["", "Two.", "Three.", "Two."]])
 @pytest.mark.parametrize("query", ["", "Who?", "one two"])
 def test_a_second_look_takes_any_list(texts, query):
-    found = DefaultScorer(second_look=True).score(query, texts)
+    found = DefaultScorer(boost_multi_hop=True).score(query, texts)
     assert found.shape == (len(texts),)
     assert not np.isnan(found).any()
 
 
 def test_a_second_look_is_the_shipped_models_alone():
     with pytest.raises(InputError, match="second_look"):
-        default_denoiser(encoder=BM25Scorer(), second_look=True)
+        default_denoiser(encoder=BM25Scorer(), boost_multi_hop=True)

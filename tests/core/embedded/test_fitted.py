@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage, fit_denoiser, load_denoiser
-from denoise_core.embedded import sample
-from denoise_core.embedded.fitted import interval_of, judged
+from denoise_core.embedded import sample_questions
+from denoise_core.embedded.fitted import evaluate_fit, percentile_interval
 from denoise_core.end.auto import text_needed
 from denoise_core.question import Question
 
@@ -20,7 +20,7 @@ from denoise_core.question import Question
 def few(n=24, passages=6):
     """Questions of the sample with their gold and a few other passages."""
     out = []
-    for q in sample()[:n]:
+    for q in sample_questions()[:n]:
         others = [p for p in q.passages if p.id not in q.gold][: passages - 1]
         chosen = [p for p in q.passages if p.id in q.gold or p in others]
         out.append(Question(q.text, tuple(chosen), q.gold, q.answers, q.id))
@@ -35,7 +35,7 @@ def fitted():
 def test_a_folder_is_a_denoiser(fitted, tmp_path):
     folder = fitted.save(tmp_path / "mine")
     assert "Relevant" not in (folder / "README.md").read_text()
-    assert str(fitted.verdict) in (folder / "README.md").read_text()
+    assert str(fitted.evaluation) in (folder / "README.md").read_text()
     question = few(1)[0]
     one, two = load_denoiser(folder), load_denoiser(folder, keep=2)
     result = one.denoise(question.text, question.passages)
@@ -55,14 +55,14 @@ def test_the_folder_says_how_much_text_is_needed(fitted, tmp_path):
 
 def test_weights_are_not_negative_and_the_verdict_is_of_questions_not_fitted_on(fitted):
     assert min(fitted.stack.weight) >= 0
-    assert fitted.verdict.questions == 24
-    assert fitted.verdict.needed["fitted"][0][0] < 0.5
+    assert fitted.evaluation.questions == 24
+    assert fitted.evaluation.text_needed["fitted"][0][0] < 0.5
 
 
 def test_shuffled_labels_are_called_no_better():
     rng = random.Random(0)
     shuffled = [replace(q, gold=frozenset([rng.choice(q.passages).id])) for q in few()]
-    assert fit_denoiser(shuffled).verdict.word != "better"
+    assert fit_denoiser(shuffled).evaluation.outcome != "better"
 
 
 def test_the_three_words():
@@ -70,7 +70,7 @@ def test_the_three_words():
     good, bad = labels.astype(np.float32), (~labels).astype(np.float32)
 
     def of(fitted, cosine):
-        return judged({"fitted": fitted, "cosine": cosine}, labels, np.full(240, 400.0), groups)
+        return evaluate_fit({"fitted": fitted, "cosine": cosine}, labels, np.full(240, 400.0), groups)
 
     better = of(good, bad)
     assert (better.word, of(bad, good).word) == ("better", "worse")
@@ -84,7 +84,7 @@ def test_the_three_words():
 def test_fits_that_share_questions_are_judged_with_a_wider_interval(seed):
     samples = 0.5 + 0.1 * np.random.default_rng(seed).normal(size=500)
     found = np.array([samples.mean(), *samples])
-    ends = [interval_of(found), *(interval_of(found, n) for n in (10, 5, 2))]
+    ends = [percentile_interval(found), *(percentile_interval(found, n) for n in (10, 5, 2))]
     for (_, low, high), (_, lower, higher) in pairwise(ends):
         assert lower < low < high < higher
 
@@ -127,7 +127,7 @@ def test_slips_say_what_to_do(tmp_path):
 
 
 def test_relevant_passages_with_a_style_of_their_own_are_warned_of(fitted):
-    assert not any("never saw the questions" in w for w in fitted.verdict.warnings)
+    assert not any("never saw the questions" in w for w in fitted.evaluation.warnings)
     rng = random.Random(1)
     words = ["amber", "basalt", "cedar", "delta", "ember", "fjord", "grove", "heron", "iris", "juniper"]
     questions = []
@@ -136,8 +136,8 @@ def test_relevant_passages_with_a_style_of_their_own_are_warned_of(fitted):
         others = [Passage(" ".join(rng.choices(words, k=6)).capitalize() + ".", f"o{i}") for i in range(5)]
         questions.append(Question(f"Which {rng.choice(words)} {n}?", (*others, gold), frozenset({"g"})))
     found = fit_denoiser(questions, keep=0.3)
-    assert found.verdict.needed["no question"][0][0] < 0.3
-    assert any("never saw the questions" in w for w in found.verdict.warnings)
+    assert found.evaluation.text_needed["no question"][0][0] < 0.3
+    assert any("never saw the questions" in w for w in found.evaluation.warnings)
     assert "Warning: a fit that never saw the questions" in found.card()
 
 

@@ -50,7 +50,7 @@ def test_states_equal_those_of_torch(folder):
     texts = ["der turm wurde 1889 fertig", "schach", "the tower was finished " * 12]
     rows = [tokenizer.encode(text).ids for text in texts]
     model = transformers.AutoModel.from_pretrained(folder).eval()
-    for row, found in zip(rows, network.states(rows), strict=True):
+    for row, found in zip(rows, network.hidden_states(rows), strict=True):
         with torch.inference_mode():
             wanted = model(torch.tensor([row])).last_hidden_state[0].numpy()
         assert np.abs(found - wanted).max() < 1e-4
@@ -75,14 +75,14 @@ def test_what_is_not_known_is_refused_by_name(folder, name, value):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {name: value}))
     with pytest.raises(InputError, match=f"{name}='{value}' is not read here"):
-        SentenceEncoder(folder).vectors(["der turm"])
+        SentenceEncoder(folder).embed_texts(["der turm"])
 
 
 def test_another_pooling_and_no_encoder_are_refused(folder, tmp_path):
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_cls_token": True}))
     with pytest.raises(InputError, match="pooling_mode_cls_token is not read here"):
-        SentenceEncoder(folder).vectors(["der turm"])
+        SentenceEncoder(folder).embed_texts(["der turm"])
     (folder / "config.json").write_text("{}")
     with pytest.raises(InputError, match="holds no encoder"):
-        SentenceEncoder(folder).vectors(["der turm"])
+        SentenceEncoder(folder).embed_texts(["der turm"])

@@ -6,8 +6,8 @@ import json
 import pytest
 
 from denoise_core import InputError
-from denoise_core.evaluate.datasets import cases_of, read_questions
-from denoise_core.evaluate.metrics import holds_answer
+from denoise_core.evaluate.datasets import parse_cases, read_questions
+from denoise_core.evaluate.metrics import contains_answer
 
 OURS = {
     "id": "q1",
@@ -58,7 +58,7 @@ MUSIQUE = {
 
 
 def labelled(*records, skip_bad=False):
-    return cases_of(enumerate(records, 1), labelled=True, skip_bad=skip_bad).questions
+    return parse_cases(enumerate(records, 1), labelled=True, skip_bad=skip_bad).questions
 
 
 def question_of(record):
@@ -98,7 +98,7 @@ def test_a_malformed_line_is_named_by_number_and_can_be_passed_over(tmp_path):
         read_questions(path)
     read = read_questions(path, skip_bad=True)
     assert [q.id for q in read.questions] == ["q1", "m"]
-    assert [b.place for b in read.bad] == [3, 4, 5]
+    assert [b.line_number for b in read.rejected_records] == [3, 4, 5]
 
 
 WITHOUT = {
@@ -150,4 +150,4 @@ def test_an_unreadable_file(tmp_path):
     ],
 )
 def test_an_answer_is_found_as_whole_words(text, answers, found):
-    assert holds_answer(text, answers) is found
+    assert contains_answer(text, answers) is found

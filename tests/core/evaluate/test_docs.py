@@ -25,7 +25,7 @@ def test_the_code_runs_from_top_to_bottom(tmp_path, monkeypatch):
     for block in blocks:
         exec(compile(block, str(PAGE), "exec"), names)
     assert names["result"].passages
-    assert names["found"].named("shortest").questions == 2
+    assert names["found"].figures_for("shortest").questions == 2
     assert json.loads(Path("denoise.json").read_text("utf-8"))["denoiser"]
     assert Path("report.html").stat().st_size < 2_000_000
 

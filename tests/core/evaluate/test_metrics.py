@@ -8,7 +8,7 @@ from scipy.stats import binomtest
 
 from denoise_core import InputError
 from denoise_core.end.selection import best, count_of_share
-from denoise_core.evaluate.metrics import bootstrap, recall_at, recall_table, top_one, wilson
+from denoise_core.evaluate.metrics import bootstrap_interval, recall_at, recall_table, top_one, wilson_interval
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=12), st.floats(0.05, 1))
@@ -50,15 +50,15 @@ def test_sizes_must_agree():
 
 
 def test_intervals_hold_the_value_and_shrink_with_more_questions():
-    low, high = wilson(45, 50)
+    low, high = wilson_interval(45, 50)
     assert low < 0.9 < high
-    assert wilson(900, 1000)[1] - wilson(900, 1000)[0] < high - low
-    assert wilson(0, 10)[0] == pytest.approx(0, abs=1e-9)
+    assert wilson_interval(900, 1000)[1] - wilson_interval(900, 1000)[0] < high - low
+    assert wilson_interval(0, 10)[0] == pytest.approx(0, abs=1e-9)
     values = np.array([1.0, 0.0, 1.0, 1.0] * 20)
-    low, high = bootstrap(values)
+    low, high = bootstrap_interval(values)
     assert low < 0.75 < high
-    assert bootstrap(values) == (low, high), "seeded"
-    for empty in (lambda: wilson(0, 0), lambda: bootstrap([])):
+    assert bootstrap_interval(values) == (low, high), "seeded"
+    for empty in (lambda: wilson_interval(0, 0), lambda: bootstrap_interval([])):
         with pytest.raises(InputError):
             empty()
 
@@ -67,4 +67,4 @@ def test_intervals_hold_the_value_and_shrink_with_more_questions():
 def test_wilsons_interval_is_scipys(counted):
     hits, n = counted
     theirs = binomtest(hits, n).proportion_ci(confidence_level=0.95, method="wilson")
-    assert wilson(hits, n) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+    assert wilson_interval(hits, n) == pytest.approx((theirs.low, theirs.high), abs=1e-12)

@@ -6,8 +6,8 @@ import pytest
 
 from denoise_core import InputError, Passage
 from denoise_core.evaluate.comparison import evaluate, read_cases
-from denoise_core.evaluate.comparison.cases import labelled_by, made_from
-from denoise_core.evaluate.comparison.evaluation import told
+from denoise_core.evaluate.comparison.cases import generate_cases, label_cases
+from denoise_core.evaluate.comparison.evaluation import summary_lines
 from denoise_core.testing import FunctionLLM
 
 TEXTS = ["The tower was finished in 1889.", "Bananas are rich in potassium.", "Chess is a game."]
@@ -27,13 +27,13 @@ def test_a_model_says_which_passages_hold_the_answer_and_the_report_says_so(tmp_
         return "KEEP: 1" if "When was" in text else "NONE"
 
     cases = unlabelled(tmp_path, "When was the tower finished?", "Who is cut?", "Who sings?")
-    found = labelled_by(cases, FunctionLLM(judging), "my-model")
+    found = label_cases(cases, FunctionLLM(judging), "my-model")
     assert [c.gold_from for c in found.cases] == ["model", None, None]
     assert {p.text for p in found.cases[0].question.passages if p.id in found.cases[0].question.gold} == {TEXTS[0]}
-    reasons = [n.reason for n in found.noted]
+    reasons = [n.reason for n in found.warnings]
     assert "away" in reasons[0]
     assert reasons[1] == "my-model: no passage is needed, says the model"
-    said = " ".join(told(evaluate(found)))
+    said = " ".join(summary_lines(evaluate(found)))
     assert "1 by a model's labels" in said
     assert "that my-model selects: rougher than a person's labels" in said
 
@@ -45,8 +45,8 @@ def test_a_persons_labels_are_not_asked_about(tmp_path):
     ]
     (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
     llm = FunctionLLM(lambda m: "yes")
-    found = labelled_by(read_cases(tmp_path / "q.jsonl"), llm, "m")
-    assert ([c.gold_from for c in found.cases], llm.seen, found.about) == (["labels", "answers"], [], ())
+    found = label_cases(read_cases(tmp_path / "q.jsonl"), llm, "m")
+    assert ([c.gold_from for c in found.cases], llm.seen, found.notes) == (["labels", "answers"], [], ())
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def documents():
 @pytest.mark.parametrize("asked", [False, True])
 def test_questions_are_made_of_documents_and_marked(documents, asked):
     llm = FunctionLLM(lambda m: "When was it opened by the mayor?") if asked else None
-    found = made_from(documents, n=4, k=5, llm=llm, name="my-model")
+    found = generate_cases(documents, question_count=4, top_k=5, llm=llm, model_name="my-model")
     assert len(found.cases) == 4
     for case in found.cases:
         assert case.gold_from == "made"
@@ -71,8 +71,8 @@ def test_questions_are_made_of_documents_and_marked(documents, asked):
         if not asked:
             (gold,) = (p for p in case.question.passages if p.id in case.question.gold)
             assert case.question.text not in gold.text
-    assert ("my-model" in found.about[0]) == asked
-    said = " ".join(told(evaluate(found)))
+    assert ("my-model" in found.notes[0]) == asked
+    said = " ".join(summary_lines(evaluate(found)))
     assert "4 by the pieces that questions were made from" in said
     with pytest.raises(InputError, match="k=1"):
-        made_from(documents, k=1)
+        generate_cases(documents, top_k=1)

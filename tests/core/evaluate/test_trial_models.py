@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from denoise_core import BudgetExceeded, InputError, Message, Price, Reply, Usage
-from denoise_core.evaluate.comparison.answering import LLMAnswerer, LLMJudge, LoopAnswerer, llm_of
-from denoise_core.evaluate.comparison.evaluation import evaluate, told
-from denoise_core.evaluate.comparison.reply_log import Ledger
-from denoise_core.evaluate.comparison.setting import Way
+from denoise_core.evaluate.comparison.answering import LLMAnswerer, LLMGrader, LoopAnswerer, llm_from_name
+from denoise_core.evaluate.comparison.evaluation import evaluate, summary_lines
+from denoise_core.evaluate.comparison.reply_log import ReplyLog
+from denoise_core.evaluate.comparison.setting import Strategy
 from denoise_core.question import Question
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Passage
@@ -25,16 +25,16 @@ from denoise_core.types import Passage
 KILLS = 5
 SCRIPT = """
 import sys
-from denoise_core.evaluate.comparison import LLMAnswerer, Ledger, Way, evaluate, read_cases
-from denoise_core.evaluate.comparison.answering import llm_of
+from denoise_core.evaluate.comparison import LLMAnswerer, ReplyLog, Strategy, evaluate, read_cases
+from denoise_core.evaluate.comparison.answering import llm_from_name
 url, folder = sys.argv[1:]
-llm = Ledger(llm_of(url + "#scripted"), "scripted", folder + "/answers.jsonl")
+llm = ReplyLog(llm_from_name(url + "#scripted"), "scripted", folder + "/answers.jsonl")
 found = evaluate(
     read_cases(folder + "/questions.jsonl"),
     [
-        Way("two", {"kind": "first", "tokens": 24}),
-        Way("BM25", {"kind": "bm25", "tokens": 12}),
-        Way("S2A", {"kind": "s2a", "variant": "select"}),
+        Strategy("two", {"kind": "first", "tokens": 24}),
+        Strategy("BM25", {"kind": "bm25", "tokens": 12}),
+        Strategy("S2A", {"kind": "s2a", "variant": "select"}),
     ],
     answerer=LLMAnswerer(llm, "scripted"),
     llm=llm,
@@ -157,7 +157,7 @@ def messages(text):
 def test_the_budget_is_never_passed_and_counts_what_the_file_tells(tmp_path):
     llm = FunctionLLM(lambda m: Reply("x" * 10, Usage(20, 10)))
     worst = 100 + 2 * 16 + 8
-    ledger = Ledger(llm, "m", tmp_path / "a.jsonl", budget=3 * worst, longest=8)
+    ledger = ReplyLog(llm, "m", tmp_path / "a.jsonl", budget=3 * worst, max_tokens=8)
     made = 0
 
     def spend():
@@ -169,81 +169,81 @@ def test_the_budget_is_never_passed_and_counts_what_the_file_tells(tmp_path):
     with pytest.raises(BudgetExceeded, match="tokens"):
         spend()
     assert 3 <= made < 100
-    assert ledger.spent == 30 * made <= 3 * worst
-    again = Ledger(llm, "m", tmp_path / "a.jsonl", budget=3 * worst, longest=8)
-    assert again.spent == ledger.spent
+    assert ledger.total_spent == 30 * made <= 3 * worst
+    again = ReplyLog(llm, "m", tmp_path / "a.jsonl", budget=3 * worst, max_tokens=8)
+    assert again.total_spent == ledger.total_spent
     with pytest.raises(BudgetExceeded):
         again.complete(messages("y" * 100))
     assert again.complete(messages(f"{0:0100d}")).usage == Usage(20, 10)
-    assert again.asked == 0
+    assert again.call_count == 0
 
 
 def test_money_is_the_budget_where_there_is_a_price(tmp_path):
-    ledger = Ledger(FunctionLLM(lambda m: Reply("x", Usage(10, 1))), "m", budget=0.0, price=Price(1, 1))
+    ledger = ReplyLog(FunctionLLM(lambda m: Reply("x", Usage(10, 1))), "m", budget=0.0, price=Price(1, 1))
     with pytest.raises(BudgetExceeded, match="money"):
         ledger.complete(messages("x"))
     with pytest.raises(InputError, match="0 or more"):
-        Ledger(FunctionLLM(lambda m: "x"), "m", budget=-1)
+        ReplyLog(FunctionLLM(lambda m: "x"), "m", budget=-1)
 
 
 def test_another_model_is_not_answered_from_the_file_and_a_foreign_file_is_refused(tmp_path):
     llm = FunctionLLM(lambda m: "x")
-    Ledger(llm, "one", tmp_path / "a.jsonl").complete(messages("q"))
-    Ledger(llm, "two", tmp_path / "a.jsonl").complete(messages("q"))
+    ReplyLog(llm, "one", tmp_path / "a.jsonl").complete(messages("q"))
+    ReplyLog(llm, "two", tmp_path / "a.jsonl").complete(messages("q"))
     assert len(llm.seen) == 2
     (tmp_path / "b.jsonl").write_text("{}\n")
     with pytest.raises(InputError, match="line 1 is no recorded answer"):
-        Ledger(llm, "one", tmp_path / "b.jsonl")
+        ReplyLog(llm, "one", tmp_path / "b.jsonl")
 
 
 def test_a_dry_run_counts_and_makes_no_call():
     llm = FunctionLLM(lambda m: "x")
-    ledger = Ledger(llm, "m", dry=True)
+    ledger = ReplyLog(llm, "m", dry_run=True)
     for text in ("a" * 40, "b" * 40, "a" * 40):
         ledger.complete(messages(text))
-    assert (ledger.planned_calls, ledger.planned.input_tokens, llm.seen) == (2, 20, [])
+    assert (ledger.planned_calls, ledger.planned_usage.input_tokens, llm.seen) == (2, 20, [])
 
 
 def test_a_call_that_fails_gives_its_part_of_the_budget_back():
     def away(messages):
         raise ConnectionError("away")
 
-    ledger = Ledger(FunctionLLM(away), "m", budget=10_000)
+    ledger = ReplyLog(FunctionLLM(away), "m", budget=10_000)
     with pytest.raises(ConnectionError):
         ledger.complete(messages("x"))
-    assert ledger.spent == 0
+    assert ledger.total_spent == 0
 
 
 def test_the_loop_is_a_way_and_is_never_recommended():
     passages = (Passage("The tower was finished in 1889.", "a"), Passage("Bananas are yellow.", "b"))
     asked = [Question("When was the tower finished?", passages, frozenset({"a"}), ("1889",))]
-    ledger = Ledger(FunctionLLM(lambda m: "The tower was finished in 1889."), "m")
-    loop = Way("loop", {"kind": "everything"}, answerer=LoopAnswerer(ledger, "m"))
-    found = evaluate(asked, [loop, Way("k", {"kind": "first", "tokens": 9})], answerer=LLMAnswerer(ledger, "m"))
-    assert found.named("loop").right.value == 1
-    assert found.named("loop").read > 0
-    assert found.recommended.name == "k"
+    ledger = ReplyLog(FunctionLLM(lambda m: "The tower was finished in 1889."), "m")
+    loop = Strategy("loop", {"kind": "everything"}, answerer=LoopAnswerer(ledger, "m"))
+    found = evaluate(asked, [loop, Strategy("k", {"kind": "first", "tokens": 9})], answerer=LLMAnswerer(ledger, "m"))
+    assert found.figures_for("loop").accuracy.value == 1
+    assert found.figures_for("loop").input_tokens > 0
+    assert found.recommendation.name == "k"
 
 
 def test_a_server_needs_the_models_name():
     with pytest.raises(InputError, match="#my-model"):
-        llm_of("http://127.0.0.1:1/v1")
-    assert Path(llm_of("a-folder").model).name == "a-folder"
+        llm_from_name("http://127.0.0.1:1/v1")
+    assert Path(llm_from_name("a-folder").model).name == "a-folder"
 
 
 def test_money_is_a_curve_where_there_is_a_price_and_missed_where_there_is_none():
     passages = (Passage("The tower was finished in 1889.", "a"), Passage("Bananas are yellow.", "b"))
     asked = [Question("When was the tower finished?", passages, frozenset({"a"}), ("1889",))]
     llm = FunctionLLM(lambda m: Reply("1889", Usage(1000, 10, cached_tokens=400)))
-    ways = [Way("k", {"kind": "first", "tokens": 9})]
+    ways = [Strategy("k", {"kind": "first", "tokens": 9})]
     priced = evaluate(asked, ways, answerer=LLMAnswerer(llm, "m"), price=Price(2, 4, 1))
-    own = priced.named("k")
-    assert (own.cached, own.money) == (400, pytest.approx((600 * 2 + 400 + 40) / 1e6))
+    own = priced.figures_for("k")
+    assert (own.cached_tokens, own.cost) == (400, pytest.approx((600 * 2 + 400 + 40) / 1e6))
     assert "Right answers by money" in priced._repr_html_()
-    assert "no price" not in " ".join(told(priced))
+    assert "no price" not in " ".join(summary_lines(priced))
     free = evaluate(asked, ways, answerer=LLMAnswerer(llm, "m"))
     assert "Right answers by money" not in free._repr_html_()
-    assert "no price was given" in " ".join(told(free))
+    assert "no price was given" in " ".join(summary_lines(free))
 
 
 def test_a_model_judges_answers_and_a_verdict_that_cannot_be_read_is_neither():
@@ -251,5 +251,5 @@ def test_a_model_judges_answers_and_a_verdict_that_cannot_be_read_is_neither():
     asked = [Question(f"When was tower {n} finished?", passages, frozenset({"a"}), ("1889",)) for n in range(3)]
     verdicts = iter(["CORRECT", "INCORRECT", "well ..."] * 2)
     llm = FunctionLLM(lambda m: next(verdicts) if "INCORRECT" in m[-1].content else "in the year after 1888")
-    found = evaluate(asked, [], answerer=LLMAnswerer(llm, "m"), right=LLMJudge(llm))
-    assert (found.named("everything").right.value, found.named("everything").right.n) == (0.5, 2)
+    found = evaluate(asked, [], answerer=LLMAnswerer(llm, "m"), grader=LLMGrader(llm))
+    assert (found.figures_for("everything").accuracy.value, found.figures_for("everything").accuracy.count) == (0.5, 2)

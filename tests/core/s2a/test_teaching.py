@@ -8,13 +8,13 @@ import pytest
 from headless import chromium, told_by
 
 from denoise_core import InputError, Message, Passage, calibrate
-from denoise_core.embedded import sample
+from denoise_core.embedded import sample_questions
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.question import Question
 from denoise_core.s2a.teaching import labelled, write_labels
 from denoise_core.testing import FunctionLLM
 
-ASKED = sample()[:22]
+ASKED = sample_questions()[:22]
 
 
 def few(q):
@@ -44,10 +44,10 @@ def selecting(messages):
 def test_one_call_labels_and_calibrates(tmp_path):
     llm = FunctionLLM(selecting)
     found = calibrate(Found(), [q.text for q in ASKED], llm, labels=tmp_path / "labels.jsonl")
-    assert 20 <= found.verdict.questions <= 22
-    assert found.verdict.labelled < 0.5
+    assert 20 <= found.evaluation.questions <= 22
+    assert found.evaluation.relevant_text_share < 0.5
     labels = read_questions(tmp_path / "labels.jsonl").questions
-    assert len(labels) == found.verdict.questions
+    assert len(labels) == found.evaluation.questions
     gold = {q.text: {p.text for p in q.passages if p.id in q.gold} for q in ASKED}
     assert sum(bool(gold[q.text] & {p.text for p in q.passages if p.id in q.gold}) for q in labels) >= 20
     again = calibrate(None, labels, None)  # as a person may have corrected them; nobody is asked
@@ -57,7 +57,7 @@ def test_one_call_labels_and_calibrates(tmp_path):
 def test_labels_of_people_are_not_asked_about():
     own = [replace(q, passages=few(q)) for q in ASKED]
     llm = FunctionLLM(selecting)
-    assert calibrate(None, own, llm).verdict.questions == 22
+    assert calibrate(None, own, llm).evaluation.questions == 22
     assert llm.seen == []
 
 
@@ -181,4 +181,4 @@ def in_llamaindex():
 def test_it_takes_what_both_frameworks_have(framework):
     retriever, llm = framework()
     found = calibrate(retriever, [q.text for q in ASKED], llm)
-    assert 20 <= found.verdict.questions <= 22
+    assert 20 <= found.evaluation.questions <= 22

@@ -123,7 +123,7 @@ async def test_tools_as_mcp_servers_give_them(sync):
         model,
         [other(1), web_search, *(other(i) for i in range(2, 9))],
         middleware=[
-            DenoiseTools(FunctionScorer(lambda query, text: float("tower" in text)), k=1),
+            DenoiseTools(FunctionScorer(lambda query, text: float("tower" in text)), top_n=1),
             DenoiseToolResults(by_tower(), tools=["web_search"]),
             VerificationMiddleware(),
         ],

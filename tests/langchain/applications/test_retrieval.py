@@ -62,7 +62,7 @@ def test_a_vector_store(sync):
     model = FunctionChatModel(reply=reader)
     chain = {"context": retriever | joined, "question": RunnablePassthrough()} | PROMPT | model | StrOutputParser()
     assert "1889" in asked(chain, QUESTION, sync)
-    assert "Bananas" not in model.seen[0][0].text
+    assert "Bananas" not in model.calls[0][0].text
 
 
 @both_ways

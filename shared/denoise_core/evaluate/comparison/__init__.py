@@ -4,10 +4,10 @@
 `setting` is the ``denoise.json`` that comes out. ``rag-denoise evaluate`` is the command.
 """
 
-from denoise_core.evaluate.datasets import read_cases
 from denoise_core.evaluate.comparison.answering import LLMAnswerer
 from denoise_core.evaluate.comparison.evaluation import Evaluation, evaluate
 from denoise_core.evaluate.comparison.reply_log import ReplyLog
 from denoise_core.evaluate.comparison.setting import Strategy
+from denoise_core.evaluate.datasets import read_cases
 
 __all__ = ["Evaluation", "LLMAnswerer", "ReplyLog", "Strategy", "evaluate", "read_cases"]

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol
 from denoise_core._optional import require
 from denoise_core.augmenter.loop import Augmenter
 from denoise_core.errors import InputError, UnparsableReply
-from denoise_core.evaluate.metrics import exact_match, contains_answer
+from denoise_core.evaluate.metrics import contains_answer, exact_match
 from denoise_core.local.generation.llm import LocalLLM
 from denoise_core.protocols import LLM
 from denoise_core.question import Question

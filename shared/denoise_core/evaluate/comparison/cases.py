@@ -15,7 +15,7 @@ from denoise_core.augmenter.knowledge.retrieve import BM25Retriever, DenseRetrie
 from denoise_core.embedded.default import shared_encoder
 from denoise_core.end.fit.data import ask_for_questions, questions_from_documents
 from denoise_core.errors import InputError
-from denoise_core.evaluate.datasets import RecordProblem, EvaluationCase, EvaluationCases, PassageSearch
+from denoise_core.evaluate.datasets import EvaluationCase, EvaluationCases, PassageSearch, RecordProblem
 from denoise_core.protocols import LLM
 from denoise_core.question import Question
 from denoise_core.runtime.flow import run
@@ -78,7 +78,7 @@ def label_cases(cases: EvaluationCases, llm: LLM, model_name: str, *, progress: 
         else:
             noted.append(RecordProblem(out[n].line_number, f"{model_name}: {question}"))
     about = f"gold passages of {len(asked)} questions are those that {model_name} selects"
-    return replace(cases, cases=tuple(out), noted=tuple(noted), about=(*cases.notes, *((about,) if asked else ())))
+    return replace(cases, cases=tuple(out), warnings=tuple(noted), notes=(*cases.notes, *((about,) if asked else ())))
 
 
 def generate_cases(

@@ -20,15 +20,14 @@ from denoise_core._optional import html_of, require
 from denoise_core.embedded.default import shared_encoder
 from denoise_core.end.auto import TARGETS
 from denoise_core.errors import InputError, is_mistake, said
-from denoise_core.evaluate.datasets import RecordProblem, EvaluationCase, EvaluationCases, case_from_question
 from denoise_core.evaluate.comparison.answering import Answerer, Judge, Rule, judge_of
 from denoise_core.evaluate.comparison.figures import (
     GOLD,
     RIGHT,
-    StrategyFigures,
     MeanInterval,
     QuestionOutcome,
     SignificanceTest,
+    StrategyFigures,
     apart,
     figures_of,
     outcome_of,
@@ -42,6 +41,7 @@ from denoise_core.evaluate.comparison.setting import (
     save_setting,
     ways_of,
 )
+from denoise_core.evaluate.datasets import EvaluationCase, EvaluationCases, RecordProblem, case_from_question
 from denoise_core.protocols import LLM, Denoiser
 from denoise_core.question import Question
 from denoise_core.runtime.budget import Price
@@ -123,17 +123,17 @@ class Evaluation:
 
     def save_page(self, path: str | Path) -> Path:
         """Write the HTML page. Needs the extra ``cli``."""
-        page = require("denoise_core.report.evaluation", extra="cli").page(self)
+        page = require("denoise_core.report.evaluation", extra="cli").render_evaluation(self)
         write_whole(Path(path), page)
         return Path(path)
 
     def __repr__(self) -> str:
         own = self.figures_for(self.recommendation.name)
-        gold = "" if own.gold is None else f", gold kept {own.gold.value:.0%}"
-        right = "" if own.right is None else f", answers right {own.right.value:.0%}"
+        gold = "" if own.gold_recall is None else f", gold kept {own.gold_recall.value:.0%}"
+        right = "" if own.accuracy is None else f", answers right {own.accuracy.value:.0%}"
         return (
             f"Evaluation({self.questions} questions, {len(self.figures)} ways; recommended: {own.name}, "
-            f"{own.share:.0%} of the tokens{gold}{right})"
+            f"{own.kept_fraction:.0%} of the tokens{gold}{right})"
         )
 
     def _repr_html_(self) -> str | None:
@@ -144,7 +144,7 @@ def _ranked(measure: str, ways: Sequence[Strategy], figures: Sequence[StrategyFi
     """Ways that leave something out, best first; of equal ones that which keeps less, then the earlier."""
     found = []
     for n, (way, own) in enumerate(zip(ways, figures, strict=True)):
-        mean = own.gold if measure == GOLD else own.right
+        mean = own.gold_recall if measure == GOLD else own.accuracy
         too_long = budget is not None and own.tokens > MORE * budget
         if mean is not None and way.name != EVERYTHING and not (too_long and measure == GOLD):
             found.append((-mean.value, round(own.tokens / max(1, budget or 1), 1), n, way.name))
@@ -164,14 +164,14 @@ def _recommended(
         why = "nothing is known of these questions (no gold passages, no answers), so nothing was measured"
         return Recommendation(name, settings[name], f"{why}; {name} is the safe start")
     best = own[name]
-    mean = best.gold if measure == GOLD else best.right
+    mean = best.gold_recall if measure == GOLD else best.accuracy
     assert mean is not None
-    net = None if best.change is None else best.change.net
+    net = None if best.accuracy_change is None else best.accuracy_change.net
     against = "" if net is None else f"{net.points} against everything on {net.count} questions"
     if net is not None and net.high < 0:
         why = f"the best way, {name}, costs right answers: {against}"
         return Recommendation(EVERYTHING, settings[EVERYTHING], why)
-    why = f"most {measure} at equal tokens: {mean.value:.1%} with {best.share:.0%} of the tokens of everything"
+    why = f"most {measure} at equal tokens: {mean.value:.1%} with {best.kept_fraction:.0%} of the tokens of everything"
     return Recommendation(name, settings[name], f"{why}; right answers {against}" if against else why)
 
 
@@ -192,13 +192,13 @@ def table_rows(found: Evaluation, *, short: bool = False) -> list[list[str]]:
     fit a terminal of 80 columns."""
     rows = []
     for f in found.figures:
-        net = None if f.change is None else f.change.net
+        net = None if f.accuracy_change is None else f.accuracy_change.net
         row = {
             "way": f"{f.name} *" if f.name == found.recommendation.name else f.name,
-            "tokens": f"{f.tokens:,.0f} ({f.share:.0%})",
-            "gold kept": "" if f.gold is None else f"{f.gold.value:.0%} ({_ends('.0f', f.gold, '-')})",
-            "right": "" if f.right is None else f"{f.right.value:.0%}",
-            "hurt/help": "" if f.change is None else f"{len(f.change.harmed)}/{len(f.change.helped)}",
+            "tokens": f"{f.tokens:,.0f} ({f.kept_fraction:.0%})",
+            "gold kept": "" if f.gold_recall is None else f"{f.gold_recall.value:.0%} ({_ends('.0f', f.gold_recall, '-')})",
+            "right": "" if f.accuracy is None else f"{f.accuracy.value:.0%}",
+            "hurt/help": "" if f.accuracy_change is None else f"{len(f.accuracy_change.harmed)}/{len(f.accuracy_change.helped)}",
             "net (95 %)": "" if net is None else f"{100 * net.value:+.0f} ({_ends('+.0f', net, ' to ')})",
             "s": _as(".2f", f.seconds),
         }
@@ -206,10 +206,10 @@ def table_rows(found: Evaluation, *, short: bool = False) -> list[list[str]]:
             row |= {
                 "exact": _as(".0%", f.exact),
                 "F1": _as(".2f", f.f1),
-                "read": _as(",.0f", f.read),
-                "written": _as(",.0f", f.written),
-                "cached": _as(",.0f", f.cached),
-                "money": _as(".6f", f.money),
+                "read": _as(",.0f", f.input_tokens),
+                "written": _as(",.0f", f.output_tokens),
+                "cached": _as(",.0f", f.cached_tokens),
+                "money": _as(".6f", f.cost),
             }
         rows.append(row)
     used = [name for name in rows[0] if any(row[name] for row in rows)]
@@ -239,17 +239,17 @@ def summary_lines(found: Evaluation) -> list[str]:
     out += [f"{a[:1].upper()}{a[1:]}: rougher than a person's labels." for a in found.notes]
     if found.budget is not None:
         out.append(f"Ways that rank were given {found.budget:,} tokens a question, as many as the default kept.")
-    for f in (f for f in found.figures if f.needed):
+    for f in (f for f in found.figures if f.text_needed):
         need = (
-            f"{t:.0%} {v:.2f} ({lo:.2f} to {hi:.2f})" for t, (v, lo, hi) in zip(TARGETS, f.needed, strict=True)
+            f"{t:.0%} {v:.2f} ({lo:.2f} to {hi:.2f})" for t, (v, lo, hi) in zip(TARGETS, f.text_needed, strict=True)
         )
-        saved = 1000 * f.tokens / max(f.share, 1e-9) * (1 - f.needed[0][0])
+        saved = 1000 * f.tokens / max(f.kept_fraction, 1e-9) * (1 - f.text_needed[0][0])
         out.append(
             f"{f.name}, text needed for gold: {', '.join(need)}; the first saves {saved:,.0f} tokens in 1,000."
         )
     out += [f"{str(a)[:1].upper()}{str(a)[1:]}." for a in found.comparisons]
     out.append(f"Recommended (*): {found.recommendation.name}: {found.recommendation.reason}.")
-    if any(f.read is not None for f in found.figures) and all(f.money is None for f in found.figures):
+    if any(f.input_tokens is not None for f in found.figures) and all(f.cost is None for f in found.figures):
         out.append("Money is not told: no price was given (--price READ,WRITTEN).")
     if found.rejected_records:
         out.append(f"Left out: {_places(found.rejected_records)}.")
@@ -403,7 +403,7 @@ def _answered(own: QuestionOutcome, answerer: Answerer, judge: Judge) -> Questio
     try:
         question = own.case.question
         reply = answerer.answer(question.text, own.result.passages)
-        return replace(own, reply=reply, right=judge(question, reply.text) if question.answers else None)
+        return replace(own, reply=reply, is_correct=judge(question, reply.text) if question.answers else None)
     except Exception as error:  # as above: a model that fails on one question, or the one that judges
         if is_mistake(error):
             raise

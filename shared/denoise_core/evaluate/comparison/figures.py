@@ -164,20 +164,20 @@ class StrategyFigures:
     name: str
     questions: int
     failed: tuple[tuple[int, str], ...]
-    gold: MeanInterval | None
-    right: MeanInterval | None
+    gold_recall: MeanInterval | None
+    accuracy: MeanInterval | None
     exact: float | None
     f1: float | None
-    change: Change | None
+    accuracy_change: Change | None
     tokens: float
-    share: float
+    kept_fraction: float
     seconds: float | None
-    read: float | None
-    written: float | None
-    cached: float | None
-    money: float | None
+    input_tokens: float | None
+    output_tokens: float | None
+    cached_tokens: float | None
+    cost: float | None
     curve: tuple[tuple[float, float], ...]
-    needed: tuple[Interval, ...] = ()
+    text_needed: tuple[Interval, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,17 +250,17 @@ def figures_of(
         name,
         len(done),
         failed=tuple((o.case.line_number, o.error) for o in outcomes if o.error is not None),
-        gold=mean_interval(_known(o.gold_recall for o in done)),
-        right=mean_interval(_known(o.is_correct for o in done)),
+        gold_recall=mean_interval(_known(o.gold_recall for o in done)),
+        accuracy=mean_interval(_known(o.is_correct for o in done)),
         exact=_plain(exact_match(*pair) for pair in told),
         f1=_plain(token_f1(*pair) for pair in told),
-        change=_change(outcomes, everything),
+        accuracy_change=_change(outcomes, everything),
         tokens=tokens,
-        share=tokens / whole if whole else 1.0,
+        kept_fraction=tokens / whole if whole else 1.0,
         seconds=_plain(o.seconds for o in done),
         **mean_usage([u for o in done if (u := _usage(o)) is not None], price),
         curve=tuple(zip(SHARES, np.mean(curves, axis=0).tolist(), strict=True)) if curves else (),
-        needed=_needed(done),
+        text_needed=_needed(done),
     )
 
 
@@ -291,10 +291,10 @@ GOLD, RIGHT = "gold kept", "right answers"
 def mean_usage(used: Sequence[Usage], price: Price | None) -> dict[str, float | None]:
     """Tokens ``read``, ``written`` and ``cached``, and ``money``: means; None where nothing tells."""
     return {
-        "read": _plain(u.input_tokens for u in used),
-        "written": _plain(u.output_tokens for u in used),
-        "cached": _plain(u.cached_tokens for u in used) or None,
-        "money": None if price is None else _plain(price.of(u) for u in used),
+        "input_tokens": _plain(u.input_tokens for u in used),
+        "output_tokens": _plain(u.output_tokens for u in used),
+        "cached_tokens": _plain(u.cached_tokens for u in used) or None,
+        "cost": None if price is None else _plain(price.of(u) for u in used),
     }
 
 

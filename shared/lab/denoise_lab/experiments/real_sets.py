@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.embedded import sample_questions, default_stack
+from denoise_core.embedded import default_stack, sample_questions
 from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.fitted import torch_minilm
 from denoise_core.embedded.minilm import HUB_NAME, minilm_folder

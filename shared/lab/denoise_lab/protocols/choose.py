@@ -10,9 +10,9 @@ from typing import Any, Literal, get_args
 from denoise_core.embedded.default import DefaultScorer
 from denoise_core.embedded.sample import sample_questions
 from denoise_core.errors import InputError
+from denoise_core.evaluate.comparison.setting import load_probe_scorer
 from denoise_core.evaluate.datasets import RecordProblem, parse_cases, read_records
 from denoise_core.evaluate.metrics import exact_match
-from denoise_core.evaluate.comparison.setting import load_probe_scorer
 from denoise_core.protocols import LLM, Scorer
 from denoise_core.runtime.effects import Flow
 from denoise_lab.noisy_retrieval import CHARACTERS

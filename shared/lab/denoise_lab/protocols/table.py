@@ -18,9 +18,10 @@ RESULTS, PAGE, TABLES = "results.json", "report.html", "tables.md"
 
 def rows_of(table: Table) -> list[list[str]]:
     """Header and one row a system: percent, its 95 % interval, and the paper's figure where it has one."""
-    forms = {"read": "{:,.0f}", "written": "{:,.0f}", "cached": "{:,.0f}", "money": "{:.6f}"}
+    headers = {"input_tokens": "read", "output_tokens": "written", "cached_tokens": "cached", "cost": "money"}
+    forms = dict.fromkeys(headers, "{:,.0f}") | {"cost": "{:.6f}"}
     shown = [name for name in forms if any(getattr(line, name) for line in table.lines)]
-    rows = [["system", *(c.replace("_", " ") for c in table.columns), *shown]]
+    rows = [["system", *(c.replace("_", " ") for c in table.columns), *(headers[name] for name in shown)]]
     for line in table.lines:
         cells = [_cell(line, column) for column in table.columns]
         used = ((name, getattr(line, name)) for name in shown)

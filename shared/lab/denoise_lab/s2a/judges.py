@@ -9,7 +9,7 @@ import re
 import unicodedata
 from typing import Protocol
 
-from denoise_core.evaluate.comparison.answering import GRADER_SYSTEM_PROMPT, GRADER_PROMPT, single_word
+from denoise_core.evaluate.comparison.answering import GRADER_PROMPT, GRADER_SYSTEM_PROMPT, single_word
 from denoise_core.protocols import LLM
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.s2a.prompts import Prompt

@@ -18,7 +18,7 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionLLM, FunctionScorer
 from langchain_denoise import DenoiseCompressor, DenoisingRetriever, EmbeddedEmbeddings
-from langchain_denoise.convert.messages import to_messages
+from langchain_denoise.convert.messages import to_langchain_messages
 
 QUESTION = "candlepin bowling"
 TEXTS = ["The moon is round.", "Candlepin bowling is old. It rains.", "A bowling ball.", "candlepin bowling"]
@@ -87,7 +87,7 @@ MODELS = {
     "a chat model": lambda kit: kit.chat(wanted),
     "with settings": lambda kit: kit.chat(wanted).with_config(tags=["x"]).with_retry(),
     "a runnable": lambda kit: RunnableLambda(wanted),
-    "a core LLM": lambda kit: FunctionLLM(lambda messages: wanted(to_messages(messages))),
+    "a core LLM": lambda kit: FunctionLLM(lambda messages: wanted(to_langchain_messages(messages))),
 }
 
 
@@ -208,13 +208,13 @@ def test_titles_and_named_metadata_are_read_with_the_text(kit):
 
 
 def test_a_probe_folder(tmp_path):
-    from denoise_core.embedded import sample
+    from denoise_core.embedded import sample_questions
     from denoise_core.embedded.fitted import torch_minilm
     from denoise_core.end import HiddenReader
     from denoise_core.end.fit import fit_probe
 
     folder = fit_probe(
-        HiddenReader(torch_minilm()[0], tokenizer=torch_minilm()[1]), sample()[:2], layers=[1]
+        HiddenReader(torch_minilm()[0], tokenizer=torch_minilm()[1]), sample_questions()[:2], layers=[1]
     ).probe.save(tmp_path / "probe")
     scored = DenoiseCompressor.from_probe(folder, torch_minilm(), keep=2)
     assert math.isfinite(both(scored)[0].metadata["relevance_score"])

@@ -70,8 +70,8 @@ async def test_text_to_text_is_judged_by_what_it_searched_and_told_in_the_right_
     assert queries == [QUESTION] * 2
     (answer,) = answers
     assert (answer.outcome, [p.id for p in answer.memory.evidence]) == ("supported", ["tower"])
-    assert [m.type for m in model.seen[-1]] == ["human", "ai", "human"]
-    assert model.seen[-1][0] == model.seen[0][0]
+    assert [m.type for m in model.calls[-1]] == ["human", "ai", "human"]
+    assert model.calls[-1][0] == model.calls[0][0]
     assert list(to_lines(from_lines(to_lines(answer)))) == list(to_lines(answer))
 
 
@@ -104,7 +104,7 @@ async def test_tokens_are_those_the_models_report(searching, sync):
     answers = []
     checked = verified(chain, Verifier(on_answer=answers.append))
     await asked(checked, {"question": QUESTION}, sync)
-    models = [m for one in (rewrite, model) for m in one.seen]
+    models = [m for one in (rewrite, model) for m in one.calls]
     read = sum(len(str(m.text).split()) for messages in models for m in messages)
     usage = answers[0].trace.usage
     assert (usage.input_tokens, usage.estimated) == (read, False)

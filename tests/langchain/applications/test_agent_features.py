@@ -127,10 +127,10 @@ async def test_drafts_count_as_calls_of_the_model(kit, sync):
     )  # fmt: skip
     thread = {"configurable": {"thread_id": "1"}}
     out = await asked(agent, ASKED, sync, thread)
-    assert (out["messages"][-1].text, len(model.seen)) == (TOWER, 3)
+    assert (out["messages"][-1].text, len(model.calls)) == (TOWER, 3)
     again = await asked(agent, ASKED, sync, thread)
     assert "limit" in again["messages"][-1].text
-    assert len(model.seen) == 3
+    assert len(model.calls) == 3
 
 
 def _saver():
