@@ -47,8 +47,8 @@ def test_a_folder_is_a_denoiser(fitted, tmp_path):
 def test_the_folder_says_how_much_text_is_needed(fitted, tmp_path):
     folder = fitted.save(tmp_path / "mine")
     verdict = json.loads((folder / "denoiser.json").read_text())["verdict"]
-    assert list(verdict["needed"]) == ["fitted", "default", "cosine", "BM25", "no question"]
-    shares = [value for value, _, _ in verdict["needed"]["fitted"]]
+    assert list(verdict["text_needed"]) == ["fitted", "default", "cosine", "BM25", "no question"]
+    shares = [value for value, _, _ in verdict["text_needed"]["fitted"]]
     assert shares == sorted(shares)  # for .90, .95 and .99 of the gold
     assert "| fitted | " in (folder / "README.md").read_text()
 
