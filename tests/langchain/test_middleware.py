@@ -29,7 +29,7 @@ from denoise_core.runtime import fallbacks
 from denoise_core.testing import FunctionScorer
 from denoise_core.tool_results import NOTHING
 from langchain_denoise.middleware import DenoiseToolResults, DenoiseTools, S2AMiddleware
-from langchain_denoise.middleware.tool_messages import rewrite
+from langchain_denoise.middleware.tool_messages import replace_texts
 
 # What a tool found
 
@@ -119,7 +119,7 @@ async def test_errors_and_images_pass(kit):
     ],
 )
 def test_texts_are_replaced_where_they_stand(before, after, expected):
-    assert rewrite("<aa>\n<bb>\n", before, after) == expected
+    assert replace_texts("<aa>\n<bb>\n", before, after) == expected
 
 
 # The user's words

@@ -81,7 +81,7 @@ def test_every_answer_has_one_reply_and_no_reply_is_left_over():
     prompts = [
         judge_prompt(p.question.text, answer, p.question.passages)
         for p in sample_answers()
-        for answer in (p.right, p.wrong)
+        for answer in (p.right_answer, p.wrong_answer)
     ]
     keys = [json.loads(line)["prompt"] for line in SHIPPED.splitlines()]
     assert sorted(keys) == sorted(map(RecordedLLM.key, prompts))

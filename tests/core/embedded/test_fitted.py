@@ -73,10 +73,10 @@ def test_the_three_words():
         return evaluate_fit({"fitted": fitted, "cosine": cosine}, labels, np.full(240, 400.0), groups)
 
     better = of(good, bad)
-    assert (better.word, of(bad, good).word) == ("better", "worse")
+    assert (better.outcome, of(bad, good).outcome) == ("better", "worse")
     assert "Better, against cosine: 90% of the relevant passages are kept in 0.2" in str(better)
-    assert (better.tokens, better.labelled, better.saved("cosine", 0.99)) == (400, 0.25, 0)
-    assert of(good, good).word == "no difference found"
+    assert (better.tokens_per_question, better.relevant_text_share, better.count_saved_tokens("cosine", 0.99)) == (400, 0.25, 0)
+    assert of(good, good).outcome == "no difference found"
     assert "No difference found, against cosine" in str(of(good, good))
 
 
