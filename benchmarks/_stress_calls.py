@@ -22,7 +22,7 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
     from denoise_core.support import judges
     from denoise_core.testing import FunctionLLM
     from denoise_core.text.chunk import chunks, sentences
-    from denoise_core.text.cutting import _cut, cut
+    from denoise_core.text.structural import _cut, cut
     from denoise_core.text.delimit import envelope
 
     drawn = random.Random(1)

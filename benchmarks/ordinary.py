@@ -25,7 +25,7 @@ from denoise_core.end.auto import auto_scale
 from denoise_core.end.denoiser import ENDDenoiser, Scoring
 from denoise_core.end.selection import Tokens
 from denoise_core.result import DenoiseResult
-from denoise_core.text import cutting
+from denoise_core.text import structural as cutting
 from denoise_core.types import Passage
 
 LARGE = 3_000  # characters from which a file's share counts

@@ -283,10 +283,10 @@ class Denoise(BaseModel):
         from denoise_core.text import chunk as chunking
 
         own = self.scorer is None and self.probe is None
-        chunker: Any = "auto" if own and threshold is None else chunking.whole
+        chunker: Any = "auto" if own and threshold is None else chunking.no_chunking
         if self.chunks is not None:
-            named = {"whole": chunking.whole, "sentences": chunking.sentences}
-            chunker = named[self.chunks] if isinstance(self.chunks, str) else chunking.chunks(self.chunks)
+            named = {"whole": chunking.no_chunking, "sentences": chunking.sentence_spans}
+            chunker = named[self.chunks] if isinstance(self.chunks, str) else chunking.sentence_chunker(self.chunks)
         if own:
             return shipped(keep, threshold, chunker)
         from langchain_denoise.models.scoring import FolderProbe, as_scorer

@@ -25,7 +25,7 @@ from denoise_core._optional import require
 from denoise_core.ranking import keep_top, order_by_score
 from denoise_core.runtime.budget import at_most
 from denoise_core.runtime.guard import Policy
-from denoise_core.text.chunk import Chunker, whole
+from denoise_core.text.chunk import Chunker, no_chunking
 from llamaindex_denoise.engines.base import NestedPrompts, prompts_of, with_prompts
 from llamaindex_denoise.events import DenoiseEvent
 from llamaindex_denoise.models.llm import LlamaLLM, given_or_set
@@ -158,7 +158,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
 
     @classmethod
     def from_embed_model(
-        cls, embed_model: BaseEmbedding | None = None, *, chunker: Chunker = whole, **settings: Any
+        cls, embed_model: BaseEmbedding | None = None, *, chunker: Chunker = no_chunking, **settings: Any
     ) -> Self:
         """END by the cosine of a LlamaIndex embedding model, `Settings.embed_model` if none is given.
 
@@ -167,12 +167,12 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         is no model.
         """
         model = given_or_set("embed_model", embed_model, of="DenoisePostprocessor.from_embed_model")
-        if chunker is whole:  # what another function cuts, a key of ours cannot say
+        if chunker is no_chunking:  # what another function cuts, a key of ours cannot say
             settings.setdefault("cache_key", f"END, {_model_key(model)}")
         return cls(denoiser=_end(EmbedModelScorer(model), chunker), **settings)
 
     @classmethod
-    def from_reranker(cls, reranker: BaseNodePostprocessor, *, chunker: Chunker = whole, **settings: Any) -> Self:
+    def from_reranker(cls, reranker: BaseNodePostprocessor, *, chunker: Chunker = no_chunking, **settings: Any) -> Self:
         """END by a LlamaIndex reranker's scores; without ``keep`` and ``threshold`` its own ``top_n``, best first.
 
         Raises `InputError` for something that is no node postprocessor.
@@ -194,7 +194,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
 
         if isinstance(model, str):
             settings.setdefault("cache_key", f"END, cross-encoder {model}")
-        return cls(denoiser=_end(CrossEncoderScorer(model), whole), keep=top_n, order=order, **settings)
+        return cls(denoiser=_end(CrossEncoderScorer(model), no_chunking), keep=top_n, order=order, **settings)
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Settings, for ``from_dict``; in the place of a denoiser other than the default its class, which loads

@@ -21,7 +21,7 @@ from denoise_core.augmenter import Augmenter
 from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest, Found, Written
 from denoise_core.augmenter.drafting.taint import drop_tainted_searches
 from denoise_core.augmenter.prompts import REVISE
-from denoise_core.text.delimit import envelope
+from denoise_core.text.delimit import wrap_in_envelope
 from denoise_core.tool_results import query_of, read_result
 from llamaindex_denoise.engines.base import messages_of
 from llamaindex_denoise.engines.drafter import nodes_behind
@@ -266,7 +266,7 @@ class AgentDrafts:
     async def adraft(self, request: DraftRequest) -> Drafted:
         if request.attempt == 0:
             return self._drafted(self.first)
-        wrong = f"{REVISE}\n{envelope(request.feedback, 'feedback')}"
+        wrong = f"{REVISE}\n{wrap_in_envelope(request.feedback, 'feedback')}"
         said = self.first.told(request.rejected, wrong) if request.rejected else ()
         return self._drafted(await self.again(*said))
 

@@ -24,7 +24,7 @@ from denoise_core import Passage
 from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest, Found
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, REVISE, draft_block
 from denoise_core.runtime.offload import offload
-from denoise_core.text.delimit import envelope
+from denoise_core.text.delimit import wrap_in_envelope
 from llamaindex_denoise.engines.base import Nodes, text_of_response
 from llamaindex_denoise.models.threads import owner
 from llamaindex_denoise.nodes.convert import to_passages
@@ -126,7 +126,7 @@ class EngineDrafter:
         before = [f"{m.role}: {m.content}" for m in request.history]
         after = []
         if request.rejected:
-            after = [draft_block(request.rejected), REVISE, envelope(request.feedback, "feedback")]
+            after = [draft_block(request.rejected), REVISE, wrap_in_envelope(request.feedback, "feedback")]
         if not before and not after:
             return self.asked
         text = "\n\n".join([*before, request.question, *after])

@@ -8,7 +8,7 @@ from typing import Any
 
 from denoise_core.result import DenoiseResult
 from denoise_core.runtime.guard import Guard
-from denoise_core.text.chunk import extract
+from denoise_core.text.chunk import extract_spans
 from denoise_core.types import Drop, Keep, Passage
 
 
@@ -66,7 +66,7 @@ def _filled(result: DenoiseResult, passages: Sequence[Passage], top_n: int) -> D
     place = {p.id: at for at, p in enumerate(passages)}
     restored: list[Passage] = []
     for drop in restored_drops:
-        passage = extract(by_id[drop.span.passage_id], [drop.span])
+        passage = extract_spans(by_id[drop.span.passage_id], [drop.span])
         if passage is not None:
             restored.append(replace(passage, score=drop.score))
     kept = [Keep(d.span, d.score) for d in restored_drops if d.score is not None]

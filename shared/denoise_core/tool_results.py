@@ -5,7 +5,7 @@
     value = read.back(found)  # the same shape, without what was dropped
     read.left_out(found)  # what was cut out, by id, for a tool that gives it back
 
-Every text in the result is cut by the one engine (`denoise_core.text.cutting.cut`), so the denoiser has to cut so
+Every text in the result is cut by the one engine (`denoise_core.text.structural.cut`), so the denoiser has to cut so
 too: ``chunker="auto"``, as the default does. What is no text (images, numbers, cursors) stays as it was. What a
 result says of itself at its ends (how many there are, which page this is) stays as well.
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 from denoise_core.result import DenoiseResult
 from denoise_core.spans import Range, complement_spans
-from denoise_core.text.cutting import Cut, cut
+from denoise_core.text.structural import ChunkedText, chunk_text
 from denoise_core.types import Passage
 
 ENDS = 160  # characters of a first or last line that is kept for what it says of the result
@@ -56,7 +56,7 @@ class ToolResult:
     value: Any
     passages: tuple[Passage, ...]
     paths: tuple[Path, ...]
-    cuts: tuple[Cut, ...]
+    cuts: tuple[ChunkedText, ...]
 
     @property
     def characters(self) -> int:
@@ -72,15 +72,15 @@ class ToolResult:
         for n, (passage, path, shape) in enumerate(zip(self.passages, self.paths, self.cuts, strict=True)):
             sources = ((p, {p.id, *(s.passage_id for s in p.covered)}) for p in found.passages if p.rewritten)
             written = [p.text for p, ids in sources if passage.id in ids]
-            out = _put(out, path, "\n\n".join(written) if written else shape.back(self._stays(n, found)))
+            out = _put(out, path, "\n\n".join(written) if written else shape.restore(self._stays(n, found)))
         return out
 
     def left_out(self, found: DenoiseResult) -> tuple[LeftOut, ...]:
         """What `back` leaves out, as runs of text in order, with ids that are the same for the same result."""
         out: list[LeftOut] = []
         for n, (passage, shape) in enumerate(zip(self.passages, self.cuts, strict=True)):
-            for start, end in complement_spans(shape.remaining(self._stays(n, found)), 0, len(passage.text)):
-                gone = shape.plain(start, end).strip()
+            for start, end in complement_spans(shape.retained_spans(self._stays(n, found)), 0, len(passage.text)):
+                gone = shape.readable_text(start, end).strip()
                 if len(gone) > 2 and any(c.isalnum() for c in gone):
                     out.append(LeftOut(f"{passage.id}-{len(out) + 1}", gone))
         return tuple(out)
@@ -107,18 +107,18 @@ def read_result(value: Any, *, name: str = "result") -> ToolResult:
     return ToolResult(value, passages, tuple(p for p, _ in found), tuple(s for _, s in found))
 
 
-def _read(value: Any) -> Iterator[tuple[Path, Cut]]:
+def _read(value: Any) -> Iterator[tuple[Path, ChunkedText]]:
     content = value.get("content") if isinstance(value, Mapping) else None
     if isinstance(value, list) and value and all(_is_block(b) or isinstance(b, str) for b in value):
         for n, block in enumerate(value):
             for path, text in _in_block(block):
-                yield (n, *path), cut(text)
+                yield (n, *path), chunk_text(text)
     elif isinstance(content, list) and all(map(_is_block, content)):
         for key in _SETS:
             for path, shape in _read(value[key]) if value.get(key) else ():  # pyright: ignore
                 yield (key, *path), shape
     elif isinstance(value, str | bytes) or (isinstance(value, dict | list) and value):
-        yield (), cut(value)
+        yield (), chunk_text(value)
 
 
 def _is_block(block: Any) -> bool:
@@ -147,9 +147,9 @@ def _put(value: Any, path: Path, new: Any) -> Any:
     return {k: _put(v, rest, new) if k == key else v for k, v in value.items()}
 
 
-def _ends(shape: Cut) -> list[Range]:
+def _ends(shape: ChunkedText) -> list[Range]:
     """The first and the last line of a text of several pieces, where they are short and no sentences."""
-    if shape.kind not in ("text", "entries") or len(shape.pieces) < 3:
+    if shape.text_format not in ("text", "entries") or len(shape.chunks) < 3:
         return []
     text = shape.text.rstrip()
     first, last = text.find("\n") + 1, text.rfind("\n") + 1

@@ -11,7 +11,7 @@ from denoise_core import DenoiseResult, Drop, Guard, Passage, Span
 from denoise_core.end import ENDDenoiser
 from denoise_core.end.results import for_results
 from denoise_core.testing import FunctionScorer
-from denoise_core.text.cutting import cut
+from denoise_core.text.structural import cut
 from denoise_core.tool_results import read_result
 
 ROWS = [{"title": f"Report {n}", "content": f"Sentence {n} of many about the harbour. " * 3} for n in range(10)]

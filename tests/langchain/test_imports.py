@@ -33,7 +33,7 @@ def test_the_compressor_loads_no_method_before_it_is_used():
     code = (
         "import sys; from langchain_denoise import DenoiseCompressor; print([m for m in sys.modules "
         "if m.split('.')[:2] in [['denoise_core', p] for p in 'augmenter embedded end s2a support'.split()] "
-        "or m == 'denoise_core.text.cutting'])"
+        "or m == 'denoise_core.text.structural'])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"

@@ -20,7 +20,7 @@ from denoise_core import DenoiseResult, InputError
 from denoise_core.end import ENDDenoiser
 from denoise_core.runtime import fallbacks
 from denoise_core.testing import FunctionScorer
-from denoise_core.text.cutting import cut
+from denoise_core.text.structural import cut
 from denoise_core.tool_results import NOTHING, RECALL
 from langchain_denoise import Denoise, DenoiseCompressor
 from langchain_denoise.middleware import DenoiseToolResults

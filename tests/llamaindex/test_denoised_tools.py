@@ -17,7 +17,7 @@ from llamaindex_doubles import Calling, calls
 from denoise_core import InputError
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
-from denoise_core.text.cutting import cut
+from denoise_core.text.structural import cut
 from denoise_core.tool_results import LEFT_OUT
 from llamaindex_denoise import Checked, denoised
 

@@ -13,7 +13,7 @@ from denoise_core.augmenter.utility import without_effects
 from denoise_core.protocols import LLM
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.support.judging import AnswerVerdict, ClaimVerdict
-from denoise_core.text.delimit import NOTE, envelope
+from denoise_core.text.delimit import ENVELOPE_NOTE, wrap_in_envelope
 from denoise_core.types import Message
 
 _CLAIM_CHARACTERS = 300
@@ -22,7 +22,7 @@ _MISSING_SHOWN = 8
 _FINDINGS_SHOWN = 6
 
 ADVISE = (
-    f"A draft answer was checked against evidence and did not pass. {NOTE} "
+    f"A draft answer was checked against evidence and did not pass. {ENVELOPE_NOTE} "
     "Tell the writer in four short sentences what to change: "
     "name the words that are wrong or unsupported, say what the evidence says instead and under which number, and "
     "what is missing. Do not write the answer yourself."
@@ -68,7 +68,7 @@ class ModelFeedback:
             evidence_block(memory.evidence),
             question_block(memory.question),
             draft_block(candidate),
-            f"Findings of the check:\n{envelope(findings, 'findings')}",
+            f"Findings of the check:\n{wrap_in_envelope(findings, 'findings')}",
         )
         messages = (Message("system", ADVISE), Message("user", "\n\n".join(parts)))
         reply = yield from complete(messages, tag="feedback", llm=self.llm)

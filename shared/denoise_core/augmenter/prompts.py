@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.support.citing import cited
-from denoise_core.text.delimit import NOTE, envelope
+from denoise_core.text.delimit import ENVELOPE_NOTE, wrap_in_envelope
 from denoise_core.types import Message, Passage
 
 _DRAFT_CHARACTERS = 4000  # of an earlier candidate shown back to the model
@@ -57,10 +57,10 @@ def draft_prompt(memory: WorkingMemory, task: Task) -> tuple[Message, ...]:
     if memory.history:
         parts.append(history_block(memory.history))
     parts += [evidence_block(memory.evidence), question_block(memory.question)]
-    messages = [Message("system", f"{task.instruction}\n{NOTE}"), Message("user", "\n\n".join(parts))]
+    messages = [Message("system", f"{task.instruction}\n{ENVELOPE_NOTE}"), Message("user", "\n\n".join(parts))]
     last = memory.last
     if last and not last.verdict.passed and last.feedback:
-        feedback = envelope(last.feedback, "feedback")
+        feedback = wrap_in_envelope(last.feedback, "feedback")
         messages.append(Message("user", f"{draft_block(last.candidate)}\n\n{REVISE}\n\n{feedback}"))
     return tuple(messages)
 
@@ -70,20 +70,20 @@ def self_ask_prompt(memory: WorkingMemory) -> tuple[Message, ...]:
 
 
 def question_block(question: str) -> str:
-    return f"The question:\n{envelope(question, 'question')}"
+    return f"The question:\n{wrap_in_envelope(question, 'question')}"
 
 
 def history_block(history: Sequence[Message]) -> str:
-    return envelope("\n".join(f"{m.role}: {m.content}" for m in history), "history")
+    return wrap_in_envelope("\n".join(f"{m.role}: {m.content}" for m in history), "history")
 
 
 def draft_block(candidate: str) -> str:
-    return envelope(candidate[:_DRAFT_CHARACTERS], "draft")
+    return wrap_in_envelope(candidate[:_DRAFT_CHARACTERS], "draft")
 
 
 def evidence_block(evidence: Sequence[Passage]) -> str:
     """The passages under their numbers; one without text keeps its number and is not shown."""
-    shown = [envelope(titled(p), f"evidence {n}") for n, p in enumerate(evidence, 1) if p.text.strip()]
+    shown = [wrap_in_envelope(titled(p), f"evidence {n}") for n, p in enumerate(evidence, 1) if p.text.strip()]
     return "\n".join(shown) or "(There is no evidence.)"
 
 

@@ -25,8 +25,8 @@ from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.report.context import ReportItem, render_page, split_pieces
 from denoise_core.result import DenoiseResult
-from denoise_core.text.cutting import cut
-from denoise_core.text.markup import stripped
+from denoise_core.text.structural import chunk_text
+from denoise_core.text.markup import strip_tags
 from denoise_core.types import Passage, Span
 
 NOTHING_DENOISED = 3  # the status when no passage was read, or each of them fell back
@@ -115,11 +115,11 @@ def summary(passages: Sequence[Passage], result: DenoiseResult) -> str:
 
 def _section(passage: Passage, span: Span, many: bool) -> str:
     """Where a piece stands: under its heading, among the rows or records of its file, or its first words."""
-    own = cut(passage.text)
-    above, said = own.read(own.pieces[own.at(span.start)])
+    own = chunk_text(passage.text)
+    above, said = own.chunk_context_and_text(own.chunks[own.chunk_index(span.start)])
     headings = [line for line in above.split("\n") if line.strip() and "|" not in line]
     heading = headings[-1].strip("#= ") if headings else ""
-    name = _KINDS.get(own.kind) or (f"§ {_short(heading)}" if heading else f'"{_short(said.strip())}"')
+    name = _KINDS.get(own.text_format) or (f"§ {_short(heading)}" if heading else f'"{_short(said.strip())}"')
     return f"{passage.id}: {name}" if many else name
 
 
@@ -197,8 +197,8 @@ def keep_of(keep: str) -> float | int | str:
 
 def _kept(passages: Sequence[Passage], result: DenoiseResult) -> str:
     """The kept text alone, of pages what a reader sees."""
-    pages = {p.id for p in passages if cut(p.text).kind == "html"}
-    kept = (replace(p, text=stripped(p.text)) if p.id in pages else p for p in result.passages)
+    pages = {p.id for p in passages if chunk_text(p.text).text_format == "html"}
+    kept = (replace(p, text=strip_tags(p.text)) if p.id in pages else p for p in result.passages)
     return "\n\n".join(plain(p.headed.strip()) for p in kept)
 
 
@@ -210,9 +210,9 @@ def show(console: Console, passages: tuple[Passage, ...], result: DenoiseResult,
     for passage, parts in zip(passages, split_pieces(passages, result), strict=True):
         title = passage.metadata.get("title")
         console.print(Text(plain(f"{passage.id}  {title}" if title else passage.id), style="bold"))
-        page_of = cut(passage.text).kind == "html"
+        page_of = chunk_text(passage.text).text_format == "html"
         for piece in parts:
-            said = (stripped(piece.text) if page_of else piece.text).strip()
+            said = (strip_tags(piece.text) if page_of else piece.text).strip()
             if not said:
                 continue
             line = Text(f"  {'+' if piece.is_kept else '-'} ")

@@ -17,8 +17,8 @@ import numpy as np
 
 from denoise_core.end.selection import Floats, Selection, Tokens, ranking, split_span
 from denoise_core.protocols import Scored
-from denoise_core.text.cutting import brought, cut
-from denoise_core.text.piece import Piece
+from denoise_core.text.structural import context_spans_of, chunk_text
+from denoise_core.text.text_chunk import TextChunk
 from denoise_core.text.token_budget import TokenBudget
 from denoise_core.types import Passage, Span, well_formed
 
@@ -76,14 +76,14 @@ class Trimming:
     def _parts_of(self, span: Span) -> Iterator[tuple[Span, str]]:
         """The sentences or lines of a piece, and how the scorer reads each."""
         passage = self.passages[span.passage_id]
-        whole = cut(passage.text)
-        piece, heading = Piece(span.start, span.end), ""
+        whole = chunk_text(passage.text)
+        piece, heading = TextChunk(span.start, span.end), ""
         if self.structured:
-            piece = whole.pieces[whole.at(span.start)]
-            heading = whole.read(piece)[0]
-        for start, end in whole.smaller(piece):
+            piece = whole.chunks[whole.chunk_index(span.start)]
+            heading = whole.chunk_context_and_text(piece)[0]
+        for start, end in whole.split_chunk(piece):
             if passage.text[start:end].strip():
-                above = (passage.header, heading, whole.plain(start, end))
+                above = (passage.header, heading, whole.readable_text(start, end))
                 yield Span(span.passage_id, start, end), well_formed("\n".join(filter(None, above)))
 
     def _selection(self, scored_parts: dict[int, list[ScoredPart]]) -> Selection:
@@ -179,7 +179,7 @@ class _Payments:
     def take(self, span: Span) -> bool:
         """Pay for a range with what it brings along, as much of that as fits; False where it does not fit."""
         trimming = self.trimming
-        own_headers = brought(trimming.passages[span.passage_id], span) if trimming.structured else ()
+        own_headers = context_spans_of(trimming.passages[span.passage_id], span) if trimming.structured else ()
         headers = [*map(list, self.headers), list(dict.fromkeys(own_headers))]
         tokens, last = self.tokens_of(span), len(headers) - 1
         while tokens + self._tokens_of_all(headers) > self.budget.left:

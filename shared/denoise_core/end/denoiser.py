@@ -19,8 +19,8 @@ from denoise_core.errors import BadScores, InputError
 from denoise_core.protocols import ReportsParts, Scored, Scorer, ScoresAsync, ScoresMany, expect_scorer, numbers
 from denoise_core.result import DenoiseResult, Trace
 from denoise_core.runtime.offload import offload
-from denoise_core.text.chunk import Chunker, extract, whole
-from denoise_core.text.cutting import Cut, brought, cut, pieces
+from denoise_core.text.chunk import Chunker, extract_spans, no_chunking
+from denoise_core.text.structural import ChunkedText, context_spans_of, chunk_text, structural_chunker
 from denoise_core.types import Drop, Event, Keep, Passage, Span, check_passages, well_formed
 
 DEFAULT_KEEP = 0.3  # the paper's share
@@ -68,7 +68,7 @@ class ENDDenoiser:
     ``keep=Tokens(n)`` goes down by score; the piece that does not fit is cut at its sentences or rows
     (`denoise_core.end.budget`). What could not be cut is named in ``result.note``.
 
-    ``chunker`` cuts passages; ``"auto"`` by the structure that the text has (`denoise_core.text.cutting`), and a
+    ``chunker`` cuts passages; ``"auto"`` by the structure that the text has (`denoise_core.text.structural`), and a
     kept piece brings what it cannot be read without: its headings, its table's header row, the sentence before it
     when it begins with a pronoun. Headings and markup are not scored.
 
@@ -89,7 +89,7 @@ class ENDDenoiser:
         risk: float | None = None,
         min_keep: int = 1,
         max_keep: int | None = None,
-        chunker: Chunker | Literal["auto"] = whole,
+        chunker: Chunker | Literal["auto"] = no_chunking,
         on_irrelevant: OnIrrelevant = "keep",
     ) -> None:
         if min_keep < 0:
@@ -116,7 +116,7 @@ class ENDDenoiser:
         self.max_keep = max_keep
         self.on_irrelevant: OnIrrelevant = on_irrelevant
         self.brings = chunker == "auto"
-        self.chunker: Chunker = pieces if isinstance(chunker, str) else chunker
+        self.chunker: Chunker = structural_chunker if isinstance(chunker, str) else chunker
 
     def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
         steps = self._steps(query, passages)
@@ -221,7 +221,7 @@ class ENDDenoiser:
         chunked = _Chunked({p.id: p for p in passages})
         for passage in passages:
             if self.brings and passage.text:
-                chunked.add_pieces(passage, cut(passage.text))
+                chunked.add_pieces(passage, chunk_text(passage.text))
             else:
                 chunked.add_chunks(passage, _check_tiles(passage, self.chunker(passage)))
         return chunked
@@ -279,7 +279,7 @@ class ENDDenoiser:
             drops.append(Drop(span, reason, scores[i]))
         passages: list[Passage] = []
         for name, spans in kept_spans.items():
-            part = extract(chunked.passages[name], spans) if spans else None
+            part = extract_spans(chunked.passages[name], spans) if spans else None
             if part is not None:
                 passages.append(replace(part, score=best[name]) if name in best else part)
         return DenoiseResult(
@@ -321,7 +321,7 @@ class ENDDenoiser:
             span = selection.spans[i]
             kept_spans[span.passage_id].append(span)
             if self.brings:
-                for extra in brought(chunked.passages[span.passage_id], span):
+                for extra in context_spans_of(chunked.passages[span.passage_id], span):
                     if extra not in selection.evicted_headers:
                         context[span.passage_id].append(extra)
         dropped_spans: list[tuple[int, Span]] = []
@@ -353,12 +353,12 @@ class _Chunked:
     scorable: list[int] = field(default_factory=list)
     scorer_texts: list[str] = field(default_factory=list)
 
-    def add_pieces(self, passage: Passage, structure: Cut) -> None:
+    def add_pieces(self, passage: Passage, structure: ChunkedText) -> None:
         """A passage in the pieces of its structure, each read under its headings."""
-        for piece in structure.pieces:
-            heading, text = structure.read(piece)
+        for piece in structure.chunks:
+            heading, text = structure.chunk_context_and_text(piece)
             above = "\n".join(filter(None, (passage.header, heading)))
-            self._add(passage, Span(passage.id, piece.start, piece.end), above, "" if piece.frame else text)
+            self._add(passage, Span(passage.id, piece.start, piece.end), above, "" if piece.is_structural else text)
 
     def add_chunks(self, passage: Passage, spans: Sequence[Span]) -> None:
         """A passage in the chunks of a chunker."""

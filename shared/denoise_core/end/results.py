@@ -14,8 +14,8 @@ from denoise_core.end.auto import AutoKeep
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.selection import Tokens
 from denoise_core.protocols import Denoiser, Scorer
-from denoise_core.text.cutting import cut, pieces
-from denoise_core.text.piece import LONG
+from denoise_core.text.structural import chunk_text, structural_chunker
+from denoise_core.text.text_chunk import MAX_CHUNK_CHARACTERS
 from denoise_core.text.words import content_words, words
 from denoise_core.types import Passage
 
@@ -33,7 +33,7 @@ def for_results(denoiser: Denoiser, passages: Sequence[Passage]) -> Denoiser:
     if not isinstance(denoiser, ENDDenoiser):
         return denoiser
     made = copy.copy(denoiser)
-    made.chunker, made.brings = pieces, True
+    made.chunker, made.brings = structural_chunker, True
     characters = sum(len(p.text) for p in passages)
     if isinstance(made.rule, AutoKeep) and characters >= LONG_RESULT:
         made.rule = Tokens(int(SHARE * characters), len, gives_way=False)
@@ -89,12 +89,12 @@ def wholes(passages: Sequence[Passage]) -> list[int]:
     most: a record of JSON, what stands under a heading; else its own."""
     out: list[int] = []
     for passage in passages:
-        made = cut(passage.text).pieces
-        frames = {(p.start, p.end) for p in made if p.frame}
-        read = [p for p in made if not p.frame and passage.text[p.start : p.end].strip()]
+        made = chunk_text(passage.text).chunks
+        frames = {(p.start, p.end) for p in made if p.is_structural}
+        read = [p for p in made if not p.is_structural and passage.text[p.start : p.end].strip()]
         of: list[Hashable] = []
         for p in read:
-            over = [r for r in p.above if r in frames]
+            over = [r for r in p.context_spans if r in frames]
             record = max((n for n, step in enumerate(p.path, 1) if isinstance(step, int)), default=0)
             of.append(p.path[:record] if record else over[-1] if over else p.start)
         size = Counter[Hashable]()
@@ -102,5 +102,5 @@ def wholes(passages: Sequence[Passage]) -> list[int]:
             size[whole] += p.end - p.start
         at, first = len(out), dict[Hashable, int]()
         for n, whole in enumerate(of, at):
-            out.append(first.setdefault(whole, n) if size[whole] <= LONG else n)
+            out.append(first.setdefault(whole, n) if size[whole] <= MAX_CHUNK_CHARACTERS else n)
     return out

@@ -15,7 +15,7 @@ from denoise_core.s2a.message import MessageDenoiser
 from denoise_core.s2a.options import OnError, Options, Rule, Variant
 from denoise_core.s2a.prompts import Prompt
 from denoise_core.s2a.question import ID
-from denoise_core.text.delimit import envelope
+from denoise_core.text.delimit import wrap_in_envelope
 from denoise_core.types import Passage
 
 
@@ -113,4 +113,4 @@ def reply_from(
 def _enclosed(passages: Sequence[Passage]) -> str:
     """The passages in the envelope of text that is not ours, and a blank line; "" without any text."""
     text = "\n\n".join(p.headed.strip() for p in passages if p.text.strip())
-    return f"{envelope(text)}\n\n" if text else ""
+    return f"{wrap_in_envelope(text)}\n\n" if text else ""

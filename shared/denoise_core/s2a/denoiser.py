@@ -33,7 +33,7 @@ from denoise_core.s2a.replies import (
     selection_key,
     store_selections,
 )
-from denoise_core.text.chunk import extract
+from denoise_core.text.chunk import extract_spans
 from denoise_core.text.token_budget import CHARACTERS_PER_TOKEN
 from denoise_core.types import Drop, Passage, Span, Usage, check_passages
 
@@ -358,12 +358,12 @@ def assemble_passage(
     )
     if text and options.show == "written" and problem is None:
         # The model's own text; one without a source stands for the whole of it.
-        source = extract(passage, spans) or passage
+        source = extract_spans(passage, spans) or passage
         whole = replace(passage, text=text.strip(), spans=source.covered, rewritten=True)
         return Assembled(whole, drops if spans else [], report)
     if drops and spans and not text and not options.context:
         drops += _trim_end(passage.text, spans)
-    return Assembled(extract(passage, spans), drops, report)
+    return Assembled(extract_spans(passage, spans), drops, report)
 
 
 def _settle(

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from denoise_core.s2a.options import Options
-from denoise_core.text.chunk import sentences
+from denoise_core.text.chunk import sentence_spans
 from denoise_core.types import Passage, Span
 
 _FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
@@ -145,7 +145,7 @@ def _sentence_ends(text: str, start: int, end: int, language: str) -> list[int]:
     # A question mark ends a sentence also after an abbreviation ("in the U.S.? I think ...").
     for match in _QUESTION_END.finditer(prose):
         ends.append(start + match.end())
-    for sentence, following in itertools.pairwise(sentences(Passage(prose, id=""), language=language)):
+    for sentence, following in itertools.pairwise(sentence_spans(Passage(prose, id=""), language=language)):
         before = prose[sentence.start : sentence.end]
         ends_in_one_line_break = before.endswith("\n") and not before.rstrip(" \t").endswith("\n\n")
         goes_on = prose[following.start].islower() and not _SENTENCE_END.search(before.rstrip())

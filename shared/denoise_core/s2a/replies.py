@@ -24,7 +24,7 @@ from denoise_core.runtime.effects import Complete, Failed, Flow, batch
 from denoise_core.s2a.options import Options
 from denoise_core.s2a.pieces import PassageSlice
 from denoise_core.s2a.prompts import Prompt, ReplyForm
-from denoise_core.text.delimit import envelope, shown
+from denoise_core.text.delimit import wrap_in_envelope, sanitize_text
 from denoise_core.text.replies import json_value, number_ranges, said, unfenced, unwrapped
 from denoise_core.types import Message, Reply
 
@@ -220,7 +220,7 @@ class Request:
 
     def messages(self, by_schema: bool) -> tuple[Message, ...]:
         """The prompt for a model that is held to a schema, or for one that writes plain text."""
-        question = envelope(self.question, "question")
+        question = wrap_in_envelope(self.question, "question")
         return self.prompt.render(by_schema=by_schema, question=question, document=self.document)
 
     @property
@@ -231,7 +231,7 @@ class Request:
         for part in self.parts:
             blocks.append("\n".join(part.lines(number if self.numbered else None)))
             number += len(part.pieces)
-        return envelope("\n\n".join(blocks).rstrip())
+        return wrap_in_envelope("\n\n".join(blocks).rstrip())
 
     @property
     def texts(self) -> list[str]:
@@ -412,10 +412,10 @@ class LLMCaller:
         """
         reply = getattr(outcome.error, "reply", "") or "(nothing)"
         correction = (
-            f"That could not be read:\n{envelope(str(outcome.problem), 'problem')}\n\n"
+            f"That could not be read:\n{wrap_in_envelope(str(outcome.problem), 'problem')}\n\n"
             f"Give the same reply again, as JSON and nothing else: {request.form.restated}"
         )
-        shown_reply = shown(reply[:_SHOWN_CHARACTERS])
+        shown_reply = sanitize_text(reply[:_SHOWN_CHARACTERS])
         return self._call(request, (Message("assistant", shown_reply), Message("user", correction)))
 
     def _read(self, request: Request, reply: Reply | Failed) -> list[PartOutcome]:

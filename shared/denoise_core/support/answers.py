@@ -25,8 +25,8 @@ from denoise_core.support.layout import (
     trimmed,
     whole,
 )
-from denoise_core.text.chunk import sentences
-from denoise_core.text.json_spans import json_at, leaves
+from denoise_core.text.chunk import sentence_spans
+from denoise_core.text.json_spans import parse_json_at, leaves
 from denoise_core.text.language import language_of
 from denoise_core.text.lexemes import lexemes
 from denoise_core.text.wordlists import FUNCTION_WORDS, listed
@@ -189,7 +189,7 @@ class _Reader:
         start = len(clean) - len(clean.lstrip())
         if (
             clean[start : start + 1] in ("{", "[")
-            and (tree := json_at(clean, start))
+            and (tree := parse_json_at(clean, start))
             and not clean[tree[1] :].strip()
         ):
             yield from self._fields(clean, start)
@@ -237,7 +237,7 @@ class _Reader:
             last = end  # nothing closes it
         start, end = trimmed(clean, first, last)
         start, end = trimmed(clean, start, min((a for a in self.thoughts if start < a < end), default=end))
-        tree = json_at(clean, start) if clean[start:end][:1] in ("{", "[") else None
+        tree = parse_json_at(clean, start) if clean[start:end][:1] in ("{", "[") else None
         if tree and not clean[tree[1] : end].strip():
             yield from self._fields(clean, start)
         elif token.info.strip().lower() in _TEXTS:
@@ -269,7 +269,7 @@ class _Reader:
                 continue
             quoted = raw.startswith('"')
             for piece in self._cut_up(clean[start + quoted : end - quoted], start + quoted, "field"):
-                said = json_at(f'"{piece.text}"', 0) if quoted else None  # None for half of an escape
+                said = parse_json_at(f'"{piece.text}"', 0) if quoted else None  # None for half of an escape
                 text = str(said[0]) if said else piece.text
                 yield replace(piece, text=text, label=label if piece.claims else (), cut=None)
 
@@ -380,7 +380,7 @@ def _content(text: str) -> list[str]:
 def sentence_places(text: str, language: str) -> list[tuple[int, int]]:
     """Sentences as characters."""
     known = language if language in ("de", "fr", "es", "zh") else "en"
-    return [(s.start, s.end) for s in sentences(Passage(text, "e"), language=known)]
+    return [(s.start, s.end) for s in sentence_spans(Passage(text, "e"), language=known)]
 
 
 def unfolded(text: str) -> str:

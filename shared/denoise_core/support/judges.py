@@ -19,7 +19,7 @@ from typing import Any
 from denoise_core.errors import InputError
 from denoise_core.runtime.offload import offload, on_a_thread
 from denoise_core.support.judging import AnswerVerdict, Claim, ClaimVerdict
-from denoise_core.text.delimit import envelope
+from denoise_core.text.delimit import wrap_in_envelope
 from denoise_core.types import Passage
 
 # Methods by which other packages' evaluators are asked, in their blocking and their asynchronous form.
@@ -149,8 +149,8 @@ class _Decision:
         self.decide = LocalDecisions(decide) if isinstance(decide, str) else decide
 
     def __call__(self, question: str, evidence: list[str], claim: str) -> float:
-        shown = "\n".join(envelope(e, f"evidence {n}") for n, e in enumerate(evidence, 1))
-        state = f"{shown}\n{envelope(question, 'question')}\n{envelope(claim, 'draft')}"
+        shown = "\n".join(wrap_in_envelope(e, f"evidence {n}") for n, e in enumerate(evidence, 1))
+        state = f"{shown}\n{wrap_in_envelope(question, 'question')}\n{wrap_in_envelope(claim, 'draft')}"
         asked = {"state": state, "questions": {"grounded": {"type": "noul", "instructions": GROUNDED}}}
         return float(self.decide(asked)["grounded"]["noul"])
 

@@ -26,13 +26,13 @@ from denoise_core.support.judging import (
     FlowJudge,
     Quote,
 )
-from denoise_core.text.delimit import NOTE, envelope
+from denoise_core.text.delimit import ENVELOPE_NOTE, wrap_in_envelope
 from denoise_core.text.facts import Difference, differences
 from denoise_core.text.replies import json_in, said, unparsable
 from denoise_core.types import Message, Passage, Span
 
 VERSION = 1
-SYSTEM = f"""You check an answer against evidence. {NOTE}
+SYSTEM = f"""You check an answer against evidence. {ENVELOPE_NOTE}
 
 First cut the answer into claims: the pieces that say something about the world and can be true or false by themselves.
 - "words" are the claim's own words in the answer, copied exactly: one unbroken piece, a sentence or a part of one. Cut where one part could be wrong while the other is right.
@@ -127,7 +127,7 @@ class LLMJudge(FlowJudge):
             return self._read(reply.text, question, answer, passages)
         except UnparsableReply:
             # The reply may repeat what a passage told it to say, so it stands in an envelope as that does.
-            again = f"{messages[-1].content}\n\n{AGAIN}\n{envelope(reply.text[:_LONGEST], 'reply')}"
+            again = f"{messages[-1].content}\n\n{AGAIN}\n{wrap_in_envelope(reply.text[:_LONGEST], 'reply')}"
             reply = yield from complete((*messages[:-1], Message("user", again)), tag="judge", llm=llm)
         try:
             return self._read(reply.text, question, answer, passages)
@@ -156,10 +156,10 @@ def judge_prompt(question: str, answer: str, passages: Sequence[Passage]) -> tup
     for n, passage in enumerate(passages, 1):
         header = passage_header(passage)
         text = f"{header}\n{passage.text}" if header else passage.text
-        parts.append(envelope(text, f"evidence {n}"))
+        parts.append(wrap_in_envelope(text, f"evidence {n}"))
     if question.strip():
-        parts.append(f"The question:\n{envelope(question, 'question')}")
-    parts.append(f"The answer:\n{envelope(answer[:_LONGEST], 'answer')}")
+        parts.append(f"The question:\n{wrap_in_envelope(question, 'question')}")
+    parts.append(f"The answer:\n{wrap_in_envelope(answer[:_LONGEST], 'answer')}")
     return (Message("system", SYSTEM), Message("user", "\n\n".join(parts)))
 
 

@@ -27,12 +27,12 @@ _NARROWED = dict.fromkeys(map(ord, _WIDE_SPACES), " ")
 _BLOCK = 20_000  # characters given to the splitter at once: its time grows faster than the text
 
 
-def whole(passage: Passage) -> tuple[Span, ...]:
+def no_chunking(passage: Passage) -> tuple[Span, ...]:
     """The passage as one chunk; an empty passage is one empty chunk."""
     return (Span(passage.id, 0, len(passage.text)),)
 
 
-def sentences(passage: Passage, *, language: str = "en") -> tuple[Span, ...]:
+def sentence_spans(passage: Passage, *, language: str = "en") -> tuple[Span, ...]:
     """Sentences with the white space that follows them; none for an empty text.
 
     ``language`` is an ISO 639-1 code; it decides abbreviations. Sentence marks of all scripts count in
@@ -44,7 +44,7 @@ def sentences(passage: Passage, *, language: str = "en") -> tuple[Span, ...]:
     return tile_passage(passage.id, len(passage.text), starts[1:])  # blank lines go with what stands before them
 
 
-def chunks(max_characters: int = 1000, *, language: str = "en") -> Chunker:
+def sentence_chunker(max_characters: int = 1000, *, language: str = "en") -> Chunker:
     """A chunker that packs whole sentences into chunks of at most ``max_characters``.
 
     A longer sentence is cut at white space, or where it must be when it has none.
@@ -56,7 +56,7 @@ def chunks(max_characters: int = 1000, *, language: str = "en") -> Chunker:
     def cut(passage: Passage) -> tuple[Span, ...]:
         ends: list[int] = []
         start = end = 0
-        for sentence in sentences(passage, language=language):
+        for sentence in sentence_spans(passage, language=language):
             if sentence.end - start > max_characters and end > start:
                 ends.append(end)
                 start = end
@@ -69,7 +69,7 @@ def chunks(max_characters: int = 1000, *, language: str = "en") -> Chunker:
     return cut
 
 
-def extract(passage: Passage, keep: Iterable[Span]) -> Passage | None:
+def extract_spans(passage: Passage, keep: Iterable[Span]) -> Passage | None:
     """``passage`` with only the spans in ``keep``, in the text's order; None when nothing is left.
 
     Neighbouring spans are merged. All of it kept gives the passage with ``spans`` empty. Spans name the

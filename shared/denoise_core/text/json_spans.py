@@ -14,13 +14,13 @@ from typing import Any, NamedTuple, TypeAlias
 
 from denoise_core.spans import Range, clip_spans, complement_spans, join_spans
 
-Path: TypeAlias = tuple[str | int, ...]
+JsonPath: TypeAlias = tuple[str | int, ...]
 
 _DECODER = json.JSONDecoder(strict=False)
 _ESCAPE = re.compile(r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[\da-fA-F]{4}|\\.")
 
 
-class Member(NamedTuple):
+class JsonMember(NamedTuple):
     """A field of an object or an element of a list, under its name or number. The characters ``[start, end)`` are
     its own with its name, ``[value_start, end)`` those of the value."""
 
@@ -46,7 +46,7 @@ def load_json(text: str) -> Any:
         return None
 
 
-def json_at(text: str, at: int) -> tuple[Any, int] | None:
+def parse_json_at(text: str, at: int) -> tuple[Any, int] | None:
     """The JSON value that begins at ``at``, and where it ends; None where none begins."""
     try:
         return _DECODER.raw_decode(text, at)
@@ -54,7 +54,7 @@ def json_at(text: str, at: int) -> tuple[Any, int] | None:
         return None
 
 
-def members(text: str, at: int) -> Iterator[Member]:
+def json_members(text: str, at: int) -> Iterator[JsonMember]:
     """The members of the object or list that begins at ``at``.
 
     Raises `ValueError`, `IndexError` or `RecursionError` where it is no whole JSON.
@@ -69,20 +69,20 @@ def members(text: str, at: int) -> Iterator[Member]:
             name, at = _DECODER.raw_decode(text, at)
             at = skip_space(text, skip_space(text, at) + 1)
         value, end = _DECODER.raw_decode(text, at)
-        yield Member(name, start, at, end, value)
+        yield JsonMember(name, start, at, end, value)
         at = skip_space(text, end)
         if text[at] == ",":
             at = skip_space(text, at + 1)
         number += 1
 
 
-def leaves(text: str, at: int) -> Iterator[tuple[Path, int, int]]:
+def leaves(text: str, at: int) -> Iterator[tuple[JsonPath, int, int]]:
     """The path and the characters of each value in the JSON that begins at ``at``, which is known to be whole."""
-    todo: list[tuple[Path, int, int]] = [((), at, at)]
+    todo: list[tuple[JsonPath, int, int]] = [((), at, at)]
     while todo:
         path, start, end = todo.pop()
         if text[start] in "{[":
-            inside = [((*path, m.name), m.value_start, m.end) for m in members(text, start)]
+            inside = [((*path, m.name), m.value_start, m.end) for m in json_members(text, start)]
             todo += reversed(inside)
         else:
             yield path, start, end
@@ -97,13 +97,13 @@ def field_ranges(text: str, start: int, end: int) -> list[Range] | None:
     if at < 0 or text[at : at + 1] != "{":
         return None
     try:
-        starts = [m.start for m in members(text, at)]
+        starts = [m.start for m in json_members(text, at)]
     except (ValueError, IndexError, RecursionError):
         return None
     return list(pairwise([start, *starts[1:], end])) if len(starts) > 1 else None
 
 
-def string_places(text: str, start: int, end: int) -> Callable[[int], int]:
+def map_string_offsets(text: str, start: int, end: int) -> Callable[[int], int]:
     """From a character of a string's value to its place in the raw text, where the string is ``[start, end)``."""
     value_places, raw_places = [0], [start]
     for escape in _ESCAPE.finditer(text, start, end):
@@ -132,14 +132,14 @@ def remove_items(items: Sequence[Range], kept: Sequence[Range]) -> list[Range]:
     return removed
 
 
-def remove_elements(text: str, pieces: Sequence[tuple[Path, int]], kept: Sequence[Range]) -> list[Range]:
+def remove_elements(text: str, pieces: Sequence[tuple[JsonPath, int]], kept: Sequence[Range]) -> list[Range]:
     """The ranges of list elements of which nothing is kept.
 
     ``pieces`` are paths, each with the place where its piece begins, in order; a list goes by elements where a
     path through it has a number for its step. A path may lead to several lists, since a key may come twice.
     ``kept`` is apart.
     """
-    lists: dict[Path, list[int]] = {}
+    lists: dict[JsonPath, list[int]] = {}
     for path, start in pieces:
         for n, step in enumerate(path):
             if isinstance(step, int):
@@ -147,10 +147,10 @@ def remove_elements(text: str, pieces: Sequence[tuple[Path, int]], kept: Sequenc
     reached = {path[:n] for path in lists for n in range(len(path) + 1)}
     removed: list[Range] = []
 
-    def walk(at: int, end: int, path: Path) -> None:
+    def walk(at: int, end: int, path: JsonPath) -> None:
         starts = lists.get(path, [])
         by_element = text[at] == "[" and bisect_left(starts, at) < bisect_left(starts, end)
-        inside = list(members(text, at))
+        inside = list(json_members(text, at))
         if by_element:
             removed.extend(remove_items([(m.start, m.end) for m in inside], kept))
             inside = [m for m in inside if clip_spans(kept, m.start, m.end)]
@@ -176,7 +176,7 @@ def value_without(value: Any, text: str, removed: Sequence[Range]) -> Any:
             return part
         if isinstance(part, str):
             return _DECODER.decode(join_spans(text, complement_spans(here, start, end)))
-        inside = [(m.value_start, m.end) for m in members(text, start)]
+        inside = [(m.value_start, m.end) for m in json_members(text, start)]
         if isinstance(part, dict):
             return {key: walk(part[key], *place) for key, place in zip(part, inside, strict=True)}
         left = [

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from string import ascii_letters, digits, punctuation
 
 from denoise_core.spans import Range
-from denoise_core.text.chunk import chunks, sentences
-from denoise_core.text.piece import LONG, Piece, lines_of, titled
+from denoise_core.text.chunk import sentence_chunker, sentence_spans
+from denoise_core.text.text_chunk import MAX_CHUNK_CHARACTERS, TextChunk, line_spans, with_title
 from denoise_core.types import Passage
 
-TEXT, CODE, ENTRIES = "text", "code", "entries"
+PLAIN_TEXT, SOURCE_CODE, LOG_ENTRIES = "text", "code", "entries"
 HEADING = 100  # characters of a heading without a mark, at most
 TURN = 240  # characters of a turn that is read with its answer, at most
 CODE_LONG = 1600  # characters of a code block that stays whole
@@ -36,33 +36,33 @@ _PRONOUN = re.compile(
 )
 
 
-def kind_of(text: str) -> str:
+def detect_line_format(text: str) -> str:
     """``"entries"`` where most lines begin alike with a time or a speaker, ``"code"`` where many are indented."""
     head = [line for line in text[:_READ].split("\n") if line.strip()]
     if len(head) < _LEAST:
-        return TEXT
+        return PLAIN_TEXT
     if _starts(head):
-        return ENTRIES
+        return LOG_ENTRIES
     indented = [line for line in head if line[0] in " \t"]
     bare = [line for line in head if line.rstrip().endswith((":", "{", "}", ";", ")", "]", ","))]
-    return CODE if len(indented) > 0.4 * len(head) and len(bare) > 0.25 * len(head) else TEXT
+    return SOURCE_CODE if len(indented) > 0.4 * len(head) and len(bare) > 0.25 * len(head) else PLAIN_TEXT
 
 
-def pieces(text: str, kind: str) -> list[Piece]:
+def line_chunks(text: str, kind: str) -> list[TextChunk]:
     """The pieces of a text of this kind."""
     if not text.strip():
-        return [Piece(0, len(text))]
-    if "\n" not in text and len(text) <= LONG:
-        return [Piece(0, len(text))]
-    return {ENTRIES: _entries, CODE: _code}.get(kind, _text)(text)
+        return [TextChunk(0, len(text))]
+    if "\n" not in text and len(text) <= MAX_CHUNK_CHARACTERS:
+        return [TextChunk(0, len(text))]
+    return {LOG_ENTRIES: _entries, SOURCE_CODE: _code}.get(kind, _text)(text)
 
 
-def pointed(text: str, piece: Piece, prose: bool) -> tuple[Range, ...]:
+def antecedent_sentence(text: str, piece: TextChunk, prose: bool) -> tuple[Range, ...]:
     """The sentence before a piece of prose that begins with a pronoun, which says whom "he" and "this" mean."""
     if not prose or piece.start == 0 or not _PRONOUN.match(text, piece.start, piece.start + 40):
         return ()
-    start = max(text.rfind("\n\n", 0, len(text[: piece.start].rstrip())), piece.start - LONG, 0)
-    found = sentences(Passage(text[start : piece.start], ""))
+    start = max(text.rfind("\n\n", 0, len(text[: piece.start].rstrip())), piece.start - MAX_CHUNK_CHARACTERS, 0)
+    found = sentence_spans(Passage(text[start : piece.start], ""))
     return ((start + found[-1].start, piece.start),) if found else ()
 
 
@@ -106,7 +106,7 @@ def _shape(line: str) -> str:
 def _units(text: str, begins: Callable[[int, int], bool]) -> list[Range]:
     """The lines in units: each from a line that begins one up to the next."""
     out: list[Range] = []
-    for start, end in lines_of(text):
+    for start, end in line_spans(text):
         if out and not begins(start, end):
             out[-1] = out[-1][0], end
         else:
@@ -114,7 +114,7 @@ def _units(text: str, begins: Callable[[int, int], bool]) -> list[Range]:
     return out
 
 
-def _entries(text: str) -> list[Piece]:
+def _entries(text: str) -> list[TextChunk]:
     starts = _starts([line for line in text[:_READ].split("\n") if line.strip()])
 
     def begins(start: int, end: int) -> bool:
@@ -124,13 +124,13 @@ def _entries(text: str) -> list[Piece]:
     units = _units(text, begins)
     speakers = [_speaker(text[start:end]) if begins(start, end) else "" for start, end in units]
     is_talk = len(list(filter(None, speakers))) > 0.5 * len(units)
-    out: list[Piece] = []
+    out: list[TextChunk] = []
     before, last_speaker = (0, 0), ""
     for (start, end), speaker in zip(units, speakers, strict=True):
         answers = is_talk and speaker and last_speaker not in ("", speaker)
         above = (before,) if answers and before[1] - before[0] <= TURN else ()
         by_lines = "\n" in text[start:end].strip()  # a stack trace, whose lines are no sentences
-        out += _long(text, start, end, above, LONG + 1 if by_lines else LONG)
+        out += _long(text, start, end, above, MAX_CHUNK_CHARACTERS + 1 if by_lines else MAX_CHUNK_CHARACTERS)
         before, last_speaker = (start, end), speaker
     return out
 
@@ -138,7 +138,7 @@ def _entries(text: str) -> list[Piece]:
 # --- Code
 
 
-def _code(text: str) -> list[Piece]:
+def _code(text: str) -> list[TextChunk]:
     """Units that begin at the margin after a blank line; a long one is cut at its blank lines, under the lines
     that it begins with."""
 
@@ -146,15 +146,15 @@ def _code(text: str) -> list[Piece]:
         before = text[text.rfind("\n", 0, max(0, start - 1)) + 1 : start]
         return text[start] not in _INSIDE and bool(text[start:end].strip()) and not before.strip()
 
-    out: list[Piece] = []
+    out: list[TextChunk] = []
     for start, end in _units(text, begins):
         if end - start <= CODE_LONG:
-            out.append(Piece(start, end))
+            out.append(TextChunk(start, end))
             continue
-        first = next((a for a, _ in lines_of(text, start, end) if text[a] in _INSIDE), start)
-        first = first if first - start <= LONG // 2 else start + len(text[start:end].split("\n", 1)[0]) + 1
+        first = next((a for a, _ in line_spans(text, start, end) if text[a] in _INSIDE), start)
+        first = first if first - start <= MAX_CHUNK_CHARACTERS // 2 else start + len(text[start:end].split("\n", 1)[0]) + 1
         parts = _packed(text, start, end)
-        out += [Piece(a, b, ((start, first),) if a >= first else ()) for a, b in parts]
+        out += [TextChunk(a, b, ((start, first),) if a >= first else ()) for a, b in parts]
     return out
 
 
@@ -162,10 +162,10 @@ def _packed(text: str, start: int, end: int) -> list[Range]:
     """A long unit in parts of at most `LONG` characters, cut at blank lines where there are any, else at lines."""
     out: list[Range] = []
     inner = False
-    for a, b in lines_of(text, start, end):
+    for a, b in line_spans(text, start, end):
         last = out[-1] if out else None
         so_far = last[1] - last[0] if last else 0
-        full = so_far + b - a > LONG or (so_far > LONG // 2 and text.endswith("\n\n", 0, a))
+        full = so_far + b - a > MAX_CHUNK_CHARACTERS or (so_far > MAX_CHUNK_CHARACTERS // 2 and text.endswith("\n\n", 0, a))
         full = full or (inner and text[a] not in _INSIDE)  # "Caused by:" begins another part of a stack trace
         inner = text[a] in _INSIDE
         if last is None or full:
@@ -202,7 +202,7 @@ class _Reader:
     fence: str = ""
 
     def read(self) -> list[_Block]:
-        for start, end in lines_of(self.text):
+        for start, end in line_spans(self.text):
             self.line(start, end)
         return self.blocks
 
@@ -307,7 +307,7 @@ class _Standing:
         if block.kind == "item":
             while self.items and self.items[-1].indent >= block.indent:
                 self.items.pop()
-            over += [item for item in self.items if item.end - item.start <= LONG]
+            over += [item for item in self.items if item.end - item.start <= MAX_CHUNK_CHARACTERS]
             self.items.append(block)
         else:
             self.items = []
@@ -331,33 +331,33 @@ class _Standing:
         return [self.told] if self.told is not None and not block.depth else over
 
 
-def _text(text: str) -> list[Piece]:
+def _text(text: str) -> list[TextChunk]:
     blocks = _Reader(text).read()
     _number(text, blocks)
     first = blocks[0]
     told = first if first.fields and text.count("\n", first.start, first.end) > 2 else None
     standing = _Standing(text, told)
-    out: list[Piece] = []
+    out: list[TextChunk] = []
     for before, block, after in zip([_EDGE, *blocks], blocks, [*blocks[1:], _EDGE], strict=False):
         if block.kind == "heading":
             over = _ranges(standing.heading(block))
             has_text = after.kind != "heading" or after.level > block.level
-            out.append(Piece(block.start, block.end, over, frame=has_text))
+            out.append(TextChunk(block.start, block.end, over, is_structural=has_text))
             continue
         above = [over for over in standing.above(block, before) if over is not block]
         if block.kind == "row":
             if _is_head(text, standing.table, block, after):
                 standing.table.append(block)
-                out.append(Piece(block.start, block.end, _ranges(above), frame=True))
+                out.append(TextChunk(block.start, block.end, _ranges(above), is_structural=True))
                 continue
             above += standing.table
-        out += _long(text, block.start, block.end, _ranges(above), CODE_LONG if block.kind == "code" else LONG)
+        out += _long(text, block.start, block.end, _ranges(above), CODE_LONG if block.kind == "code" else MAX_CHUNK_CHARACTERS)
     levels = [block.level for block in blocks if block.kind == "heading"]
     if told is None and first.kind == "heading" and first.level == 1 == levels.count(min(levels)):
         told = first
     if told is None:
         return out
-    return titled(text[told.start : told.end].strip(), (told.start, told.end), out)
+    return with_title(text[told.start : told.end].strip(), (told.start, told.end), out)
 
 
 def _number(text: str, blocks: Sequence[_Block]) -> None:
@@ -399,14 +399,14 @@ def _is_separator(row: str) -> bool:
 
 
 def _ends_as_lead(text: str, block: _Block) -> bool:
-    return block.end - block.start <= LONG and text[block.start : block.end].rstrip(" \t\r\n>").endswith(":")
+    return block.end - block.start <= MAX_CHUNK_CHARACTERS and text[block.start : block.end].rstrip(" \t\r\n>").endswith(":")
 
 
-def _long(text: str, start: int, end: int, above: tuple[Range, ...], limit: int) -> list[Piece]:
+def _long(text: str, start: int, end: int, above: tuple[Range, ...], limit: int) -> list[TextChunk]:
     """The range as one piece, or a longer one in parts of whole sentences; of code and entries, of whole lines."""
     if end - start <= limit:
-        return [Piece(start, end, above)]
-    if limit != LONG:
-        return [Piece(a, b, above) for a, b in _packed(text, start, end)]
-    spans = chunks(LONG // 2)(Passage(text[start:end], ""))
-    return [Piece(start + s.start, start + s.end, above) for s in spans]
+        return [TextChunk(start, end, above)]
+    if limit != MAX_CHUNK_CHARACTERS:
+        return [TextChunk(a, b, above) for a, b in _packed(text, start, end)]
+    spans = sentence_chunker(MAX_CHUNK_CHARACTERS // 2)(Passage(text[start:end], ""))
+    return [TextChunk(start + s.start, start + s.end, above) for s in spans]

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 
 from denoise_core.spans import Range
-from denoise_core.text.piece import LONG, Piece, tiled, titled
+from denoise_core.text.text_chunk import MAX_CHUNK_CHARACTERS, TextChunk, fill_gaps, with_title
 
 UNSEEN = frozenset(("script", "style", "template", "noscript", "svg", "head", "nav"))  # no part of what is read
 _INLINE = frozenset(
@@ -25,7 +25,7 @@ _BLOCKS = frozenset(("p", "div", "li", "td", "body", "section", "article", "h1",
 _TOKEN = re.compile(r"<(?:(/?)([a-zA-Z][\w:-]*+)[^<>]*+>|(!--)|[!?][^<>]*>)")
 
 
-def kind_of(text: str) -> str:
+def detect_markup(text: str) -> str:
     """``"html"`` for a text that begins with a tag and closes a block somewhere, else ``""``."""
     start = text.lstrip()[:200].lower()
     if not start.startswith("<"):
@@ -36,7 +36,7 @@ def kind_of(text: str) -> str:
     return "html" if closed & _BLOCKS else ""
 
 
-def stripped(raw: str) -> str:
+def strip_tags(raw: str) -> str:
     """HTML without tags and unseen parts, a line for each row or block."""
     out: list[str] = []
     at = 0
@@ -58,7 +58,7 @@ def _tidy(parts: list[str]) -> str:
     return "\n".join(line for line in lines if line)
 
 
-def pieces(text: str) -> list[Piece]:
+def html_chunks(text: str) -> list[TextChunk]:
     """The blocks of a page. What is markup alone is frame, and so are scripts, styles and navigation."""
     reader = _Reader(text)
     at = 0
@@ -70,8 +70,8 @@ def pieces(text: str) -> list[Piece]:
     reader.flush(len(text))
     if len(reader.titles) == 1:
         title = reader.titles[0]
-        reader.made = titled(title.said, (title.start, title.end), reader.made)
-    return tiled(text, reader.made)
+        reader.made = with_title(title.display_text, (title.start, title.end), reader.made)
+    return fill_gaps(text, reader.made)
 
 
 def _tags(text: str) -> list[tuple[str, bool, int, int]]:
@@ -100,7 +100,7 @@ class _Reader:
     """One walk over the tags. ``begun`` is where the open block starts, ``words`` what it says so far."""
 
     text: str
-    made: list[Piece] = field(default_factory=list)
+    made: list[TextChunk] = field(default_factory=list)
     begun: int | None = None
     has_text: bool = False
     words: list[str] = field(default_factory=list)
@@ -108,7 +108,7 @@ class _Reader:
     level: int = 0  # of the open heading
     cells: frozenset[str] = frozenset()  # kinds of cells in the open row
     headings: list[tuple[int, int]] = field(default_factory=list)  # level, number of the piece
-    titles: list[Piece] = field(default_factory=list)  # headings of the first level
+    titles: list[TextChunk] = field(default_factory=list)  # headings of the first level
     lead: tuple[Range, ...] = ()
     head: tuple[Range, ...] = ()  # of the open table
 
@@ -152,23 +152,23 @@ class _Reader:
             return
         while level and self.headings and self.headings[-1][0] >= level:
             self.headings.pop()
-        piece = Piece(start, end, self.over(), "", own)
+        piece = TextChunk(start, end, self.over(), "", own)
         place = ((start, end),)
         if level:
             self.headings.append((level, len(self.made)))
             self.titles += [piece] if level == 1 else []
             self.lead = self.head = ()
         elif cells == {"th"}:
-            piece = piece._replace(above=piece.above + self.lead, frame=True)
+            piece = piece._replace(context_spans=piece.context_spans + self.lead, is_structural=True)
             self.head = place
         else:
-            piece = piece._replace(above=piece.above + self.lead + (self.head if cells else ()))
-            if not cells and own.endswith(":") and len(own) <= LONG:
+            piece = piece._replace(context_spans=piece.context_spans + self.lead + (self.head if cells else ()))
+            if not cells and own.endswith(":") and len(own) <= MAX_CHUNK_CHARACTERS:
                 self.lead = place
         self.made.append(piece)
 
     def over(self) -> tuple[Range, ...]:
         """Ranges of the open headings; those under which something comes are frame from now on."""
         for _, n in self.headings:
-            self.made[n] = self.made[n]._replace(frame=True)
+            self.made[n] = self.made[n]._replace(is_structural=True)
         return tuple((self.made[n].start, self.made[n].end) for _, n in self.headings)

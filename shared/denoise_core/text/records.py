@@ -10,18 +10,18 @@ from typing import Any, TypeAlias
 
 from denoise_core.spans import Range, clip_spans, merge_spans
 from denoise_core.text.json_spans import (
-    Member,
-    Path,
+    JsonMember,
+    JsonPath,
     load_json,
-    members,
+    json_members,
     remove_elements,
     remove_items,
     skip_space,
-    string_places,
+    map_string_offsets,
 )
-from denoise_core.text.piece import LONG, Piece, lines_of, tiled
+from denoise_core.text.text_chunk import MAX_CHUNK_CHARACTERS, TextChunk, line_spans, fill_gaps
 
-Inner: TypeAlias = Callable[[str], Sequence[tuple[Piece, str, str]] | None]
+InnerChunker: TypeAlias = Callable[[str], Sequence[tuple[TextChunk, str, str]] | None]
 """Cuts a text that stands in JSON: each piece, what is read above it, and its own words; None for one piece."""
 
 _DEEP = 12  # levels of nesting that are looked into
@@ -30,29 +30,29 @@ _CSV_LIMIT = 2  # separators in each line, at least; with fewer, `_LEAST` lines
 _LEAST = 4
 
 
-def kind_of(text: str) -> str:
+def detect_record_format(text: str) -> str:
     """``"json"``, ``"jsonl"``, ``"rows"``, ``"csv"``, or ``""`` for a text that is none of them."""
     first = text[skip_space(text, 0) :][:1]
     if first in ("{", "["):
         if load_json(text) is not None:
             return "json"
-        if first == "[" and literal_rows(text) is not None:
+        if first == "[" and parse_python_rows(text) is not None:
             return "rows"
         if first == "{" and all(line.lstrip()[:1] == "{" for line in text.split("\n") if line.strip()):
             return "jsonl"
-    return "csv" if separator(text) else ""
+    return "csv" if detect_delimiter(text) else ""
 
 
 # --- rows as a database's client prints them
 
 
-def literal_rows(text: str) -> list[Piece] | None:
+def parse_python_rows(text: str) -> list[TextChunk] | None:
     """The tuples or records of a list as Python prints it, ``[(1, 'a', Decimal('2')), (2, ...)]``: a piece each.
 
     None where brackets and quotes do not close, or where it is no list of these.
     """
     start, end = text.find("["), text.rstrip().rfind("]")
-    made: list[Piece] = []
+    made: list[TextChunk] = []
     depth, quote, at, begun = 0, "", start + 1, -1
     while at < end:
         sign = text[at]
@@ -66,17 +66,17 @@ def literal_rows(text: str) -> list[Piece] | None:
         elif sign in ")]}":
             depth -= 1
             if not depth:
-                made.append(Piece(begun, at + 1, whole=True))
+                made.append(TextChunk(begun, at + 1, is_atomic=True))
         elif not depth and sign not in ", \t\r\n":
             return None
         at += 1
-    return tiled(text, made) if len(made) > 1 and not depth and not quote else None
+    return fill_gaps(text, made) if len(made) > 1 and not depth and not quote else None
 
 
 # --- CSV
 
 
-def separator(text: str) -> str:
+def detect_delimiter(text: str) -> str:
     """What parts the cells of a table without bars: the sign of which each line has as many; "" for no table."""
     lines = text[:20_000].split("\n")[: _SNIFFED + 1]
     if len(lines) < 3 or ('"' in lines[0][1:] and lines[0].count('"') % 2):
@@ -96,13 +96,13 @@ def separator(text: str) -> str:
     return ""
 
 
-def csv_rows(text: str) -> list[Piece] | None:
+def csv_chunks(text: str) -> list[TextChunk] | None:
     """A piece for each row, under the header row; None where csv cannot read it."""
-    lines = [text[start:end] for start, end in lines_of(text)]
+    lines = [text[start:end] for start, end in line_spans(text)]
     line_starts = [0, *accumulate(map(len, lines))]
-    rows: list[Piece] = []
+    rows: list[TextChunk] = []
     header: list[str] = []
-    reader = csv.reader(lines, delimiter=separator(text) or ",")
+    reader = csv.reader(lines, delimiter=detect_delimiter(text) or ",")
     start = 0
     try:
         for row in reader:
@@ -110,34 +110,34 @@ def csv_rows(text: str) -> list[Piece] | None:
             has_numbers = any(cell[:1].isdigit() for cell in row)
             if not rows and not has_numbers and len(set(row)) == len(row):
                 header = row
-                rows.append(Piece(start, end, frame=True))
+                rows.append(TextChunk(start, end, is_structural=True))
             elif not any(row) and rows:
-                rows[-1] = rows[-1]._replace(end=end, whole=True)
+                rows[-1] = rows[-1]._replace(end=end, is_atomic=True)
             else:
                 above = ((rows[0].start, rows[0].end),) if header else ()
                 said = "; ".join(f"{name}: {cell}" for name, cell in zip(header, row, strict=False) if cell)
-                rows.append(Piece(start, end, above, said=said, whole=True))
+                rows.append(TextChunk(start, end, above, display_text=said, is_atomic=True))
             start = end
     except csv.Error:
         return None
-    return tiled(text, rows) if len(rows) != 1 else [Piece(0, len(text))]
+    return fill_gaps(text, rows) if len(rows) != 1 else [TextChunk(0, len(text))]
 
 
 # --- JSON
 
 
-def json_lines(text: str) -> list[Piece]:
+def json_line_chunks(text: str) -> list[TextChunk]:
     """A piece for each line."""
-    rows: list[Piece] = []
-    for start, end in lines_of(text):
+    rows: list[TextChunk] = []
+    for start, end in line_spans(text):
         line = text[start:end]
         if line.strip():
             value = load_json(line)
-            rows.append(Piece(start, end, said="" if value is None else said_of(value), whole=True))
-    return tiled(text, rows)
+            rows.append(TextChunk(start, end, display_text="" if value is None else render_json_value(value), is_atomic=True))
+    return fill_gaps(text, rows)
 
 
-def json_pieces(text: str, inner: Inner) -> list[Piece] | None:
+def json_chunks(text: str, inner: InnerChunker) -> list[TextChunk] | None:
     """Each element of a list of records is a piece, the fields around them another; long texts in it are cut by
     ``inner``."""
     value = load_json(text)
@@ -148,21 +148,21 @@ def json_pieces(text: str, inner: Inner) -> list[Piece] | None:
         walk.container(skip_space(text, 0), value, (), ())
     except (RecursionError, IndexError, ValueError):
         return None
-    return tiled(text, walk.made)
+    return fill_gaps(text, walk.made)
 
 
 @dataclass(slots=True)
 class _Walk:
     text: str
-    inner: Inner
-    made: list[Piece] = field(default_factory=list)
+    inner: InnerChunker
+    made: list[TextChunk] = field(default_factory=list)
 
-    def container(self, start: int, value: Any, path: Path, above: tuple[Range, ...]) -> None:
+    def container(self, start: int, value: Any, path: JsonPath, above: tuple[Range, ...]) -> None:
         """The members of the object or list that begins at ``start``: what is small goes together."""
         is_list = isinstance(value, list)
         by_element = is_list and len(value) > 1 and all(isinstance(v, dict | list | str) for v in value)
         is_record = bool(path) and isinstance(path[-1], int)
-        run: list[Member] = []
+        run: list[JsonMember] = []
         first = above
 
         def flush() -> None:
@@ -171,48 +171,48 @@ class _Walk:
             if run:
                 own = run[0].start, run[-1].end
                 values = [m.value for m in run] if is_list else {str(m.name): m.value for m in run}
-                self.made.append(Piece(*own, first, _named(path), said_of(values), whole=True, path=path))
+                self.made.append(TextChunk(*own, first, _named(path), render_json_value(values), is_atomic=True, path=path))
                 run.clear()
-                if is_record and first == above and own[1] - own[0] <= LONG:
+                if is_record and first == above and own[1] - own[0] <= MAX_CHUNK_CHARACTERS:
                     first = (*above, own)
 
-        for member in members(self.text, start):
+        for member in json_members(self.text, start):
             inner, size = member.value, member.end - member.value_start
             here = (*path, member.name if by_element else str(member.name))  # a number leads to what may go
             nested = isinstance(inner, dict | list) and len(path) < _DEEP
-            is_long = isinstance(inner, str) and size > LONG // 2
-            if not (by_element or is_long or (nested and (size > LONG // 2 or _records(inner)))):
+            is_long = isinstance(inner, str) and size > MAX_CHUNK_CHARACTERS // 2
+            if not (by_element or is_long or (nested and (size > MAX_CHUNK_CHARACTERS // 2 or _records(inner)))):
                 run.append(member)
                 continue
             flush()
             holds_records = isinstance(inner, dict) and any(map(_records, inner.values()))
-            if nested and (size > (2 - holds_records) * LONG or not by_element):
+            if nested and (size > (2 - holds_records) * MAX_CHUNK_CHARACTERS or not by_element):
                 self.container(member.value_start, inner, here, first)
             elif is_long:
                 self.string(member, here, first)
             else:
-                name, said = _named(here), said_of(inner)
-                self.made.append(Piece(member.start, member.end, first, name, said, whole=True, path=here))
+                name, said = _named(here), render_json_value(inner)
+                self.made.append(TextChunk(member.start, member.end, first, name, said, is_atomic=True, path=here))
         flush()
 
-    def string(self, member: Member, path: Path, above: tuple[Range, ...]) -> None:
+    def string(self, member: JsonMember, path: JsonPath, above: tuple[Range, ...]) -> None:
         """A long text, cut in its turn."""
         name, inside = _named(path), (member.value_start + 1, member.end - 1)
-        whole = Piece(member.start, member.end, above, name, member.value, whole=True, path=path, inside=inside)
-        parts = self.inner(member.value) or [(Piece(0, len(member.value)), "", member.value)]
-        place = string_places(self.text, *inside)
+        whole = TextChunk(member.start, member.end, above, name, member.value, is_atomic=True, path=path, string_span=inside)
+        parts = self.inner(member.value) or [(TextChunk(0, len(member.value)), "", member.value)]
+        place = map_string_offsets(self.text, *inside)
         for n, (part, over, said) in enumerate(parts):
             start, end = place(part.start), place(part.end)
-            tops = (*above, *((place(a), place(b)) for a, b in part.above))
+            tops = (*above, *((place(a), place(b)) for a, b in part.context_spans))
             self.made.append(
                 whole._replace(
                     start=member.start if n == 0 else start,
                     end=member.end if n == len(parts) - 1 else end,
-                    above=tops,
+                    context_spans=tops,
                     header="\n".join(s for s in (name, over) if s),
-                    said=said,
-                    frame=part.frame,
-                    inside=(start, end),
+                    display_text=said,
+                    is_structural=part.is_structural,
+                    string_span=(start, end),
                 )
             )
 
@@ -230,19 +230,19 @@ def _records(value: Any) -> bool:
     )
 
 
-def _named(path: Path) -> str:
+def _named(path: JsonPath) -> str:
     return ".".join(p for p in path if isinstance(p, str) and not p.isdigit())
 
 
-def said_of(value: Any, name: str = "") -> str:
+def render_json_value(value: Any, name: str = "") -> str:
     """The names and values of a JSON value, a line each; nothing empty."""
     if isinstance(value, dict):
-        return "\n".join(s for k, v in value.items() if (s := said_of(v, f"{name}.{k}" if name else str(k))))
+        return "\n".join(s for k, v in value.items() if (s := render_json_value(v, f"{name}.{k}" if name else str(k))))
     if isinstance(value, list):
         if all(not isinstance(v, dict | list) for v in value):
             shown = ", ".join(str(v) for v in value if v not in (None, ""))
             return (f"{name}: {shown}" if name else shown) if shown else ""
-        return "\n".join(s for v in value if (s := said_of(v, name)))
+        return "\n".join(s for v in value if (s := render_json_value(v, name)))
     if value is None or value == "":
         return ""
     return f"{name}: {value}" if name else str(value)
@@ -251,16 +251,16 @@ def said_of(value: Any, name: str = "") -> str:
 # --- What goes out of a list or a text
 
 
-def removed_rows(text: str, pieces: Sequence[Piece], kept: Sequence[Range]) -> list[Range]:
+def removed_row_spans(text: str, pieces: Sequence[TextChunk], kept: Sequence[Range]) -> list[Range]:
     """The ranges of a list as Python prints it that go: rows of which nothing is kept. ``kept`` is apart."""
-    rows = [(p.start, p.start + len(text[p.start : p.end].rstrip(", \t\r\n"))) for p in pieces if not p.frame]
+    rows = [(p.start, p.start + len(text[p.start : p.end].rstrip(", \t\r\n"))) for p in pieces if not p.is_structural]
     return merge_spans(remove_items(rows, kept))
 
 
-def removed_json(text: str, pieces: Sequence[Piece], kept: Sequence[Range]) -> list[Range]:
+def removed_json_spans(text: str, pieces: Sequence[TextChunk], kept: Sequence[Range]) -> list[Range]:
     """The ranges of a JSON text that go: elements of lists and parts of strings of which nothing is kept.
 
     What is left is JSON again, and every character of it that is kept stands as it did. ``kept`` is apart.
     """
-    parts = [p.inside for p in pieces if p.inside is not None and not clip_spans(kept, *p.inside)]
+    parts = [p.string_span for p in pieces if p.string_span is not None and not clip_spans(kept, *p.string_span)]
     return merge_spans([*parts, *remove_elements(text, [(p.path, p.start) for p in pieces], kept)])

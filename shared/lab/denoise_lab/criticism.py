@@ -18,11 +18,11 @@ from denoise_core.runtime.effects import Flow, complete
 from denoise_core.support.check import read_mark
 from denoise_core.support.citing import uncited
 from denoise_core.support.judging import AnswerVerdict, ClaimVerdict
-from denoise_core.text.delimit import NOTE
+from denoise_core.text.delimit import ENVELOPE_NOTE
 from denoise_core.types import Message
 
 CRITICISE = (
-    f"You check a draft answer against evidence. {NOTE} A statement is supported only if the evidence says it; "
+    f"You check a draft answer against evidence. {ENVELOPE_NOTE} A statement is supported only if the evidence says it; "
     "what you know yourself does not count. Numbers, dates, names and negations must agree exactly.\n"
     'Reply with one JSON object and nothing else: {"verdict": "supported" | "unsupported" | "unclear", '
     '"score": 0 to 10, "problems": [{"claim": "words of the draft", "problem": "what is wrong, and what the '

@@ -20,7 +20,7 @@ from pathlib import Path
 from denoise_core._files import write_whole
 from denoise_core.errors import InputError
 from denoise_core.question import Question
-from denoise_core.text.chunk import sentences
+from denoise_core.text.chunk import sentence_spans
 from denoise_core.types import Passage
 
 LEVELS = (0, 1, 2, 3, 4)
@@ -112,7 +112,7 @@ class _Prose:
     """Draws runs of whole sentences from a text and hides a sentence between two of them."""
 
     def __init__(self, text: str, characters: int) -> None:
-        spans = sentences(Passage(text, "haystack"))
+        spans = sentence_spans(Passage(text, "haystack"))
         self.sentences = [" ".join(text[s.start : s.end].split()) for s in spans]
         self.sentences = [s for s in self.sentences if s]
         self.characters = characters

@@ -13,7 +13,7 @@ from laws import check_tiling
 from denoise_core import InputError
 from denoise_core.cli.read import read_passages
 from denoise_core.errors import MissingExtra
-from denoise_core.text.cutting import cut, pieces
+from denoise_core.text.structural import cut, pieces
 
 
 def write(folder, name, *lines):

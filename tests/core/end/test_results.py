@@ -9,7 +9,7 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.end.auto import AutoScale
 from denoise_core.end.results import SHARE, Worded, for_results, wholes
 from denoise_core.testing import FunctionScorer
-from denoise_core.text.cutting import cut
+from denoise_core.text.structural import cut
 from denoise_core.tool_results import read_result
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.runtime.pipeline import Source
-from denoise_core.text.chunk import chunks, extract
+from denoise_core.text.chunk import sentence_chunker, extract_spans
 from denoise_core.text.token_budget import TokenBudget, estimate_tokens
 from denoise_core.text.words import content_words
 from denoise_core.types import Drop, Passage, Span, unique_ids
@@ -76,7 +76,7 @@ def _part(passage: Passage, tokens: int, about: str) -> tuple[Passage | None, tu
     """The windows of a long passage that share most words with ``about``, as far as they fit, and the ranges
     left."""
     wanted = frozenset(content_words(about))
-    spans = chunks(_WINDOW)(passage)
+    spans = sentence_chunker(_WINDOW)(passage)
     texts = [passage.text[s.start : s.end] for s in spans]
     order = sorted(range(len(spans)), key=lambda i: (-len(wanted.intersection(content_words(texts[i]))), i))
     budget = TokenBudget(tokens - estimate_tokens(passage.header))
@@ -85,7 +85,7 @@ def _part(passage: Passage, tokens: int, about: str) -> tuple[Passage | None, tu
         if not budget.take(texts[i]):
             break
         keep.add(i)
-    part = extract(passage, [spans[i] for i in keep])
+    part = extract_spans(passage, [spans[i] for i in keep])
     if part is None:
         return None, passage.covered
     rest = [span for i, span in enumerate(spans) if i not in keep]
@@ -117,9 +117,9 @@ def _admit(retrieved: tuple[Passage, ...], evidence: tuple[Passage, ...], drop: 
         return evidence
     for at, passage in enumerate(evidence):
         if passage.id == source.id and not passage.rewritten:
-            whole = extract(source, (*passage.covered, drop.span)) or passage
+            whole = extract_spans(source, (*passage.covered, drop.span)) or passage
             return (*evidence[:at], whole, *evidence[at + 1 :])
-    back = extract(source, (drop.span,))
+    back = extract_spans(source, (drop.span,))
     if back is None:
         return evidence
     new_id = unique_ids([*(p.id for p in evidence), back.id])[-1]

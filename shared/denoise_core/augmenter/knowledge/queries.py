@@ -9,7 +9,7 @@ from denoise_core.protocols import LLM, expect_llm
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.runtime.fallbacks import fell_back
 from denoise_core.support.citing import uncited
-from denoise_core.text.delimit import NOTE
+from denoise_core.text.delimit import ENVELOPE_NOTE
 from denoise_core.text.wordlists import STOPWORDS
 from denoise_core.text.words import content_words, words
 from denoise_core.types import Message
@@ -17,7 +17,7 @@ from denoise_core.types import Message
 QUERIES = (
     "Write search queries that would find the facts needed to answer the question. The history, where there is "
     "one, is the conversation before it, to resolve what 'it' and 'there' stand for. "
-    f"{NOTE} "
+    f"{ENVELOPE_NOTE} "
     "Reply with at most {most} queries, one on each line, and nothing else."
 )
 

@@ -15,7 +15,7 @@ from denoise_core.errors import BudgetExceeded, is_mistake
 from denoise_core.protocols import LLM
 from denoise_core.runtime.effects import Flow
 from denoise_core.support.citing import uncited
-from denoise_core.text.chunk import sentences
+from denoise_core.text.chunk import sentence_spans
 from denoise_core.types import Message, Passage, Usage
 
 _LONG = 2000  # characters without the end of a sentence, from which on not every piece is looked at
@@ -152,7 +152,7 @@ class HeldBack(Watcher):
     def _release(self, *, last: bool) -> Flow[tuple[str, bool]]:
         """Judge what waits, sentence by sentence; the last one only when the draft has ended."""
         waiting = "".join(self._waiting)
-        ends = [s.end for s in sentences(Passage(waiting, "draft"))]
+        ends = [s.end for s in sentence_spans(Passage(waiting, "draft"))]
         at = 0
         released: list[str] = []
         for end in ends if last else ends[:-1]:

@@ -23,7 +23,7 @@ from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.question import Question
 from denoise_core.runtime.effects import Complete, Failed, Flow, batch
 from denoise_core.scorers.bm25 import BM25Index
-from denoise_core.text.chunk import extract, sentences
+from denoise_core.text.chunk import extract_spans, sentence_spans
 from denoise_core.text.replies import said
 from denoise_core.types import Message, Passage, check_passages
 
@@ -143,11 +143,11 @@ class _Corpus:
 
 def _draw(passage: Passage, rng: random.Random) -> tuple[str, Passage] | None:
     """A sentence of the passage as question, and the passage without it."""
-    spans = sentences(passage)
+    spans = sentence_spans(passage)
     texts = [passage.text[s.start : s.end].strip() for s in spans]
     usable = [i for i, t in enumerate(texts) if len(t.split()) >= FEWEST_WORDS]
     if len(spans) < 2 or not usable:
         return None
     taken = rng.choice(usable)
-    rest = extract(passage, [s for i, s in enumerate(spans) if i != taken])
+    rest = extract_spans(passage, [s for i, s in enumerate(spans) if i != taken])
     return (texts[taken], rest) if rest is not None and rest.text.strip() else None

@@ -14,7 +14,7 @@ from denoise_core.local.generation.llm import LocalLLM
 from denoise_core.protocols import LLM
 from denoise_core.question import Question
 from denoise_core.runtime.offload import offload
-from denoise_core.text.delimit import NOTE, envelope
+from denoise_core.text.delimit import ENVELOPE_NOTE, wrap_in_envelope
 from denoise_core.text.replies import said
 from denoise_core.types import Message, Passage, Reply, Usage
 
@@ -51,7 +51,7 @@ ASK = (
     "Answer the question from the text above it alone. Reply with the answer and nothing else, as short as "
     "possible. If the text does not hold the answer, reply: unknown"
 )
-GRADER_SYSTEM_PROMPT = f"You judge an answer. {NOTE}"
+GRADER_SYSTEM_PROMPT = f"You judge an answer. {ENVELOPE_NOTE}"
 GRADER_PROMPT = """\
 {material}
 
@@ -118,7 +118,7 @@ class LLMAnswerer:
     def answer(self, question: str, passages: Sequence[Passage]) -> Reply:
         """One call. Raises what the model raises."""
         text = "\n\n".join(p.headed.strip() for p in passages if p.text.strip())
-        reply = self.llm.complete([Message("user", f"{envelope(text)}\n\n{ASK}\n\nQuestion: {question}")])
+        reply = self.llm.complete([Message("user", f"{wrap_in_envelope(text)}\n\n{ASK}\n\nQuestion: {question}")])
         return Reply(reply.text.strip(), reply.usage)
 
 
@@ -133,7 +133,7 @@ class LLMGrader:
         """Raises what the model raises."""
         if not reply.strip():
             return False
-        material = envelope(f"Question: {question.text}\n\nAnswer: {reply}", "answer")
+        material = wrap_in_envelope(f"Question: {question.text}\n\nAnswer: {reply}", "answer")
         asked = GRADER_PROMPT.format(material=material, gold=" / ".join(question.answers))
         found = self.llm.complete([Message("system", GRADER_SYSTEM_PROMPT), Message("user", asked)])
         return {"CORRECT": True, "INCORRECT": False}.get(single_word(found.text).upper())

@@ -20,7 +20,7 @@ from denoise_core.protocols import LLM
 from denoise_core.question import Question
 from denoise_core.runtime.flow import run
 from denoise_core.s2a.teaching import labelled
-from denoise_core.text.cutting import cut as cut_text
+from denoise_core.text.structural import chunk_text as cut_text
 from denoise_core.types import Passage
 
 FOUND = 20  # passages for a question
@@ -53,9 +53,9 @@ def cut(documents: Sequence[Passage]) -> tuple[Passage, ...]:
     out = []
     for document in documents:
         own, metadata = cut_text(document.text), {**document.metadata, "source": document.id}
-        for n, piece in enumerate(own.pieces, 1):
-            above, said = own.read(piece)
-            if not piece.frame and (text := said.strip()):
+        for n, piece in enumerate(own.chunks, 1):
+            above, said = own.chunk_context_and_text(piece)
+            if not piece.is_structural and (text := said.strip()):
                 out.append(replace(document, text=text, id=f"{document.id}#{n}", metadata=metadata, header=above))
     if not out:
         raise InputError("the documents hold no text")

@@ -15,7 +15,7 @@ from typing import Any, Literal, get_args
 from denoise_core.errors import InputError
 from denoise_core.s2a.answer import S2AAnswer
 from denoise_core.s2a.prompts import Prompts
-from denoise_core.text.delimit import envelope
+from denoise_core.text.delimit import wrap_in_envelope
 from denoise_core.types import Message, Passage, Role, well_formed
 
 Target = Literal["answer", "context"]
@@ -116,10 +116,10 @@ def chat(record: Record, *, target: Target = "answer", prompts: Prompts | None =
     prompts = prompts or Prompts()
     came, left = _joined(record.passages), _joined(record.clean_passages)
     if target == "answer":
-        asked = prompts.answer.render(context=f"{envelope(came)}\n\n" if came else "", question=record.question)
+        asked = prompts.answer.render(context=f"{wrap_in_envelope(came)}\n\n" if came else "", question=record.question)
         reply = record.answer
     else:
-        asked = prompts.default.render(question=record.clean_question, document=envelope(came))
+        asked = prompts.default.render(question=record.clean_question, document=wrap_in_envelope(came))
         reply = f"Context: {left or 'NONE'}"
     messages = [*asked, Message("assistant", reply)]
     return {"messages": [{"role": m.role, "content": m.content} for m in messages]}

@@ -13,7 +13,7 @@ from denoise_core.evaluate.comparison.answering import GRADER_PROMPT, GRADER_SYS
 from denoise_core.protocols import LLM
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.s2a.prompts import Prompt
-from denoise_core.text.delimit import envelope
+from denoise_core.text.delimit import wrap_in_envelope
 from denoise_lab.s2a.cases import Case
 
 _MATERIAL = "{material}\n\n"
@@ -63,7 +63,7 @@ class _ByModel:
         self.llm = llm
 
     def ask(self, case: Case, answer: str) -> Flow[str]:
-        material = envelope(f"Question: {case.clean_question}\n\nAnswer: {answer}", "answer")
+        material = wrap_in_envelope(f"Question: {case.clean_question}\n\nAnswer: {answer}", "answer")
         values = {"material": material, "gold": " / ".join(case.gold)}
         messages = self.prompt.render(by_schema=False, **{f: values[f] for f in self.prompt.fields})
         reply = yield from complete(messages, tag=f"judge.{self.name}", llm=self.llm)

@@ -11,7 +11,7 @@ from laws import check_tiling
 from denoise_core import InputError, Passage
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer, check_denoiser
-from denoise_core.text.cutting import brought, cut, pieces
+from denoise_core.text.structural import brought, cut, pieces
 from denoise_core.types import Span
 
 MARKDOWN = """# Hotel Sun

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from denoise_core.spans import Range
 
-LONG = 800  # characters of a paragraph that stays one piece; a longer one is cut at its sentences
+MAX_CHUNK_CHARACTERS = 800  # characters of a paragraph that stays one piece; a longer one is cut at its sentences
 
 
-class Piece(NamedTuple):
+class TextChunk(NamedTuple):
     """The characters ``[start, end)`` of a text.
 
     ``above`` are ranges of the text that it cannot be read without, and which a kept piece brings along: headings,
@@ -27,41 +27,41 @@ class Piece(NamedTuple):
 
     start: int
     end: int
-    above: tuple[Range, ...] = ()
+    context_spans: tuple[Range, ...] = ()
     header: str = ""
-    said: str = ""
-    frame: bool = False
-    whole: bool = False
+    display_text: str = ""
+    is_structural: bool = False
+    is_atomic: bool = False
     path: tuple[str | int, ...] = ()
-    inside: Range | None = None
+    string_span: Range | None = None
 
 
-def titled(name: str, title: Range, made: Sequence[Piece]) -> list[Piece]:
+def with_title(name: str, title: Range, made: Sequence[TextChunk]) -> list[TextChunk]:
     """The pieces with their text's title as header: all are read under it, and none brings it along."""
     return [
-        p._replace(above=tuple(r for r in p.above if r != title), header=name) if title in p.above else p
+        p._replace(context_spans=tuple(r for r in p.context_spans if r != title), header=name) if title in p.context_spans else p
         for p in made
     ]
 
 
-def tiled(text: str, made: Sequence[Piece]) -> list[Piece]:
+def fill_gaps(text: str, made: Sequence[TextChunk]) -> list[TextChunk]:
     """The pieces in order with what lies between them: white space and commas go with the piece before, other
     structure is frame."""
-    out: list[Piece] = []
+    out: list[TextChunk] = []
     at = 0
-    for piece in [*made, Piece(len(text), len(text))]:
+    for piece in [*made, TextChunk(len(text), len(text))]:
         if piece.start > at:
             if out and not text[at : piece.start].strip(" \t\r\n,"):
                 out[-1] = out[-1]._replace(end=piece.start)
             else:
-                out.append(Piece(at, piece.start, frame=True))
+                out.append(TextChunk(at, piece.start, is_structural=True))
         if piece.end > piece.start:
             out.append(piece)
         at = piece.end
     return out
 
 
-def lines_of(text: str, start: int = 0, end: int | None = None) -> Iterator[Range]:
+def line_spans(text: str, start: int = 0, end: int | None = None) -> Iterator[Range]:
     """Lines with their ends, as ranges of the text."""
     end = len(text) if end is None else end
     while start < end:
