@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from llamaindex_denoise.nodes.records import record
     from llamaindex_denoise.postprocessor import DenoisePostprocessor
 
-_HOME = {
+_MODULE_OF_NAME = {
     "AugmentedQueryEngine": "engines.augmented",
     "Checked": "checked",
     "DenoisePostprocessor": "postprocessor",
@@ -48,9 +48,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    return getattr(import_module(f"{__name__}.{_MODULE_OF_NAME[name]}"), name)
 
 
 def __dir__() -> list[str]:

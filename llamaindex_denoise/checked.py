@@ -13,7 +13,7 @@ from denoise_core import Budget, InputError
 from denoise_core.augmenter import Augmenter, LoopLimits
 from llamaindex_denoise.agents.chat import CheckedChatEngine
 from llamaindex_denoise.engines.augmented import CheckedQueryEngine, VerifiedEngine
-from llamaindex_denoise.verify import Unsupported, loop_of
+from llamaindex_denoise.verify import UnsupportedPolicy, build_augmenter
 
 A = TypeVar("A", bound=Workflow)
 
@@ -32,7 +32,7 @@ def Checked(
     judge: Any = None,
     budget: Budget | None = None,
     limits: LoopLimits | None = None,
-    unsupported: Unsupported | None = None,
+    unsupported: UnsupportedPolicy | None = None,
     augmenter: Augmenter | None = None,
     **settings: Any,
 ) -> Any:
@@ -51,7 +51,7 @@ def Checked(
     The verdict stands in ``response.metadata["denoise"]`` of every kind of response, of an agent also in its
     stream as a `VerificationEvent`. Raises `InputError` for anything else, and for a setting that nothing reads.
     """
-    loop = loop_of(judge, budget, limits, unsupported, augmenter=augmenter)
+    loop = build_augmenter(judge, budget, limits, unsupported, augmenter=augmenter)
     name = type(what).__name__
     if isinstance(what, (BaseQueryEngine, BaseChatEngine)):
         if isinstance(what, (VerifiedEngine, CheckedChatEngine)):
@@ -59,9 +59,9 @@ def Checked(
         if isinstance(what, BaseQueryEngine):
             return CheckedQueryEngine(what, loop, **_only(settings, name, "streaming", "on_error"))
         return CheckedChatEngine(what, loop, **_only(settings, name, "on_error"))
-    from llamaindex_denoise.agents.checked import CheckedTool, ChecksEnd, checked_workflow  # slow to import
+    from llamaindex_denoise.agents.checked import CheckedTool, FinalOutputChecks, checked_workflow  # slow to import
 
-    if isinstance(what, (CheckedTool, ChecksEnd)):
+    if isinstance(what, (CheckedTool, FinalOutputChecks)):
         raise InputError(f"{name}: its answers are checked already")
     if isinstance(what, QueryEngineTool):
         engine = what.query_engine

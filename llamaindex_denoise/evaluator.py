@@ -40,7 +40,7 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
             raise InputError("judge: expected what judges, such as Groundedness() or LLMJudge(llm)")
         self.utility = as_utility(judge)
         self.feedback = feedback or TemplateFeedback()
-        self.means: dict[str, Any] = {"llm": llm, "budget": budget}
+        self.run_settings: dict[str, Any] = {"llm": llm, "budget": budget}
 
     def evaluate(
         self,
@@ -50,7 +50,7 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
         **kwargs: Any,
     ) -> EvaluationResult:
         """Starts no event loop. Raises `InputError` when query or response is missing, as does `aevaluate`."""
-        return run(self._flow(query, response, _passages(contexts)), **self.means)[0]
+        return run(self._flow(query, response, _passages(contexts)), **self.run_settings)[0]
 
     async def aevaluate(
         self,
@@ -61,18 +61,18 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
         **kwargs: Any,
     ) -> EvaluationResult:
         await asyncio.sleep(sleep_time_in_seconds)  # LlamaIndex's runner spaces its calls this way
-        return (await arun(self._flow(query, response, _passages(contexts)), **self.means))[0]
+        return (await arun(self._flow(query, response, _passages(contexts)), **self.run_settings))[0]
 
     def evaluate_response(
         self, query: str | None = None, response: Response | None = None, **kwargs: Any
     ) -> EvaluationResult:
         """Like the base class's, with the sources' metadata (a title counts as evidence)."""
-        return run(self._flow(query, *_read(response)), **self.means)[0]
+        return run(self._flow(query, *_read(response)), **self.run_settings)[0]
 
     async def aevaluate_response(
         self, query: str | None = None, response: Response | None = None, **kwargs: Any
     ) -> EvaluationResult:
-        return (await arun(self._flow(query, *_read(response)), **self.means))[0]
+        return (await arun(self._flow(query, *_read(response)), **self.run_settings))[0]
 
     def _flow(
         self, query: str | None, response: str | None, passages: tuple[Passage, ...]

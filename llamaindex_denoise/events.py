@@ -12,7 +12,7 @@ class DenoiseEvent(BaseEvent):
     """One denoising. ``summary`` is `denoise_core.runtime.record.summary_of`, plain JSON: which ranges of which
     nodes were kept and dropped, why, and what it cost. ``passed_through`` are the ids of nodes without text."""
 
-    by: str
+    method: str
     summary: dict[str, Any]
     passed_through: list[str]
 

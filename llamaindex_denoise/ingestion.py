@@ -15,7 +15,7 @@ from denoise_core.errors import DenoiseError
 from llamaindex_denoise.nodes.convert import Readable
 from llamaindex_denoise.postprocessor import DenoisePostprocessor
 
-NOTHING_KEPT = "nothing was kept"  # an empty result is a finding; any other fallback is a failure
+NOTHING_KEPT_NOTE = "nothing was kept"  # an empty result is a finding; any other fallback is a failure
 
 
 class DenoisingFailure(DenoiseError, RuntimeError):
@@ -37,8 +37,8 @@ class DenoiseTransform(TransformComponent):
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     postprocessor: DenoisePostprocessor = Field(exclude=True)
-    subject: str = Field(min_length=1, description="What the index is about; takes the place of the question.")
-    together: bool = Field(default=False, description="Denoise all nodes of a call as one list.")
+    query: str = Field(min_length=1, description="What the index is about; takes the place of the question.")
+    denoise_together: bool = Field(default=False, description="Denoise all nodes of a call as one list.")
     on_fallback: Literal["raise", "keep"] = Field(
         default="raise", description="What a node that could not be denoised gives: an error, or itself, uncached."
     )
@@ -68,31 +68,31 @@ class DenoiseTransform(TransformComponent):
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         denoised_nodes: list[BaseNode] = []
         for group in self._groups(nodes):
-            with self.postprocessor._running(group, QueryBundle(self.subject)) as run:
-                result = run.guard.denoise(run.query, run.read.passages)
-                self._check(result, run.read)
-                self.postprocessor._finish(run, result)
-            denoised_nodes += [n.node for n in run.out]
+            with self.postprocessor._start_run(group, QueryBundle(self.query)) as run:
+                result = run.guard.denoise(run.query, run.node_batch.passages)
+                self._check(result, run.node_batch)
+                self.postprocessor._set_output(run, result)
+            denoised_nodes += [n.node for n in run.output_nodes]
         return denoised_nodes
 
     async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
         denoised_nodes: list[BaseNode] = []
         for group in self._groups(nodes):
-            with self.postprocessor._running(group, QueryBundle(self.subject)) as run:
-                result = await run.guard.adenoise(run.query, run.read.passages)
-                self._check(result, run.read)
-                self.postprocessor._finish(run, result)
-            denoised_nodes += [n.node for n in run.out]
+            with self.postprocessor._start_run(group, QueryBundle(self.query)) as run:
+                result = await run.guard.adenoise(run.query, run.node_batch.passages)
+                self._check(result, run.node_batch)
+                self.postprocessor._set_output(run, result)
+            denoised_nodes += [n.node for n in run.output_nodes]
         return denoised_nodes
 
     def _groups(self, nodes: Sequence[BaseNode]) -> list[list[NodeWithScore]]:
         scored = [NodeWithScore(node=n) for n in nodes]
-        return [scored] if self.together else [[n] for n in scored]
+        return [scored] if self.denoise_together else [[n] for n in scored]
 
     def _check(self, result: DenoiseResult, read: Readable) -> None:
         """Raise `DenoisingFailure` where a node fell back and the pipeline would cache it."""
         failures = {**result.failures, **read.failures}
-        failed = {node_id: why for node_id, why in failures.items() if NOTHING_KEPT not in why}
+        failed = {node_id: why for node_id, why in failures.items() if NOTHING_KEPT_NOTE not in why}
         if not failed or self.on_fallback == "keep":
             return
         node_id, why = next(iter(failed.items()))

@@ -32,24 +32,24 @@ from llamaindex_denoise.models.llm import LlamaLLM, given_or_set
 from llamaindex_denoise.models.scorers import EmbedModelScorer, RerankerScorer
 from llamaindex_denoise.nodes.convert import Readable, ScorePolicy
 from llamaindex_denoise.nodes.headers import reading
-from llamaindex_denoise.nodes.records import Detail
+from llamaindex_denoise.nodes.records import RecordDetail
 
 dispatcher = get_dispatcher(__name__)
-DEFAULT_KEY = "END, the encoder that ships"
-Order: TypeAlias = Literal["given", "score"]
+DEFAULT_CACHE_KEY = "END, the encoder that ships"
+NodeOrder: TypeAlias = Literal["given", "score"]
 
 # What LlamaIndex's RetrieverTool makes of a call with input="...": the name of the argument is not the question.
 _TOOL_CALL = re.compile(r"\n?input is (.*)\n", re.DOTALL)
 
 
 @dataclass(slots=True)
-class _Run:
+class _PostprocessRun:
     """One call on its way: what came in, and what it is told to give back."""
 
     query: str
-    read: Readable
+    node_batch: Readable
     guard: Guard
-    out: list[NodeWithScore] = field(default_factory=list)
+    output_nodes: list[NodeWithScore] = field(default_factory=list)
 
 
 class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
@@ -77,14 +77,14 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
     threshold: float | None = Field(default=None, description="END: every chunk of at least this score.")
     on_error: Policy = Field(default="keep", description="What an exception gives: the input, nothing, or itself.")
     on_empty: Policy = Field(default="keep", description="What a result without text gives.")
-    scores: ScorePolicy = Field(default="keep", description="'replace' puts the method's score on the nodes.")
+    score_policy: ScorePolicy = Field(default="keep", description="'replace' puts the method's score on the nodes.")
     top_n: int | None = Field(
         default=None, ge=1, description="At most this many nodes with text, the method's best; None for all."
     )
-    order: Order = Field(
+    order: NodeOrder = Field(
         default="given", description="'score' puts the method's best node first, 'given' leaves the order."
     )
-    record: Detail = Field(
+    record_detail: RecordDetail = Field(
         default="spans",
         description="What is noted on nodes: 'spans' (at most 2 KB), 'full' (every chunk), 'none'.",
     )
@@ -124,7 +124,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
             raise InputError(f"expected a Denoiser, got {given!r}; of to_dict load from_dict(data, denoiser=...)")
         if given is None:
             given = _embedded(keep, threshold)
-            values["cache_key"] = values.get("cache_key") or DEFAULT_KEY
+            values["cache_key"] = values.get("cache_key") or DEFAULT_CACHE_KEY
         elif keep is not None or threshold is not None:
             given = ruled(given, keep, threshold)
         return {**values, "denoiser": given}
@@ -185,7 +185,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         return cls(denoiser=_end(scorer, chunker), **settings)
 
     @classmethod
-    def from_cross_encoder(cls, model: Any, *, top_n: int = 2, order: Order = "score", **settings: Any) -> Self:
+    def from_cross_encoder(cls, model: Any, *, top_n: int = 2, order: NodeOrder = "score", **settings: Any) -> Self:
         """END by a cross-encoder: a sentence-transformers one by name or path, a loaded one, or a function of
         pairs. The best ``top_n`` nodes, best first, as LlamaIndex's ``SentenceTransformerRerank`` gives them; code
         that comes with a model is not run. Raises `InputError` for something that scores no pairs.
@@ -217,26 +217,26 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        with self._running(nodes, query_bundle) as run:
-            self._finish(run, run.guard.denoise(run.query, run.read.passages))
-        return run.out
+        with self._start_run(nodes, query_bundle) as run:
+            self._set_output(run, run.guard.denoise(run.query, run.node_batch.passages))
+        return run.output_nodes
 
     @dispatcher.span
     @signed
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
-        with self._running(nodes, query_bundle) as run:
-            self._finish(run, await run.guard.adenoise(run.query, run.read.passages))
-        return run.out
+        with self._start_run(nodes, query_bundle) as run:
+            self._set_output(run, await run.guard.adenoise(run.query, run.node_batch.passages))
+        return run.output_nodes
 
     @contextmanager
-    def _running(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> Iterator[_Run]:
+    def _start_run(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> Iterator[_PostprocessRun]:
         query = _query_of(query_bundle)
         guard = Guard(reading(self.denoiser), on_error=self.on_error, on_empty=self.on_empty)
-        run = _Run(query, Readable(nodes, guard), guard)
-        shown_nodes = run.read.nodes if self.events_with_text else []
-        top_n = self.top_n or len(run.read.nodes)
+        run = _PostprocessRun(query, Readable(nodes, guard), guard)
+        shown_nodes = run.node_batch.nodes if self.events_with_text else []
+        top_n = self.top_n or len(run.node_batch.nodes)
         dispatcher.event(
             ReRankStartEvent(query=query_bundle, nodes=shown_nodes, top_n=top_n, model_name=self._method)
         )
@@ -250,24 +250,24 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
             with self.callback_manager.event(CBEventType.RERANKING, payload) as event:
                 with at_most(self.max_concurrency):
                     yield run
-                event.on_end({EventPayload.NODES: run.out if self.events_with_text else []})
+                event.on_end({EventPayload.NODES: run.output_nodes if self.events_with_text else []})
         finally:  # what began also ends when it fails
-            dispatcher.event(ReRankEndEvent(nodes=run.out if self.events_with_text else []))
+            dispatcher.event(ReRankEndEvent(nodes=run.output_nodes if self.events_with_text else []))
 
-    def _finish(self, run: _Run, result: DenoiseResult) -> None:
-        read = run.read
+    def _set_output(self, run: _PostprocessRun, result: DenoiseResult) -> None:
+        read = run.node_batch
         if self.top_n is not None:
             result = keep_top(result, read.passages, self.top_n)
         if self.order == "score":
             result = order_by_score(result)
-        kept_nodes = read.back(result, by=self._method, scores=self.scores, detail=self.record)
+        kept_nodes = read.back(result, by=self._method, scores=self.score_policy, detail=self.record_detail)
         if self.order == "given":
-            run.out = read.woven(kept_nodes)
+            run.output_nodes = read.woven(kept_nodes)
         else:
-            run.out = [*kept_nodes, *read.beside]  # by score there are no places to go back to
+            run.output_nodes = [*kept_nodes, *read.beside]  # by score there are no places to go back to
         passed_through = [n.node.node_id for n in read.beside]
         dispatcher.event(
-            DenoiseEvent(by=self._method, summary=read.summary(result), passed_through=passed_through)
+            DenoiseEvent(method=self._method, summary=read.summary(result), passed_through=passed_through)
         )
 
     def _get_prompts(self) -> PromptDictType:

@@ -24,17 +24,17 @@ from llamaindex_denoise.nodes.convert import to_nodes
 
 dispatcher = get_dispatcher(__name__)
 
-OnError: TypeAlias = Literal["answer", "raise"]
+ErrorPolicy: TypeAlias = Literal["answer", "raise"]
 """What an error gives that leaves nothing to send: an answer that says which part failed, or the error itself."""
 
-Unsupported: TypeAlias = Literal["send", "abstain"]
+UnsupportedPolicy: TypeAlias = Literal["send", "abstain"]
 
 
-def loop_of(
+def build_augmenter(
     judge: Any = None,
     budget: Budget | None = None,
     limits: LoopLimits | None = None,
-    unsupported: Unsupported | None = None,
+    unsupported: UnsupportedPolicy | None = None,
     *,
     augmenter: Augmenter | None = None,
     **parts: Any,
@@ -61,39 +61,39 @@ def loop_of(
     return Augmenter(judge=judge, budget=budget, limits=limits, **parts)
 
 
-class Told(NamedTuple):
+class ResponseParts(NamedTuple):
     """Text (or the object, where an engine gives one), sources and metadata of a response."""
 
     text: Any
-    nodes: list[NodeWithScore]
+    source_nodes: list[NodeWithScore]
     metadata: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class EngineLoopRun:
     """One question to a loop, with who drafts for it; ``extra`` are source nodes that stand behind no text."""
 
-    loop: Augmenter
+    augmenter: Augmenter
     question: str
     drafter: Drafter | None = None
     history: Sequence[Message] = ()
-    extra: list[NodeWithScore] = field(default_factory=list)
-    on_error: OnError = "answer"
+    extra_nodes: list[NodeWithScore] = field(default_factory=list)
+    on_error: ErrorPolicy = "answer"
 
     def answer(self) -> Answer:
-        return self.loop.answer(self.question, self.history, drafter=self.drafter)
+        return self.augmenter.answer(self.question, self.history, drafter=self.drafter)
 
     async def aanswer(self) -> Answer:
-        return await self.loop.aanswer(self.question, self.history, drafter=self.drafter)
+        return await self.augmenter.aanswer(self.question, self.history, drafter=self.drafter)
 
-    def verified(self) -> Told:
+    def run_to_response(self) -> ResponseParts:
         """The answer to send, verified."""
-        return self.told(self.answer())
+        return self.response_parts(self.answer())
 
-    async def averified(self) -> Told:
-        return self.told(await self.aanswer())
+    async def arun_to_response(self) -> ResponseParts:
+        return self.response_parts(await self.aanswer())
 
-    def note(self, answer: Answer) -> dict[str, Any]:
+    def emit_record(self, answer: Answer) -> dict[str, Any]:
         """The record of the run, told to LlamaIndex's instrumentation. Raises what failed under "raise"."""
         note = {**answer_record(answer), "claims": claims_record(answer)}
         if isinstance(self.drafter, EngineDrafter) and self.drafter.silent:  # sources alone: nothing was claimed
@@ -107,21 +107,21 @@ class Asked:
         dispatcher.event(AnswerEvent(record=note))
         return note
 
-    def told(self, answer: Answer) -> Told:
+    def response_parts(self, answer: Answer) -> ResponseParts:
         """What a response is made of."""
-        note, text, best = self.note(answer), answer.text, answer.best
+        note, text, best = self.emit_record(answer), answer.text, answer.best
         if isinstance(self.drafter, EngineDrafter):
             text = "" if self.drafter.silent else self.drafter.shown(text)
         if "failed" in note:
             text = NO_ANSWER.format(why="{part} failed ({error})".format(**note["failed"]))
         drafted = best.origin if best else None
         if drafted is not None and hasattr(drafted, "source_nodes"):
-            nodes = [*drafted.source_nodes, *self.extra]
+            nodes = [*drafted.source_nodes, *self.extra_nodes]
             metadata = {**(drafted.metadata or {}), **response_metadata(nodes, note)}
-            return Told(drafted.response if isinstance(drafted, PydanticResponse) else text, nodes, metadata)
+            return ResponseParts(drafted.response if isinstance(drafted, PydanticResponse) else text, nodes, metadata)
         evidence = best.evidence if best else answer.memory.evidence
-        nodes = [*evidence_nodes(answer.memory.question, evidence, answer.memory.retrieved), *self.extra]
-        return Told(text, nodes, response_metadata(nodes, note))
+        nodes = [*evidence_nodes(answer.memory.question, evidence, answer.memory.retrieved), *self.extra_nodes]
+        return ResponseParts(text, nodes, response_metadata(nodes, note))
 
     def _failed(self, answer: Answer) -> tuple[str, Exception | str] | None:
         """The part that left a run without an answer, and its error, of a loop of our own what the record says of

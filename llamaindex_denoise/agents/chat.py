@@ -23,11 +23,11 @@ from llama_index.core.tools import ToolOutput
 from denoise_core.augmenter import Augmenter
 from llamaindex_denoise.engines.base import NestedPrompts, pieces_of
 from llamaindex_denoise.engines.drafter import EngineDrafter
-from llamaindex_denoise.verify import Asked, OnError, Told
+from llamaindex_denoise.verify import EngineLoopRun, ErrorPolicy, ResponseParts
 
 
 @dataclass
-class CheckedStream(StreamingAgentChatResponse):
+class CheckedChatStream(StreamingAgentChatResponse):
     """A stream whose verdict stands in ``metadata["denoise"]``, as in the response of `chat`."""
 
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -41,10 +41,10 @@ class CheckedChatEngine(BaseChatEngine):
     answer judged and repaired; ``LoopLimits(rerun=True)`` asks it again with what was wrong.
     """
 
-    def __init__(self, chat_engine: BaseChatEngine, augmenter: Augmenter, *, on_error: OnError = "answer") -> None:
+    def __init__(self, chat_engine: BaseChatEngine, augmenter: Augmenter, *, on_error: ErrorPolicy = "answer") -> None:
         self.chat_engine = chat_engine
         self.augmenter = augmenter
-        self.on_error: OnError = on_error
+        self.on_error: ErrorPolicy = on_error
         own: BaseMemory | None = getattr(chat_engine, "_memory", None)
         self.memory = ChatMemoryBuffer.from_defaults(token_limit=3000) if own is None else own
 
@@ -52,7 +52,7 @@ class CheckedChatEngine(BaseChatEngine):
         """The checked answer to ``message``; the conversation is ``chat_history``, or the engine's own memory."""
         if chat_history is not None:
             self.memory.set(chat_history)
-        told = self._asked(message, self.memory.get(input=message)).verified()
+        told = self._asked(message, self.memory.get(input=message)).run_to_response()
         for said in _turn(message, told):
             self.memory.put(said)
         return _response(message, told)
@@ -60,17 +60,17 @@ class CheckedChatEngine(BaseChatEngine):
     async def achat(self, message: str, chat_history: list[ChatMessage] | None = None) -> AgentChatResponse:
         if chat_history is not None:
             await self.memory.aset(chat_history)
-        told = await self._asked(message, await self.memory.aget(input=message)).averified()
+        told = await self._asked(message, await self.memory.aget(input=message)).arun_to_response()
         for said in _turn(message, told):
             await self.memory.aput(said)
         return _response(message, told)
 
-    def stream_chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> CheckedStream:
+    def stream_chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> CheckedChatStream:
         """As `chat`; the answer comes in pieces, once it has been checked."""
         said = self.chat(message, chat_history)
         return _stream(said, chat_stream=_pieces(said.response))
 
-    async def astream_chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> CheckedStream:
+    async def astream_chat(self, message: str, chat_history: list[ChatMessage] | None = None) -> CheckedChatStream:
         said = await self.achat(message, chat_history)
         return _stream(said, achat_stream=_apieces(said.response))
 
@@ -84,9 +84,9 @@ class CheckedChatEngine(BaseChatEngine):
         """The messages of the conversation so far, oldest first."""
         return self.memory.get_all()
 
-    def _asked(self, message: str, history: Sequence[ChatMessage]) -> Asked:
+    def _asked(self, message: str, history: Sequence[ChatMessage]) -> EngineLoopRun:
         drafter = EngineDrafter(_Turn(self.chat_engine, list(history)), QueryBundle(message))
-        return Asked(self.augmenter, message, drafter, on_error=self.on_error)
+        return EngineLoopRun(self.augmenter, message, drafter, on_error=self.on_error)
 
 
 class _Turn(NestedPrompts, BaseQueryEngine):
@@ -112,20 +112,20 @@ class _Turn(NestedPrompts, BaseQueryEngine):
         return Response(str(response), response.source_nodes, getattr(response, "metadata", None))
 
 
-def _turn(message: str, told: Told) -> tuple[ChatMessage, ChatMessage]:
+def _turn(message: str, told: ResponseParts) -> tuple[ChatMessage, ChatMessage]:
     return ChatMessage(role="user", content=message), ChatMessage(role="assistant", content=str(told.text))
 
 
-def _response(message: str, told: Told) -> AgentChatResponse:
+def _response(message: str, told: ResponseParts) -> AgentChatResponse:
     text = str(told.text)
-    raw = Response(text, told.nodes, told.metadata)
+    raw = Response(text, told.source_nodes, told.metadata)
     source = ToolOutput(content=text, tool_name="query_engine", raw_input={"query": message}, raw_output=raw)
-    return AgentChatResponse(text, sources=[source], source_nodes=told.nodes, metadata=told.metadata)
+    return AgentChatResponse(text, sources=[source], source_nodes=told.source_nodes, metadata=told.metadata)
 
 
-def _stream(said: AgentChatResponse, **pieces: Any) -> CheckedStream:
+def _stream(said: AgentChatResponse, **pieces: Any) -> CheckedChatStream:
     metadata = said.metadata or {}
-    return CheckedStream(sources=said.sources, source_nodes=said.source_nodes, metadata=metadata, **pieces)
+    return CheckedChatStream(sources=said.sources, source_nodes=said.source_nodes, metadata=metadata, **pieces)
 
 
 def _pieces(text: str) -> Generator[ChatResponse, None, None]:

@@ -28,15 +28,15 @@ from llamaindex_denoise.engines.drafter import nodes_behind
 from llamaindex_denoise.events import VerificationEvent
 from llamaindex_denoise.models.llm import usage_of
 from llamaindex_denoise.nodes.convert import says_something, to_passages
-from llamaindex_denoise.verify import Asked
+from llamaindex_denoise.verify import EngineLoopRun
 
 if TYPE_CHECKING:  # not there before 0.14, and needed by type checkers alone
     from llama_index.core.agent.workflow.agent_context import AgentContext
 
 STORE_KEY = "denoise"
 NO_QUESTION = "(no question)"
-HANDOFF = "handoff"  # the tool with which LlamaIndex's workflows pass a conversation on
-EXECUTE = "execute"  # the tool with which a CodeActAgent runs what it wrote
+HANDOFF_TOOL = "handoff"  # the tool with which LlamaIndex's workflows pass a conversation on
+EXECUTE_TOOL = "execute"  # the tool with which a CodeActAgent runs what it wrote
 _REJECTED = "denoise_rejected"
 # Of the drafts rejected in a run: their places among its notes, and their records.
 _NONE: Mapping[str, Any] = {"places": [], "records": []}
@@ -73,7 +73,7 @@ def checked_workflow(workflow: A, augmenter: Augmenter, no_evidence: Collection[
     if isinstance(no_evidence, str):
         raise InputError(f"no_evidence={no_evidence!r}: expected names of tools, such as {{'notes'}}")
     agents = getattr(workflow, "agents", None)
-    kind = ChecksAgent if agents is None else ChecksEnd
+    kind = AgentAnswerChecks if agents is None else FinalOutputChecks
     if agents is None and _place(workflow) is None:
         raise InputError(
             f"{type(workflow).__name__}: expected a FunctionAgent, ReActAgent, CodeActAgent or AgentWorkflow, "
@@ -86,7 +86,7 @@ def checked_workflow(workflow: A, augmenter: Augmenter, no_evidence: Collection[
     object.__setattr__(twin, "augmenter", augmenter)
     object.__setattr__(twin, "no_evidence", frozenset(no_evidence))
     if agents is not None:
-        checked = {n: a if isinstance(a, ChecksEnd) else checked_workflow(a, augmenter, no_evidence)
+        checked = {n: a if isinstance(a, FinalOutputChecks) else checked_workflow(a, augmenter, no_evidence)
                    for n, a in agents.items()}  # fmt: skip
         object.__setattr__(twin, "agents", checked)
     return twin
@@ -103,7 +103,7 @@ def _place(agent: Any) -> str | None:
     return place
 
 
-class ChecksEnd:
+class FinalOutputChecks:
     """An agent or workflow whose last word is judged where nothing was judged before: an object by ``output_cls``
     or ``structured_output_fn``, field by field, and what LlamaIndex has the model write at the limit of
     iterations. Both are sent whatever the verdict."""
@@ -118,7 +118,7 @@ class ChecksEnd:
         result: Any = getattr(stop, "result", None)
         fields = getattr(result, "structured_response", None)
         if fields:
-            judged = await self._judged(ctx, Drafted("", found=found_of(calls, self.no_evidence), fields=fields))
+            judged = await self._judged(ctx, Drafted("", found=evidence_from_calls(calls, self.no_evidence), fields=fields))
             note = {**(await ctx.store.get(STORE_KEY, default=None) or judged), "structured": judged}
             if judged["outcome"] != "supported":
                 note["outcome"] = judged["outcome"]
@@ -128,7 +128,7 @@ class ChecksEnd:
 
     async def _generate_early_stopping_response(self, ctx: Context, *args: Any) -> StopEvent:
         """Check what LlamaIndex sends at the limit of iterations, in the place of whatever was told before."""
-        found = found_of(await ctx.store.get("current_tool_calls", default=[]), self.no_evidence)
+        found = evidence_from_calls(await ctx.store.get("current_tool_calls", default=[]), self.no_evidence)
         stop: StopEvent = await super()._generate_early_stopping_response(ctx, *args)  # type: ignore[misc]
         note = await self._judged(ctx, Drafted(stop.result.response.content or "", found=found))
         await self._tell(ctx, note)
@@ -142,15 +142,15 @@ class ChecksEnd:
         loop.limits = replace(loop.limits, repair=False, unsupported="send")
         said = Written()
         said.drafted = replace(drafted, calls=0)
-        asked = Asked(loop, question, said)
-        return asked.note(await asked.aanswer())
+        asked = EngineLoopRun(loop, question, said)
+        return asked.emit_record(await asked.aanswer())
 
     async def _tell(self, ctx: AgentContext | Context, note: dict[str, Any]) -> None:
         await ctx.store.set(STORE_KEY, note)
         ctx.write_event_to_stream(VerificationEvent(record=note))
 
 
-class ChecksAgent(ChecksEnd):
+class AgentAnswerChecks(FinalOutputChecks):
     """An agent that holds its final answer against what its tools found before it sends it.
 
     Only the last model call is repeated, with the same tool results. A model that answers feedback with another
@@ -207,17 +207,17 @@ class ChecksAgent(ChecksEnd):
         rejected = await ctx.store.get(_REJECTED, default=_NONE)
         records = rejected["records"]
         question = (await ctx.store.get("user_msg_str", default="")) or NO_QUESTION
-        found = drop_tainted_searches(question, found_of(calls, self.no_evidence), [r["text"] for r in records])
-        drafts = AgentDrafts(first, again, found)
+        found = drop_tainted_searches(question, evidence_from_calls(calls, self.no_evidence), [r["text"] for r in records])
+        drafts = AgentDrafter(first, again, found)
         loop = copy.copy(self.augmenter)
         loop.limits = replace(loop.limits, attempts=max(1, loop.limits.attempts - len(records)))
-        asked = Asked(loop, question, drafts, _before(llm_input))
+        asked = EngineLoopRun(loop, question, drafts, _before(llm_input))
         answer = await asked.aanswer()
-        note = asked.note(answer)
-        if drafts.wants_tools is not None:
+        note = asked.emit_record(answer)
+        if drafts.tool_step is not None:
             failed = [a for a in note["attempts"] if a["outcome"] == "fail" and not a["repaired"]]
             await ctx.store.set(_REJECTED, {**rejected, "records": [*records, *failed]})
-            return drafts.wants_tools
+            return drafts.tool_step
         best = answer.best
         sent: _Step = first if best is None or best.origin is None else best.origin
         await self._tell(ctx, {**note, "attempts": [*records, *note["attempts"]]})
@@ -228,8 +228,8 @@ class ChecksAgent(ChecksEnd):
         judged by its own sources, and told; it is sent as it is."""
         calls = await ctx.store.get("current_tool_calls", default=[])
         direct = next((c for c in calls if c.return_direct and not c.tool_output.is_error), None)
-        if direct is not None and direct.tool_name != HANDOFF:
-            drafted = Drafted(direct.tool_output.content or "", found=found_of([direct], self.no_evidence))
+        if direct is not None and direct.tool_name != HANDOFF_TOOL:
+            drafted = Drafted(direct.tool_output.content or "", found=evidence_from_calls([direct], self.no_evidence))
             await self._tell(ctx, await self._judged(ctx, drafted))
         await self._forget(ctx)
         said: AgentOutput = await super().finalize(ctx, output, memory)  # type: ignore[misc]
@@ -249,34 +249,34 @@ class ChecksAgent(ChecksEnd):
         await ctx.store.set(_REJECTED, dict(_NONE))
 
 
-class AgentDrafts:
+class AgentDrafter:
     """One final answer's way: the first draft is there, others are asked of the model; a core `Drafter`."""
 
     repeatable = True  # a model call alone: the tools are not asked again
 
     def __init__(self, first: _Step, again: Callable[..., Awaitable[_Step]], found: tuple[Found, ...]) -> None:
-        self.first = first
-        self.again = again
-        self.found = found
-        self.wants_tools: _Step | None = None
+        self.first_step = first
+        self.repeat_step = again
+        self.evidence = found
+        self.tool_step: _Step | None = None
 
     def draft(self, request: DraftRequest) -> Drafted:
         raise NotImplementedError("a LlamaIndex agent is asynchronous")
 
     async def adraft(self, request: DraftRequest) -> Drafted:
         if request.attempt == 0:
-            return self._drafted(self.first)
+            return self._drafted(self.first_step)
         wrong = f"{REVISE}\n{wrap_in_envelope(request.feedback, 'feedback')}"
-        said = self.first.told(request.rejected, wrong) if request.rejected else ()
-        return self._drafted(await self.again(*said))
+        said = self.first_step.told(request.rejected, wrong) if request.rejected else ()
+        return self._drafted(await self.repeat_step(*said))
 
     def _drafted(self, step: _Step) -> Drafted:
         output = step.output
         usage = usage_of(ChatResponse(message=output.response, raw=output.raw))
         if output.tool_calls:
-            self.wants_tools = step
+            self.tool_step = step
             return Drafted(step.text, usage, judge=False, origin=step)
-        return Drafted(step.text, usage, found=self.found, origin=step)
+        return Drafted(step.text, usage, found=self.evidence, origin=step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,11 +354,11 @@ class _Held:
         return other
 
 
-def found_of(calls: Sequence[ToolCallResult], without: Collection[str] = ()) -> tuple[Found, ...]:
+def evidence_from_calls(calls: Sequence[ToolCallResult], excluded_tools: Collection[str] = ()) -> tuple[Found, ...]:
     """What each tool call found and the words it was asked with: the source nodes of a response or retrieval, else
     the tool's text. Errors found nothing; neither did what a model wrote: the reason of a handoff, a response
     without sources, an agent's or a model's reply. Nor counts a tool named in ``without``."""
-    return tuple(Found(() if c.tool_name in without else _passages(c), query_of(c.tool_kwargs)) for c in calls)
+    return tuple(Found(() if c.tool_name in excluded_tools else _passages(c), query_of(c.tool_kwargs)) for c in calls)
 
 
 _MODELS = (AgentOutput, ChatMessage, ChatResponse, CompletionResponse)
@@ -367,7 +367,7 @@ _MODELS = (AgentOutput, ChatMessage, ChatResponse, CompletionResponse)
 def _passages(call: ToolCallResult) -> tuple[Passage, ...]:
     output = call.tool_output
     raw = output.raw_output
-    if output.is_error or call.tool_name == HANDOFF or isinstance(raw, _MODELS):
+    if output.is_error or call.tool_name == HANDOFF_TOOL or isinstance(raw, _MODELS):
         return ()
     found = getattr(raw, "source_nodes", raw)
     if isinstance(found, list) and found and all(isinstance(n, NodeWithScore) for n in found):
@@ -377,7 +377,7 @@ def _passages(call: ToolCallResult) -> tuple[Passage, ...]:
     if found is not raw:
         return ()
     text = output.content or ""
-    if call.tool_name == EXECUTE:  # what a program prints as it stands in it, its author said
+    if call.tool_name == EXECUTE_TOOL:  # what a program prints as it stands in it, its author said
         code = str(call.tool_kwargs.get("code", ""))
         text = "\n".join(line for line in text.splitlines() if line.strip() not in code)
     read = read_result(text, name=call.tool_id or call.tool_name)

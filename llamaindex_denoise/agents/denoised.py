@@ -52,7 +52,7 @@ def denoised(
     return [*made, RecallTool()] if recall else made
 
 
-class InContext(FunctionTool):
+class ContextTool(FunctionTool):
     """A tool that is given the agent's context."""
 
     def __init__(self, metadata: ToolMetadata) -> None:
@@ -60,7 +60,7 @@ class InContext(FunctionTool):
         self.requires_context, self.ctx_param_name = True, "ctx"
 
 
-class DenoisedTool(InContext):
+class DenoisedTool(ContextTool):
     """A tool of which an agent reads what helps with its question."""
 
     def __init__(self, tool: BaseTool, denoiser: Denoiser, recall: bool, on_error: Policy) -> None:
@@ -95,7 +95,7 @@ class DenoisedTool(InContext):
         return output.model_copy(update={"blocks": [*blocks, *said]})
 
 
-class RecallTool(InContext):
+class RecallTool(ContextTool):
     """Gives back what a `DenoisedTool` left out."""
 
     def __init__(self) -> None:

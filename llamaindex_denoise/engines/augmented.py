@@ -40,7 +40,7 @@ from llamaindex_denoise.engines.drafter import EngineDrafter, aretrieve, can_ret
 from llamaindex_denoise.models.llm import LlamaLLM, given_or_set
 from llamaindex_denoise.models.retriever import RetrieverAdapter
 from llamaindex_denoise.nodes.convert import says_something, to_passages
-from llamaindex_denoise.verify import Asked, OnError, Unsupported, evidence_nodes, loop_of
+from llamaindex_denoise.verify import EngineLoopRun, ErrorPolicy, UnsupportedPolicy, evidence_nodes, build_augmenter
 
 
 class VerifiedEngine(DenoiseEngine):
@@ -65,7 +65,7 @@ class VerifiedEngine(DenoiseEngine):
         augmenter: Augmenter,
         *,
         streaming: Streaming = False,
-        on_error: OnError = "answer",
+        on_error: ErrorPolicy = "answer",
         callback_manager: CallbackManager | None = None,
     ) -> None:
         if not isinstance(augmenter, Augmenter):
@@ -79,7 +79,7 @@ class VerifiedEngine(DenoiseEngine):
             raise InputError(f"on_error={on_error!r}: expected 'answer' or 'raise'")
         super().__init__(callback_manager)
         self.augmenter = augmenter
-        self.on_error: OnError = on_error
+        self.on_error: ErrorPolicy = on_error
         self.streaming: Streaming = streaming
 
     def answer(self, question: str, history: Sequence[ChatMessage | Message] = ()) -> Answer:
@@ -100,7 +100,7 @@ class VerifiedEngine(DenoiseEngine):
     ) -> RESPONSE_TYPE:
         return await self._aanswer(self._asked(query_bundle, nodes, additional_source_nodes or ()))
 
-    def _asked(self, query: QueryBundle, nodes: Nodes | None = None, additional: Nodes = ()) -> Asked:
+    def _asked(self, query: QueryBundle, nodes: Nodes | None = None, additional: Nodes = ()) -> EngineLoopRun:
         """One question, with who searches and drafts for it."""
         raise NotImplementedError
 
@@ -110,21 +110,21 @@ class VerifiedEngine(DenoiseEngine):
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         return await self._aanswer(self._asked(query_bundle))
 
-    def _answer(self, asked: Asked) -> RESPONSE_TYPE:
+    def _answer(self, asked: EngineLoopRun) -> RESPONSE_TYPE:
         if self.streaming in ("draft_first", "held_back"):
             return _drafting(asked, self)
-        return self._finished(*asked.verified())
+        return self._finished(*asked.run_to_response())
 
-    async def _aanswer(self, asked: Asked) -> RESPONSE_TYPE:
+    async def _aanswer(self, asked: EngineLoopRun) -> RESPONSE_TYPE:
         if self.streaming in ("draft_first", "held_back"):
             return _adrafting(asked, self)
-        return self._finished(*await asked.averified(), later=True)
+        return self._finished(*await asked.arun_to_response(), later=True)
 
 
-def _drafting(asked: Asked, engine: VerifiedEngine) -> DraftResponse:
+def _drafting(asked: EngineLoopRun, engine: VerifiedEngine) -> DraftResponse:
     """Returns when the draft begins; what fails before that is raised here."""
     follow = held_back if engine.streaming == "held_back" else draft_first
-    events = iter(follow(asked.loop, asked.question, asked.history, drafter=asked.drafter))
+    events = iter(follow(asked.augmenter, asked.question, asked.history, drafter=asked.drafter))
     first = next(events)
 
     def shown() -> Generator[str, None, None]:
@@ -135,12 +135,12 @@ def _drafting(asked: Asked, engine: VerifiedEngine) -> DraftResponse:
     return response
 
 
-def _adrafting(asked: Asked, engine: VerifiedEngine) -> AsyncDraftResponse:
+def _adrafting(asked: EngineLoopRun, engine: VerifiedEngine) -> AsyncDraftResponse:
     """`_drafting` for async: begins, and raises what fails, when the response is read."""
     follow = held_back if engine.streaming == "held_back" else draft_first
 
     async def shown() -> AsyncGenerator[str, None]:
-        run = follow(asked.loop, asked.question, asked.history, drafter=asked.drafter)
+        run = follow(asked.augmenter, asked.question, asked.history, drafter=asked.drafter)
         async with aclosing(aiter(run)) as events:  # a reader that leaves ends the run
             async for event in events:
                 for piece in _show(event, response, asked, engine):
@@ -151,7 +151,7 @@ def _adrafting(asked: Asked, engine: VerifiedEngine) -> AsyncDraftResponse:
 
 
 def _show(
-    event: StreamEvent, response: DraftResponse | AsyncDraftResponse, asked: Asked, engine: VerifiedEngine
+    event: StreamEvent, response: DraftResponse | AsyncDraftResponse, asked: EngineLoopRun, engine: VerifiedEngine
 ) -> Iterator[str]:
     """What the reader sees of an event; the last one settles the response."""
     if isinstance(event, Text):
@@ -159,7 +159,7 @@ def _show(
     elif isinstance(event, Restarted):
         yield engine.revision_notice
     elif isinstance(event, (Finished, Revised)):
-        text, nodes, metadata = asked.told(event.answer)
+        text, nodes, metadata = asked.response_parts(event.answer)
         response.settle(str(text), nodes, metadata)
         if isinstance(event, Revised):
             yield engine.revision_notice
@@ -182,11 +182,11 @@ class CheckedQueryEngine(VerifiedEngine):
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await aretrieve(self.query_engine, query_bundle)
 
-    def _asked(self, query: QueryBundle, nodes: Nodes | None = None, additional: Nodes = ()) -> Asked:
+    def _asked(self, query: QueryBundle, nodes: Nodes | None = None, additional: Nodes = ()) -> EngineLoopRun:
         if nodes is not None and not can_retrieve(self.query_engine):
             raise NotImplementedError(f"{type(self.query_engine).__name__} does not support synthesize; use query")
         drafter = EngineDrafter(self.query_engine, query, nodes)
-        return Asked(self.augmenter, query.query_str, drafter, (), list(additional), self.on_error)
+        return EngineLoopRun(self.augmenter, query.query_str, drafter, (), list(additional), self.on_error)
 
     def _get_prompt_modules(self) -> PromptMixinType:
         postprocessors = getattr(self.query_engine, "_node_postprocessors", ())
@@ -210,9 +210,9 @@ class AugmentedQueryEngine(VerifiedEngine):
         judge: Any = None,
         budget: Budget | None = None,
         limits: LoopLimits | None = None,
-        unsupported: Unsupported | None = None,
+        unsupported: UnsupportedPolicy | None = None,
         streaming: Streaming = False,
-        on_error: OnError = "answer",
+        on_error: ErrorPolicy = "answer",
     ) -> AugmentedQueryEngine:
         """Over ``retriever``, whose nodes go through ``node_postprocessors``; the rest is as in `Checked`.
 
@@ -220,7 +220,7 @@ class AugmentedQueryEngine(VerifiedEngine):
         """
         model = LlamaLLM(given_or_set("llm", llm, of="AugmentedQueryEngine.from_args"))
         search = RetrieverAdapter(retriever, node_postprocessors)
-        loop = loop_of(judge, budget, limits, unsupported, llm=model, retriever=search)
+        loop = build_augmenter(judge, budget, limits, unsupported, llm=model, retriever=search)
         return cls(loop, streaming=streaming, on_error=on_error)
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -235,14 +235,14 @@ class AugmentedQueryEngine(VerifiedEngine):
     def _gathering(self, query: QueryBundle) -> Flow[Gathered]:
         return self._searching(query).gather(WorkingMemory(query.query_str))
 
-    def _asked(self, query: QueryBundle, nodes: Nodes | None = None, additional: Nodes = ()) -> Asked:
+    def _asked(self, query: QueryBundle, nodes: Nodes | None = None, additional: Nodes = ()) -> EngineLoopRun:
         loop, extra = copy.copy(self.augmenter), list(additional)
         if nodes is None:
             loop.consolidator = self._searching(query)
         else:
             loop.consolidator = Consolidator(_Given(nodes), denoiser=self.augmenter.consolidator.denoiser)
             extra = [*(n for n in nodes if not says_something(n.node)), *extra]
-        return Asked(loop, query.query_str, None, (), extra, self.on_error)
+        return EngineLoopRun(loop, query.query_str, None, (), extra, self.on_error)
 
     def _searching(self, query: QueryBundle) -> Consolidator:
         """The loop's consolidator, whose LlamaIndex retrievers are asked the question with the whole bundle."""

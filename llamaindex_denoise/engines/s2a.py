@@ -125,7 +125,7 @@ class S2AQueryEngine(DenoiseEngine):
         kept = read.back(result, by=f"S2A.{self.s2a.denoiser.variant}")
         summary = read.summary(result)
         beside = [n.node.node_id for n in read.beside]
-        dispatcher.event(DenoiseEvent(by="S2A", summary=summary, passed_through=beside))
+        dispatcher.event(DenoiseEvent(method="S2A", summary=summary, passed_through=beside))
         sources = [*read.woven(kept), *(additional or ())]
         note = {**summary, "outcome": "answered", "question": answer.question}
         return answer.text, sources, response_metadata(sources, note)

@@ -13,7 +13,7 @@ from llama_index.core.schema import BaseNode, NodeWithScore
 from denoise_core.runtime.record import KEY
 from denoise_core.support.citing import cited_numbers
 from llamaindex_denoise.nodes.convert import text_of
-from llamaindex_denoise.nodes.records import Ranges, document_ranges, record, text_behind, through
+from llamaindex_denoise.nodes.records import Ranges, document_ranges, record, original_text, map_ranges
 
 if TYPE_CHECKING:
     from llama_index.core.base.llms.types import CitationBlock
@@ -33,8 +33,8 @@ class Origin:
     node_id: str
     ranges: tuple[tuple[int, int], ...]
     document_ranges: tuple[tuple[int, int], ...] = ()
-    exact: bool = False
-    field: str | None = None
+    is_exact: bool = False
+    metadata_key: str | None = None
 
 
 def origins(
@@ -54,7 +54,7 @@ def origins(
         return tuple(Origin(i, _pairs(spans)) for i, spans in note["spans"].items())
     kept: Ranges = note["origin_spans"]
     original = next((n for n in map(_plain, originals) if n.node_id == note["origin_id"]), None)
-    whole = text_behind(note, original, text_of(original)) if original is not None else None
+    whole = original_text(note, original, text_of(original)) if original is not None else None
     found = _find(text_of(plain), kept, whole) if whole is not None else None
     ranges = kept if found is None else found
     exact = bool(note["origin_extractive"]) and found is not None
@@ -62,7 +62,7 @@ def origins(
     return (Origin(note["origin_id"], _pairs(ranges), in_document, exact, note.get("origin_field")),)
 
 
-def cited(
+def resolve_citations(
     response: RESPONSE_TYPE, originals: Iterable[NodeWithScore | BaseNode] = ()
 ) -> Mapping[int, tuple[Origin, ...]]:
     """For each ``[n]`` in the response's text, in order of first mention, the `origins` of its n-th source.
@@ -106,7 +106,7 @@ def _find(text: str, kept: Ranges, original: str) -> Ranges | None:
         wanted = wanted.strip()
         at = whole.find(wanted)
         if wanted and at >= 0:
-            return through([[at, at + len(wanted)]], kept)
+            return map_ranges([[at, at + len(wanted)]], kept)
     return None
 
 

@@ -23,7 +23,7 @@ from denoise_core._frameworks import shallow
 from denoise_core.errors import said
 from denoise_core.runtime.record import VERSION, Chunks, chunks_of, fallback_of, place_of, record_of, summary_of
 from llamaindex_denoise.nodes.headers import NodeMetadata, mode_of, source_of
-from llamaindex_denoise.nodes.records import SOURCE, Detail, document_ranges, note_of, noted, record, whole_way
+from llamaindex_denoise.nodes.records import SOURCE_RELATION, RecordDetail, document_ranges, build_record, relationships_with_record, record, origin_record
 
 ScorePolicy: TypeAlias = Literal["keep", "replace"]
 Given: TypeAlias = Mapping[str, Passage]
@@ -112,7 +112,7 @@ class Readable:
         return summary_of(self.passages, replace(result, failures={**result.failures, **self.failures}))
 
     def back(
-        self, result: DenoiseResult, *, by: str, scores: ScorePolicy = "keep", detail: Detail = "spans"
+        self, result: DenoiseResult, *, by: str, scores: ScorePolicy = "keep", detail: RecordDetail = "spans"
     ) -> list[NodeWithScore]:
         """The denoised nodes of a result, see `to_nodes`."""
         return to_nodes(self.passages, result, by=by, scores=scores, detail=detail, guard=self.guard)
@@ -135,7 +135,7 @@ def as_it_came(n: NodeWithScore, why: str, by: str) -> NodeWithScore:
     """A node that could not be converted, with the reason in its record where one can be written."""
     with suppress(Exception):  # whatever a broken node does when it is copied: then it stays what it is
         note = {"v": VERSION, "op": by, "score": None, "fallback": why, "coverage": 1.0, **_no_origin()}
-        node = shallow(n.node, {"relationships": noted(n.node, note)})
+        node = shallow(n.node, {"relationships": relationships_with_record(n.node, note)})
         return NodeWithScore(node=node, score=n.score)
     return n
 
@@ -152,7 +152,7 @@ def to_nodes(
     *,
     by: str,
     scores: ScorePolicy = "keep",
-    detail: Detail = "spans",
+    detail: RecordDetail = "spans",
     guard: Guard | None = None,
 ) -> list[NodeWithScore]:
     """What a denoiser made of ``passages`` (from `to_passages`), as nodes, in the result's order.
@@ -177,7 +177,7 @@ def to_nodes(
     return made
 
 
-def _about(kept: Passage, given: Given, result: DenoiseResult, chunks: Chunks, detail: Detail) -> dict[str, Any]:
+def _about(kept: Passage, given: Given, result: DenoiseResult, chunks: Chunks, detail: RecordDetail) -> dict[str, Any]:
     """`record_of` what became ``kept``: short of the scored chunks, unless they are asked for; and its best score,
     None where the method failed."""
     if detail == "full":
@@ -193,7 +193,7 @@ def _about(kept: Passage, given: Given, result: DenoiseResult, chunks: Chunks, d
 
 
 def _to_node(
-    kept: Passage, given: Given, about: Mapping[str, Any], by: str, scores: ScorePolicy, detail: Detail
+    kept: Passage, given: Given, about: Mapping[str, Any], by: str, scores: ScorePolicy, detail: RecordDetail
 ) -> NodeWithScore:
     origin = _origin(kept, given)
     source = source_of(origin) if origin else None
@@ -202,16 +202,16 @@ def _to_node(
         joint, score = _joint(kept, given, about)
         if detail != "none":
             way = {**_no_origin(), "spans": about["spans"], "score_before": None}
-            joint.relationships = noted(joint, note_of(about, by=by, way=way, score=own, detail=detail))
+            joint.relationships = relationships_with_record(joint, build_record(about, by=by, way=way, score=own, detail=detail))
         node: BaseNode = joint
     else:
         score = _float(source.score)
         earlier = record(source.node)
-        way = whole_way(source.node, origin, about, by, earlier)
+        way = origin_record(source.node, origin, about, by, earlier)
         note = None
         if detail != "none":
             way["score_before"] = earlier.get("score_before") if earlier else score
-            note = note_of(about, by=by, way=way, score=own, detail=detail)
+            note = build_record(about, by=by, way=way, score=own, detail=detail)
         node = _copy(source.node, kept.text, way, note, changed=kept.text != origin.text)
     return NodeWithScore(node=node, score=own if scores == "replace" and own is not None else score)
 
@@ -236,7 +236,7 @@ def _copy(
     differs."""
     update: dict[str, Any] = {
         "metadata": dict(node.metadata),
-        "relationships": dict(node.relationships) if note is None else noted(node, note),
+        "relationships": dict(node.relationships) if note is None else relationships_with_record(node, note),
         "excluded_embed_metadata_keys": list(node.excluded_embed_metadata_keys),
         "excluded_llm_metadata_keys": list(node.excluded_llm_metadata_keys),
     }
@@ -267,9 +267,9 @@ def _joint(kept: Passage, given: Given, about: Mapping[str, Any]) -> tuple[TextN
         excluded_embed_metadata_keys=list(first.excluded_embed_metadata_keys),
         excluded_llm_metadata_keys=list(first.excluded_llm_metadata_keys),
     )
-    shared = first.relationships.get(SOURCE)
+    shared = first.relationships.get(SOURCE_RELATION)
     if isinstance(shared, RelatedNodeInfo) and {n.ref_doc_id for n in nodes} <= {shared.node_id}:
-        node.relationships[SOURCE] = shared
+        node.relationships[SOURCE_RELATION] = shared
     scores = [_float(s.score) for s in sources if s.score is not None]
     return node, max((s for s in scores if s is not None), default=_float(kept.score))
 

@@ -57,7 +57,7 @@ def _asks(scorer: object) -> bool:
     """Whether a scorer puts texts into prompts."""
     from denoise_core.scorers.decisions import DecisionScorer, LLMDiscrim
 
-    return isinstance(scorer, (LLMDiscrim, DecisionScorer)) or bool(getattr(scorer, "asks", False))
+    return isinstance(scorer, (LLMDiscrim, DecisionScorer)) or bool(getattr(scorer, "uses_llm", False))
 
 
 class _Reading:

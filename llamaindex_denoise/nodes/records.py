@@ -18,12 +18,12 @@ from denoise_core._frameworks import shallow
 from denoise_core.runtime.record import KEY, VERSION
 from denoise_core.spans import merge_spans
 
-SOURCE = NodeRelationship.SOURCE
+SOURCE_RELATION = NodeRelationship.SOURCE
 
 Ranges: TypeAlias = list[list[int]]
-Detail: TypeAlias = Literal["spans", "full", "none"]
+RecordDetail: TypeAlias = Literal["spans", "full", "none"]
 
-MOST_BYTES = 2048
+MAX_RECORD_BYTES = 2048
 """A record of ``"spans"`` is at most this long as UTF-8 JSON."""
 
 _TEXT = 200  # characters of a reason
@@ -46,25 +46,25 @@ def record(node: BaseNode) -> Mapping[str, Any] | None:
 
     With ``record="full"`` also ``query``, and ``kept`` and ``dropped``: every chunk with its range and score.
     """
-    source = node.relationships.get(SOURCE)
+    source = node.relationships.get(SOURCE_RELATION)
     if source is None:  # for most; what is no model costs a class of pydantic's much to recognise
         return None
     found = source.metadata.get(KEY) if isinstance(source, RelatedNodeInfo) else None
     return found if isinstance(found, Mapping) and found.get("v") == VERSION and "origin_spans" in found else None
 
 
-def noted(node: BaseNode, note: dict[str, Any]) -> dict[NodeRelationship, RelatedNodeType]:
+def relationships_with_record(node: BaseNode, note: dict[str, Any]) -> dict[NodeRelationship, RelatedNodeType]:
     """The relationships of a copy of ``node`` that bears this record, in place of an earlier one."""
-    source = node.relationships.get(SOURCE)
+    source = node.relationships.get(SOURCE_RELATION)
     if source is not None and isinstance(source, RelatedNodeInfo):
         bears = shallow(source, {"metadata": {**source.metadata, KEY: note}})
     else:  # a node that stands for itself: LlamaIndex's own id for that
         bears = RelatedNodeInfo(node_id=node.node_id, node_type=node.get_type(), metadata={KEY: note})
-    return {**node.relationships, SOURCE: bears}
+    return {**node.relationships, SOURCE_RELATION: bears}
 
 
-def note_of(
-    about: Mapping[str, Any], *, by: str, way: Mapping[str, Any], score: float | None, detail: Detail
+def build_record(
+    about: Mapping[str, Any], *, by: str, way: Mapping[str, Any], score: float | None, detail: RecordDetail
 ) -> dict[str, Any]:
     """The record of one step: ``about`` is the core's, ``way`` speaks of the user's node (`whole_way`)."""
     fallback = about["fallback"]
@@ -83,7 +83,7 @@ def note_of(
     return _bounded(note)
 
 
-def whole_way(
+def origin_record(
     node: BaseNode, origin: Passage, about: Mapping[str, Any], op: str, earlier: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """The part of a record that speaks of the user's node: this step's spans carried through those of its
@@ -115,12 +115,12 @@ def whole_way(
     return {
         **{key: earlier[key] for key in kept if key in earlier},
         "op": f"{earlier['op']} > {op}",
-        "origin_spans": through(spans, inner) if exact else inner,
+        "origin_spans": map_ranges(spans, inner) if exact else inner,
         "origin_extractive": extractive and exact,
     }
 
 
-def through(spans: Ranges, inner: Ranges) -> Ranges:
+def map_ranges(spans: Ranges, kept_ranges: Ranges) -> Ranges:
     """Ranges of a kept text, as ranges of the text it was kept from; ``inner``: what was kept, in order.
 
     >>> through([[1, 4]], [[10, 12], [20, 25]])
@@ -129,7 +129,7 @@ def through(spans: Ranges, inner: Ranges) -> Ranges:
     out: Ranges = []
     for start, end in spans:
         at = 0
-        for a, b in inner:
+        for a, b in kept_ranges:
             low, high = max(start, at), min(end, at + b - a)
             if low < high:
                 out.append([a + low - at, a + high - at])
@@ -143,7 +143,7 @@ def document_ranges(note: Mapping[str, Any], ranges: Ranges) -> Ranges:
     return [] if shift is None else [[shift + a, shift + b] for a, b in ranges]
 
 
-def text_behind(note: Mapping[str, Any], original: BaseNode, text: str) -> str | None:
+def original_text(note: Mapping[str, Any], original: BaseNode, text: str) -> str | None:
     """The text that ``origin_spans`` count in, from the user's node; None when that has changed since."""
     field = note.get("origin_field")
     if field is None:
@@ -165,9 +165,9 @@ def _field_of(node: BaseNode, text: str) -> str | None:
 
 def _bounded(note: dict[str, Any]) -> dict[str, Any]:
     """At most `MOST_BYTES`: ranges that touch are one, an id too long is its hash, the last ranges go first."""
-    note["origin_spans"] = joined(note["origin_spans"])
+    note["origin_spans"] = merge_ranges(note["origin_spans"])
     if "spans" in note:
-        note["spans"] = {i: joined(ranges) for i, ranges in note["spans"].items()}
+        note["spans"] = {i: merge_ranges(ranges) for i, ranges in note["spans"].items()}
     words = len(note["origin_id"] or "") + len(note.get("origin_field", "")) + len(note["op"])
     if "spans" not in note and len(note["origin_spans"]) < 40 and words < 100:
         return note  # too little to be weighed
@@ -175,7 +175,7 @@ def _bounded(note: dict[str, Any]) -> dict[str, Any]:
         note["origin_id"] = f"sha256:{_sha(note['origin_id'])}"
     note["op"] = note["op"] if len(note["op"]) <= 2 * _TEXT else "... " + note["op"][-2 * _TEXT :]
     left_out = int(note.get("spans_left_out", 0))
-    while _weight(note) > MOST_BYTES:
+    while _weight(note) > MAX_RECORD_BYTES:
         if note["origin_spans"]:
             fewer = max(1, len(note["origin_spans"]) // 8)
             note["origin_spans"] = note["origin_spans"][:-fewer]
@@ -189,7 +189,7 @@ def _bounded(note: dict[str, Any]) -> dict[str, Any]:
     return note
 
 
-def joined(ranges: Ranges) -> Ranges:
+def merge_ranges(ranges: Ranges) -> Ranges:
     """Ranges that follow one another without a gap, as one."""
     return [[start, end] for start, end in merge_spans((start, end) for start, end in ranges)]
 
