@@ -14,7 +14,7 @@ from harness import Benchmark, Options, arguments
 from numpy.typing import NDArray
 
 from denoise_core.end.fit.probe import fit_line
-from denoise_core.end.fit.readings import Capture
+from denoise_core.end.fit.states import Capture
 from denoise_core.end.reader import HiddenReader
 from denoise_core.evaluate.metrics import recall_at
 from denoise_core.question import Question

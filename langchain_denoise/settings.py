@@ -42,12 +42,12 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
 
     from denoise_core import LLM, Scorer
-    from denoise_core.end.selection import Rule
+    from denoise_core.end.selection import KeepRule
 
     LLMLike: TypeAlias = Runnable[Any, BaseMessage] | Runnable[Any, str] | LLM | str
     ScorerLike: TypeAlias = Embeddings | BaseCrossEncoder | Scorer | None
     DenoiserLike: TypeAlias = Denoiser | None
-    KeepLike: TypeAlias = float | int | Literal["auto"] | Rule | None
+    KeepLike: TypeAlias = float | int | Literal["auto"] | KeepRule | None
     RetrieverLike: TypeAlias = Runnable[str, list[Document]]
 else:  # `as_llm`, `as_scorer` and their like look at what is given, and say what to type
     LLMLike = ScorerLike = DenoiserLike = KeepLike = RetrieverLike = Any

@@ -19,8 +19,8 @@ from denoise_core.cli import plain
 from denoise_core.cli.options import AsJson, Keep, Method, Passages, Query, SkipBad, app
 from denoise_core.cli.read import read_passages
 from denoise_core.cli.terminal import progress, say
-from denoise_core.end.denoiser import ENDDenoiser, Warms
-from denoise_core.end.selection import Tokens
+from denoise_core.end.denoiser import ENDDenoiser, Prefetchable
+from denoise_core.end.selection import TokenLimit
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.report.context import ReportItem, render_page, split_pieces
@@ -71,9 +71,9 @@ def run(
         say(aside, warning, "yellow")
     with aside.status("loading ..."):
         chosen = denoiser_for(denoiser, keep, model, tokens)
-    if isinstance(chosen, ENDDenoiser) and isinstance(chosen.scorer, Warms):  # what takes long is reading
+    if isinstance(chosen, ENDDenoiser) and isinstance(chosen.scorer, Prefetchable):  # what takes long is reading
         with progress(aside, "reading pieces") as hear:
-            chosen.warm(reading.passages, hear)
+            chosen.precompute(reading.passages, hear)
     with aside.status("scoring ..."):
         result = chosen.denoise(query, reading.passages)
     if reading.passages:
@@ -171,7 +171,7 @@ def denoiser_for(
     if name != "end" and chosen == "auto":
         raise InputError(f"--keep auto is for --method end: the scores of --method {name} have no known scale")
     if tokens is not None:
-        return ENDDenoiser(scorers[name](), keep=Tokens(tokens, shared_encoder().count_tokens), chunker="auto")
+        return ENDDenoiser(scorers[name](), keep=TokenLimit(tokens, shared_encoder().count_tokens), chunker="auto")
     default = "auto" if name == "end" else None
     return ENDDenoiser(scorers[name](), keep=default if chosen is None else chosen, chunker="auto")
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.minilm import HUB_NAME, minilm_folder
-from denoise_core.end.auto import AutoScale
+from denoise_core.end.auto import ScoreCalibration
 from denoise_core.end.denoiser import DEFAULT_KEEP, ENDDenoiser, OnIrrelevant
-from denoise_core.end.selection import Keep
+from denoise_core.end.selection import KeepSetting
 from denoise_core.errors import InputError
 from denoise_core.protocols import Scored, Scorer
 from denoise_core.runtime.caches import Once
@@ -42,7 +42,7 @@ class DefaultScorer:
         self.second_look = boost_multi_hop
 
     @property
-    def scale(self) -> AutoScale:
+    def scale(self) -> ScoreCalibration:
         """For ``keep="auto"``: the margins that ship, and what they were calibrated on."""
         return default_scale()
 
@@ -73,7 +73,7 @@ class DefaultScorer:
 
 
 def default_denoiser(
-    keep: Keep = "auto",
+    keep: KeepSetting = "auto",
     *,
     encoder: Embeds | Scorer | None = None,
     reranker: Pairs | Predicts | str | None = None,
@@ -121,9 +121,9 @@ def default_stack() -> Stack:
 
 
 @cache
-def default_scale() -> AutoScale:
+def default_scale() -> ScoreCalibration:
     """Margins and floor of the default's scores."""
-    return AutoScale.from_dict(_shipped("scale.json"))
+    return ScoreCalibration.from_dict(_shipped("scale.json"))
 
 
 def embedding_scorer() -> EmbeddingScorer:

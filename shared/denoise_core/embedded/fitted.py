@@ -20,11 +20,11 @@ from denoise_core._optional import require
 from denoise_core.embedded.default import DefaultScorer, shared_encoder
 from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.minilm import HUB_NAME, minilm_folder
-from denoise_core.end.auto import MISSED, RISK, RISKS, TARGETS, AutoScale, auto_scale, text_needed
-from denoise_core.end.calibration import questions_needed
+from denoise_core.end.auto import FLOOR_MISS_RATE, DEFAULT_RISK, CALIBRATED_RISKS, GOLD_TARGETS, ScoreCalibration, calibrate_margins, required_text_fraction
+from denoise_core.end.calibration import min_question_count
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
 from denoise_core.end.fit.probe import ProbeFit, fit_probe, folds_of
-from denoise_core.end.fit.readings import Each, Progress
+from denoise_core.end.fit.states import Each, Progress
 from denoise_core.end.fit.stack import fit_stack
 from denoise_core.end.probe import Probe, check_free, replacing, table
 from denoise_core.end.scorer import ProbeScorer
@@ -48,7 +48,7 @@ Floats = NDArray[np.float32]
 class FittedScorer(StackedScorer):
     """A stack that knows what its scores mean, for ``keep="auto"``."""
 
-    def __init__(self, parts: Sequence[Scorer | Signals], stack: Stack, scale: AutoScale) -> None:
+    def __init__(self, parts: Sequence[Scorer | Signals], stack: Stack, scale: ScoreCalibration) -> None:
         super().__init__(parts, stack)
         self.scale = scale
 
@@ -63,7 +63,7 @@ class FittedDenoiser:
     ``keep="auto"`` is used with unless said otherwise, None for `RISK` or the lowest that was calibrated for."""
 
     stack: Stack
-    scale: AutoScale
+    scale: ScoreCalibration
     keep: float | int | str
     evaluation: FitEvaluation
     probe: ProbeFit | None = None
@@ -153,7 +153,7 @@ def fit_denoiser(
     if calibration:
         own = StackedScorer(_parts(None if probe is None else ProbeScorer(model, probe.probe)), stack)
         scored = [(own.score(*one), list(q.labels)) for one, q in zip(_asked(apart), apart, strict=True)]
-    scale = auto_scale({"your questions": scored}, risks=risks, missed=MISSED)
+    scale = calibrate_margins({"your questions": scored}, risks=risks, miss_rate=FLOOR_MISS_RATE)
     others = {
         "default": np.concatenate([DefaultScorer().score(*one) for one in asked]),
         "cosine": signals[:, 0],
@@ -181,7 +181,7 @@ def load_denoiser(
     """
     folder = Path(folder)
     manifest = _manifest(folder)
-    stack, scale = Stack.from_dict(manifest["stack"]), AutoScale.from_dict(manifest["scale"])
+    stack, scale = Stack.from_dict(manifest["stack"]), ScoreCalibration.from_dict(manifest["scale"])
     read_by, tokenizer = None, None
     if manifest["probe"]:
         probe = Probe.load(folder / PROBE)
@@ -190,7 +190,7 @@ def load_denoiser(
         read_by = ProbeScorer(model or probe.reading.model.name, probe, tokenizer=tokenizer)
     chosen = manifest["keep"] if keep is None else keep
     if chosen == "auto" and risk is None:
-        risk = manifest.get("risk") or (RISK if RISK in scale.margins else max(scale.margins))
+        risk = manifest.get("risk") or (DEFAULT_RISK if DEFAULT_RISK in scale.margins else max(scale.margins))
     return ENDDenoiser(
         FittedScorer(_parts(read_by), stack, scale),
         keep=chosen,
@@ -247,13 +247,13 @@ def _risks(n: int, risk: float | None) -> list[float]:
     """The risks that ``n`` questions can promise, with the one that is asked for among them."""
     if risk is not None and not 0 < risk < 1:
         raise InputError(f"risk={risk}: expected a share between 0 and 1, such as 0.05")
-    least = max(RISKS) if risk is None else risk
-    if n < questions_needed(least):
+    least = max(CALIBRATED_RISKS) if risk is None else risk
+    if n < min_question_count(least):
         raise InputError(
-            f"a risk of {100 * least:g} % needs {questions_needed(least)} calibration questions with a relevant "
+            f"a risk of {100 * least:g} % needs {min_question_count(least)} calibration questions with a relevant "
             f"passage, here are {n}: give more, or accept a higher risk"
         )
-    return sorted({*(r for r in RISKS if n >= questions_needed(r)), least})
+    return sorted({*(r for r in CALIBRATED_RISKS if n >= min_question_count(r)), least})
 
 
 def _signals(asked: Sequence[tuple[str, list[str]]], each: Each, progress: Progress | None = None) -> Floats:
@@ -321,16 +321,16 @@ class FitEvaluation:
             if low <= 0
         )
 
-    def count_saved_tokens(self, name: str, target: float = TARGETS[0]) -> int:
+    def count_saved_tokens(self, name: str, target: float = GOLD_TARGETS[0]) -> int:
         """Tokens of a thousand questions that are not read, against everything."""
-        return round(1000 * self.tokens_per_question * (1 - self.text_needed[name][TARGETS.index(target)][0]))
+        return round(1000 * self.tokens_per_question * (1 - self.text_needed[name][GOLD_TARGETS.index(target)][0]))
 
     def __str__(self) -> str:
         said = self.outcome[:1].upper() + self.outcome[1:]
         low, high = self.interval
         mine, theirs = self.text_needed["fitted"][0][0], self.text_needed["cosine"][0][0]
         return (
-            f"{said}, against cosine: {TARGETS[0]:.0%} of the relevant passages are kept in {mine:.3f} of the "
+            f"{said}, against cosine: {GOLD_TARGETS[0]:.0%} of the relevant passages are kept in {mine:.3f} of the "
             f"text in place of {theirs:.3f}, a gain of {self.gain:+.3f} (95 % {low:+.3f} to {high:+.3f}), "
             f"{1000 * self.gain * self.tokens_per_question:+,.0f} tokens a thousand questions, on {self.questions} questions, "
             f"each scored by a fit that had not seen it."
@@ -338,7 +338,7 @@ class FitEvaluation:
 
     def table_rows(self) -> list[list[str]]:
         """A header, and of each scorer the text needed for `TARGETS`, and tokens saved at the first."""
-        out = [["text for gold", *(f"{t:.0%}" for t in TARGETS), "saved/1,000"]]
+        out = [["text for gold", *(f"{t:.0%}" for t in GOLD_TARGETS), "saved/1,000"]]
         for name, needed in self.text_needed.items():
             shares = ("{:.2f} ({:.2f}-{:.2f})".format(*n) for n in needed)
             out.append([name, *shares, f"{self.count_saved_tokens(name):,}"])
@@ -356,7 +356,7 @@ def evaluate_fit(
 
     The interval is the bootstrap's, widened for the questions that the folds' fits share.
     """
-    found = {name: [text_needed(s, labels, sizes, groups, share=t) for t in TARGETS] for name, s in scores.items()}
+    found = {name: [required_text_fraction(s, labels, sizes, groups, fraction=t) for t in GOLD_TARGETS] for name, s in scores.items()}
     over = {name: percentile_interval(rows[0] - found["fitted"][0], FOLDS) for name, rows in found.items()}
     gain, low, high = over["cosine"]
     n = len(np.unique(groups))

@@ -4,13 +4,13 @@ Entered at `ENDDenoiser`: chunks -> hidden state of layer L -> linear probe -> k
 package loads neither torch nor a framework.
 """
 
-from denoise_core.end.answering import SecondPass
+from denoise_core.end.answering import DenoisedAnswerer
 from denoise_core.end.denoiser import ENDDenoiser
-from denoise_core.end.probe import Probe, Reading
+from denoise_core.end.probe import Probe, HiddenStateSpec
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.end.remote import RemoteScorer
 from denoise_core.end.scorer import ProbeScorer
-from denoise_core.end.selection import Tokens
+from denoise_core.end.selection import TokenLimit
 from denoise_core.local.generation.llm import LocalLLM
 from denoise_core.local.keeping.prefix import PrefixCache
 from denoise_core.local.layout import PAIR, PASSAGE, QUERY, SCQ, Layout
@@ -27,9 +27,9 @@ __all__ = [
     "PrefixCache",
     "Probe",
     "ProbeScorer",
-    "Reading",
+    "HiddenStateSpec",
     "ReadingSettings",
     "RemoteScorer",
-    "SecondPass",
-    "Tokens",
+    "DenoisedAnswerer",
+    "TokenLimit",
 ]

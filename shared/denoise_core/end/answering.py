@@ -26,7 +26,7 @@ INSTRUCTION = (
 )
 
 
-def prompt(query: str, passages: Sequence[Passage]) -> tuple[Message, ...]:
+def answer_messages(query: str, passages: Sequence[Passage]) -> tuple[Message, ...]:
     """The messages of the second pass: kept passages in the input's order, each between marks."""
     blocks = [f'<passage number="{n}">\n{_inert(p.text)}\n</passage>' for n, p in enumerate(passages, 1)]
     body = "\n\n".join([*blocks, f"Question: {query}"])
@@ -39,7 +39,7 @@ def _inert(text: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class DenoisedAnswer:
     """The answer, what it was given from, and every effect on the way."""
 
     text: str
@@ -47,7 +47,7 @@ class Answered:
     trace: Trace
 
 
-class SecondPass:
+class DenoisedAnswerer:
     """``denoiser`` in front of ``llm`` (Early Noise Dropping, section 2.3, step 3).
 
     With a local model give both the same object, so that its weights are in memory once::
@@ -65,33 +65,33 @@ class SecondPass:
         self.llm = llm
         self.budget = budget
 
-    def answer(self, query: str, passages: Sequence[Passage]) -> Answered:
+    def answer(self, query: str, passages: Sequence[Passage]) -> DenoisedAnswer:
         """Raises what the denoiser or the LLM raises, with the trace on it."""
         answered, trace = run(self._answered(query, tuple(passages)), budget=self.budget)
         return replace(answered, trace=trace)
 
-    async def aanswer(self, query: str, passages: Sequence[Passage]) -> Answered:
+    async def aanswer(self, query: str, passages: Sequence[Passage]) -> DenoisedAnswer:
         """`answer` without blocking the event loop."""
         answered, trace = await arun(self._answered(query, tuple(passages)), budget=self.budget)
         return replace(answered, trace=trace)
 
-    def stream(self, query: str, passages: Sequence[Passage]) -> tuple[DenoiseResult, Pieces]:
+    def stream(self, query: str, passages: Sequence[Passage]) -> tuple[DenoiseResult, TokenStream]:
         """What was kept, at once, and then the answer in pieces; their ``answered`` is there when they have ended.
 
         Raises `InputError` if the LLM cannot stream, and what the denoiser or the budget raises.
         """
         (kept, meter), trace = run(self._kept(query, tuple(passages)), budget=self.budget)
-        return kept, Pieces(self._streamed(query, Answered("", kept, trace), meter))
+        return kept, TokenStream(self._streamed(query, DenoisedAnswer("", kept, trace), meter))
 
-    async def astream(self, query: str, passages: Sequence[Passage]) -> tuple[DenoiseResult, Pieces]:
+    async def astream(self, query: str, passages: Sequence[Passage]) -> tuple[DenoiseResult, TokenStream]:
         """`stream` without blocking the event loop: iterate the pieces with ``async for``."""
         (kept, meter), trace = await arun(self._kept(query, tuple(passages)), budget=self.budget)
-        return kept, Pieces(self._streamed(query, Answered("", kept, trace), meter))
+        return kept, TokenStream(self._streamed(query, DenoisedAnswer("", kept, trace), meter))
 
-    def _answered(self, query: str, passages: tuple[Passage, ...]) -> Flow[Answered]:
+    def _answered(self, query: str, passages: tuple[Passage, ...]) -> Flow[DenoisedAnswer]:
         kept = yield from denoise(query, passages, denoiser=self.denoiser)
-        reply = yield from complete(prompt(query, kept.passages), tag="answer", llm=self.llm)
-        return Answered(reply.text, kept, Trace())
+        reply = yield from complete(answer_messages(query, kept.passages), tag="answer", llm=self.llm)
+        return DenoisedAnswer(reply.text, kept, Trace())
 
     def _kept(self, query: str, passages: tuple[Passage, ...]) -> Flow[tuple[DenoiseResult, Meter | None]]:
         if getattr(self.llm, "stream", None) is None:
@@ -102,9 +102,9 @@ class SecondPass:
             meter.take(1)
         return kept, meter
 
-    def _streamed(self, query: str, so_far: Answered, meter: Meter | None) -> Generator[str, None, Answered]:
+    def _streamed(self, query: str, so_far: DenoisedAnswer, meter: Meter | None) -> Generator[str, None, DenoisedAnswer]:
         """The pieces; returns the answer. Raises `BudgetExceeded` when the time of the budget is up."""
-        effect = Complete(prompt(query, so_far.result.passages), "answer")
+        effect = Complete(answer_messages(query, so_far.result.passages), "answer")
         started = time.perf_counter()
         pieces = iter(cast(Any, self.llm).stream(effect.messages))
         parts: list[str] = []
@@ -127,18 +127,18 @@ class SecondPass:
         return replace(so_far, text=reply.text, trace=so_far.trace + Trace((event,)))
 
 
-class Pieces:
+class TokenStream:
     """The pieces of an answer, once, with ``for`` or ``async for``; ``answered`` is None until they have ended.
 
     Raises `BudgetExceeded` when the time of the budget is up, and what goes wrong while generating.
     """
 
-    def __init__(self, pieces: Generator[str, None, Answered]) -> None:
+    def __init__(self, pieces: Generator[str, None, DenoisedAnswer]) -> None:
         self._pieces = pieces
-        self.answered: Answered | None = None
+        self.answer: DenoisedAnswer | None = None
 
     def __iter__(self) -> Iterator[str]:
-        self.answered = (yield from self._pieces) or self.answered
+        self.answer = (yield from self._pieces) or self.answer
 
     async def __aiter__(self) -> AsyncIterator[str]:
         pieces = iter(self)

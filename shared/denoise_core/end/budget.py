@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from denoise_core.end.selection import Floats, Selection, Tokens, ranking, split_span
+from denoise_core.end.selection import Floats, Selection, TokenLimit, rank_by_score, split_span
 from denoise_core.protocols import Scored
 from denoise_core.text.structural import context_spans_of, chunk_text
 from denoise_core.text.text_chunk import TextChunk
@@ -36,7 +36,7 @@ class Trimming:
     edge where the scorer's margin is not known.
     """
 
-    rule: Tokens
+    rule: TokenLimit
     passages: Mapping[str, Passage]
     spans: Sequence[Span]
     scores: Floats
@@ -65,7 +65,7 @@ class Trimming:
         payments = self._payments()
         edge = self.edge(self.scores, np.inf)
         too_long: list[int] = []
-        for i in ranking(self.scores).tolist():
+        for i in rank_by_score(self.scores).tolist():
             below_edge = bool(too_long) and self.scores[i] < edge
             if not np.isfinite(self.scores[i]) or below_edge or len(too_long) == CUT_AT_MOST:
                 break
@@ -90,7 +90,7 @@ class Trimming:
         """What the budget keeps: pieces that are cut are listed as their parts from here on."""
         payments = self._payments()
         whole, kept_parts, unfit = self._spend(payments, scored_parts)
-        for i in ranking(self.scores).tolist():
+        for i in rank_by_score(self.scores).tolist():
             if len(whole) + len(kept_parts) >= self.min_keep:
                 break
             whole.add(i)
@@ -121,7 +121,7 @@ class Trimming:
         whole: set[int] = set()
         kept_parts: dict[int, tuple[Span, ...]] = {}
         unfit: list[int] = []
-        for i in ranking(self.scores).tolist():
+        for i in rank_by_score(self.scores).tolist():
             has_hole = bool(kept_parts or unfit)
             if not np.isfinite(self.scores[i]) or (has_hole and self.scores[i] < edge):
                 break
@@ -185,7 +185,7 @@ class _Payments:
         while tokens + self._tokens_of_all(headers) > self.budget.left:
             while last >= 0 and not headers[last]:
                 last -= 1
-            if last < 0 or not trimming.rule.gives_way:
+            if last < 0 or not trimming.rule.drop_headers_first:
                 return False
             del headers[last][0]
         self.budget.spend(tokens)

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.end.selection import Floats, Mask, ranking
+from denoise_core.end.selection import Floats, Mask, rank_by_score
 from denoise_core.errors import InputError
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
@@ -69,7 +69,7 @@ class Calibration:
 
     def rule(
         self, risk: float = 0.05, *, loss: Loss = "any", by: By = "rank", confidence: float | None = None
-    ) -> Calibrated:
+    ) -> ConformalRule:
         """The rule that keeps least at this risk; see the module's docstring for what it guarantees.
 
         ``by="rank"`` keeps a fixed share of each question's chunks, ``by="score"`` all above a fixed score.
@@ -84,7 +84,7 @@ class Calibration:
             raise InputError(f"confidence={confidence}: expected a share between 0 and 1, such as 0.95, or None")
         if loss not in ("any", "share") or by not in ("rank", "score"):
             raise InputError(f"loss={loss!r}, by={by!r}: expected loss 'any' or 'share', by 'rank' or 'score'")
-        needed = questions_needed(risk, confidence)
+        needed = min_question_count(risk, confidence)
         if self.n < needed:
             sure = "" if confidence is None else f" with {100 * confidence:g} % confidence"
             raise InputError(
@@ -100,7 +100,7 @@ class Calibration:
         else:
             weight = 1 / np.bincount(self.question, minlength=self.n)[self.question] / self.n
             limit = share_limit(cost, weight, self.n, risk, confidence)
-        return Calibrated(by, float(limit), risk, loss, confidence, self.n)
+        return ConformalRule(by, float(limit), risk, loss, confidence, self.n)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         return {"question": self.question, "depth": self.depth, "score": self.score}
@@ -115,7 +115,7 @@ class Calibration:
 
 
 @dataclass(frozen=True, slots=True)
-class Calibrated:
+class ConformalRule:
     """A selection rule with a guarantee. ``limit`` bounds a kept chunk's depth, or its negated score."""
 
     by: By
@@ -146,7 +146,7 @@ class Calibrated:
     def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
         if self.by == "score":
             return np.asarray(-scores.astype(np.float64) <= self.limit, dtype=np.bool_)
-        return np.asarray(depths(scores) <= self.limit, dtype=np.bool_)
+        return np.asarray(rank_depths(scores) <= self.limit, dtype=np.bool_)
 
     def reason(self) -> str:
         cut = f"deeper than {100 * self.limit:.3g} %" if self.by == "rank" else f"score below {-self.limit:.4g}"
@@ -159,12 +159,12 @@ def calibrate(scorer: Scorer, questions: Iterable[Question]) -> Calibration:
     Use questions that were not used for fitting the scorer or choosing its layer. Questions without a
     relevant passage say nothing about losing one and are left out. Raises `InputError` for NaN scores.
     """
-    return calibration_of(
+    return calibrate_from_scores(
         (scorer.score(q.text, [p.text for p in q.passages]), q.labels) for q in questions if q.gold
     )
 
 
-def calibration_of(scored: Iterable[tuple[Floats, Sequence[bool]]]) -> Calibration:
+def calibrate_from_scores(scored: Iterable[tuple[Floats, Sequence[bool]]]) -> Calibration:
     """`calibrate` from scores at hand: for each question its scores ``(m,)`` and labels ``(m,)``."""
     rows: list[tuple[int, float, float]] = []
     asked = ((s, gold) for s, labels in scored if (gold := np.asarray(labels, dtype=np.bool_)).any())
@@ -172,18 +172,18 @@ def calibration_of(scored: Iterable[tuple[Floats, Sequence[bool]]]) -> Calibrati
         if np.isnan(scores).any():
             raise InputError("the scorer gave NaN for a calibration question; check its model's dtype")
         own = np.asarray(scores, dtype=np.float32)[gold].tolist()
-        rows += [(n, deep, score) for deep, score in zip(depths(scores)[gold].tolist(), own, strict=True)]
+        rows += [(n, deep, score) for deep, score in zip(rank_depths(scores)[gold].tolist(), own, strict=True)]
     return Calibration(*np.array(rows).reshape(-1, 3).T)
 
 
-def depths(scores: Floats) -> NDArray[np.float64]:
+def rank_depths(scores: Floats) -> NDArray[np.float64]:
     """For each chunk the share of chunks that rank above it, in [0, 1); ties rank in their order."""
     above = np.empty(len(scores))
-    above[ranking(scores)] = np.arange(len(scores))
+    above[rank_by_score(scores)] = np.arange(len(scores))
     return above / max(1, len(scores))
 
 
-def questions_needed(risk: float, confidence: float | None = None) -> int:
+def min_question_count(risk: float, confidence: float | None = None) -> int:
     """The fewest calibration questions with which a risk can be promised at all.
 
     >>> questions_needed(0.05), questions_needed(0.05, 0.95)

@@ -10,11 +10,11 @@ from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.end.auto import AutoKeep, AutoScale
+from denoise_core.end.auto import MarginRule, ScoreCalibration
 from denoise_core.end.budget import Trimming
-from denoise_core.end.calibration import Calibrated
-from denoise_core.end.selection import Keep as KeepRule
-from denoise_core.end.selection import Rule, Selection, Tokens, no_nan, rule_for, select, split_span
+from denoise_core.end.calibration import ConformalRule
+from denoise_core.end.selection import KeepSetting
+from denoise_core.end.selection import KeepRule, Selection, TokenLimit, check_no_nan, rule_for, select, split_span
 from denoise_core.errors import BadScores, InputError
 from denoise_core.protocols import ReportsParts, Scored, Scorer, ScoresAsync, ScoresMany, expect_scorer, numbers
 from denoise_core.result import DenoiseResult, Trace
@@ -42,7 +42,7 @@ class Scoring:
     query: str
     spans: tuple[Span, ...]
     guarantee: str | None = None
-    split: tuple[Span, ...] = ()
+    split_spans: tuple[Span, ...] = ()
     note: str | None = None
 
 
@@ -84,7 +84,7 @@ class ENDDenoiser:
         self,
         scorer: Scorer,
         *,
-        keep: KeepRule | None = None,
+        keep: KeepSetting | None = None,
         threshold: float | None = None,
         risk: float | None = None,
         min_keep: int = 1,
@@ -108,28 +108,28 @@ class ENDDenoiser:
             own = "pass a share such as 0.3, or keep=auto_scale({'mine': scored}).rule() (denoise_core.end.auto)"
             keep = _required_attribute(scorer, "scale", own).rule(risk)
         self.rule = rule_for(DEFAULT_KEEP if keep is None and threshold is None else keep, threshold)
-        if max_keep is not None and isinstance(self.rule, Calibrated):
+        if max_keep is not None and isinstance(self.rule, ConformalRule):
             raise InputError(
                 f"max_keep={max_keep} would void the calibrated guarantee: leave it out, or give a share"
             )
         self.min_keep = min_keep
         self.max_keep = max_keep
         self.on_irrelevant: OnIrrelevant = on_irrelevant
-        self.brings = chunker == "auto"
+        self.attaches_context = chunker == "auto"
         self.chunker: Chunker = structural_chunker if isinstance(chunker, str) else chunker
 
     def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
         steps = self._steps(query, passages)
         return self._finished(steps, query, self._scored(query, next(steps)))
 
-    def denoise_many(self, asked: Sequence[tuple[str, Sequence[Passage]]]) -> list[DenoiseResult]:
+    def denoise_many(self, requests: Sequence[tuple[str, Sequence[Passage]]]) -> list[DenoiseResult]:
         """Several questions, each over its own passages; what the scorer can read together it reads together."""
         if not isinstance(self.scorer, ScoresMany):
-            return [self.denoise(query, passages) for query, passages in asked]
-        begun = [(query, self._steps(query, passages)) for query, passages in asked]
+            return [self.denoise(query, passages) for query, passages in requests]
+        begun = [(query, self._steps(query, passages)) for query, passages in requests]
         started = time.perf_counter()
         scored = self.scorer.scored_many([(query, next(steps)) for query, steps in begun])
-        each = (time.perf_counter() - started) / max(1, len(asked))
+        each = (time.perf_counter() - started) / max(1, len(requests))
         return [
             self._finished(steps, query, (own, each)) for (query, steps), own in zip(begun, scored, strict=True)
         ]
@@ -148,20 +148,20 @@ class ENDDenoiser:
             except StopIteration as stop:
                 return cast(DenoiseResult, stop.value)
 
-    def warm(self, passages: Sequence[Passage], progress: Callable[[int, int], None] | None = None) -> int:
+    def precompute(self, passages: Sequence[Passage], progress: Callable[[int, int], None] | None = None) -> int:
         """Read passages before any question, such as at indexing time; returns how many chunks had to be read.
 
         ``progress`` hears of chunks done, and of all. Raises `InputError` for a scorer that keeps nothing of what
         it reads.
         """
-        if not isinstance(self.scorer, Warms):
+        if not isinstance(self.scorer, Prefetchable):
             raise InputError(f"{type(self.scorer).__name__} keeps nothing of passages: there is nothing to warm")
         texts = self._chunked(tuple(passages)).scorer_texts
         if progress is None:
-            return self.scorer.warm(texts)
+            return self.scorer.precompute(texts)
         read = 0
         for start in range(0, len(texts), PROGRESS_INTERVAL):
-            read += self.scorer.warm(texts[start : start + PROGRESS_INTERVAL])
+            read += self.scorer.precompute(texts[start : start + PROGRESS_INTERVAL])
             progress(min(start + PROGRESS_INTERVAL, len(texts)), len(texts))
         return read
 
@@ -194,17 +194,17 @@ class ENDDenoiser:
         if not chunked.spans:
             return DenoiseResult(query, ())
         scores = self._chunk_scores(chunked, scored)
-        rule: Rule = self.rule
-        if isinstance(rule, AutoKeep):
-            rule = rule.of(len(chunked.passages), len(chunked.scorable))
-        if isinstance(rule, Tokens):
+        rule: KeepRule = self.rule
+        if isinstance(rule, MarginRule):
+            rule = rule.for_input(len(chunked.passages), len(chunked.scorable))
+        if isinstance(rule, TokenLimit):
             trimming = Trimming(
                 rule,
                 chunked.passages,
                 chunked.spans,
                 scores,
                 lambda own, unknown: self._edge(chunked, own, unknown),
-                self.brings,
+                self.attaches_context,
                 self.min_keep,
                 self.max_keep,
             )
@@ -220,7 +220,7 @@ class ENDDenoiser:
         """The passages cut into chunks, and those that the scorer reads."""
         chunked = _Chunked({p.id: p for p in passages})
         for passage in passages:
-            if self.brings and passage.text:
+            if self.attaches_context and passage.text:
                 chunked.add_pieces(passage, chunk_text(passage.text))
             else:
                 chunked.add_chunks(passage, _check_tiles(passage, self.chunker(passage)))
@@ -236,10 +236,10 @@ class ENDDenoiser:
                     f"{len(chunked.scorable)} texts, got an array of shape {scored.scores.shape}"
                 )
             scores[chunked.scorable] = scored.scores
-        return no_nan(scores)
+        return check_no_nan(scores)
 
     @property
-    def _scale(self) -> AutoScale | None:
+    def _scale(self) -> ScoreCalibration | None:
         return getattr(self.scorer, "scale", None)
 
     def _edge(self, chunked: _Chunked, scores: NDArray[np.float32], unknown: float) -> float:
@@ -247,7 +247,7 @@ class ENDDenoiser:
         scale = self._scale
         if scale is None:
             return unknown
-        return scale.rule().of(len(chunked.passages), len(chunked.scorable)).edge(scores)
+        return scale.rule().for_input(len(chunked.passages), len(chunked.scorable)).keep_threshold(scores)
 
     # -- the result --------------------------------------------------------------------------------------------
 
@@ -255,14 +255,14 @@ class ENDDenoiser:
         self,
         query: str,
         chunked: _Chunked,
-        rule: Rule,
+        rule: KeepRule,
         selection: Selection,
         split: tuple[Span, ...],
         seconds: float,
     ) -> DenoiseResult:
         selection, relevant, note = self._judged(query, chunked, rule, selection)
         scores = [None if score == -np.inf else score for score in selection.scores.tolist()]
-        guarantee = rule.guarantee if isinstance(rule, Calibrated | AutoKeep) else None
+        guarantee = rule.guarantee if isinstance(rule, ConformalRule | MarginRule) else None
         scoring = Scoring(query, tuple(selection.spans), guarantee, split, note)
         kept_spans, dropped_spans = self._divided(chunked, selection)
         keeps: list[Keep] = []
@@ -293,14 +293,14 @@ class ENDDenoiser:
         )
 
     def _judged(
-        self, query: str, chunked: _Chunked, rule: Rule, selection: Selection
+        self, query: str, chunked: _Chunked, rule: KeepRule, selection: Selection
     ) -> tuple[Selection, bool | None, str | None]:
         """The selection, whether its best chunk bears on the question (None: unknown), and what must be said."""
         relevant, notes = None, list(selection.notes)
         heads = [p.text[:200] for p in list(chunked.passages.values())[:20]]  # enough to tell a language
-        foreign = "" if self._scale is None else self._scale.foreign(query, "\n".join(heads))
-        if isinstance(rule, AutoKeep):
-            relevant = None if foreign else rule.relevant(selection.scores)
+        foreign = "" if self._scale is None else self._scale.language_mismatch(query, "\n".join(heads))
+        if isinstance(rule, MarginRule):
+            relevant = None if foreign else rule.is_relevant(selection.scores)
             notes.insert(0, rule.note(selection.scores, selection.kept) or "")
         if relevant is False:
             notes[0] = "nothing seems to bear on the question: the best score is below the floor"
@@ -320,7 +320,7 @@ class ENDDenoiser:
         for i in np.flatnonzero(selection.kept).tolist():
             span = selection.spans[i]
             kept_spans[span.passage_id].append(span)
-            if self.brings:
+            if self.attaches_context:
                 for extra in context_spans_of(chunked.passages[span.passage_id], span):
                     if extra not in selection.evicted_headers:
                         context[span.passage_id].append(extra)
@@ -382,10 +382,10 @@ _Steps: TypeAlias = Generator[Sequence[str], tuple[Scored, float], DenoiseResult
 
 
 @runtime_checkable
-class Warms(Protocol):
+class Prefetchable(Protocol):
     """A scorer that keeps what it reads of texts, as the default and a probe's do."""
 
-    def warm(self, texts: Sequence[str]) -> int: ...
+    def precompute(self, texts: Sequence[str]) -> int: ...
 
 
 def _required_attribute(scorer: Scorer, name: str, otherwise: str) -> Any:

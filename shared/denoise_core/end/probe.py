@@ -36,7 +36,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class HiddenStateSpec:
     """Where a state was read: everything that has to agree between fitting and scoring.
 
     ``layer`` is the index into Hugging Face ``hidden_states``: 0 is the embeddings, L the residual after L
@@ -54,7 +54,7 @@ class Reading:
         if self.layer < 0:
             raise InputError(f"layer={self.layer}: expected 0 (embeddings) or more")
 
-    def differences(self, other: Reading) -> list[str]:
+    def differences(self, other: HiddenStateSpec) -> list[str]:
         """Each way in which ``other`` reads other states; [] when it fits."""
         out = self.model.differences(other.model)
         for name in ("layer", "layout", "pooling", "normalisation"):
@@ -68,7 +68,7 @@ class Reading:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Reading:
+    def from_dict(cls, data: Mapping[str, Any]) -> HiddenStateSpec:
         """Raises `InputError` for a missing or ill-typed field."""
         if not isinstance(data, Mapping):
             raise InputError(f"expected a reading as a JSON object, got {type(data).__name__}")
@@ -95,7 +95,7 @@ class Probe:
 
     weight: Floats
     bias: float
-    reading: Reading
+    reading: HiddenStateSpec
     threshold: float = 0.0
     card: Mapping[str, Any] = field(default_factory=dict)
     calibration: Calibration | None = None
@@ -134,7 +134,7 @@ class Probe:
             )
         return logits
 
-    def check(self, reading: Reading) -> None:
+    def check(self, reading: HiddenStateSpec) -> None:
         """Raises `ProbeMismatch` naming every way in which ``reading`` is not what this probe reads."""
         wrong = self.reading.differences(reading)
         if wrong:
@@ -155,7 +155,7 @@ class Probe:
         own = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
         try:
             calibration = Calibration.from_arrays(own) if own else None
-            reading = Reading.from_dict(told.get("reading") or {})
+            reading = HiddenStateSpec.from_dict(told.get("reading") or {})
             bias = float(arrays["bias"][0])
             return cls(arrays["weight"], bias, reading, told["threshold"], told["card"], calibration)
         except InputError as error:

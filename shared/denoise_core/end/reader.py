@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.end.probe import Reading
+from denoise_core.end.probe import HiddenStateSpec
 from denoise_core.errors import InputError
 from denoise_core.local import layout as layouts
 from denoise_core.local.batching import windows
@@ -120,14 +120,14 @@ class HiddenReader:
             kind = own.kind if self.pooling == "last" else "none"
         return replace(own, kind=kind, epsilon=own.epsilon or 1e-6)
 
-    def reading(self, layer: int) -> Reading:
+    def reading(self, layer: int) -> HiddenStateSpec:
         """Everything that decides the states at ``layer``; what a probe is checked against."""
         backbone, layout = self._open()
         backbone.early.ensure(layer)
         if layer not in self._fingerprints:
             with backbone.early.lock:
                 self._fingerprints[layer] = backbone.fingerprint(layer)
-        return Reading(self._fingerprints[layer], layer, layout.fingerprint, self.pooling, self.norm.kind)
+        return HiddenStateSpec(self._fingerprints[layer], layer, layout.fingerprint, self.pooling, self.norm.kind)
 
     # -- reading -----------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.end.probe import Reading
+from denoise_core.end.probe import HiddenStateSpec
 from denoise_core.end.reader import best_of_parts, prompts_of
 from denoise_core.errors import BadReply, InputError, ProbeMismatch
 from denoise_core.local.layout import BoundLayout, Slot
@@ -93,7 +93,7 @@ class RemoteScorer:
         with self._lock:
             if self._opened is None:
                 manifest = _manifest(self.folder)
-                Reading.from_dict(manifest["reading"])
+                HiddenStateSpec.from_dict(manifest["reading"])
                 tokenizer = require("transformers", extra="end").AutoTokenizer.from_pretrained(str(self.folder))
                 parts = [Slot(p) if isinstance(p, str) else tuple(p) for p in manifest["layout"]["parts"]]
                 self._opened = BoundLayout(manifest["layout"]["name"], tuple(parts), tokenizer), manifest

@@ -10,9 +10,9 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.end.auto import AutoKeep
+from denoise_core.end.auto import MarginRule
 from denoise_core.end.denoiser import ENDDenoiser
-from denoise_core.end.selection import Tokens
+from denoise_core.end.selection import TokenLimit
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.text.structural import chunk_text, structural_chunker
 from denoise_core.text.text_chunk import MAX_CHUNK_CHARACTERS
@@ -33,10 +33,10 @@ def for_results(denoiser: Denoiser, passages: Sequence[Passage]) -> Denoiser:
     if not isinstance(denoiser, ENDDenoiser):
         return denoiser
     made = copy.copy(denoiser)
-    made.chunker, made.brings = structural_chunker, True
+    made.chunker, made.attaches_context = structural_chunker, True
     characters = sum(len(p.text) for p in passages)
-    if isinstance(made.rule, AutoKeep) and characters >= LONG_RESULT:
-        made.rule = Tokens(int(SHARE * characters), len, gives_way=False)
+    if isinstance(made.rule, MarginRule) and characters >= LONG_RESULT:
+        made.rule = TokenLimit(int(SHARE * characters), len, drop_headers_first=False)
         made.scorer = Worded(made.scorer, wholes(passages))
     return made
 

@@ -32,7 +32,7 @@ class Selection:
     evicted_headers: frozenset[Span] = frozenset()
 
 
-class Rule(Protocol):
+class KeepRule(Protocol):
     """Decides by score which chunks stay; ``reason`` is what stands on those that do not."""
 
     def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
@@ -43,23 +43,23 @@ class Rule(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class TopShare:
+class TopFraction:
     """The best ``share`` of the chunks, above 0 and below 1, rounded up; the paper keeps 0.3."""
 
-    share: float
+    fraction: float
 
     def __post_init__(self) -> None:
-        if not 0 < self.share < 1:
+        if not 0 < self.fraction < 1:
             raise InputError(
-                f"keep={self.share!r}: a share lies between 0 and 1, such as 0.3. Write keep=1 for the best chunk "
+                f"keep={self.fraction!r}: a share lies between 0 and 1, such as 0.3. Write keep=1 for the best chunk "
                 "alone, or threshold=-math.inf to keep all"
             )
 
     def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
-        return best(scores, count_of_share(self.share, len(scores)))
+        return top_k_mask(scores, fraction_count(self.fraction, len(scores)))
 
     def reason(self) -> str:
-        return f"not among the best {100 * self.share:g} %"
+        return f"not among the best {100 * self.fraction:g} %"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +73,14 @@ class TopK:
             raise InputError(f"keep={self.k}: expected 1 chunk or more")
 
     def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
-        return best(scores, self.k)
+        return top_k_mask(scores, self.k)
 
     def reason(self) -> str:
         return f"not among the best {self.k}"
 
 
 @dataclass(frozen=True, slots=True)
-class Above:
+class ScoreThreshold:
     """Every chunk with ``score >= threshold``, in the scorer's own unit."""
 
     threshold: float
@@ -98,7 +98,7 @@ class Above:
 
 
 @dataclass(frozen=True, slots=True)
-class Tokens:
+class TokenLimit:
     """The best chunks, down by score, as far as they fit into ``limit`` tokens.
 
     The one that does not fit any more is cut at its sentences or rows by `ENDDenoiser`
@@ -109,7 +109,7 @@ class Tokens:
 
     limit: int
     count: Callable[[str], int] = estimate_tokens
-    gives_way: bool = True
+    drop_headers_first: bool = True
 
     def __post_init__(self) -> None:
         if self.limit < 1:
@@ -119,7 +119,7 @@ class Tokens:
         """Best first, up to the first text that does not fit any more; a mask of shape ``(len(scores),)``."""
         kept = np.zeros(len(scores), dtype=np.bool_)
         budget = TokenBudget(self.limit, self.count)
-        for i in ranking(scores):
+        for i in rank_by_score(scores):
             if not budget.take(texts[int(i)]):
                 break
             kept[i] = True
@@ -130,10 +130,10 @@ class Tokens:
         return f"over the budget of {self.limit} tokens"
 
 
-Keep: TypeAlias = float | int | str | Rule
+KeepSetting: TypeAlias = float | int | str | KeepRule
 
 
-def rule_for(keep: Keep | None, threshold: float | None) -> Rule:
+def rule_for(keep: KeepSetting | None, threshold: float | None) -> KeepRule:
     """The rule behind the short forms: a float is a share, an int a number of chunks.
 
     Raises `InputError` for anything else, and when both a share and a threshold are given.
@@ -141,7 +141,7 @@ def rule_for(keep: Keep | None, threshold: float | None) -> Rule:
     if threshold is not None:
         if keep is not None:
             raise InputError(f"keep={keep!r} and threshold={threshold!r}: give one of the two")
-        return Above(float(threshold))
+        return ScoreThreshold(float(threshold))
     if isinstance(keep, bool) or keep is None or isinstance(keep, str):
         raise InputError(
             f"keep={keep!r}: expected a share like 0.3, a number like 5, 'auto', 'calibrated', or a rule"
@@ -149,23 +149,23 @@ def rule_for(keep: Keep | None, threshold: float | None) -> Rule:
     if isinstance(keep, int | np.integer):
         return TopK(int(keep))
     if isinstance(keep, float | np.floating):
-        return TopShare(float(keep))
+        return TopFraction(float(keep))
     return keep
 
 
 def select(
-    rule: Rule, scores: Floats, texts: Sequence[str], *, min_keep: int = 1, max_keep: int | None = None
+    rule: KeepRule, scores: Floats, texts: Sequence[str], *, min_keep: int = 1, max_keep: int | None = None
 ) -> tuple[Mask, list[str]]:
     """Which chunks stay, shape ``(n,)``, and for each the reason why it would be dropped.
 
     ``min_keep`` fills up with the next best, ``max_keep`` cuts the worst; of equal scores the earlier
     chunk ranks higher. Raises `InputError` when a score is NaN.
     """
-    scores = no_nan(np.asarray(scores, dtype=np.float32))
+    scores = check_no_nan(np.asarray(scores, dtype=np.float32))
     reasons = [rule.reason()] * len(scores)
     kept = ensure_min(min_keep, np.array(rule.choose(scores, texts), dtype=np.bool_), scores)
     if max_keep is not None:
-        for i in [i for i in ranking(scores).tolist() if kept[i]][max_keep:]:
+        for i in [i for i in rank_by_score(scores).tolist() if kept[i]][max_keep:]:
             kept[i], reasons[i] = False, f"more than {max_keep} chunks"
     return kept, reasons
 
@@ -184,12 +184,12 @@ def ensure_min(n: int, kept: Mask, scores: Floats) -> Mask:
     """``kept``, filled up to ``n`` with the next best."""
     missing = n - int(kept.sum())
     if missing > 0:
-        order = ranking(scores)
+        order = rank_by_score(scores)
         kept[order[~kept[order]][:missing]] = True
     return kept
 
 
-def no_nan(scores: Floats) -> Floats:
+def check_no_nan(scores: Floats) -> Floats:
     """The scores. Raises `BadScores` when one is NaN."""
     if np.isnan(scores).any():
         raise BadScores(
@@ -199,17 +199,17 @@ def no_nan(scores: Floats) -> Floats:
     return scores
 
 
-def ranking(scores: Floats) -> NDArray[np.intp]:
+def rank_by_score(scores: Floats) -> NDArray[np.intp]:
     """Positions from best to worst; equal scores stay in the order they came."""
     return np.argsort(-scores, kind="stable")
 
 
-def best(scores: Floats, k: int) -> Mask:
+def top_k_mask(scores: Floats, k: int) -> Mask:
     kept = np.zeros(len(scores), dtype=np.bool_)
-    kept[ranking(scores)[:k]] = True
+    kept[rank_by_score(scores)[:k]] = True
     return kept
 
 
-def count_of_share(share: float, n: int) -> int:
+def fraction_count(share: float, n: int) -> int:
     """``ceil(share * n)``, not led astray by a product such as 0.1 * 30 = 3.0000000000000004."""
     return min(n, math.ceil(share * n - 1e-9 * max(1.0, share * n)))

@@ -15,7 +15,7 @@ from typing import Any
 
 from denoise_core._optional import require
 from denoise_core.end.fit.probe import LayerFit, sweep
-from denoise_core.end.fit.readings import capture
+from denoise_core.end.fit.states import capture
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.question import Question
 from denoise_lab.layouts import LAYOUTS

@@ -26,7 +26,7 @@ from denoise_core import embedded as shipped
 from denoise_core._files import write_whole
 from denoise_core.embedded.encoder import SentenceEncoder, load_encoder
 from denoise_core.embedded.minilm import HUB_NAME, MiniLM, minilm_folder
-from denoise_core.end.auto import MISSED, AutoScale, auto_scale
+from denoise_core.end.auto import FLOOR_MISS_RATE, ScoreCalibration, calibrate_margins
 from denoise_core.end.fit.stack import fit_stack
 from denoise_core.evaluate.metrics import bootstrap_interval, recall_at
 from denoise_core.question import Question
@@ -79,7 +79,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 @dataclass(frozen=True, slots=True)
 class Made:
     stack: Stack
-    scale: AutoScale
+    scale: ScoreCalibration
     card: dict[str, Any]
 
 
@@ -109,7 +109,7 @@ def fit(fitting: Mapping[str, Sequence[Question]], encoder: SentenceEncoder) -> 
     # The margin is calibrated on scores of weights that did not see the question's set.
     apart = {left: fitted_on({n: r for n, r in chosen.items() if n != left}, names) for left in chosen}
     scored = {n: [(apart[n].combine(r.signals), r.labels.tolist()) for r in rows] for n, rows in chosen.items()}
-    scale = replace(auto_scale(scored, missed=MISSED), language="en")
+    scale = replace(calibrate_margins(scored, miss_rate=FLOOR_MISS_RATE), language="en")
     whole = complete(fitted, names)
     card = {
         "fitted on": {name: len(questions) for name, questions in fitting.items()},

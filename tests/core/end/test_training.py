@@ -11,7 +11,7 @@ from denoise_core import InputError, Passage
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.fit import fit_probe
 from denoise_core.end.fit.probe import choose_layer, sweep
-from denoise_core.end.fit.readings import BLOCK, capture
+from denoise_core.end.fit.states import BLOCK, capture
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.end.scorer import ProbeScorer

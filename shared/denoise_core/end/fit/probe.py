@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from denoise_core._optional import require
 from denoise_core.end.calibration import calibrate
-from denoise_core.end.fit.readings import Capture, Each, Progress, capture
+from denoise_core.end.fit.states import Capture, Each, Progress, capture
 from denoise_core.end.fit.recall import SHARES, recall_table
-from denoise_core.end.probe import Probe, Reading
+from denoise_core.end.probe import Probe, HiddenStateSpec
 from denoise_core.end.reader import HiddenReader
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.errors import InputError
@@ -172,7 +172,7 @@ class Fit:
 
 def probe_of(
     found: Fit,
-    reading: Reading,
+    reading: HiddenStateSpec,
     labels: ArrayLike,
     groups: Sequence[Hashable],
     *,

@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterator, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from denoise_core.end.selection import count_of_share
+from denoise_core.end.selection import fraction_count
 from denoise_core.errors import InputError
 
 SHARES = (0.2, 0.3, 0.5, 0.6)  # those of the paper's layer study, beside the single best chunk
@@ -26,7 +26,7 @@ def recall_at(
     for own, relevant in _questions_with_gold(scores, gold, groups):
         above = (own[None, :] > own[:, None]).sum(1)
         level = (own[None, :] == own[:, None]).sum(1)
-        kept = np.clip((count_of_share(share, len(own)) - above) / level, 0, 1)
+        kept = np.clip((fraction_count(share, len(own)) - above) / level, 0, 1)
         recalls.append(float(kept[relevant].mean()))
     return np.array(recalls)
 

@@ -18,7 +18,7 @@ import numpy as np
 from denoise_core._files import write_whole
 from denoise_core._optional import html_of, require
 from denoise_core.embedded.default import shared_encoder
-from denoise_core.end.auto import TARGETS
+from denoise_core.end.auto import GOLD_TARGETS
 from denoise_core.errors import InputError, is_mistake, said
 from denoise_core.evaluate.comparison.answering import Answerer, Judge, Rule, judge_of
 from denoise_core.evaluate.comparison.figures import (
@@ -241,7 +241,7 @@ def summary_lines(found: Evaluation) -> list[str]:
         out.append(f"Ways that rank were given {found.budget:,} tokens a question, as many as the default kept.")
     for f in (f for f in found.figures if f.text_needed):
         need = (
-            f"{t:.0%} {v:.2f} ({lo:.2f} to {hi:.2f})" for t, (v, lo, hi) in zip(TARGETS, f.text_needed, strict=True)
+            f"{t:.0%} {v:.2f} ({lo:.2f} to {hi:.2f})" for t, (v, lo, hi) in zip(GOLD_TARGETS, f.text_needed, strict=True)
         )
         saved = 1000 * f.tokens / max(f.kept_fraction, 1e-9) * (1 - f.text_needed[0][0])
         out.append(

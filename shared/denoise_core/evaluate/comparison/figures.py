@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from denoise_core.embedded.fitted import Interval, percentile_interval
-from denoise_core.end.auto import TARGETS, text_needed
+from denoise_core.end.auto import GOLD_TARGETS, required_text_fraction
 from denoise_core.end.denoiser import Scoring
 from denoise_core.evaluate.datasets import EvaluationCase
 from denoise_core.evaluate.metrics import bootstrap_interval, exact_match, token_f1, wilson_interval
@@ -85,7 +85,7 @@ def _needed(outcomes: Iterable[QuestionOutcome]) -> tuple[Interval, ...]:
             rows.append((score, name in left, size, n))  # gold by a passage's best chunk
             left.discard(name)
     known = any(is_gold for _, is_gold, _, _ in rows)
-    return tuple(percentile_interval(text_needed(*np.array(rows).T, share=t)) for t in TARGETS) if known else ()
+    return tuple(percentile_interval(required_text_fraction(*np.array(rows).T, fraction=t)) for t in GOLD_TARGETS) if known else ()
 
 
 def _ranked(case: EvaluationCase, result: DenoiseResult, count: Count) -> Ranked | None:

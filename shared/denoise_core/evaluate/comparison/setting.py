@@ -25,7 +25,7 @@ from denoise_core.embedded.fitted import load_denoiser as load_fitted
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
 from denoise_core.end.probe import Probe
 from denoise_core.end.scorer import ProbeScorer
-from denoise_core.end.selection import Tokens
+from denoise_core.end.selection import TokenLimit
 from denoise_core.errors import DenoiseError, InputError
 from denoise_core.evaluate.comparison.answering import Answerer
 from denoise_core.protocols import LLM, Denoiser, Scorer, expect_denoiser
@@ -80,7 +80,7 @@ def denoiser_from_setting(setting: Mapping[str, Any], *, llm: LLM | None = None,
     if not isinstance(tokens, int) or isinstance(tokens, bool):
         raise InputError(f"tokens: expected a whole number, got {tokens!r}")
     scorer: Scorer = makers[kind]()
-    return ENDDenoiser(scorer, keep=Tokens(tokens, shared_encoder().count_tokens), chunker="auto")
+    return ENDDenoiser(scorer, keep=TokenLimit(tokens, shared_encoder().count_tokens), chunker="auto")
 
 
 def save_setting(path: str | Path, setting: Mapping[str, Any], evidence: Mapping[str, Any]) -> Path:

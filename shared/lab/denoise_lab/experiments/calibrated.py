@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from denoise_core.embedded import default_stack
 from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.fitted import FittedDenoiser, percentile_interval
-from denoise_core.end.auto import RISK, TARGETS, text_needed
+from denoise_core.end.auto import DEFAULT_RISK, GOLD_TARGETS, required_text_fraction
 from denoise_core.evaluate.metrics import bootstrap_interval
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
@@ -35,11 +35,11 @@ class Held:
 
     def needed(self, name: str, share: float) -> Floats:
         """The text needed by a scorer to keep ``share`` of the gold: as it is, and of samples."""
-        return text_needed(self.scores[name], self.labels, self.sizes, self.groups, share=share)
+        return required_text_fraction(self.scores[name], self.labels, self.sizes, self.groups, fraction=share)
 
 
 def held_out(fit: FittedDenoiser, questions: Sequence[Question], read: SentenceEncoder) -> Held:
-    rule = fit.scale.rule(RISK)
+    rule = fit.scale.rule(DEFAULT_RISK)
     lost, text = [], []
     columns: list[tuple[NDArray[np.float32], ...]] = []
     for q in questions:
@@ -74,10 +74,10 @@ def on_held_out(bench: Bench, name: str, fit: FittedDenoiser, rest: Sequence[Que
     held = held_out(fit, rest, read)
     lost, (low, high) = float(held.lost.mean()), middle(held.lost)
     bench.row(f"{name}: gold lost at a stated risk of .1", lost, "share", interval=(low, high))
-    holds = float(lost <= 0.12 or low <= RISK <= high)
+    holds = float(lost <= 0.12 or low <= DEFAULT_RISK <= high)
     bench.row(f"{name}: lost at most .12, or .1 in its 90 % interval", holds, "1 or 0", at_least=1)
     bench.row(f"{name}: text kept", float(held.text.mean()), "share", interval=bootstrap_interval(held.text))
-    for target in TARGETS:
+    for target in GOLD_TARGETS:
         for scorer in held.scores:
             value, low, high = percentile_interval(held.needed(scorer, target))
             of = f"{name}: text for {target:g} of the gold, {scorer}"

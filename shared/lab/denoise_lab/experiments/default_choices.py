@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from denoise_core.embedded import default_scale, default_stack
 from denoise_core.embedded.encoder import SentenceEncoder
-from denoise_core.end.auto import RISK
+from denoise_core.end.auto import DEFAULT_RISK
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_lab.experiments import Options
@@ -44,7 +44,7 @@ class Scored:
         """Of the text."""
         return float(self.lengths[kept].sum() / max(1.0, self.lengths.sum()))
 
-    def auto(self, risk: float = RISK) -> Mask:
+    def auto(self, risk: float = DEFAULT_RISK) -> Mask:
         """What the default keeps."""
         return default_scale().rule(risk).choose(self.by["default"], [""] * len(self.lengths))
 

@@ -25,7 +25,7 @@ from denoise_core.embedded import default_stack, sample_questions
 from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.fitted import torch_minilm
 from denoise_core.embedded.minilm import HUB_NAME, minilm_folder
-from denoise_core.end.fit.readings import Capture, capture
+from denoise_core.end.fit.states import Capture, capture
 from denoise_core.end.reader import HiddenReader
 from denoise_core.evaluate.datasets import parse_cases
 from denoise_core.evaluate.metrics import bootstrap_interval, recall_at

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from denoise_core.embedded.sample import sample_questions
-from denoise_core.end.answering import prompt
+from denoise_core.end.answering import answer_messages
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.question import Question
@@ -81,7 +81,7 @@ class PasswordJudge:
 
 def answered(case: Case, passages: Sequence[Passage]) -> Flow[Told]:
     """The second pass over ``passages``."""
-    reply = yield from complete(prompt(case.question, passages), tag="end.answer")
+    reply = yield from complete(answer_messages(case.question, passages), tag="end.answer")
     return Told(reply.text.strip())
 
 
