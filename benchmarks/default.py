@@ -26,7 +26,8 @@ from denoise_core.embedded import default_scale, default_stack, sample_questions
 from denoise_core.embedded.encoder import SentenceEncoder, load_encoder
 from denoise_core.embedded.fitted import MIN_QUESTIONS, fit_denoiser, percentile_interval, torch_minilm
 from denoise_core.embedded.minilm import WEIGHTS_PACKAGE, minilm_folder
-from denoise_core.end.auto import RISK, TARGETS
+from denoise_core.end.calibration import GOLD_TARGETS
+from denoise_core.end.selection import DEFAULT_RISK
 from denoise_core.question import Question
 from denoise_core.s2a.teaching import labelled
 from denoise_lab.experiments.calibrated import held_out, on_held_out
@@ -44,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     options = arguments(__doc__ or "", argv)
     bench = Benchmark("default", options)
     bench.about["margins"] = (
-        f"{dict(default_scale().margins)}, default risk {RISK:g}; weights {dict(zip(default_stack().names, default_stack().weight))}"
+        f"{dict(default_scale().margins)}, default risk {DEFAULT_RISK:g}; weights {dict(zip(default_stack().names, default_stack().weight))}"
     )
     read = bench_encoder()
     sets = {name: scored(questions, read) for name, questions in reported(options).items()}
@@ -254,7 +255,9 @@ def fits(bench: Benchmark, options: Options, read: SentenceEncoder) -> None:
         fitting, rest = (reported(options, [name], fitting=f, limit=TO_FIT)[name] for f in (True, False))
         fit = fit_denoiser(fitting)
         held = held_out(fit, rest, read)
-        gain, low, high = percentile_interval(held.needed("cosine", TARGETS[0]) - held.needed("fitted", TARGETS[0]))
+        gain, low, high = percentile_interval(
+            held.needed("cosine", GOLD_TARGETS[0]) - held.needed("fitted", GOLD_TARGETS[0])
+        )
         word = "better" if low > 0 else "worse" if high < 0 else "no difference found"
         said = f"{fit.evaluation.outcome} ({fit.evaluation.gain:+.3f}); held-out half: {word} ({gain:+.3f})"
         bench.about[f"fit on {name}"] = said

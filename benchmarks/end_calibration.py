@@ -13,7 +13,7 @@ import numpy as np
 from harness import Benchmark, arguments
 from numpy.typing import NDArray
 
-from denoise_core.end.calibration import calibration_of, questions_needed
+from denoise_core.end.calibration import calibrate_from_scores, min_question_count
 from denoise_core.evaluate.metrics import bootstrap_interval
 from denoise_lab.experiments.real_sets import measured, scored
 
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
         for risk in risks:
             for form, (loss, by, confidence) in FORMS.items():
                 at = f"{name}, risk {risk:.0%}, {form}"
-                needed = questions_needed(risk, confidence)
+                needed = min_question_count(risk, confidence)
                 if half < needed:
                     bench.row(f"{at}: not promised, calibration questions needed", needed, "questions")
                     continue
@@ -73,7 +73,7 @@ def _repeat(
     loss, by, confidence = form
     for _ in range(splits):
         order = random.permutation(n)
-        calibration = calibration_of(of_each[i] for i in order[: n // 2])
+        calibration = calibrate_from_scores(of_each[i] for i in order[: n // 2])
         rule = calibration.rule(risk, loss=loss, by=by, confidence=confidence)
         here = []
         for i in order[n // 2 :]:

@@ -14,7 +14,7 @@ from harness import Benchmark, Options, arguments
 from numpy.typing import NDArray
 
 from denoise_core.end.fit.probe import fit_line
-from denoise_core.end.fit.states import Capture
+from denoise_core.end.fit.states import HiddenStates
 from denoise_core.end.reader import HiddenReader
 from denoise_core.evaluate.metrics import recall_at
 from denoise_core.question import Question
@@ -72,7 +72,7 @@ def _default(bench: Benchmark, sets: dict[str, list[Question]]) -> None:
 
 def _curve(bench: Benchmark, fitting: list[Question], sets: dict[str, list[Question]]) -> None:
     fitted = states_of("NQ, to fit on", fitting)
-    lines = {k: fit_line(fitted.by_layer[k], fitted.labels, fitted.groups.tolist()) for k in LAYERS}
+    lines = {k: fit_line(fitted.by_layer[k], fitted.labels, fitted.question_index.tolist()) for k in LAYERS}
     for name, questions in sets.items():
         seen = states_of(name, questions)
         for layer, line in lines.items():
@@ -90,14 +90,14 @@ def _controls(bench: Benchmark, options: Options, sets: dict[str, list[Question]
             "no question": states_of(f"{name}, no question", without_text(chosen, NO_QUESTION), [CONTROL_LAYER]),
         }
         for control, seen in read.items():
-            line = fit_line(seen.by_layer[CONTROL_LAYER], seen.labels, seen.groups.tolist())
+            line = fit_line(seen.by_layer[CONTROL_LAYER], seen.labels, seen.question_index.tolist())
             label = f"{name}, fitted within the set at layer {CONTROL_LAYER}, {control}"
             _rows(bench, label, line.held_out, seen)
 
 
-def _rows(bench: Benchmark, label: str, scores: NDArray[np.float32], seen: Capture) -> None:
+def _rows(bench: Benchmark, label: str, scores: NDArray[np.float32], seen: HiddenStates) -> None:
     for share in SHARES:
-        values = recall_at(scores, seen.labels, seen.groups, share)
+        values = recall_at(scores, seen.labels, seen.question_index, share)
         bench.mean(f"{label}: gold at {share:.0%}", values)
 
 

@@ -24,8 +24,8 @@ import numpy as np
 import torch
 from harness import Benchmark, arguments
 
-from denoise_core.end.fit.probe import fit_line, probe_of
-from denoise_core.end.probe import Reading
+from denoise_core.end.fit.probe import fit_line, build_probe
+from denoise_core.end.probe import HiddenStateSpec
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.first_layers import inputs_of, pool_of
 from denoise_lab.experiments.paths import Context, Operations, Paths, Shape
@@ -138,10 +138,10 @@ def fit(bench: Benchmark, quick: bool) -> None:
     labels = np.arange(rows) % 11 == 0
     states = rng.normal(size=(rows, width)).astype(np.float32) * np.linspace(3, 0.1, width, dtype=np.float32)
     states[labels] += rng.normal(size=width).astype(np.float32) * 0.05
-    reading = Reading(ModelFingerprint("random", "none", width, "float32"), 1, "none")
+    reading = HiddenStateSpec(ModelFingerprint("random", "none", width, "float32"), 1, "none")
     groups = [n // 11 for n in range(rows)]
     start = time.perf_counter()
-    probe_of(fit_line(states, labels, groups, penalties=(3e-4,)), reading, labels, groups)
+    build_probe(fit_line(states, labels, groups, penalties=(3e-4,)), reading, labels, groups)
     bench.row(f"probe fit, {rows} x {width}, one penalty", time.perf_counter() - start, "s", at_most=10)
 
 

@@ -21,9 +21,9 @@ from harness import Benchmark, arguments
 
 from denoise_core.embedded import default_denoiser
 from denoise_core.embedded.default import shared_encoder
-from denoise_core.end.auto import auto_scale
+from denoise_core.end.calibration import calibrate_margins
 from denoise_core.end.denoiser import ENDDenoiser, Scoring
-from denoise_core.end.selection import Tokens
+from denoise_core.end.selection import TokenLimit
 from denoise_core.result import DenoiseResult
 from denoise_core.text import structural as cutting
 from denoise_core.types import Passage
@@ -142,7 +142,7 @@ def _budget(
     bench: Benchmark, limit: int, least: float, asked: Sequence[Asked], auto: Sequence[DenoiseResult]
 ) -> None:
     """Answers kept in a budget; and how often it took a piece below the margin while it left an answer out."""
-    denoiser = default_denoiser(keep=Tokens(limit, shared_encoder().count_tokens))
+    denoiser = default_denoiser(keep=TokenLimit(limit, shared_encoder().count_tokens))
     chosen = [(a, r) for a, r in zip(asked, auto, strict=True) if len(a.needed) == 1]
     results = [denoiser.denoise(a.question, [a.passage]) for a, _ in chosen]
     hits = sum(_answered(a, r) for (a, _), r in zip(chosen, results, strict=True))
@@ -282,7 +282,7 @@ def _calibration(bench: Benchmark, asked: Sequence[Asked]) -> None:
             scored.append((scores, [i in gold for i in known]))
     if len(scored) < 60:
         return
-    scale = auto_scale({"ordinary files": scored}, risks=RISKS, missed=0.01)
+    scale = calibrate_margins({"ordinary files": scored}, risks=RISKS, miss_rate=0.01)
     for risk in RISKS:
         bench.row(f"margin for a risk of {100 * risk:g} %", scale.margins[risk], "score")
     bench.row("best score that all but 1 % reach", scale.floor or 0.0, "score")

@@ -31,7 +31,7 @@ from ordinary import read_files as ordinary
 
 from denoise_core import Message, Passage, Reply
 from denoise_core.embedded import default_denoiser, embedding_scorer
-from denoise_core.end import ENDDenoiser, Tokens
+from denoise_core.end import ENDDenoiser, TokenLimit
 from denoise_core.runtime.flow import run
 from denoise_core.s2a import Prompts, S2ADenoiser
 from denoise_core.s2a.answer import reply_from
@@ -125,7 +125,7 @@ def select(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
         kept = {"everything": q.passages, "select": selected.passages}
         kept["the default"] = default_denoiser().denoise(q.text, q.passages).passages
         for way in ("select", "the default"):
-            keep = Tokens(sum(len(p.text) for p in kept[way]), count=len)
+            keep = TokenLimit(sum(len(p.text) for p in kept[way]), count=len)
             by_cosine = ENDDenoiser(embedding_scorer(), keep=keep, chunker=sentences)
             kept[f"cosine, as much as {way}"] = by_cosine.denoise(q.text, q.passages).passages
         for way, of in kept.items():
@@ -207,7 +207,7 @@ def answering(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
     sizes: dict[str, list[float]] = {}
     for asked in [a for a in ordinary(data / "ordinary", None) if a.needed][::4]:
         kept = default_denoiser().denoise(asked.question, [asked.passage]).passages
-        keep = Tokens(sum(len(p.text) for p in kept), count=len)
+        keep = TokenLimit(sum(len(p.text) for p in kept), count=len)
         by_cosine = ENDDenoiser(embedding_scorer(), keep=keep, chunker=sentences)
         ways = {
             "the whole file": (asked.passage,),

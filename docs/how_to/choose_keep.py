@@ -2,7 +2,7 @@
 
 from denoise_core import default_denoiser
 from denoise_core.embedded import sample_questions
-from denoise_core.end import Tokens
+from denoise_core.end import TokenLimit
 
 questions = sample_questions()[:20]
 settings = {
@@ -11,7 +11,7 @@ settings = {
     'keep="auto", risk=0.20': default_denoiser(risk=0.20),
     "keep=0.3": default_denoiser(keep=0.3),
     "keep=3": default_denoiser(keep=3),
-    "keep=Tokens(400)": default_denoiser(keep=Tokens(400)),
+    "keep=TokenLimit(400)": default_denoiser(keep=TokenLimit(400)),
 }
 print(f"{'setting':24} {'answer kept':>12} {'text kept':>10}")
 for name, denoiser in settings.items():

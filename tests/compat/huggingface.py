@@ -2,7 +2,7 @@
 
 import pytest
 from langchain_huggingface import ChatHuggingFace, HuggingFacePipeline
-from tiny_models import QUESTION, TEXTS, addresses, probe_of, tiny_pair
+from tiny_models import QUESTION, TEXTS, addresses, build_probe, tiny_pair
 from transformers import pipeline
 
 from denoise_core import Message
@@ -33,7 +33,7 @@ def test_the_very_objects_come_out(pair, llm, wrap):
 
 
 def test_end_reads_the_weights_the_chat_model_answers_with(pair, llm):
-    probe = probe_of(*pair)
+    probe = build_probe(*pair)
     chat = ChatModelLLM(chat_over(llm))
     asked = (Message("user", QUESTION),)
     before = chat.complete(asked)

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tiny_models import probe_of, tiny_pair
+from tiny_models import build_probe, tiny_pair
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -115,7 +115,7 @@ def test_the_page_of_end(tmp_path, monkeypatch):
         "LocalLLM": LocalLLM,
         "model": model,
         "tokenizer": tokenizer,
-        "probe": probe_of(model, tokenizer),
+        "probe": build_probe(model, tokenizer),
         "passages": [Passage("Priya Ralkalo works as a weaver.", "a"), Passage("It rains in June.", "b")],
         "admitted": [Passage("Omar Delgari works as a baker.", "c")],
         "feedback": "Say the job.",

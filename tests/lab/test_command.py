@@ -2,7 +2,7 @@
 
 import pytest
 from openai_server import serving
-from tiny_models import probe_of, tiny_pair
+from tiny_models import build_probe, tiny_pair
 
 from denoise_core.evaluate.datasets import read_questions
 from denoise_lab.command import main
@@ -50,7 +50,7 @@ def test_a_probe_of_another_model_is_told_before_any_work(command, tmp_path):
         model, tokenizer = tiny_pair(seed)
         model.save_pretrained(tmp_path / folder)
         tokenizer.save_pretrained(tmp_path / folder)
-    probe_of(model, tokenizer).save(tmp_path / "probe")
+    build_probe(model, tokenizer).save(tmp_path / "probe")
     status, _, err = command("protocol", "end", "--probe", "probe", "--dry-run", "--llm", "other")
     assert status == 2
     assert "other values in the layers" in err

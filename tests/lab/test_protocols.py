@@ -10,7 +10,7 @@ import sys
 
 import pytest
 from openai_server import serving
-from tiny_models import probe_of, tiny_pair
+from tiny_models import build_probe, tiny_pair
 
 from denoise_core import InputError, Price
 from denoise_core.evaluate.comparison import ReplyLog
@@ -57,7 +57,7 @@ def test_end_has_a_probe_on_a_local_model(tmp_path):
     model, tokenizer = tiny_pair()
     model.save_pretrained(tmp_path / "model")
     tokenizer.save_pretrained(tmp_path / "model")
-    probe_of(model, tokenizer).save(tmp_path / "probe")
+    build_probe(model, tokenizer).save(tmp_path / "probe")
     asked = small("end", probe=tmp_path / "probe", model=str(tmp_path / "model"))
     ledger = ReplyLog(FunctionLLM(lambda m: "12345678"), "one number")
     (table,) = run_sheets(sheets_of(asked, ledger), ledger)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from langchain_core.language_models import LLM
-from tiny_models import QUESTION, TEXTS, addresses, probe_of, tiny_pair
+from tiny_models import QUESTION, TEXTS, addresses, build_probe, tiny_pair
 from transformers import TextGenerationPipeline
 
 from denoise_core import InputError
@@ -59,7 +59,7 @@ def test_the_very_objects_come_out(pair, llm, how):
 
 
 def test_end_reads_the_weights_the_model_answers_with(pair, llm):
-    probe = probe_of(*pair)
+    probe = build_probe(*pair)
     before = llm.invoke(QUESTION)
     model, tokenizer = local_model(llm)
     shared = ProbeScorer(model, probe, tokenizer=tokenizer)
@@ -72,7 +72,7 @@ def test_end_reads_the_weights_the_model_answers_with(pair, llm):
 def test_the_documents_example_runs(pair, llm):
     text = (Path(__file__).resolve().parents[2] / "docs/langchain.md").read_text("utf-8")
     (example,) = [b for b in re.findall("```python\n(.*?)```", text, re.DOTALL) if "local_model" in b]
-    names = {"chat": llm, "probe": probe_of(*pair)}
+    names = {"chat": llm, "probe": build_probe(*pair)}
     exec(example, names)
     assert names["model"] is pair[0]
     assert names["second_pass"].llm.model is pair[0]

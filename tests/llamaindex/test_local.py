@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from llama_index.core.llms import MockLLM
 from llama_index.llms.huggingface import HuggingFaceLLM
-from tiny_models import QUESTION, TEXTS, addresses, probe_of, tiny_pair
+from tiny_models import QUESTION, TEXTS, addresses, build_probe, tiny_pair
 
 from denoise_core import InputError
 from denoise_core.end import ProbeScorer
@@ -35,7 +35,7 @@ def test_the_very_objects_come_out(pair, llm, wrap):
 
 
 def test_end_reads_the_weights_the_llm_answers_with(pair, llm):
-    probe = probe_of(*pair)
+    probe = build_probe(*pair)
     model, tokenizer = local_model(llm)
     shared = ProbeScorer(model, probe, tokenizer=tokenizer)
     alone = ProbeScorer(pair[0], probe, tokenizer=pair[1])
@@ -47,7 +47,7 @@ def test_end_reads_the_weights_the_llm_answers_with(pair, llm):
 def test_the_documents_example_runs(pair, llm):
     text = (Path(__file__).resolve().parents[2] / "docs/llamaindex.md").read_text("utf-8")
     (example,) = [b for b in re.findall("```python\n(.*?)```", text, re.DOTALL) if "local_model" in b]
-    names = {"llm": llm, "probe": probe_of(*pair)}
+    names = {"llm": llm, "probe": build_probe(*pair)}
     exec(example, names)
     assert names["model"] is pair[0]
     assert names["second_pass"].llm.model is pair[0]

@@ -27,7 +27,7 @@ def tiny_pair(seed=0):
     return LlamaForCausalLM(config).eval(), tokenizer
 
 
-def probe_of(model, tokenizer):
+def build_probe(model, tokenizer):
     """A random probe for the states after `LAYER` blocks."""
     weight = np.random.default_rng(0).standard_normal(model.config.hidden_size).astype(np.float32)
     return Probe(weight, 0.25, HiddenReader(model, tokenizer=tokenizer).reading(LAYER))

@@ -14,14 +14,19 @@ from numpy.typing import NDArray
 
 from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.minilm import HUB_NAME, minilm_folder
-from denoise_core.end.auto import ScoreCalibration
 from denoise_core.end.denoiser import DEFAULT_KEEP, ENDDenoiser, OnIrrelevant
-from denoise_core.end.selection import KeepSetting
+from denoise_core.end.selection import KeepSetting, ScoreCalibration
 from denoise_core.errors import InputError
 from denoise_core.protocols import Scored, Scorer
 from denoise_core.runtime.caches import Once
 from denoise_core.runtime.fallbacks import fell_back
-from denoise_core.scorers.encoders import CrossEncoderScorer, EmbeddingScorer, Embeds, Pairs, Predicts
+from denoise_core.scorers.encoders import (
+    CrossEncoderScorer,
+    EmbeddingModel,
+    EmbeddingScorer,
+    PairFunction,
+    PairModel,
+)
 from denoise_core.scorers.stack import Stack
 from denoise_core.text.chunk import Chunker
 
@@ -32,7 +37,7 @@ class DefaultScorer:
     What is read of a passage is kept, so a second question about it costs little more than reading the question;
     with ``folder`` also on disk, for other processes. `warm` reads passages before any question. ``second_look``
     raises what belongs to the best passages (`SentenceEncoder.second_look`), for questions of two steps: of more
-    than `denoise_core.end.auto.SHORT_LIST` passages ``keep="auto"`` keeps all that it keeps without, and more.
+    than `denoise_core.end.selection.SHORT_LIST` passages ``keep="auto"`` keeps all that it keeps without, and more.
     """
 
     listwise = True  # the word weights of late interaction come from the list
@@ -64,19 +69,19 @@ class DefaultScorer:
 
     def scored_many(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[Scored]:
         """`scored` for several questions; their passages are read together first."""
-        self.warm(list(dict.fromkeys(t for _, texts in asked for t in texts)))
+        self.precompute(list(dict.fromkeys(t for _, texts in asked for t in texts)))
         return [self.scored(query, texts) for query, texts in asked]
 
-    def warm(self, texts: Sequence[str]) -> int:
+    def precompute(self, texts: Sequence[str]) -> int:
         """Read texts before any question, such as at indexing time; returns how many had to be read."""
-        return shared_encoder(self.folder).warm(texts)
+        return shared_encoder(self.folder).precompute(texts)
 
 
 def default_denoiser(
     keep: KeepSetting = "auto",
     *,
-    encoder: Embeds | Scorer | None = None,
-    reranker: Pairs | Predicts | str | None = None,
+    encoder: EmbeddingModel | Scorer | None = None,
+    reranker: PairFunction | PairModel | str | None = None,
     risk: float | None = None,
     chunker: Chunker | Literal["auto"] = "auto",
     on_irrelevant: OnIrrelevant = "keep",
@@ -95,7 +100,9 @@ def default_denoiser(
     if (encoder, reranker, cache_folder or boost_multi_hop or None).count(None) < 2:
         raise InputError("default_denoiser: give one of encoder=, reranker=, or folder= and second_look=")
     scorer: Scorer = (
-        DefaultScorer(cache_folder=cache_folder, boost_multi_hop=boost_multi_hop) if reranker is None else CrossEncoderScorer(reranker)
+        DefaultScorer(cache_folder=cache_folder, boost_multi_hop=boost_multi_hop)
+        if reranker is None
+        else CrossEncoderScorer(reranker)
     )
     if encoder is not None:
         scorer = encoder if isinstance(encoder, Scorer) else EmbeddingScorer(encoder)

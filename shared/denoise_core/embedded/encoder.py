@@ -109,7 +109,7 @@ class SentenceEncoder:
             return np.zeros((0, len(self._load()[0].norm[0])), dtype=np.float32)
         return np.stack([r.sentence[0] for r in self._read(texts)])
 
-    def warm(self, texts: Sequence[str]) -> int:
+    def precompute(self, texts: Sequence[str]) -> int:
         """Read texts before any question, such as at indexing time; returns how many had to be read."""
         before = self.embedding_cache.read
         for start in range(0, len(texts), AT_ONCE):

@@ -20,19 +20,26 @@ from denoise_core._optional import require
 from denoise_core.embedded.default import DefaultScorer, shared_encoder
 from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.minilm import HUB_NAME, minilm_folder
-from denoise_core.end.auto import FLOOR_MISS_RATE, DEFAULT_RISK, CALIBRATED_RISKS, GOLD_TARGETS, ScoreCalibration, calibrate_margins, required_text_fraction
-from denoise_core.end.calibration import min_question_count
+from denoise_core.end.calibration import (
+    CALIBRATED_RISKS,
+    FLOOR_MISS_RATE,
+    GOLD_TARGETS,
+    calibrate_margins,
+    min_question_count,
+    required_text_fraction,
+)
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
-from denoise_core.end.fit.probe import ProbeFit, fit_probe, folds_of
-from denoise_core.end.fit.states import Each, Progress
+from denoise_core.end.fit.probe import ProbeFit, assign_folds, fit_probe
 from denoise_core.end.fit.stack import fit_stack
-from denoise_core.end.probe import Probe, check_free, replacing, table
+from denoise_core.end.fit.states import MapFunction, Progress
+from denoise_core.end.probe import Probe, check_replaceable, markdown_table, replace_folder
 from denoise_core.end.scorer import ProbeScorer
+from denoise_core.end.selection import DEFAULT_RISK, ScoreCalibration
 from denoise_core.errors import InputError
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
-from denoise_core.scorers.stack import Signals, Stack, StackedScorer, collect
+from denoise_core.scorers.stack import SignalSource, Stack, StackedScorer, collect_signals
 from denoise_core.text.token_budget import CHARACTERS_PER_TOKEN
 
 FORMAT, VERSION = "rag-denoise denoiser", 1
@@ -48,13 +55,13 @@ Floats = NDArray[np.float32]
 class FittedScorer(StackedScorer):
     """A stack that knows what its scores mean, for ``keep="auto"``."""
 
-    def __init__(self, parts: Sequence[Scorer | Signals], stack: Stack, scale: ScoreCalibration) -> None:
+    def __init__(self, parts: Sequence[Scorer | SignalSource], stack: Stack, scale: ScoreCalibration) -> None:
         super().__init__(parts, stack)
         self.scale = scale
 
-    def warm(self, texts: Sequence[str]) -> int:
-        """Read texts before any question: see `SentenceEncoder.warm`."""
-        return sum(part.warm(texts) for part in self.parts if isinstance(part, SentenceEncoder))
+    def precompute(self, texts: Sequence[str]) -> int:
+        """Read texts before any question: see `SentenceEncoder.precompute`."""
+        return sum(part.precompute(texts) for part in self.parts if isinstance(part, SentenceEncoder))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,7 +91,7 @@ class FittedDenoiser:
             "verdict": asdict(self.evaluation) | {"warnings": self.evaluation.warnings},
             "probe": self.probe is not None,
         }
-        with replacing(folder, ours=OURS) as stage:
+        with replace_folder(folder, own_names=OURS) as stage:
             (stage / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
             (stage / CARD).write_text(self.card(), encoding="utf-8", errors="replace")
             if self.probe is not None:
@@ -94,7 +101,9 @@ class FittedDenoiser:
     def card(self) -> str:
         """How it did on questions that the fit had not seen, for people."""
         warned = "".join(f"Warning: {w}.\n\n" for w in self.evaluation.warnings)
-        return f"# A fitted denoiser\n\n{self.evaluation}\n\n{warned}{table(self.evaluation.table_rows())}\n"
+        return (
+            f"# A fitted denoiser\n\n{self.evaluation}\n\n{warned}{markdown_table(self.evaluation.table_rows())}\n"
+        )
 
 
 def fit_denoiser(
@@ -106,7 +115,7 @@ def fit_denoiser(
     calibration: Sequence[Question] = (),
     risk: float | None = None,
     progress: Progress | None = None,
-    map_function: Each = map,
+    map_function: MapFunction = map,
 ) -> FittedDenoiser:
     """Fit on labelled questions, and judge the fit on folds of them that it did not see.
 
@@ -133,7 +142,7 @@ def fit_denoiser(
     share = float(keep) if isinstance(keep, float) else AUTO_SHARE
     probe: ProbeFit | None = None
     if model is not None:
-        probe = fit_probe(model, usable, layers=layers, share=share, progress=progress, each=map_function)
+        probe = fit_probe(model, usable, layers=layers, fraction=share, progress=progress, map_blocks=map_function)
     asked = _asked(usable)
     labels = np.array([label for q in usable for label in q.labels])
     groups = np.repeat(np.arange(len(usable)), [len(q.passages) for q in usable])
@@ -145,7 +154,7 @@ def fit_denoiser(
         line = next(f for f in probe.layers if f.layer == probe.probe.reading.layer).line
         columns = np.column_stack([line.held_out, signals]).astype(np.float32)
         same = [replace(q, text=SAME_QUESTION) for q in usable]
-        (control,) = fit_probe(model, same, layers=[probe.probe.reading.layer], each=map_function).layers
+        (control,) = fit_probe(model, same, layers=[probe.probe.reading.layer], map_blocks=map_function).layers
         blind = np.column_stack([control.line.held_out, blind]).astype(np.float32)
     unseen = _unseen(names, columns, labels, groups)
     stack = fit_stack(names, columns, labels, groups.tolist())
@@ -210,7 +219,7 @@ def torch_minilm() -> tuple[Any, Any]:
 
 def check_output_folder(folder: Path, *, overwrite: bool = False) -> None:
     """Raises `InputError` when `Fitted.save` would refuse: worth asking before hours of work."""
-    check_free(folder, OURS)
+    check_replaceable(folder, OURS)
     if not overwrite and folder.is_dir() and any(folder.iterdir()):
         raise InputError(
             f"{folder} holds an earlier fit: choose another folder, or say --overwrite (overwrite=True)"
@@ -256,7 +265,9 @@ def _risks(n: int, risk: float | None) -> list[float]:
     return sorted({*(r for r in CALIBRATED_RISKS if n >= min_question_count(r)), least})
 
 
-def _signals(asked: Sequence[tuple[str, list[str]]], each: Each, progress: Progress | None = None) -> Floats:
+def _signals(
+    asked: Sequence[tuple[str, list[str]]], each: MapFunction, progress: Progress | None = None
+) -> Floats:
     """What the embedded encoder and BM25 say of each text, ``(n, 4)``."""
     found = []
     for n, signals in enumerate(each(_signals_of, asked), 1):
@@ -268,17 +279,17 @@ def _signals(asked: Sequence[tuple[str, list[str]]], each: Each, progress: Progr
 
 def _signals_of(asked: tuple[str, list[str]]) -> Floats:
     """The embedded signals and BM25 of a question's passages; found by its name in other processes."""
-    return collect(_parts(), *asked)
+    return collect_signals(_parts(), *asked)
 
 
-def _parts(probe: ProbeScorer | None = None) -> list[Scorer | Signals]:
+def _parts(probe: ProbeScorer | None = None) -> list[Scorer | SignalSource]:
     """What a stack is of: a probe, where there is one, the embedded signals and BM25."""
     return [*(() if probe is None else (probe,)), shared_encoder(), BM25Scorer()]
 
 
 def _unseen(names: Sequence[str], columns: Floats, labels: NDArray[np.bool_], groups: NDArray[np.intp]) -> Floats:
     """Each row's score by weights that did not see its question."""
-    fold = folds_of(groups, labels, FOLDS)
+    fold = assign_folds(groups, labels, FOLDS)
     out = np.empty(len(labels), dtype=np.float32)
     for f in range(int(fold.max()) + 1):
         seen = fold != f
@@ -356,7 +367,10 @@ def evaluate_fit(
 
     The interval is the bootstrap's, widened for the questions that the folds' fits share.
     """
-    found = {name: [required_text_fraction(s, labels, sizes, groups, fraction=t) for t in GOLD_TARGETS] for name, s in scores.items()}
+    found = {
+        name: [required_text_fraction(s, labels, sizes, groups, fraction=t) for t in GOLD_TARGETS]
+        for name, s in scores.items()
+    }
     over = {name: percentile_interval(rows[0] - found["fitted"][0], FOLDS) for name, rows in found.items()}
     gain, low, high = over["cosine"]
     n = len(np.unique(groups))

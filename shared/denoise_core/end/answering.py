@@ -1,6 +1,6 @@
 """Answers from what was kept: a second pass over it.
 
-For a local model `SecondPass` is the paper's END whole: the first layers find the noise and the same model answers
+For a local model `DenoisedAnswerer` is the paper's END whole: the first layers find the noise and the same model answers
 from the rest (Early Noise Dropping, section 2.3, step 3). Any other `LLM` takes the second pass just as well.
 """
 
@@ -54,7 +54,7 @@ class DenoisedAnswerer:
 
         model = AutoModelForCausalLM.from_pretrained(name).eval()
         denoiser = ENDDenoiser(ProbeScorer(model, probe, tokenizer=tokenizer))
-        end = SecondPass(denoiser, LocalLLM(model, tokenizer))
+        end = DenoisedAnswerer(denoiser, LocalLLM(model, tokenizer))
         end.answer("Who wrote it?", passages).text
 
     ``budget`` holds for one answer.

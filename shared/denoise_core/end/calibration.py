@@ -25,13 +25,17 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from denoise_core._optional import require
-from denoise_core.end.selection import Floats, Mask, rank_by_score
+from denoise_core.end.selection import Floats, Mask, ScoreCalibration, list_length_factor, rank_by_score
 from denoise_core.errors import InputError
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
+
+CALIBRATED_RISKS = (0.05, 0.10, 0.20)
+FLOOR_MISS_RATE = 0.03  # of answerable questions lie below the floor
+GOLD_TARGETS = (0.90, 0.95, 0.99)  # of the gold, for which `text_needed` is told
 
 By = Literal["rank", "score"]
 Loss = Literal["any", "share"]
@@ -186,7 +190,7 @@ def rank_depths(scores: Floats) -> NDArray[np.float64]:
 def min_question_count(risk: float, confidence: float | None = None) -> int:
     """The fewest calibration questions with which a risk can be promised at all.
 
-    >>> questions_needed(0.05), questions_needed(0.05, 0.95)
+    >>> min_question_count(0.05), min_question_count(0.05, 0.95)
     (19, 59)
     """
     if confidence is None:
@@ -235,3 +239,83 @@ def _p_value(loss: float, n: int, risk: float) -> float:
     kept = 1 - loss
     entropy = kept * math.log(kept / (1 - risk)) + (loss * math.log(loss / risk) if loss > 0 else 0.0)
     return min(math.exp(-n * entropy), math.e * float(binom.cdf(math.ceil(n * loss - 1e-9), n, risk)))
+
+
+def calibrate_margins(
+    scored_sets: Mapping[str, Iterable[tuple[Floats, Sequence[bool]]]],
+    *,
+    risks: Sequence[float] = CALIBRATED_RISKS,
+    miss_rate: float | None = None,
+) -> ScoreCalibration:
+    """An `ScoreCalibration` from scores and labels of questions that the scorer was not fitted on, by set.
+
+    The risk is that of a question drawn from the mix, where each set is as likely as another. With ``missed`` the
+    floor is the best score that all but this share of the questions reach. Raises `InputError` for too few
+    questions.
+    """
+    used = {
+        name: [(s, gold) for s, given in rows if (gold := np.asarray(given, dtype=np.bool_)).any()]
+        for name, rows in scored_sets.items()
+    }
+    used = {name: rows for name, rows in used.items() if rows}
+    if not used:
+        raise InputError("no question has a relevant passage: there is nothing to calibrate on")
+    bests = [float(s.max()) for rows in used.values() for s, _ in rows]
+    floor = None if miss_rate is None else float(np.quantile(bests, miss_rate))
+    margins = {risk: _margin(used, risk) for risk in risks}
+    return ScoreCalibration(margins, floor, float(max(bests)), len(bests), tuple(used))
+
+
+def _margin(sets: Mapping[str, Sequence[tuple[Floats, Mask]]], risk: float) -> float:
+    """The smallest margin that drops at most ``risk`` of a question's relevant chunks, on average over the mix.
+
+    ``sets`` has scores and labels of questions, each with a relevant chunk. Raises `InputError` for too few.
+    """
+    n, needed = sum(map(len, sets.values())), min_question_count(risk)
+    if n < needed:
+        raise InputError(
+            f"a risk of {100 * risk:g} % needs {needed} calibration questions, here are {n}: calibrate on more, "
+            "or accept a higher risk"
+        )
+    cost, weight = [], []
+    for rows in sets.values():
+        for scores, gold in rows:
+            below = (float(scores.max()) - scores[gold].astype(np.float64)) / list_length_factor(len(scores))
+            cost.append(below)
+            weight.append(np.full(len(below), 1 / (len(sets) * len(rows) * len(below))))
+    return share_limit(np.concatenate(cost), np.concatenate(weight), n, risk)
+
+
+def required_text_fraction(
+    scores: ArrayLike,
+    gold: ArrayLike,
+    sizes: ArrayLike,
+    groups: ArrayLike,
+    *,
+    fraction: float,
+    resamples: int = 500,
+) -> NDArray[np.float64]:
+    """The share of a question's text that one margin for all keeps when it keeps ``share`` of the gold, both means
+    over questions: of the questions as they are, then of ``resamples`` samples of them, the same in every call.
+
+    One entry a passage: its score, whether it is gold, its size in any unit, its question. Questions without gold
+    are left out.
+    """
+    values, owner = np.asarray(scores, dtype=np.float64), np.unique(groups, return_inverse=True)[1]
+    known = np.bincount(owner, np.asarray(gold, dtype=np.float64))[owner] > 0
+    values, owner = values[known], np.unique(owner[known], return_inverse=True)[1]
+    best = np.full(owner.max() + 1, -np.inf)
+    np.maximum.at(best, owner, values)
+    below = (best[owner] - values) / np.log1p(np.bincount(owner))[owner]
+    order = np.argsort(below, kind="stable")
+    last = np.searchsorted(below[order], below[order], side="right") - 1  # what scores alike is kept together
+    parts = [np.asarray(v, dtype=np.float64)[known] for v in (gold, sizes)]
+    kept, read = ((v / np.maximum(1e-9, np.bincount(owner, v))[owner])[order] for v in parts)
+    n = len(best)
+    drawn = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), resamples)
+    out = []
+    for times in (np.ones(n), *drawn):
+        weight = times[owner[order]]
+        at = np.searchsorted(np.cumsum(kept * weight), fraction * n - 1e-9)
+        out.append(float((read * weight)[: last[min(int(at), len(last) - 1)] + 1].sum() / n))
+    return np.array(out)

@@ -10,17 +10,26 @@ from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.end.auto import MarginRule, ScoreCalibration
 from denoise_core.end.budget import Trimming
 from denoise_core.end.calibration import ConformalRule
-from denoise_core.end.selection import KeepSetting
-from denoise_core.end.selection import KeepRule, Selection, TokenLimit, check_no_nan, rule_for, select, split_span
+from denoise_core.end.selection import (
+    KeepRule,
+    KeepSetting,
+    MarginRule,
+    ScoreCalibration,
+    Selection,
+    TokenLimit,
+    check_no_nan,
+    rule_for,
+    select,
+    split_span,
+)
 from denoise_core.errors import BadScores, InputError
 from denoise_core.protocols import ReportsParts, Scored, Scorer, ScoresAsync, ScoresMany, expect_scorer, numbers
 from denoise_core.result import DenoiseResult, Trace
 from denoise_core.runtime.offload import offload
 from denoise_core.text.chunk import Chunker, extract_spans, no_chunking
-from denoise_core.text.structural import ChunkedText, context_spans_of, chunk_text, structural_chunker
+from denoise_core.text.structural import ChunkedText, chunk_text, context_spans_of, structural_chunker
 from denoise_core.types import Drop, Event, Keep, Passage, Span, check_passages, well_formed
 
 DEFAULT_KEEP = 0.3  # the paper's share
@@ -55,9 +64,9 @@ class ENDDenoiser:
     and at most ``max_keep``. Chunks without text go first and are not scored. A chunk is scored with its passage's
     header and the heading it stands under in front.
 
-    ``keep="auto"`` keeps what lies within a margin of the best score (`denoise_core.end.auto`): at least two
+    ``keep="auto"`` keeps what lies within a margin of the best score (`denoise_core.end.selection`): at least two
     chunks, more where scores do not tell them apart, which ``result.note`` then says. It needs a scorer that comes
-    with an `AutoScale`, as the embedded default does; ``risk`` is 0.10 for lists of passages and 0.035 for pieces
+    with an `ScoreCalibration`, as the embedded default does; ``risk`` is 0.10 for lists of passages and 0.035 for pieces
     of files, unless given, and the trace names the kind. When the best score is below the scale's floor, nothing
     seems to fit and ``result.relevant`` is False; ``on_irrelevant="drop"`` then keeps nothing.
 
@@ -65,7 +74,7 @@ class ENDDenoiser:
     at most ``risk`` of the questions (`denoise_core.end.calibration` says for whom, and has stronger forms). The
     trace's event says what was promised.
 
-    ``keep=Tokens(n)`` goes down by score; the piece that does not fit is cut at its sentences or rows
+    ``keep=TokenLimit(n)`` goes down by score; the piece that does not fit is cut at its sentences or rows
     (`denoise_core.end.budget`). What could not be cut is named in ``result.note``.
 
     ``chunker`` cuts passages; ``"auto"`` by the structure that the text has (`denoise_core.text.structural`), and a
@@ -105,7 +114,7 @@ class ENDDenoiser:
             own = "pass keep=calibrate(scorer, questions).rule(risk), or a share such as 0.3"
             keep = _required_attribute(scorer, "calibration", own).rule(CALIBRATED_RISK if risk is None else risk)
         elif keep == "auto" and threshold is None:
-            own = "pass a share such as 0.3, or keep=auto_scale({'mine': scored}).rule() (denoise_core.end.auto)"
+            own = "pass a share such as 0.3, or keep=calibrate_margins({'mine': scored}).rule() (denoise_core.end.calibration)"
             keep = _required_attribute(scorer, "scale", own).rule(risk)
         self.rule = rule_for(DEFAULT_KEEP if keep is None and threshold is None else keep, threshold)
         if max_keep is not None and isinstance(self.rule, ConformalRule):
@@ -358,7 +367,9 @@ class _Chunked:
         for piece in structure.chunks:
             heading, text = structure.chunk_context_and_text(piece)
             above = "\n".join(filter(None, (passage.header, heading)))
-            self._add(passage, Span(passage.id, piece.start, piece.end), above, "" if piece.is_structural else text)
+            self._add(
+                passage, Span(passage.id, piece.start, piece.end), above, "" if piece.is_structural else text
+            )
 
     def add_chunks(self, passage: Passage, spans: Sequence[Span]) -> None:
         """A passage in the chunks of a chunker."""

@@ -167,7 +167,7 @@ VERSION = 1
 TENSORS, MANIFEST, CARD = "probe.safetensors", "probe.json", "README.md"
 PREFIX = "calibration."
 LARGEST = 1 << 30  # bytes of one file: a probe has some hundred kilobytes
-OURS = frozenset({TENSORS, MANIFEST, CARD})
+PROBE_FILES = frozenset({TENSORS, MANIFEST, CARD})
 
 
 def _save(folder: str | Path, arrays: Mapping[str, NDArray[Any]], told: Mapping[str, Any]) -> Path:
@@ -183,10 +183,10 @@ def _save(folder: str | Path, arrays: Mapping[str, NDArray[Any]], told: Mapping[
         text = json.dumps(manifest, indent=1, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
         raise InputError(f"the probe's card must hold plain, finite JSON values: {error}") from error
-    with replacing(Path(folder), ours=OURS) as stage:
+    with replace_folder(Path(folder), own_names=PROBE_FILES) as stage:
         (stage / TENSORS).write_bytes(tensors)
         (stage / MANIFEST).write_text(text + "\n", encoding="utf-8", errors="replace")  # a card holds users' words
-        (stage / CARD).write_text(render(told), encoding="utf-8", errors="replace")
+        (stage / CARD).write_text(render_card(told), encoding="utf-8", errors="replace")
     return Path(folder)
 
 
@@ -244,24 +244,24 @@ def _manifest(folder: Path) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def replacing(folder: Path, *, ours: frozenset[str]) -> Iterator[Path]:
+def replace_folder(folder: Path, *, own_names: frozenset[str]) -> Iterator[Path]:
     """A fresh folder to fill, which becomes ``folder`` when the block ends well and vanishes when it does not.
 
     ``ours`` are the only names an existing folder may hold; else `InputError`, and nothing is touched.
     """
-    check_free(folder, ours)
+    check_replaceable(folder, own_names)
     folder.parent.mkdir(parents=True, exist_ok=True)
     stage = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}.part")
     try:
         stage.mkdir()  # readable to whom the user's umask says
         yield stage
-        check_free(folder, ours)  # filling may have taken hours
+        check_replaceable(folder, own_names)  # filling may have taken hours
         _swap(stage, folder)
     finally:
         shutil.rmtree(stage, ignore_errors=True)
 
 
-def check_free(folder: Path, ours: frozenset[str] = OURS) -> None:
+def check_replaceable(folder: Path, own_names: frozenset[str] = PROBE_FILES) -> None:
     """Raises `InputError` when `replacing` would refuse: worth asking before hours of work."""
     try:
         inside = os.listdir(folder)  # one look: another saver may move the folder away at any time
@@ -269,7 +269,7 @@ def check_free(folder: Path, ours: frozenset[str] = OURS) -> None:
         return
     except NotADirectoryError:
         inside = [folder.name]
-    others = sorted(name for name in inside if name not in ours)
+    others = sorted(name for name in inside if name not in own_names)
     if others:
         raise InputError(f"{folder} exists and holds {others[:3]}: choose another folder")
 
@@ -293,7 +293,7 @@ def _swap(stage: Path, folder: Path) -> None:
     raise InputError(f"{folder}: too many write it at the same time")
 
 
-def render(told: Mapping[str, Any]) -> str:
+def render_card(told: Mapping[str, Any]) -> str:
     """Markdown with the Hub's YAML head, of what `_save` was told. Nothing is filled in."""
     head = ["---", "library_name: rag-denoise", "tags: [early-noise-dropping, linear-probe, rag]", "---"]
     if licence := told["card"].get("licence"):
@@ -302,7 +302,7 @@ def render(told: Mapping[str, Any]) -> str:
     return "\n".join([*head, "", "# Early Noise Dropping probe", "", "```json", said, "```", ""])
 
 
-def table(rows: Iterable[Iterable[Any]]) -> str:
+def markdown_table(rows: Iterable[Iterable[Any]]) -> str:
     """Markdown of rows, the first its header."""
     lines = ["| " + " | ".join(" ".join(str(c).split()).replace("|", "\\|") for c in row) + " |" for row in rows]
     return "\n".join([lines[0], "|" + "---|" * (lines[0].count(" | ") + 1), *lines[1:]])

@@ -31,14 +31,14 @@ PREFIX_BYTES = 512 << 20  # 10 thousand tokens of an 8B model's first 13 blocks
 
 
 @dataclass(frozen=True, slots=True)
-class States:
+class LayerStates:
     """States by layer, each float32 of shape ``(m, d)``; row i belongs to text ``owner[i]`` of the call.
 
     ``m`` is more than the number of texts when some did not fit the model's window and were cut.
     """
 
     by_layer: dict[int, Floats]
-    owner: NDArray[np.intp]
+    text_index: NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class HiddenReader:
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def read(self, pairs: Sequence[tuple[str, str]], layers: Sequence[int]) -> States:
+    def read(self, pairs: Sequence[tuple[str, str]], layers: Sequence[int]) -> LayerStates:
         """States of ``(question, text)`` pairs at ``layers``, from one pass to the highest of them.
 
         Raises `InputError` for a layer outside the model, and a question that leaves the text no room.
@@ -150,13 +150,13 @@ class HiddenReader:
         empty = np.zeros((0, 0), dtype=np.float32)
         rows = {layer: np.concatenate([found[layer] for _, found in done] or [empty])[order] for layer in wanted}
         norm = self.norm
-        return States({layer: norm(states) for layer, states in rows.items()}, owner)
+        return LayerStates({layer: norm(states) for layer, states in rows.items()}, owner)
 
     def prompts(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[Prompt], NDArray[np.intp]]:
         """The prompts of the pairs, texts too long for the window cut; and of each the index of its pair."""
         backbone, layout = self._open()
         with backbone.early.lock:  # a tokenizer's settings are shared, so only one thread may use it
-            return prompts_of(layout, pairs, backbone.early.window)
+            return build_prompts(layout, pairs, backbone.early.window)
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -225,7 +225,7 @@ class HiddenReader:
         return int(getattr(self.backbone.tokenizer, "pad_token_id", None) or 0)
 
 
-def prompts_of(
+def build_prompts(
     layout: BoundLayout, pairs: Sequence[tuple[str, str]], window: int | None
 ) -> tuple[list[Prompt], NDArray[np.intp]]:
     """The prompts of ``(question, text)`` pairs, and to which pair each belongs.
@@ -247,7 +247,7 @@ def prompts_of(
     return prompts, np.array(owner, dtype=np.intp)
 
 
-def best_of_parts(scores: NDArray[np.float32], owner: NDArray[np.intp], texts: int) -> NDArray[np.float32]:
+def max_over_windows(scores: NDArray[np.float32], owner: NDArray[np.intp], texts: int) -> NDArray[np.float32]:
     """One score for each text: that of its best part."""
     best = np.full(texts, -np.inf, dtype=np.float32)
     np.maximum.at(best, owner, scores)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from denoise_core._optional import require
 from denoise_core.end.probe import HiddenStateSpec
-from denoise_core.end.reader import best_of_parts, prompts_of
+from denoise_core.end.reader import max_over_windows, build_prompts
 from denoise_core.errors import BadReply, InputError, ProbeMismatch
 from denoise_core.local.layout import BoundLayout, Slot
 from denoise_core.runtime.budget import Meter
@@ -77,7 +77,7 @@ class RemoteScorer:
             return np.zeros(0, dtype=np.float32)
         prompts, keys, owner = self._prompts(query, texts)
         logits = self.engine.run(partial(self._logits, prompts, keys))
-        return best_of_parts(logits, owner, len(texts))
+        return max_over_windows(logits, owner, len(texts))
 
     async def ascore(self, query: str, texts: Sequence[str]) -> Floats:
         """`score` without holding a thread while the server works."""
@@ -85,7 +85,7 @@ class RemoteScorer:
             return np.zeros(0, dtype=np.float32)
         prompts, keys, owner = await offload(self._prompts, query, texts)
         logits = await self.engine.arun(partial(self._logits, prompts, keys))
-        return best_of_parts(logits, owner, len(texts))
+        return max_over_windows(logits, owner, len(texts))
 
     # -- prompts, on the caller's thread ---------------------------------------------------------------------
 
@@ -102,7 +102,7 @@ class RemoteScorer:
     def _prompts(self, query: str, texts: Sequence[str]) -> Prompts:
         layout, manifest = self._open()
         with self._lock:  # the tokenizer is shared
-            prompts, owner = prompts_of(layout, [(query, t) for t in texts], manifest["window"])
+            prompts, owner = build_prompts(layout, [(query, t) for t in texts], manifest["window"])
         return [list(p.ids) for p in prompts], [document_key(texts[int(i)]) for i in owner], owner
 
     # -- requests, on the engine's loop ----------------------------------------------------------------------

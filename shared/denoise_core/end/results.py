@@ -10,9 +10,8 @@ from collections.abc import Hashable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.end.auto import MarginRule
 from denoise_core.end.denoiser import ENDDenoiser
-from denoise_core.end.selection import TokenLimit
+from denoise_core.end.selection import MarginRule, TokenLimit
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.text.structural import chunk_text, structural_chunker
 from denoise_core.text.text_chunk import MAX_CHUNK_CHARACTERS

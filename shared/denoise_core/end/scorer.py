@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from denoise_core.end.calibration import Calibration
 from denoise_core.end.probe import Probe
-from denoise_core.end.reader import HiddenReader, ReadingSettings, best_of_parts
+from denoise_core.end.reader import HiddenReader, ReadingSettings, max_over_windows
 from denoise_core.local.layout import LAYOUTS
 from denoise_core.protocols import Scored
 
@@ -76,8 +76,8 @@ class ProbeScorer:
         self._check()
         layer = self.probe.reading.layer
         found = self.reader.read(pairs, [layer])
-        best = best_of_parts(self.probe.score(found.by_layer[layer]), found.owner, len(pairs))
-        parts = np.bincount(found.owner, minlength=len(pairs)).tolist()  # windows that each text was read in
+        best = max_over_windows(self.probe.score(found.by_layer[layer]), found.text_index, len(pairs))
+        parts = np.bincount(found.text_index, minlength=len(pairs)).tolist()  # windows that each text was read in
         ends = np.cumsum([0, *(len(texts) for _, texts in asked)])
         return [Scored(best[a:b], tuple(parts[a:b])) for a, b in pairwise(ends.tolist())]
 

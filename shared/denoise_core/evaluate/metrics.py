@@ -12,7 +12,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import ArrayLike
 
-from denoise_core.end.fit.recall import recall_at, recall_table, top_one
+from denoise_core.end.fit.recall import recall_at, recall_table, top1_accuracy
 from denoise_core.errors import InputError
 from denoise_core.text.words import without_articles, words
 
@@ -23,7 +23,7 @@ __all__ = [
     "recall_at",
     "recall_table",
     "token_f1",
-    "top_one",
+    "top1_accuracy",
     "wilson_interval",
 ]
 

@@ -99,7 +99,7 @@ class S2ADenoiser:
     wrote (`Options.show`).
 
     ``keep`` is a rule that chooses among what ``select`` named by the model's order of importance, such as
-    ``Tokens(2000)``. Calls are made ``max_concurrency`` at a time, all within ``budget``. A passage of which
+    ``TokenLimit(2000)``. Calls are made ``max_concurrency`` at a time, all within ``budget``. A passage of which
     nothing helps is dropped. ``on_error`` is what an unreadable reply or a failed call gives for the passages it
     was about, and only for them: ``"keep"`` leaves them as they were, ``"drop"`` drops them, ``"raise"`` raises;
     ``result.failures`` names each. Mistakes, such as a wrong key, raise under every policy.

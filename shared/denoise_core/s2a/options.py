@@ -18,7 +18,7 @@ EXTRACTIVE = ("select", "remove", "auto")
 
 
 class Rule(Protocol):
-    """What keeps some of scored texts, best first, such as END's ``Tokens(2000)``: a mask, and why the "
+    """What keeps some of scored texts, best first, such as END's ``TokenLimit(2000)``: a mask, and why the "
     "rest goes."""
 
     def choose(self, scores: Any, texts: Any) -> Any: ...

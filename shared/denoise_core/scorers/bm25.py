@@ -26,7 +26,7 @@ class BM25Index:
 
     def __init__(self, texts: Sequence[str], *, language: str | None = "english") -> None:
         self.size = len(texts)
-        self._stemmer = stemmer(language)
+        self._stemmer = snowball_stemmer(language)
         self._index: Any = None
         corpus = [self._stems(words(text)) for text in texts]
         if any(corpus):
@@ -75,7 +75,7 @@ class BM25Scorer:
         return BM25Index(texts, language=self.language).scores(query)
 
 
-def stemmer(language: str | None) -> Any:
+def snowball_stemmer(language: str | None) -> Any:
     """Snowball's stemmer; None for none. Raises `InputError` for a language that it does not know."""
     if language is None:
         return None

@@ -69,7 +69,7 @@ class LLMDiscrim:
         for reply in replies:
             if isinstance(reply, Failed):
                 raise reply.error
-            found.append(read(reply.text))
+            found.append(parse_verdict(reply.text))
         return found
 
 
@@ -79,7 +79,7 @@ def messages(query: str, text: str) -> tuple[Message, ...]:
     return Message("system", SYSTEM), Message("user", user)
 
 
-def read(reply: str) -> float:
+def parse_verdict(reply: str) -> float:
     """Yes, no, or neither: the first word that is one of them in what the reply says.
 
     >>> read("Yes."), read("<think>no</think> **YES**"), read("No - not since yesterday"), read("Maybe")

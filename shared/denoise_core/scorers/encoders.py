@@ -20,18 +20,18 @@ from denoise_core.runtime.caches import Once
 
 Floats = NDArray[np.float32]
 Vectors: TypeAlias = Callable[[list[str]], Any]
-Pairs: TypeAlias = Callable[[list[tuple[str, str]]], Any]
+PairFunction: TypeAlias = Callable[[list[tuple[str, str]]], Any]
 
 
 @runtime_checkable
-class Encodes(Protocol):
+class SentenceModel(Protocol):
     """A model with ``encode`` (sentence-transformers, model2vec)."""
 
     def encode(self, sentences: list[str], /) -> Any: ...
 
 
 @runtime_checkable
-class EmbedsDocuments(Protocol):
+class LangChainEmbeddings(Protocol):
     """An embedding model of LangChain's form; queries have a method of their own."""
 
     def embed_documents(self, texts: list[str], /) -> Any: ...
@@ -40,7 +40,7 @@ class EmbedsDocuments(Protocol):
 
 
 @runtime_checkable
-class EmbedsTexts(Protocol):
+class LlamaIndexEmbeddings(Protocol):
     """An embedding model of LlamaIndex's form; queries have a method of their own."""
 
     def get_text_embedding_batch(self, texts: list[str], /) -> Any: ...
@@ -49,13 +49,13 @@ class EmbedsTexts(Protocol):
 
 
 @runtime_checkable
-class Predicts(Protocol):
+class PairModel(Protocol):
     """A model with ``predict`` over pairs, such as sentence-transformers' ``CrossEncoder``."""
 
     def predict(self, sentences: Any, /) -> Any: ...
 
 
-Embeds: TypeAlias = Vectors | Encodes | EmbedsDocuments | EmbedsTexts | str
+EmbeddingModel: TypeAlias = Vectors | SentenceModel | LangChainEmbeddings | LlamaIndexEmbeddings | str
 
 _models: Once[Any] = Once()  # by kind and name, for as long as somebody uses one
 
@@ -73,8 +73,8 @@ class EmbeddingScorer:
     in the space scores 0. Raises `InputError` for anything else.
     """
 
-    def __init__(self, embed: Embeds) -> None:
-        forms = (str, Encodes, EmbedsDocuments, EmbedsTexts)
+    def __init__(self, embed: EmbeddingModel) -> None:
+        forms = (str, SentenceModel, LangChainEmbeddings, LlamaIndexEmbeddings)
         if isinstance(embed, type) or not (isinstance(embed, forms) or callable(embed)):  # pyright: ignore
             raise InputError(
                 "embed: expected a callable, a model with encode(), an embedding model of LangChain or LlamaIndex "
@@ -88,14 +88,14 @@ class EmbeddingScorer:
         """Cosines, shape ``(len(texts),)``. Raises `InputError` when a vector is missing or not finite."""
         if not texts:
             return np.zeros(0, dtype=np.float32)
-        known = self.vectors(texts)
-        return np.asarray(known @ self.asked(query, known.shape[1]), dtype=np.float32)
+        known = self.text_vectors(texts)
+        return np.asarray(known @ self.query_vector(query, known.shape[1]), dtype=np.float32)
 
-    def vectors(self, texts: Sequence[str]) -> Floats:
+    def text_vectors(self, texts: Sequence[str]) -> Floats:
         """The texts' vectors of length 1 (or 0), shape ``(len(texts), d)``. Raises as `score`."""
         return _unit(self._embedders()[0](list(texts)), len(texts))
 
-    def asked(self, query: str, width: int) -> Floats:
+    def query_vector(self, query: str, width: int) -> Floats:
         """The query's vector of length 1 (or 0), shape ``(width,)``. Raises as `score`."""
         asked: Floats = _unit(self._embedders()[1]([query]), 1)[0]
         if len(asked) != width:
@@ -108,15 +108,15 @@ class EmbeddingScorer:
             return self._loaded
 
 
-def _embedders(embed: Embeds) -> tuple[Vectors, Vectors]:
+def _embedders(embed: EmbeddingModel) -> tuple[Vectors, Vectors]:
     """Of texts, and of queries."""
     model = _by_name("SentenceTransformer", embed) if isinstance(embed, str) else embed
     # Before callable: some of these are both.
-    if isinstance(model, EmbedsTexts):
+    if isinstance(model, LlamaIndexEmbeddings):
         return model.get_text_embedding_batch, lambda queries: [model.get_query_embedding(q) for q in queries]
-    if isinstance(model, EmbedsDocuments):
+    if isinstance(model, LangChainEmbeddings):
         return model.embed_documents, lambda queries: [model.embed_query(q) for q in queries]
-    both = model.encode if isinstance(model, Encodes) else model
+    both = model.encode if isinstance(model, SentenceModel) else model
     return both, both
 
 
@@ -138,9 +138,9 @@ class CrossEncoderScorer:
     or path.
     """
 
-    def __init__(self, model: Pairs | Predicts | str) -> None:
+    def __init__(self, model: PairFunction | PairModel | str) -> None:
         self.model = model
-        self._loaded: Pairs | None = None
+        self._loaded: PairFunction | None = None
         self._lock = threading.Lock()
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
@@ -160,9 +160,9 @@ class CrossEncoderScorer:
         return scores
 
 
-def _predictor(given: Pairs | Predicts | str) -> Pairs:
+def _predictor(given: PairFunction | PairModel | str) -> PairFunction:
     model = _by_name("CrossEncoder", given) if isinstance(given, str) else given
-    if isinstance(model, Predicts):
+    if isinstance(model, PairModel):
         return model.predict
     if callable(model):
         return model

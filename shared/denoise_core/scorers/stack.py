@@ -20,7 +20,7 @@ Floats = NDArray[np.float32]
 
 
 @runtime_checkable
-class Signals(Protocol):
+class SignalSource(Protocol):
     """Something that gives several scores from one reading of the texts."""
 
     @property
@@ -77,8 +77,8 @@ class StackedScorer:
 
     listwise = True  # as soon as one of its parts is
 
-    def __init__(self, parts: Sequence[Scorer | Signals], stack: Stack) -> None:
-        wanted = sum(len(p.names) if isinstance(p, Signals) else 1 for p in parts)
+    def __init__(self, parts: Sequence[Scorer | SignalSource], stack: Stack) -> None:
+        wanted = sum(len(p.names) if isinstance(p, SignalSource) else 1 for p in parts)
         if wanted != len(stack.names):
             raise InputError(
                 f"these parts give {wanted} signals, the stack takes {len(stack.names)}: {stack.names}"
@@ -96,12 +96,12 @@ class StackedScorer:
     def scored(self, query: str, texts: Sequence[str]) -> Scored:
         """`score`, and in how many windows its parts read each text, where they say so."""
         windows = [1] * len(texts)
-        signals = collect(self.parts, query, texts, self.stack, windows)
+        signals = collect_signals(self.parts, query, texts, self.stack, windows)
         return Scored(self.stack.combine(signals), tuple(windows))
 
 
-def collect(
-    parts: Sequence[Scorer | Signals],
+def collect_signals(
+    parts: Sequence[Scorer | SignalSource],
     query: str,
     texts: Sequence[str],
     stack: Stack | None = None,
@@ -114,10 +114,10 @@ def collect(
     columns: list[Floats] = []
     at = 0
     for part in parts:
-        width = len(part.names) if isinstance(part, Signals) else 1
+        width = len(part.names) if isinstance(part, SignalSource) else 1
         if stack is not None and not any(stack.weight[at : at + width]):
             columns.append(np.tile(np.array(stack.mean[at : at + width], dtype=np.float32), (len(texts), 1)))
-        elif isinstance(part, Signals):
+        elif isinstance(part, SignalSource):
             columns.append(part.signals(query, texts))
         elif isinstance(part, ReportsParts):
             found = part.scored(query, texts)

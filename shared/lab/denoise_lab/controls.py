@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Any
 
 from denoise_core._optional import require
-from denoise_core.end.fit.probe import LayerFit, sweep
-from denoise_core.end.fit.states import capture
+from denoise_core.end.fit.probe import LayerFit, fit_layers
+from denoise_core.end.fit.states import capture_states
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.question import Question
 from denoise_lab.layouts import LAYOUTS
@@ -34,7 +34,7 @@ def controls(reader: HiddenReader, questions: Sequence[Question], layer: int) ->
 def without_question(reader: HiddenReader, questions: Sequence[Question], layer: int) -> LayerFit:
     """A probe fitted at ``layer`` on passages that were all read under the same question."""
     same = [replace(q, text=NO_QUESTION) for q in questions]
-    return sweep(capture(reader, same, layers=[layer]))[0]
+    return fit_layers(capture_states(reader, same, layers=[layer]))[0]
 
 
 def random_weights(reader: HiddenReader, questions: Sequence[Question], layer: int, *, seed: int = 0) -> LayerFit:
@@ -47,7 +47,7 @@ def random_weights(reader: HiddenReader, questions: Sequence[Question], layer: i
         max_tokens=reader.settings.max_tokens,
     )
     fresh = HiddenReader(with_fresh_blocks(backbone, seed), tokenizer=backbone.tokenizer, settings=settings)
-    return sweep(capture(fresh, questions, layers=[layer]))[0]
+    return fit_layers(capture_states(fresh, questions, layers=[layer]))[0]
 
 
 def with_fresh_blocks(backbone: Any, seed: int = 0) -> Any:

@@ -26,12 +26,13 @@ from denoise_core import embedded as shipped
 from denoise_core._files import write_whole
 from denoise_core.embedded.encoder import SentenceEncoder, load_encoder
 from denoise_core.embedded.minilm import HUB_NAME, MiniLM, minilm_folder
-from denoise_core.end.auto import FLOOR_MISS_RATE, ScoreCalibration, calibrate_margins
+from denoise_core.end.calibration import FLOOR_MISS_RATE, calibrate_margins
 from denoise_core.end.fit.stack import fit_stack
+from denoise_core.end.selection import ScoreCalibration
 from denoise_core.evaluate.metrics import bootstrap_interval, recall_at
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
-from denoise_core.scorers.stack import Signals, Stack, collect
+from denoise_core.scorers.stack import SignalSource, Stack, collect_signals
 from denoise_lab.split import NQ, SETS, halves, write_sample
 
 HERE = Path(shipped.__file__).parent / "data"
@@ -187,12 +188,12 @@ def complete(stack: Stack, names: Sequence[str]) -> Stack:
     )
 
 
-def read(encoder: Signals, questions: Sequence[Question]) -> list[Read]:
+def read(encoder: SignalSource, questions: Sequence[Question]) -> list[Read]:
     return [Read(signals(encoder, q.text, q), np.array(q.labels)) for q in questions]
 
 
-def signals(encoder: Signals, query: str, of: Question) -> Floats:
-    return collect([encoder, BM25Scorer()], query, [p.headed for p in of.passages])
+def signals(encoder: SignalSource, query: str, of: Question) -> Floats:
+    return collect_signals([encoder, BM25Scorer()], query, [p.headed for p in of.passages])
 
 
 def asking_the_same(questions: Sequence[Question]) -> list[Question]:

@@ -262,7 +262,7 @@ def test_a_long_passage_is_read_in_parts_and_found_by_its_best():
     passages = [Passage(buried, "long"), Passage("Bananas are yellow.", "short")]
     result = default_denoiser(keep=1, chunker=whole).denoise(QUESTION, passages)
     assert [p.id for p in result.passages] == ["long"]
-    assert [s.passage_id for s in result.trace.events[0].effect.split] == ["long"]
+    assert [s.passage_id for s in result.trace.events[0].effect.split_spans] == ["long"]
     assert shared_encoder().count_tokens(buried) > 2000
 
 
@@ -275,7 +275,7 @@ def test_of_a_long_passage_only_the_piece_with_the_answer_is_kept():
 
 def test_a_second_question_reads_no_passage_again_and_warming_reads_them_before(tmp_path):
     mine = SentenceEncoder(minilm_folder(), name="mine", keep=tmp_path)
-    assert mine.warm(TEXTS) == len(set(TEXTS))
+    assert mine.precompute(TEXTS) == len(set(TEXTS))
     first = mine.signals(QUESTION, TEXTS)
     mine.signals("Who bakes?", TEXTS)
     assert mine.embedding_cache.read == len(set(TEXTS))
@@ -287,21 +287,21 @@ def test_a_second_question_reads_no_passage_again_and_warming_reads_them_before(
 def test_a_denoiser_is_warmed_with_what_it_will_score():
     denoiser = default_denoiser()
     passages = [Passage(f"Number {i} has its own text.", str(i), header="Numbers") for i in range(5)]
-    assert denoiser.warm(passages) == 5
+    assert denoiser.precompute(passages) == 5
     before = shared_encoder().embedding_cache.read
     denoiser.denoise("which number?", passages)
     assert shared_encoder().embedding_cache.read == before
     with pytest.raises(InputError, match="nothing to warm"):
-        ENDDenoiser(BM25Scorer()).warm(passages)
+        ENDDenoiser(BM25Scorer()).precompute(passages)
 
 
 def test_memory_has_a_limit_and_readings_of_another_model_are_not_taken(tmp_path):
     small = SentenceEncoder(minilm_folder(), name="one", keep=tmp_path)
     small.embedding_cache = EmbeddingCache("one", memory=100_000, folder=tmp_path)
-    small.warm(TEXTS)
+    small.precompute(TEXTS)
     assert small.embedding_cache.kept.held <= 100_000
-    assert SentenceEncoder(minilm_folder(), name="one", keep=tmp_path).warm(TEXTS) == 0
-    assert SentenceEncoder(minilm_folder(), name="two", keep=tmp_path).warm(TEXTS[:2]) == 2
+    assert SentenceEncoder(minilm_folder(), name="one", keep=tmp_path).precompute(TEXTS) == 0
+    assert SentenceEncoder(minilm_folder(), name="two", keep=tmp_path).precompute(TEXTS[:2]) == 2
 
 
 def test_a_reading_survives_bytes_and_damage_is_found():

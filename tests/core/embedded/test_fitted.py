@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from denoise_core import InputError, Passage, fit_denoiser, load_denoiser
 from denoise_core.embedded import sample_questions
 from denoise_core.embedded.fitted import evaluate_fit, percentile_interval
-from denoise_core.end.auto import text_needed
+from denoise_core.end.calibration import required_text_fraction
 from denoise_core.question import Question
 
 
@@ -75,7 +75,11 @@ def test_the_three_words():
     better = of(good, bad)
     assert (better.outcome, of(bad, good).outcome) == ("better", "worse")
     assert "Better, against cosine: 90% of the relevant passages are kept in 0.2" in str(better)
-    assert (better.tokens_per_question, better.relevant_text_share, better.count_saved_tokens("cosine", 0.99)) == (400, 0.25, 0)
+    assert (better.tokens_per_question, better.relevant_text_share, better.count_saved_tokens("cosine", 0.99)) == (
+        400,
+        0.25,
+        0,
+    )
     assert of(good, good).outcome == "no difference found"
     assert "No difference found, against cosine" in str(of(good, good))
 
@@ -108,12 +112,12 @@ def test_the_text_needed_is_that_of_the_narrowest_margin_that_keeps_the_gold(see
     scores, sizes = rng.integers(0, 6, n).astype(float), rng.uniform(1, 9, n)
     gold = rng.random(n) < 0.4
     gold[np.unique(groups, return_index=True)[1]] = True
-    needed = text_needed(scores, gold, sizes, groups, share=share)
+    needed = required_text_fraction(scores, gold, sizes, groups, fraction=share)
     margins = np.arange(0, 6.01, 1.0)[:, None] / np.log1p(np.bincount(groups))[None]
     told = [kept_at(scores, gold, sizes, groups, m) for m in sorted(set(margins.ravel()))]
     assert needed[0] == pytest.approx(next(text for kept, text in told if kept >= share - 1e-9))
     assert needed.shape == (501,)
-    assert (needed == text_needed(scores, gold, sizes, groups, share=share)).all()
+    assert (needed == required_text_fraction(scores, gold, sizes, groups, fraction=share)).all()
 
 
 def test_slips_say_what_to_do(tmp_path):

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from denoise_core import Guard, InputError, Passage, Pipeline
 from denoise_core.end import ENDDenoiser
-from denoise_core.end.auto import SHORT_LIST, UNSURE, AutoScale, auto_scale, list_length_factor
+from denoise_core.end.calibration import calibrate_margins
+from denoise_core.end.selection import SHORT_LIST, UNSURE, ScoreCalibration, list_length_factor
 from denoise_core.runtime.record import summary_of
 from denoise_core.testing import FunctionScorer, check_denoiser
 
-SCALE = AutoScale({0.05: 2.0, 0.10: 1.0}, floor=0.0, top=9.0, questions=300, sets=("NQ",))
+SCALE = ScoreCalibration({0.05: 2.0, 0.10: 1.0}, floor=0.0, top_score=9.0, questions=300, set_names=("NQ",))
 SCORES = st.lists(st.floats(-20, 8, width=32), min_size=1, max_size=30)
 
 
@@ -119,19 +120,19 @@ def test_slips_are_refused(settings, message):
 
 
 def test_a_scorer_without_a_scale_says_what_to_do():
-    with pytest.raises(InputError, match="auto_scale"):
+    with pytest.raises(InputError, match="calibrate_margins"):
         ENDDenoiser(FunctionScorer(lambda q, t: 0.0), keep="auto")
 
 
 def test_a_scale_survives_json_and_damage_is_refused():
-    assert AutoScale.from_dict(json.loads(json.dumps(SCALE.to_dict()))) == SCALE
+    assert ScoreCalibration.from_dict(json.loads(json.dumps(SCALE.to_dict()))) == SCALE
     for bad in (
         {},
         {**SCALE.to_dict(), "margins": {"0.1": "wide"}},
         {**SCALE.to_dict(), "margins": {"0.1": math.nan}},
     ):
         with pytest.raises(InputError):
-            AutoScale.from_dict(bad)
+            ScoreCalibration.from_dict(bad)
 
 
 def test_the_stated_risk_holds_on_new_questions_on_average():
@@ -143,7 +144,7 @@ def test_the_stated_risk_holds_on_new_questions_on_average():
 
     lost = []
     for _ in range(40):
-        rule = auto_scale({"a": drawn(60), "b": drawn(60)}).rule(0.10)
+        rule = calibrate_margins({"a": drawn(60), "b": drawn(60)}).rule(0.10)
         for scores, y in drawn(30):
             lost.append(1 - rule.choose(scores, [""] * 10)[np.array(y)].mean())
     assert 0.04 < np.mean(lost) <= 0.105
@@ -151,7 +152,7 @@ def test_the_stated_risk_holds_on_new_questions_on_average():
 
 def test_too_few_questions_are_refused_by_name():
     with pytest.raises(InputError, match="19 calibration questions, here are 1"):
-        auto_scale({"mine": [(np.float32([1, 0]), [True, False])]})
+        calibrate_margins({"mine": [(np.float32([1, 0]), [True, False])]})
 
 
 def test_a_language_that_was_not_calibrated_gives_no_verdict_and_is_named():
@@ -163,7 +164,7 @@ def test_a_language_that_was_not_calibrated_gives_no_verdict_and_is_named():
         ("How tall is the tower of the city?", ["The city has a tower.", "The river is long."], None),
     ):
         scorer = FunctionScorer(lambda q, t: 0.0)
-        scorer.scale = AutoScale({0.1: 0.5}, 1.0, 99.0, 10, language="en")
+        scorer.scale = ScoreCalibration({0.1: 0.5}, 1.0, 99.0, 10, language="en")
         denoiser = ENDDenoiser(scorer, keep="auto", on_irrelevant="drop")
         result = denoiser.denoise(query, [Passage(t, str(n)) for n, t in enumerate(passages)])
         if named is None:
@@ -173,4 +174,4 @@ def test_a_language_that_was_not_calibrated_gives_no_verdict_and_is_named():
             assert result.relevant is None
             assert result.passages
             assert f"calibrated for en; this seems to be {named}" in result.note
-    assert AutoScale.from_dict(scorer.scale.to_dict()) == scorer.scale
+    assert ScoreCalibration.from_dict(scorer.scale.to_dict()) == scorer.scale

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from denoise_core import Passage
 from denoise_core.end import ENDDenoiser
-from denoise_core.end.auto import AutoScale
-from denoise_core.end.selection import Tokens
+from denoise_core.end.selection import ScoreCalibration, TokenLimit
 from denoise_core.testing import FunctionScorer, check_denoiser
 
 LONG = (
@@ -32,12 +31,12 @@ def overlap(query, text):
 class Scaled(FunctionScorer):
     """Overlap with a known margin."""
 
-    scale = AutoScale({0.1: 0.5}, None, 99.0, 10)
+    scale = ScoreCalibration({0.1: 0.5}, None, 99.0, 10)
 
 
 def denoised(limit, passages, scorer=None, **settings):
     made = scorer or FunctionScorer(overlap)
-    denoiser = ENDDenoiser(made, keep=Tokens(limit, words), chunker="auto", **settings)
+    denoiser = ENDDenoiser(made, keep=TokenLimit(limit, words), chunker="auto", **settings)
     return denoiser.denoise("who built the hall in 1903", passages)
 
 
@@ -86,9 +85,9 @@ def test_a_heading_gives_way_to_a_piece_and_the_note_says_so():
 def test_a_budget_holds_whatever_the_text_and_its_laws_too(texts, limit):
     passages = [Passage(t, str(n)) for n, t in enumerate(texts)]
     scorer = FunctionScorer(lambda q, t: float(len(t) % 5))
-    result = ENDDenoiser(scorer, keep=Tokens(limit, len), chunker="auto", min_keep=0).denoise("q", passages)
+    result = ENDDenoiser(scorer, keep=TokenLimit(limit, len), chunker="auto", min_keep=0).denoise("q", passages)
     assert sum(len(p.text.strip()) for p in result.passages) <= limit
-    check_denoiser(lambda: ENDDenoiser(scorer, keep=Tokens(limit, len), chunker="auto"), "q", passages)
+    check_denoiser(lambda: ENDDenoiser(scorer, keep=TokenLimit(limit, len), chunker="auto"), "q", passages)
 
 
 class Awaited(FunctionScorer):
@@ -100,8 +99,8 @@ class Awaited(FunctionScorer):
 
 def test_sync_async_and_many_trim_alike():
     passages = [Passage(LONG, "a"), *NOISE]
-    here = ENDDenoiser(FunctionScorer(overlap), keep=Tokens(12, words), chunker="auto")
-    afar = ENDDenoiser(Awaited(overlap), keep=Tokens(12, words), chunker="auto")
+    here = ENDDenoiser(FunctionScorer(overlap), keep=TokenLimit(12, words), chunker="auto")
+    afar = ENDDenoiser(Awaited(overlap), keep=TokenLimit(12, words), chunker="auto")
     one = here.denoise("who built the hall in 1903", passages)
     two = asyncio.run(afar.adenoise("who built the hall in 1903", passages))
     (three,) = here.denoise_many([("who built the hall in 1903", passages)])

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage
-from denoise_core.end.calibration import Calibration, calibrate, calibration_of, depths, questions_needed
+from denoise_core.end.calibration import Calibration, calibrate, calibrate_from_scores, rank_depths, min_question_count
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.probe import Probe
 from denoise_core.question import Question
@@ -22,7 +22,7 @@ def drawn(n, seed, golds=1, m=12):
 
 
 def losses(rule, new):
-    """Share of questions that lose a relevant chunk, mean share of relevant chunks lost, from the depths alone."""
+    """Share of questions that lose a relevant chunk, mean share of relevant chunks lost, from the rank_depths alone."""
     cost = new.depth if rule.by == "rank" else -new.score.astype(np.float64)
     lost = np.bincount(new.question, cost > rule.limit)
     return (lost > 0).mean(), (lost / np.bincount(new.question)).mean()
@@ -31,18 +31,18 @@ def losses(rule, new):
 @pytest.mark.parametrize("by", ["rank", "score"])
 @pytest.mark.parametrize("risk", [0.05, 0.1])
 def test_on_average_over_calibration_sets_the_risk_is_kept_and_not_undershot(by, risk):
-    new = calibration_of(drawn(4000, seed=99))
-    lost = [losses(calibration_of(drawn(100, seed=s)).rule(risk, by=by), new)[0] for s in range(60)]
-    # k = floor(risk * 101) questions of 101: the mean loss lies at k / 101, a little less by ties of depths.
+    new = calibrate_from_scores(drawn(4000, seed=99))
+    lost = [losses(calibrate_from_scores(drawn(100, seed=s)).rule(risk, by=by), new)[0] for s in range(60)]
+    # k = floor(risk * 101) questions of 101: the mean loss lies at k / 101, a little less by ties of rank_depths.
     assert np.mean(lost) <= risk + 0.008
     assert np.mean(lost) >= 0.4 * risk, "keeps far more than it must"
 
 
 @pytest.mark.parametrize("loss", ["any", "share"])
 def test_with_confidence_few_calibration_sets_fail(loss):
-    new = calibration_of(drawn(3000, seed=98, golds=3))
+    new = calibrate_from_scores(drawn(3000, seed=98, golds=3))
     which = 0 if loss == "any" else 1
-    calibrations = [calibration_of(drawn(100, s, golds=3)) for s in range(80)]
+    calibrations = [calibrate_from_scores(drawn(100, s, golds=3)) for s in range(80)]
     sure = [c.rule(0.1, loss=loss, confidence=0.9) for c in calibrations]
     plain = [c.rule(0.1, loss=loss) for c in calibrations]
     fails = np.mean([losses(rule, new)[which] > 0.1 for rule in sure])
@@ -52,8 +52,8 @@ def test_with_confidence_few_calibration_sets_fail(loss):
 
 
 def test_risk_control_keeps_less_than_losing_none_of_several():
-    calibration = calibration_of(drawn(300, seed=1, golds=4))
-    new = calibration_of(drawn(3000, seed=97, golds=4))
+    calibration = calibrate_from_scores(drawn(300, seed=1, golds=4))
+    new = calibrate_from_scores(drawn(3000, seed=97, golds=4))
     none_lost, some_lost = calibration.rule(0.1, loss="any"), calibration.rule(0.1, loss="share")
     assert losses(none_lost, new)[0] < 0.14
     assert 0.06 < losses(some_lost, new)[1] < 0.13
@@ -63,7 +63,7 @@ def test_risk_control_keeps_less_than_losing_none_of_several():
 @given(st.integers(19, 60), st.sampled_from([0.05, 0.2, 0.5]), st.sampled_from(["rank", "score"]))
 def test_exactly_the_allowed_number_of_calibration_questions_is_lost(n, risk, by):
     scored = drawn(n, seed=n)
-    rule = calibration_of(scored).rule(risk, by=by)
+    rule = calibrate_from_scores(scored).rule(risk, by=by)
     lost = sum(bool((~rule.choose(s, [""] * len(s)) & y).any()) for s, y in scored)
     assert lost <= int(risk * (n + 1) + 1e-9) - 1
 
@@ -71,23 +71,23 @@ def test_exactly_the_allowed_number_of_calibration_questions_is_lost(n, risk, by
 @pytest.mark.parametrize(("risk", "confidence", "needed"), [(0.05, None, 19), (0.1, None, 9), (0.05, 0.95, 59)])
 @pytest.mark.parametrize("loss", ["any", "share"])
 def test_too_few_questions_are_an_error_that_names_how_many(risk, confidence, needed, loss):
-    assert questions_needed(risk, confidence) == needed
-    calibration_of(drawn(needed, seed=0)).rule(risk, loss=loss, confidence=confidence)
+    assert min_question_count(risk, confidence) == needed
+    calibrate_from_scores(drawn(needed, seed=0)).rule(risk, loss=loss, confidence=confidence)
     with pytest.raises(InputError, match=f"needs {needed} calibration questions .* here are {needed - 1}"):
-        calibration_of(drawn(needed - 1, seed=0)).rule(risk, loss=loss, confidence=confidence)
+        calibrate_from_scores(drawn(needed - 1, seed=0)).rule(risk, loss=loss, confidence=confidence)
     with pytest.raises(InputError, match="here are 0"):
-        calibration_of([]).rule(risk, loss=loss, confidence=confidence)
+        calibrate_from_scores([]).rule(risk, loss=loss, confidence=confidence)
 
 
 def test_depth_is_the_share_ranked_above():
-    assert depths(np.float32([1, 3, 2, 3])).tolist() == [0.75, 0, 0.5, 0.25]
-    assert depths(np.float32([])).tolist() == []
+    assert rank_depths(np.float32([1, 3, 2, 3])).tolist() == [0.75, 0, 0.5, 0.25]
+    assert rank_depths(np.float32([])).tolist() == []
 
 
 @pytest.mark.parametrize("bad", [{"risk": 0}, {"risk": 1}, {"confidence": 1.0}, {"loss": "all"}, {"by": "depth"}])
 def test_settings_outside_their_range_are_refused(bad):
     with pytest.raises(InputError):
-        calibration_of(drawn(100, seed=0)).rule(**bad)
+        calibrate_from_scores(drawn(100, seed=0)).rule(**bad)
 
 
 def test_a_calibration_refuses_arrays_that_do_not_belong_together():
@@ -143,11 +143,11 @@ def test_a_scorer_without_calibration_cannot_keep_by_it():
 
 
 def test_a_probe_takes_its_calibration_along(tmp_path):
-    from denoise_core.end.probe import Reading
+    from denoise_core.end.probe import HiddenStateSpec
     from denoise_core.local.fingerprint import ModelFingerprint
 
-    calibration = calibration_of(drawn(30, seed=5, golds=2))
-    reading = Reading(ModelFingerprint("m", "bert", 3, "float32"), 1, "pair")
+    calibration = calibrate_from_scores(drawn(30, seed=5, golds=2))
+    reading = HiddenStateSpec(ModelFingerprint("m", "bert", 3, "float32"), 1, "pair")
     Probe(np.ones(3), 0.0, reading, calibration=calibration).save(tmp_path / "p")
     again = Probe.load(tmp_path / "p").calibration
     assert again is not None

@@ -7,11 +7,11 @@ from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from denoise_core import InputError
-from denoise_core.end.fit.probe import fit_line, folds_of, outranking, probe_of
-from denoise_core.end.probe import Reading
+from denoise_core.end.fit.probe import fit_line, assign_folds, question_auc, build_probe
+from denoise_core.end.probe import HiddenStateSpec
 from denoise_core.local.fingerprint import ModelFingerprint
 
-READING = Reading(ModelFingerprint("m", "llama", 6, "float32"), 1, "layout")
+READING = HiddenStateSpec(ModelFingerprint("m", "llama", 6, "float32"), 1, "layout")
 
 
 def some_states(questions=40, d=6, noise=1.0, seed=0):
@@ -63,7 +63,7 @@ def test_noise_in_many_dimensions_calls_for_a_small_penalty():
 def test_folds_keep_questions_whole_and_all_hold_golds():
     question = np.repeat(np.arange(23), 7)
     labels = (np.arange(161) % 7 == 0) & (question % 3 == 0)
-    fold = folds_of(question, labels, 5)
+    fold = assign_folds(question, labels, 5)
     assert all(len(set(fold[question == q])) == 1 for q in range(23))
     assert all(labels[fold == f].any() for f in range(5))
 
@@ -71,9 +71,9 @@ def test_folds_keep_questions_whole_and_all_hold_golds():
 def test_few_questions_make_fewer_folds():
     states, labels, groups = some_states(questions=3)
     question = np.array(groups)
-    assert set(folds_of(question, labels, 5)) == {0, 1, 2}
+    assert set(assign_folds(question, labels, 5)) == {0, 1, 2}
     found = fit_line(states, labels, groups)
-    assert probe_of(found, READING, labels, groups).card["fit"]["questions"] == 3
+    assert build_probe(found, READING, labels, groups).card["fit"]["questions"] == 3
 
 
 def test_outranking_is_the_area_under_the_curve_within_each_question():
@@ -86,13 +86,13 @@ def test_outranking_is_the_area_under_the_curve_within_each_question():
         for q in range(6)
         if 0 < labels[question == q].sum() < 10
     ]
-    assert outranking(scores, labels, question) == pytest.approx(np.mean(theirs))
-    assert outranking(scores, labels, np.arange(60)) == pytest.approx(roc_auc_score(labels, scores))
+    assert question_auc(scores, labels, question) == pytest.approx(np.mean(theirs))
+    assert question_auc(scores, labels, np.arange(60)) == pytest.approx(roc_auc_score(labels, scores))
 
 
 def test_the_threshold_keeps_most_golds_of_held_out_questions():
     states, labels, groups = some_states(questions=200)
-    probe = probe_of(fit_line(states, labels, groups), READING, labels, groups, card={"data": "made up"})
+    probe = build_probe(fit_line(states, labels, groups), READING, labels, groups, card={"data": "made up"})
     kept = probe.score(states)[labels] >= probe.threshold
     assert 0.9 <= kept.mean() <= 1.0
     assert (probe.score(states)[~labels] >= probe.threshold).mean() < kept.mean()

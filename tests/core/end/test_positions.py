@@ -45,9 +45,9 @@ def test_a_state_does_not_depend_on_longer_neighbours_or_passes_before(model, by
     together = reader()
     for _ in range(2):  # the second time from what was kept
         found = together.read([("who?", t) for t in texts], [2])
-        first = np.searchsorted(found.owner, np.arange(len(texts)))
-        assert np.bincount(found.owner).tolist()[:3] == [1, 1, 1]
-        assert np.bincount(found.owner)[3] > 1, "the long one is read in parts"
+        first = np.searchsorted(found.text_index, np.arange(len(texts)))
+        assert np.bincount(found.text_index).tolist()[:3] == [1, 1, 1]
+        assert np.bincount(found.text_index)[3] > 1, "the long one is read in parts"
         for text, state in zip(texts, found.by_layer[2][first], strict=True):
             assert np.abs(state - alone[text]).max() < 1e-4
 

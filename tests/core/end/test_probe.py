@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from denoise_core import InputError, ProbeMismatch
-from denoise_core.end.probe import OURS, Probe, Reading, replacing
+from denoise_core.end.probe import PROBE_FILES, Probe, HiddenStateSpec, replace_folder
 from denoise_core.local.fingerprint import ModelFingerprint
 
 MODEL = ModelFingerprint("tiny/model", "llama", 4, "float32", weights="aa", tokenizer="bb")
-READING = Reading(MODEL, layer=2, layout="S|C|Q v1")
+READING = HiddenStateSpec(MODEL, layer=2, layout="S|C|Q v1")
 
 
 def a_probe(**changes) -> Probe:
@@ -67,7 +67,7 @@ def test_a_probe_does_not_follow_later_changes_of_its_weight():
 
 
 def test_a_mismatch_names_every_difference():
-    other = Reading(
+    other = HiddenStateSpec(
         ModelFingerprint("tiny/model", "llama", 4, "float32", weights="cc", tokenizer="bb"), 3, "S|Q|C v1"
     )
     with pytest.raises(ProbeMismatch) as error:
@@ -104,7 +104,7 @@ def test_what_somebody_put_there_meanwhile_is_not_touched(tmp_path):
     a_probe().save(tmp_path / "p")
 
     def filling():
-        with replacing(tmp_path / "p", ours=frozenset(OURS)):
+        with replace_folder(tmp_path / "p", own_names=frozenset(PROBE_FILES)):
             (tmp_path / "p" / "notes.txt").write_text("an hour of work")
 
     with pytest.raises(InputError, match=r"notes\.txt"):
@@ -116,7 +116,7 @@ def test_an_interrupted_save_leaves_the_old_probe(tmp_path):
     a_probe().save(tmp_path / "p")
 
     def interrupted():
-        with replacing(tmp_path / "p", ours=frozenset(OURS)) as stage:
+        with replace_folder(tmp_path / "p", own_names=frozenset(PROBE_FILES)) as stage:
             (stage / "probe.json").write_text("half")
             raise KeyboardInterrupt
 

@@ -81,7 +81,7 @@ def test_a_text_longer_than_the_window_is_cut_and_scored_by_its_best_part(llama,
     assert found.parts == (1, 3)
     assert found.split == (1,)
     result = ENDDenoiser(scorer, keep=1).denoise("who?", [Passage("short", "a"), Passage(long, "b")])
-    assert [s.passage_id for s in result.trace.events[0].effect.split] == ["b"]
+    assert [s.passage_id for s in result.trace.events[0].effect.split_spans] == ["b"]
     parts = scorer.score("who?", [long[:400], long[400:800], long[800:]])
     assert found.scores[1] == pytest.approx(parts.max(), abs=1e-5)
     with pytest.raises(InputError, match="fill the model's window"):

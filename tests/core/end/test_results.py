@@ -6,8 +6,8 @@ import pytest
 
 from denoise_core import Passage
 from denoise_core.end import ENDDenoiser
-from denoise_core.end.auto import AutoScale
 from denoise_core.end.results import SHARE, Worded, for_results, wholes
+from denoise_core.end.selection import ScoreCalibration
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.structural import cut
 from denoise_core.tool_results import read_result
@@ -16,7 +16,7 @@ from denoise_core.tool_results import read_result
 class Named(FunctionScorer):
     """Scores 1 for what names the word in question, and has a scale."""
 
-    scale = AutoScale({0.1: 1.0}, None, 9.0, 100)
+    scale = ScoreCalibration({0.1: 1.0}, None, 9.0, 100)
 
     def __init__(self, word):
         super().__init__(lambda query, text: float(word in text))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import InputError
-from denoise_core.end.selection import Above, Tokens, TopK, TopShare, count_of_share, ranking, rule_for, select
+from denoise_core.end.selection import ScoreThreshold, TokenLimit, TopK, TopFraction, fraction_count, rank_by_score, rule_for, select
 
 scores_of_any_kind = st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=40)
 
@@ -22,14 +22,14 @@ def kept_of(keep, scores, texts=None, threshold=None, **limits):
 @given(scores_of_any_kind, st.floats(0.01, 0.99))
 def test_a_share_keeps_that_many_and_none_better_is_dropped(scores, share):
     kept = kept_of(share, scores)
-    assert len(kept) == count_of_share(share, len(scores))
+    assert len(kept) == fraction_count(share, len(scores))
     worst = min(np.float32(scores)[kept])
     assert all(s <= worst for i, s in enumerate(np.float32(scores)) if i not in kept)
 
 
 @given(st.integers(1, 500), st.integers(1, 100))
 def test_a_share_is_rounded_up_and_never_led_astray_by_float_products(n, percent):
-    assert count_of_share(percent / 100, n) == -(-percent * n // 100)
+    assert fraction_count(percent / 100, n) == -(-percent * n // 100)
 
 
 @given(scores_of_any_kind)
@@ -44,7 +44,7 @@ def test_a_threshold_keeps_what_reaches_it(scores, threshold):
 
 
 @given(
-    scores_of_any_kind, st.integers(0, 50), st.integers(1, 50), st.sampled_from([0.3, 3, Tokens(2), Above(0.0)])
+    scores_of_any_kind, st.integers(0, 50), st.integers(1, 50), st.sampled_from([0.3, 3, TokenLimit(2), ScoreThreshold(0.0)])
 )
 def test_limits_hold_for_every_rule(scores, at_least, at_most, keep):
     at_most = max(at_most, at_least)
@@ -60,15 +60,15 @@ def test_more_kept_contains_less_kept(scores, k):
 def test_of_equal_scores_the_earlier_chunk_is_kept():
     assert kept_of(2, [1, 1, 1, 1]) == [0, 1]
     assert kept_of(2, [0, 1, 1, 1], max_keep=1) == [1]
-    assert ranking(np.float32([1, 2, 1, 2])).tolist() == [1, 3, 0, 2]
+    assert rank_by_score(np.float32([1, 2, 1, 2])).tolist() == [1, 3, 0, 2]
 
 
 def test_a_budget_never_takes_worse_ones_for_what_does_not_fit():
     texts = ["a" * 40, "b" * 400, "c" * 40]
-    assert kept_of(Tokens(115), [1, 2, 3], texts) == [1, 2]
-    assert kept_of(Tokens(20), [1, 3, 2], texts) == [1], "the best, for min_keep; not two worse ones"
-    assert kept_of(Tokens(2, count=lambda text: 1), [1, 3, 2], texts) == [1, 2]
-    assert kept_of(Tokens(1), [1, 3, 2], texts) == [1], "min_keep goes before the budget"
+    assert kept_of(TokenLimit(115), [1, 2, 3], texts) == [1, 2]
+    assert kept_of(TokenLimit(20), [1, 3, 2], texts) == [1], "the best, for min_keep; not two worse ones"
+    assert kept_of(TokenLimit(2, count=lambda text: 1), [1, 3, 2], texts) == [1, 2]
+    assert kept_of(TokenLimit(1), [1, 3, 2], texts) == [1], "min_keep goes before the budget"
 
 
 def test_nan_is_refused_by_position():
@@ -90,5 +90,5 @@ def test_keep_and_threshold_exclude_each_other():
 
 
 def test_numpy_numbers_are_numbers():
-    assert rule_for(np.float32(0.5), None) == TopShare(0.5)
+    assert rule_for(np.float32(0.5), None) == TopFraction(0.5)
     assert rule_for(np.int64(2), None) == TopK(2)

@@ -10,8 +10,8 @@ from readings import states_of
 from denoise_core import InputError, Passage
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.fit import fit_probe
-from denoise_core.end.fit.probe import choose_layer, sweep
-from denoise_core.end.fit.states import BLOCK, capture
+from denoise_core.end.fit.probe import choose_layer, fit_layers
+from denoise_core.end.fit.states import BLOCK, capture_states
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.end.scorer import ProbeScorer
@@ -58,9 +58,9 @@ def reader(tiny, byte_tokenizer):
 
 def test_captured_states_are_the_readers_own_with_the_right_labels(reader):
     questions = shouting(3)
-    captured = capture(reader(), questions)
+    captured = capture_states(reader(), questions)
     assert sorted(captured.by_layer) == [1, 2, 3, 4, 5, 6]
-    assert captured.groups.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert captured.question_index.tolist() == [0] * 4 + [1] * 4 + [2] * 4
     assert captured.labels.tolist() == [label for q in questions for label in q.labels]
     own = states_of(reader(), questions[1].text, [p.text for p in questions[1].passages], [2, 5])
     for layer in (2, 5):
@@ -72,33 +72,33 @@ def test_a_killed_capture_goes_on_where_it_stopped(reader, tmp_path):
     killed = reader(Counting)
     killed.stop = 1
     with pytest.raises(KeyboardInterrupt):
-        capture(killed, questions, layers=[2], folder=tmp_path / "s")
+        capture_states(killed, questions, layers=[2], folder=tmp_path / "s")
     again = reader(Counting)
-    captured = capture(again, questions, layers=[2], folder=tmp_path / "s")
+    captured = capture_states(again, questions, layers=[2], folder=tmp_path / "s")
     assert killed.pairs_read == 4 * BLOCK
     assert again.pairs_read == 4 * (BLOCK + 3)
-    assert np.array_equal(captured.by_layer[2], capture(reader(), questions, layers=[2]).by_layer[2])
+    assert np.array_equal(captured.by_layer[2], capture_states(reader(), questions, layers=[2]).by_layer[2])
     finished = reader(Counting)
-    capture(finished, questions, layers=[2], folder=tmp_path / "s")
+    capture_states(finished, questions, layers=[2], folder=tmp_path / "s")
     assert finished.calls == 0
 
 
 def test_progress_is_told(reader):
     seen = []
-    capture(reader(), shouting(BLOCK + 1), layers=[1], progress=lambda done, of: seen.append((done, of)))
+    capture_states(reader(), shouting(BLOCK + 1), layers=[1], progress=lambda done, of: seen.append((done, of)))
     assert seen == [(BLOCK, BLOCK + 1), (BLOCK + 1, BLOCK + 1)]
 
 
 def test_states_of_something_else_are_never_taken_up(reader, tmp_path):
     questions = shouting(3)
     (tmp_path / "notes.txt").write_text("mine")
-    capture(reader(), questions, layers=[2], folder=tmp_path)
+    capture_states(reader(), questions, layers=[2], folder=tmp_path)
     others = [(shouting(3, seed=1), [2], {}), (questions, [1, 2], {}), (questions, [2], {"normalisation": "none"})]
     for asked, layers, settings in others:
         counting = reader(Counting, **settings)
-        kept = capture(counting, asked, layers=layers, folder=tmp_path)
+        kept = capture_states(counting, asked, layers=layers, folder=tmp_path)
         assert counting.pairs_read == 12
-        assert np.array_equal(kept.by_layer[2], capture(reader(**settings), asked, layers=layers).by_layer[2])
+        assert np.array_equal(kept.by_layer[2], capture_states(reader(**settings), asked, layers=layers).by_layer[2])
 
 
 def test_the_same_model_in_another_place_goes_on(tiny, byte_tokenizer, tmp_path):
@@ -107,23 +107,23 @@ def test_the_same_model_in_another_place_goes_on(tiny, byte_tokenizer, tmp_path)
     for place in ("here", "there"):
         model.save_pretrained(tmp_path / place)
         readers.append(Counting(str(tmp_path / place), tokenizer=tokenizer))
-    first = capture(readers[0], shouting(3), folder=tmp_path / "states")
-    again = capture(readers[1], shouting(3), folder=tmp_path / "states")
+    first = capture_states(readers[0], shouting(3), folder=tmp_path / "states")
+    again = capture_states(readers[1], shouting(3), folder=tmp_path / "states")
     assert (readers[0].pairs_read, readers[1].pairs_read) == (12, 0)
     assert (first.by_layer[2] == again.by_layer[2]).all()
 
 
 def test_a_damaged_folder_is_a_clear_error(reader, tmp_path):
-    capture(reader(), shouting(3), layers=[2], folder=tmp_path / "s")
+    capture_states(reader(), shouting(3), layers=[2], folder=tmp_path / "s")
     (written,) = (tmp_path / "s").glob("*/*")
     written.write_bytes(b"half")
     with pytest.raises(InputError, match="damaged"):
-        capture(reader(), shouting(3), layers=[2], folder=tmp_path / "s")
+        capture_states(reader(), shouting(3), layers=[2], folder=tmp_path / "s")
 
 
 def test_nothing_to_read(reader):
     with pytest.raises(InputError, match="no question with passages"):
-        capture(reader(), [Question("q", (), frozenset())])
+        capture_states(reader(), [Question("q", (), frozenset())])
 
 
 def test_training_finds_the_signal_and_the_probe_serves_the_denoiser(reader, tmp_path):
@@ -192,7 +192,7 @@ def test_the_cheapest_layer_that_loses_little_is_taken():
 
 
 def test_a_sweep_names_what_it_measured(reader):
-    (found,) = sweep(capture(reader(), shouting(10), layers=[2]))
+    (found,) = fit_layers(capture_states(reader(), shouting(10), layers=[2]))
     assert set(found.recall) == {"top 1", "20 %", "30 %", "50 %", "60 %"}
     assert all(len(v) == 10 for v in found.recall.values())
     assert found.summary()["layer"] == 2

@@ -4,9 +4,9 @@ import pytest
 
 from denoise_core import InputError, Passage, Reply, run
 from denoise_core.end.fit.data import (
-    ask_for_questions,
+    generate_questions,
     questions_from_documents,
-    read_question,
+    parse_question,
 )
 from denoise_core.testing import FunctionLLM
 
@@ -94,7 +94,7 @@ def test_documents_that_give_nothing_are_named(texts):
     ],
 )
 def test_a_reply_is_read_as_a_question_or_not(reply, question):
-    assert read_question(reply) == question
+    assert parse_question(reply) == question
 
 
 def test_an_llm_asks_and_what_it_declines_is_left_out():
@@ -107,7 +107,7 @@ def test_an_llm_asks_and_what_it_declines_is_left_out():
             raise ConnectionError("gone")
         return Reply(f"Who built the mill of {next(t for t in TOWNS if t in text)}?")
 
-    questions, trace = run(ask_for_questions(DOCUMENTS, negatives=3), llm=FunctionLLM(ask))
+    questions, trace = run(generate_questions(DOCUMENTS, negatives=3), llm=FunctionLLM(ask))
     assert len(trace.events) == len(DOCUMENTS)
     assert {next(iter(q.gold)) for q in questions} == {f"d{i}" for i in range(2, len(DOCUMENTS))}
     assert all(next(iter(q.gold)) == f"d{TOWNS.index(q.text.split()[-1][:-1])}" for q in questions)
@@ -115,10 +115,10 @@ def test_an_llm_asks_and_what_it_declines_is_left_out():
 
 def test_when_the_llm_gives_nothing_the_reason_is_raised():
     with pytest.raises(InputError, match="no question for any of 12"):
-        run(ask_for_questions(DOCUMENTS), llm=FunctionLLM(lambda m: "NONE"))
+        run(generate_questions(DOCUMENTS), llm=FunctionLLM(lambda m: "NONE"))
 
     def gone(messages):
         raise ConnectionError("gone")
 
     with pytest.raises(ConnectionError):
-        run(ask_for_questions(DOCUMENTS), llm=FunctionLLM(gone))
+        run(generate_questions(DOCUMENTS), llm=FunctionLLM(gone))

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from denoise_core import InputError
-from denoise_core.end.selection import best, count_of_share
-from denoise_core.evaluate.metrics import bootstrap_interval, recall_at, recall_table, top_one, wilson_interval
+from denoise_core.end.selection import top_k_mask, fraction_count
+from denoise_core.evaluate.metrics import bootstrap_interval, recall_at, recall_table, top1_accuracy, wilson_interval
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=12), st.floats(0.05, 1))
@@ -22,7 +22,7 @@ def test_ties_count_as_the_mean_over_all_orders(rows, share):
     drawn = []
     for _ in range(400):
         order = rng.permutation(len(rows))
-        kept = best(scores[order], count_of_share(share, len(rows)))
+        kept = top_k_mask(scores[order], fraction_count(share, len(rows)))
         drawn.append(kept[gold[order]].mean())
     assert found[0] == pytest.approx(np.mean(drawn), abs=0.12)
 
@@ -33,8 +33,8 @@ def test_questions_without_gold_are_left_out_and_groups_may_be_scattered():
     groups = ["a", "b", "a", "b", "a", "c"]
     assert recall_at(scores, gold, groups, 0.3).tolist() == [0.5]
     assert recall_at(scores, gold, groups, 0.5).tolist() == [1.0]
-    assert top_one(scores, gold, groups).tolist() == [1.0]
-    assert top_one([1, 1, 0], [True, False, False], [0, 0, 0]).tolist() == [0.5]
+    assert top1_accuracy(scores, gold, groups).tolist() == [1.0]
+    assert top1_accuracy([1, 1, 0], [True, False, False], [0, 0, 0]).tolist() == [0.5]
     assert {k: v.tolist() for k, v in recall_table(scores, gold, groups).items()} == {
         "top 1": [1.0],
         "20 %": [0.5],

@@ -13,7 +13,7 @@ from denoise_core import Passage
 from denoise_core.augmenter.knowledge import BM25Retriever
 from denoise_core.cli import plain
 from denoise_core.end import ENDDenoiser, Probe
-from denoise_core.end.probe import Reading
+from denoise_core.end.probe import HiddenStateSpec
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.scorers import BM25Scorer
 from denoise_core.testing import FunctionScorer
@@ -45,7 +45,7 @@ def test_words_are_found():
 
 
 def test_a_card_is_written(tmp_path):
-    reading = Reading(ModelFingerprint("m", "llama", 3, "float32"), 1, "layout")
+    reading = HiddenStateSpec(ModelFingerprint("m", "llama", 3, "float32"), 1, "layout")
     Probe(np.ones(3, np.float32), 0.5, reading, 0.0, {"data": HALF}).save(tmp_path / "probe")
     assert Probe.load(tmp_path / "probe").card["data"] == "half ?, the other ?"
 

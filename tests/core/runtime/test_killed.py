@@ -13,10 +13,10 @@ import json, os, signal, sys
 import numpy as np
 from pathlib import Path
 from denoise_core import InputError
-from denoise_core.end.probe import Probe, Reading
+from denoise_core.end.probe import Probe, HiddenStateSpec
 from denoise_core.local.fingerprint import ModelFingerprint
 
-READING = Reading(ModelFingerprint("m", "llama", 3, "float32"), 1, "layout")
+READING = HiddenStateSpec(ModelFingerprint("m", "llama", 3, "float32"), 1, "layout")
 TOUCHES = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "shutil.rmtree", "os.scandir", "os.listdir"}
 
 def save(bias, folder):

@@ -14,8 +14,8 @@ from laws import check_result
 
 from denoise_core import Budget, InputError, Passage, Pipeline, Price, Usage
 from denoise_core._files import write_whole
-from denoise_core.end.fit.data import read_question
-from denoise_core.end.probe import OURS, Probe, Reading, replacing
+from denoise_core.end.fit.data import parse_question
+from denoise_core.end.probe import PROBE_FILES, Probe, HiddenStateSpec, replace_folder
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.result import DenoiseResult
 from denoise_core.runtime.record import fallback_of, record_of
@@ -47,7 +47,7 @@ def test_files_have_the_mode_that_the_umask_says(tmp_path):
     before = os.umask(0o077)
     try:
         write_whole(tmp_path / "users.jsonl", "their text")
-        with replacing(tmp_path / "probe", ours=OURS) as stage:
+        with replace_folder(tmp_path / "probe", own_names=PROBE_FILES) as stage:
             (stage / "probe.json").write_text("x")
     finally:
         os.umask(before)
@@ -61,7 +61,7 @@ def test_half_a_character_makes_no_file_unwritable(tmp_path):
     assert (tmp_path / "a.txt").read_text() == "half ?"
 
 
-READING = Reading(ModelFingerprint("m", "llama", 3, "float32"), 1, "layout")
+READING = HiddenStateSpec(ModelFingerprint("m", "llama", 3, "float32"), 1, "layout")
 PROBE = Probe(np.ones(3, np.float32), 0.5, READING, 0.0, {"data": "x"})
 
 
@@ -217,8 +217,8 @@ def test_a_step_that_breaks_a_law_is_named():
 
 
 def test_a_question_in_a_reply_is_found_without_its_decoration():
-    assert read_question('1. **Question: "Who built it?"**') == "Who built it?"
-    assert read_question("> What is it?  ") == "What is it?"
+    assert parse_question('1. **Question: "Who built it?"**') == "Who built it?"
+    assert parse_question("> What is it?  ") == "What is it?"
 
 
 def test_a_folder_given_to_the_command_follows_no_link_out_of_itself(tmp_path):

@@ -7,7 +7,7 @@ from growth import slope
 from laws import check_result
 
 from denoise_core import InputError, Passage
-from denoise_core.end.selection import Tokens
+from denoise_core.end.selection import TokenLimit
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.s2a.pieces import group_slices, slice_passage, units
 from denoise_core.testing import FunctionLLM
@@ -54,7 +54,7 @@ def test_a_pronoun_beside_its_kept_sentence_brings_nothing():
 def test_a_budget_of_tokens_takes_the_most_important_first():
     text = "Alpha one is here. Beta two is here. Gamma three is here. Delta four is here. "
     llm = says("3, 1, 4")
-    result = S2ADenoiser(llm, keep=Tokens(11)).denoise("Which?", [Passage(text, "p")])
+    result = S2ADenoiser(llm, keep=TokenLimit(11)).denoise("Which?", [Passage(text, "p")])
     assert result.passages[0].text == "Alpha one is here. Gamma three is here. "
     assert "most important comes first" in llm.seen[0][-1].content
     reasons = {text[d.span.start : d.span.end].split()[0]: d.reason for d in result.dropped}
@@ -62,7 +62,7 @@ def test_a_budget_of_tokens_takes_the_most_important_first():
     check_result([Passage(text, "p")], result)
 
 
-@pytest.mark.parametrize("settings", [{"keep": 0.3}, {"keep": Tokens(9), "variant": "default"}])
+@pytest.mark.parametrize("settings", [{"keep": 0.3}, {"keep": TokenLimit(9), "variant": "default"}])
 def test_what_is_no_rule_is_refused(settings):
     with pytest.raises(InputError, match="Tokens"):
         S2ADenoiser(says(""), **settings)

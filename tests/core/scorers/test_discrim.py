@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from denoise_core import Budget, BudgetExceeded, Passage, run
 from denoise_core.end import ENDDenoiser
 from denoise_core.runtime.effects import denoise
-from denoise_core.scorers.decisions import LLMDiscrim, messages, read
+from denoise_core.scorers.decisions import LLMDiscrim, messages, parse_verdict
 from denoise_core.testing import FunctionLLM, check_scorer
 
 
@@ -33,12 +33,12 @@ def knows(messages):
     ],
 )
 def test_replies_are_read_by_whole_words(reply, score):
-    assert read(reply) == score
+    assert parse_verdict(reply) == score
 
 
 @given(st.text())
 def test_any_reply_gives_a_score(reply):
-    assert read(reply) in (0.0, 0.5, 1.0)
+    assert parse_verdict(reply) in (0.0, 0.5, 1.0)
 
 
 def test_every_text_is_asked_about_once_and_quoted():

@@ -20,7 +20,7 @@ from denoise_core.types import Passage, check_passages
 
 if TYPE_CHECKING:
     from denoise_core.scorers.bm25 import BM25Index
-    from denoise_core.scorers.encoders import Embeds
+    from denoise_core.scorers.encoders import EmbeddingModel
 
 
 class BM25Retriever:
@@ -74,7 +74,7 @@ class DenseRetriever:
     repeated ids and ``k < 1``, and what `EmbeddingScorer` raises.
     """
 
-    def __init__(self, passages: Sequence[Passage], embed: Embeds, *, k: int = 10) -> None:
+    def __init__(self, passages: Sequence[Passage], embed: EmbeddingModel, *, k: int = 10) -> None:
         from denoise_core.scorers.encoders import EmbeddingScorer  # not before one is made: all scorers come
 
         if k < 1:
@@ -91,10 +91,10 @@ class DenseRetriever:
             return ()
         with self._lock:  # models are rarely safe to call from two threads
             if self._index is None:
-                known = self._scorer.vectors([titled(p) for p in self.passages])
+                known = self._scorer.text_vectors([titled(p) for p in self.passages])
                 self._index = require("faiss", extra="dense").IndexFlatIP(known.shape[1])
                 self._index.add(known)
-            asked = self._scorer.asked(query, self._index.d)[None]
+            asked = self._scorer.query_vector(query, self._index.d)[None]
         scores, places = self._index.search(asked, min(self.k, len(self.passages)))
         return tuple(replace(self.passages[i], score=float(s)) for s, i in zip(scores[0], places[0], strict=True))
 

@@ -2,7 +2,7 @@
 
 * `questions_from_documents`: a sentence of a passage is taken out and becomes the question; the rest of the
   passage is the relevant one. (The inverse cloze task; Lee et al., 2019.)
-* `ask_for_questions`: your LLM writes a question for each passage.
+* `generate_questions`: your LLM writes a question for each passage.
 
 Both find irrelevant passages in the same documents: half of them the most alike in words, because those are what a
 retriever will bring, half at random. Labels made this way are rougher than a person's.
@@ -57,12 +57,12 @@ def questions_from_documents(
     if not made:
         raise InputError(
             f"none of {len(passages)} passages has two sentences, one of them of {FEWEST_WORDS} words or more: "
-            "pass longer chunks, or have an LLM ask the questions (ask_for_questions)"
+            "pass longer chunks, or have an LLM ask the questions (generate_questions)"
         )
     return made
 
 
-def ask_for_questions(
+def generate_questions(
     passages: Sequence[Passage], *, n: int | None = None, negatives: int = NEGATIVES, seed: int = 0
 ) -> Flow[tuple[Question, ...]]:
     """A flow that asks an LLM for one question to each of ``n`` passages: ``run(flow, llm=...)``.
@@ -77,7 +77,7 @@ def ask_for_questions(
     ]
     replies = yield from batch(tuple(Complete(messages, "ask") for messages in asked))
     failed = [r for r in replies if isinstance(r, Failed)]
-    read = [(i, read_question(r.text)) for i, r in zip(chosen, replies, strict=True) if not isinstance(r, Failed)]
+    read = [(i, parse_question(r.text)) for i, r in zip(chosen, replies, strict=True) if not isinstance(r, Failed)]
     made = tuple(corpus.question(i, text, corpus.passages[i]) for i, text in read if text)
     if not made and failed:
         raise failed[0].error
@@ -86,10 +86,10 @@ def ask_for_questions(
     return made
 
 
-def read_question(reply: str) -> str | None:
+def parse_question(reply: str) -> str | None:
     """The question in an LLM's reply; None when it declined or wrote none.
 
-    >>> read_question('<think>hm</think>Question: "Who built the Eiffel Tower?"'), read_question("NONE.")
+    >>> parse_question('<think>hm</think>Question: "Who built the Eiffel Tower?"'), parse_question("NONE.")
     ('Who built the Eiffel Tower?', None)
     """
     try:

@@ -19,8 +19,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from denoise_core._optional import require
 from denoise_core.end.calibration import calibrate
-from denoise_core.end.fit.states import Capture, Each, Progress, capture
-from denoise_core.end.fit.recall import SHARES, recall_table
+from denoise_core.end.fit.states import HiddenStates, MapFunction, Progress, capture_states
+from denoise_core.end.fit.recall import RECALL_FRACTIONS, recall_table
 from denoise_core.end.probe import Probe, HiddenStateSpec
 from denoise_core.end.reader import HiddenReader
 from denoise_core.end.scorer import ProbeScorer
@@ -49,12 +49,12 @@ def fit_probe(
     questions: Sequence[Question],
     *,
     layers: Sequence[int] | None = None,
-    share: float = 0.3,
+    fraction: float = 0.3,
     folder: str | Path | None = None,
     calibration: Sequence[Question] = (),
     card: Mapping[str, Any] | None = None,
     progress: Progress | None = None,
-    each: Each = map,
+    map_blocks: MapFunction = map,
 ) -> ProbeFit:
     """Fit a probe on ``model``, given by name, path or object, or as a `HiddenReader` with its settings.
 
@@ -73,9 +73,9 @@ def fit_probe(
             "guarantee would be void; keep them apart"
         )
     reader = model if isinstance(model, HiddenReader) else HiddenReader(model)
-    captured = capture(reader, questions, layers=layers, folder=folder, progress=progress, each=each)
-    fits = sweep(captured)
-    chosen = choose_layer(fits, share)
+    captured = capture_states(reader, questions, layers=layers, folder=folder, progress=progress, map_blocks=map_blocks)
+    fits = fit_layers(captured)
+    chosen = choose_layer(fits, fraction)
     sizes = [len(q.passages) for q in questions]
     written = {
         "data": {
@@ -86,11 +86,11 @@ def fit_probe(
             "passages a question, median": float(np.median(sizes)),
         },
         "recall by layer, held-out questions": [f.summary() for f in fits],
-        "layer": f"{chosen.layer}: the shallowest that loses at most {100 * MARGIN:g} points at {share:.0%} kept",
+        "layer": f"{chosen.layer}: the shallowest that loses at most {100 * MARGIN:g} points at {fraction:.0%} kept",
         **(card or {}),
     }
     reading = reader.reading(chosen.layer)
-    probe = probe_of(chosen.line, reading, captured.labels, captured.groups.tolist(), card=written)
+    probe = build_probe(chosen.line, reading, captured.labels, captured.question_index.tolist(), card=written)
     if calibration:
         found = calibrate(ProbeScorer(reader, probe), calibration)
         told = {**probe.card, "calibration": {"questions": found.n, "used for fitting": False}}
@@ -107,7 +107,7 @@ class LayerFit:
     """
 
     layer: int
-    line: Fit
+    line: LineFit
     recall: Mapping[str, NDArray[np.float64]]
 
     def summary(self) -> dict[str, Any]:
@@ -122,16 +122,16 @@ class LayerFit:
         }
 
 
-def sweep(captured: Capture) -> tuple[LayerFit, ...]:
+def fit_layers(captured: HiddenStates) -> tuple[LayerFit, ...]:
     """A line for each captured layer, from shallow to deep; folds are the same questions at every layer."""
     out = []
     for layer, states in sorted(captured.by_layer.items()):
-        line = fit_line(states, captured.labels, captured.groups.tolist())
-        out.append(LayerFit(layer, line, recall_table(line.held_out, captured.labels, captured.groups)))
+        line = fit_line(states, captured.labels, captured.question_index.tolist())
+        out.append(LayerFit(layer, line, recall_table(line.held_out, captured.labels, captured.question_index)))
     return tuple(out)
 
 
-def choose_layer(fits: Sequence[LayerFit], share: float = 0.3, margin: float = MARGIN) -> LayerFit:
+def choose_layer(fits: Sequence[LayerFit], fraction: float = 0.3, margin: float = MARGIN) -> LayerFit:
     """The shallowest layer that loses little against the best at ``share`` kept; a layer more costs as much again.
 
     The loss is paired by question: its mean plus its standard error lies within ``margin``. `recall_table`'s cut
@@ -139,7 +139,7 @@ def choose_layer(fits: Sequence[LayerFit], share: float = 0.3, margin: float = M
     """
     if not fits:
         raise InputError("no layer was fitted: give at least one")
-    cut = f"{100 * min(SHARES, key=lambda s: abs(s - share)):g} %"
+    cut = f"{100 * min(RECALL_FRACTIONS, key=lambda s: abs(s - fraction)):g} %"
     best = max(fits, key=lambda f: (float(f.recall[cut].mean()), -f.layer)).recall[cut]
 
     def loss(fit: LayerFit) -> float:
@@ -155,7 +155,7 @@ def _error(values: NDArray[np.float64]) -> float:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fit:
+class LineFit:
     """A fitted line and how good it was on questions it had not seen.
 
     ``held_out`` has each row's logit from the fold model that did not see the row's question;
@@ -170,8 +170,8 @@ class Fit:
     quality: Mapping[float, float]
 
 
-def probe_of(
-    found: Fit,
+def build_probe(
+    found: LineFit,
     reading: HiddenStateSpec,
     labels: ArrayLike,
     groups: Sequence[Hashable],
@@ -206,7 +206,7 @@ def fit_line(
     groups: Sequence[Hashable],
     *,
     penalties: Sequence[float] = PENALTIES,
-) -> Fit:
+) -> LineFit:
     """A line through states ``(n, d)``, labels ``(n,)`` (True: relevant) and the question of each row.
 
     Raises `InputError` for states that are not finite, sizes that disagree, or fewer than two questions with a
@@ -215,7 +215,7 @@ def fit_line(
     x, y, question = _checked(states, labels, groups)
     if not penalties or min(penalties) <= 0:
         raise InputError(f"penalties={penalties!r}: expected one or more positive values of C")
-    fold = folds_of(question, y, FOLDS)
+    fold = assign_folds(question, y, FOLDS)
     flat = _constant(x)
     x[:, flat] = 0
     ordered = sorted(penalties)
@@ -225,13 +225,13 @@ def fit_line(
     for f, found in enumerate(parallel(delayed(_path)(x, y, fold != f, ordered) for f in range(fold.max() + 1))):
         logits[fold == f] = found
     held_out = {C: logits[:, i] for i, C in enumerate(ordered)}
-    quality = {C: outranking(s, y, question) for C, s in held_out.items()}
+    quality = {C: question_auc(s, y, question) for C, s in held_out.items()}
     C = max(quality, key=lambda c: (round(quality[c], 6), -c))
     scaler, line = _pipeline(C, tolerance=1e-6).fit(x, y)
     w = np.asarray(line.coef_[0], dtype=np.float64) / scaler.scale_  # the scaling is folded into the weights
     bias = float(line.intercept_[0]) - float(scaler.mean_ @ w)
     w[flat] = 0
-    return Fit(np.asarray(w, dtype=np.float32), bias, C, held_out[C], quality)
+    return LineFit(np.asarray(w, dtype=np.float32), bias, C, held_out[C], quality)
 
 
 def _pipeline(C: float, *, tolerance: float = 1e-4) -> Any:
@@ -254,7 +254,7 @@ def _path(x: Floats, y: Mask, fitting: Mask, penalties: Sequence[float]) -> Floa
     return out
 
 
-def folds_of(question: NDArray[np.intp], y: Mask, folds: int) -> NDArray[np.intp]:
+def assign_folds(question: NDArray[np.intp], y: Mask, folds: int) -> NDArray[np.intp]:
     """The fold of each row; questions are dealt out in a fixed shuffled order, those with a gold first."""
     if folds < 2:
         raise InputError(f"folds={folds}: expected 2 or more")
@@ -273,7 +273,7 @@ def folds_of(question: NDArray[np.intp], y: Mask, folds: int) -> NDArray[np.intp
     return fold_of_question[question]
 
 
-def outranking(scores: Floats, y: Mask, question: NDArray[np.intp]) -> float:
+def question_auc(scores: Floats, y: Mask, question: NDArray[np.intp]) -> float:
     """Chance that a relevant chunk outranks another of its question (a tie counts half), mean of questions.
 
     When no question has both kinds of chunk, over all chunks together.

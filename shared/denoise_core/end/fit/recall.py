@@ -10,11 +10,11 @@ from numpy.typing import ArrayLike, NDArray
 from denoise_core.end.selection import fraction_count
 from denoise_core.errors import InputError
 
-SHARES = (0.2, 0.3, 0.5, 0.6)  # those of the paper's layer study, beside the single best chunk
+RECALL_FRACTIONS = (0.2, 0.3, 0.5, 0.6)  # those of the paper's layer study, beside the single best chunk
 
 
 def recall_at(
-    scores: ArrayLike, gold: ArrayLike, groups: Sequence[Hashable] | NDArray[np.generic], share: float
+    scores: ArrayLike, gold: ArrayLike, groups: Sequence[Hashable] | NDArray[np.generic], fraction: float
 ) -> NDArray[np.float64]:
     """Share of each question's gold passages among its best ``ceil(share * n)`` passages.
 
@@ -26,12 +26,12 @@ def recall_at(
     for own, relevant in _questions_with_gold(scores, gold, groups):
         above = (own[None, :] > own[:, None]).sum(1)
         level = (own[None, :] == own[:, None]).sum(1)
-        kept = np.clip((fraction_count(share, len(own)) - above) / level, 0, 1)
+        kept = np.clip((fraction_count(fraction, len(own)) - above) / level, 0, 1)
         recalls.append(float(kept[relevant].mean()))
     return np.array(recalls)
 
 
-def top_one(
+def top1_accuracy(
     scores: ArrayLike, gold: ArrayLike, groups: Sequence[Hashable] | NDArray[np.generic]
 ) -> NDArray[np.float64]:
     """The chance that each question's best passage is gold: 1 or 0, or between for ties at the top.
@@ -46,8 +46,8 @@ def recall_table(
     scores: ArrayLike, gold: ArrayLike, groups: Sequence[Hashable] | NDArray[np.generic]
 ) -> dict[str, NDArray[np.float64]]:
     """Values of each question with gold: "top 1" (`top_one`) and "20 %" ... "60 %" (`recall_at`)."""
-    table = {"top 1": top_one(scores, gold, groups)}
-    return table | {f"{100 * share:g} %": recall_at(scores, gold, groups, share) for share in SHARES}
+    table = {"top 1": top1_accuracy(scores, gold, groups)}
+    return table | {f"{100 * share:g} %": recall_at(scores, gold, groups, share) for share in RECALL_FRACTIONS}
 
 
 def _questions_with_gold(

@@ -22,12 +22,12 @@ from denoise_core.question import Question
 BLOCK = 16  # questions read at once; what a kill can lose
 
 Progress = Callable[[int, int], None]
-Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+MapFunction = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 """What `map` does; another one may have it done by other processes or machines, and gives results in order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Capture:
+class HiddenStates:
     """States by layer, ``(n, d)``, one row for each passage of each question, in order.
 
     ``labels`` is True for relevant passages, ``groups`` the position of each row's question.
@@ -35,18 +35,18 @@ class Capture:
 
     by_layer: dict[int, NDArray[Any]]
     labels: NDArray[np.bool_]
-    groups: NDArray[np.intp]
+    question_index: NDArray[np.intp]
 
 
-def capture(
+def capture_states(
     reader: HiddenReader,
     questions: Sequence[Question],
     *,
     layers: Sequence[int] | None = None,
     folder: str | Path | None = None,
     progress: Progress | None = None,
-    each: Each = map,
-) -> Capture:
+    map_blocks: MapFunction = map,
+) -> HiddenStates:
     """Read every passage under its question at ``layers`` (all but the embeddings when None).
 
     ``folder`` keeps what has been read, and a later call for the same questions, model, layout and layers goes on
@@ -65,7 +65,7 @@ def capture(
     kind = np.float32 if reader.norm.kind == "none" else np.float16
     starts = range(BLOCK * len(blocks), len(questions), BLOCK)
     pairs = ([(q.text, p.text) for q in questions[n : n + BLOCK] for p in q.passages] for n in starts)
-    for start, states in zip(starts, each(_Reads(reader, chosen, kind), pairs), strict=True):
+    for start, states in zip(starts, map_blocks(_Reads(reader, chosen, kind), pairs), strict=True):
         if store is not None:
             _keep(store, len(blocks), states)
         blocks.append(states)
@@ -73,7 +73,7 @@ def capture(
             progress(min(start + BLOCK, len(questions)), len(questions))
     by_layer = {layer: np.concatenate([states[layer] for states in blocks if states]) for layer in chosen}
     labels = np.array([label for q in questions for label in q.labels], dtype=np.bool_)
-    return Capture(by_layer, labels, np.repeat(np.arange(len(questions)), rows))
+    return HiddenStates(by_layer, labels, np.repeat(np.arange(len(questions)), rows))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ class _Reads:
         if not pairs:
             return {}
         found = self.reader.read(pairs, self.layers)
-        first = np.searchsorted(found.owner, np.arange(len(pairs)))
+        first = np.searchsorted(found.text_index, np.arange(len(pairs)))
         return {layer: np.asarray(states[first], dtype=self.kind) for layer, states in found.by_layer.items()}
 
 

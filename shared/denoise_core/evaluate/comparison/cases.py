@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever, DenseRetriever, HybridRetriever
 from denoise_core.embedded.default import shared_encoder
-from denoise_core.end.fit.data import ask_for_questions, questions_from_documents
+from denoise_core.end.fit.data import generate_questions, questions_from_documents
 from denoise_core.errors import InputError
 from denoise_core.evaluate.datasets import EvaluationCase, EvaluationCases, PassageSearch, RecordProblem
 from denoise_core.protocols import LLM
@@ -102,6 +102,6 @@ def generate_cases(
         found = questions_from_documents(pieces, n=question_count, negatives=top_k - 1, seed=seed)
         how = "questions are sentences taken out of the documents; their gold passage is the rest of the piece"
     else:
-        found = run(ask_for_questions(pieces, n=question_count, negatives=top_k - 1, seed=seed), llm=llm)[0]
+        found = run(generate_questions(pieces, n=question_count, negatives=top_k - 1, seed=seed), llm=llm)[0]
         how = f"questions were written by {model_name}, each to one piece of the documents, its gold passage"
     return EvaluationCases(tuple(EvaluationCase(q, n, "made") for n, q in enumerate(found, 1)), notes=(how,))

@@ -18,7 +18,7 @@ import numpy as np
 from denoise_core._files import write_whole
 from denoise_core._optional import html_of, require
 from denoise_core.embedded.default import shared_encoder
-from denoise_core.end.auto import GOLD_TARGETS
+from denoise_core.end.calibration import GOLD_TARGETS
 from denoise_core.errors import InputError, is_mistake, said
 from denoise_core.evaluate.comparison.answering import Answerer, Judge, Rule, judge_of
 from denoise_core.evaluate.comparison.figures import (
@@ -140,7 +140,9 @@ class Evaluation:
         return html_of("evaluation", self)
 
 
-def _ranked(measure: str, ways: Sequence[Strategy], figures: Sequence[StrategyFigures], budget: int | None) -> list[str]:
+def _ranked(
+    measure: str, ways: Sequence[Strategy], figures: Sequence[StrategyFigures], budget: int | None
+) -> list[str]:
     """Ways that leave something out, best first; of equal ones that which keeps less, then the earlier."""
     found = []
     for n, (way, own) in enumerate(zip(ways, figures, strict=True)):
@@ -196,9 +198,13 @@ def table_rows(found: Evaluation, *, short: bool = False) -> list[list[str]]:
         row = {
             "way": f"{f.name} *" if f.name == found.recommendation.name else f.name,
             "tokens": f"{f.tokens:,.0f} ({f.kept_fraction:.0%})",
-            "gold kept": "" if f.gold_recall is None else f"{f.gold_recall.value:.0%} ({_ends('.0f', f.gold_recall, '-')})",
+            "gold kept": ""
+            if f.gold_recall is None
+            else f"{f.gold_recall.value:.0%} ({_ends('.0f', f.gold_recall, '-')})",
             "right": "" if f.accuracy is None else f"{f.accuracy.value:.0%}",
-            "hurt/help": "" if f.accuracy_change is None else f"{len(f.accuracy_change.harmed)}/{len(f.accuracy_change.helped)}",
+            "hurt/help": ""
+            if f.accuracy_change is None
+            else f"{len(f.accuracy_change.harmed)}/{len(f.accuracy_change.helped)}",
             "net (95 %)": "" if net is None else f"{100 * net.value:+.0f} ({_ends('+.0f', net, ' to ')})",
             "s": _as(".2f", f.seconds),
         }
@@ -241,7 +247,8 @@ def summary_lines(found: Evaluation) -> list[str]:
         out.append(f"Ways that rank were given {found.budget:,} tokens a question, as many as the default kept.")
     for f in (f for f in found.figures if f.text_needed):
         need = (
-            f"{t:.0%} {v:.2f} ({lo:.2f} to {hi:.2f})" for t, (v, lo, hi) in zip(GOLD_TARGETS, f.text_needed, strict=True)
+            f"{t:.0%} {v:.2f} ({lo:.2f} to {hi:.2f})"
+            for t, (v, lo, hi) in zip(GOLD_TARGETS, f.text_needed, strict=True)
         )
         saved = 1000 * f.tokens / max(f.kept_fraction, 1e-9) * (1 - f.text_needed[0][0])
         out.append(
@@ -360,7 +367,9 @@ def _says(way: Strategy, name: str, value: str) -> bool:
     return way.setting is not None and way.setting.get(name) == value
 
 
-def _budget(known: list[QuestionOutcome], cases: EvaluationCases, count: Callable[[str], int]) -> tuple[int | None, float | None]:
+def _budget(
+    known: list[QuestionOutcome], cases: EvaluationCases, count: Callable[[str], int]
+) -> tuple[int | None, float | None]:
     """Tokens that the default keeps on average, and the budget a question that comes to as many."""
     done = [o.tokens for o in known if o.error is None]
     if not done:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from denoise_core.embedded.fitted import Interval, percentile_interval
-from denoise_core.end.auto import GOLD_TARGETS, required_text_fraction
+from denoise_core.end.calibration import GOLD_TARGETS, required_text_fraction
 from denoise_core.end.denoiser import Scoring
 from denoise_core.evaluate.datasets import EvaluationCase
 from denoise_core.evaluate.metrics import bootstrap_interval, exact_match, token_f1, wilson_interval
@@ -45,7 +45,9 @@ class QuestionOutcome:
     error: str | None = None
 
 
-def outcome_of(case: EvaluationCase, result: DenoiseResult, count: Count, budget: float | None = None) -> QuestionOutcome:
+def outcome_of(
+    case: EvaluationCase, result: DenoiseResult, count: Count, budget: float | None = None
+) -> QuestionOutcome:
     """The outcome of a result that nobody has answered from.
 
     With a ``budget`` tokens and gold are those of the ranking cut there exactly: the last chunk counts in part, as
@@ -85,7 +87,11 @@ def _needed(outcomes: Iterable[QuestionOutcome]) -> tuple[Interval, ...]:
             rows.append((score, name in left, size, n))  # gold by a passage's best chunk
             left.discard(name)
     known = any(is_gold for _, is_gold, _, _ in rows)
-    return tuple(percentile_interval(required_text_fraction(*np.array(rows).T, fraction=t)) for t in GOLD_TARGETS) if known else ()
+    return (
+        tuple(percentile_interval(required_text_fraction(*np.array(rows).T, fraction=t)) for t in GOLD_TARGETS)
+        if known
+        else ()
+    )
 
 
 def _ranked(case: EvaluationCase, result: DenoiseResult, count: Count) -> Ranked | None:
@@ -238,7 +244,11 @@ def required_questions(differences: ArrayLike) -> int | None:
 
 
 def figures_of(
-    name: str, outcomes: Sequence[QuestionOutcome], everything: Sequence[QuestionOutcome], whole: float, price: Price | None = None
+    name: str,
+    outcomes: Sequence[QuestionOutcome],
+    everything: Sequence[QuestionOutcome],
+    whole: float,
+    price: Price | None = None,
 ) -> StrategyFigures:
     """Figures of a way; ``everything`` are the same questions undenoised, ``whole`` their mean tokens."""
     done = [o for o in outcomes if o.error is None]
@@ -276,7 +286,9 @@ def apart(
     if not pairs:
         return None
     left, right = zip(*pairs, strict=True)
-    return SignificanceTest(measure, names[0], names[1], paired_difference(left, right), required_questions(np.subtract(left, right)))
+    return SignificanceTest(
+        measure, names[0], names[1], paired_difference(left, right), required_questions(np.subtract(left, right))
+    )
 
 
 def value_of(outcome: QuestionOutcome, measure: str) -> float | None:

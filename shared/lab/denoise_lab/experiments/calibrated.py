@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from denoise_core.embedded import default_stack
 from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.fitted import FittedDenoiser, percentile_interval
-from denoise_core.end.auto import DEFAULT_RISK, GOLD_TARGETS, required_text_fraction
+from denoise_core.end.calibration import GOLD_TARGETS, required_text_fraction
+from denoise_core.end.selection import DEFAULT_RISK
 from denoise_core.evaluate.metrics import bootstrap_interval
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
-from denoise_core.scorers.stack import collect
+from denoise_core.scorers.stack import collect_signals
 from denoise_lab.experiments import Bench
 
 Floats = NDArray[np.float64]
@@ -44,7 +45,7 @@ def held_out(fit: FittedDenoiser, questions: Sequence[Question], read: SentenceE
     columns: list[tuple[NDArray[np.float32], ...]] = []
     for q in questions:
         texts = [p.headed for p in q.passages]
-        signals = collect([read, BM25Scorer()], q.text, texts)
+        signals = collect_signals([read, BM25Scorer()], q.text, texts)
         own = fit.stack.combine(signals)
         sizes, gold = np.array([len(t) for t in texts], dtype=np.float64), np.array(q.labels)
         kept = rule.choose(own, texts)
@@ -69,7 +70,9 @@ def middle(values: Floats, share: float = 0.9) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def on_held_out(bench: Bench, name: str, fit: FittedDenoiser, rest: Sequence[Question], read: SentenceEncoder) -> Held:
+def on_held_out(
+    bench: Bench, name: str, fit: FittedDenoiser, rest: Sequence[Question], read: SentenceEncoder
+) -> Held:
     """What was calibrated on some of a set's questions, as rows about others of them."""
     held = held_out(fit, rest, read)
     lost, (low, high) = float(held.lost.mean()), middle(held.lost)

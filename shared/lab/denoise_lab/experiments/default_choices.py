@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from denoise_core.embedded import default_scale, default_stack
 from denoise_core.embedded.encoder import SentenceEncoder
-from denoise_core.end.auto import DEFAULT_RISK
+from denoise_core.end.selection import DEFAULT_RISK
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_lab.experiments import Options

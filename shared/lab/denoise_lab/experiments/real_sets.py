@@ -25,7 +25,7 @@ from denoise_core.embedded import default_stack, sample_questions
 from denoise_core.embedded.encoder import SentenceEncoder
 from denoise_core.embedded.fitted import torch_minilm
 from denoise_core.embedded.minilm import HUB_NAME, minilm_folder
-from denoise_core.end.fit.states import Capture, capture
+from denoise_core.end.fit.states import HiddenStates, capture_states
 from denoise_core.end.reader import HiddenReader
 from denoise_core.evaluate.datasets import parse_cases
 from denoise_core.evaluate.metrics import bootstrap_interval, recall_at
@@ -116,13 +116,13 @@ def reader() -> HiddenReader:
 
 def states_of(
     name: str, questions: Sequence[Question], layers: Sequence[int] = LAYERS, by: HiddenReader | None = None
-) -> Capture:
+) -> HiddenStates:
     by = by or reader()
     mark = by.reading(max(layers)).model.weights[:8] + questions_digest(questions)[:12]
     folder = cache_folder() / f"states-{mark}-{'-'.join(map(str, layers))}"
     if not folder.is_dir():
         sys.stderr.write(f"reading {name}: {len(questions)} questions, layers {list(layers)}\n")
-    return capture(by, questions, layers=layers, folder=folder)
+    return capture_states(by, questions, layers=layers, folder=folder)
 
 
 def cache_folder() -> Path:

@@ -104,7 +104,7 @@ def asked_outright(case: Case) -> Flow[Told]:
     failed = next((r for r in replies if isinstance(r, Failed)), None)
     if failed is not None:
         raise failed.error
-    known = Known([decisions.read(r.text) for r in replies])
+    known = Known([decisions.parse_verdict(r.text) for r in replies])
     result = ENDDenoiser(known, threshold=0.5).denoise(case.question, case.passages)
     return (yield from answered(case, result.passages))
 
