@@ -1,56 +1,76 @@
-"""A budget of tokens trims, and never skips: down by score, and what does not fit is cut at its own sentences.
+"""Fit scored chunks into a token budget.
 
-A piece that does not fit leaves a hole. Its best sentences or lines fill it, read by the same scorer; what is left
-is for the next pieces only as far as they lie within the margin of ``keep="auto"``, so that no rubbish takes the
-place of what was too long. Headings and header rows that come with a piece are paid for. Where a piece would not
-fit they give way to it, the outermost first, those of the worst piece first, and the note says so.
+Chunks are taken down by score. If one does not fit, its best sentences or lines are
+kept instead, scored by the same scorer. Lower-ranked chunks may use the rest only if
+their score is within the ``keep="auto"`` margin: irrelevant text never replaces what
+was too long. Context spans (headings, header rows) count too. To fit a chunk they are
+dropped, the outermost first, those of the worst chunk first; the note says so.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import TypeAlias
 
 import numpy as np
 
-from denoise_core.end.selection import Floats, Selection, TokenLimit, rank_by_score, split_span
+from denoise_core.end.selection import (
+    Floats,
+    MarginRule,
+    Selection,
+    TokenLimit,
+    rank_by_score,
+    split_span,
+)
 from denoise_core.protocols import Scored
-from denoise_core.text.structural import context_spans_of, chunk_text
+from denoise_core.text.structural import chunk_text, context_spans_of
 from denoise_core.text.text_chunk import TextChunk
 from denoise_core.text.token_budget import TokenBudget
 from denoise_core.types import Passage, Span, well_formed
 
-CUT_AT_MOST = 12  # pieces that are cut for one budget
+MAX_SPLIT_CHUNKS = 12  # chunks that are split for one budget
 
 ScoredPart: TypeAlias = tuple[Span, float]
-Trimmed: TypeAlias = Generator[list[str], tuple[Scored, float], tuple[Selection, float]]
+TrimSteps: TypeAlias = Generator[
+    list[str], tuple[Scored, float], tuple[Selection, float]
+]
 
 
 @dataclass(frozen=True, slots=True)
-class Trimming:
-    """Scored chunks and what may be spent on them. ``structured``: pieces bring headings and header rows along.
+class BudgetTrimmer:
+    """Scored chunks and the budget to fit them into.
 
-    ``edge`` is the score down to which pieces may fill what one that did not fit left; its second argument is the
-    edge where the scorer's margin is not known.
+    Attributes:
+        rule: The budget.
+        passages: By id.
+        spans: The chunks.
+        scores: float32, one per chunk; minus infinity for chunks without a score.
+        margin_rule: Decides which chunks may use budget left by a chunk that was too
+            long; None if the scorer has no margin.
+        attaches_context: Whether kept chunks come with their headings.
+        min_keep: Chunks to keep even over the budget.
+        max_keep: Chunks to keep at most.
     """
 
     rule: TokenLimit
     passages: Mapping[str, Passage]
     spans: Sequence[Span]
     scores: Floats
-    edge: Callable[[Floats, float], float]
-    structured: bool
+    margin_rule: MarginRule | None
+    attaches_context: bool
     min_keep: int
     max_keep: int | None
 
-    def steps(self) -> Trimmed:
-        """Yields the texts of parts that may be kept, takes their scores and the seconds of scoring them, and
-        returns the selection with these seconds."""
+    def trim_steps(self) -> TrimSteps:
+        """Yields the texts of parts that may be kept and receives their scores.
+
+        Returns the selection and the seconds that scoring the parts took.
+        """
         parts: list[tuple[int, Span]] = []
         texts: list[str] = []
-        for i in self._too_long():
+        for i in self._chunks_to_split():
             for span, text in self._parts_of(self.spans[i]):
                 parts.append((i, span))
                 texts.append(text)
@@ -58,148 +78,168 @@ class Trimming:
         scored_parts: dict[int, list[ScoredPart]] = {}
         for (i, span), score in zip(parts, scored.scores.tolist(), strict=True):
             scored_parts.setdefault(i, []).append((span, score))
-        return self._selection(scored_parts), seconds
+        return self._select(scored_parts), seconds
 
-    def _too_long(self) -> list[int]:
-        """Pieces that may have to be cut: from the first that does not fit on, as far as the edge."""
-        payments = self._payments()
-        edge = self.edge(self.scores, np.inf)
-        too_long: list[int] = []
+    def _fill_threshold(self, scores: Floats, default: float) -> float:
+        if self.margin_rule is None:
+            return default
+        return self.margin_rule.keep_threshold(scores)
+
+    def _chunks_to_split(self) -> list[int]:
+        """The first chunk that does not fit, and the next ones within the margin."""
+        spending = self._new_spending()
+        threshold = self._fill_threshold(self.scores, np.inf)
+        chunks: list[int] = []
         for i in rank_by_score(self.scores).tolist():
-            below_edge = bool(too_long) and self.scores[i] < edge
-            if not np.isfinite(self.scores[i]) or below_edge or len(too_long) == CUT_AT_MOST:
+            below_margin = bool(chunks) and self.scores[i] < threshold
+            is_full = len(chunks) == MAX_SPLIT_CHUNKS
+            if not np.isfinite(self.scores[i]) or below_margin or is_full:
                 break
-            if too_long or not payments.take(self.spans[i]):
-                too_long.append(i)
-        return too_long
+            if chunks or not spending.try_add(self.spans[i]):
+                chunks.append(i)
+        return chunks
 
     def _parts_of(self, span: Span) -> Iterator[tuple[Span, str]]:
-        """The sentences or lines of a piece, and how the scorer reads each."""
+        """The sentences or lines of a chunk, each with its scored form."""
         passage = self.passages[span.passage_id]
-        whole = chunk_text(passage.text)
-        piece, heading = TextChunk(span.start, span.end), ""
-        if self.structured:
-            piece = whole.chunks[whole.chunk_index(span.start)]
-            heading = whole.chunk_context_and_text(piece)[0]
-        for start, end in whole.split_chunk(piece):
+        structure = chunk_text(passage.text)
+        chunk, heading = TextChunk(span.start, span.end), ""
+        if self.attaches_context:
+            chunk = structure.chunks[structure.chunk_index(span.start)]
+            heading = structure.chunk_context_and_text(chunk)[0]
+        for start, end in structure.split_chunk(chunk):
             if passage.text[start:end].strip():
-                above = (passage.header, heading, whole.readable_text(start, end))
-                yield Span(span.passage_id, start, end), well_formed("\n".join(filter(None, above)))
+                part_text = structure.readable_text(start, end)
+                lines = filter(None, (passage.header, heading, part_text))
+                yield Span(passage.id, start, end), well_formed("\n".join(lines))
 
-    def _selection(self, scored_parts: dict[int, list[ScoredPart]]) -> Selection:
-        """What the budget keeps: pieces that are cut are listed as their parts from here on."""
-        payments = self._payments()
-        whole, kept_parts, unfit = self._spend(payments, scored_parts)
+    def _select(self, scored_parts: Mapping[int, Sequence[ScoredPart]]) -> Selection:
+        """What the budget keeps; a chunk that was split becomes one row per part."""
+        spending = self._new_spending()
+        whole, kept_parts, unfit = self._fill_budget(spending, scored_parts)
         for i in rank_by_score(self.scores).tolist():
             if len(whole) + len(kept_parts) >= self.min_keep:
                 break
             whole.add(i)
-        owners: list[int] = []
+        chunk_of_row: list[int] = []
         spans: list[Span] = []
         kept: list[bool] = []
         for i, span in enumerate(self.spans):
-            own_parts = kept_parts.get(i, ())
-            for part in split_span(span, own_parts):
-                owners.append(i)
+            chunk_parts = kept_parts.get(i, ())
+            for part in split_span(span, chunk_parts):
+                chunk_of_row.append(i)
                 spans.append(part)
-                kept.append(i in whole or part in own_parts)
-        too_long = [i for i in unfit if payments.tokens_of(self.spans[i]) > self.rule.limit]
+                kept.append(i in whole or part in chunk_parts)
+        limit = self.rule.limit
+        too_long = [i for i in unfit if spending.count_tokens(self.spans[i]) > limit]
         return Selection(
             spans,
-            self.scores[owners],
+            self.scores[chunk_of_row],
             np.array(kept, dtype=np.bool_),
             [self.rule.reason()] * len(spans),
-            self._notes(too_long, whole, payments.evicted_headers),
-            payments.evicted_headers,
+            self._notes(too_long, whole, spending.evicted_headers),
+            spending.evicted_headers,
         )
 
-    def _spend(
-        self, payments: _Payments, scored_parts: Mapping[int, Sequence[ScoredPart]]
-    ) -> tuple[set[int], dict[int, tuple[Span, ...]], list[int]]:
-        """The pieces kept whole, the ranges kept of pieces that were cut, and the pieces of which nothing fits."""
-        edge = self.edge(self.scores, np.inf)
+    def _fill_budget(
+        self, spending: _Spending, scored_parts: Mapping[int, Sequence[ScoredPart]]
+    ) -> tuple[set[int], dict[int, list[Span]], list[int]]:
+        """Chunks kept whole, kept parts of split chunks, chunks that do not fit."""
+        threshold = self._fill_threshold(self.scores, np.inf)
         whole: set[int] = set()
-        kept_parts: dict[int, tuple[Span, ...]] = {}
+        kept_parts: dict[int, list[Span]] = {}
         unfit: list[int] = []
         for i in rank_by_score(self.scores).tolist():
-            has_hole = bool(kept_parts or unfit)
-            if not np.isfinite(self.scores[i]) or (has_hole and self.scores[i] < edge):
+            has_gap = bool(kept_parts or unfit)
+            below_margin = has_gap and self.scores[i] < threshold
+            is_full = len(whole) + len(kept_parts) == self.max_keep
+            if not np.isfinite(self.scores[i]) or below_margin or is_full:
                 break
-            if self.max_keep is not None and len(whole) + len(kept_parts) >= self.max_keep:
-                break
-            if payments.take(self.spans[i]):
+            if spending.try_add(self.spans[i]):
                 whole.add(i)
                 continue
-            fitting = takewhile(payments.take, self._best_first(scored_parts.get(i, ())))
-            kept_spans = sorted(fitting, key=lambda span: span.start)
-            if kept_spans:
-                kept_parts[i] = tuple(kept_spans)
+            best_first = self._parts_within_margin(scored_parts.get(i, ()))
+            fitting = list(takewhile(spending.try_add, best_first))
+            if fitting:
+                kept_parts[i] = sorted(fitting, key=lambda span: span.start)
             else:
                 unfit.append(i)
         return whole, kept_parts, unfit
 
-    def _payments(self) -> _Payments:
-        return _Payments(self, TokenBudget(self.rule.limit, self.rule.count))
+    def _new_spending(self) -> _Spending:
+        return _Spending(self, TokenBudget(self.rule.limit, self.rule.count))
 
-    def _best_first(self, parts: Sequence[ScoredPart]) -> list[Span]:
-        """The parts of one piece by score; nothing below the margin fills the room."""
-        low = self.edge(np.array([score for _, score in parts], dtype=np.float32), -np.inf)
-        fitting = [part for part in parts if part[1] >= low]
-        return [span for span, _ in sorted(fitting, key=lambda part: -part[1])]
+    def _parts_within_margin(self, parts: Sequence[ScoredPart]) -> list[Span]:
+        """The parts of one chunk within the margin, best first."""
+        part_scores = np.array([score for _, score in parts], dtype=np.float32)
+        threshold = self._fill_threshold(part_scores, -np.inf)
+        order = rank_by_score(part_scores).tolist()
+        return [parts[i][0] for i in order if parts[i][1] >= threshold]
 
-    def _notes(self, too_long: Sequence[int], whole: set[int], evicted: frozenset[Span]) -> tuple[str, ...]:
+    def _notes(
+        self, too_long: Sequence[int], whole: set[int], evicted: frozenset[Span]
+    ) -> tuple[str, ...]:
         notes = []
         if too_long:
-            named = ", ".join(f"{s.passage_id} [{s.start}:{s.end}]" for s in (self.spans[i] for i in too_long[:3]))
-            fate = "left out" if whole.isdisjoint(too_long) else "kept over the budget"
+            names = []
+            for i in too_long[:3]:
+                span = self.spans[i]
+                names.append(f"{span.passage_id} [{span.start}:{span.end}]")
+            was_dropped = whole.isdisjoint(too_long)
+            fate = "left out" if was_dropped else "kept over the budget"
             notes.append(
-                f"{len(too_long)} too long for {self.rule.limit} tokens and not to be cut, {fate}: {named}"
+                f"{len(too_long)} too long for {self.rule.limit} tokens and not to be "
+                f"cut, {fate}: {', '.join(names)}"
             )
         if evicted:
-            notes.append(f"{len(evicted)} headings or header rows gave way to pieces")
+            notes.append(f"{len(evicted)} headings or header rows gave way to chunks")
         return tuple(notes)
 
 
 @dataclass(slots=True)
-class _Payments:
-    """What a budget has paid for while pieces are taken, best first."""
+class _Spending:
+    """What a budget has been spent on while chunks are added, best first.
 
-    trimming: Trimming
-    budget: TokenBudget  # of which pieces are paid; what their headings cost must stay left
-    headers: list[list[Span]] = field(default_factory=list)  # of each piece taken, outermost first
-    wanted_headers: set[Span] = field(default_factory=set)
-    _tokens: dict[Span, int] = field(default_factory=dict)
+    ``budget`` is charged for chunks alone; the tokens of their headers must fit into
+    what remains. ``headers`` has those of each chunk added, outermost first.
+    """
+
+    trimmer: BudgetTrimmer
+    budget: TokenBudget
+    headers: list[list[Span]] = field(default_factory=list)
+    all_headers: set[Span] = field(default_factory=set)
+    _token_counts: dict[Span, int] = field(default_factory=dict)
 
     @property
     def evicted_headers(self) -> frozenset[Span]:
-        """What the pieces that were taken would bring along, and cannot pay for."""
-        paid = {span for own in self.headers for span in own}
-        return frozenset(self.wanted_headers - paid)
+        """Context spans of added chunks that the budget has no room for."""
+        return frozenset(self.all_headers.difference(*self.headers))
 
-    def take(self, span: Span) -> bool:
-        """Pay for a range with what it brings along, as much of that as fits; False where it does not fit."""
-        trimming = self.trimming
-        own_headers = context_spans_of(trimming.passages[span.passage_id], span) if trimming.structured else ()
-        headers = [*map(list, self.headers), list(dict.fromkeys(own_headers))]
-        tokens, last = self.tokens_of(span), len(headers) - 1
-        while tokens + self._tokens_of_all(headers) > self.budget.left:
+    def try_add(self, span: Span) -> bool:
+        """Add a range with as much of its context as fits; False if it does not fit."""
+        trimmer = self.trimmer
+        own_headers: list[Span] = []
+        if trimmer.attaches_context:
+            context = context_spans_of(trimmer.passages[span.passage_id], span)
+            own_headers = list(dict.fromkeys(context))
+        headers = [*map(list, self.headers), own_headers.copy()]
+        last = len(headers) - 1
+        room = self.budget.remaining_tokens - self.count_tokens(span)
+        while sum(map(self.count_tokens, set().union(*headers))) > room:
             while last >= 0 and not headers[last]:
                 last -= 1
-            if last < 0 or not trimming.rule.drop_headers_first:
+            if last < 0 or not trimmer.rule.drop_headers_first:
                 return False
             del headers[last][0]
-        self.budget.spend(tokens)
+        self.budget.try_spend(self.count_tokens(span))
         self.headers = headers
-        self.wanted_headers.update(own_headers)
+        self.all_headers.update(own_headers)
         return True
 
-    def tokens_of(self, span: Span) -> int:
-        """Tokens of a range without what it brings along."""
-        if span not in self._tokens:
-            text = self.trimming.passages[span.passage_id].text[span.start : span.end]
-            self._tokens[span] = self.budget.count(text)
-        return self._tokens[span]
-
-    def _tokens_of_all(self, headers: Sequence[Sequence[Span]]) -> int:
-        distinct = {span for own in headers for span in own}
-        return sum(map(self.tokens_of, distinct))
+    def count_tokens(self, span: Span) -> int:
+        """Tokens of a range without its context."""
+        if span not in self._token_counts:
+            passage = self.trimmer.passages[span.passage_id]
+            text = passage.text[span.start : span.end]
+            self._token_counts[span] = self.budget.count_tokens(text)
+        return self._token_counts[span]

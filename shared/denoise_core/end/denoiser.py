@@ -1,51 +1,76 @@
-"""END as a denoiser: chunks, one score each, keep the best, in the order they came."""
+"""END as a denoiser: score every chunk, keep the best, in the order they came."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
-from numpy.typing import NDArray
 
-from denoise_core.end.budget import Trimming
+from denoise_core.end.budget import BudgetTrimmer
 from denoise_core.end.calibration import ConformalRule
 from denoise_core.end.selection import (
+    Floats,
     KeepRule,
     KeepSetting,
     MarginRule,
-    ScoreCalibration,
     Selection,
     TokenLimit,
     check_no_nan,
     rule_for,
-    select,
+    select_chunks,
     split_span,
 )
 from denoise_core.errors import BadScores, InputError
-from denoise_core.protocols import ReportsParts, Scored, Scorer, ScoresAsync, ScoresMany, expect_scorer, numbers
+from denoise_core.protocols import (
+    ReportsParts,
+    Scored,
+    Scorer,
+    ScoresAsync,
+    expect_scorer,
+    numbers,
+)
 from denoise_core.result import DenoiseResult, Trace
 from denoise_core.runtime.offload import offload
 from denoise_core.text.chunk import Chunker, extract_spans, no_chunking
-from denoise_core.text.structural import ChunkedText, chunk_text, context_spans_of, structural_chunker
-from denoise_core.types import Drop, Event, Keep, Passage, Span, check_passages, well_formed
+from denoise_core.text.structural import (
+    chunk_text,
+    context_spans_of,
+    structural_chunker,
+)
+from denoise_core.types import (
+    Drop,
+    Event,
+    Keep,
+    Passage,
+    Span,
+    check_passages,
+    well_formed,
+)
 
-DEFAULT_KEEP = 0.3  # the paper's share
+DEFAULT_KEEP = 0.3  # the fraction the paper keeps
 CALIBRATED_RISK = 0.05
-PROGRESS_INTERVAL = 64  # chunks that are read between two words of progress
+PROGRESS_INTERVAL = 64  # chunks read between two reports of progress
+NOT_RELEVANT = "nothing seems to bear on the question"
 
 OnIrrelevant = Literal["keep", "drop"]
+DenoiseSteps: TypeAlias = Generator[Sequence[str], tuple[Scored, float], DenoiseResult]
 
 
 @dataclass(frozen=True, slots=True)
 class Scoring:
-    """What the trace says was asked of the scorer; the event's reply is one float for each span.
+    """The trace's record of a scoring request; the event's reply is one float per span.
 
-    ``guarantee`` is what a calibrated rule promises, and when it is void; None for other rules. ``split``
-    are the spans too long for the model's window: they were read in parts and have their best part's score.
-    ``note`` is what the rule says about its own choice.
+    Attributes:
+        query: The question.
+        spans: The chunks, or parts of chunks that a token budget split.
+        guarantee: What a calibrated rule promises, and when it is void; else None.
+        split_spans: Chunks too long for the model's window; they have the score of
+            their best part.
+        note: The result's note.
     """
 
     query: str
@@ -55,38 +80,59 @@ class Scoring:
     note: str | None = None
 
 
+@runtime_checkable
+class Prefetchable(Protocol):
+    """A scorer that caches what it reads of texts, as the default and a probe's do."""
+
+    def precompute(self, texts: Sequence[str]) -> int:
+        """Read texts before any question; returns how many were not cached yet."""
+        ...
+
+
 class ENDDenoiser:
-    """Scores every chunk and keeps the best, with any `Scorer`: Early Noise Dropping, section 2.3.
+    """Scores every chunk and keeps the best, with any `Scorer`.
 
-    ``keep``: a float keeps that share of the chunks (rounded up, over all passages together), an int that many, a
-    rule of `denoise_core.end.selection` what it chooses; None is 0.3, the paper's share. ``threshold`` keeps every
-    chunk with ``score >= threshold`` instead. Whatever they say, at least ``min_keep`` chunks stay (0 allows none)
-    and at most ``max_keep``. Chunks without text go first and are not scored. A chunk is scored with its passage's
-    header and the heading it stands under in front.
+    Early Noise Dropping, section 2.3. Kept text comes in the input's order, with exact
+    spans; a kept passage has the score of its best kept chunk. Dropped spans carry
+    their score and the reason. A chunk is scored with its passage's header and its
+    heading in front; chunks without text are dropped first and not scored.
 
-    ``keep="auto"`` keeps what lies within a margin of the best score (`denoise_core.end.selection`): at least two
-    chunks, more where scores do not tell them apart, which ``result.note`` then says. It needs a scorer that comes
-    with an `ScoreCalibration`, as the embedded default does; ``risk`` is 0.10 for lists of passages and 0.035 for pieces
-    of files, unless given, and the trace names the kind. When the best score is below the scale's floor, nothing
-    seems to fit and ``result.relevant`` is False; ``on_irrelevant="drop"`` then keeps nothing.
+    ``keep="auto"`` keeps what is within a margin of the best score
+    (`denoise_core.end.selection`): at least two chunks, more where scores do not
+    separate them, which ``result.note`` then says. It needs a scorer with a
+    `ScoreCalibration`, as the embedded default has. If the best score is below the
+    calibration's floor, ``result.relevant`` is False.
 
-    ``keep="calibrated"`` keeps what the scorer's own calibration asks for, so that a relevant chunk is dropped in
-    at most ``risk`` of the questions (`denoise_core.end.calibration` says for whom, and has stronger forms). The
-    trace's event says what was promised.
+    ``keep="calibrated"`` uses the scorer's own calibration: a relevant chunk is dropped
+    in at most ``risk`` of the questions (`denoise_core.end.calibration` says for which,
+    and has stronger forms). The trace's event has the promise.
 
-    ``keep=TokenLimit(n)`` goes down by score; the piece that does not fit is cut at its sentences or rows
-    (`denoise_core.end.budget`). What could not be cut is named in ``result.note``.
+    ``keep=TokenLimit(n)`` goes down by score; the chunk that does not fit is cut at its
+    sentences or rows (`denoise_core.end.budget`). ``result.note`` names what could not
+    be cut.
 
-    ``chunker`` cuts passages; ``"auto"`` by the structure that the text has (`denoise_core.text.structural`), and a
-    kept piece brings what it cannot be read without: its headings, its table's header row, the sentence before it
-    when it begins with a pronoun. Headings and markup are not scored.
+    `adenoise` scores in a thread, because scoring is bound by compute; a scorer with
+    ``ascore``, such as one on a server, is awaited instead.
 
-    Kept text comes in the input's order, with exact spans; a kept passage's ``score`` is that of its best
-    kept chunk. Dropped spans carry their score and the reason. `adenoise` is a thread around the scorer, because
-    scoring is bound by compute; a scorer with ``ascore``, such as one on a server, is awaited instead.
+    Args:
+        scorer: Scores texts for a query.
+        keep: A float keeps that fraction of the chunks (rounded up, over all passages
+            together), an int that many, a rule of `denoise_core.end.selection` what it
+            chooses; None is 0.3, the paper's fraction.
+        threshold: Keep every chunk with ``score >= threshold`` instead.
+        risk: For "auto" (0.10 for passages, 0.035 for pieces of files) and
+            "calibrated" (0.05).
+        min_keep: Keep at least this many chunks; 0 allows none.
+        max_keep: Keep at most this many chunks.
+        chunker: Cuts a passage into spans that tile it. "auto" cuts by the text's
+            structure (`denoise_core.text.structural`); a kept chunk then comes with its
+            headings, its table's header row and the sentence a leading pronoun points
+            to, and headings and markup are not scored.
+        on_irrelevant: "drop" keeps nothing if ``result.relevant`` is False.
 
-    Raises `InputError` for settings that make no sense, for passages that share an id, and for a scorer
-    that gives NaN or another number of scores than texts.
+    Raises:
+        InputError: Settings that make no sense, passages that share an id, a scorer
+            that gives NaN or another number of scores than texts.
     """
 
     def __init__(
@@ -104,247 +150,286 @@ class ENDDenoiser:
         if min_keep < 0:
             raise InputError(f"min_keep={min_keep}: expected 0 or more")
         if max_keep is not None and max_keep < max(1, min_keep):
-            raise InputError(f"max_keep={max_keep}: expected at least 1 and at least min_keep={min_keep}")
+            raise InputError(
+                f"max_keep={max_keep}: expected at least 1 and at least "
+                f"min_keep={min_keep}"
+            )
         if on_irrelevant not in ("keep", "drop"):
-            raise InputError(f"on_irrelevant={on_irrelevant!r}: expected 'keep' or 'drop'")
+            raise InputError(
+                f"on_irrelevant={on_irrelevant!r}: expected 'keep' or 'drop'"
+            )
         if isinstance(chunker, str) and chunker != "auto":
-            raise InputError(f"chunker={chunker!r}: expected 'auto' or a function from a passage to its spans")
+            raise InputError(
+                f"chunker={chunker!r}: expected 'auto' or a function from a passage to "
+                "its spans"
+            )
         self.scorer = expect_scorer(scorer)
-        if keep == "calibrated" and threshold is None:
-            own = "pass keep=calibrate(scorer, questions).rule(risk), or a share such as 0.3"
-            keep = _required_attribute(scorer, "calibration", own).rule(CALIBRATED_RISK if risk is None else risk)
-        elif keep == "auto" and threshold is None:
-            own = "pass a share such as 0.3, or keep=calibrate_margins({'mine': scored}).rule() (denoise_core.end.calibration)"
-            keep = _required_attribute(scorer, "scale", own).rule(risk)
-        self.rule = rule_for(DEFAULT_KEEP if keep is None and threshold is None else keep, threshold)
+        if threshold is None:
+            keep = _resolve_keep(scorer, keep, risk)
+        self.rule = rule_for(keep, threshold)
         if max_keep is not None and isinstance(self.rule, ConformalRule):
             raise InputError(
-                f"max_keep={max_keep} would void the calibrated guarantee: leave it out, or give a share"
+                f"max_keep={max_keep} would void the calibrated guarantee: leave it "
+                "out, or give a fraction"
             )
         self.min_keep = min_keep
         self.max_keep = max_keep
         self.on_irrelevant: OnIrrelevant = on_irrelevant
         self.attaches_context = chunker == "auto"
-        self.chunker: Chunker = structural_chunker if isinstance(chunker, str) else chunker
+        self.chunker: Chunker = structural_chunker
+        if not isinstance(chunker, str):
+            self.chunker = chunker
 
     def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        steps = self._steps(query, passages)
-        return self._finished(steps, query, self._scored(query, next(steps)))
-
-    def denoise_many(self, requests: Sequence[tuple[str, Sequence[Passage]]]) -> list[DenoiseResult]:
-        """Several questions, each over its own passages; what the scorer can read together it reads together."""
-        if not isinstance(self.scorer, ScoresMany):
-            return [self.denoise(query, passages) for query, passages in requests]
-        begun = [(query, self._steps(query, passages)) for query, passages in requests]
-        started = time.perf_counter()
-        scored = self.scorer.scored_many([(query, next(steps)) for query, steps in begun])
-        each = (time.perf_counter() - started) / max(1, len(requests))
-        return [
-            self._finished(steps, query, (own, each)) for (query, steps), own in zip(begun, scored, strict=True)
-        ]
+        """Keep the chunks that matter for the query."""
+        steps = self._denoise_steps(query, passages)
+        texts = next(steps)
+        while True:
+            start_time = time.perf_counter()
+            scored = self._score(well_formed(query), texts)
+            try:
+                texts = steps.send((scored, time.perf_counter() - start_time))
+            except StopIteration as stop:
+                return cast(DenoiseResult, stop.value)
 
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
+        """`denoise` without blocking the event loop."""
         scorer = self.scorer
         if not isinstance(scorer, ScoresAsync):
             return await offload(self.denoise, query, passages)
-        steps = self._steps(query, passages)
+        steps = self._denoise_steps(query, passages)
         texts = await offload(next, steps)
         while True:
-            started = time.perf_counter()
-            given = await scorer.ascore(well_formed(query), texts) if texts else ()  # pyright: ignore
+            start_time = time.perf_counter()
+            scores: Sequence[float] = ()
+            if texts:
+                scores = await scorer.ascore(well_formed(query), texts)  # pyright: ignore
+            scored = Scored(numbers(scores), ())
             try:
-                texts = steps.send((Scored(numbers(given), ()), time.perf_counter() - started))
+                texts = steps.send((scored, time.perf_counter() - start_time))
             except StopIteration as stop:
                 return cast(DenoiseResult, stop.value)
 
-    def precompute(self, passages: Sequence[Passage], progress: Callable[[int, int], None] | None = None) -> int:
-        """Read passages before any question, such as at indexing time; returns how many chunks had to be read.
+    def precompute(
+        self,
+        passages: Sequence[Passage],
+        progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Read passages before any question, such as at indexing time.
 
-        ``progress`` hears of chunks done, and of all. Raises `InputError` for a scorer that keeps nothing of what
-        it reads.
+        Args:
+            passages: What will be denoised.
+            progress: Called with (chunks done, all chunks).
+
+        Returns:
+            How many chunks had to be read.
+
+        Raises:
+            InputError: The scorer caches nothing of what it reads.
         """
         if not isinstance(self.scorer, Prefetchable):
-            raise InputError(f"{type(self.scorer).__name__} keeps nothing of passages: there is nothing to warm")
-        texts = self._chunked(tuple(passages)).scorer_texts
-        if progress is None:
-            return self.scorer.precompute(texts)
-        read = 0
-        for start in range(0, len(texts), PROGRESS_INTERVAL):
-            read += self.scorer.precompute(texts[start : start + PROGRESS_INTERVAL])
-            progress(min(start + PROGRESS_INTERVAL, len(texts)), len(texts))
-        return read
+            raise InputError(
+                f"{type(self.scorer).__name__} keeps nothing of passages: there is "
+                "nothing to warm up"
+            )
+        texts = self._prepare(tuple(passages)).scorer_texts
+        count = 0
+        interval = PROGRESS_INTERVAL if progress is not None else max(1, len(texts))
+        for start in range(0, len(texts), interval):
+            stop = min(start + interval, len(texts))
+            count += self.scorer.precompute(texts[start:stop])
+            if progress is not None:
+                progress(stop, len(texts))
+        return count
 
-    # -- scoring -----------------------------------------------------------------------------------------------
+    # -- scoring -----------------------------------------------------------------------
 
-    def _finished(self, steps: _Steps, query: str, scored: tuple[Scored, float]) -> DenoiseResult:
-        """The rest of the steps, from what the scorer gave for the first texts."""
-        while True:
-            try:
-                texts = steps.send(scored)
-            except StopIteration as stop:
-                return cast(DenoiseResult, stop.value)
-            scored = self._scored(query, texts)
-
-    def _scored(self, query: str, texts: Sequence[str]) -> tuple[Scored, float]:
-        """The scores of texts, and the seconds that they took."""
-        started = time.perf_counter()
+    def _score(self, query: str, texts: Sequence[str]) -> Scored:
         if not texts:
-            scored = Scored(np.zeros(0, dtype=np.float32), ())
-        elif isinstance(self.scorer, ReportsParts):
-            scored = self.scorer.scored(well_formed(query), texts)
-        else:
-            scored = Scored(numbers(self.scorer.score(well_formed(query), texts)), ())
-        return scored, time.perf_counter() - started
+            return Scored(np.zeros(0, dtype=np.float32), ())
+        if isinstance(self.scorer, ReportsParts):
+            return self.scorer.scored(query, texts)
+        return Scored(numbers(self.scorer.score(query, texts)), ())
 
-    def _steps(self, query: str, passages: Sequence[Passage]) -> _Steps:
-        """All but the scoring: yields the texts of the chunks, then those of parts that a budget may take."""
-        chunked = self._chunked(check_passages(passages))
-        scored, seconds = yield chunked.scorer_texts
-        if not chunked.spans:
+    def _denoise_steps(self, query: str, passages: Sequence[Passage]) -> DenoiseSteps:
+        """All but the scoring, so that `denoise` and `adenoise` share it.
+
+        Yields the texts of the chunks, then those of parts that a budget may keep.
+        """
+        prepared = self._prepare(check_passages(passages))
+        scored, seconds = yield prepared.scorer_texts
+        if not prepared.spans:
             return DenoiseResult(query, ())
-        scores = self._chunk_scores(chunked, scored)
+        scores = self._scores_per_chunk(prepared, scored)
         rule: KeepRule = self.rule
+        counts = len(prepared.passages), len(prepared.scored_chunks)
         if isinstance(rule, MarginRule):
-            rule = rule.for_input(len(chunked.passages), len(chunked.scorable))
+            rule = rule.for_input(*counts)
         if isinstance(rule, TokenLimit):
-            trimming = Trimming(
+            scale = getattr(self.scorer, "scale", None)
+            trimmer = BudgetTrimmer(
                 rule,
-                chunked.passages,
-                chunked.spans,
+                prepared.passages,
+                prepared.spans,
                 scores,
-                lambda own, unknown: self._edge(chunked, own, unknown),
+                None if scale is None else scale.rule().for_input(*counts),
                 self.attaches_context,
                 self.min_keep,
                 self.max_keep,
             )
-            selection, longer = yield from trimming.steps()
-            seconds += longer
+            selection, part_seconds = yield from trimmer.trim_steps()
+            seconds += part_seconds
         else:
-            kept, reasons = select(rule, scores, chunked.texts, min_keep=self.min_keep, max_keep=self.max_keep)
-            selection = Selection(chunked.spans, scores, kept, reasons)
-        split = [chunked.spans[chunked.scorable[n]] for n, parts in enumerate(scored.parts) if parts > 1]
-        return self._result(query, chunked, rule, selection, tuple(split), seconds)
+            kept, reasons = select_chunks(
+                rule,
+                scores,
+                prepared.texts,
+                min_keep=self.min_keep,
+                max_keep=self.max_keep,
+            )
+            selection = Selection(prepared.spans, scores, kept, reasons)
+        selection, relevant, note = self._judge_relevance(
+            query, prepared, rule, selection
+        )
+        split_spans = [
+            prepared.spans[prepared.scored_chunks[text]] for text in scored.split
+        ]
+        guarantee = None
+        if isinstance(rule, ConformalRule | MarginRule):
+            guarantee = rule.guarantee
+        scoring = Scoring(
+            query, tuple(selection.spans), guarantee, tuple(split_spans), note
+        )
+        return self._build_result(prepared, selection, scoring, relevant, seconds)
 
-    def _chunked(self, passages: tuple[Passage, ...]) -> _Chunked:
-        """The passages cut into chunks, and those that the scorer reads."""
-        chunked = _Chunked({p.id: p for p in passages})
+    def _prepare(self, passages: tuple[Passage, ...]) -> _PreparedInput:
+        """Cut the passages into chunks."""
+        prepared = _PreparedInput({p.id: p for p in passages})
         for passage in passages:
             if self.attaches_context and passage.text:
-                chunked.add_pieces(passage, chunk_text(passage.text))
+                structure = chunk_text(passage.text)
+                for chunk in structure.chunks:
+                    heading, text = structure.chunk_context_and_text(chunk)
+                    context = "\n".join(filter(None, (passage.header, heading)))
+                    span = Span(passage.id, chunk.start, chunk.end)
+                    prepared.add(span, context, "" if chunk.is_structural else text)
             else:
-                chunked.add_chunks(passage, _check_tiles(passage, self.chunker(passage)))
-        return chunked
+                for span in _check_tiles(passage, self.chunker(passage)):
+                    text = passage.text[span.start : span.end]
+                    prepared.add(span, passage.header, text)
+        return prepared
 
-    def _chunk_scores(self, chunked: _Chunked, scored: Scored) -> NDArray[np.float32]:
-        """A score for each chunk, minus infinity for one without text or of structure alone."""
-        scores = np.full(len(chunked.spans), -np.inf, dtype=np.float32)
-        if chunked.scorable:
-            if scored.scores.shape != (len(chunked.scorable),):
+    def _scores_per_chunk(self, prepared: _PreparedInput, scored: Scored) -> Floats:
+        """One score per chunk; minus infinity for chunks that are not scored."""
+        chunk_scores = np.full(len(prepared.spans), -np.inf, dtype=np.float32)
+        count = len(prepared.scored_chunks)
+        if count:
+            if scored.scores.shape != (count,):
                 raise BadScores(
-                    f"{type(self.scorer).__name__}.score must return one score for each of "
-                    f"{len(chunked.scorable)} texts, got an array of shape {scored.scores.shape}"
+                    f"{type(self.scorer).__name__}.score must return one score for "
+                    f"each of {count} texts, got an array of shape {scored.scores.shape}"
                 )
-            scores[chunked.scorable] = scored.scores
-        return check_no_nan(scores)
+            chunk_scores[prepared.scored_chunks] = scored.scores
+        return check_no_nan(chunk_scores)
 
-    @property
-    def _scale(self) -> ScoreCalibration | None:
-        return getattr(self.scorer, "scale", None)
+    # -- the result --------------------------------------------------------------------
 
-    def _edge(self, chunked: _Chunked, scores: NDArray[np.float32], unknown: float) -> float:
-        """The score down to which pieces may fill what one that did not fit left; ``unknown`` without a scale."""
-        scale = self._scale
-        if scale is None:
-            return unknown
-        return scale.rule().for_input(len(chunked.passages), len(chunked.scorable)).keep_threshold(scores)
+    def _judge_relevance(
+        self, query: str, prepared: _PreparedInput, rule: KeepRule, selection: Selection
+    ) -> tuple[Selection, bool | None, str | None]:
+        """The selection, whether the best chunk seems relevant, and the note."""
+        mismatch = ""
+        scale = getattr(self.scorer, "scale", None)
+        if scale is not None:
+            # Enough text to tell its language.
+            heads = [p.text[:200] for p in islice(prepared.passages.values(), 20)]
+            mismatch = scale.language_mismatch(query, "\n".join(heads))
+        relevant = None
+        margin_note = None
+        if isinstance(rule, MarginRule):
+            margin_note = rule.note(selection.scores, selection.kept)
+            if not mismatch:
+                relevant = rule.is_relevant(selection.scores)
+        if relevant is False:
+            margin_note = f"{NOT_RELEVANT}: the best score is below the floor"
+            if self.on_irrelevant == "drop":
+                none_kept = np.zeros_like(selection.kept)
+                reasons = [NOT_RELEVANT] * len(selection.spans)
+                selection = replace(selection, kept=none_kept, reasons=reasons)
+        notes = filter(None, (margin_note, *selection.notes, mismatch))
+        return selection, relevant, "; ".join(notes) or None
 
-    # -- the result --------------------------------------------------------------------------------------------
-
-    def _result(
+    def _build_result(
         self,
-        query: str,
-        chunked: _Chunked,
-        rule: KeepRule,
+        prepared: _PreparedInput,
         selection: Selection,
-        split: tuple[Span, ...],
+        scoring: Scoring,
+        relevant: bool | None,
         seconds: float,
     ) -> DenoiseResult:
-        selection, relevant, note = self._judged(query, chunked, rule, selection)
-        scores = [None if score == -np.inf else score for score in selection.scores.tolist()]
-        guarantee = rule.guarantee if isinstance(rule, ConformalRule | MarginRule) else None
-        scoring = Scoring(query, tuple(selection.spans), guarantee, split, note)
-        kept_spans, dropped_spans = self._divided(chunked, selection)
+        is_scored = selection.scores != -np.inf
+        scores = [
+            score if scored else None
+            for score, scored in zip(selection.scores.tolist(), is_scored, strict=True)
+        ]
         keeps: list[Keep] = []
-        best: dict[str, float] = {}
-        for i in np.flatnonzero(selection.kept).tolist():
-            score = scores[i]
-            if score is not None:
-                keeps.append(Keep(selection.spans[i], score))
-                name = selection.spans[i].passage_id
-                best[name] = max(score, best.get(name, score))
+        best_scores: dict[str, float] = {}
+        for i in np.flatnonzero(selection.kept & is_scored).tolist():
+            span, score = selection.spans[i], selection.scores[i].item()
+            keeps.append(Keep(span, score))
+            best_score = best_scores.get(span.passage_id, score)
+            best_scores[span.passage_id] = max(score, best_score)
+        kept_spans, dropped_spans = self._tile_spans(prepared, selection)
         drops: list[Drop] = []
         for i, span in dropped_spans:
-            reason = chunked.why_unscored(span) if scores[i] is None else selection.reasons[i]
+            reason = selection.reasons[i]
+            if scores[i] is None:
+                text = prepared.passages[span.passage_id].text[span.start : span.end]
+                reason = "heading or markup; not scored" if text.strip() else "no text"
             drops.append(Drop(span, reason, scores[i]))
         passages: list[Passage] = []
         for name, spans in kept_spans.items():
-            part = extract_spans(chunked.passages[name], spans) if spans else None
+            part = extract_spans(prepared.passages[name], spans) if spans else None
             if part is not None:
-                passages.append(replace(part, score=best[name]) if name in best else part)
+                passages.append(replace(part, score=best_scores.get(name, part.score)))
         return DenoiseResult(
-            query,
+            scoring.query,
             tuple(passages),
             tuple(drops),
             Trace((Event("score", scoring, tuple(scores), seconds),)),
             kept=tuple(keeps),
             relevant=relevant,
-            note=note,
+            note=scoring.note,
         )
 
-    def _judged(
-        self, query: str, chunked: _Chunked, rule: KeepRule, selection: Selection
-    ) -> tuple[Selection, bool | None, str | None]:
-        """The selection, whether its best chunk bears on the question (None: unknown), and what must be said."""
-        relevant, notes = None, list(selection.notes)
-        heads = [p.text[:200] for p in list(chunked.passages.values())[:20]]  # enough to tell a language
-        foreign = "" if self._scale is None else self._scale.language_mismatch(query, "\n".join(heads))
-        if isinstance(rule, MarginRule):
-            relevant = None if foreign else rule.is_relevant(selection.scores)
-            notes.insert(0, rule.note(selection.scores, selection.kept) or "")
-        if relevant is False:
-            notes[0] = "nothing seems to bear on the question: the best score is below the floor"
-            if self.on_irrelevant == "drop":
-                reasons = ["nothing seems to bear on the question"] * len(selection.spans)
-                selection = replace(selection, kept=np.zeros_like(selection.kept), reasons=reasons)
-        return selection, relevant, "; ".join(filter(None, (*notes, foreign))) or None
-
-    def _divided(
-        self, chunked: _Chunked, selection: Selection
+    def _tile_spans(
+        self, prepared: _PreparedInput, selection: Selection
     ) -> tuple[dict[str, list[Span]], list[tuple[int, Span]]]:
-        """By passage the ranges that stay, kept chunks with what they bring along; and the ranges that go, each
-        with the number of its chunk. They tile what the chunks tile; a chunk of no characters goes, or stays, as
-        it is."""
-        kept_spans: dict[str, list[Span]] = {name: [] for name in chunked.passages}
-        context: dict[str, list[Span]] = {name: [] for name in chunked.passages}
+        """Divide the chunks into kept and dropped spans; together they tile the input.
+
+        Returns:
+            By passage the kept spans: kept chunks plus their context spans. And the
+            parts of dropped chunks that are not kept as context, each with the row of
+            its chunk.
+        """
+        kept_spans: dict[str, list[Span]] = {name: [] for name in prepared.passages}
+        context_spans: dict[str, list[Span]] = {name: [] for name in prepared.passages}
         for i in np.flatnonzero(selection.kept).tolist():
             span = selection.spans[i]
             kept_spans[span.passage_id].append(span)
             if self.attaches_context:
-                for extra in context_spans_of(chunked.passages[span.passage_id], span):
-                    if extra not in selection.evicted_headers:
-                        context[span.passage_id].append(extra)
+                context = context_spans_of(prepared.passages[span.passage_id], span)
+                context_spans[span.passage_id] += context
         dropped_spans: list[tuple[int, Span]] = []
         for i in np.flatnonzero(~selection.kept).tolist():
             span = selection.spans[i]
-            inside: list[Span] = []
-            for other in context[span.passage_id]:
-                if other.start < span.end and other.end > span.start:
-                    inside.append(Span(other.passage_id, max(other.start, span.start), min(other.end, span.end)))
-            if not inside:
-                dropped_spans.append((i, span))
-                continue
-            for part in split_span(span, inside):
-                if any(own.start <= part.start and part.end <= own.end for own in inside):
+            overlaps: list[Span] = []
+            for context in context_spans[span.passage_id]:
+                overlap = _overlap(span, context)
+                if overlap is not None and context not in selection.evicted_headers:
+                    overlaps.append(overlap)
+            for part in split_span(span, overlaps):
+                if any(o.start <= part.start and part.end <= o.end for o in overlaps):
                     kept_spans[span.passage_id].append(part)
                 else:
                     dropped_spans.append((i, part))
@@ -352,72 +437,89 @@ class ENDDenoiser:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chunked:
-    """Passages by id, cut into ``spans`` with their ``texts``. ``scorer_texts`` is what the scorer reads of each
-    chunk but those without text and of structure alone, ``scorable`` their positions."""
+class _PreparedInput:
+    """Chunks of all passages.
+
+    Chunk ``spans[i]`` has the text ``texts[i]``. ``scorer_texts[j]`` is the scored form
+    of chunk ``scored_chunks[j]``; chunks without text and headings are not scored.
+    """
 
     passages: dict[str, Passage]
     spans: list[Span] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
-    scorable: list[int] = field(default_factory=list)
+    scored_chunks: list[int] = field(default_factory=list)
     scorer_texts: list[str] = field(default_factory=list)
 
-    def add_pieces(self, passage: Passage, structure: ChunkedText) -> None:
-        """A passage in the pieces of its structure, each read under its headings."""
-        for piece in structure.chunks:
-            heading, text = structure.chunk_context_and_text(piece)
-            above = "\n".join(filter(None, (passage.header, heading)))
-            self._add(
-                passage, Span(passage.id, piece.start, piece.end), above, "" if piece.is_structural else text
-            )
-
-    def add_chunks(self, passage: Passage, spans: Sequence[Span]) -> None:
-        """A passage in the chunks of a chunker."""
-        for span in spans:
-            self._add(passage, span, passage.header, passage.text[span.start : span.end])
-
-    def _add(self, passage: Passage, span: Span, above: str, text: str) -> None:
+    def add(self, span: Span, context: str, text: str) -> None:
+        """Add a chunk; ``text`` is "" if it is not to be scored."""
         if text.strip():
-            self.scorable.append(len(self.spans))
-            self.scorer_texts.append(well_formed(f"{above}\n{text}" if above else text))
+            self.scored_chunks.append(len(self.spans))
+            scorer_text = f"{context}\n{text}" if context else text
+            self.scorer_texts.append(well_formed(scorer_text))
+        raw_text = self.passages[span.passage_id].text[span.start : span.end]
         self.spans.append(span)
-        self.texts.append(well_formed(passage.text[span.start : span.end]))
-
-    def why_unscored(self, span: Span) -> str:
-        """Why a chunk has no score."""
-        text = self.passages[span.passage_id].text[span.start : span.end]
-        return "structure alone" if text.strip() else "no text"
+        self.texts.append(well_formed(raw_text))
 
 
-_Steps: TypeAlias = Generator[Sequence[str], tuple[Scored, float], DenoiseResult]
+def _resolve_keep(
+    scorer: Scorer, keep: KeepSetting | None, risk: float | None
+) -> KeepSetting:
+    """The rule behind "auto" and "calibrated"; any other setting as it is."""
+    if keep == "auto":
+        calibration = _required_attribute(
+            scorer,
+            "scale",
+            "pass a fraction such as 0.3, or keep=calibrate_margins({'mine': scored})"
+            ".rule() (denoise_core.end.calibration)",
+        )
+        return cast(KeepRule, calibration.rule(risk))
+    if keep == "calibrated":
+        calibration = _required_attribute(
+            scorer,
+            "calibration",
+            "pass keep=calibrate(scorer, questions).rule(risk), or a fraction such as "
+            "0.3",
+        )
+        risk = CALIBRATED_RISK if risk is None else risk
+        return cast(KeepRule, calibration.rule(risk))
+    return DEFAULT_KEEP if keep is None else keep
 
 
-@runtime_checkable
-class Prefetchable(Protocol):
-    """A scorer that keeps what it reads of texts, as the default and a probe's do."""
+def _required_attribute(scorer: Scorer, name: str, advice: str) -> Any:
+    """What fitting attached to the scorer: its ``calibration``, or its ``scale``."""
+    attached = getattr(scorer, name, None)
+    if attached is None:
+        raise InputError(
+            f"this {type(scorer).__name__} comes without a {name} of its scores: "
+            f"{advice}"
+        )
+    return attached
 
-    def precompute(self, texts: Sequence[str]) -> int: ...
 
-
-def _required_attribute(scorer: Scorer, name: str, otherwise: str) -> Any:
-    """What the scorer was given when it was fitted: its ``calibration``, or the ``scale`` of its scores."""
-    carried = getattr(scorer, name, None)
-    if carried is None:
-        raise InputError(f"this {type(scorer).__name__} comes without a {name} of its scores: {otherwise}")
-    return carried
+def _overlap(span: Span, context: Span) -> Span | None:
+    """The part of ``span`` in ``context``, half-open; None if they are apart."""
+    if context.start < span.end and context.end > span.start:
+        start = max(context.start, span.start)
+        return Span(span.passage_id, start, min(context.end, span.end))
+    return None
 
 
 def _check_tiles(passage: Passage, spans: Sequence[Span]) -> Sequence[Span]:
-    """The chunks as they are. Raises `InputError` unless they tile the passage: what they miss would be lost."""
-    at = 0
+    """The chunks; raises `InputError` unless they tile the passage.
+
+    Text between chunks would be lost.
+    """
+    position = 0
     for span in spans:
-        if span.passage_id != passage.id or span.start != at or span.end < at:
+        is_next = span.passage_id == passage.id and span.start == position
+        if not is_next or span.end < position:
             break
-        at = span.end
+        position = span.end
     else:
-        if at == len(passage.text):
+        if position == len(passage.text):
             return spans
     raise InputError(
-        f"the chunker's spans do not tile passage {passage.id!r} of {len(passage.text)} characters: from {at} on "
-        "there is a gap, an overlap or another passage's id"
+        f"the chunker's spans do not tile passage {passage.id!r} of "
+        f"{len(passage.text)} characters: from {position} on there is a gap, an "
+        "overlap or another passage's id"
     )

@@ -243,7 +243,7 @@ def test_a_language_that_the_encoder_does_not_read_is_named_and_nothing_is_lost(
     result = default_denoiser(on_irrelevant="drop").denoise("Wie hoch ist der Turm in der Stadt?", given)
     assert result.relevant is None
     assert result.passages
-    assert "calibrated for en; this seems to be de" in result.note
+    assert "the text looks German; the built-in encoder is English-only" in result.note
 
 
 def test_rare_pieces_weigh_more():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from denoise_core import Guard, InputError, Passage, Pipeline
 from denoise_core.end import ENDDenoiser
 from denoise_core.end.calibration import calibrate_margins
-from denoise_core.end.selection import SHORT_LIST, UNSURE, ScoreCalibration, list_length_factor
+from denoise_core.end.selection import SHORT_LIST, TOO_CLOSE, ScoreCalibration, list_length_factor
 from denoise_core.runtime.record import summary_of
 from denoise_core.testing import FunctionScorer, check_denoiser
 
@@ -64,13 +64,13 @@ def test_of_a_few_only_the_worst_goes_and_that_is_said():
     result = auto([5, 1, 0.5, -3])
     assert kept(result) == [5, 1, 0.5]
     assert result.note is not None
-    assert result.note.startswith(UNSURE)
+    assert result.note.startswith(TOO_CLOSE)
 
 
 def test_flat_scores_all_stay_and_that_is_said():
     result = auto([3.0, 3.1, 2.9, 3.0, 3.2, 2.8])
     assert len(result.passages) == 6
-    assert UNSURE in result.note
+    assert TOO_CLOSE in result.note
     assert auto([5, 1, 1, 1, 1, 1]).note is None
 
 
@@ -159,8 +159,8 @@ def test_a_language_that_was_not_calibrated_gives_no_verdict_and_is_named():
     german = "Wie hoch ist der Turm, der in dieser Stadt steht?"
     texts = ["Die Stadt hat einen Turm.", "Der Fluss ist lang und nicht tief.", "Das Brot war gut."]
     for query, passages, named in (
-        (german, texts, "de"),
-        ("How tall is the tower of the city?", texts, "de"),
+        (german, texts, "German"),
+        ("How tall is the tower of the city?", texts, "German"),
         ("How tall is the tower of the city?", ["The city has a tower.", "The river is long."], None),
     ):
         scorer = FunctionScorer(lambda q, t: 0.0)
@@ -173,5 +173,5 @@ def test_a_language_that_was_not_calibrated_gives_no_verdict_and_is_named():
         else:
             assert result.relevant is None
             assert result.passages
-            assert f"calibrated for en; this seems to be {named}" in result.note
+            assert f"the text looks {named}; the built-in encoder is English-only" in result.note
     assert ScoreCalibration.from_dict(scorer.scale.to_dict()) == scorer.scale

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import InputError
-from denoise_core.end.selection import ScoreThreshold, TokenLimit, TopK, TopFraction, fraction_count, rank_by_score, rule_for, select
+from denoise_core.end.selection import ScoreThreshold, TokenLimit, TopK, TopFraction, fraction_count, rank_by_score, rule_for, select_chunks
 
 scores_of_any_kind = st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=40)
 
@@ -16,7 +16,7 @@ scores_of_any_kind = st.lists(st.floats(width=32, allow_nan=False), min_size=1, 
 def kept_of(keep, scores, texts=None, threshold=None, **limits):
     scores = np.array(scores, dtype=np.float32)
     texts = texts if texts is not None else ["x"] * len(scores)
-    return select(rule_for(keep, threshold), scores, texts, **limits)[0].nonzero()[0].tolist()
+    return select_chunks(rule_for(keep, threshold), scores, texts, **limits)[0].nonzero()[0].tolist()
 
 
 @given(scores_of_any_kind, st.floats(0.01, 0.99))
