@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 D = TypeVar("D", bound=Denoiser)
 
-Streaming: TypeAlias = bool | Literal["draft_first", "held_back"]
+Streaming: TypeAlias = bool | Literal["draft", "checked"]
 Nodes: TypeAlias = Sequence[NodeWithScore]
 
 
