@@ -12,14 +12,12 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
     from denoise_core import Passage, Pipeline
     from denoise_core.augmenter.knowledge.link import GazetteerLinker
     from denoise_core.augmenter.memory import WorkingMemory
-    from denoise_core.augmenter.streaming.watch import HeldBack
     from denoise_core.augmenter.utility import Groundedness
     from denoise_core.end import ENDDenoiser
     from denoise_core.report.context import fragment
     from denoise_core.runtime.flow import run
     from denoise_core.s2a import S2ADenoiser
     from denoise_core.scorers import BM25Scorer
-    from denoise_core.support import judges
     from denoise_core.testing import FunctionLLM
     from denoise_core.text.chunk import chunks, sentences
     from denoise_core.text.structural import _cut, cut
@@ -80,15 +78,6 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
         memory = WorkingMemory("Where is tower1?", (Passage(text, "a"),))
         return run(Groundedness().assess(memory, "Tower1 is in Lisbon2 [1]."))
 
-    def held_back(text: str) -> str:
-        """A draft that comes in pieces of twenty characters, all of which passes."""
-        watcher = HeldBack(Groundedness(judges.function(lambda q, e, c: 1.0)), lambda q, said: False)
-        watcher.begin()
-        for at in range(0, len(text), 20):
-            run(watcher.more(text[at : at + 20]))
-        run(watcher.end())
-        return watcher.shown
-
     select = S2ADenoiser(FunctionLLM(lambda m: "1, 3"), variant="select")
     end = ENDDenoiser(BM25Scorer(), keep=0.3)
     return {
@@ -101,7 +90,6 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
         "END over passages of 100 characters": timed(lambda p: end.denoise("tower1 Bridge2", p), many),
         "S2A select": timed(lambda t: select.denoise("tower1?", [Passage(t, "a")]), prose),
         "nested pipelines": nested,
-        "held-back streaming": timed(held_back, prose),
         "linking": timed(lambda p: GazetteerLinker().link(p, p), many),
         "HTML": timed(lambda p: fragment(p, end.denoise("tower1", p)), many),
     }

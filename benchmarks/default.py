@@ -29,7 +29,7 @@ from denoise_core.embedded.minilm import WEIGHTS_PACKAGE, minilm_folder
 from denoise_core.end.calibration import GOLD_TARGETS
 from denoise_core.end.selection import DEFAULT_RISK
 from denoise_core.question import Question
-from denoise_core.s2a.teaching import labelled
+from denoise_core.s2a.llm_labels import label_questions
 from denoise_lab.experiments.calibrated import held_out, on_held_out
 from denoise_lab.experiments.default_choices import Scored, over_share, reported, scored
 from denoise_lab.experiments.real_sets import bench_encoder
@@ -232,7 +232,7 @@ def calibrated(bench: Benchmark, options: Options, read: SentenceEncoder) -> Non
     for shown, asked in recorded(options.data, None):
         people = Question(asked.text, tuple(asked.passages), frozenset(asked.gold))
         with contextlib.suppress(KeyError):  # nobody recorded what would be asked today
-            (model,) = labelled([people], asked.llm)
+            (model,) = label_questions([people], asked.llm)
             known[shown.partition(",")[0]] += [(people, model)] if isinstance(model, Question) else []
     for name, pairs in known.items():
         bench.row(f"{name}: questions with recorded labels", len(pairs), "questions", at_least=MIN_QUESTIONS)

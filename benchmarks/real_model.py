@@ -34,7 +34,7 @@ from denoise_core.embedded import default_denoiser, embedding_scorer
 from denoise_core.end import ENDDenoiser, TokenLimit
 from denoise_core.runtime.flow import run
 from denoise_core.s2a import Prompts, S2ADenoiser
-from denoise_core.s2a.answer import reply_from
+from denoise_core.s2a.answer import answer_from_passages
 from denoise_core.support.check import check
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import RecordedLLM
@@ -218,7 +218,7 @@ def answering(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
         for way, passages in ways.items():
             good = False
             with suppress(KeyError):  # as above
-                said, _ = run(reply_from(llm, Prompts().answer, asked.question, passages))
+                said, _ = run(answer_from_passages(llm, Prompts().answer, asked.question, passages))
                 shown = Passage(said, "answer", header=f"The answer to: {asked.question}")
                 told = check(asked.question, asked.answer, [shown], judge=LLMJudge(llm))
                 good = told.supported is True

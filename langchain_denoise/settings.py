@@ -275,7 +275,7 @@ class Denoise(BaseModel):
 
         chosen: Any = variant or "select"
         bound: dict[str, Any] = {} if self.max_concurrency is None else {"max_concurrency": self.max_concurrency}
-        options = Options(context=self.context)
+        options = Options(keep_context=self.context)
         return S2ADenoiser(as_llm(self.model), variant=chosen, options=options, on_error=self.on_error, **bound)
 
     def _end(self, keep: Any, threshold: float | None) -> Denoiser:

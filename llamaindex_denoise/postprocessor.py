@@ -141,7 +141,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         from denoise_core.s2a import Options, S2ADenoiser
 
         model = LlamaLLM(given_or_set("llm", llm, of="DenoisePostprocessor.from_llm"))
-        options = Options(context=context)
+        options = Options(keep_context=context)
         denoiser = S2ADenoiser(model, variant="select", options=options, max_concurrency=max_concurrency)
         settings.setdefault("cache_key", f"S2A, context={context}, {_model_key(model.model)}")
         return cls(denoiser=denoiser, **settings)

@@ -23,6 +23,7 @@ from denoise_core import InputError, Usage
 from denoise_core.augmenter import Answer
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
 from denoise_core.augmenter.drafting.taint import drop_tainted_searches
+from denoise_core.augmenter.streaming import Show
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.runtime.record import KEY
 from denoise_core.tool_results import query_of
@@ -49,7 +50,7 @@ class VerificationMiddleware(NamedMiddleware):
     ``evidence="conversation"``, or what a function of the messages gives: documents or strings.
 
     Rejected drafts and feedback never become messages of the agent. The answer streams as one message, once it is
-    known how far it holds; with ``show="draft_first"`` the first draft streams token by token as the model writes
+    known how far it holds; with ``show="draft"`` the first draft streams token by token as the model writes
     it, and the message that follows is the one that holds. A model that answers feedback with another tool call
     gets it, and is judged again afterwards; the drafts of the whole turn count towards
     ``verifier.limits.attempts``, so that the loop ends.
@@ -66,7 +67,7 @@ class VerificationMiddleware(NamedMiddleware):
         verifier: Verifier | None = None,
         *,
         evidence: EvidenceFunction | EvidenceScope = "turn",
-        show: Literal["held", "draft_first"] = "held",
+        show: Show = "checked",
         claims: Sequence[str] | None = None,
         name: str = "VerificationMiddleware",
     ) -> None:
@@ -77,8 +78,8 @@ class VerificationMiddleware(NamedMiddleware):
             raise InputError(
                 f"evidence={evidence!r}: expected 'turn', 'conversation' or a function of the messages"
             )
-        if show not in ("held", "draft_first"):
-            raise InputError(f"show={show!r}: expected 'held' or 'draft_first'")
+        if show not in ("draft", "checked"):
+            raise InputError(f"show={show!r}: expected 'draft' or 'checked'")
         self.verifier = verifier or Verifier()
         self.evidence: EvidenceFunction | EvidenceScope = evidence
         self.show = show
@@ -120,7 +121,7 @@ class VerificationMiddleware(NamedMiddleware):
 
     def _quiet(self) -> Any:
         """The first draft out of the user's stream, unless it is to be shown."""
-        return nullcontext() if self.show == "draft_first" else set_config_context(internal_config())
+        return nullcontext() if self.show == "draft" else set_config_context(internal_config())
 
 
 class ModelDrafter:

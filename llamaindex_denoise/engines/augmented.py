@@ -23,8 +23,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from denoise_core import Budget, InputError, Message, Passage, arun, run
 from denoise_core.augmenter import Answer, Augmenter, Consolidator, LoopLimits, WorkingMemory
 from denoise_core.augmenter.knowledge.consolidate import Gathered
-from denoise_core.augmenter.streaming import draft_first, held_back
-from denoise_core.augmenter.streaming.watch import Finished, Restarted, Revised, StreamEvent, Text
+from denoise_core.augmenter.streaming import Finished, Revised, StreamEvent, TextReleased, stream_verified
 from denoise_core.runtime.effects import Flow
 from llamaindex_denoise.engines.base import (
     AsyncDraftResponse,
@@ -53,9 +52,9 @@ class VerifiedEngine(DenoiseEngine):
 
     ``on_error="raise"`` raises the error that left nothing to send; else the answer names the part that failed.
 
-    ``streaming=True`` hands the text out once it is final, ``"held_back"`` each sentence when the judge passes it,
-    ``"draft_first"`` the first draft as it comes, not judged yet. When what was shown does not stay,
-    ``revision_notice`` and the new text follow; ``get_response()`` gives the answer alone.
+    ``streaming="checked"`` (or True) hands the text out once it is judged, ``"draft"`` the first draft as it
+    comes, not judged yet. When the answer is another text than the draft, ``revision_notice`` and the new text
+    follow; ``get_response()`` gives the answer alone.
     """
 
     revision_notice: str = "\n\n(The draft above did not hold. The answer:)\n\n"
@@ -73,8 +72,8 @@ class VerifiedEngine(DenoiseEngine):
                 f"expected a denoise_core Augmenter, got {type(augmenter).__name__}; around an existing query "
                 "engine use Checked(engine)"
             )
-        if streaming not in (False, True, "draft_first", "held_back"):
-            raise InputError(f"streaming={streaming!r}: expected False, True, 'draft_first' or 'held_back'")
+        if streaming not in (False, True, "draft", "checked"):
+            raise InputError(f"streaming={streaming!r}: expected False, True, 'draft' or 'checked'")
         if on_error not in ("answer", "raise"):
             raise InputError(f"on_error={on_error!r}: expected 'answer' or 'raise'")
         super().__init__(callback_manager)
@@ -111,20 +110,19 @@ class VerifiedEngine(DenoiseEngine):
         return await self._aanswer(self._asked(query_bundle))
 
     def _answer(self, asked: EngineLoopRun) -> RESPONSE_TYPE:
-        if self.streaming in ("draft_first", "held_back"):
+        if self.streaming == "draft":
             return _drafting(asked, self)
         return self._finished(*asked.run_to_response())
 
     async def _aanswer(self, asked: EngineLoopRun) -> RESPONSE_TYPE:
-        if self.streaming in ("draft_first", "held_back"):
+        if self.streaming == "draft":
             return _adrafting(asked, self)
         return self._finished(*await asked.arun_to_response(), later=True)
 
 
 def _drafting(asked: EngineLoopRun, engine: VerifiedEngine) -> DraftResponse:
     """Returns when the draft begins; what fails before that is raised here."""
-    follow = held_back if engine.streaming == "held_back" else draft_first
-    events = iter(follow(asked.augmenter, asked.question, asked.history, drafter=asked.drafter))
+    events = iter(stream_verified(asked.augmenter, asked.question, asked.history, drafter=asked.drafter))
     first = next(events)
 
     def shown() -> Generator[str, None, None]:
@@ -137,10 +135,9 @@ def _drafting(asked: EngineLoopRun, engine: VerifiedEngine) -> DraftResponse:
 
 def _adrafting(asked: EngineLoopRun, engine: VerifiedEngine) -> AsyncDraftResponse:
     """`_drafting` for async: begins, and raises what fails, when the response is read."""
-    follow = held_back if engine.streaming == "held_back" else draft_first
 
     async def shown() -> AsyncGenerator[str, None]:
-        run = follow(asked.augmenter, asked.question, asked.history, drafter=asked.drafter)
+        run = stream_verified(asked.augmenter, asked.question, asked.history, drafter=asked.drafter)
         async with aclosing(aiter(run)) as events:  # a reader that leaves ends the run
             async for event in events:
                 for piece in _show(event, response, asked, engine):
@@ -154,10 +151,8 @@ def _show(
     event: StreamEvent, response: DraftResponse | AsyncDraftResponse, asked: EngineLoopRun, engine: VerifiedEngine
 ) -> Iterator[str]:
     """What the reader sees of an event; the last one settles the response."""
-    if isinstance(event, Text):
+    if isinstance(event, TextReleased):
         yield event.text
-    elif isinstance(event, Restarted):
-        yield engine.revision_notice
     elif isinstance(event, (Finished, Revised)):
         text, nodes, metadata = asked.response_parts(event.answer)
         response.settle(str(text), nodes, metadata)

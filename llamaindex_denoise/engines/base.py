@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 D = TypeVar("D", bound=Denoiser)
 
-Streaming: TypeAlias = bool | Literal["draft_first", "held_back"]
+Streaming: TypeAlias = bool | Literal["draft", "checked"]
 Nodes: TypeAlias = Sequence[NodeWithScore]
 
 
@@ -115,7 +115,7 @@ def to_prompt(template: BasePromptTemplate, old: Prompt) -> Prompt:
         )
     argument = {own: given for given, own in (template.template_var_mappings or {}).items()}
     named = {argument.get(n, n) for n in template.template_vars if n not in template.kwargs}
-    marks: dict[str, Any] = {field: f"\0{field}\0" for field in {*old.fields, *named}}
+    marks: dict[str, Any] = {field: f"\0{field}\0" for field in {*old.field_names, *named}}
     try:
         messages = template.format_messages(**marks)
     except (KeyError, ValueError) as error:

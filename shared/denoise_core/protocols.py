@@ -195,8 +195,8 @@ _Hints = dict[str, str]
 _LLM_HINTS: _Hints = {
     "langchain": "langchain_denoise.ChatModelLLM({name})",
     "llama_index": "llamaindex_denoise.LlamaLLM({name})",
-    "transformers": "denoise_core.local.generation.llm.LocalLLM({name}, tokenizer)",
-    "str": "a model, not its name, e.g. denoise_core.local.generation.llm.LocalLLM(...) with a folder",
+    "transformers": "denoise_core.local.generation.LocalLLM({name}, tokenizer)",
+    "str": "a model, not its name, e.g. denoise_core.local.generation.LocalLLM(...) with a folder",
     "function": "denoise_core.testing.FunctionLLM({name}), or an object with both methods",
 }
 _RETRIEVER_HINTS: _Hints = {

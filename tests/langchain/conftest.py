@@ -99,7 +99,7 @@ def chat(reply=keep_first, seconds=0.0):
 def s2a_with(model, *, variant="select", **settings):
     """One call for each document, unless ``options`` say otherwise."""
     return S2ADenoiser(
-        ChatModelLLM(model, structured=False), variant=variant, **{"options": Options(joint=False), **settings}
+        ChatModelLLM(model, structured=False), variant=variant, **{"options": Options(join_passages=False), **settings}
     )
 
 
@@ -113,7 +113,7 @@ DENOISERS = {
     "s2a-select": s2a,
     "s2a-remove": lambda: s2a(lambda m: "1", variant="remove"),
     "s2a-default": lambda: s2a(lambda m: "Context: Paris is in France.", variant="default"),
-    "s2a-joint": lambda: s2a(options=Options(joint=True)),
+    "s2a-joint": lambda: s2a(options=Options(join_passages=True)),
     "s2a-nonsense": lambda: s2a(lambda m: "🤷"),
     "guard": lambda: Guard(ENDDenoiser(FunctionScorer(overlap), keep=2)),
     "joint-rewrite": lambda: Answers(merge),

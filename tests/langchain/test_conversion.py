@@ -45,7 +45,7 @@ BROKEN = {
 
 def first_sentence():
     """Keeps the first of each passage's two sentences."""
-    return S2ADenoiser(FunctionLLM(lambda m: "1"), variant="select", options=Options(joint=False))
+    return S2ADenoiser(FunctionLLM(lambda m: "1"), variant="select", options=Options(join_passages=False))
 
 
 def compressed(broken, sync, **settings):

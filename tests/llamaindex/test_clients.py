@@ -103,7 +103,7 @@ async def test_a_local_model_runs_beside_the_event_loop_and_bounded(local):
         LlamaLLM(local(waits_for_the_loop), max_threads=4),
         variant="select",
         max_concurrency=10,
-        options=Options(joint=False),
+        options=Options(join_passages=False),
     )
     work = asyncio.create_task(
         DenoisePostprocessor(denoiser=denoiser, on_error="raise").apostprocess_nodes(twenty(), query_str="q")
@@ -120,7 +120,7 @@ async def test_a_local_model_runs_beside_the_event_loop_and_bounded(local):
 def test_a_model_that_must_be_called_alone_is(local):
     reply = Inside(1)
     denoiser = S2ADenoiser(
-        LlamaLLM(local(reply), max_threads=1), variant="select", max_concurrency=10, options=Options(joint=False)
+        LlamaLLM(local(reply), max_threads=1), variant="select", max_concurrency=10, options=Options(join_passages=False)
     )
     DenoisePostprocessor(denoiser=denoiser, on_error="raise").postprocess_nodes(twenty(), query_str="q")
     assert reply.most == 1

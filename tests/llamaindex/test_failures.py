@@ -42,7 +42,7 @@ def engines(scripted):
 
 
 @pytest.mark.parametrize("which", ["retriever", "synthesizer", "whole"])
-@pytest.mark.parametrize("streaming", [False, True, "draft_first"])
+@pytest.mark.parametrize("streaming", [False, True, "draft"])
 def test_the_part_that_failed_is_named(scripted, which, streaming):
     engine, part, error = engines(scripted)[which]
     ours = Checked(engine, streaming=streaming)

@@ -24,7 +24,7 @@ from denoise_core.augmenter.prompts import draft_prompt, self_ask_prompt
 from denoise_core.augmenter.utility import Groundedness
 from denoise_core.runtime.effects import complete
 from denoise_core.s2a import Options, S2ADenoiser
-from denoise_core.s2a.options import Show
+from denoise_core.s2a.options import ShownText
 from denoise_core.support.judging import AnswerVerdict
 from denoise_core.testing import FunctionLLM
 from denoise_core.text.delimit import shown
@@ -126,12 +126,12 @@ def _s2a(
     variant: str,
     model: Obeying,
     outcome: Outcome,
-    show: Show = "source",
+    show: ShownText = "source",
 ) -> None:
     placed = _placed(attack)
     question = placed.get("question", [QUESTION])[0]
     passages = [TRUSTED, *_passages(placed)]
-    options = Options(joint=method == "s2a_joint", metadata=("note",), show=show)
+    options = Options(join_passages=method == "s2a_joint", metadata=("note",), shown_text=show)
     result = S2ADenoiser(model.llm, variant=variant, options=options).denoise(question, passages)
     _told(attack, model, placed, outcome)
     forbidden, literal = attack["forbidden"], attack["forbidden_in_text"]

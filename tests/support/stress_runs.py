@@ -73,7 +73,7 @@ class Run:
         never = self.fault == NEVER
         budget = Budget(calls=self.calls, seconds=SECONDS if never and self.part != "Augmenter" else None)
         cache = Cache("m", outside) if self.part == "S2A cached" or self.fault in STORES else None
-        options = Options(cache=cache, joint=False)
+        options = Options(cache=cache, join_passages=False)
         s2a = S2ADenoiser(outside, variant="select", budget=budget, options=options)
         end = ENDDenoiser(outside, keep=0.5)
         limits = LoopLimits(steps=12, call_seconds=SECONDS if never else None)

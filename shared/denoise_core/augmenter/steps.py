@@ -36,7 +36,7 @@ REASONS = {
 }
 """The failures that end a loop when there are too many of them, and the reason they end it for."""
 
-Through: TypeAlias = Callable[[WorkingMemory, LLM | None], LLM]
+WrapServer: TypeAlias = Callable[[LLM | None], LLM]
 
 ENDING = (BudgetExceeded, NotRecorded)
 _INSTEAD = {
@@ -58,7 +58,7 @@ class Spent(Exception):
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What a draft is written, judged and explained with. ``drafter`` None: ``llm`` writes from our prompt.
-    ``through``: see `Augmenter.flow`."""
+    ``wrap_server``: see `Augmenter.flow`."""
 
     task: Task
     utility: Utility
@@ -67,7 +67,7 @@ class Parts:
     llm: LLM | None
     when: When | None
     drafter: Drafter | None
-    through: Through | None
+    wrap_server: WrapServer | None
 
 
 def noted(memory: WorkingMemory, what: str, error: Exception, instead: str) -> WorkingMemory:
@@ -197,8 +197,8 @@ def _ask(memory: WorkingMemory, parts: Parts) -> Flow[Reply]:
         known = (memory.question, memory.history, memory.evidence)
         request = DraftRequest(*known, *rejected, memory.drafts, anew=failed)
         messages, server = request_messages(request), DraftServer(parts.drafter, request)
-    if parts.through is not None:
-        server = parts.through(memory, server)
+    if parts.wrap_server is not None:
+        server = parts.wrap_server(server)
     return (yield from complete(messages, tag="draft", llm=server))
 
 

@@ -93,7 +93,7 @@ def chosen_judge(llm: str | None) -> Judge | None:
     """The quoting judge with a local model; None where no model is named."""
     if llm is None:
         return None
-    from denoise_core.local.generation.llm import LocalLLM
+    from denoise_core.local.generation import LocalLLM
     from denoise_core.support.quoting import LLMJudge
 
     return LLMJudge(LocalLLM(llm), name=llm)

@@ -22,7 +22,7 @@ from denoise_core.evaluate.comparison import ReplyLog
 from denoise_core.evaluate.comparison.cases import label_cases
 from denoise_core.evaluate.datasets import EvaluationCases, read_questions
 from denoise_core.question import Question
-from denoise_core.s2a.teaching import write_labels
+from denoise_core.s2a.llm_labels import write_labels
 
 
 @app.command()

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.embedded.minilm import MiniLM, load, tokenizer_of
-from denoise_core.local.batching import windows
+from denoise_core.local.batching import split_windows
 from denoise_core.runtime.caches import Bounded, Bypass, Once, SqliteStore
 from denoise_core.types import well_formed
 
@@ -135,7 +135,7 @@ class SentenceEncoder:
 
     def _fresh(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
         network, tokenizer = self._load()
-        cut = [windows(ids, network.room) for ids in self._pieces(texts)]
+        cut = [split_windows(ids, network.room) for ids in self._pieces(texts)]
         states = iter(network.hidden_states([_framed(part, tokenizer) for parts in cut for part in parts]))
         out = []
         for parts in cut:

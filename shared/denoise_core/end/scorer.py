@@ -18,7 +18,7 @@ from denoise_core.local.layout import LAYOUTS
 from denoise_core.protocols import Scored
 
 if TYPE_CHECKING:
-    from denoise_core.local.loading import Load
+    from denoise_core.local.loading import LoadOptions
 
 
 class ProbeScorer:
@@ -39,7 +39,7 @@ class ProbeScorer:
         *,
         tokenizer: Any = None,
         settings: ReadingSettings | None = None,
-        load: Load | None = None,
+        load: LoadOptions | None = None,
     ) -> None:
         self.probe = probe
         if isinstance(model, HiddenReader):

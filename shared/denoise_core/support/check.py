@@ -27,7 +27,7 @@ from denoise_core.support.judging import (
 )
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.text.facts import Difference, differences
-from denoise_core.text.replies import json_in
+from denoise_core.text.replies import parse_json
 from denoise_core.text.words import words
 from denoise_core.types import Passage
 
@@ -119,7 +119,7 @@ def read_mark(answer: str) -> NoAnswer | None:
     (NoAnswer(nearest='its height'), None)
     """
     try:
-        fields = json_in(answer) if "{" in answer else None
+        fields = parse_json(answer) if "{" in answer else None
     except UnparsableReply:
         return None
     if not isinstance(fields, Mapping):

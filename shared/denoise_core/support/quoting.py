@@ -28,7 +28,7 @@ from denoise_core.support.judging import (
 )
 from denoise_core.text.delimit import ENVELOPE_NOTE, wrap_in_envelope
 from denoise_core.text.facts import Difference, differences
-from denoise_core.text.replies import json_in, said, unparsable
+from denoise_core.text.replies import parse_json, strip_reasoning, unparsable_reply
 from denoise_core.types import Message, Passage, Span
 
 VERSION = 1
@@ -136,13 +136,13 @@ class LLMJudge(FlowJudge):
 
     def _read(self, reply: str, question: str, answer: str, passages: Sequence[Passage]) -> AnswerVerdict:
         """What a reply says, as far as it is proven. Raises `UnparsableReply` unless it is what was asked for."""
-        data = json_in(said(reply))
+        data = parse_json(strip_reasoning(reply))
         if not isinstance(data, dict) or not isinstance(data.get("claims"), list):
-            raise unparsable('one JSON object with "claims"', reply)
+            raise unparsable_reply('one JSON object with "claims"', reply)
         claims = [_claim_verdict(c, answer, question, passages, self.strict) for c in data["claims"][:_MOST]]
         abstains, answers = data.get("abstains"), data.get("answers_the_question")
         if not isinstance(abstains, bool) or not isinstance(answers, bool):
-            raise unparsable('"abstains" and "answers_the_question" as true or false', reply)
+            raise unparsable_reply('"abstains" and "answers_the_question" as true or false', reply)
         if abstains and not claims:
             return AnswerVerdict(kind=ABSTENTION, reason=ABSTENTION_REASON, judge=self.id)
         # One that abstains and claims something answers in part: what it does say is compared with the evidence.
@@ -184,7 +184,7 @@ def _claim_verdict(
     words, verdict = fields.get("words"), fields.get("verdict")
     quotes = fields.get("quotes") or []
     if not isinstance(words, str) or verdict not in _VERDICTS or not isinstance(quotes, list):
-        raise unparsable('claims with "words", a "verdict" of the four and "quotes"', str(told)[:80])
+        raise unparsable_reply('claims with "words", a "verdict" of the four and "quotes"', str(told)[:80])
     start, end = _find_words(words, answer) or (0, len(answer))  # the whole where its words are not the answer's
     relation = "contradicts" if verdict == "contradicted" else "supports"
     proven = tuple(q for quote in quotes for q in _located_quotes(quote, passages, relation))

@@ -14,7 +14,7 @@ from readings import states_of
 
 from denoise_core import InputError
 from denoise_core.end import PASSAGE, QUERY, SCQ, HiddenReader, Layout, ReadingSettings
-from denoise_core.local.keeping.prefix import PrefixCache
+from denoise_core.local.kv_cache.prefix_cache import PrefixCache
 from denoise_lab.layouts import DISTINGUISH, SC, SQC
 
 SHORT = Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE))

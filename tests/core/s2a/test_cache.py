@@ -32,7 +32,7 @@ def store(request, tmp_path):
 
 def test_a_second_run_makes_no_call_and_gives_the_same(store):
     llm = keeps(lambda t: "tall" in t)
-    denoiser = S2ADenoiser(llm, variant="select", options=Options(joint=False, cache=Cache("m", store)))
+    denoiser = S2ADenoiser(llm, variant="select", options=Options(join_passages=False, cache=Cache("m", store)))
     first, second = denoiser.denoise("How tall?", PASSAGES), denoiser.denoise("How tall?", PASSAGES)
     third = asyncio.run(denoiser.adenoise("How tall?", PASSAGES))
     assert len(llm.seen) == 2
@@ -42,7 +42,7 @@ def test_a_second_run_makes_no_call_and_gives_the_same(store):
 
 def test_another_question_text_model_or_wording_is_another_call(store):
     llm = keeps(lambda t: True)
-    options = Options(joint=False, cache=Cache("m", store))
+    options = Options(join_passages=False, cache=Cache("m", store))
     S2ADenoiser(llm, variant="select", options=options).denoise("One?", PASSAGES[:1])
     for variant, query, passage, model in (
         ("select", "Two?", PASSAGES[0], "m"),
@@ -51,7 +51,7 @@ def test_another_question_text_model_or_wording_is_another_call(store):
         ("remove", "One?", PASSAGES[0], "m"),
     ):
         before = len(llm.seen)
-        cache = Options(joint=False, cache=Cache(model, store))
+        cache = Options(join_passages=False, cache=Cache(model, store))
         S2ADenoiser(llm, variant=variant, options=cache).denoise(query, [passage])
         assert len(llm.seen) == before + 1
 
@@ -67,13 +67,13 @@ def test_the_persistent_store_outlives_the_process_object(tmp_path):
     for expected_calls in (1, 0):
         llm = keeps(lambda t: True)
         cache = Cache("m", SqliteStore(tmp_path / "replies.db"))
-        S2ADenoiser(llm, variant="select", options=Options(joint=False, cache=cache)).denoise("How?", PASSAGES[:1])
+        S2ADenoiser(llm, variant="select", options=Options(join_passages=False, cache=cache)).denoise("How?", PASSAGES[:1])
         assert len(llm.seen) == expected_calls
 
 
 def test_unreadable_replies_are_not_kept(store):
     llm = says("no idea, 7 perhaps")
-    denoiser = S2ADenoiser(llm, variant="select", options=Options(joint=False, cache=Cache("m", store)))
+    denoiser = S2ADenoiser(llm, variant="select", options=Options(join_passages=False, cache=Cache("m", store)))
     assert denoiser.denoise("How?", PASSAGES[:1]).fallback
     denoiser.denoise("How?", PASSAGES[:1])
     assert len(llm.seen) == 4, "each time once more in the same call"
@@ -99,10 +99,10 @@ def test_identical_passages_at_once_are_one_call():
     llm = keeps(lambda t: True, seconds=0.01)
     cache = Cache("m")
     same = [Passage("The same text. Twice.", str(i)) for i in range(10)]
-    denoiser = S2ADenoiser(llm, variant="select", options=Options(joint=False, cache=cache))
+    denoiser = S2ADenoiser(llm, variant="select", options=Options(join_passages=False, cache=cache))
     assert len(denoiser.denoise("How?", same).passages) == 10
     asyncio.run(
-        S2ADenoiser(llm, variant="select", options=Options(joint=False, cache=Cache("n"))).adenoise("How?", same)
+        S2ADenoiser(llm, variant="select", options=Options(join_passages=False, cache=Cache("n"))).adenoise("How?", same)
     )
     assert len(llm.seen) == 2
 
@@ -116,7 +116,7 @@ def test_a_failed_call_fails_all_who_wait_and_is_made_anew():
         return "1"
 
     llm = FunctionLLM(reply)
-    denoiser = S2ADenoiser(llm, variant="select", options=Options(joint=False, cache=Cache("m")))
+    denoiser = S2ADenoiser(llm, variant="select", options=Options(join_passages=False, cache=Cache("m")))
     assert "down" in denoiser.denoise("How?", PASSAGES).fallback
     failing = False
     assert denoiser.denoise("How?", PASSAGES).fallback is None
@@ -152,7 +152,7 @@ def test_a_cancelled_caller_does_not_cancel_the_other(cancelled):
 def test_the_file_store_does_not_block_the_event_loop(tmp_path):
     llm = keeps(lambda t: True)
     cache = Cache("m", SqliteStore(tmp_path / "replies.db"))
-    denoiser = S2ADenoiser(llm, variant="select", options=Options(joint=False, cache=cache))
+    denoiser = S2ADenoiser(llm, variant="select", options=Options(join_passages=False, cache=cache))
 
     async def asked() -> None:
         with blockbuster_ctx():

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from denoise_core import Passage, Reply, UnparsableReply
 from denoise_core.s2a import Options, S2ADenoiser
-from denoise_core.s2a.replies import named, written
+from denoise_core.s2a.replies import parse_selection, parse_texts
 from denoise_core.testing import FunctionLLM, FunctionScorer
 
 from .fakes import says
@@ -31,9 +31,9 @@ FRUIT = Passage("Bananas are yellow. They grow in bunches.", "fruit")
 @given(st.sets(st.integers(1, 60)), st.sampled_from([", ", ",", "\n", "; ", " "]))
 def test_a_list_is_read_as_it_was_written(numbers, between):
     text = between.join(map(str, sorted(numbers))) or "NONE"
-    assert named(text, 60).numbers == tuple(sorted(numbers))
+    assert parse_selection(text, 60).numbers == tuple(sorted(numbers))
     for shown in (json.dumps({"keep": sorted(numbers)}), f"```json\n{json.dumps(sorted(numbers))}\n```"):
-        assert named(shown, 60).numbers == tuple(sorted(numbers))
+        assert parse_selection(shown, 60).numbers == tuple(sorted(numbers))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_list_is_read_as_it_was_written(numbers, between):
     ],
 )
 def test_what_the_grammar_has(reply, numbers):
-    assert named(reply, 8).numbers == numbers
+    assert parse_selection(reply, 8).numbers == numbers
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_what_the_grammar_has(reply, numbers):
 )
 def test_what_it_has_not_is_never_guessed(reply):
     with pytest.raises(UnparsableReply):
-        named(reply, 8)
+        parse_selection(reply, 8)
 
 
 PROSE = f"{', '.join(map(str, range(1, 61)))} are relevant."
@@ -110,7 +110,7 @@ def test_reading_a_list_takes_time_in_proportion_to_its_length(between, tail):
 
         def attempt():
             with contextlib.suppress(UnparsableReply):
-                named(reply, 60)
+                parse_selection(reply, 60)
 
         return attempt
 
@@ -122,7 +122,7 @@ def seconds_for(reply):
     for _ in range(3):
         began = time.thread_time()
         with contextlib.suppress(UnparsableReply):
-            named(reply, 8)
+            parse_selection(reply, 8)
         times.append(time.thread_time() - began)
     return min(times)
 
@@ -137,7 +137,7 @@ def test_a_reply_of_many_tags_takes_time_in_proportion_to_its_length(tags):
 
 @given(st.text(max_size=400))
 def test_any_text_is_read_or_refused(text):
-    for read in (lambda: named(text, 8), lambda: written(text, "context"), lambda: written(text, "message")):
+    for read in (lambda: parse_selection(text, 8), lambda: parse_texts(text, "context"), lambda: parse_texts(text, "message")):
         try:
             read()
         except UnparsableReply:
@@ -159,9 +159,9 @@ def test_any_text_is_read_or_refused(text):
 def test_written_text_stands_under_its_label(reply, found):
     if found is None:
         with pytest.raises(UnparsableReply):
-            written(reply, "context")
+            parse_texts(reply, "context")
     else:
-        assert written(reply, "context") == (found,)
+        assert parse_texts(reply, "context") == (found,)
 
 
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("*.jsonl")), ids=lambda p: p.stem)
@@ -171,7 +171,7 @@ def test_no_list_of_the_corpus_is_misread(path):
         if record["request"] not in ("numbers", "grouped_numbers"):
             continue
         try:
-            found = named(record["reply"], record["n"])
+            found = parse_selection(record["reply"], record["n"])
         except UnparsableReply:
             continue
         asked = {"keep": "keep", "leave_out": "drop"}[record["asked"]]
@@ -190,7 +190,7 @@ def test_one_corrective_turn_shows_the_reply_and_asks_for_json():
     assert own.content == "Piece 1 is the one."
     assert '{"keep": [numbers]}' in correction.content
     assert "unreadable" in result.reports[0].notes[0]
-    assert result.reports[0].calls == 2
+    assert result.reports[0].call_count == 2
 
 
 def test_a_call_that_fails_is_not_asked_for_again():
@@ -297,7 +297,7 @@ def test_schemas_are_strict_and_the_prompt_asks_for_json():
 
 def test_whether_a_model_can_is_found_by_asking_once():
     llm = Holding("1", "1", "NONE", structured=None)
-    S2ADenoiser(llm, options=Options(joint=False, clear=False)).denoise(
+    S2ADenoiser(llm, options=Options(join_passages=False, neutralize_question=False)).denoise(
         "How tall?", [TOWER, FRUIT, Passage("X.", "x")]
     )
     assert [schema is None for _, schema in llm.seen] == [False, True, True]
@@ -309,25 +309,25 @@ SURE = FunctionScorer(lambda query, text: 1.0 if "tower" in text else 0.0)
 @pytest.mark.parametrize(("second", "kept"), [("1", ["tower"]), ("NONE", [])])
 def test_a_none_over_everything_is_confirmed_once_when_a_passage_is_clearly_relevant(second, kept):
     llm = FunctionLLM(lambda m: second if "A first look found nothing" in m[1].content else "NONE")
-    options = Options(scorer=SURE, clearly=0.5)
+    options = Options(scorer=SURE, recheck_threshold=0.5)
     result = S2ADenoiser(llm, options=options).denoise("How tall?", [FRUIT, TOWER])
     assert [p.id for p in result.passages] == kept
     assert len(llm.seen) == 2
     assert "Bananas" not in llm.seen[1][1].content
     assert "asked once more" in result.reports[1].notes[0]
-    assert result.reports[1].calls == 2
+    assert result.reports[1].call_count == 2
     assert not result.failures
 
 
 def test_a_none_that_nothing_speaks_against_is_taken():
     llm = says("NONE")
-    result = S2ADenoiser(llm, options=Options(scorer=SURE, clearly=0.5)).denoise("How?", [FRUIT])
+    result = S2ADenoiser(llm, options=Options(scorer=SURE, recheck_threshold=0.5)).denoise("How?", [FRUIT])
     assert result.passages == ()
     assert len(llm.seen) == 1
 
 
 def test_at_least_so_many_passages_stay():
-    options = Options(scorer=SURE, clearly=9.0, at_least=1)
+    options = Options(scorer=SURE, recheck_threshold=9.0, min_passages=1)
     result = S2ADenoiser(says("NONE"), options=options).denoise("How tall?", [FRUIT, TOWER])
     assert result.passages == (TOWER,)
     assert "at_least=1" in result.reports[1].notes[-1]

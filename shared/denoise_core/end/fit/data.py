@@ -24,7 +24,7 @@ from denoise_core.question import Question
 from denoise_core.runtime.effects import Complete, Failed, Flow, batch
 from denoise_core.scorers.bm25 import BM25Index
 from denoise_core.text.chunk import extract_spans, sentence_spans
-from denoise_core.text.replies import said
+from denoise_core.text.replies import strip_reasoning
 from denoise_core.types import Message, Passage, check_passages
 
 SYSTEM = (
@@ -93,7 +93,7 @@ def parse_question(reply: str) -> str | None:
     ('Who built the Eiffel Tower?', None)
     """
     try:
-        lines = [_DECORATION.sub("", line, count=1).strip(_AROUND) for line in said(reply).splitlines()]
+        lines = [_DECORATION.sub("", line, count=1).strip(_AROUND) for line in strip_reasoning(reply).splitlines()]
     except UnparsableReply:  # it ends inside its thinking
         return None
     lines = [line for line in lines if line and line.strip(" .").upper() != "NONE"]

@@ -10,12 +10,12 @@ from denoise_core._optional import require
 from denoise_core.augmenter.loop import Augmenter
 from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.evaluate.metrics import contains_answer, exact_match
-from denoise_core.local.generation.llm import LocalLLM
+from denoise_core.local.generation import LocalLLM
 from denoise_core.protocols import LLM
 from denoise_core.question import Question
 from denoise_core.runtime.offload import offload
 from denoise_core.text.delimit import ENVELOPE_NOTE, wrap_in_envelope
-from denoise_core.text.replies import said
+from denoise_core.text.replies import strip_reasoning
 from denoise_core.types import Message, Passage, Reply, Usage
 
 Rule = Literal["contains", "exact"]
@@ -142,7 +142,7 @@ class LLMGrader:
 def single_word(text: str) -> str:
     """The one word that a reply consists of, without what models set around it; empty where it cannot be read."""
     try:
-        return said(text).strip(".*`\"' ")
+        return strip_reasoning(text).strip(".*`\"' ")
     except UnparsableReply:
         return ""
 

@@ -60,7 +60,7 @@ class Record:
             tuple(Text(p.id, p.text, tuple((s.start, s.end) for s in p.covered)) for p in result.passages),
             answer.text,
             verdict,
-            sum(len(r.uncovered) for r in result.reports),
+            sum(len(r.uncovered_sentences) for r in result.reports),
             result.fallback,
         )
 

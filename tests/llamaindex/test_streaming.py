@@ -1,4 +1,4 @@
-"""`streaming="draft_first"`: the draft as it is written, then what became of it."""
+"""`streaming="draft"`: the draft as it is written, then what became of it."""
 
 import asyncio
 
@@ -39,13 +39,13 @@ def right_when_told(messages):
 
 def own(scripted, reply, retriever=None, **settings):
     augmenter = Augmenter(LlamaLLM(scripted(reply)), RetrieverAdapter(retriever or Fixed()), **settings)
-    return AugmentedQueryEngine(augmenter, streaming="draft_first")
+    return AugmentedQueryEngine(augmenter, streaming="draft")
 
 
 def around(scripted, reply, *, streaming=True, **settings):
     inner = RetrieverQueryEngine.from_args(Fixed(), llm=scripted(reply), streaming=streaming)
     engine = Checked(inner, augmenter=Augmenter(**settings))
-    engine.streaming = "draft_first"
+    engine.streaming = "draft"
     return engine
 
 
@@ -161,7 +161,7 @@ class Endless(Calling):
 async def test_a_reader_that_leaves_ends_the_run():
     left = asyncio.Event()
     augmenter = Augmenter(LlamaLLM(Endless(script=left)), RetrieverAdapter(Fixed()))
-    response = await AugmentedQueryEngine(augmenter, streaming="draft_first").aquery(QUESTION)
+    response = await AugmentedQueryEngine(augmenter, streaming="draft").aquery(QUESTION)
     assert await anext(response.response_gen) == "x"
     await response.response_gen.aclose()
     await asyncio.wait_for(left.wait(), 20)

@@ -2,7 +2,7 @@
 
 In a layout with the passage before the question, the keys and values of instruction and passage in the
 first L blocks do not depend on the question (attention is causal), so the next question only costs its own
-tokens; `denoise_core.local.keeping.reuse` makes and uses them.
+tokens; `denoise_core.local.kv_cache.reuse` makes and uses them.
 """
 
 from __future__ import annotations

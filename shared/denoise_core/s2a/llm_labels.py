@@ -23,7 +23,7 @@ log = logging.getLogger("denoise_core")
 Progress = Callable[[int, int], None]
 
 
-def labelled(
+def label_questions(
     questions: Sequence[Question], llm: LLM, progress: Progress | None = None
 ) -> Iterator[Question | str]:
     """Each question with the passages as gold of which ``llm`` selects a part, or why there are none.
@@ -90,7 +90,7 @@ def calibrate(
     """
     asked = [q if isinstance(q, Question) else _found(q, retriever) for q in questions]
     unknown = [q for q in asked if not q.gold]
-    made = iter(() if llm is None else labelled(unknown, llm, progress))
+    made = iter(() if llm is None else label_questions(unknown, llm, progress))
     found = [q if q.gold else next(made, "nobody has labelled it") for q in asked]
     known = [q for q in found if isinstance(q, Question)]
     for reason in (why for why in found if isinstance(why, str)):

@@ -11,7 +11,7 @@ from denoise_core import InputError, Message, Passage, calibrate
 from denoise_core.embedded import sample_questions
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.question import Question
-from denoise_core.s2a.teaching import labelled, write_labels
+from denoise_core.s2a.llm_labels import label_questions, write_labels
 from denoise_core.testing import FunctionLLM
 
 ASKED = sample_questions()[:22]
@@ -64,7 +64,7 @@ def test_labels_of_people_are_not_asked_about():
 def test_what_the_model_fails_on_is_told_in_its_place():
     passages = (Passage("It rained.", "a"), Passage("Chess is a game.", "b"))
     asked = [Question(text, passages, frozenset()) for text in ("Is it out of order?", "Who?")]
-    found = list(labelled(asked, FunctionLLM(selecting)))
+    found = list(label_questions(asked, FunctionLLM(selecting)))
     assert "away" in found[0]
     assert found[1] == "no passage is needed, says the model"
     with pytest.raises(InputError, match="give a retriever"):
