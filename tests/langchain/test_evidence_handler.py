@@ -86,8 +86,8 @@ async def test_the_outermost_retriever_is_what_was_read(searching, sync):
     )
     seen = EvidenceHandler()
     await asked(chain, QUESTION, sync, {"callbacks": [seen]})
-    assert [[p.id for p in f.passages] for f in seen.found] == [["tower"]]
-    assert seen.found[0].query == QUESTION
+    assert [[p.id for p in f.passages] for f in seen.retrieved] == [["tower"]]
+    assert seen.retrieved[0].query == QUESTION
 
 
 @both_ways
@@ -130,7 +130,7 @@ async def test_text_that_a_model_wrote_inside_a_tool_is_no_evidence(sync):
         await asked(
             RunnableLambda(lambda q, used=used: used.invoke({"query": q})), QUESTION, sync, {"callbacks": [seen]}
         )
-        assert [(p.provenance, f.query) for f in seen.found for p in f.passages] == [(provenance, QUESTION)]
+        assert [(p.provenance, f.query) for f in seen.retrieved for p in f.passages] == [(provenance, QUESTION)]
 
 
 @both_ways

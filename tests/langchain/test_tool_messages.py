@@ -116,8 +116,8 @@ async def test_a_compressor_will_do_and_keeps_its_settings():
 @given(st.lists(st.text("ab. \n", max_size=40), max_size=5))
 def test_a_result_of_which_all_is_kept_is_the_same(texts):
     message = ToolMessage([{"type": "text", "text": t} for t in texts], tool_call_id="1")
-    text = ToolText.of(message)
-    out, gone = text.cleared([DenoiseResult("q", text.content.passages)])
+    text = ToolText.from_message(message)
+    out, gone = text.apply_results([DenoiseResult("q", text.content.passages)])
     assert not gone
     kept = [t for t in texts if t.strip()]
     assert [b["text"] for b in out.content] == (kept or [NOTHING])
@@ -262,9 +262,9 @@ def test_the_artifact_of_langchains_own_mcp_tools_is_read():
     rows = [{"title": f"Town {n}", "text": "Rain. " * 30} for n in range(9)] + [{"title": "Paris", "text": "Dry."}]
     artifact = {"structured_content": {"rows": rows}}  # its `MCPToolArtifact`
     message = ToolMessage([{"type": "text", "text": json.dumps(rows)}], tool_call_id="1", artifact=artifact)
-    text = ToolText.of(message)
+    text = ToolText.from_message(message)
     found = ENDDenoiser(FunctionScorer(lambda query, said: float("Paris" in said)), keep=1, chunker="auto")
-    out, _ = text.cleared([found.denoise("Paris", part.passages) for part in text.parts])
+    out, _ = text.apply_results([found.denoise("Paris", part.passages) for part in text.parts])
     assert [r["title"] for r in out.artifact["structured_content"]["rows"]] == ["Paris"]
     assert "Town" not in out.content[0]["text"]
 
