@@ -232,7 +232,7 @@ def test_another_model_in_one_line_keeps_a_share_and_says_so(model, caplog):
     assert len(result.passages) == 2
     assert "not calibrated" in caplog.text
     assert len(default_denoiser(keep=1, **model).denoise("Porto?", [Passage(t, t) for t in texts]).passages) == 1
-    for wrong in ({"folder": "x"}, {"risk": 0.1}, {"encoder": min, "reranker": min}):
+    for wrong in ({"cache_folder": "x"}, {"risk": 0.1}, {"encoder": min, "reranker": min}):
         with pytest.raises(InputError, match=r"give one of|pass a share"):
             default_denoiser(**(model | wrong))
 
