@@ -110,7 +110,7 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
 def _read(response: Response | None) -> tuple[str | None, tuple[Passage, ...]]:
     if response is None:
         return None, ()
-    return response.response, to_passages(response.source_nodes, captions=True)
+    return response.response, to_passages(response.source_nodes, include_captions=True)
 
 
 def _passages(contexts: Sequence[str] | None) -> tuple[Passage, ...]:

@@ -26,12 +26,12 @@ from denoise_core.ranking import keep_top, order_by_score
 from denoise_core.runtime.budget import at_most
 from denoise_core.runtime.guard import Policy
 from denoise_core.text.chunk import Chunker, no_chunking
-from llamaindex_denoise.engines.base import NestedPrompts, prompts_of, with_prompts
+from llamaindex_denoise.engines.base import NestedPrompts, denoiser_prompts, with_prompts
 from llamaindex_denoise.events import DenoiseEvent
-from llamaindex_denoise.models.llm import LlamaLLM, given_or_set
+from llamaindex_denoise.models.llm import LlamaLLM, resolve_model
 from llamaindex_denoise.models.scorers import EmbedModelScorer, RerankerScorer
-from llamaindex_denoise.nodes.convert import Readable, ScorePolicy
-from llamaindex_denoise.nodes.headers import reading
+from llamaindex_denoise.nodes.convert import NodeBatch, ScorePolicy
+from llamaindex_denoise.nodes.headers import with_metadata_mode
 from llamaindex_denoise.nodes.records import RecordDetail
 
 dispatcher = get_dispatcher(__name__)
@@ -47,7 +47,7 @@ class _PostprocessRun:
     """One call on its way: what came in, and what it is told to give back."""
 
     query: str
-    node_batch: Readable
+    node_batch: NodeBatch
     guard: Guard
     output_nodes: list[NodeWithScore] = field(default_factory=list)
 
@@ -140,7 +140,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         """
         from denoise_core.s2a import Options, S2ADenoiser
 
-        model = LlamaLLM(given_or_set("llm", llm, of="DenoisePostprocessor.from_llm"))
+        model = LlamaLLM(resolve_model("llm", llm, caller="DenoisePostprocessor.from_llm"))
         options = Options(keep_context=context)
         denoiser = S2ADenoiser(model, variant="select", options=options, max_concurrency=max_concurrency)
         settings.setdefault("cache_key", f"S2A, context={context}, {_model_key(model.model)}")
@@ -166,7 +166,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         ``settings`` are this class's fields, ``keep`` and ``threshold`` among them. Raises `InputError` when there
         is no model.
         """
-        model = given_or_set("embed_model", embed_model, of="DenoisePostprocessor.from_embed_model")
+        model = resolve_model("embed_model", embed_model, caller="DenoisePostprocessor.from_embed_model")
         if chunker is no_chunking:  # what another function cuts, a key of ours cannot say
             settings.setdefault("cache_key", f"END, {_model_key(model)}")
         return cls(denoiser=_end(EmbedModelScorer(model), chunker), **settings)
@@ -233,8 +233,8 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
     @contextmanager
     def _start_run(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> Iterator[_PostprocessRun]:
         query = _query_of(query_bundle)
-        guard = Guard(reading(self.denoiser), on_error=self.on_error, on_empty=self.on_empty)
-        run = _PostprocessRun(query, Readable(nodes, guard), guard)
+        guard = Guard(with_metadata_mode(self.denoiser), on_error=self.on_error, on_empty=self.on_empty)
+        run = _PostprocessRun(query, NodeBatch(nodes, guard), guard)
         shown_nodes = run.node_batch.nodes if self.events_with_text else []
         top_n = self.top_n or len(run.node_batch.nodes)
         dispatcher.event(
@@ -260,18 +260,18 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
             result = keep_top(result, read.passages, self.top_n)
         if self.order == "score":
             result = order_by_score(result)
-        kept_nodes = read.back(result, by=self._method, scores=self.score_policy, detail=self.record_detail)
+        kept_nodes = read.build_nodes(result, by=self._method, scores=self.score_policy, detail=self.record_detail)
         if self.order == "given":
-            run.output_nodes = read.woven(kept_nodes)
+            run.output_nodes = read.restore_order(kept_nodes)
         else:
-            run.output_nodes = [*kept_nodes, *read.beside]  # by score there are no places to go back to
-        passed_through = [n.node.node_id for n in read.beside]
+            run.output_nodes = [*kept_nodes, *read.untouched_nodes]  # by score there are no places to go back to
+        passed_through = [n.node.node_id for n in read.untouched_nodes]
         dispatcher.event(
             DenoiseEvent(method=self._method, summary=read.summary(result), passed_through=passed_through)
         )
 
     def _get_prompts(self) -> PromptDictType:
-        return prompts_of(self.denoiser)
+        return denoiser_prompts(self.denoiser)
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
         self.denoiser = with_prompts(self.denoiser, prompts)

@@ -29,16 +29,16 @@ from llamaindex_denoise.engines.base import (
     AsyncDraftResponse,
     DenoiseEngine,
     DraftResponse,
-    Nodes,
-    Streaming,
-    messages_of,
-    pieces_of,
+    NodeSequence,
+    StreamingMode,
+    history_to_messages,
+    split_words,
     postprocessor_modules,
 )
-from llamaindex_denoise.engines.drafter import EngineDrafter, aretrieve, can_retrieve
-from llamaindex_denoise.models.llm import LlamaLLM, given_or_set
-from llamaindex_denoise.models.retriever import RetrieverAdapter
-from llamaindex_denoise.nodes.convert import says_something, to_passages
+from llamaindex_denoise.engines.drafter import EngineDrafter, aretrieve_nodes, has_own_retrieval
+from llamaindex_denoise.models.llm import LlamaLLM, resolve_model
+from llamaindex_denoise.models.retriever import LlamaRetriever
+from llamaindex_denoise.nodes.convert import can_be_evidence, to_passages
 from llamaindex_denoise.verify import EngineLoopRun, ErrorPolicy, UnsupportedPolicy, evidence_nodes, build_augmenter
 
 
@@ -63,7 +63,7 @@ class VerifiedEngine(DenoiseEngine):
         self,
         augmenter: Augmenter,
         *,
-        streaming: Streaming = False,
+        streaming: StreamingMode = False,
         on_error: ErrorPolicy = "answer",
         callback_manager: CallbackManager | None = None,
     ) -> None:
@@ -79,45 +79,45 @@ class VerifiedEngine(DenoiseEngine):
         super().__init__(callback_manager)
         self.augmenter = augmenter
         self.on_error: ErrorPolicy = on_error
-        self.streaming: Streaming = streaming
+        self.streaming: StreamingMode = streaming
 
     def answer(self, question: str, history: Sequence[ChatMessage | Message] = ()) -> Answer:
         """The loop's own `Answer`, with the trace that can be recorded, replayed and learnt from."""
-        return replace(self._asked(QueryBundle(question)), history=messages_of(history)).answer()
+        return replace(self._loop_run(QueryBundle(question)), history=history_to_messages(history)).answer()
 
     async def aanswer(self, question: str, history: Sequence[ChatMessage | Message] = ()) -> Answer:
-        return await replace(self._asked(QueryBundle(question)), history=messages_of(history)).aanswer()
+        return await replace(self._loop_run(QueryBundle(question)), history=history_to_messages(history)).aanswer()
 
     def synthesize(
-        self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: Nodes | None = None
+        self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: NodeSequence | None = None
     ) -> RESPONSE_TYPE:
         """A checked answer from the given nodes alone; nothing is searched for."""
-        return self._answer(self._asked(query_bundle, nodes, additional_source_nodes or ()))
+        return self._answer(self._loop_run(query_bundle, nodes, additional_source_nodes or ()))
 
     async def asynthesize(
-        self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: Nodes | None = None
+        self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: NodeSequence | None = None
     ) -> RESPONSE_TYPE:
-        return await self._aanswer(self._asked(query_bundle, nodes, additional_source_nodes or ()))
+        return await self._aanswer(self._loop_run(query_bundle, nodes, additional_source_nodes or ()))
 
-    def _asked(self, query: QueryBundle, nodes: Nodes | None = None, additional: Nodes = ()) -> EngineLoopRun:
+    def _loop_run(self, query: QueryBundle, nodes: NodeSequence | None = None, additional: NodeSequence = ()) -> EngineLoopRun:
         """One question, with who searches and drafts for it."""
         raise NotImplementedError
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        return self._answer(self._asked(query_bundle))
+        return self._answer(self._loop_run(query_bundle))
 
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        return await self._aanswer(self._asked(query_bundle))
+        return await self._aanswer(self._loop_run(query_bundle))
 
     def _answer(self, asked: EngineLoopRun) -> RESPONSE_TYPE:
         if self.streaming == "draft":
             return _drafting(asked, self)
-        return self._finished(*asked.run_to_response())
+        return self._build_response(*asked.run_to_response())
 
     async def _aanswer(self, asked: EngineLoopRun) -> RESPONSE_TYPE:
         if self.streaming == "draft":
             return _adrafting(asked, self)
-        return self._finished(*await asked.arun_to_response(), later=True)
+        return self._build_response(*await asked.arun_to_response(), later=True)
 
 
 def _drafting(asked: EngineLoopRun, engine: VerifiedEngine) -> DraftResponse:
@@ -155,10 +155,10 @@ def _show(
         yield event.text
     elif isinstance(event, (Finished, Revised)):
         text, nodes, metadata = asked.response_parts(event.answer)
-        response.settle(str(text), nodes, metadata)
+        response.set_answer(str(text), nodes, metadata)
         if isinstance(event, Revised):
             yield engine.revision_notice
-            yield from pieces_of(str(text))
+            yield from split_words(str(text))
 
 
 class CheckedQueryEngine(VerifiedEngine):
@@ -175,10 +175,10 @@ class CheckedQueryEngine(VerifiedEngine):
         return self.query_engine.retrieve(query_bundle)
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return await aretrieve(self.query_engine, query_bundle)
+        return await aretrieve_nodes(self.query_engine, query_bundle)
 
-    def _asked(self, query: QueryBundle, nodes: Nodes | None = None, additional: Nodes = ()) -> EngineLoopRun:
-        if nodes is not None and not can_retrieve(self.query_engine):
+    def _asked(self, query: QueryBundle, nodes: NodeSequence | None = None, additional: NodeSequence = ()) -> EngineLoopRun:
+        if nodes is not None and not has_own_retrieval(self.query_engine):
             raise NotImplementedError(f"{type(self.query_engine).__name__} does not support synthesize; use query")
         drafter = EngineDrafter(self.query_engine, query, nodes)
         return EngineLoopRun(self.augmenter, query.query_str, drafter, (), list(additional), self.on_error)
@@ -206,15 +206,15 @@ class AugmentedQueryEngine(VerifiedEngine):
         budget: Budget | None = None,
         limits: LoopLimits | None = None,
         unsupported: UnsupportedPolicy | None = None,
-        streaming: Streaming = False,
+        streaming: StreamingMode = False,
         on_error: ErrorPolicy = "answer",
     ) -> AugmentedQueryEngine:
         """Over ``retriever``, whose nodes go through ``node_postprocessors``; the rest is as in `Checked`.
 
         ``llm`` is `Settings.llm` if none is given. Raises `InputError` when there is none.
         """
-        model = LlamaLLM(given_or_set("llm", llm, of="AugmentedQueryEngine.from_args"))
-        search = RetrieverAdapter(retriever, node_postprocessors)
+        model = LlamaLLM(resolve_model("llm", llm, caller="AugmentedQueryEngine.from_args"))
+        search = LlamaRetriever(retriever, node_postprocessors)
         loop = build_augmenter(judge, budget, limits, unsupported, llm=model, retriever=search)
         return cls(loop, streaming=streaming, on_error=on_error)
 
@@ -230,20 +230,20 @@ class AugmentedQueryEngine(VerifiedEngine):
     def _gathering(self, query: QueryBundle) -> Flow[Gathered]:
         return self._searching(query).gather(WorkingMemory(query.query_str))
 
-    def _asked(self, query: QueryBundle, nodes: Nodes | None = None, additional: Nodes = ()) -> EngineLoopRun:
+    def _asked(self, query: QueryBundle, nodes: NodeSequence | None = None, additional: NodeSequence = ()) -> EngineLoopRun:
         loop, extra = copy.copy(self.augmenter), list(additional)
         if nodes is None:
             loop.consolidator = self._searching(query)
         else:
             loop.consolidator = Consolidator(_Given(nodes), denoiser=self.augmenter.consolidator.denoiser)
-            extra = [*(n for n in nodes if not says_something(n.node)), *extra]
+            extra = [*(n for n in nodes if not can_be_evidence(n.node)), *extra]
         return EngineLoopRun(loop, query.query_str, None, (), extra, self.on_error)
 
     def _searching(self, query: QueryBundle) -> Consolidator:
         """The loop's consolidator, whose LlamaIndex retrievers are asked the question with the whole bundle."""
         searching = copy.copy(self.augmenter.consolidator)
         searching.sources = tuple(
-            s.asking(query) if isinstance(s, RetrieverAdapter) else s for s in searching.sources
+            s.with_query_bundle(query) if isinstance(s, LlamaRetriever) else s for s in searching.sources
         )
         return searching
 
@@ -263,7 +263,7 @@ class AugmentedQueryEngine(VerifiedEngine):
     def _get_prompt_modules(self) -> PromptMixinType:
         sources = self.augmenter.consolidator.sources
         return postprocessor_modules(
-            [p for s in sources if isinstance(s, RetrieverAdapter) for p in s.postprocessors]
+            [p for s in sources if isinstance(s, LlamaRetriever) for p in s.postprocessors]
         )
 
 
@@ -271,7 +271,7 @@ class _Given:
     """A retriever that finds what it was given."""
 
     def __init__(self, nodes: Sequence[NodeWithScore]) -> None:
-        self.passages = to_passages(nodes, captions=True)
+        self.passages = to_passages(nodes, include_captions=True)
 
     def retrieve(self, query: str) -> Sequence[Passage]:
         return self.passages

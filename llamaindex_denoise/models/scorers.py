@@ -18,7 +18,7 @@ from denoise_core.runtime.offload import offload
 
 Floats = NDArray[np.float32]
 
-UNRANKED = -1.0e9
+UNRANKED_SCORE = -1.0e9
 """The score of a text that the reranker left out of its list."""
 
 
@@ -52,7 +52,7 @@ class RerankerScorer:
     listwise = True
 
     @property
-    def asks(self) -> bool:
+    def uses_llm(self) -> bool:
         """Whether texts go into a model's prompts: they then have the metadata an LLM is shown."""
         return any(isinstance(v, LLM) for v in vars(self.reranker).values())
 
@@ -73,7 +73,7 @@ class RerankerScorer:
         if any(s is None for s in said.values()) or len(set(said.values())) < min(2, len(said)):
             said = {n.node.node_id: float(len(ranked) - place) for place, n in enumerate(ranked)}
         scores = [said.get(str(i)) for i in range(len(texts))]
-        return np.array([UNRANKED if s is None else float(s) for s in scores], dtype=np.float32)
+        return np.array([UNRANKED_SCORE if s is None else float(s) for s in scores], dtype=np.float32)
 
 
 class EmbeddedEmbedding(BaseEmbedding):

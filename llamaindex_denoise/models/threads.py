@@ -14,7 +14,7 @@ from denoise_core.runtime.offload import Pool, left_behind
 T = TypeVar("T")
 
 
-class Threads:
+class AdapterThreads:
     """A bounded pool of daemon threads for calls that would block an event loop.
 
     The context (spans, budget) goes along. A call that nobody
@@ -65,6 +65,6 @@ class Threads:
             reading.cancel()  # one that waits for a thread never begins; one that runs ends at its next item
 
 
-def owner(instance: object, method: str) -> type | None:
+def defining_class(instance: object, method: str) -> type | None:
     """The class that defines ``method`` for this object (methods are wrapped, so identity says nothing)."""
     return next((c for c in type(instance).__mro__ if method in vars(c)), None)

@@ -12,7 +12,7 @@ from llama_index.core.schema import BaseNode, NodeWithScore
 
 from denoise_core.runtime.record import KEY
 from denoise_core.support.citing import cited_numbers
-from llamaindex_denoise.nodes.convert import text_of
+from llamaindex_denoise.nodes.convert import node_text
 from llamaindex_denoise.nodes.records import Ranges, document_ranges, record, original_text, map_ranges
 
 if TYPE_CHECKING:
@@ -54,8 +54,8 @@ def origins(
         return tuple(Origin(i, _pairs(spans)) for i, spans in note["spans"].items())
     kept: Ranges = note["origin_spans"]
     original = next((n for n in map(_plain, originals) if n.node_id == note["origin_id"]), None)
-    whole = original_text(note, original, text_of(original)) if original is not None else None
-    found = _find(text_of(plain), kept, whole) if whole is not None else None
+    whole = original_text(note, original, node_text(original)) if original is not None else None
+    found = _find(node_text(plain), kept, whole) if whole is not None else None
     ranges = kept if found is None else found
     exact = bool(note["origin_extractive"]) and found is not None
     in_document = _pairs(document_ranges(note, ranges))
