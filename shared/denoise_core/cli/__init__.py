@@ -10,8 +10,8 @@ from typing import Any
 
 from denoise_core.errors import DenoiseError, is_refusal, said
 
-MODULES = {verb: verb for verb in ("demo", "run", "check", "serve", "mcp", "fit", "evaluate", "record")}
-MODULES["calibrate"] = "fit"
+COMMAND_MODULES = {verb: verb for verb in ("demo", "run", "check", "serve", "mcp", "fit", "evaluate", "record")}
+COMMAND_MODULES["calibrate"] = "fit"
 
 # Control characters (a terminal acts on them), marks that turn the direction of what follows, and half characters,
 # which no terminal takes.
@@ -20,7 +20,7 @@ _ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud8
 
 def app(verb: str = "") -> Any:
     """The command with one verb, so that no other is loaded, or with all of them."""
-    for module in [MODULES[verb]] if verb in MODULES else MODULES.values():
+    for module in [COMMAND_MODULES[verb]] if verb in COMMAND_MODULES else COMMAND_MODULES.values():
         import_module(f"denoise_core.cli.{module}")
     return import_module("denoise_core.cli.options").app
 
@@ -41,12 +41,12 @@ def main(name: str = "rag-denoise", command: Any = None) -> None:
         _end(name, said(error) if is_refusal(error) else str(error))
 
 
-def plain(text: str) -> str:
+def escape_control(text: str) -> str:
     """Text of others as a terminal shows it and never obeys it: every character it would act on is U+FFFD; tabs
     and line breaks stay."""
     return _ACTING.sub("\ufffd", text.replace("\r\n", "\n"))
 
 
 def _end(name: str, message: str) -> None:
-    sys.stderr.write(f"{name}: {plain(' '.join(message.split()))}\n")
+    sys.stderr.write(f"{name}: {escape_control(' '.join(message.split()))}\n")
     sys.exit(2)
