@@ -18,7 +18,7 @@ from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.chunk import extract, sentences
 from llamaindex_denoise import DenoisePostprocessor, LlamaLLM
-from llamaindex_denoise.nodes.citations import cited, origins
+from llamaindex_denoise.nodes.citations import resolve_citations, origins
 
 QUESTION = "Where is the red tower?"
 
@@ -62,11 +62,11 @@ def test_the_citation_engine_points_to_the_users_nodes_and_characters(scripted, 
     )
     response = engine.query(QUESTION) if how == "sync" else asyncio.run(engine.aquery(QUESTION))
     originals = {p.node_id: p for p in parts}
-    found = cited(response, parts)
+    found = resolve_citations(response, parts)
     assert list(found) == [1, 2, 3]
     text = document().text
     for n, (origin,) in found.items():
-        assert origin.exact
+        assert origin.is_exact
         shown = response.source_nodes[n - 1].node.text
         own = "".join(originals[origin.node_id].text[a:b] for a, b in origin.ranges)
         assert own in shown
@@ -82,7 +82,7 @@ def test_without_the_originals_the_answer_is_all_that_was_kept():
     )
     (origin,) = origins(out[0])
     assert origin.node_id == parts[0].node_id
-    assert not origin.exact
+    assert not origin.is_exact
     assert "".join(parts[0].text[a:b] for a, b in origin.ranges) == out[0].node.text
 
 
@@ -91,8 +91,8 @@ def test_an_original_that_changed_is_not_used():
     (out,) = DenoisePostprocessor(denoiser=red_sentences()).postprocess_nodes(
         [NodeWithScore(node=node)], query_str=QUESTION
     )
-    assert origins(out, [node])[0].exact
-    assert not origins(out, [TextNode(text="A rad tower. Ships.", id_="a")])[0].exact
+    assert origins(out, [node])[0].is_exact
+    assert not origins(out, [TextNode(text="A rad tower. Ships.", id_="a")])[0].is_exact
 
 
 def test_written_text_stands_for_its_passage_and_is_not_called_exact():
@@ -107,7 +107,7 @@ def test_written_text_stands_for_its_passage_and_is_not_called_exact():
     node = TextNode(text="A red tower.", id_="a")
     (out,) = DenoisePostprocessor(denoiser=Shouts()).postprocess_nodes([NodeWithScore(node=node)], query_str="q")
     (origin,) = origins(out, [node])
-    assert (origin.node_id, origin.ranges, origin.exact) == ("a", ((0, 12),), False)
+    assert (origin.node_id, origin.ranges, origin.is_exact) == ("a", ((0, 12),), False)
 
 
 def test_joint_text_names_every_node():
@@ -121,7 +121,7 @@ def test_joint_text_names_every_node():
 
     nodes = [NodeWithScore(node=TextNode(text=t, id_=t)) for t in ("one", "two")]
     (out,) = DenoisePostprocessor(denoiser=Joins()).postprocess_nodes(nodes, query_str="q")
-    assert [(o.node_id, o.ranges, o.exact) for o in origins(out, nodes)] == [
+    assert [(o.node_id, o.ranges, o.is_exact) for o in origins(out, nodes)] == [
         ("one", ((0, 3),), False),
         ("two", ((0, 3),), False),
     ]
@@ -130,8 +130,8 @@ def test_joint_text_names_every_node():
 def test_nodes_nobody_denoised_have_no_origin():
     node = TextNode(text="x")
     assert origins(node) == ()
-    assert cited(Response("so [1] and [2]", [NodeWithScore(node=node)])) == {1: ()}
-    assert cited(Response(None, [])) == {}
+    assert resolve_citations(Response("so [1] and [2]", [NodeWithScore(node=node)])) == {1: ()}
+    assert resolve_citations(Response(None, [])) == {}
 
 
 class Keeps:
@@ -165,7 +165,7 @@ def test_two_cuts_in_a_row_still_give_exact_characters(pieces, first, second):
         nodes = DenoisePostprocessor(denoiser=Keeps(chosen)).postprocess_nodes(nodes, query_str="q")
     for out in nodes:
         (origin,) = origins(out, [node])
-        assert origin.exact
+        assert origin.is_exact
         own = "".join(node.text[a:b] for a, b in origin.ranges)
         assert own.strip() == out.node.text.strip()
         assert [(a - 50, b - 50) for a, b in origin.document_ranges] == list(origin.ranges)

@@ -87,7 +87,7 @@ def test_changed_nodes_lose_what_is_no_longer_true():
 
 def test_the_methods_score_is_noted_or_put_in_place():
     kept = both(DenoisePostprocessor(denoiser=RedSentences()), nodes_of())
-    replaced = both(DenoisePostprocessor(denoiser=RedSentences(), scores="replace"), nodes_of())
+    replaced = both(DenoisePostprocessor(denoiser=RedSentences(), score_policy="replace"), nodes_of())
     assert [n.score for n in kept] == [0.9, 0.7, 0.5]
     assert [n.score for n in replaced] == [0.75, 0.75, 0.75]
     assert [record(n.node)["score_before"] for n in replaced] == [0.9, 0.7, 0.5]

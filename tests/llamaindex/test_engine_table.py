@@ -42,7 +42,7 @@ from pydantic import BaseModel
 from denoise_core import InputError
 from denoise_core.augmenter import Augmenter
 from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM
-from llamaindex_denoise.models.retriever import RetrieverAdapter
+from llamaindex_denoise.models.retriever import LlamaRetriever
 
 
 def outcome(response):
@@ -270,7 +270,7 @@ def test_the_answer_can_be_had_with_its_trace(scripted):
 
 
 def test_a_retriever_or_model_handed_over_unwrapped_is_named(scripted):
-    with pytest.raises((InputError, TypeError), match=r"RetrieverAdapter|Retriever|retriever"):
+    with pytest.raises((InputError, TypeError), match=r"LlamaRetriever|Retriever|retriever"):
         Augmenter(LlamaLLM(scripted(always(RIGHT))), Fixed(nodes()))
     with pytest.raises(InputError, match="expected a llama_index retriever"):
-        RetrieverAdapter(scripted(always(RIGHT)))
+        LlamaRetriever(scripted(always(RIGHT)))

@@ -25,7 +25,7 @@ from llamaindex_denoise import (
     S2AQueryEngine,
     record,
 )
-from llamaindex_denoise.nodes.citations import cited
+from llamaindex_denoise.nodes.citations import resolve_citations
 
 QUESTION = "In which city is the red tower?"
 ANSWER = "The red tower is in Porto."
@@ -201,7 +201,7 @@ def citations(index, llm):
 
     def right(response):
         response.response = f"{response.response} [1]"
-        (place,) = cited(response)[1]
+        (place,) = resolve_citations(response)[1]
         assert place.ranges
         assert place.node_id
 
@@ -259,7 +259,7 @@ def test_an_application(scripted, application, store):
 
 @pytest.mark.parametrize("store", STORES)
 def test_what_was_denoised_when_it_was_indexed_is_still_known_when_it_is_found(store):
-    step = DenoiseTransform(postprocessor=DenoisePostprocessor(denoiser=end(keep=1)), subject="the red tower")
+    step = DenoiseTransform(postprocessor=DenoisePostprocessor(denoiser=end(keep=1)), query="the red tower")
     index = index_of(STORES[store](), [step])
     (found, *_) = index.as_retriever(similarity_top_k=1).retrieve("red tower title")
     assert found.node.text.strip() == "The red tower is in Porto."
