@@ -19,9 +19,9 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
     from denoise_core.s2a import S2ADenoiser
     from denoise_core.scorers import BM25Scorer
     from denoise_core.testing import FunctionLLM
-    from denoise_core.text.chunk import chunks, sentences
-    from denoise_core.text.structural import _cut, cut
-    from denoise_core.text.delimit import envelope
+    from denoise_core.text.chunk import sentence_chunker, sentence_spans
+    from denoise_core.text.structural import _chunk_string, chunk_text
+    from denoise_core.text.delimit import wrap_in_envelope
 
     drawn = random.Random(1)
     words = [f"{a}{b}" for a in ("tower", "Bridge", "harbour", "Lisbon", "iron") for b in range(400)]
@@ -41,12 +41,12 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
 
     def nested(size: int) -> Callable[[], Any]:
         given = [Passage(prose(size), "a")]
-        steps = [ENDDenoiser(BM25Scorer(), keep=0.9, chunker=chunks(n)) for n in (100, 90, 80)]
+        steps = [ENDDenoiser(BM25Scorer(), keep=0.9, chunker=sentence_chunker(n)) for n in (100, 90, 80)]
         return lambda: Pipeline(Pipeline(*steps[:2]), steps[2]).denoise("tower1 Bridge2", given)
 
     def anew(text: str) -> Any:
-        _cut.cache_clear()  # the last texts' cuts are kept
-        return cut(text)
+        _chunk_string.cache_clear()  # the last texts' cuts are kept
+        return chunk_text(text)
 
     def repeated(line: str) -> Callable[[int], str]:
         """Lines of one form, numbered, of so many characters."""
@@ -82,10 +82,10 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
     end = ENDDenoiser(BM25Scorer(), keep=0.3)
     return {
         **{f"cutting {name}": timed(anew, make) for name, make in formats.items()},
-        "sentences": timed(lambda t: sentences(Passage(t, "a")), prose),
-        "chunks": timed(lambda t: chunks(200)(Passage(t, "a")), prose),
-        "envelope": timed(lambda t: envelope(t, "document"), prose),
-        "envelope of marks": timed(lambda t: envelope(t, "document"), lambda n: "<\n" * (n // 2)),
+        "sentences": timed(lambda t: sentence_spans(Passage(t, "a")), prose),
+        "chunks": timed(lambda t: sentence_chunker(200)(Passage(t, "a")), prose),
+        "envelope": timed(lambda t: wrap_in_envelope(t, "document"), prose),
+        "envelope of marks": timed(lambda t: wrap_in_envelope(t, "document"), lambda n: "<\n" * (n // 2)),
         "judge": timed(judge, prose),
         "END over passages of 100 characters": timed(lambda p: end.denoise("tower1 Bridge2", p), many),
         "S2A select": timed(lambda t: select.denoise("tower1?", [Passage(t, "a")]), prose),

@@ -38,9 +38,9 @@ from denoise_core.s2a.answer import answer_from_passages
 from denoise_core.support.check import check
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import RecordedLLM
-from denoise_core.text.chunk import sentences
-from denoise_core.text.lexemes import lexemes
-from denoise_core.text.stems import content
+from denoise_core.text.chunk import sentence_spans
+from denoise_core.text.lexemes import tokenize_text
+from denoise_core.text.stems import content_stems
 
 SETS = {"hotpotqa_distractor": "HotpotQA", "musique": "MuSiQue"}
 NOW, BEFORE = "prompts 5", "prompts 4"
@@ -126,7 +126,7 @@ def select(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
         kept["the default"] = default_denoiser().denoise(q.text, q.passages).passages
         for way in ("select", "the default"):
             keep = TokenLimit(sum(len(p.text) for p in kept[way]), count=len)
-            by_cosine = ENDDenoiser(embedding_scorer(), keep=keep, chunker=sentences)
+            by_cosine = ENDDenoiser(embedding_scorer(), keep=keep, chunker=sentence_spans)
             kept[f"cosine, as much as {way}"] = by_cosine.denoise(q.text, q.passages).passages
         for way, of in kept.items():
             ways.setdefault((name, way), []).append(counted(q, of))
@@ -169,8 +169,8 @@ def by_words(case: Case) -> float:
 
 def terms(text: str) -> frozenset[str]:
     """The stems of an English text's content words, and its numbers."""
-    found = lexemes(text)
-    stems = {word.stem for word in content(found, "en")}
+    found = tokenize_text(text)
+    stems = {word.stem for word in content_stems(found, "en")}
     return frozenset(stems | {x.text for x in found if x.shape == "number"})
 
 
@@ -208,7 +208,7 @@ def answering(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
     for asked in [a for a in ordinary(data / "ordinary", None) if a.needed][::4]:
         kept = default_denoiser().denoise(asked.question, [asked.passage]).passages
         keep = TokenLimit(sum(len(p.text) for p in kept), count=len)
-        by_cosine = ENDDenoiser(embedding_scorer(), keep=keep, chunker=sentences)
+        by_cosine = ENDDenoiser(embedding_scorer(), keep=keep, chunker=sentence_spans)
         ways = {
             "the whole file": (asked.passage,),
             "what the default keeps": kept,

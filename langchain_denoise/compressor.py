@@ -137,9 +137,9 @@ class _Work:
         self.about = {"query": self.query, self.of: len(self.passages), "method": type(denoiser).__name__}
 
     def denoiser(self, chosen: Denoiser, given: Any) -> Denoiser:
-        from denoise_core.end.results import for_results
+        from denoise_core.end.results import for_tool_results
 
-        return for_results(chosen, given) if self.settings.chunks is None else chosen
+        return for_tool_results(chosen, given) if self.settings.chunks is None else chosen
 
     def read(self, given: Any) -> Sequence[Passage]:
         return tuple(given)

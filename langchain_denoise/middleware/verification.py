@@ -26,7 +26,7 @@ from denoise_core.augmenter.drafting.taint import drop_tainted_searches
 from denoise_core.augmenter.streaming import Show
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.runtime.record import KEY
-from denoise_core.tool_results import query_of
+from denoise_core.tool_results import arguments_text
 from langchain_denoise.convert.claims import ClaimedOutput, validate_claims, extract_claims, resolve_sources, replace_claim_text
 from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.convert.chain_values import evidence_passages, tool_passages, attach_record
@@ -248,7 +248,7 @@ def collect_evidence(
         passages = evidence_passages(where(messages))
         return (Found(passages),) if passages else ()
     results = tool_passages(messages, all_turns=where == "conversation")
-    found = [Found(p, None if asked is None else query_of(asked)) for asked, p in results if p]
+    found = [Found(p, None if asked is None else arguments_text(asked)) for asked, p in results if p]
     said = " ".join(str(m.text) for m in messages if isinstance(m, HumanMessage))
     return drop_tainted_searches(said, found, rejected)
 

@@ -22,7 +22,7 @@ from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest, Found
 from denoise_core.augmenter.drafting.taint import drop_tainted_searches
 from denoise_core.augmenter.prompts import REVISE
 from denoise_core.text.delimit import wrap_in_envelope
-from denoise_core.tool_results import query_of, read_result
+from denoise_core.tool_results import arguments_text, read_result
 from llamaindex_denoise.engines.base import history_to_messages
 from llamaindex_denoise.engines.drafter import retrieved_sources
 from llamaindex_denoise.events import VerificationEvent
@@ -358,7 +358,7 @@ def evidence_from_calls(calls: Sequence[ToolCallResult], excluded_tools: Collect
     """What each tool call found and the words it was asked with: the source nodes of a response or retrieval, else
     the tool's text. Errors found nothing; neither did what a model wrote: the reason of a handoff, a response
     without sources, an agent's or a model's reply. Nor counts a tool named in ``without``."""
-    return tuple(Found(() if c.tool_name in excluded_tools else _passages(c), query_of(c.tool_kwargs)) for c in calls)
+    return tuple(Found(() if c.tool_name in excluded_tools else _passages(c), arguments_text(c.tool_kwargs)) for c in calls)
 
 
 _MODELS = (AgentOutput, ChatMessage, ChatResponse, CompletionResponse)

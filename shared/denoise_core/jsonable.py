@@ -20,16 +20,16 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 T = TypeVar("T")
 
 
-def to_jsonable(value: Any, *, listed: tuple[type, ...] = ()) -> Any:
+def to_jsonable(value: Any, *, list_classes: tuple[type, ...] = ()) -> Any:
     """Strings, numbers, booleans, None, lists and dicts that say the same. Dataclasses of a class in ``listed``
     become lists of their values.
 
     >>> from denoise_core.types import Span
-    >>> to_jsonable(Span("a", 0, 3)), to_jsonable(Span("a", 0, 3), listed=(Span,))
+    >>> to_jsonable(Span("a", 0, 3)), to_jsonable(Span("a", 0, 3), list_classes=(Span,))
     ({'passage_id': 'a', 'start': 0, 'end': 3}, ['a', 0, 3])
     """
     if isinstance(value, Enum):
-        return to_jsonable(value.value, listed=listed)
+        return to_jsonable(value.value, list_classes=list_classes)
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -40,12 +40,12 @@ def to_jsonable(value: Any, *, listed: tuple[type, ...] = ()) -> Any:
         number = float(value)
         return number if math.isfinite(number) else None
     if is_dataclass(value) and not isinstance(value, type):
-        written = {f.name: to_jsonable(getattr(value, f.name), listed=listed) for f in fields(value) if f.compare}
-        return list(written.values()) if isinstance(value, listed) else written
+        written = {f.name: to_jsonable(getattr(value, f.name), list_classes=list_classes) for f in fields(value) if f.compare}
+        return list(written.values()) if isinstance(value, list_classes) else written
     if isinstance(value, Mapping):
-        return {str(key): to_jsonable(item, listed=listed) for key, item in value.items()}
+        return {str(key): to_jsonable(item, list_classes=list_classes) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [to_jsonable(item, listed=listed) for item in value]
+        return [to_jsonable(item, list_classes=list_classes) for item in value]
     return str(value)
 
 

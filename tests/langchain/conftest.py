@@ -12,7 +12,7 @@ from denoise_core import DenoiseResult, Drop, Guard, Passage
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import FunctionScorer
-from denoise_core.text.chunk import sentences
+from denoise_core.text.chunk import sentence_spans
 from langchain_denoise import ChatModelLLM
 from langchain_denoise.testing import FunctionChatModel
 
@@ -109,7 +109,7 @@ def s2a(reply=keep_first, **settings):
 
 DENOISERS = {
     "end": lambda: ENDDenoiser(FunctionScorer(overlap), keep=0.5),
-    "end-threshold": lambda: ENDDenoiser(FunctionScorer(overlap), threshold=2.0, chunker=sentences),
+    "end-threshold": lambda: ENDDenoiser(FunctionScorer(overlap), threshold=2.0, chunker=sentence_spans),
     "s2a-select": s2a,
     "s2a-remove": lambda: s2a(lambda m: "1", variant="remove"),
     "s2a-default": lambda: s2a(lambda m: "Context: Paris is in France.", variant="default"),

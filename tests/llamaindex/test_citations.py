@@ -16,7 +16,7 @@ from denoise_core import DenoiseResult, Passage
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionScorer
-from denoise_core.text.chunk import extract, sentences
+from denoise_core.text.chunk import extract_spans, sentence_spans
 from llamaindex_denoise import DenoisePostprocessor, LlamaLLM
 from llamaindex_denoise.nodes.citations import resolve_citations, origins
 
@@ -24,7 +24,7 @@ QUESTION = "Where is the red tower?"
 
 
 def red_sentences():
-    return ENDDenoiser(FunctionScorer(lambda q, t: float("red" in t)), threshold=0.5, chunker=sentences)
+    return ENDDenoiser(FunctionScorer(lambda q, t: float("red" in t)), threshold=0.5, chunker=sentence_spans)
 
 
 def document():
@@ -141,7 +141,7 @@ class Keeps:
         self.chosen = chosen
 
     def denoise(self, query, passages):
-        out = [extract(p, [s for i, s in enumerate(sentences(p)) if i in self.chosen]) for p in passages]
+        out = [extract_spans(p, [s for i, s in enumerate(sentence_spans(p)) if i in self.chosen]) for p in passages]
         return DenoiseResult(query, tuple(p for p in out if p))
 
     async def adenoise(self, query, passages):

@@ -20,7 +20,7 @@ from denoise_core.embedded import default_denoiser
 from denoise_core.end import ENDDenoiser
 from denoise_core.scorers import BM25Scorer
 from denoise_core.testing import FunctionScorer
-from denoise_core.text.chunk import chunks, sentences
+from denoise_core.text.chunk import sentence_chunker, sentence_spans
 from llamaindex_denoise import DenoisePostprocessor, DenoiseTransform, record
 from llamaindex_denoise.ingestion import DenoisingFailure
 from llamaindex_denoise.nodes.citations import origins
@@ -33,7 +33,7 @@ def says_red(query, text):
 
 
 def transform(scorer=says_red, cache_key=None, **settings):
-    end = ENDDenoiser(FunctionScorer(scorer), threshold=0.5, chunker=sentences)
+    end = ENDDenoiser(FunctionScorer(scorer), threshold=0.5, chunker=sentence_spans)
     postprocessor = DenoisePostprocessor(denoiser=end, cache_key=cache_key)
     return DenoiseTransform(postprocessor=postprocessor, query="red things", **settings)
 
@@ -140,7 +140,7 @@ def test_named_methods_have_a_key_of_their_own(scripted, local):
     first, again = (keys_of(*(make() for make in made)) for _ in range(2))
     assert first == again
     assert all(first.count(key) == 1 for key in first)
-    cut = DenoisePostprocessor.from_embed_model(MockEmbedding(4), chunker=chunks(100))
+    cut = DenoisePostprocessor.from_embed_model(MockEmbedding(4), chunker=sentence_chunker(100))
     assert cut.cache_key is None, "how a function cuts is not known"
 
 

@@ -9,7 +9,7 @@ from llama_index.core.schema import Document, MetadataMode, NodeRelationship, No
 from llamaindex_denoisers import Fails, RedSentences, Untouched, both, nodes_of
 
 from denoise_core import DenoiseResult
-from denoise_core.text.chunk import extract
+from denoise_core.text.chunk import extract_spans
 from denoise_core.types import Span
 from llamaindex_denoise import DenoisePostprocessor, record
 from llamaindex_denoise.nodes.citations import origins
@@ -24,7 +24,7 @@ class EveryOther(Untouched):
     """Keeps every other character: as many ranges as there can be."""
 
     def denoise(self, query, passages):
-        parts = [extract(p, [Span(p.id, i, i + 1) for i in range(0, len(p.text), 2)]) for p in passages]
+        parts = [extract_spans(p, [Span(p.id, i, i + 1) for i in range(0, len(p.text), 2)]) for p in passages]
         return DenoiseResult(query, tuple(p for p in parts if p))
 
 

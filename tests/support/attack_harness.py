@@ -27,7 +27,7 @@ from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.s2a.options import ShownText
 from denoise_core.support.judging import AnswerVerdict
 from denoise_core.testing import FunctionLLM
-from denoise_core.text.delimit import shown
+from denoise_core.text.delimit import sanitize_text
 
 DATA = Path(__file__).parents[1] / "data" / "attacks"
 METHODS = ("s2a_alone", "s2a_joint", "draft", "judge", "self_ask", "search_query")
@@ -67,7 +67,7 @@ class Obeying:
     def reply(self, messages: Sequence[Message]) -> str:
         self.prompts.append(messages)
         seen = "\n".join(m.content for m in messages)
-        if not all(t in seen or (shown(t) and shown(t) in seen) for t in self.attack["triggers"]):
+        if not all(t in seen or (sanitize_text(t) and sanitize_text(t) in seen) for t in self.attack["triggers"]):
             return self.formed(self.otherwise)
         self.obeyed = True
         return self.formed(str(self.attack["obey"].get(self.kind, self.otherwise)))
@@ -208,7 +208,7 @@ def _told(attack: dict[str, Any], model: Obeying, placed: dict[str, list[str]], 
         s
         for texts in placed.values()
         for t in texts
-        for line in shown(t).split("\n")
+        for line in sanitize_text(t).split("\n")
         if len(s := line.strip()) > 15
     ]
     for messages in model.prompts:

@@ -10,7 +10,7 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.runtime.effects import Batch, Complete, Failed
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionLLM, FunctionScorer
-from denoise_core.text.chunk import extract, sentences
+from denoise_core.text.chunk import extract_spans, sentence_spans
 from denoise_core.types import Message
 
 QUESTION = "Where is the red tower?"
@@ -44,11 +44,11 @@ class RedSentences(Untouched):
     def denoise(self, query, passages):
         kept, dropped, scored = [], [], []
         for p in passages:
-            spans = sentences(p)
+            spans = sentence_spans(p)
             red = [s for s in spans if "red" in p.text[s.start : s.end]]
             scored += [Keep(s, 0.75) for s in red]
             dropped += [Drop(s, "not red", 0.1) for s in spans if s not in red]
-            part = extract(p, red)
+            part = extract_spans(p, red)
             kept += [part] if part else []
         return DenoiseResult(query, tuple(kept), tuple(dropped), kept=tuple(scored))
 
@@ -121,7 +121,7 @@ def s2a_model(variant):
 DENOISERS = {
     "end": lambda: ENDDenoiser(FunctionScorer(lambda q, t: float("red" in t)), threshold=0.5),
     "end_sentences": lambda: ENDDenoiser(
-        FunctionScorer(lambda q, t: float("red" in t)), threshold=0.5, chunker=sentences
+        FunctionScorer(lambda q, t: float("red" in t)), threshold=0.5, chunker=sentence_spans
     ),
     "s2a_default": lambda: S2ADenoiser(s2a_model("default"), variant="default"),
     "s2a_relevance": lambda: S2ADenoiser(s2a_model("relevance"), variant="relevance"),

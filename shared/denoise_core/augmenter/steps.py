@@ -26,7 +26,7 @@ from denoise_core.support.answers import parse
 from denoise_core.support.check import says_nothing
 from denoise_core.support.citing import uncited
 from denoise_core.support.judging import ABSTENTION, ABSTENTION_REASON, NO_CLAIMS, AnswerVerdict
-from denoise_core.text.words import words
+from denoise_core.text.words import split_words
 from denoise_core.types import Passage, Reply
 
 REASONS = {
@@ -263,7 +263,7 @@ def _shown(
 def _without_answer(question: str, candidate: str, task: Task) -> AnswerVerdict | None:
     """The verdict on a draft that holds no answer, whatever the judge is; None for every other."""
     parsed = parse(candidate, question)
-    if words(uncited(parsed.reply)) == words(task.unknown):
+    if split_words(uncited(parsed.reply)) == split_words(task.unknown):
         return AnswerVerdict(kind=ABSTENTION, reason=ABSTENTION_REASON)
     verdict = says_nothing(question, candidate, parsed)
     return None if verdict is None or verdict.kind in ("length", NO_CLAIMS) else verdict

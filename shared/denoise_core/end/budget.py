@@ -182,13 +182,13 @@ class _Payments:
         own_headers = context_spans_of(trimming.passages[span.passage_id], span) if trimming.structured else ()
         headers = [*map(list, self.headers), list(dict.fromkeys(own_headers))]
         tokens, last = self.tokens_of(span), len(headers) - 1
-        while tokens + self._tokens_of_all(headers) > self.budget.left:
+        while tokens + self._tokens_of_all(headers) > self.budget.remaining_tokens:
             while last >= 0 and not headers[last]:
                 last -= 1
             if last < 0 or not trimming.rule.drop_headers_first:
                 return False
             del headers[last][0]
-        self.budget.spend(tokens)
+        self.budget.try_spend(tokens)
         self.headers = headers
         self.wanted_headers.update(own_headers)
         return True
@@ -197,7 +197,7 @@ class _Payments:
         """Tokens of a range without what it brings along."""
         if span not in self._tokens:
             text = self.trimming.passages[span.passage_id].text[span.start : span.end]
-            self._tokens[span] = self.budget.count(text)
+            self._tokens[span] = self.budget.count_tokens(text)
         return self._tokens[span]
 
     def _tokens_of_all(self, headers: Sequence[Sequence[Span]]) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.errors import BadScores, InputError
-from denoise_core.text.language import language_of
+from denoise_core.text.language import detect_language
 from denoise_core.text.token_budget import TokenBudget, estimate_tokens
 from denoise_core.types import Span
 
@@ -129,7 +129,7 @@ class TokenLimit:
         kept = np.zeros(len(scores), dtype=np.bool_)
         budget = TokenBudget(self.limit, self.count)
         for i in rank_by_score(scores):
-            if not budget.take(texts[int(i)]):
+            if not budget.try_add(texts[int(i)]):
                 break
             kept[i] = True
         return kept
@@ -260,7 +260,7 @@ class ScoreCalibration:
         """In words, that texts seem to be in a language that the scale does not know; "" where they do not."""
         if self.language is None:
             return ""
-        languages = dict.fromkeys(map(language_of, texts, repeat(self.language)))
+        languages = dict.fromkeys(map(detect_language, texts, repeat(self.language)))
         languages.pop(self.language, None)
         if not languages:
             return ""

@@ -16,8 +16,8 @@ from denoise_core.s2a.options import Options
 from denoise_core.s2a.pieces import split_pieces
 from denoise_core.s2a.replies import SliceOutcome
 from denoise_core.support import check
-from denoise_core.text.lexemes import lexemes
-from denoise_core.text.stems import stem
+from denoise_core.text.lexemes import tokenize_text
+from denoise_core.text.stems import stem_word
 from denoise_core.text.wordlists import FUNCTION_WORDS
 from denoise_core.types import Passage, Span
 
@@ -154,17 +154,17 @@ def _weight(term: str, having: int) -> float:
 
 
 def _words(text: str) -> list[str]:
-    return [x.lower for x in lexemes(text) if x.shape != "mark"]
+    return [x.folded_text for x in tokenize_text(text) if x.kind != "mark"]
 
 
 def _terms(text: str, language: str) -> Iterator[str]:
     """Words of content by stem, ideographs one by one, numbers without what groups their digits."""
-    for x in lexemes(text):
-        if x.shape == "number":
+    for x in tokenize_text(text):
+        if x.kind == "number":
             yield _GROUPED.sub("", x.text)
-        elif x.shape == "ideograph":
+        elif x.kind == "ideograph":
             yield x.text
-        elif x.shape == "word":
-            for part in x.lower.removesuffix("'s").split("-"):
+        elif x.kind == "word":
+            for part in x.folded_text.removesuffix("'s").split("-"):
                 if part and part not in FUNCTION_WORDS:
-                    yield stem(part, language)
+                    yield stem_word(part, language)

@@ -17,7 +17,7 @@ from denoise_core.s2a.options import OnError, Options
 from denoise_core.s2a.pieces import PassageSlice, split_pieces
 from denoise_core.s2a.prompts import REQUEST_FORM
 from denoise_core.s2a.replies import LLMCaller, SliceOutcome, SliceRequest, parse_selection
-from denoise_core.text.lexemes import lexemes
+from denoise_core.text.lexemes import tokenize_text
 from denoise_core.types import Passage, Reply, Span
 
 MESSAGE_ID = "message"
@@ -160,8 +160,8 @@ def _asks(text: str, spans: tuple[Span, ...]) -> bool:
 
 
 def _size(text: str) -> float:
-    return sum(0.5 if x.shape == "ideograph" else 1.0 for x in lexemes(text) if x.shape != "mark")
+    return sum(0.5 if x.kind == "ideograph" else 1.0 for x in tokenize_text(text) if x.kind != "mark")
 
 
 def _words(text: str) -> list[str]:
-    return [x.lower for x in lexemes(text) if x.shape != "mark" or x.text in "…%$€£"]
+    return [x.folded_text for x in tokenize_text(text) if x.kind != "mark" or x.text in "…%$€£"]

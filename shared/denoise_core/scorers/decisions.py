@@ -20,7 +20,7 @@ from denoise_core.runtime.effects import Complete, Failed, Flow, batch
 from denoise_core.runtime.flow import run
 from denoise_core.text.delimit import new_marker
 from denoise_core.text.replies import strip_reasoning
-from denoise_core.text.words import words
+from denoise_core.text.words import split_words
 from denoise_core.types import Message
 
 Floats = NDArray[np.float32]
@@ -86,7 +86,7 @@ def parse_verdict(reply: str) -> float:
     (1.0, 1.0, 0.0, 0.5)
     """
     try:
-        found = next((word for word in words(strip_reasoning(reply)) if word in ("yes", "no")), "")
+        found = next((word for word in split_words(strip_reasoning(reply)) if word in ("yes", "no")), "")
     except UnparsableReply:  # it ends inside its thinking
         return UNCLEAR
     return {"yes": YES, "no": NO}.get(found, UNCLEAR)

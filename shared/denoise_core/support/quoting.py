@@ -27,7 +27,7 @@ from denoise_core.support.judging import (
     Quote,
 )
 from denoise_core.text.delimit import ENVELOPE_NOTE, wrap_in_envelope
-from denoise_core.text.facts import Difference, differences
+from denoise_core.text.facts import Difference, find_differences
 from denoise_core.text.replies import parse_json, strip_reasoning, unparsable_reply
 from denoise_core.types import Message, Passage, Span
 
@@ -323,6 +323,6 @@ def _beyond_quotes(claim: ClaimVerdict, question: str, passages: Sequence[Passag
     quoted = {q.span.passage_id for q in claim.quotes}
     headers = [passage_header(p) for p in passages if p.id in quoted]
     source = "\n".join([*(h for h in headers if h), *(q.text for q in claim.quotes)])
-    beyond = differences(claim.text, source, given=question)
+    beyond = find_differences(claim.text, source, known_text=question)
     # The places in what was put together from several quotes say nothing.
-    return tuple(Difference(d.kind, d.said, d.stands, d.start + claim.start, d.end + claim.start) for d in beyond)
+    return tuple(Difference(d.kind, d.claimed_text, d.source_text, d.start + claim.start, d.end + claim.start) for d in beyond)

@@ -29,7 +29,7 @@ from denoise_core.evaluate.metrics import recall_at
 from denoise_core.runtime import fallbacks
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import FunctionScorer, check_denoiser, check_scorer
-from denoise_core.text.chunk import chunks, whole
+from denoise_core.text.chunk import sentence_chunker, no_chunking
 from denoise_lab.default import NAMES, Read, earning
 from denoise_lab.split import SETS, for_fitting
 
@@ -130,7 +130,7 @@ def test_the_denoiser_keeps_the_laws_also_in_chunks():
     result = check_denoiser(default_denoiser, QUESTION, passages)
     assert result.passages[0].id == "0"
     assert result.relevant is True
-    cut = check_denoiser(lambda: default_denoiser(keep=0.2, chunker=chunks(200)), QUESTION, passages)
+    cut = check_denoiser(lambda: default_denoiser(keep=0.2, chunker=sentence_chunker(200)), QUESTION, passages)
     assert cut.passages[0].text == TEXTS[0]
 
 
@@ -260,7 +260,7 @@ def test_tokens_are_counted_and_long_questions_are_no_trouble():
 def test_a_long_passage_is_read_in_parts_and_found_by_its_best():
     buried = "Bananas are rich in potassium. " * 200 + TEXTS[0] + " Paris has many bakeries." * 200
     passages = [Passage(buried, "long"), Passage("Bananas are yellow.", "short")]
-    result = default_denoiser(keep=1, chunker=whole).denoise(QUESTION, passages)
+    result = default_denoiser(keep=1, chunker=no_chunking).denoise(QUESTION, passages)
     assert [p.id for p in result.passages] == ["long"]
     assert [s.passage_id for s in result.trace.events[0].effect.split_spans] == ["long"]
     assert shared_encoder().count_tokens(buried) > 2000

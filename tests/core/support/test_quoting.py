@@ -53,7 +53,7 @@ def test_claims_and_quotes_are_found_in_their_texts():
     assert (second.supported, second.kind, second.reason) == (False, "contradicted", "1889")
     assert second.quotes[0].relation == "contradicts"
     (told,) = second.differences
-    assert (ANSWER[told.start : told.end], told.stands) == ("1890", "was completed in 1889")
+    assert (ANSWER[told.start : told.end], told.source_text) == ("1890", "was completed in 1889")
     assert found.answers_question is True
 
 
@@ -100,7 +100,7 @@ def test_a_quote_that_is_proven_stands_there(text, quote):
 def test_facts_beyond_the_quotes_are_named_and_refused_when_strict():
     said = reply(claim("It was completed in **1890**", "supported", (1, "The Eiffel Tower in Paris")))
     (lenient,), (strict,) = judged(said).claims, judged(said, strict=True).claims
-    assert (lenient.supported, [d.said for d in lenient.differences]) == (True, ["1890"])
+    assert (lenient.supported, [d.claimed_text for d in lenient.differences]) == (True, ["1890"])
     assert strict.supported is None
 
 

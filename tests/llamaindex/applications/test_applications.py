@@ -16,7 +16,7 @@ from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.scorers import BM25Scorer
-from denoise_core.text.chunk import sentences
+from denoise_core.text.chunk import sentence_spans
 from llamaindex_denoise import (
     AugmentedQueryEngine,
     Checked,
@@ -117,7 +117,7 @@ def model(messages):
 
 
 def end(keep=2):
-    return ENDDenoiser(BM25Scorer(), keep=keep, chunker=sentences)
+    return ENDDenoiser(BM25Scorer(), keep=keep, chunker=sentence_spans)
 
 
 def asks(engine):
@@ -172,7 +172,7 @@ def qa_by_an_llm(index, llm):
 
 
 def qa_by_embeddings(index, llm):
-    post = DenoisePostprocessor.from_embed_model(Words(), keep=2, chunker=sentences)
+    post = DenoisePostprocessor.from_embed_model(Words(), keep=2, chunker=sentence_spans)
     return asks(index.as_query_engine(llm=llm, node_postprocessors=[post])), denoised
 
 

@@ -31,12 +31,12 @@ def capped(passages: Sequence[Passage], tokens: int, about: str) -> tuple[tuple[
     budget = TokenBudget(tokens)
     full = False
     for passage in passages:
-        if not full and budget.take(passage.headed):
+        if not full and budget.try_add(passage.headed):
             kept.append(passage)
             continue
         part, rest = None, passage.covered
         if not full and estimate_tokens(passage.headed) > tokens // 4:
-            part, rest = _part(passage, budget.left, about)
+            part, rest = _part(passage, budget.remaining_tokens, about)
         if part is not None:
             kept.append(part)
         left_out += [Drop(span, OVER) for span in rest]
@@ -64,11 +64,11 @@ def blanked(passages: Sequence[Passage], tokens: int, about: str) -> tuple[Passa
     out = list(passages)
     budget = TokenBudget(tokens)
     for i in order:
-        if not budget.spend(sizes[i]):
-            part = _part(passages[i], budget.left, about)[0] if budget.left > _WINDOW // 4 else None
+        if not budget.try_spend(sizes[i]):
+            part = _part(passages[i], budget.remaining_tokens, about)[0] if budget.remaining_tokens > _WINDOW // 4 else None
             out[i] = part or replace(passages[i], text="", header="", spans=(), rewritten=False)
             if part:
-                budget.spend(min(budget.left, estimate_tokens(part.headed)))
+                budget.try_spend(min(budget.remaining_tokens, estimate_tokens(part.headed)))
     return tuple(out)
 
 
@@ -82,7 +82,7 @@ def _part(passage: Passage, tokens: int, about: str) -> tuple[Passage | None, tu
     budget = TokenBudget(tokens - estimate_tokens(passage.header))
     keep: set[int] = set()
     for i in order:
-        if not budget.take(texts[i]):
+        if not budget.try_add(texts[i]):
             break
         keep.add(i)
     part = extract_spans(passage, [spans[i] for i in keep])

@@ -93,7 +93,7 @@ def pack(chains: Sequence[Chain], tokens: int) -> tuple[tuple[Passage, Chain], .
     taken: dict[str, tuple[Passage, Chain]] = {}
     for chain in chains:
         for passage in chain.passages:
-            if passage.id not in taken and budget.take(passage.text):
+            if passage.id not in taken and budget.try_add(passage.text):
                 taken[passage.id] = (passage, chain)
     return tuple(taken.values())
 

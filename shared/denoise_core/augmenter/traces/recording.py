@@ -44,7 +44,7 @@ _OURS = frozenset(
 )  # fmt: skip
 _FREE = ("metadata", "fields")  # what others put there: nothing in it is ours
 
-_written = partial(to_jsonable, listed=(Span,))
+_written = partial(to_jsonable, list_classes=(Span,))
 
 
 def to_lines(answer: Answer, *, redact: Redact | None = None) -> Iterator[str]:
