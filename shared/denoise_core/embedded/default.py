@@ -61,7 +61,7 @@ class DefaultScorer:
     def scored(self, query: str, texts: Sequence[str]) -> Scored:
         """`score`, and in how many windows each text was read: a long one counts by its best part."""
         read = shared_encoder(self.folder)
-        signals, windows = read.read_signals(query, texts)
+        signals, windows = read.signals_with_windows(query, texts)
         scores = default_stack().combine(signals)
         if self.second_look:
             scores = read.boost_multi_hop(query, texts, scores)
@@ -118,7 +118,7 @@ _encoders: Once[SentenceEncoder] = Once(keep=None)
 def shared_encoder(folder: str | Path | None = None) -> SentenceEncoder:
     """MiniLM-L6 as a sentence encoder, shared by all in a process that keep readings in the same ``folder``."""
     where = None if folder is None else Path(folder).resolve()
-    return _encoders(where, lambda: SentenceEncoder(minilm_folder(), name=HUB_NAME, keep=where))
+    return _encoders(where, lambda: SentenceEncoder(minilm_folder(), name=HUB_NAME, cache_folder=where))
 
 
 @cache

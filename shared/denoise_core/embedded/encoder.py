@@ -51,20 +51,20 @@ class SentenceEncoder:
     names = ("cosine", "maxsim", "rest")
     listwise = True  # the weights of maxsim and rest come from the list
 
-    def __init__(self, folder: Path, *, name: str | None = None, keep: str | Path | None = None) -> None:
+    def __init__(self, folder: Path, *, name: str | None = None, cache_folder: str | Path | None = None) -> None:
         self.folder = folder
         self.name = name
-        self.keep = keep
-        self.embedding_cache = EmbeddingCache(name or str(folder), folder=keep)
+        self.cache_folder = cache_folder
+        self.embedding_cache = EmbeddingCache(name or str(folder), folder=cache_folder)
 
     def signals(self, query: str, texts: Sequence[str]) -> Floats:
         """float32 ``(len(texts), 3)``: cosine, maxsim and rest, all -1 to 1.
 
         A text longer than the model's window is read in parts, and each signal is its best part's.
         """
-        return self.read_signals(query, texts)[0]
+        return self.signals_with_windows(query, texts)[0]
 
-    def read_signals(self, query: str, texts: Sequence[str]) -> tuple[Floats, tuple[int, ...]]:
+    def signals_with_windows(self, query: str, texts: Sequence[str]) -> tuple[Floats, tuple[int, ...]]:
         """`signals`, and in how many windows each text was read."""
         if not texts:
             return np.zeros((0, 3), dtype=np.float32), ()

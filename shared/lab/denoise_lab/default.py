@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = parser.parse_args(argv)
     fitting = {name: halves(given.data, name, given.limit)[0] for name in SETS}
     given.out.mkdir(parents=True, exist_ok=True)
-    encoder = SentenceEncoder(minilm_folder(), name=HUB_NAME, keep=given.keep)
+    encoder = SentenceEncoder(minilm_folder(), name=HUB_NAME, cache_folder=given.keep)
     made = fit(fitting, encoder)
     write_whole(given.out / "stack.json", json.dumps(made.stack.to_dict(), indent=1) + "\n")
     write_whole(given.out / "scale.json", json.dumps(made.scale.to_dict(), indent=1) + "\n")

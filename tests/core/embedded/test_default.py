@@ -274,12 +274,12 @@ def test_of_a_long_passage_only_the_piece_with_the_answer_is_kept():
 
 
 def test_a_second_question_reads_no_passage_again_and_warming_reads_them_before(tmp_path):
-    mine = SentenceEncoder(minilm_folder(), name="mine", keep=tmp_path)
+    mine = SentenceEncoder(minilm_folder(), name="mine", cache_folder=tmp_path)
     assert mine.precompute(TEXTS) == len(set(TEXTS))
     first = mine.signals(QUESTION, TEXTS)
     mine.signals("Who bakes?", TEXTS)
     assert mine.embedding_cache.read == len(set(TEXTS))
-    other = SentenceEncoder(minilm_folder(), name="mine", keep=tmp_path)  # as another process would
+    other = SentenceEncoder(minilm_folder(), name="mine", cache_folder=tmp_path)  # as another process would
     assert np.array_equal(other.signals(QUESTION, TEXTS), first)
     assert other.embedding_cache.read == 0
 
@@ -296,12 +296,12 @@ def test_a_denoiser_is_warmed_with_what_it_will_score():
 
 
 def test_memory_has_a_limit_and_readings_of_another_model_are_not_taken(tmp_path):
-    small = SentenceEncoder(minilm_folder(), name="one", keep=tmp_path)
+    small = SentenceEncoder(minilm_folder(), name="one", cache_folder=tmp_path)
     small.embedding_cache = EmbeddingCache("one", memory=100_000, folder=tmp_path)
     small.precompute(TEXTS)
     assert small.embedding_cache.kept.held <= 100_000
-    assert SentenceEncoder(minilm_folder(), name="one", keep=tmp_path).precompute(TEXTS) == 0
-    assert SentenceEncoder(minilm_folder(), name="two", keep=tmp_path).precompute(TEXTS[:2]) == 2
+    assert SentenceEncoder(minilm_folder(), name="one", cache_folder=tmp_path).precompute(TEXTS) == 0
+    assert SentenceEncoder(minilm_folder(), name="two", cache_folder=tmp_path).precompute(TEXTS[:2]) == 2
 
 
 def test_a_reading_survives_bytes_and_damage_is_found():

@@ -105,7 +105,7 @@ def scored(name: str, questions: Sequence[Question]) -> Scores:
 
 def bench_encoder() -> SentenceEncoder:
     """The default's encoder; what it reads stays in the system's temporary folder for another run."""
-    return SentenceEncoder(minilm_folder(), name=HUB_NAME, keep=cache_folder() / "readings")
+    return SentenceEncoder(minilm_folder(), name=HUB_NAME, cache_folder=cache_folder() / "readings")
 
 
 @cache
