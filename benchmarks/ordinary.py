@@ -181,14 +181,14 @@ def _command(asked: Sequence[Asked]) -> Callable[[Asked], str]:
 
     from typer.testing import CliRunner
 
-    from denoise_core.cli import app
+    from denoise_core.cli import load_app
 
     folder = Path(tempfile.mkdtemp())
     for one in asked:
         (folder / one.file).write_bytes(one.text.encode())
 
     def door(a: Asked) -> str:
-        done = CliRunner().invoke(app("run"), ["run", "-q", a.question, "-p", str(folder / a.file), "--json"])
+        done = CliRunner().invoke(load_app("run"), ["run", "-q", a.question, "-p", str(folder / a.file), "--json"])
         return "".join(p["text"] for p in json.loads(done.stdout)["passages"])
 
     return door

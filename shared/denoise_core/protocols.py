@@ -202,8 +202,8 @@ _LLM_HINTS: _Hints = {
 _RETRIEVER_HINTS: _Hints = {
     "langchain.as_retriever": "langchain_denoise.RetrieverAdapter({name}.as_retriever())",
     "langchain": "langchain_denoise.RetrieverAdapter({name})",
-    "llama_index.as_retriever": "llamaindex_denoise.models.retriever.RetrieverAdapter({name}.as_retriever())",
-    "llama_index": "llamaindex_denoise.models.retriever.RetrieverAdapter({name})",
+    "llama_index.as_retriever": "llamaindex_denoise.models.retriever.LlamaRetriever({name}.as_retriever())",
+    "llama_index": "llamaindex_denoise.models.retriever.LlamaRetriever({name})",
     "list": "denoise_core.testing.ListRetriever({name}) for passages that are always found",
 }
 _SCORER_HINTS: _Hints = {

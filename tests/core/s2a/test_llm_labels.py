@@ -156,7 +156,7 @@ def in_llamaindex():
     from llama_index.core.schema import NodeWithScore, TextNode
 
     from llamaindex_denoise import LlamaLLM
-    from llamaindex_denoise.models.retriever import RetrieverAdapter
+    from llamaindex_denoise.models.retriever import LlamaRetriever
 
     class Own(BaseRetriever):
         def _retrieve(self, query):
@@ -174,7 +174,7 @@ def in_llamaindex():
         def stream_complete(self, prompt, formatted=False, **kwargs):
             yield self.complete(prompt)
 
-    return RetrieverAdapter(Own()), LlamaLLM(Model())
+    return LlamaRetriever(Own()), LlamaLLM(Model())
 
 
 @pytest.mark.parametrize("framework", [in_langchain, in_llamaindex])

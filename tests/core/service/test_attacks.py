@@ -14,7 +14,7 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from denoise_core import InputError, Passage
-from denoise_core.cli import app
+from denoise_core.cli import load_app
 from denoise_core.embedded import default_denoiser
 from denoise_core.end import ENDDenoiser
 from denoise_core.scorers import BM25Scorer
@@ -330,13 +330,13 @@ def test_flags_come_before_the_environment(monkeypatch):
     monkeypatch.setenv("RAG_DENOISE_PASSAGES", "20")
     monkeypatch.setenv("RAG_DENOISE_PORT", "10")
     monkeypatch.setenv("RAG_DENOISE_SECONDS", "3.5")
-    asked = get_command(app("serve")).commands["serve"]
+    asked = get_command(load_app("serve")).commands["serve"]
     found = asked.make_context("serve", ["--port", "100", "--name", "a", "--name", "b", "--access-log"]).params
     assert (found["port"], found["passages"], found["seconds"]) == (100, 20, 3.5)
     assert (found["name"], found["access_log"], found["workers"]) == (["a", "b"], True, None)
     monkeypatch.setenv("RAG_DENOISE_WAITING", "0")
     with pytest.raises(InputError, match="waiting=0"):
-        CliRunner().invoke(app("serve"), ["serve"], catch_exceptions=False)
+        CliRunner().invoke(load_app("serve"), ["serve"], catch_exceptions=False)
 
 
 def test_a_passage_without_an_id_has_its_number():
