@@ -29,7 +29,7 @@ from s2a_cost import Work
 
 from denoise_core import Passage
 from denoise_core.embedded import default_denoiser, embedding_scorer
-from denoise_core.text.chunk import sentence_spans, no_chunking
+from denoise_core.text.chunk import no_chunking, sentence_spans
 from denoise_lab.experiments.scripted_server import Server, tokenizer
 from llamaindex_denoise import DenoisePostprocessor, EmbeddedEmbedding
 

@@ -20,8 +20,8 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
     from denoise_core.scorers import BM25Scorer
     from denoise_core.testing import FunctionLLM
     from denoise_core.text.chunk import sentence_chunker, sentence_spans
-    from denoise_core.text.structural import _chunk_string, chunk_text
     from denoise_core.text.delimit import wrap_in_envelope
+    from denoise_core.text.structural import _chunk_string, chunk_text
 
     drawn = random.Random(1)
     words = [f"{a}{b}" for a in ("tower", "Bridge", "harbour", "Lisbon", "iron") for b in range(400)]

@@ -98,7 +98,7 @@ def off_topic(bench: Benchmark, sets: dict[str, list[Scored]], read: SentenceEnc
         rows = [s.question for s in sets[name]][:wanted]
         for q, other in zip(rows, [*rows[1:], rows[0]]):
             if {p.text for p in q.passages}.isdisjoint(p.text for p in other.passages):
-                found = default_stack().combine(read.signals(q.text, [p.headed for p in other.passages]))
+                found = default_stack().combine(read.signals(q.text, [p.text_with_header for p in other.passages]))
                 flagged.append(rule.relevant(found) is False)
     answerable = [rule.relevant(s.by["default"]) is False for n in mix for s in sets[n]]
     if flagged:
@@ -112,11 +112,11 @@ def speed(bench: Benchmark, options: Options) -> None:
     rounds = 3 if options.quick else 9
     questions = sample_questions()[: rounds + 1]
     fresh = SentenceEncoder(minilm_folder(), name="bench")
-    fresh.signals(questions[0].text, [p.headed for p in questions[0].passages[:2]])
+    fresh.signals(questions[0].text, [p.text_with_header for p in questions[0].passages[:2]])
     ratios, cold, second, old = [], [], [], []
     before = None if importlib.util.find_spec("torch") is None else torch_before()
     for q, other in zip(questions[1:], questions):
-        texts = [p.headed for p in q.passages]
+        texts = [p.text_with_header for p in q.passages]
         cold.append(timed(partial(whole, fresh, q.text, texts)))
         second.append(timed(partial(whole, fresh, other.text, texts)))
         ratios.append(second[-1] / timed(partial(cosine, other.text, fresh.embed_texts(texts))))
@@ -170,7 +170,7 @@ NOW = (
 THEN = (
     "import sys; sys.path.insert(0, 'benchmarks')\nfrom default import torch_before\n"
     "from denoise_core.embedded import sample_questions\nq = sample_questions()[0]\n"
-    "torch_before()(q.text, [p.headed for p in q.passages])"
+    "torch_before()(q.text, [p.text_with_header for p in q.passages])"
 )
 
 

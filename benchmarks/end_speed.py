@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from harness import Benchmark, arguments
 
-from denoise_core.end.fit.probe import fit_line, build_probe
+from denoise_core.end.fit.probe import build_probe, fit_line
 from denoise_core.end.probe import HiddenStateSpec
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.partial_forward import model_inputs, pooling_function

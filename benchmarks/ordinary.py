@@ -89,7 +89,7 @@ def _kept(asked: Asked, result: DenoiseResult) -> np.ndarray:
     """For each character of the file whether it is kept."""
     kept = np.zeros(len(asked.text), dtype=bool)
     for passage in result.passages:
-        for span in passage.covered:
+        for span in passage.source_spans:
             kept[span.start : span.end] = True
     return kept
 

@@ -163,7 +163,7 @@ def rewrite(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
 def by_words(case: Case) -> float:
     """The share of the answer's stems and numbers that its best passage has."""
     answer_terms = terms(case.answer)
-    shared = max(len(answer_terms & terms(p.headed)) for p in case.passages)
+    shared = max(len(answer_terms & terms(p.text_with_header)) for p in case.passages)
     return shared / max(1, len(answer_terms))
 
 
@@ -182,7 +182,7 @@ def judging(bench: Benchmark, found: Sequence[Case], own: RecordedLLM | None) ->
     looked = [(score, c.label == "right") for c, score in words if c.half == "looked"]
     line = max((s for s, _ in looked), key=lambda at: sum((s >= at) == right for s, right in looked))
     bench.about["words"] = f"passed from {line:.2f} on"
-    quoting = LLMJudge(own or RecordedLLM.of(FOLDER / "quoting.jsonl"))
+    quoting = LLMJudge(own or RecordedLLM.from_file(FOLDER / "quoting.jsonl"))
 
     def quoted(c: Case) -> bool:
         with suppress(KeyError):  # nobody has answered its prompt yet; ``main`` counts it
@@ -202,7 +202,7 @@ def judging(bench: Benchmark, found: Sequence[Case], own: RecordedLLM | None) ->
 
 def answering(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
     """Answers to every fourth question of `ordinary` that its file answers."""
-    llm = own or RecordedLLM.of(FOLDER / "answers.jsonl")
+    llm = own or RecordedLLM.from_file(FOLDER / "answers.jsonl")
     right: dict[str, list[bool]] = {}
     sizes: dict[str, list[float]] = {}
     for asked in [a for a in ordinary(data / "ordinary", None) if a.needed][::4]:
@@ -236,7 +236,7 @@ def main(argv: list[str] | None = None) -> Benchmark:
     given, rest = parser.parse_known_args(argv)
     own = None
     if given.own is not None:
-        own = RecordedLLM.of(given.own) if given.own.exists() else RecordedLLM({})
+        own = RecordedLLM.from_file(given.own) if given.own.exists() else RecordedLLM({})
     name = "real_model" if own is None else f"real_model.{given.own.stem}"
     bench = Benchmark(name, arguments(__doc__ or "", rest))
     bench.about |= {
@@ -254,11 +254,11 @@ def main(argv: list[str] | None = None) -> Benchmark:
     rewrite(bench, data, own)
     answering(bench, data, own)
     judging(bench, [c for of in cases(data).values() for c in of], own)
-    if own is not None and own.unanswered:
+    if own is not None and own.missing_prompts:
         prompts = given.own.with_suffix(".prompts.jsonl")
-        prompts.write_text("\n".join(own.unanswered), "utf-8")
+        prompts.write_text("\n".join(own.missing_prompts), "utf-8")
         raise SystemExit(
-            f"{len(own.unanswered)} prompts have no reply. Have them answered, then run this again:\n"
+            f"{len(own.missing_prompts)} prompts have no reply. Have them answered, then run this again:\n"
             f"rag-denoise record {prompts} {given.own} --llm http://host:port/v1#name"
         )
     return bench.finish()

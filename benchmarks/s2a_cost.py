@@ -180,7 +180,7 @@ def prefixes(bench: Benchmark) -> None:
         for question in ("How tall is the Eiffel Tower?", "Where was Albert Einstein born, and when?"):
             llm = FunctionLLM(lambda messages, reply=reply: reply)
             S2ADenoiser(llm, variant=variant, options=options).denoise(question, [passage])
-            prompts.append("\n".join(m.content for m in llm.seen[0]))
+            prompts.append("\n".join(m.content for m in llm.received_messages[0]))
         bench.row(
             f"{variant}: share of the prompt that two questions have in common", shared(*prompts), "share",
             at_least=0.95,

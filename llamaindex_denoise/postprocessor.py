@@ -20,11 +20,11 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from denoise_core import Denoiser, DenoiseResult, Guard, InputError
-from denoise_core._frameworks import ruled, signed
+from denoise_core._frameworks import cache_signature, with_keep_rule
 from denoise_core._optional import require
 from denoise_core.ranking import keep_top, order_by_score
-from denoise_core.runtime.budget import at_most
-from denoise_core.runtime.guard import Policy
+from denoise_core.runtime.budget import limit_concurrency
+from denoise_core.runtime.guard import FailurePolicy
 from denoise_core.text.chunk import Chunker, no_chunking
 from llamaindex_denoise.engines.base import NestedPrompts, denoiser_prompts, with_prompts
 from llamaindex_denoise.events import DenoiseEvent
@@ -75,8 +75,8 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
     )
     keep: Any = Field(default=None, description="END: a share of the chunks below 1, a number of them, 'auto'.")
     threshold: float | None = Field(default=None, description="END: every chunk of at least this score.")
-    on_error: Policy = Field(default="keep", description="What an exception gives: the input, nothing, or itself.")
-    on_empty: Policy = Field(default="keep", description="What a result without text gives.")
+    on_error: FailurePolicy = Field(default="keep", description="What an exception gives: the input, nothing, or itself.")
+    on_empty: FailurePolicy = Field(default="keep", description="What a result without text gives.")
     score_policy: ScorePolicy = Field(default="keep", description="'replace' puts the method's score on the nodes.")
     top_n: int | None = Field(
         default=None, ge=1, description="At most this many nodes with text, the method's best; None for all."
@@ -126,7 +126,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
             given = _embedded(keep, threshold)
             values["cache_key"] = values.get("cache_key") or DEFAULT_CACHE_KEY
         elif keep is not None or threshold is not None:
-            given = ruled(given, keep, threshold)
+            given = with_keep_rule(given, keep, threshold)
         return {**values, "denoiser": given}
 
     @classmethod
@@ -213,7 +213,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         settings = {**vars(self.denoiser), "scorer": None}
         return settings == {**vars(default), "scorer": None}
 
-    @signed
+    @cache_signature
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
@@ -222,7 +222,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         return run.output_nodes
 
     @dispatcher.span
-    @signed
+    @cache_signature
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
@@ -248,7 +248,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         }
         try:
             with self.callback_manager.event(CBEventType.RERANKING, payload) as event:
-                with at_most(self.max_concurrency):
+                with limit_concurrency(self.max_concurrency):
                     yield run
                 event.on_end({EventPayload.NODES: run.output_nodes if self.events_with_text else []})
         finally:  # what began also ends when it fails
@@ -323,5 +323,5 @@ def _embedded(keep: Any, threshold: float | None) -> Denoiser:
     minilm_folder()
     if threshold is None:
         return default_denoiser(**({} if keep is None else {"keep": keep}))
-    ruled_default: Denoiser = ruled(_end(DefaultScorer(), "auto"), keep, threshold)
+    ruled_default: Denoiser = with_keep_rule(_end(DefaultScorer(), "auto"), keep, threshold)
     return ruled_default

@@ -10,11 +10,11 @@ from langchain_core.documents import Document
 from langchain_core.messages import ToolMessage
 
 from denoise_core import DenoiseResult
-from denoise_core.runtime.record import KEY, short_id
-from denoise_core.tool_results import EMPTY_RESULT_TEXT, OmittedText, ToolResult, read_result, omission_notice
+from denoise_core.runtime.record import RECORD_KEY, short_id
+from denoise_core.tool_results import EMPTY_RESULT_TEXT, OmittedText, ToolResult, omission_notice, read_result
+from langchain_denoise.convert.chain_values import artifact_documents
 from langchain_denoise.convert.documents import FALLBACK_KEY, unique_document_ids
 from langchain_denoise.convert.messages import block_text
-from langchain_denoise.convert.chain_values import artifact_documents
 
 STRUCTURED_KEYS = ("structured_content", "structuredContent")  # where MCP adapters put the structured result
 
@@ -173,7 +173,7 @@ def replace_texts(content: str, before: Sequence[str], after: Sequence[str | Non
 
 
 def _changed(message: ToolMessage, content: Any, artifact: Any, record: Mapping[str, Any]) -> ToolMessage:
-    metadata = {**message.response_metadata, KEY: dict(record)}
+    metadata = {**message.response_metadata, RECORD_KEY: dict(record)}
     return message.model_copy(update={"content": content, "artifact": artifact, "response_metadata": metadata})
 
 

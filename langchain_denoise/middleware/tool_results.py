@@ -16,9 +16,15 @@ from langgraph.types import Command
 from typing_extensions import override
 
 from denoise_core import InputError
-from denoise_core.runtime.fallbacks import fell_back
-from denoise_core.runtime.record import KEY
-from denoise_core.tool_results import OMITTED_STATE_KEY, RECALL_TOOL, query_from_arguments, recall_text, build_query
+from denoise_core.runtime.fallbacks import log_fallback
+from denoise_core.runtime.record import RECORD_KEY
+from denoise_core.tool_results import (
+    OMITTED_STATE_KEY,
+    RECALL_TOOL,
+    build_query,
+    query_from_arguments,
+    recall_text,
+)
 from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert.chain_values import MESSAGES_KEY, extract_messages
 from langchain_denoise.middleware.base import RequestMiddleware
@@ -135,7 +141,7 @@ class DenoiseToolResults(RequestMiddleware):
             return False
         if not query_from_arguments(request.tool_call["args"]):
             name = request.tool_call["name"]
-            fell_back(
+            log_fallback(
                 self._name,
                 f"{name} gave long text and was called without words to look for",
                 f"it passes as it is; tools=[{name!r}] denoises it by the user's question",
@@ -186,7 +192,7 @@ def _messages_of(result: Result) -> list[ToolMessage]:
 def _settings_in(request: ToolCallRequest) -> Any:
     """What the agent's context asks for: its ``denoise``, of a dict, a dataclass or an object."""
     context = getattr(request.runtime, "context", None)
-    return context.get(KEY) if isinstance(context, Mapping) else getattr(context, KEY, None)
+    return context.get(RECORD_KEY) if isinstance(context, Mapping) else getattr(context, RECORD_KEY, None)
 
 
 def _query(request: ToolCallRequest) -> str:

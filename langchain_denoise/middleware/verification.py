@@ -25,11 +25,17 @@ from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
 from denoise_core.augmenter.drafting.taint import drop_tainted_searches
 from denoise_core.augmenter.streaming import Show
 from denoise_core.augmenter.traces.record import answer_record
-from denoise_core.runtime.record import KEY
+from denoise_core.runtime.record import RECORD_KEY
 from denoise_core.tool_results import arguments_text
-from langchain_denoise.convert.claims import ClaimedOutput, validate_claims, extract_claims, resolve_sources, replace_claim_text
+from langchain_denoise.convert.chain_values import attach_record, evidence_passages, tool_passages
+from langchain_denoise.convert.claims import (
+    ClaimedOutput,
+    extract_claims,
+    replace_claim_text,
+    resolve_sources,
+    validate_claims,
+)
 from langchain_denoise.convert.messages import internal_config
-from langchain_denoise.convert.chain_values import evidence_passages, tool_passages, attach_record
 from langchain_denoise.middleware.base import AsyncHandler, Handler, NamedMiddleware
 from langchain_denoise.observe import short_record
 from langchain_denoise.verification.redraft import RedraftRequest
@@ -259,7 +265,7 @@ def earlier_attempts(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
     for message in reversed(messages):
         if isinstance(message, HumanMessage):
             break
-        attempts = message.response_metadata.get(KEY, {}).get("attempts", ())
+        attempts = message.response_metadata.get(RECORD_KEY, {}).get("attempts", ())
         found = [*(a for a in attempts if a["outcome"] == "fail" and not a["repaired"]), *found]
     return found
 

@@ -17,8 +17,8 @@ from denoise_core import Passage, Usage
 from denoise_core.augmenter.drafting import Found
 from denoise_core.tool_results import arguments_text
 from denoise_core.types import Provenance
-from langchain_denoise.convert.documents import HEADER_KEYS, read_documents, id_from_text, passages_from_documents
 from langchain_denoise.convert.chain_values import artifact_documents
+from langchain_denoise.convert.documents import HEADER_KEYS, id_from_text, passages_from_documents, read_documents
 
 
 @dataclass

@@ -26,8 +26,8 @@ from denoise_core.augmenter import Answer, Augmenter
 from denoise_core.augmenter.drafting import Drafter
 from denoise_core.augmenter.streaming import Finished, Revised, Show, StreamEvent, stream_verified
 from denoise_core.augmenter.traces.record import answer_record
-from denoise_core.runtime.budget import at_most
-from langchain_denoise.observe import aemit_record, short_record, emit_record
+from denoise_core.runtime.budget import limit_concurrency
+from langchain_denoise.observe import aemit_record, emit_record, short_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
         self, input: Input, run_manager: ParentRunManager, config: RunnableConfig, **kwargs: Any
     ) -> Output:
         asked = self._loop_run(input, kwargs)
-        with at_most(config.get("max_concurrency")):
+        with limit_concurrency(config.get("max_concurrency")):
             answer = asked.notify(asked.loop.answer(asked.question, asked.history, drafter=asked.drafter))
         output, record = asked.build_output(answer)
         emit_record(run_manager, *asked.record_outputs(record))
@@ -85,7 +85,7 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
         self, input: Input, run_manager: AsyncParentRunManager, config: RunnableConfig, **kwargs: Any
     ) -> Output:
         asked = self._loop_run(input, kwargs)
-        with at_most(config.get("max_concurrency")):
+        with limit_concurrency(config.get("max_concurrency")):
             answer = asked.notify(await asked.loop.aanswer(asked.question, asked.history, drafter=asked.drafter))
         output, record = asked.build_output(answer)
         await aemit_record(run_manager, *asked.record_outputs(record))
@@ -149,7 +149,7 @@ def _within(config: RunnableConfig, run: ParentRunManager | AsyncParentRunManage
     bounds = ExitStack()
     with set_config_context(patch_config(config, callbacks=run.get_child())) as context:
         try:
-            context.run(bounds.enter_context, at_most(config.get("max_concurrency")))
+            context.run(bounds.enter_context, limit_concurrency(config.get("max_concurrency")))
             yield context
         finally:
             context.run(bounds.close)

@@ -13,21 +13,21 @@ from llama_index.core.workflow import Context
 
 from denoise_core import Denoiser, Guard, InputError
 from denoise_core.end.results import for_tool_results
-from denoise_core.runtime.guard import Policy
+from denoise_core.runtime.guard import FailurePolicy
 from denoise_core.tool_results import (
-    OMITTED_STATE_KEY,
     EMPTY_RESULT_TEXT,
+    OMITTED_STATE_KEY,
     RECALL_TOOL,
-    query_from_arguments,
-    recall_text,
     build_query,
-    read_result,
     omission_notice,
+    query_from_arguments,
+    read_result,
+    recall_text,
 )
 
 
 def denoised(
-    tools: Sequence[BaseTool], denoiser: Denoiser | None = None, *, recall: bool = False, on_error: Policy = "keep"
+    tools: Sequence[BaseTool], denoiser: Denoiser | None = None, *, recall: bool = False, on_error: FailurePolicy = "keep"
 ) -> list[AsyncBaseTool]:
     """Copies of an agent's tools that give what helps with the user's message and the words of the call.
 
@@ -63,11 +63,11 @@ class ContextTool(FunctionTool):
 class DenoisedTool(ContextTool):
     """A tool of which an agent reads what helps with its question."""
 
-    def __init__(self, tool: BaseTool, denoiser: Denoiser, recall: bool, on_error: Policy) -> None:
+    def __init__(self, tool: BaseTool, denoiser: Denoiser, recall: bool, on_error: FailurePolicy) -> None:
         super().__init__(tool.metadata)
         self.tool, self.recall = adapt_to_async_tool(tool), recall
         self.denoiser = Guard(denoiser, on_error=on_error).denoiser  # raises for what is none
-        self.on_error: Policy = on_error
+        self.on_error: FailurePolicy = on_error
 
     async def acall(self, *args: Any, ctx: Context | None = None, **arguments: Any) -> ToolOutput:
         of = self.tool

@@ -32,14 +32,20 @@ from llamaindex_denoise.engines.base import (
     NodeSequence,
     StreamingMode,
     history_to_messages,
-    split_words,
     postprocessor_modules,
+    split_words,
 )
 from llamaindex_denoise.engines.drafter import EngineDrafter, aretrieve_nodes, has_own_retrieval
 from llamaindex_denoise.models.llm import LlamaLLM, resolve_model
 from llamaindex_denoise.models.retriever import LlamaRetriever
 from llamaindex_denoise.nodes.convert import can_be_evidence, to_passages
-from llamaindex_denoise.verify import EngineLoopRun, ErrorPolicy, UnsupportedPolicy, evidence_nodes, build_augmenter
+from llamaindex_denoise.verify import (
+    EngineLoopRun,
+    ErrorPolicy,
+    UnsupportedPolicy,
+    build_augmenter,
+    evidence_nodes,
+)
 
 
 class VerifiedEngine(DenoiseEngine):

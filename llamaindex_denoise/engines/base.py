@@ -25,7 +25,7 @@ from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMi
 from llama_index.core.schema import NodeWithScore
 
 from denoise_core import Denoiser, Guard, InputError, Message
-from denoise_core.errors import said
+from denoise_core.errors import format_error
 from denoise_core.types import Role
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def template_to_prompt(template: BasePromptTemplate, old: Prompt) -> Prompt:
     try:
         messages = template.format_messages(**marks)
     except (KeyError, ValueError) as error:
-        raise InputError(f"prompt {old.name!r}: the template cannot be filled: {said(error)}") from error
+        raise InputError(f"prompt {old.name!r}: the template cannot be filled: {format_error(error)}") from error
     roles = {m.role.value for m in messages}
     system = "\n\n".join(m.content or "" for m in messages if m.role == "system")
     user = "\n\n".join(m.content or "" for m in messages if m.role != "system")

@@ -23,7 +23,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from denoise_core import Passage
 from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest, Found
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, REVISE, draft_block
-from denoise_core.runtime.offload import offload
+from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.text.delimit import wrap_in_envelope
 from llamaindex_denoise.engines.base import NodeSequence, response_text
 from llamaindex_denoise.models.threads import defining_class
@@ -197,7 +197,7 @@ async def aretrieve_nodes(engine: BaseQueryEngine, query: QueryBundle) -> list[N
     """``engine.aretrieve`` where there is one; a thread otherwise."""
     own_method = getattr(engine, "aretrieve", None)
     if own_method is None:
-        return await offload(engine.retrieve, query)
+        return await run_in_pool(engine.retrieve, query)
     found_nodes: list[NodeWithScore] = await own_method(query)
     return found_nodes
 

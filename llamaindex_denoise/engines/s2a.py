@@ -21,11 +21,11 @@ from denoise_core.s2a import S2A, S2AAnswer
 from llamaindex_denoise.engines.base import (
     DenoiseEngine,
     NodeSequence,
-    postprocessor_modules,
     denoiser_prompts,
-    response_metadata,
+    postprocessor_modules,
     prompt_to_template,
     replace_prompt,
+    response_metadata,
     with_prompts,
 )
 from llamaindex_denoise.engines.drafter import EMPTY_RESPONSE

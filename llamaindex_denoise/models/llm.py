@@ -21,7 +21,7 @@ from llama_index.core.tools.types import ToolMetadata
 from llama_index.core.types import PydanticProgramMode
 
 from denoise_core import InputError, Message, Reply, Usage
-from denoise_core.errors import BrokenLaw
+from denoise_core.errors import ContractViolation
 from llamaindex_denoise.models.threads import AdapterThreads, defining_class
 
 _INPUT_TOKENS = ("prompt_tokens", "input_tokens", "prompt_token_count", "prompt_eval_count")
@@ -132,7 +132,7 @@ def _chat(messages: Sequence[Message]) -> list[ChatMessage]:
 
 def _reply(response: ChatResponse) -> Reply:
     if not isinstance(response, ChatResponse):
-        raise BrokenLaw(f"expected the model to answer with a ChatResponse, got {type(response).__name__}")
+        raise ContractViolation(f"expected the model to answer with a ChatResponse, got {type(response).__name__}")
     return Reply(response.message.content or "", reported_usage(response))
 
 
@@ -143,7 +143,7 @@ def reported_usage(response: ChatResponse | CompletionResponse) -> Usage | None:
     for place in (_get(raw, "usage"), _get(raw, "usage_metadata"), raw, *kept):
         read, written = _first(place, _INPUT_TOKENS), _first(place, _OUTPUT_TOKENS)
         if read is not None or written is not None:
-            return Usage.reported(read or 0, written or 0)
+            return Usage.from_report(read or 0, written or 0)
     return None
 
 

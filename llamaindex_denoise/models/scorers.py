@@ -14,7 +14,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from numpy.typing import NDArray
 
 from denoise_core import InputError
-from denoise_core.runtime.offload import offload
+from denoise_core.runtime.thread_pool import run_in_pool
 
 Floats = NDArray[np.float32]
 
@@ -92,13 +92,13 @@ class EmbeddedEmbedding(BaseEmbedding):
         return self._get_text_embeddings([query])[0]
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
-        return await offload(self._get_query_embedding, query)
+        return await run_in_pool(self._get_query_embedding, query)
 
     def _get_text_embedding(self, text: str) -> list[float]:
         return self._get_text_embeddings([text])[0]
 
     async def _aget_text_embedding(self, text: str) -> list[float]:
-        return await offload(self._get_text_embedding, text)
+        return await run_in_pool(self._get_text_embedding, text)
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         from denoise_core.embedded import shared_encoder
@@ -106,4 +106,4 @@ class EmbeddedEmbedding(BaseEmbedding):
         return cast(list[list[float]], np.asarray(shared_encoder().embed_texts(texts), dtype=np.float64).tolist())
 
     async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        return await offload(self._get_text_embeddings, texts)
+        return await run_in_pool(self._get_text_embeddings, texts)

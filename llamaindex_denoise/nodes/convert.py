@@ -19,11 +19,27 @@ from llama_index.core.schema import (
 )
 
 from denoise_core import DenoiseResult, Guard, InputError, Passage, unique_ids
-from denoise_core._frameworks import shallow
-from denoise_core.errors import said
-from denoise_core.runtime.record import VERSION, Chunks, chunks_of, fallback_of, place_of, record_of, summary_of
+from denoise_core._frameworks import copy_model
+from denoise_core.errors import format_error
+from denoise_core.runtime.record import (
+    RECORD_VERSION,
+    Chunks,
+    fallback_for,
+    group_chunks,
+    passage_record,
+    result_summary,
+    source_coverage,
+)
 from llamaindex_denoise.nodes.headers import NodeMetadata, metadata_mode, source_node
-from llamaindex_denoise.nodes.records import SOURCE_RELATION, RecordDetail, document_ranges, build_record, relationships_with_record, record, origin_record
+from llamaindex_denoise.nodes.records import (
+    SOURCE_RELATION,
+    RecordDetail,
+    build_record,
+    document_ranges,
+    origin_record,
+    record,
+    relationships_with_record,
+)
 
 ScorePolicy: TypeAlias = Literal["keep", "replace"]
 Given: TypeAlias = Mapping[str, Passage]
@@ -96,8 +112,8 @@ class NodeBatch:
             try:
                 found.append(_to_passage(n, i, mode))
             except Exception as error:  # whatever a node's template or metadata does: its failure is its own
-                why = guard.set_aside(f"nodes[{at}]", error)
-                self.failures[i] = why or said(error)
+                why = guard.handle_failed_item(f"nodes[{at}]", error)
+                self.failures[i] = why or format_error(error)
                 if why:
                     self._beside[at] = with_fallback_record(n, why, type(guard.denoiser).__name__)
         self.passages = tuple(found)
@@ -109,7 +125,7 @@ class NodeBatch:
 
     def summary(self, result: DenoiseResult) -> dict[str, Any]:
         """What became of them, plain JSON; those that could not be read are among its failures."""
-        return summary_of(self.passages, replace(result, failures={**result.failures, **self.failures}))
+        return result_summary(self.passages, replace(result, failures={**result.failures, **self.failures}))
 
     def build_nodes(
         self, result: DenoiseResult, *, by: str, scores: ScorePolicy = "keep", detail: RecordDetail = "spans"
@@ -134,8 +150,8 @@ class NodeBatch:
 def with_fallback_record(n: NodeWithScore, why: str, by: str) -> NodeWithScore:
     """A node that could not be converted, with the reason in its record where one can be written."""
     with suppress(Exception):  # whatever a broken node does when it is copied: then it stays what it is
-        note = {"v": VERSION, "op": by, "score": None, "fallback": why, "coverage": 1.0, **_no_origin()}
-        node = shallow(n.node, {"relationships": relationships_with_record(n.node, note)})
+        note = {"v": RECORD_VERSION, "op": by, "score": None, "fallback": why, "coverage": 1.0, **_no_origin()}
+        node = copy_model(n.node, {"relationships": relationships_with_record(n.node, note)})
         return NodeWithScore(node=node, score=n.score)
     return n
 
@@ -162,7 +178,7 @@ def to_nodes(
     What cannot be made a node again follows the policy of ``guard``, and raises without one.
     """
     given = {p.id: p for p in passages}
-    chunks = chunks_of(result)
+    chunks = group_chunks(result)
     made = []
     for kept in result.passages:
         try:
@@ -170,22 +186,22 @@ def to_nodes(
         except Exception as error:  # whatever stands in a node: its failure is its own
             if guard is None:
                 raise
-            why = guard.set_aside(f"node {kept.id!r}", error)
-            ids = [kept.id] if kept.id in given else dict.fromkeys(s.passage_id for s in kept.covered)
+            why = guard.handle_failed_item(f"node {kept.id!r}", error)
+            ids = [kept.id] if kept.id in given else dict.fromkeys(s.passage_id for s in kept.source_spans)
             sources = [n for i in ids if (n := source_node(given[i])) is not None]
             made += [with_fallback_record(n, why, method) for n in sources] if why else []
     return made
 
 
 def _about(kept: Passage, given: Given, result: DenoiseResult, chunks: Chunks, detail: RecordDetail) -> dict[str, Any]:
-    """`record_of` what became ``kept``: short of the scored chunks, unless they are asked for; and its best score,
+    """`passage_record` what became ``kept``: short of the scored chunks, unless they are asked for; and its best score,
     None where the method failed."""
     if detail == "full":
-        about = record_of(kept, given, result, chunks)
+        about = passage_record(kept, given, result, chunks)
     else:
-        spans, coverage = place_of(kept, given)
-        about = {"spans": spans, "coverage": coverage, "extractive": not kept.rewritten}
-        about["fallback"] = fallback_of(spans, result) if result.fallback or result.failures else None
+        spans, coverage = source_coverage(kept, given)
+        about = {"spans": spans, "coverage": coverage, "extractive": not kept.is_rewritten}
+        about["fallback"] = fallback_for(spans, result) if result.fallback or result.failures else None
         if result.question_note is not None:
             about["question_note"] = result.question_note
     of = () if about["fallback"] else (k.score for i in about["spans"] if i in chunks for k in chunks[i][0])
@@ -218,7 +234,7 @@ def _to_node(
 
 def _origin(kept: Passage, given: Given) -> Passage | None:
     """The one input passage a text belongs to: its namesake, or the only one it stands for."""
-    behind = {s.passage_id for s in kept.covered}
+    behind = {s.passage_id for s in kept.source_spans}
     return given.get(kept.id) or (given.get(behind.pop()) if len(behind) == 1 else None)
 
 
@@ -248,7 +264,7 @@ def _copy(
         update.update(text=text, start_char_idx=start, end_char_idx=end)
     elif changed and isinstance(node, Node) and node.text_resource is not None:
         update["text_resource"] = node.text_resource.model_copy(update={"text": text, "embeddings": None})
-    return shallow(node, update)
+    return copy_model(node, update)
 
 
 def _joint(kept: Passage, given: Given, about: Mapping[str, Any]) -> tuple[TextNode, float | None]:

@@ -22,7 +22,7 @@ _MARK = "\0content\0"  # stands where a template puts the text
 def node_header(node: BaseNode, mode: MetadataMode) -> str:
     """What stands around the text of ``node`` in ``get_content(mode)``; "" where that is the text alone.
 
-    With a template that begins with the metadata, as LlamaIndex's own does, `Passage.headed` is
+    With a template that begins with the metadata, as LlamaIndex's own does, `Passage.text_with_header` is
     ``get_content(mode)`` but for white space between the two; what a template writes behind the text comes first.
     """
     shown = node.get_metadata_str(mode).strip() if mode is not MetadataMode.NONE else ""

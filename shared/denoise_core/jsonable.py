@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from numbers import Integral, Real
@@ -111,13 +111,13 @@ def _from_fields(kind: Any, data: Any) -> Any:
     if not isinstance(data, Mapping):
         raise TypeError(f"{kind.__name__}: expected an object, got {type(data).__name__}")
     values = {}
-    for name in hints:
-        if name not in data:
+    for key, (field_name, hint) in hints.items():
+        if key not in data:
             continue
         try:
-            values[name] = from_jsonable(hints[name], data[name])
+            values[field_name] = from_jsonable(hint, data[key])
         except (TypeError, ValueError) as error:
-            raise type(error)(f"{kind.__name__}.{name}: {error}") from error
+            raise type(error)(f"{kind.__name__}.{key}: {error}") from error
     return kind(**values)
 
 
@@ -132,8 +132,13 @@ def _from_plain(kind: Any, data: Any) -> Any:
     raise TypeError(f"expected {kind.__name__}, got {type(data).__name__}")
 
 
+def _json_name(field: Field[Any]) -> str:
+    """The key of a field in JSON: its own name, unless ``field(metadata={"json": ...})`` keeps an older one."""
+    return str(field.metadata.get("json", field.name))
+
+
 @cache
-def _hints(kind: Any) -> dict[str, Any]:
-    """The type hints of what is written of a dataclass."""
+def _hints(kind: Any) -> dict[str, tuple[str, Any]]:
+    """By JSON key, the name and the type hint of each field that is written of a dataclass."""
     hints = get_type_hints(kind)
-    return {f.name: hints[f.name] for f in fields(kind) if f.init and f.compare}
+    return {_json_name(f): (f.name, hints[f.name]) for f in fields(kind) if f.init and f.compare}

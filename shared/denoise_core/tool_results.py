@@ -70,7 +70,7 @@ class ToolResult:
         """
         out = self.value
         for n, (passage, path, shape) in enumerate(zip(self.passages, self.paths, self.chunked_texts, strict=True)):
-            sources = ((p, {p.id, *(s.passage_id for s in p.covered)}) for p in found.passages if p.rewritten)
+            sources = ((p, {p.id, *(s.passage_id for s in p.source_spans)}) for p in found.passages if p.is_rewritten)
             written = [p.text for p, ids in sources if passage.id in ids]
             out = _put(out, path, "\n\n".join(written) if written else shape.restore(self._stays(n, found)))
         return out
@@ -88,7 +88,7 @@ class ToolResult:
     def _stays(self, n: int, found: DenoiseResult) -> list[Range]:
         """What stays of the n-th text: what was kept, and what it says at its ends."""
         text, shape = self.passages[n].text, self.chunked_texts[n]
-        spans = (s for p in found.passages if not p.rewritten for s in p.covered)
+        spans = (s for p in found.passages if not p.is_rewritten for s in p.source_spans)
         kept = [(s.start, s.end) for s in spans if s.passage_id == self.passages[n].id]
         if not kept:
             outermost = len(self.passages) > 1 and n in (0, len(self.passages) - 1)

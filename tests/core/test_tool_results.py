@@ -93,7 +93,7 @@ def test_a_table_keeps_its_header():
 def test_what_a_model_wrote_takes_the_place_of_its_source():
     read = read_result([{"type": "text", "text": "A. B. C."}, {"type": "image", "url": "x"}])
     (source,) = read.passages
-    written = Passage("B, in short.", "w", spans=(Span(source.id, 3, 5),), rewritten=True)
+    written = Passage("B, in short.", "w", spans=(Span(source.id, 3, 5),), is_rewritten=True)
     found = DenoiseResult("q", (written,), (Drop(Span(source.id, 0, 3), "noise"),))
     assert read.restore(found) == [{"type": "text", "text": "B, in short."}, {"type": "image", "url": "x"}]
 
@@ -173,7 +173,7 @@ def test_what_is_kept_of_any_result_stands_in_it_to_the_letter(value, dumped, da
 def test_what_end_keeps_of_any_result_stands_in_it_to_the_letter(value, seed):
     read = read_result(value)
     found = for_tool_results(chance(seed), read.passages).denoise("Paris?", read.passages)
-    kept = {p.id: [(s.start, s.end) for s in p.covered] for p in found.passages}
+    kept = {p.id: [(s.start, s.end) for s in p.source_spans] for p in found.passages}
     for passage, shape, shown in zip(read.passages, read.chunked_texts, texts_of(read.restore(found), read), strict=True):
         check_kept(passage.text, shape.text_format, kept.get(passage.id, []), shown)
 

@@ -12,7 +12,7 @@ from denoise_core import DenoiseResult, Drop, Keep, Passage, Span
 from denoise_core.end import ENDDenoiser
 from denoise_core.report.context import ReportItem, fragment, render_page, split_pieces
 from denoise_core.testing import FunctionScorer
-from denoise_core.text.chunk import sentence_chunker, extract_spans, sentence_spans
+from denoise_core.text.chunk import extract_spans, sentence_chunker, sentence_spans
 
 
 class Reader(HTMLParser):
@@ -75,7 +75,7 @@ def test_scores_and_reasons_are_shown_and_text_is_escaped():
 def test_rewritten_text_and_fallback_are_shown():
     source = Passage("A long text.", "a")
     result = DenoiseResult(
-        "q", (Passage("Short.", "a", spans=source.covered, rewritten=True),), fallback="said no"
+        "q", (Passage("Short.", "a", spans=source.source_spans, is_rewritten=True),), fallback="said no"
     )
     html = fragment([source], result)
     assert "Short." in html
@@ -114,7 +114,7 @@ def test_a_result_is_read_a_fixed_number_of_times_however_many_its_passages_are(
     for number in (2, 40):
         passages = [Passage(f"text {n}", str(n)) for n in range(number)]
         Counted.reads = 0
-        written = Counted(replace(p, text="anew", rewritten=True) for p in passages)
+        written = Counted(replace(p, text="anew", is_rewritten=True) for p in passages)
         html = fragment(passages, DenoiseResult("q", written))
         assert html.count("anew") == number
         counts.append(Counted.reads)

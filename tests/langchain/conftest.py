@@ -76,12 +76,12 @@ def merge(query, passages):
     """A joint rewrite: one text that stands for all passages."""
     if not passages:
         return DenoiseResult(query, ())
-    spans = tuple(s for p in passages for s in p.covered)
-    return DenoiseResult("rewritten " + query, (Passage("All in one.", "joint", spans=spans, rewritten=True),))
+    spans = tuple(s for p in passages for s in p.source_spans)
+    return DenoiseResult("rewritten " + query, (Passage("All in one.", "joint", spans=spans, is_rewritten=True),))
 
 
 def drop_all(query, passages):
-    return DenoiseResult(query, (), tuple(Drop(s, "useless", -1.0) for p in passages for s in p.covered))
+    return DenoiseResult(query, (), tuple(Drop(s, "useless", -1.0) for p in passages for s in p.source_spans))
 
 
 def fail(query, passages):

@@ -107,7 +107,7 @@ async def test_tokens_are_those_the_models_report(searching, sync):
     models = [m for one in (rewrite, model) for m in one.calls]
     read = sum(len(str(m.text).split()) for messages in models for m in messages)
     usage = answers[0].trace.usage
-    assert (usage.input_tokens, usage.estimated) == (read, False)
+    assert (usage.input_tokens, usage.is_estimated) == (read, False)
     assert answers[0].trace.events[0].reply.calls == 2
 
 

@@ -18,7 +18,7 @@ from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.chunk import extract_spans, sentence_spans
 from llamaindex_denoise import DenoisePostprocessor, LlamaLLM
-from llamaindex_denoise.nodes.citations import resolve_citations, origins
+from llamaindex_denoise.nodes.citations import origins, resolve_citations
 
 QUESTION = "Where is the red tower?"
 
@@ -98,7 +98,7 @@ def test_an_original_that_changed_is_not_used():
 def test_written_text_stands_for_its_passage_and_is_not_called_exact():
     class Shouts:
         def denoise(self, query, passages):
-            out = [Passage(p.text.upper(), p.id, p.score, p.metadata, p.covered, rewritten=True) for p in passages]
+            out = [Passage(p.text.upper(), p.id, p.score, p.metadata, p.source_spans, is_rewritten=True) for p in passages]
             return DenoiseResult(query, tuple(out))
 
         async def adenoise(self, query, passages):
@@ -113,8 +113,8 @@ def test_written_text_stands_for_its_passage_and_is_not_called_exact():
 def test_joint_text_names_every_node():
     class Joins:
         def denoise(self, query, passages):
-            spans = tuple(s for p in passages for s in p.covered)
-            return DenoiseResult(query, (Passage("both", "joint", None, {}, spans, rewritten=True),))
+            spans = tuple(s for p in passages for s in p.source_spans)
+            return DenoiseResult(query, (Passage("both", "joint", None, {}, spans, is_rewritten=True),))
 
         async def adenoise(self, query, passages):
             return self.denoise(query, passages)

@@ -68,7 +68,7 @@ NODES = [
 def test_a_headed_passage_is_what_llamaindex_shows(node, mode):
     (passage,) = to_passages([NodeWithScore(node=node)], mode, captions=True)
     assert passage.text == "body"
-    assert passage.headed.split() == node.get_content(mode).split()
+    assert passage.text_with_header.split() == node.get_content(mode).split()
 
 
 def test_what_a_template_writes_behind_the_text_is_in_the_header_too():

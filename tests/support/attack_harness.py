@@ -140,7 +140,7 @@ def _s2a(
             check_result(passages, result)
         except AssertionError as error:
             outcome.leaks.append(f"{variant}: {error}")
-        if any(p.rewritten for p in result.passages):
+        if any(p.is_rewritten for p in result.passages):
             outcome.leaks.append(f"{variant}: an extractive result holds rewritten text")
         if forbidden and not literal and any(forbidden in p.text for p in result.passages):
             outcome.leaks.append(f"{variant}: the marker stands in an extractive result")

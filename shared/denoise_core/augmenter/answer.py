@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from denoise_core._optional import html_of
+from denoise_core._optional import render_html
 from denoise_core.augmenter.drafting.repair import holds_in
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits
@@ -78,7 +78,7 @@ class Answer:
         )
 
     def _repr_html_(self) -> str | None:
-        return html_of("loop", self)
+        return render_html("loop", self)
 
     @property
     def best(self) -> Attempt | None:

@@ -1,7 +1,7 @@
 """The loop: search -> draft -> judge -> (send | feedback | other evidence) -> again, within limits and budget.
 
 Whatever fails outside, the result is an `Answer` with an `Outcome` and a `StopReason`; only cancellation and
-mistakes (`denoise_core.errors.is_mistake`: settings, types, a refused key) are raised. What is sent is the best
+mistakes (`denoise_core.errors.is_user_error`: settings, types, a refused key) are raised. What is sent is the best
 attempt, never merely the last.
 """
 
@@ -219,5 +219,5 @@ class Augmenter:
 
 def _spent(error: Exception) -> StopReason:
     if isinstance(error, BudgetExceeded):
-        return StopReason.DEADLINE if error.what == "seconds" else StopReason.BUDGET
+        return StopReason.DEADLINE if error.resource == "seconds" else StopReason.BUDGET
     return StopReason.NOT_RECORDED

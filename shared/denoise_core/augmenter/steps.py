@@ -18,10 +18,10 @@ from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits
 from denoise_core.augmenter.prompts import Task, draft_prompt, self_ask_prompt
 from denoise_core.augmenter.utility import Utility, When, unjudged
-from denoise_core.errors import BudgetExceeded, InputError, NotRecorded, is_mistake
-from denoise_core.protocols import LLM, Varied
+from denoise_core.errors import BudgetExceeded, InputError, NotRecorded, is_user_error
+from denoise_core.protocols import LLM, SupportsSampling
 from denoise_core.runtime.effects import Flow, complete
-from denoise_core.runtime.fallbacks import fell_back
+from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.support.answers import parse
 from denoise_core.support.check import says_nothing
 from denoise_core.support.citing import uncited
@@ -71,10 +71,10 @@ class Parts:
 
 
 def noted(memory: WorkingMemory, what: str, error: Exception, instead: str) -> WorkingMemory:
-    """The memory with a failure in it, which is also logged and counted. A mistake raises: see `is_mistake`."""
-    if what != "query" and is_mistake(error):
+    """The memory with a failure in it, which is also logged and counted. A mistake raises: see `is_user_error`."""
+    if what != "query" and is_user_error(error):
         raise error
-    fell_back(f"Augmenter {what}", error, instead)
+    log_fallback(f"Augmenter {what}", error, instead)
     return memory.failed(what, error)
 
 
@@ -190,8 +190,8 @@ def _ask(memory: WorkingMemory, parts: Parts) -> Flow[Reply]:
     server: LLM | None = None
     if parts.drafter is None:
         messages = draft_prompt(memory, parts.task)
-        if failed and isinstance(parts.llm, Varied):
-            server = parts.llm.varied(memory.drafts)
+        if failed and isinstance(parts.llm, SupportsSampling):
+            server = parts.llm.with_sampling(memory.drafts)
     else:
         rejected = (last.candidate, last.feedback) if last and failed else ("", "")
         known = (memory.question, memory.history, memory.evidence)

@@ -8,7 +8,7 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from denoise_core.errors import DenoiseError, is_refusal, said
+from denoise_core.errors import DenoiseError, format_error, is_auth_refusal
 
 COMMAND_MODULES = {verb: verb for verb in ("demo", "run", "check", "serve", "mcp", "fit", "evaluate", "record")}
 COMMAND_MODULES["calibrate"] = "fit"
@@ -36,9 +36,9 @@ def main(name: str = "rag-denoise", command: Any = None) -> None:
             raise
         _end(name, f"the command needs {error.name!r}; run: pip install 'rag-denoise[cli]'")
     except Exception as error:
-        if not isinstance(error, DenoiseError | OSError) and not is_refusal(error):
+        if not isinstance(error, DenoiseError | OSError) and not is_auth_refusal(error):
             raise
-        _end(name, said(error) if is_refusal(error) else str(error))
+        _end(name, format_error(error) if is_auth_refusal(error) else str(error))
 
 
 def escape_control(text: str) -> str:

@@ -15,7 +15,7 @@ from denoise_core._files import write_whole
 from denoise_core.cli import options as o
 from denoise_core.cli.options import app
 from denoise_core.cli.read import read_passages
-from denoise_core.cli.terminal import progress_bar, print_line, print_table
+from denoise_core.cli.terminal import print_line, print_table, progress_bar
 from denoise_core.embedded.sample import sample_questions
 from denoise_core.errors import InputError
 from denoise_core.evaluate.comparison import Evaluation, LLMAnswerer, ReplyLog, Strategy, evaluate, read_cases
@@ -159,7 +159,7 @@ def _left(budget: float | None, other: ReplyLog | None) -> float | None:
 def show_plan(console: Console, ledger: ReplyLog, dry: bool = True) -> None:
     """What the run would cost beside what is paid for already."""
     planned = ledger.planned_usage
-    money = "" if ledger.price is None else f", {ledger.price.of(planned):.4f} in money"
+    money = "" if ledger.price is None else f", {ledger.price.cost_of(planned):.4f} in money"
     print_line(
         console,
         f"about {ledger.planned_calls:,} calls, {planned.input_tokens:,} tokens to read, "

@@ -12,10 +12,10 @@ import typer
 from rich.console import Console
 
 from denoise_core.cli import options as o
-from denoise_core.cli.evaluate import open_ledger, load_cases, show_plan
+from denoise_core.cli.evaluate import load_cases, open_ledger, show_plan
 from denoise_core.cli.options import app
 from denoise_core.cli.run import parse_keep
-from denoise_core.cli.terminal import progress_bar, print_line, print_table
+from denoise_core.cli.terminal import print_line, print_table, progress_bar
 from denoise_core.embedded.fitted import FittedDenoiser, check_output_folder, fit_denoiser
 from denoise_core.errors import InputError
 from denoise_core.evaluate.comparison import ReplyLog

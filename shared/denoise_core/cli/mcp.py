@@ -17,7 +17,7 @@ from denoise_core.cli.read import read_passages
 from denoise_core.cli.run import build_denoiser
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser
-from denoise_core.runtime.offload import offload
+from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.support.check import check
 from denoise_core.support.judging import Judge
 from denoise_core.types import Passage
@@ -77,7 +77,7 @@ def build_server(denoiser: Denoiser, judge: Judge | None, folders: Sequence[Path
 
     async def done(call: Callable[[], T]) -> T:
         try:
-            return await offload(call)
+            return await run_in_pool(call)
         except wrong:
             raise
         except Exception as error:  # its text may be the user's

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from denoise_core.cli.convert import CONVERTERS, convert_file
 from denoise_core.errors import InputError
-from denoise_core.types import Passage, unique_ids, well_formed
+from denoise_core.types import Passage, replace_surrogates, unique_ids
 
 STANDARD_INPUT = "standard input"
 
@@ -72,10 +72,10 @@ def read_passages(*sources: str, skip_bad: bool = False) -> LoadedPassages:
     repeated = sorted(i for i, n in Counter(i for i, _ in found if i is not None).items() if n > 1)
     if repeated:
         warnings.append(f"ids used more than once were numbered: {', '.join(repeated[:5])}")
-    if any(well_formed(p.text) != p.text for _, p in found):
+    if any(replace_surrogates(p.text) != p.text for _, p in found):
         warnings.append("half characters (lone surrogates) were replaced by U+FFFD")
     names = unique_ids([i for i, _ in found])
-    passages = (replace(p, id=i, text=well_formed(p.text)) for (_, p), i in zip(found, names, strict=True))
+    passages = (replace(p, id=i, text=replace_surrogates(p.text)) for (_, p), i in zip(found, names, strict=True))
     return LoadedPassages(tuple(passages), tuple(warnings))
 
 

@@ -15,7 +15,7 @@ from denoise_core._files import write_whole
 from denoise_core.cli.evaluate import open_ledger, show_plan
 from denoise_core.cli.options import BudgetOption, DryRunOption, PriceOption, app
 from denoise_core.cli.terminal import print_line
-from denoise_core.errors import DenoiseError, InputError, is_refusal
+from denoise_core.errors import DenoiseError, InputError, is_auth_refusal
 from denoise_core.testing import RecordedLLM
 from denoise_core.types import Message
 
@@ -43,7 +43,7 @@ def record_command(
         try:
             reply = ledger.complete(messages).text
         except Exception as error:  # its text may be the user's
-            if isinstance(error, DenoiseError) or is_refusal(error):
+            if isinstance(error, DenoiseError) or is_auth_refusal(error):
                 raise
             failed.append(f"prompt {number}: {type(error).__name__}")
             continue

@@ -16,17 +16,25 @@ from rich.text import Text
 
 from denoise_core._files import write_whole
 from denoise_core.cli import escape_control
-from denoise_core.cli.options import JsonOption, KeepOption, MethodOption, PassagesOption, QueryOption, SkipBadOption, app
+from denoise_core.cli.options import (
+    JsonOption,
+    KeepOption,
+    MethodOption,
+    PassagesOption,
+    QueryOption,
+    SkipBadOption,
+    app,
+)
 from denoise_core.cli.read import read_passages
-from denoise_core.cli.terminal import progress_bar, print_line
+from denoise_core.cli.terminal import print_line, progress_bar
 from denoise_core.end.denoiser import ENDDenoiser, Prefetchable
 from denoise_core.end.selection import TokenLimit
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.report.context import ReportItem, render_page, split_pieces
 from denoise_core.result import DenoiseResult
-from denoise_core.text.structural import chunk_text
 from denoise_core.text.markup import strip_tags
+from denoise_core.text.structural import chunk_text
 from denoise_core.types import Passage, Span
 
 NOTHING_DENOISED = 3  # the status when no passage was read, or each of them fell back
@@ -103,7 +111,7 @@ def nothing_denoised(passages: Sequence[Passage], result: DenoiseResult) -> bool
 def summary_line(passages: Sequence[Passage], result: DenoiseResult) -> str:
     """What was done, in a line: ``kept 18 %: § Travel (2 pieces), § Returns; dropped 9``."""
     by_id, before = {p.id: p for p in passages}, sum(len(p.text) for p in passages) or 1
-    after = sum(len(s) for p in result.passages for s in p.covered)
+    after = sum(len(s) for p in result.passages for s in p.source_spans)
     found = Counter(_section(by_id[k.span.passage_id], k.span, len(passages) > 1) for k in result.kept)
     names = [name if n == 1 else f"{name} ({n} pieces)" for name, n in found.items()]
     if len(names) > SHOWN_SECTIONS + 1:
@@ -199,7 +207,7 @@ def _kept(passages: Sequence[Passage], result: DenoiseResult) -> str:
     """The kept text alone, of pages what a reader sees."""
     pages = {p.id for p in passages if chunk_text(p.text).text_format == "html"}
     kept = (replace(p, text=strip_tags(p.text)) if p.id in pages else p for p in result.passages)
-    return "\n\n".join(escape_control(p.headed.strip()) for p in kept)
+    return "\n\n".join(escape_control(p.text_with_header.strip()) for p in kept)
 
 
 def print_pieces(console: Console, passages: tuple[Passage, ...], result: DenoiseResult, *, why: bool = False) -> None:

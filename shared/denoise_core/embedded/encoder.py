@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from denoise_core.embedded.minilm import MiniLM, load, tokenizer_of
 from denoise_core.local.batching import split_windows
-from denoise_core.runtime.caches import Bounded, Bypass, Once, SqliteStore
-from denoise_core.types import well_formed
+from denoise_core.runtime.caches import FailSafeStore, SingleLoadCache, SqliteStore, WeightedLRUCache
+from denoise_core.types import replace_surrogates
 
 Floats = NDArray[np.float32]
 
@@ -156,11 +156,11 @@ class SentenceEncoder:
     def _pieces(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids without special ones."""
         tokenizer = self._load()[1]
-        found = tokenizer.encode_batch([well_formed(t) for t in texts], add_special_tokens=False)
+        found = tokenizer.encode_batch([replace_surrogates(t) for t in texts], add_special_tokens=False)
         return [list(row.ids) for row in found]
 
 
-_loaded: Once[tuple[MiniLM, Any]] = Once(keep=None)
+_loaded: SingleLoadCache[tuple[MiniLM, Any]] = SingleLoadCache(keep_recent=None)
 
 
 def load_encoder(folder: Path) -> tuple[MiniLM, Any]:
@@ -257,13 +257,13 @@ class EmbeddingCache:
 
     def __init__(self, model: str, *, memory: int = MEMORY, folder: str | Path | None = None) -> None:
         self.model = model
-        self.kept: Bounded[bytes, TokenEmbeddings] = Bounded(memory, lambda reading: reading.nbytes)
+        self.kept: WeightedLRUCache[bytes, TokenEmbeddings] = WeightedLRUCache(memory, lambda reading: reading.nbytes)
         self.file: SqliteStore | None = None
         if folder is not None:
             path = Path(folder) / FILE
             self.file = SqliteStore(path, max_entries=None, table="readings", column="reading", timeout=30)
         self.read = 0
-        self._bypass = Bypass(f"readings in {folder}")
+        self._bypass = FailSafeStore(f"readings in {folder}")
         self._lock = threading.Lock()
 
     def of(self, texts: Sequence[str], read: Callable[[list[str]], list[TokenEmbeddings]]) -> list[TokenEmbeddings]:

@@ -6,7 +6,7 @@ package loads neither torch nor a framework.
 
 from denoise_core.end.answering import DenoisedAnswerer
 from denoise_core.end.denoiser import ENDDenoiser
-from denoise_core.end.probe import Probe, HiddenStateSpec
+from denoise_core.end.probe import HiddenStateSpec, Probe
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.end.remote import RemoteScorer
 from denoise_core.end.scorer import ProbeScorer

@@ -16,16 +16,16 @@ from typing import TypeAlias
 import numpy as np
 
 from denoise_core.end.selection import Floats, Selection, TokenLimit, rank_by_score, split_span
-from denoise_core.protocols import Scored
-from denoise_core.text.structural import context_spans_of, chunk_text
+from denoise_core.protocols import ScoredTexts
+from denoise_core.text.structural import chunk_text, context_spans_of
 from denoise_core.text.text_chunk import TextChunk
 from denoise_core.text.token_budget import TokenBudget
-from denoise_core.types import Passage, Span, well_formed
+from denoise_core.types import Passage, Span, replace_surrogates
 
 CUT_AT_MOST = 12  # pieces that are cut for one budget
 
 ScoredPart: TypeAlias = tuple[Span, float]
-Trimmed: TypeAlias = Generator[list[str], tuple[Scored, float], tuple[Selection, float]]
+Trimmed: TypeAlias = Generator[list[str], tuple[ScoredTexts, float], tuple[Selection, float]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Trimming:
         for start, end in whole.split_chunk(piece):
             if passage.text[start:end].strip():
                 above = (passage.header, heading, whole.readable_text(start, end))
-                yield Span(span.passage_id, start, end), well_formed("\n".join(filter(None, above)))
+                yield Span(span.passage_id, start, end), replace_surrogates("\n".join(filter(None, above)))
 
     def _selection(self, scored_parts: dict[int, list[ScoredPart]]) -> Selection:
         """What the budget keeps: pieces that are cut are listed as their parts from here on."""

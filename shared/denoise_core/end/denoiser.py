@@ -25,12 +25,20 @@ from denoise_core.end.selection import (
     split_span,
 )
 from denoise_core.errors import BadScores, InputError
-from denoise_core.protocols import ReportsParts, Scored, Scorer, ScoresAsync, ScoresMany, expect_scorer, numbers
+from denoise_core.protocols import (
+    AsyncScorer,
+    BatchScorer,
+    ScoredTexts,
+    Scorer,
+    WindowedScorer,
+    expect_scorer,
+    to_float32,
+)
 from denoise_core.result import DenoiseResult, Trace
-from denoise_core.runtime.offload import offload
+from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.text.chunk import Chunker, extract_spans, no_chunking
 from denoise_core.text.structural import ChunkedText, chunk_text, context_spans_of, structural_chunker
-from denoise_core.types import Drop, Event, Keep, Passage, Span, check_passages, well_formed
+from denoise_core.types import Drop, Event, Keep, Passage, Span, check_passages, replace_surrogates
 
 DEFAULT_KEEP = 0.3  # the paper's share
 CALIBRATED_RISK = 0.05
@@ -133,11 +141,11 @@ class ENDDenoiser:
 
     def denoise_many(self, requests: Sequence[tuple[str, Sequence[Passage]]]) -> list[DenoiseResult]:
         """Several questions, each over its own passages; what the scorer can read together it reads together."""
-        if not isinstance(self.scorer, ScoresMany):
+        if not isinstance(self.scorer, BatchScorer):
             return [self.denoise(query, passages) for query, passages in requests]
         begun = [(query, self._steps(query, passages)) for query, passages in requests]
         started = time.perf_counter()
-        scored = self.scorer.scored_many([(query, next(steps)) for query, steps in begun])
+        scored = self.scorer.score_batch([(query, next(steps)) for query, steps in begun])
         each = (time.perf_counter() - started) / max(1, len(requests))
         return [
             self._finished(steps, query, (own, each)) for (query, steps), own in zip(begun, scored, strict=True)
@@ -145,15 +153,15 @@ class ENDDenoiser:
 
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
         scorer = self.scorer
-        if not isinstance(scorer, ScoresAsync):
-            return await offload(self.denoise, query, passages)
+        if not isinstance(scorer, AsyncScorer):
+            return await run_in_pool(self.denoise, query, passages)
         steps = self._steps(query, passages)
-        texts = await offload(next, steps)
+        texts = await run_in_pool(next, steps)
         while True:
             started = time.perf_counter()
-            given = await scorer.ascore(well_formed(query), texts) if texts else ()  # pyright: ignore
+            given = await scorer.ascore(replace_surrogates(query), texts) if texts else ()  # pyright: ignore
             try:
-                texts = steps.send((Scored(numbers(given), ()), time.perf_counter() - started))
+                texts = steps.send((ScoredTexts(to_float32(given), ()), time.perf_counter() - started))
             except StopIteration as stop:
                 return cast(DenoiseResult, stop.value)
 
@@ -176,7 +184,7 @@ class ENDDenoiser:
 
     # -- scoring -----------------------------------------------------------------------------------------------
 
-    def _finished(self, steps: _Steps, query: str, scored: tuple[Scored, float]) -> DenoiseResult:
+    def _finished(self, steps: _Steps, query: str, scored: tuple[ScoredTexts, float]) -> DenoiseResult:
         """The rest of the steps, from what the scorer gave for the first texts."""
         while True:
             try:
@@ -185,15 +193,15 @@ class ENDDenoiser:
                 return cast(DenoiseResult, stop.value)
             scored = self._scored(query, texts)
 
-    def _scored(self, query: str, texts: Sequence[str]) -> tuple[Scored, float]:
+    def _scored(self, query: str, texts: Sequence[str]) -> tuple[ScoredTexts, float]:
         """The scores of texts, and the seconds that they took."""
         started = time.perf_counter()
         if not texts:
-            scored = Scored(np.zeros(0, dtype=np.float32), ())
-        elif isinstance(self.scorer, ReportsParts):
-            scored = self.scorer.scored(well_formed(query), texts)
+            scored = ScoredTexts(np.zeros(0, dtype=np.float32), ())
+        elif isinstance(self.scorer, WindowedScorer):
+            scored = self.scorer.score_with_windows(replace_surrogates(query), texts)
         else:
-            scored = Scored(numbers(self.scorer.score(well_formed(query), texts)), ())
+            scored = ScoredTexts(to_float32(self.scorer.score(replace_surrogates(query), texts)), ())
         return scored, time.perf_counter() - started
 
     def _steps(self, query: str, passages: Sequence[Passage]) -> _Steps:
@@ -222,7 +230,7 @@ class ENDDenoiser:
         else:
             kept, reasons = select(rule, scores, chunked.texts, min_keep=self.min_keep, max_keep=self.max_keep)
             selection = Selection(chunked.spans, scores, kept, reasons)
-        split = [chunked.spans[chunked.scorable[n]] for n, parts in enumerate(scored.parts) if parts > 1]
+        split = [chunked.spans[chunked.scorable[n]] for n, parts in enumerate(scored.window_counts) if parts > 1]
         return self._result(query, chunked, rule, selection, tuple(split), seconds)
 
     def _chunked(self, passages: tuple[Passage, ...]) -> _Chunked:
@@ -235,7 +243,7 @@ class ENDDenoiser:
                 chunked.add_chunks(passage, _check_tiles(passage, self.chunker(passage)))
         return chunked
 
-    def _chunk_scores(self, chunked: _Chunked, scored: Scored) -> NDArray[np.float32]:
+    def _chunk_scores(self, chunked: _Chunked, scored: ScoredTexts) -> NDArray[np.float32]:
         """A score for each chunk, minus infinity for one without text or of structure alone."""
         scores = np.full(len(chunked.spans), -np.inf, dtype=np.float32)
         if chunked.scorable:
@@ -379,9 +387,9 @@ class _Chunked:
     def _add(self, passage: Passage, span: Span, above: str, text: str) -> None:
         if text.strip():
             self.scorable.append(len(self.spans))
-            self.scorer_texts.append(well_formed(f"{above}\n{text}" if above else text))
+            self.scorer_texts.append(replace_surrogates(f"{above}\n{text}" if above else text))
         self.spans.append(span)
-        self.texts.append(well_formed(passage.text[span.start : span.end]))
+        self.texts.append(replace_surrogates(passage.text[span.start : span.end]))
 
     def why_unscored(self, span: Span) -> str:
         """Why a chunk has no score."""
@@ -389,7 +397,7 @@ class _Chunked:
         return "structure alone" if text.strip() else "no text"
 
 
-_Steps: TypeAlias = Generator[Sequence[str], tuple[Scored, float], DenoiseResult]
+_Steps: TypeAlias = Generator[Sequence[str], tuple[ScoredTexts, float], DenoiseResult]
 
 
 @runtime_checkable

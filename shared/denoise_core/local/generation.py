@@ -14,7 +14,7 @@ from typing import Any
 from denoise_core._optional import require
 from denoise_core.errors import InputError
 from denoise_core.local.layout import tokenize_texts
-from denoise_core.runtime.offload import offload
+from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.types import Message, Reply, Usage
 
 
@@ -91,7 +91,7 @@ class LocalLLM:
         return Reply(self._text(made), Usage(before, len(made)))
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        return await offload(self.complete, messages)
+        return await run_in_pool(self.complete, messages)
 
     def stream(self, messages: Sequence[Message]) -> Generator[str, None, GenerationEnd]:
         """Pieces of the reply as they are made; joined they are `complete`'s text. Returns how it `Ended`.

@@ -19,9 +19,9 @@ from torch import nn
 from denoise_core.errors import InputError
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.partial_forward import PartialForward, get_partial_forward
-from denoise_core.runtime.caches import Once
+from denoise_core.runtime.caches import SingleLoadCache
 
-_models: Once[nn.Module] = Once()  # by name and by how, for as long as somebody uses one
+_models: SingleLoadCache[nn.Module] = SingleLoadCache()  # by name and by how, for as long as somebody uses one
 _SAMPLE = 512  # values of each tensor that go into the weights' fingerprint
 
 

@@ -26,7 +26,7 @@ from torch import nn
 
 from denoise_core.errors import InputError
 from denoise_core.local.batching import batch_by_length, position_limit
-from denoise_core.local.blocks import Norm, find_blocks, find_final_norm, run_last_token, remove_gain
+from denoise_core.local.blocks import Norm, find_blocks, find_final_norm, remove_gain, run_last_token
 from denoise_core.local.layout import TokenPrompt
 
 PoolingFunction = Callable[[torch.Tensor], torch.Tensor]

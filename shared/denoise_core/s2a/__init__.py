@@ -6,8 +6,8 @@ numbered), `replies` (asked, read, asked again), `cover` (which source stands fo
 
 from denoise_core.protocols import StructuredLLM
 from denoise_core.runtime.caches import Cache, MemoryStore, SqliteStore, Store
-from denoise_core.s2a.answer import S2A, S2AAnswer
 from denoise_core.s2a.alignment import WrittenSentence
+from denoise_core.s2a.answer import S2A, S2AAnswer
 from denoise_core.s2a.denoiser import PassageReport, S2ADenoiser, S2AResult
 from denoise_core.s2a.message import MessageDenoiser, NeutralMessage
 from denoise_core.s2a.options import Options

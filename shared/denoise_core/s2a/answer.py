@@ -86,7 +86,7 @@ class S2A:
         d = self.denoiser
         cleared = MessageDenoiser(self.llm, variant=d.variant, on_error=d.on_error, options=d.options)
         neutral = yield from cleared.flow(question)
-        context = (Passage(neutral.context, MESSAGE_ID, rewritten=True),) if neutral.context else ()
+        context = (Passage(neutral.context, MESSAGE_ID, is_rewritten=True),) if neutral.context else ()
         return S2AResult(neutral.question, context, neutral.dropped, fallback=neutral.fallback)
 
 
@@ -112,5 +112,5 @@ def answer_from_passages(
 
 def _enclosed(passages: Sequence[Passage]) -> str:
     """The passages in the envelope of text that is not ours, and a blank line; "" without any text."""
-    text = "\n\n".join(p.headed.strip() for p in passages if p.text.strip())
+    text = "\n\n".join(p.text_with_header.strip() for p in passages if p.text.strip())
     return f"{wrap_in_envelope(text)}\n\n" if text else ""

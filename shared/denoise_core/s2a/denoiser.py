@@ -16,12 +16,12 @@ from denoise_core.protocols import LLM, Scorer, expect_llm
 from denoise_core.result import DenoiseResult
 from denoise_core.runtime.budget import Budget
 from denoise_core.runtime.effects import Flow
-from denoise_core.runtime.fallbacks import fell_back
+from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.flow import arun, run
 from denoise_core.s2a.alignment import WrittenSentence, align_outcome
 from denoise_core.s2a.options import EXTRACTIVE, OnError, Options, PieceRule, Variant, check_choice
 from denoise_core.s2a.pieces import PassageSlice, find_context_pieces, group_slices, slice_passage
-from denoise_core.s2a.prompts import CONTEXT_FORM, REPLY_FORMS, KEEP_FORM
+from denoise_core.s2a.prompts import CONTEXT_FORM, KEEP_FORM, REPLY_FORMS
 from denoise_core.s2a.question import NeutralQuestion, neutralize_question
 from denoise_core.s2a.replies import (
     LLMCaller,
@@ -161,7 +161,7 @@ class S2ADenoiser:
             characters += sum(len(message.content) for message in request.messages(False))
             for part in request.parts:
                 output += 3 * len(part.pieces) if request.numbered else len(part.text) // CHARACTERS_PER_TOKEN
-        return len(requests), Usage(characters // CHARACTERS_PER_TOKEN, output, estimated=True)
+        return len(requests), Usage(characters // CHARACTERS_PER_TOKEN, output, is_estimated=True)
 
     def flow(self, query: str, passages: Sequence[Passage]) -> Flow[S2AResult]:
         """The logic, to be driven by `run` or `arun`, or from within another flow with ``yield from``."""
@@ -286,7 +286,7 @@ class S2ADenoiser:
         if self.on_error == "raise":
             raise error
         instead = "the passage was kept as it was" if self.on_error == "keep" else "the passage was dropped"
-        fell_back("S2ADenoiser", error, instead)
+        log_fallback("S2ADenoiser", error, instead)
 
 
 def _describe(failures: Mapping[str, str], policy: OnError) -> str:
@@ -359,7 +359,7 @@ def assemble_passage(
     if text and options.shown_text == "written" and problem is None:
         # The model's own text; one without a source stands for the whole of it.
         source = extract_spans(passage, spans) or passage
-        whole = replace(passage, text=text.strip(), spans=source.covered, rewritten=True)
+        whole = replace(passage, text=text.strip(), spans=source.source_spans, is_rewritten=True)
         return Assembled(whole, drops if spans else [], report)
     if drops and spans and not text and not options.keep_context:
         drops += _trim_end(passage.text, spans)
@@ -433,9 +433,9 @@ def score_passages(query: str, passages: Sequence[Passage], options: Options) ->
 
         scorer = DefaultScorer()
     try:
-        return np.asarray(scorer.score(query, [p.headed for p in passages]), dtype=np.float32)
+        return np.asarray(scorer.score(query, [p.text_with_header for p in passages]), dtype=np.float32)
     except MissingExtra as error:
-        fell_back("S2ADenoiser", error, "a selection of nothing was not confirmed")
+        log_fallback("S2ADenoiser", error, "a selection of nothing was not confirmed")
         return None
 
 

@@ -11,19 +11,19 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import get_args
 
-from denoise_core.errors import is_mistake
+from denoise_core.errors import is_user_error
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.result import Trace
 from denoise_core.runtime.budget import Budget
 from denoise_core.runtime.effects import Flow
-from denoise_core.runtime.fallbacks import fell_back
+from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.flow import arun, run
 from denoise_core.s2a.alignment import WrittenSentence
 from denoise_core.s2a.denoiser import assemble_passage
 from denoise_core.s2a.options import EXTRACTIVE, OnError, Options, Variant, check_choice
 from denoise_core.s2a.pieces import PassageSlice, split_pieces
 from denoise_core.s2a.prompts import CONTEXT_QUESTION_FORM, MESSAGE_FORM
-from denoise_core.s2a.question import MESSAGE_ID, choose_clauses, split_clauses, same_question, open_tag_question
+from denoise_core.s2a.question import MESSAGE_ID, choose_clauses, open_tag_question, same_question, split_clauses
 from denoise_core.s2a.replies import LLMCaller, SliceOutcome, SliceRequest, read_rewriting
 from denoise_core.types import Drop, Message, Passage, Span
 
@@ -127,7 +127,7 @@ class MessageDenoiser:
         caller = LLMCaller(self.llm, self.options, f"s2a.message.{self.variant}", read)
         (outcome,) = yield from caller.outcomes([request])
         if outcome.error is not None:
-            if self.on_error == "raise" or is_mistake(outcome.error):
+            if self.on_error == "raise" or is_user_error(outcome.error):
                 raise outcome.error
             return _kept(source, f"the message was kept as it is: {outcome.problem}", outcome.error)
         if self.variant == "single":
@@ -149,7 +149,7 @@ class MessageDenoiser:
 
 def _kept(source: str, fallback: str, error: Exception | None = None) -> NeutralMessage:
     """The message as it was; the log has the error where there was one."""
-    fell_back("MessageDenoiser", error or fallback, "the message was kept as it was")
+    log_fallback("MessageDenoiser", error or fallback, "the message was kept as it was")
     return NeutralMessage("", source, source, fallback=fallback)
 
 

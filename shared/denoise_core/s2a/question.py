@@ -10,7 +10,7 @@ import itertools
 import re
 from dataclasses import dataclass
 
-from denoise_core.errors import UnparsableReply, is_mistake
+from denoise_core.errors import UnparsableReply, is_user_error
 from denoise_core.protocols import LLM
 from denoise_core.runtime.effects import Flow
 from denoise_core.s2a.options import OnError, Options
@@ -126,7 +126,7 @@ def choose_clauses(
     part = PassageSlice(Passage(text, MESSAGE_ID), spans, window=options.max_characters)
     request = SliceRequest((part,), options.prompts.question, REQUEST_FORM, numbered=True)
     (outcome,) = yield from LLMCaller(llm, options, "s2a.question", _read_request).outcomes([request])
-    if outcome.error is not None and (on_error == "raise" or is_mistake(outcome.error)):
+    if outcome.error is not None and (on_error == "raise" or is_user_error(outcome.error)):
         raise outcome.error
     kept = tuple(spans[index] for index in outcome.kept_places or ())
     problem = outcome.problem

@@ -16,16 +16,22 @@ from itertools import chain, count, islice
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
-from denoise_core.errors import BrokenLaw, BudgetExceeded, UnparsableReply, is_mistake
-from denoise_core.errors import said as format_error
-from denoise_core.protocols import LLM, by_schema, held_to_schema
+from denoise_core.errors import BudgetExceeded, ContractViolation, UnparsableReply, is_user_error
+from denoise_core.errors import format_error as format_error
+from denoise_core.protocols import LLM, supports_schema, with_schema
 from denoise_core.runtime.caches import Cache
-from denoise_core.runtime.effects import Complete, Failed, Flow, batch
+from denoise_core.runtime.effects import Complete, FailedItem, Flow, batch
 from denoise_core.s2a.options import Options
 from denoise_core.s2a.pieces import PassageSlice
 from denoise_core.s2a.prompts import Prompt, ReplyForm
-from denoise_core.text.delimit import wrap_in_envelope, sanitize_text
-from denoise_core.text.replies import parse_whole_json, parse_number_ranges, strip_reasoning, strip_fence, strip_tag
+from denoise_core.text.delimit import sanitize_text, wrap_in_envelope
+from denoise_core.text.replies import (
+    parse_number_ranges,
+    parse_whole_json,
+    strip_fence,
+    strip_reasoning,
+    strip_tag,
+)
 from denoise_core.types import Message, Reply
 
 Verb = Literal["keep", "drop"]
@@ -363,8 +369,8 @@ class LLMCaller:
         Where halves and their halves are all refused too it is no matter of one part, and they are left as they
         are: ``depth`` counts the rounds since one came through.
         """
-        replies: list[Reply | Failed] = []
-        if len(requests) > 1 and self.options.use_json_schema and by_schema(self.llm) is None:
+        replies: list[Reply | FailedItem] = []
+        if len(requests) > 1 and self.options.use_json_schema and supports_schema(self.llm) is None:
             replies = yield from batch((self._call(requests[0]),))
         replies += yield from batch(tuple(map(self._call, requests[len(replies) :])))
         results = list(map(self._read, requests, replies))
@@ -399,8 +405,8 @@ class LLMCaller:
             results[n] = [outcome.with_note(note, calls) for outcome in outcomes]
 
     def _call(self, request: SliceRequest, turns: tuple[Message, ...] = ()) -> Complete:
-        is_held = self.options.use_json_schema and by_schema(self.llm) is not False
-        llm = held_to_schema(self.llm, request.form.schema) if is_held else self.llm
+        is_held = self.options.use_json_schema and supports_schema(self.llm) is not False
+        llm = with_schema(self.llm, request.form.schema) if is_held else self.llm
         if self.options.cache is not None:
             llm = self.options.cache.bind(llm, lambda reply: not _is_unread(self._read(request, reply)))
         return Complete((*request.messages(is_held), *turns), self.tag, llm)
@@ -418,11 +424,11 @@ class LLMCaller:
         shown_reply = sanitize_text(reply[:_SHOWN_CHARACTERS])
         return self._call(request, (Message("assistant", shown_reply), Message("user", correction)))
 
-    def _read(self, request: SliceRequest, reply: Reply | Failed) -> list[SliceOutcome]:
+    def _read(self, request: SliceRequest, reply: Reply | FailedItem) -> list[SliceOutcome]:
         error: Exception
-        if isinstance(reply, Failed):
+        if isinstance(reply, FailedItem):
             error = reply.error
-            if is_mistake(error):
+            if is_user_error(error):
                 raise error
         else:
             try:
@@ -448,7 +454,7 @@ def _may_concern_one_part(error: Exception | None, depth: int) -> bool:
             status = getattr(place, name, None)
             if isinstance(status, int):
                 return status in (400, 413, 422) and depth < 2
-    return depth < 1 and not isinstance(error, (TimeoutError, OSError, BrokenLaw))
+    return depth < 1 and not isinstance(error, (TimeoutError, OSError, ContractViolation))
 
 
 KNOWN = "known from an earlier call"

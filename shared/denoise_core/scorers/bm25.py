@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from denoise_core.errors import InputError
 from denoise_core.text.wordlists import STOPWORDS
 from denoise_core.text.words import split_words
-from denoise_core.types import well_formed
+from denoise_core.types import replace_surrogates
 
 Floats = NDArray[np.float32]
 
@@ -55,7 +55,7 @@ class BM25Index:
     def _stems(self, spoken: list[str]) -> list[str]:
         if self._stemmer is None:
             return spoken
-        stems: list[str] = self._stemmer.stemWords([well_formed(word) for word in spoken])
+        stems: list[str] = self._stemmer.stemWords([replace_surrogates(word) for word in spoken])
         return stems
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.errors import BadReply, UnparsableReply
 from denoise_core.protocols import LLM, expect_llm
-from denoise_core.runtime.effects import Complete, Failed, Flow, batch
+from denoise_core.runtime.effects import Complete, FailedItem, Flow, batch
 from denoise_core.runtime.flow import run
 from denoise_core.text.delimit import new_marker
 from denoise_core.text.replies import strip_reasoning
@@ -67,7 +67,7 @@ class LLMDiscrim:
         replies = yield from batch(tuple(Complete(messages(query, t), "discriminate") for t in texts))
         found = []
         for reply in replies:
-            if isinstance(reply, Failed):
+            if isinstance(reply, FailedItem):
                 raise reply.error
             found.append(parse_verdict(reply.text))
         return found

@@ -26,7 +26,7 @@ from denoise_core.support.layout import (
     whole,
 )
 from denoise_core.text.chunk import sentence_spans
-from denoise_core.text.json_spans import parse_json_at, json_leaves
+from denoise_core.text.json_spans import json_leaves, parse_json_at
 from denoise_core.text.language import detect_language
 from denoise_core.text.lexemes import tokenize_text
 from denoise_core.text.wordlists import FUNCTION_WORDS, word_set

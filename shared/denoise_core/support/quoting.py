@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from denoise_core.errors import UnparsableReply
-from denoise_core.protocols import LLM, expect_llm, held_to_schema
+from denoise_core.protocols import LLM, expect_llm, with_schema
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.support.judging import (
     ABSTENTION,
@@ -121,7 +121,7 @@ class LLMJudge(FlowJudge):
     def flow(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> Flow[AnswerVerdict]:
         answer = claims.answer if isinstance(claims, Claims) else "\n".join(c.text for c in claims)
         messages = judge_prompt(question, answer, passages)
-        llm = None if self.llm is None else held_to_schema(self.llm, SCHEMA)
+        llm = None if self.llm is None else with_schema(self.llm, SCHEMA)
         reply = yield from complete(messages, tag="judge", llm=llm)
         try:
             return self._read(reply.text, question, answer, passages)

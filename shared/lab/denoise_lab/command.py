@@ -8,11 +8,18 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from denoise_core.cli import main as carried_out
 from denoise_core.cli import escape_control
+from denoise_core.cli import main as carried_out
 from denoise_core.cli.evaluate import ANSWERS_FILE, open_ledger, parse_columns, show_plan
-from denoise_core.cli.options import BudgetOption, ColumnsOption, DryRunOption, PriceOption, GradingOption, make_command
-from denoise_core.cli.terminal import progress_bar, print_line, print_table
+from denoise_core.cli.options import (
+    BudgetOption,
+    ColumnsOption,
+    DryRunOption,
+    GradingOption,
+    PriceOption,
+    make_command,
+)
+from denoise_core.cli.terminal import print_line, print_table, progress_bar
 from denoise_core.errors import InputError
 from denoise_lab.noisy_retrieval import NoisyRetrieval, write_noisy_retrieval
 from denoise_lab.protocols.choose import Asked, sheets_of

@@ -193,7 +193,7 @@ def read(encoder: SignalSource, questions: Sequence[Question]) -> list[Read]:
 
 
 def signals(encoder: SignalSource, query: str, of: Question) -> Floats:
-    return collect_signals([encoder, BM25Scorer()], query, [p.headed for p in of.passages])
+    return collect_signals([encoder, BM25Scorer()], query, [p.text_with_header for p in of.passages])
 
 
 def asking_the_same(questions: Sequence[Question]) -> list[Question]:

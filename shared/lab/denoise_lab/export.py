@@ -25,9 +25,9 @@ from denoise_core.end.remote import MANIFEST
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.errors import InputError
 from denoise_core.local.blocks import find_blocks
-from denoise_core.local.partial_forward import get_partial_forward, model_inputs
-from denoise_core.local.layout import TokenPrompt, Slot
+from denoise_core.local.layout import Slot, TokenPrompt
 from denoise_core.local.loading import truncate_config
+from denoise_core.local.partial_forward import get_partial_forward, model_inputs
 
 _RECIPE = """# The first {layer} blocks of {name} with an Early Noise Dropping probe as their head
 

@@ -55,5 +55,5 @@ def test_a_streamed_draft_is_judged_once_and_counted_in_trace_and_budget(passage
     drafter = Streamed(Drafted(TWO, Usage(5, 5), found=(Found(passages),)))
     *_, last = stream_verified(loop, question, drafter=drafter)
     tags = [e.tag for e in last.answer.trace.events]
-    assert tags.count("judge") == len(judge.seen) == 1
+    assert tags.count("judge") == len(judge.received_messages) == 1
     assert tags.count("draft") == 1

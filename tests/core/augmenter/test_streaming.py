@@ -118,7 +118,7 @@ def test_another_way_to_show_is_refused():
 def test_each_draft_is_judged_exactly_once(show):
     judge = quoting("not_stated")
     *_, last = stream_verified(loop(BAD, HALF, GOOD, judge=judge), QUESTION, show=show)
-    assert len(judge.seen) == len(last.answer.memory.attempts) > 1
+    assert len(judge.received_messages) == len(last.answer.memory.attempts) > 1
 
 
 def test_a_model_that_cannot_stream_comes_in_one_piece():
@@ -155,7 +155,7 @@ def test_the_budget_covers_judge_and_drafts():
     running = loop(BAD, HALF, GOOD, judge=judge, budget=Budget(calls=3))
     *_, last = stream_verified(running, QUESTION)
     assert last.answer.stopped_because is StopReason.BUDGET
-    assert len(judge.seen) == 1
+    assert len(judge.received_messages) == 1
 
 
 @settings(max_examples=40, deadline=None)

@@ -6,8 +6,8 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from denoise_core.cli import load_app
 from denoise_core.cli import check as command
+from denoise_core.cli import load_app
 from denoise_core.support.judging import AnswerVerdict, ClaimVerdict, Quote
 from denoise_core.types import Span
 

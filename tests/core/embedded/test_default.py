@@ -29,7 +29,7 @@ from denoise_core.evaluate.metrics import recall_at
 from denoise_core.runtime import fallbacks
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import FunctionScorer, check_denoiser, check_scorer
-from denoise_core.text.chunk import sentence_chunker, no_chunking
+from denoise_core.text.chunk import no_chunking, sentence_chunker
 from denoise_lab.default import NAMES, Read, earning
 from denoise_lab.split import SETS, for_fitting
 
@@ -299,7 +299,7 @@ def test_memory_has_a_limit_and_readings_of_another_model_are_not_taken(tmp_path
     small = SentenceEncoder(minilm_folder(), name="one", cache_folder=tmp_path)
     small.embedding_cache = EmbeddingCache("one", memory=100_000, folder=tmp_path)
     small.precompute(TEXTS)
-    assert small.embedding_cache.kept.held <= 100_000
+    assert small.embedding_cache.kept.total_weight <= 100_000
     assert SentenceEncoder(minilm_folder(), name="one", cache_folder=tmp_path).precompute(TEXTS) == 0
     assert SentenceEncoder(minilm_folder(), name="two", cache_folder=tmp_path).precompute(TEXTS[:2]) == 2
 

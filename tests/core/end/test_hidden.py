@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from denoise_core import InputError
-from denoise_core.local.partial_forward import get_partial_forward, model_inputs, pooling_function
 from denoise_core.local.layout import TokenPrompt
+from denoise_core.local.partial_forward import get_partial_forward, model_inputs, pooling_function
 
 IDS = torch.randint(3, 300, (2, 21), generator=torch.Generator().manual_seed(1))
 

@@ -10,10 +10,10 @@ from transformers import LlamaModel
 
 from denoise_core import InputError, Passage, ProbeMismatch
 from denoise_core.end import SCQ, ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
-from denoise_core.local.partial_forward import get_partial_forward
 from denoise_core.local.kv_cache.prefix_cache import PrefixCache
 from denoise_core.local.layout import PASSAGE, QUERY
 from denoise_core.local.loading import LoadOptions, load_model
+from denoise_core.local.partial_forward import get_partial_forward
 from denoise_core.testing import check_scorer
 from denoise_lab.layouts import SQC
 
@@ -77,9 +77,9 @@ def test_a_state_is_the_plain_one_normed(llama, tokenizer):
 def test_a_text_longer_than_the_window_is_cut_and_scored_by_its_best_part(llama, tokenizer):
     scorer = scorer_of(llama, tokenizer)
     long = "".join(chr(97 + i % 26) for i in range(1200))
-    found = scorer.scored("who?", ["short", long])
-    assert found.parts == (1, 3)
-    assert found.split == (1,)
+    found = scorer.score_with_windows("who?", ["short", long])
+    assert found.window_counts == (1, 3)
+    assert found.split_positions == (1,)
     result = ENDDenoiser(scorer, keep=1).denoise("who?", [Passage("short", "a"), Passage(long, "b")])
     assert [s.passage_id for s in result.trace.events[0].effect.split_spans] == ["b"]
     parts = scorer.score("who?", [long[:400], long[400:800], long[800:]])

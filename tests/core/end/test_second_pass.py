@@ -34,7 +34,7 @@ def test_any_llm_answers_from_what_was_kept_only():
     assert found.text == "in the hall"
     assert [p.id for p in found.result.passages] == ["1"]
     assert [e.tag for e in found.trace.events] == ["denoise", "answer"]
-    asked = llm.seen[0][1].content
+    asked = llm.received_messages[0][1].content
     assert "gold hall" in asked
     assert "rain" not in asked
     assert asked.endswith("Question: where?")
@@ -59,7 +59,7 @@ def test_one_model_object_finds_the_noise_and_answers(model, tokenizer):
     )
     assert found.text == tokenizer.decode(plain[0, ids.shape[1] :], skip_special_tokens=True)
     usage = found.trace.events[1].usage
-    assert (usage.input_tokens, usage.output_tokens, usage.estimated) == (ids.shape[1], 12, False)
+    assert (usage.input_tokens, usage.output_tokens, usage.is_estimated) == (ids.shape[1], 12, False)
 
 
 async def test_a_stream_is_the_answer_sync_and_async(model, tokenizer):

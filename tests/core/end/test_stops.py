@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tiny_llm import passes, tiny_llm
 
 from denoise_core import InputError, Message
-from denoise_core.local.generation import truncate_at_stop, stream_until_stop
+from denoise_core.local.generation import stream_until_stop, truncate_at_stop
 
 PIECES = st.lists(st.text("abc", max_size=4), max_size=12)
 STOPS = st.lists(st.text("abc", min_size=1, max_size=4), max_size=3)

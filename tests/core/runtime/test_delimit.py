@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import InputError
-from denoise_core.text.delimit import wrap_in_envelope, new_marker, sanitize_text
+from denoise_core.text.delimit import new_marker, sanitize_text, wrap_in_envelope
 
 
 @given(st.lists(st.text(), max_size=4))

@@ -44,7 +44,7 @@ def test_a_rewritten_text_keeps_its_sources_through_later_steps():
     class Rewrites:
         def denoise(self, query, passages):
             kept = tuple(
-                Passage("new text. more.", p.id, spans=p.covered, rewritten=True, metadata=p.metadata)
+                Passage("new text. more.", p.id, spans=p.source_spans, is_rewritten=True, metadata=p.metadata)
                 for p in passages
             )
             return DenoiseResult("what?", kept)
@@ -55,7 +55,7 @@ def test_a_rewritten_text_keeps_its_sources_through_later_steps():
     passages = [Passage("An old and long text.", "x"), Passage("Another.", "y")]
     result = check_denoiser(lambda: Pipeline(Rewrites(), by_length(1, sentence_spans)), "q", passages)
     (kept,) = result.passages
-    assert (kept.text, kept.rewritten, kept.covered) == ("new text. ", True, passages[0].covered)
+    assert (kept.text, kept.is_rewritten, kept.source_spans) == ("new text. ", True, passages[0].source_spans)
     assert [d.span.passage_id for d in result.dropped] == ["y"]
     assert result.query == "what?"
 

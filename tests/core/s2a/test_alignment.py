@@ -87,7 +87,7 @@ def test_written_text_is_shown_as_it_is_and_marked_with_the_checkers_word():
         lambda: S2ADenoiser(says(f"Context: {written}"), variant="default", options=options), "Who?", [VELTRIN]
     )
     (passage,) = result.passages
-    assert (passage.text, passage.rewritten) == (written, True)
+    assert (passage.text, passage.is_rewritten) == (written, True)
     (sentence,) = result.reports[0].sentences
     assert sentence.supported is not True
 

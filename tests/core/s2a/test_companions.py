@@ -56,7 +56,7 @@ def test_a_budget_of_tokens_takes_the_most_important_first():
     llm = says("3, 1, 4")
     result = S2ADenoiser(llm, keep=TokenLimit(11)).denoise("Which?", [Passage(text, "p")])
     assert result.passages[0].text == "Alpha one is here. Gamma three is here. "
-    assert "most important comes first" in llm.seen[0][-1].content
+    assert "most important comes first" in llm.received_messages[0][-1].content
     reasons = {text[d.span.start : d.span.end].split()[0]: d.reason for d in result.dropped}
     assert reasons == {"Beta": "not needed for the question", "Delta": "over the budget of 11 tokens"}
     check_result([Passage(text, "p")], result)
@@ -135,6 +135,6 @@ def test_texts_of_every_kind_keep_exact_spans_with_linear_work(passages_of, size
         assert len(result.passages) > len(passages) / 2
         texts = {p.id: p.text for p in passages}
         for p in result.passages:
-            assert not p.rewritten
-            assert p.text == "".join(texts[p.id][s.start : s.end] for s in p.covered)
+            assert not p.is_rewritten
+            assert p.text == "".join(texts[p.id][s.start : s.end] for s in p.source_spans)
         check_result(passages, result)

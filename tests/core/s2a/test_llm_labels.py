@@ -58,7 +58,7 @@ def test_labels_of_people_are_not_asked_about():
     own = [replace(q, passages=few(q)) for q in ASKED]
     llm = FunctionLLM(selecting)
     assert calibrate(None, own, llm).evaluation.questions == 22
-    assert llm.seen == []
+    assert llm.received_messages == []
 
 
 def test_what_the_model_fails_on_is_told_in_its_place():
@@ -110,7 +110,7 @@ def test_every_label_and_passage_stands_in_the_page_beside_the_labels_and_is_no_
     said = [" ".join(s.split()) for s in page.said]
     shown = iter(said)
     for q in asked:
-        for text in (q.text, *(p.headed for p in q.passages)):
+        for text in (q.text, *(p.text_with_header for p in q.passages)):
             assert any(" ".join(text.split()) in s for s in shown), text
 
 

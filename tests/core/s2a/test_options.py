@@ -31,7 +31,7 @@ def test_joint_and_single_calls_select_the_same(joint):
         PASSAGES,
     )
     assert [(p.id, p.text) for p in result.passages] == [("id4", "It ends with 4.")]
-    assert len(llm.seen) == (2 if joint else 12)
+    assert len(llm.received_messages) == (2 if joint else 12)
 
 
 @given(st.integers(1, 400), st.booleans(), st.sampled_from(["select", "remove", "default"]))
@@ -43,7 +43,7 @@ def test_any_window_keeps_the_laws(window, joint, variant):
     check_result(PASSAGES, result)
     if variant != "default" or window >= 30:
         assert result.fallback is None
-    for messages in llm.seen:
+    for messages in llm.received_messages:
         assert len(document(messages)) <= window + 200
 
 
@@ -51,7 +51,7 @@ def test_a_split_is_said():
     long = Passage("This is one sentence of many. " * 40, "long")
     llm = keeps(lambda t: True)
     result = S2ADenoiser(llm, variant="select", options=Options(max_characters=300)).denoise(QUERY, [long])
-    assert result.reports[0].call_count == len(llm.seen) > 3
+    assert result.reports[0].call_count == len(llm.received_messages) > 3
     assert "split over" in result.reports[0].notes[0]
     assert result.passages == (long,)
 
@@ -62,7 +62,7 @@ def test_a_piece_longer_than_a_call_shows_its_ends_and_is_kept_whole():
     assert S2ADenoiser(llm, variant="select", options=Options(max_characters=100)).denoise(QUERY, [long]).passages == (
         long,
     )
-    assert len(document(llm.seen[0])) < 200
+    assert len(document(llm.received_messages[0])) < 200
 
 
 class Structured:
@@ -131,7 +131,7 @@ def test_braces_in_values_mean_nothing():
     llm = keeps(lambda t: True)
     odd = Passage("A {question} and {0} and {{x}}.", "p")
     assert S2ADenoiser(llm, variant="select").denoise("{document}?", [odd]).passages == (odd,)
-    assert "{document}?" in llm.seen[0][-1].content
+    assert "{document}?" in llm.received_messages[0][-1].content
 
 
 @pytest.mark.parametrize("variant", ["select", "default"])
@@ -140,9 +140,9 @@ def test_the_estimate_is_close_above_what_is_used(variant):
     denoiser = S2ADenoiser(llm, variant=variant, options=Options(join_passages=False))
     calls, expected = denoiser.estimate(QUERY, PASSAGES)
     used = denoiser.denoise(QUERY, PASSAGES).trace.usage
-    assert calls == len(llm.seen) == 6
+    assert calls == len(llm.received_messages) == 6
     assert abs(used.input_tokens - expected.input_tokens) <= calls
-    assert expected.estimated
+    assert expected.is_estimated
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from denoise_core import Passage, UnparsableReply
 from denoise_core.s2a import MessageDenoiser, Options, S2ADenoiser, same_question
-from denoise_core.s2a.question import split_clauses, neutralize_question, open_tag_question
+from denoise_core.s2a.question import neutralize_question, open_tag_question, split_clauses
 from denoise_core.testing import FunctionLLM
 
 from .fakes import pieces, says
@@ -50,7 +50,7 @@ def test_a_single_question_with_commas_costs_no_call():
     llm = says("1")
     asked = "In which year was Marie Curie, who had come from Poland, given her second prize, and for what?"
     assert S2ADenoiser(llm).denoise(asked, TOWER).query == asked
-    assert len(llm.seen) == 1
+    assert len(llm.received_messages) == 1
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_unreadable_is_asked_once_more_and_then_left():
     asked = "I think 200 m. How tall is it?"
     llm = FunctionLLM(lambda m: "2" if len(m) > 2 else "The second one, I would say.")
     assert MessageDenoiser(llm).neutralize(asked).question == "How tall is it?"
-    assert len(llm.seen) == 2
+    assert len(llm.received_messages) == 2
     with pytest.raises(UnparsableReply):
         MessageDenoiser(says("well"), on_error="raise").neutralize(asked)
     assert asyncio.run(MessageDenoiser(says("well")).aneutralize(asked)).question == asked
@@ -116,7 +116,7 @@ def test_unreadable_is_asked_once_more_and_then_left():
 def test_the_model_sees_the_clauses_numbered():
     llm = says("2")
     MessageDenoiser(llm).neutralize("I think 200 m. How tall is it?")
-    assert pieces(llm.seen[0]) == {1: "I think 200 m.\n", 2: "How tall is it?"}
+    assert pieces(llm.received_messages[0]) == {1: "I think 200 m.\n", 2: "How tall is it?"}
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("questions_*.jsonl")), ids=lambda p: p.stem)

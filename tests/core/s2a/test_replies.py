@@ -185,8 +185,8 @@ def test_one_corrective_turn_shows_the_reply_and_asks_for_json():
     llm = FunctionLLM(lambda m: '{"keep": [1]}' if len(m) > 2 else "Piece 1 is the one.")
     result = S2ADenoiser(llm).denoise("How tall?", [TOWER])
     assert [p.text for p in result.passages] == ["The tower is 330 m tall. "]
-    system, user, own, correction = llm.seen[1]
-    assert (system, user) == llm.seen[0]
+    system, user, own, correction = llm.received_messages[1]
+    assert (system, user) == llm.received_messages[0]
     assert own.content == "Piece 1 is the one."
     assert '{"keep": [numbers]}' in correction.content
     assert "unreadable" in result.reports[0].notes[0]
@@ -199,7 +199,7 @@ def test_a_call_that_fails_is_not_asked_for_again():
 
     llm = FunctionLLM(reply)
     assert S2ADenoiser(llm).denoise("How tall?", [TOWER]).failures == {"tower": "TimeoutError: late"}
-    assert len(llm.seen) == 1
+    assert len(llm.received_messages) == 1
 
 
 class Refused(Exception):
@@ -223,7 +223,7 @@ def test_one_refused_document_costs_one_document(error, bad):
     told = bad if isinstance(error, Refused) or len(bad) < 2 else range(20)  # both halves: it may be the moment
     assert set(result.failures) == {f"p{i}" for i in told}
     assert [p.text for p in result.passages] == [p.text for p in texts]
-    assert len(llm.seen) <= (7 if len(bad) == 20 else 1 + 10 * len(bad))
+    assert len(llm.received_messages) <= (7 if len(bad) == 20 else 1 + 10 * len(bad))
     assert bool(bad) is any("refused" in n for r in result.reports for n in r.notes)
 
 
@@ -238,24 +238,24 @@ def test_what_fails_for_the_moment_is_not_halved(error):
 
     llm = FunctionLLM(reply)
     assert len(S2ADenoiser(llm).denoise("How tall?", [TOWER, FRUIT]).failures) == 2
-    assert len(llm.seen) == 1
+    assert len(llm.received_messages) == 1
 
 
 class Holding:
     """Held to a schema: its first words say which piece it means. ``structured`` as an adapter has it."""
 
     def __init__(self, *replies, structured=True):
-        self.replies, self.structured, self.seen = list(replies), structured, []
+        self.replies, self.structured, self.received_messages = list(replies), structured, []
 
     def complete(self, messages):
-        self.seen.append((messages, None))
+        self.received_messages.append((messages, None))
         return Reply(self.replies.pop(0))
 
     async def acomplete(self, messages):
         return self.complete(messages)
 
     def complete_json(self, messages, schema):
-        self.seen.append((messages, schema))
+        self.received_messages.append((messages, schema))
         if self.structured is None:
             self.structured = False
         return Reply(self.replies.pop(0))
@@ -274,7 +274,7 @@ def test_first_words_that_do_not_agree_are_asked_again():
     assert [p.text for p in result.passages] == [
         "I love it! It was built in 1889."
     ]  # a pronoun brings the one before
-    assert "piece 2 does not begin with" in llm.seen[1][0][-1].content
+    assert "piece 2 does not begin with" in llm.received_messages[1][0][-1].content
 
 
 def test_what_never_agrees_loses_nothing():
@@ -287,7 +287,7 @@ def test_what_never_agrees_loses_nothing():
 def test_schemas_are_strict_and_the_prompt_asks_for_json():
     llm = Holding(starting(1, "The tower"))
     S2ADenoiser(llm).denoise("How tall?", [TOWER])
-    ((messages, schema),) = llm.seen
+    ((messages, schema),) = llm.received_messages
     items = schema["properties"]["keep"]["items"]
     assert (schema["required"], schema["additionalProperties"]) == (["keep"], False)
     assert (items["required"], items["additionalProperties"]) == (["n", "starts"], False)
@@ -300,7 +300,7 @@ def test_whether_a_model_can_is_found_by_asking_once():
     S2ADenoiser(llm, options=Options(join_passages=False, neutralize_question=False)).denoise(
         "How tall?", [TOWER, FRUIT, Passage("X.", "x")]
     )
-    assert [schema is None for _, schema in llm.seen] == [False, True, True]
+    assert [schema is None for _, schema in llm.received_messages] == [False, True, True]
 
 
 SURE = FunctionScorer(lambda query, text: 1.0 if "tower" in text else 0.0)
@@ -312,8 +312,8 @@ def test_a_none_over_everything_is_confirmed_once_when_a_passage_is_clearly_rele
     options = Options(scorer=SURE, recheck_threshold=0.5)
     result = S2ADenoiser(llm, options=options).denoise("How tall?", [FRUIT, TOWER])
     assert [p.id for p in result.passages] == kept
-    assert len(llm.seen) == 2
-    assert "Bananas" not in llm.seen[1][1].content
+    assert len(llm.received_messages) == 2
+    assert "Bananas" not in llm.received_messages[1][1].content
     assert "asked once more" in result.reports[1].notes[0]
     assert result.reports[1].call_count == 2
     assert not result.failures
@@ -323,7 +323,7 @@ def test_a_none_that_nothing_speaks_against_is_taken():
     llm = says("NONE")
     result = S2ADenoiser(llm, options=Options(scorer=SURE, recheck_threshold=0.5)).denoise("How?", [FRUIT])
     assert result.passages == ()
-    assert len(llm.seen) == 1
+    assert len(llm.received_messages) == 1
 
 
 def test_at_least_so_many_passages_stay():

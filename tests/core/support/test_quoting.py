@@ -121,15 +121,15 @@ def test_an_unreadable_reply_is_asked_for_once_more(bad):
     good = reply(claim("The tower stands in Paris.", "supported", (1, "Eiffel Tower in Paris")))
     llm = scripted(bad, good)
     assert LLMJudge(llm).judge(QUESTION, Claims(ANSWER), PASSAGES).supported is True
-    assert [m.role for m in llm.seen[1]] == ["system", "user"]
-    inside, outside = enclosed(llm.seen[1][1].content)
+    assert [m.role for m in llm.received_messages[1]] == ["system", "user"]
+    inside, outside = enclosed(llm.received_messages[1][1].content)
     assert inside[-1][0] == "reply"
     assert not bad or bad in inside[-1][1]
     assert not bad or bad not in outside
     twice = scripted(bad, bad, good)
     found = LLMJudge(twice).judge(QUESTION, Claims(ANSWER), PASSAGES)
     assert (found.claims, found.kind, bool(found.reason)) == ((), "unparsable", True)
-    assert len(twice.seen) == 2
+    assert len(twice.received_messages) == 2
 
 
 def test_both_drivers_budget_and_the_model_of_the_run():

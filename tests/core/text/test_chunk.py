@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from laws import check_tiling
 
 from denoise_core import InputError, Passage, Span
-from denoise_core.errors import BrokenLaw
-from denoise_core.text.chunk import sentence_chunker, extract_spans, sentence_spans, no_chunking
+from denoise_core.errors import ContractViolation
+from denoise_core.text.chunk import extract_spans, no_chunking, sentence_chunker, sentence_spans
 
 TEXTS = st.text(
     alphabet=st.sampled_from("aZ9 .!?…。！？؟\n\t\"'()-–אب你😀\r\u200f\u00a0"), max_size=200
@@ -77,7 +77,7 @@ def test_extract_is_the_source_at_its_spans(text, data):
     if not keep:
         assert out is None
         return
-    assert out.text == "".join(texts(passage, keep)) == "".join(texts(passage, out.covered))
+    assert out.text == "".join(texts(passage, keep)) == "".join(texts(passage, out.source_spans))
     assert (out.id, out.score, out.metadata) == ("p", 0.5, {"k": 1})
     assert len(keep) < len(cut) or out is passage
     assert all(a.end < b.start for a, b in zip(out.spans, out.spans[1:]))
@@ -95,7 +95,7 @@ def test_a_size_that_makes_no_sense():
 
 def test_what_is_kept_whole_of_an_earlier_result_is_named_by_its_own_text():
     earlier = Passage("def ghi", "a", spans=(Span("a", 3, 10),))
-    assert extract_spans(earlier, [Span("a", 0, 7)]).covered == (Span("a", 0, 7),)
+    assert extract_spans(earlier, [Span("a", 0, 7)]).source_spans == (Span("a", 0, 7),)
 
 
 def test_half_characters_do_not_stop_the_splitter():
@@ -119,5 +119,5 @@ def test_a_panic_of_the_splitter_is_a_failure(monkeypatch):
         raise PanicException("not a char boundary")
 
     monkeypatch.setattr("sentencex.get_sentence_boundaries", panic)
-    with pytest.raises(BrokenLaw, match="not a char boundary"):
+    with pytest.raises(ContractViolation, match="not a char boundary"):
         sentence_spans(Passage("A text of its own.", "p"))

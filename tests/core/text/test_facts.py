@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from denoise_core.text.facts import find_differences, extract_facts
+from denoise_core.text.facts import extract_facts, find_differences
 
 
 def norms(text, kind, language=""):

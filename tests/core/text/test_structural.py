@@ -11,7 +11,7 @@ from laws import check_tiling
 from denoise_core import InputError, Passage
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer, check_denoiser
-from denoise_core.text.structural import context_spans_of, chunk_text, structural_chunker
+from denoise_core.text.structural import chunk_text, context_spans_of, structural_chunker
 from denoise_core.types import Span
 
 MARKDOWN = """# Hotel Sun

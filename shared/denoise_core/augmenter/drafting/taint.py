@@ -14,7 +14,7 @@ from denoise_core.augmenter.drafting.drafter import Drafted, Found
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import titled
 from denoise_core.support.citing import runs, uncited
-from denoise_core.text.words import content_words, word_spans, split_words
+from denoise_core.text.words import content_words, split_words, word_spans
 from denoise_core.types import Passage
 
 BACK, BLANK = 3, 6  # words in a row that a tool repeats of what it was told: counted, and left out of what it said

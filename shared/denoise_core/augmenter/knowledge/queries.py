@@ -7,7 +7,7 @@ from denoise_core.augmenter.prompts import history_block, question_block, titled
 from denoise_core.errors import BudgetExceeded, InputError, NotRecorded
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.runtime.effects import Flow, complete
-from denoise_core.runtime.fallbacks import fell_back
+from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.support.citing import uncited
 from denoise_core.text.delimit import ENVELOPE_NOTE
 from denoise_core.text.wordlists import STOPWORDS
@@ -94,7 +94,7 @@ class LLMQueries:
         except (BudgetExceeded, NotRecorded):
             raise
         except Exception as error:
-            fell_back("LLMQueries", error, "the question alone was searched for")
+            log_fallback("LLMQueries", error, "the question alone was searched for")
             return plain
         usable = [line for line in lines if line and len(line) <= _LONGEST]
         return (*plain, *usable[: self.most])

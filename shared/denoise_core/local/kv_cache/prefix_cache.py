@@ -11,10 +11,10 @@ from collections.abc import Hashable
 from typing import Any
 
 from denoise_core.errors import InputError
-from denoise_core.runtime.caches import Bounded
+from denoise_core.runtime.caches import WeightedLRUCache
 
 
-class PrefixCache(Bounded[Hashable, Any]):
+class PrefixCache(WeightedLRUCache[Hashable, Any]):
     """Entries by key, the least recently used leaving first, never more than ``max_bytes`` of their ``nbytes``.
 
     Thread-safe. ``max_bytes=0`` keeps nothing. An entry larger than the whole cache is not kept. Readers may share

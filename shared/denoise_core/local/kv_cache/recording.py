@@ -14,8 +14,8 @@ import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from denoise_core.local.blocks import KeyValuePair
-from denoise_core.local.partial_forward import PartialForward, model_inputs
 from denoise_core.local.layout import TokenPrompt
+from denoise_core.local.partial_forward import PartialForward, model_inputs
 
 Pairs = list[KeyValuePair]
 

@@ -9,13 +9,19 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from denoise_core.local.partial_forward import nearly_equal, run_halving, run_in_batches, model_inputs, pooling_function
 from denoise_core.local.kv_cache.recording import BatchBuffer, CachedPrefix, record_prefixes, resume_prefixes
 from denoise_core.local.layout import TokenPrompt
+from denoise_core.local.partial_forward import (
+    model_inputs,
+    nearly_equal,
+    pooling_function,
+    run_halving,
+    run_in_batches,
+)
 
 if TYPE_CHECKING:
-    from denoise_core.local.partial_forward import PartialForward
     from denoise_core.local.kv_cache.prefix_cache import PrefixCache
+    from denoise_core.local.partial_forward import PartialForward
 
 Floats = NDArray[np.float32]
 

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from denoise_core.text.facts.dates import entails_date, covers_date, find_dates
+from denoise_core.text.facts.dates import covers_date, entails_date, find_dates
 from denoise_core.text.facts.fact import Difference, Fact
 from denoise_core.text.facts.names import find_names, same_name
-from denoise_core.text.facts.numbers import unit_factors, find_numbers
+from denoise_core.text.facts.numbers import find_numbers, unit_factors
 from denoise_core.text.language import detect_language
-from denoise_core.text.lexemes import Lexeme, tokenize_text, pad_lexemes
+from denoise_core.text.lexemes import Lexeme, pad_lexemes, tokenize_text
 from denoise_core.text.stems import StemmedWord, content_stems
 
 _CLOSE = 1e-6

@@ -17,11 +17,11 @@ from transformers import LlamaConfig, LlamaModel
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from denoise_core.local.batching import batch_by_length
-from denoise_core.local.partial_forward import PartialForward, get_partial_forward, model_inputs
-from denoise_core.local.kv_cache.recording import make_cache
 from denoise_core.local.kv_cache.prefix_cache import PrefixCache
+from denoise_core.local.kv_cache.recording import make_cache
 from denoise_core.local.kv_cache.reuse import PrefixReuse
 from denoise_core.local.layout import TokenPrompt
+from denoise_core.local.partial_forward import PartialForward, get_partial_forward, model_inputs
 
 INSTRUCTION, QUERY = 20, 30  # tokens
 

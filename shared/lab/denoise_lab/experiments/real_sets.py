@@ -94,9 +94,9 @@ class Scores:
 def scored(name: str, questions: Sequence[Question]) -> Scores:
     """Scores of the default, of its cosine alone, and of BM25."""
     read = bench_encoder()
-    signals = [read.signals(q.text, [p.headed for p in q.passages]) for q in questions]
+    signals = [read.signals(q.text, [p.text_with_header for p in q.passages]) for q in questions]
     words = BM25Scorer()
-    by_words = [words.score(q.text, [p.headed for p in q.passages]) for q in questions]
+    by_words = [words.score(q.text, [p.text_with_header for p in q.passages]) for q in questions]
     whole = np.concatenate(signals)
     by = {"BM25": np.concatenate(by_words), "cosine": whole[:, 0], "default": default_stack().combine(whole)}
     labels = np.array([label for q in questions for label in q.labels])
