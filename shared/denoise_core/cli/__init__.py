@@ -18,7 +18,7 @@ COMMAND_MODULES["calibrate"] = "fit"
 _ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
-def app(verb: str = "") -> Any:
+def load_app(verb: str = "") -> Any:
     """The command with one verb, so that no other is loaded, or with all of them."""
     for module in [COMMAND_MODULES[verb]] if verb in COMMAND_MODULES else COMMAND_MODULES.values():
         import_module(f"denoise_core.cli.{module}")
@@ -26,11 +26,11 @@ def app(verb: str = "") -> Any:
 
 
 def main(name: str = "rag-denoise", command: Any = None) -> None:
-    """Run ``command``, `app` unless given, under a name. An error on purpose, or a refused key, ends in one line
+    """Run ``command``, `load_app` unless given, under a name. An error on purpose, or a refused key, ends in one line
     and exit status 2."""
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")  # our own progress is what is shown
     try:
-        (command or app(sys.argv[1] if sys.argv[1:] else ""))()
+        (command or load_app(sys.argv[1] if sys.argv[1:] else ""))()
     except ModuleNotFoundError as error:
         if error.name not in ("typer", "rich", "jinja2"):
             raise
