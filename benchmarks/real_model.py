@@ -171,7 +171,7 @@ def terms(text: str) -> frozenset[str]:
     """The stems of an English text's content words, and its numbers."""
     found = tokenize_text(text)
     stems = {word.stem for word in content_stems(found, "en")}
-    return frozenset(stems | {x.text for x in found if x.shape == "number"})
+    return frozenset(stems | {x.text for x in found if x.kind == "number"})
 
 
 def judging(bench: Benchmark, found: Sequence[Case], own: RecordedLLM | None) -> None:

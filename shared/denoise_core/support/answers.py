@@ -327,7 +327,7 @@ class _Reader:
 def _opening(text: str) -> int:
     """Characters of the yes or no that a text opens with, and of the mark behind it; 0 for none."""
     first, *behind = [*tokenize_text(text[:40]), None][:2]
-    if first is None or first.lower not in _YES_NO:
+    if first is None or first.folded_text not in _YES_NO:
         return 0
     if behind[0] is None:
         return len(text)
