@@ -29,7 +29,7 @@ from s2a_cost import Work
 
 from denoise_core import Passage
 from denoise_core.embedded import default_denoiser, embedding_scorer
-from denoise_core.text.chunk import sentences, whole
+from denoise_core.text.chunk import no_chunking, sentence_spans
 from denoise_lab.experiments.scripted_server import Server, tokenizer
 from llamaindex_denoise import DenoisePostprocessor, EmbeddedEmbedding
 
@@ -81,7 +81,7 @@ def pairs(server: Server) -> dict[str, tuple[Any, Any]]:
     halves = SentenceEmbeddingOptimizer(embed_model=e, percentile_cutoff=0.5)
     return {
         "LLMRerank": (LLMRerank(llm=llm), ours.from_llm(llm, top_n=10)),
-        "SentenceEmbeddingOptimizer (0.5)": (halves, ours.from_embed_model(e, keep=0.5, chunker=sentences)),
+        "SentenceEmbeddingOptimizer (0.5)": (halves, ours.from_embed_model(e, keep=0.5, chunker=sentence_spans)),
         "SimilarityPostprocessor": (SimilarityPostprocessor(), ours.from_embed_model(e, threshold=0.0)),
         f"SimilarityPostprocessor ({CUTOFF})": (
             SimilarityPostprocessor(similarity_cutoff=CUTOFF),
@@ -117,7 +117,7 @@ def headers(bench: Benchmark, data: Path | None, seed: int) -> None:
     for name in ("nq_gold_distractors20", "ottqa", "dstc11_track5"):
         questions = [q for q in read(data, name) if any(p["is_gold"] for p in q["passages"])]
         questions = random.Random(seed).sample(questions, min(SAMPLE, len(questions)))
-        part = DenoisePostprocessor(denoiser=default_denoiser(keep=0.3, chunker=whole), on_error="raise")
+        part = DenoisePostprocessor(denoiser=default_denoiser(keep=0.3, chunker=no_chunking), on_error="raise")
         shares: dict[str, list[float]] = {"in the text": [], "in the metadata": [], "left out": []}
         for q in questions:
             for how, kept in shares.items():

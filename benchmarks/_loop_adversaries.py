@@ -17,7 +17,7 @@ from denoise_core.augmenter import (
 )
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
 from denoise_core.augmenter.knowledge.queries import LLMQueries
-from denoise_core.augmenter.streaming import Finished, Revised, held_back
+from denoise_core.augmenter.streaming import Finished, Revised, stream_verified
 from denoise_core.runtime.effects import Flow
 from denoise_core.testing import FunctionLLM
 from denoise_core.text.words import content_words
@@ -121,7 +121,7 @@ def adversaries() -> dict[str, Callable[[], Achieved]]:
         "tool says back what it was told": lambda: _chain(Searching(echo=True)),
         "agent that cannot be repeated": lambda: _chain(Searching(repeatable=False)),
         "agent that fails after it acted": lambda: _chain(TimingOut(repeatable=False)),
-        "agent streamed and held back": _held_back,
+        "agent streamed and checked": _streamed,
         "agent whose judge fails": lambda: _chain(Searching(repeatable=False), judge=_Broken()),
         "source of text that a model wrote": lambda: _source(lambda q: [HOUSE, replace(HALL, provenance="model")]),
         "source of text that the user wrote": lambda: _source(lambda q: [HOUSE, replace(HALL, provenance="user")]),
@@ -150,9 +150,9 @@ def _chain(chain: Searching, **settings: object) -> Achieved:
     return Achieved(_fooled(answer), max(0, chain.effects - 1), off)
 
 
-def _held_back() -> Achieved:
+def _streamed() -> Achieved:
     agent = Streaming()
-    *_, last = held_back(Augmenter(judge=has_words), QUESTION, drafter=agent)
+    *_, last = stream_verified(Augmenter(judge=has_words), QUESTION, drafter=agent, show="checked")
     assert isinstance(last, (Finished, Revised))
     return Achieved(_fooled(last.answer), max(0, agent.effects - 1) + (agent.ended != 1), 0.0)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from denoise_core import Passage, UnparsableReply
-from denoise_core.s2a.pieces import units
-from denoise_core.s2a.replies import Named, named, written
+from denoise_core.s2a.pieces import split_pieces
+from denoise_core.s2a.replies import ParsedSelection, parse_selection, parse_texts
 
 SMALL = (
     "Marie Curie was born in Warsaw on 7 November 1867. She moved to Paris in 1891 (with little money). "
@@ -23,7 +23,7 @@ SMALL = (
 
 
 def sentences_of(text: str) -> list[str]:
-    return [text[s.start : s.end].strip() for s in units(Passage(text, "p"))]
+    return [text[s.start : s.end].strip() for s in split_pieces(Passage(text, "p"))]
 
 
 def passages_of(record: dict[str, Any]) -> list[Passage]:
@@ -40,18 +40,18 @@ def read_reply(record: dict[str, Any]) -> Any:
     request, reply = record["request"], record["reply"]
     try:
         if request in ("numbers", "grouped_numbers"):
-            return numbers_of(named(reply, record["n"]), record["asked"], record["n"])
+            return numbers_of(parse_selection(reply, record["n"]), record["asked"], record["n"])
         if request == "rewrite":
-            return written(reply, "context")[0]
+            return parse_texts(reply, "context")[0]
         if request == "fields":
-            context, question = written(reply, "context", "question")
+            context, question = parse_texts(reply, "context", "question")
             return {"context": context, "question": question}
     except UnparsableReply:
         return UNREADABLE
     return NOT_ASKED
 
 
-def numbers_of(found: Named, asked: str, count: int) -> list[int]:
+def numbers_of(found: ParsedSelection, asked: str, count: int) -> list[int]:
     """The numbers as the request meant them: ``asked`` is ``keep`` or ``leave_out``."""
     if found.verb in (None, "keep" if asked == "keep" else "drop"):
         return sorted(found.numbers)

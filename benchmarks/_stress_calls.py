@@ -12,18 +12,16 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
     from denoise_core import Passage, Pipeline
     from denoise_core.augmenter.knowledge.link import GazetteerLinker
     from denoise_core.augmenter.memory import WorkingMemory
-    from denoise_core.augmenter.streaming.watch import HeldBack
     from denoise_core.augmenter.utility import Groundedness
     from denoise_core.end import ENDDenoiser
     from denoise_core.report.context import fragment
     from denoise_core.runtime.flow import run
     from denoise_core.s2a import S2ADenoiser
     from denoise_core.scorers import BM25Scorer
-    from denoise_core.support import judges
     from denoise_core.testing import FunctionLLM
-    from denoise_core.text.chunk import chunks, sentences
-    from denoise_core.text.structural import _cut, cut
-    from denoise_core.text.delimit import envelope
+    from denoise_core.text.chunk import sentence_chunker, sentence_spans
+    from denoise_core.text.delimit import wrap_in_envelope
+    from denoise_core.text.structural import _chunk_string, chunk_text
 
     drawn = random.Random(1)
     words = [f"{a}{b}" for a in ("tower", "Bridge", "harbour", "Lisbon", "iron") for b in range(400)]
@@ -43,12 +41,12 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
 
     def nested(size: int) -> Callable[[], Any]:
         given = [Passage(prose(size), "a")]
-        steps = [ENDDenoiser(BM25Scorer(), keep=0.9, chunker=chunks(n)) for n in (100, 90, 80)]
+        steps = [ENDDenoiser(BM25Scorer(), keep=0.9, chunker=sentence_chunker(n)) for n in (100, 90, 80)]
         return lambda: Pipeline(Pipeline(*steps[:2]), steps[2]).denoise("tower1 Bridge2", given)
 
     def anew(text: str) -> Any:
-        _cut.cache_clear()  # the last texts' cuts are kept
-        return cut(text)
+        _chunk_string.cache_clear()  # the last texts' cuts are kept
+        return chunk_text(text)
 
     def repeated(line: str) -> Callable[[int], str]:
         """Lines of one form, numbered, of so many characters."""
@@ -80,28 +78,18 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
         memory = WorkingMemory("Where is tower1?", (Passage(text, "a"),))
         return run(Groundedness().assess(memory, "Tower1 is in Lisbon2 [1]."))
 
-    def held_back(text: str) -> str:
-        """A draft that comes in pieces of twenty characters, all of which passes."""
-        watcher = HeldBack(Groundedness(judges.function(lambda q, e, c: 1.0)), lambda q, said: False)
-        watcher.begin()
-        for at in range(0, len(text), 20):
-            run(watcher.more(text[at : at + 20]))
-        run(watcher.end())
-        return watcher.shown
-
     select = S2ADenoiser(FunctionLLM(lambda m: "1, 3"), variant="select")
     end = ENDDenoiser(BM25Scorer(), keep=0.3)
     return {
         **{f"cutting {name}": timed(anew, make) for name, make in formats.items()},
-        "sentences": timed(lambda t: sentences(Passage(t, "a")), prose),
-        "chunks": timed(lambda t: chunks(200)(Passage(t, "a")), prose),
-        "envelope": timed(lambda t: envelope(t, "document"), prose),
-        "envelope of marks": timed(lambda t: envelope(t, "document"), lambda n: "<\n" * (n // 2)),
+        "sentences": timed(lambda t: sentence_spans(Passage(t, "a")), prose),
+        "chunks": timed(lambda t: sentence_chunker(200)(Passage(t, "a")), prose),
+        "envelope": timed(lambda t: wrap_in_envelope(t, "document"), prose),
+        "envelope of marks": timed(lambda t: wrap_in_envelope(t, "document"), lambda n: "<\n" * (n // 2)),
         "judge": timed(judge, prose),
         "END over passages of 100 characters": timed(lambda p: end.denoise("tower1 Bridge2", p), many),
         "S2A select": timed(lambda t: select.denoise("tower1?", [Passage(t, "a")]), prose),
         "nested pipelines": nested,
-        "held-back streaming": timed(held_back, prose),
         "linking": timed(lambda p: GazetteerLinker().link(p, p), many),
         "HTML": timed(lambda p: fragment(p, end.denoise("tower1", p)), many),
     }

@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     if options.data is None:
         raise SystemExit("this benchmark needs real data: pass --data FOLDER")
     found = cases(options.data)
-    _shown(bench, "quoting", LLMJudge(RecordedLLM.of(FOLDER / "quoting.jsonl")), found)
+    _shown(bench, "quoting", LLMJudge(RecordedLLM.from_file(FOLDER / "quoting.jsonl")), found)
     return bench.finish()
 
 

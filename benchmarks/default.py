@@ -29,7 +29,7 @@ from denoise_core.embedded.minilm import WEIGHTS_PACKAGE, minilm_folder
 from denoise_core.end.calibration import GOLD_TARGETS
 from denoise_core.end.selection import DEFAULT_RISK
 from denoise_core.question import Question
-from denoise_core.s2a.teaching import labelled
+from denoise_core.s2a.llm_labels import label_questions
 from denoise_lab.experiments.calibrated import held_out, on_held_out
 from denoise_lab.experiments.default_choices import Scored, over_share, reported, scored
 from denoise_lab.experiments.real_sets import bench_encoder
@@ -98,7 +98,7 @@ def off_topic(bench: Benchmark, sets: dict[str, list[Scored]], read: SentenceEnc
         rows = [s.question for s in sets[name]][:wanted]
         for q, other in zip(rows, [*rows[1:], rows[0]]):
             if {p.text for p in q.passages}.isdisjoint(p.text for p in other.passages):
-                found = default_stack().combine(read.signals(q.text, [p.headed for p in other.passages]))
+                found = default_stack().combine(read.signals(q.text, [p.text_with_header for p in other.passages]))
                 flagged.append(rule.relevant(found) is False)
     answerable = [rule.relevant(s.by["default"]) is False for n in mix for s in sets[n]]
     if flagged:
@@ -112,11 +112,11 @@ def speed(bench: Benchmark, options: Options) -> None:
     rounds = 3 if options.quick else 9
     questions = sample_questions()[: rounds + 1]
     fresh = SentenceEncoder(minilm_folder(), name="bench")
-    fresh.signals(questions[0].text, [p.headed for p in questions[0].passages[:2]])
+    fresh.signals(questions[0].text, [p.text_with_header for p in questions[0].passages[:2]])
     ratios, cold, second, old = [], [], [], []
     before = None if importlib.util.find_spec("torch") is None else torch_before()
     for q, other in zip(questions[1:], questions):
-        texts = [p.headed for p in q.passages]
+        texts = [p.text_with_header for p in q.passages]
         cold.append(timed(partial(whole, fresh, q.text, texts)))
         second.append(timed(partial(whole, fresh, other.text, texts)))
         ratios.append(second[-1] / timed(partial(cosine, other.text, fresh.embed_texts(texts))))
@@ -170,7 +170,7 @@ NOW = (
 THEN = (
     "import sys; sys.path.insert(0, 'benchmarks')\nfrom default import torch_before\n"
     "from denoise_core.embedded import sample_questions\nq = sample_questions()[0]\n"
-    "torch_before()(q.text, [p.headed for p in q.passages])"
+    "torch_before()(q.text, [p.text_with_header for p in q.passages])"
 )
 
 
@@ -232,7 +232,7 @@ def calibrated(bench: Benchmark, options: Options, read: SentenceEncoder) -> Non
     for shown, asked in recorded(options.data, None):
         people = Question(asked.text, tuple(asked.passages), frozenset(asked.gold))
         with contextlib.suppress(KeyError):  # nobody recorded what would be asked today
-            (model,) = labelled([people], asked.llm)
+            (model,) = label_questions([people], asked.llm)
             known[shown.partition(",")[0]] += [(people, model)] if isinstance(model, Question) else []
     for name, pairs in known.items():
         bench.row(f"{name}: questions with recorded labels", len(pairs), "questions", at_least=MIN_QUESTIONS)

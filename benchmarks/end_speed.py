@@ -24,10 +24,10 @@ import numpy as np
 import torch
 from harness import Benchmark, arguments
 
-from denoise_core.end.fit.probe import fit_line, build_probe
+from denoise_core.end.fit.probe import build_probe, fit_line
 from denoise_core.end.probe import HiddenStateSpec
 from denoise_core.local.fingerprint import ModelFingerprint
-from denoise_core.local.first_layers import inputs_of, pool_of
+from denoise_core.local.partial_forward import model_inputs, pooling_function
 from denoise_lab.experiments.paths import Context, Operations, Paths, Shape
 
 TRUE = Shape(blocks=32, layer=13, width=1024, inner=3584, heads=16, kv_heads=4)
@@ -118,14 +118,14 @@ def warm_over_cold(bench: Benchmark, paths: Paths, shape: Shape, quick: bool, se
 def sweep(bench: Benchmark, paths: Paths, shape: Shape, quick: bool, seed: int) -> None:
     """One pass that takes the last token at every layer, against the plain pass of the model."""
     prompts = Context.of(8 * 256, 8, shape.vocabulary, seed).prompts()
-    inputs, pool = inputs_of(paths.early, prompts, 0), pool_of("last", prompts)
+    inputs, pool = model_inputs(paths.early, prompts, 0), pooling_function("last", prompts)
 
     @torch.inference_mode()
     def plain() -> None:
         paths.model(**inputs)
 
     taken = [
-        (cpu(plain), cpu(lambda: paths.early.read(inputs, range(shape.blocks + 1), pool)))
+        (cpu(plain), cpu(lambda: paths.early.read_layers(inputs, range(shape.blocks + 1), pool)))
         for _ in range(1 if quick else 5)
     ]
     base, swept = (min(seconds) for seconds in zip(*taken, strict=True))

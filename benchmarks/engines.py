@@ -170,7 +170,7 @@ def _replicas(bench: Benchmark, stack: ExitStack, python: Path, scratch: Path) -
     first, second = _started(stack, python, folder, scratch, shape, count=2)
     texts, queries = _texts(TEXTS, LONG, 1), _texts(10, 6, 4)
     expected = {q: np.asarray(local.score(q, texts)) for q in queries}
-    limits = RemoteLimits(timeout=120, rest=60, concurrency=THREADS)
+    limits = RemoteLimits(timeout=120, cooldown=60, concurrency=THREADS)
     remote = _remote([first.url, second.url], folder, shape, limits=limits)
     drawn = random.Random(5)
     asked = [(drawn.choice(queries), drawn.sample(range(len(texts)), EACH)) for _ in range(REQUESTS)]

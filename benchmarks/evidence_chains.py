@@ -18,7 +18,7 @@ from harness import Benchmark, arguments, read
 from denoise_core import Passage
 from denoise_core.augmenter.knowledge import BM25Retriever, Chainer, ChainRetriever
 from denoise_core.augmenter.knowledge.chain import Chain, pack
-from denoise_core.text.words import words
+from denoise_core.text.words import split_words
 
 BUDGETS = (150, 250, 400, 600)
 TARGET = 0.10  # OTT-QA, each question in its own passages
@@ -36,14 +36,14 @@ class Question:
 def questions(rows: Sequence[dict[str, Any]]) -> list[Question]:
     found = []
     for row in rows:
-        answers = [f" {' '.join(words(a))} " for a in row["answers"] if words(a)]
+        answers = [f" {' '.join(split_words(a))} " for a in row["answers"] if split_words(a)]
         passages, gold, bearing = [], set(), set()
         for p in row["passages"]:
             metadata = {"title": p["title"], "kind": p.get("kind", "passage")}
             passages.append(Passage(p["text"], f"{row['id']}/{p['id']}", metadata=metadata))
             if p["is_gold"]:
                 gold.add(passages[-1].id)
-                said = f" {' '.join(words(p['title'] + ' ' + p['text']))} "
+                said = f" {' '.join(split_words(p['title'] + ' ' + p['text']))} "
                 if any(a in said for a in answers):
                     bearing.add(passages[-1].id)
         if bearing:

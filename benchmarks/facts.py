@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from harness import Benchmark, Options, arguments, read
 
-from denoise_core.text.facts import differences
+from denoise_core.text.facts import find_differences
 
 SETS = ("begin", "fib", "wice", "summedits", "qags", "climate_fever", "healthver")
 EACH = 150  # right and wrong claims of a set
@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     claims = 0
     for claim, evidence, supported in _claims(options):
         claims += 1
-        for kind in {d.kind for d in differences(claim, evidence)}:
+        for kind in {d.kind for d in find_differences(claim, evidence)}:
             said[kind, supported] += 1
     bench.row("claims", claims, "count")
     for kind in sorted({k for k, _ in said}):

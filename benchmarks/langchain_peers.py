@@ -172,7 +172,7 @@ def survival(bench: Benchmark) -> None:
         model = FunctionChatModel(reply=reply)
         pairs = moves(model)
         theirs = {name: pair[0] for name, pair in pairs.items() if "LLM" in name}
-        each = S2ADenoiser(ChatModelLLM(model), options=Options(joint=False))
+        each = S2ADenoiser(ChatModelLLM(model), options=Options(join_passages=False))
         ours = {"ours, a call a document": DenoiseCompressor(denoiser=each)}
         if isinstance(bad, Refused):
             ours["ours, in place of LLMChainExtractor"] = pairs["LLMChainExtractor"][1]

@@ -39,7 +39,7 @@ from denoise_core.embedded import sample_questions
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers import BM25Scorer
-from denoise_core.text.chunk import sentences
+from denoise_core.text.chunk import sentence_spans
 from llamaindex_denoise import Checked, DenoisePostprocessor, LlamaLLM, UtilityEvaluator, record
 from llamaindex_denoise.nodes.convert import to_passages
 
@@ -292,7 +292,7 @@ def records(bench: Benchmark) -> None:
     found = passages()
     for n in found:
         n.node.text = n.node.text * 20  # type: ignore[attr-defined]
-    part = DenoisePostprocessor(denoiser=ENDDenoiser(BM25Scorer(), keep=0.5, chunker=sentences))
+    part = DenoisePostprocessor(denoiser=ENDDenoiser(BM25Scorer(), keep=0.5, chunker=sentence_spans))
     out = part.postprocess_nodes(found, query_str=sample_questions()[0].text)
     most = max(len(json.dumps(record(n.node), ensure_ascii=False).encode()) for n in out)
     bench.row(f"largest record of {len(out)} long nodes", most, "bytes", at_most=2048)

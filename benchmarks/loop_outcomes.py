@@ -60,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     if options.quick:
         quoting = Groundedness(lambda question, evidence, claim: float(any(claim in e for e in evidence)))
     else:
-        quoting = Groundedness(LLMJudge(RecordedLLM.of(FOLDER / "loop.jsonl")))
+        quoting = Groundedness(LLMJudge(RecordedLLM.from_file(FOLDER / "loop.jsonl")))
     _real_drafts(bench, sampled(rows, _SAMPLE["MTRAG"]), quoting)
     for name, questions in named.items():
         _distractors(bench, name, sampled(questions, _SAMPLE[name]), quoting, 0.2)

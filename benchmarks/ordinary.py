@@ -89,7 +89,7 @@ def _kept(asked: Asked, result: DenoiseResult) -> np.ndarray:
     """For each character of the file whether it is kept."""
     kept = np.zeros(len(asked.text), dtype=bool)
     for passage in result.passages:
-        for span in passage.covered:
+        for span in passage.source_spans:
             kept[span.start : span.end] = True
     return kept
 
@@ -181,14 +181,14 @@ def _command(asked: Sequence[Asked]) -> Callable[[Asked], str]:
 
     from typer.testing import CliRunner
 
-    from denoise_core.cli import app
+    from denoise_core.cli import load_app
 
     folder = Path(tempfile.mkdtemp())
     for one in asked:
         (folder / one.file).write_bytes(one.text.encode())
 
     def door(a: Asked) -> str:
-        done = CliRunner().invoke(app("run"), ["run", "-q", a.question, "-p", str(folder / a.file), "--json"])
+        done = CliRunner().invoke(load_app("run"), ["run", "-q", a.question, "-p", str(folder / a.file), "--json"])
         return "".join(p["text"] for p in json.loads(done.stdout)["passages"])
 
     return door
@@ -252,9 +252,9 @@ def _times(bench: Benchmark, asked: Sequence[Asked]) -> None:
     for name, text in sorted(texts.items()):
         best = np.inf
         for _ in range(3 if bench.options.quick else 200):
-            cutting._cut.cache_clear()
+            cutting._chunk_string.cache_clear()
             began = time.thread_time()
-            cutting.cut(text)
+            cutting.chunk_text(text)
             best = min(best, time.thread_time() - began)
         bench.row(f"{name}: cutting 10 kB", best * 1000 * 10_000 / len(text), "ms", at_most=1.0)
 

@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     if options.data is None:
         raise SystemExit("this benchmark needs real data: pass --data FOLDER")
     found = cases(options.data)
-    llm = RecordedLLM.of(FOLDER / "quoting.jsonl")
+    llm = RecordedLLM.from_file(FOLDER / "quoting.jsonl")
     bench.about |= {"prompt": f"version {VERSION}", "replies": "recorded from a large language model, 2026-11"}
     judges = {"": LLMJudge(llm), ", strict": LLMJudge(llm, strict=True)}
     groups: dict[str, Callable[[Case], bool]] = {
@@ -140,7 +140,7 @@ def _fabricated(bench: Benchmark, every: Sequence[Case], seed: int) -> None:
 def _asked_again(bench: Benchmark, every: Sequence[Case]) -> None:
     """A reply that cannot be read is asked for once more: calls, and what comes of it."""
     case = every[0]
-    recorded = RecordedLLM.of(FOLDER / "quoting.jsonl")
+    recorded = RecordedLLM.from_file(FOLDER / "quoting.jsonl")
 
     class Broken(RecordedLLM):
         def complete(self, messages: Sequence[Message]) -> Reply:
@@ -151,7 +151,7 @@ def _asked_again(bench: Benchmark, every: Sequence[Case]) -> None:
     broken = Broken.of(FOLDER / "quoting.jsonl")
     same = check(case.question, case.answer, case.passages, judge=LLMJudge(broken))
     meant = check(case.question, case.answer, case.passages, judge=LLMJudge(recorded))
-    bench.row("calls for a reply that cannot be read", len(broken.seen), "count", at_most=2)
+    bench.row("calls for a reply that cannot be read", len(broken.received_messages), "count", at_most=2)
     bench.row("then judged the same", float(same == meant), "share", at_least=1.0)
 
 

@@ -34,13 +34,13 @@ from denoise_core.embedded import default_denoiser, embedding_scorer
 from denoise_core.end import ENDDenoiser, TokenLimit
 from denoise_core.runtime.flow import run
 from denoise_core.s2a import Prompts, S2ADenoiser
-from denoise_core.s2a.answer import reply_from
+from denoise_core.s2a.answer import answer_from_passages
 from denoise_core.support.check import check
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import RecordedLLM
-from denoise_core.text.chunk import sentences
-from denoise_core.text.lexemes import lexemes
-from denoise_core.text.stems import content
+from denoise_core.text.chunk import sentence_spans
+from denoise_core.text.lexemes import tokenize_text
+from denoise_core.text.stems import content_stems
 
 SETS = {"hotpotqa_distractor": "HotpotQA", "musique": "MuSiQue"}
 NOW, BEFORE = "prompts 5", "prompts 4"
@@ -126,7 +126,7 @@ def select(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
         kept["the default"] = default_denoiser().denoise(q.text, q.passages).passages
         for way in ("select", "the default"):
             keep = TokenLimit(sum(len(p.text) for p in kept[way]), count=len)
-            by_cosine = ENDDenoiser(embedding_scorer(), keep=keep, chunker=sentences)
+            by_cosine = ENDDenoiser(embedding_scorer(), keep=keep, chunker=sentence_spans)
             kept[f"cosine, as much as {way}"] = by_cosine.denoise(q.text, q.passages).passages
         for way, of in kept.items():
             ways.setdefault((name, way), []).append(counted(q, of))
@@ -163,15 +163,15 @@ def rewrite(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
 def by_words(case: Case) -> float:
     """The share of the answer's stems and numbers that its best passage has."""
     answer_terms = terms(case.answer)
-    shared = max(len(answer_terms & terms(p.headed)) for p in case.passages)
+    shared = max(len(answer_terms & terms(p.text_with_header)) for p in case.passages)
     return shared / max(1, len(answer_terms))
 
 
 def terms(text: str) -> frozenset[str]:
     """The stems of an English text's content words, and its numbers."""
-    found = lexemes(text)
-    stems = {word.stem for word in content(found, "en")}
-    return frozenset(stems | {x.text for x in found if x.shape == "number"})
+    found = tokenize_text(text)
+    stems = {word.stem for word in content_stems(found, "en")}
+    return frozenset(stems | {x.text for x in found if x.kind == "number"})
 
 
 def judging(bench: Benchmark, found: Sequence[Case], own: RecordedLLM | None) -> None:
@@ -182,7 +182,7 @@ def judging(bench: Benchmark, found: Sequence[Case], own: RecordedLLM | None) ->
     looked = [(score, c.label == "right") for c, score in words if c.half == "looked"]
     line = max((s for s, _ in looked), key=lambda at: sum((s >= at) == right for s, right in looked))
     bench.about["words"] = f"passed from {line:.2f} on"
-    quoting = LLMJudge(own or RecordedLLM.of(FOLDER / "quoting.jsonl"))
+    quoting = LLMJudge(own or RecordedLLM.from_file(FOLDER / "quoting.jsonl"))
 
     def quoted(c: Case) -> bool:
         with suppress(KeyError):  # nobody has answered its prompt yet; ``main`` counts it
@@ -202,13 +202,13 @@ def judging(bench: Benchmark, found: Sequence[Case], own: RecordedLLM | None) ->
 
 def answering(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
     """Answers to every fourth question of `ordinary` that its file answers."""
-    llm = own or RecordedLLM.of(FOLDER / "answers.jsonl")
+    llm = own or RecordedLLM.from_file(FOLDER / "answers.jsonl")
     right: dict[str, list[bool]] = {}
     sizes: dict[str, list[float]] = {}
     for asked in [a for a in ordinary(data / "ordinary", None) if a.needed][::4]:
         kept = default_denoiser().denoise(asked.question, [asked.passage]).passages
         keep = TokenLimit(sum(len(p.text) for p in kept), count=len)
-        by_cosine = ENDDenoiser(embedding_scorer(), keep=keep, chunker=sentences)
+        by_cosine = ENDDenoiser(embedding_scorer(), keep=keep, chunker=sentence_spans)
         ways = {
             "the whole file": (asked.passage,),
             "what the default keeps": kept,
@@ -218,7 +218,7 @@ def answering(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
         for way, passages in ways.items():
             good = False
             with suppress(KeyError):  # as above
-                said, _ = run(reply_from(llm, Prompts().answer, asked.question, passages))
+                said, _ = run(answer_from_passages(llm, Prompts().answer, asked.question, passages))
                 shown = Passage(said, "answer", header=f"The answer to: {asked.question}")
                 told = check(asked.question, asked.answer, [shown], judge=LLMJudge(llm))
                 good = told.supported is True
@@ -236,7 +236,7 @@ def main(argv: list[str] | None = None) -> Benchmark:
     given, rest = parser.parse_known_args(argv)
     own = None
     if given.own is not None:
-        own = RecordedLLM.of(given.own) if given.own.exists() else RecordedLLM({})
+        own = RecordedLLM.from_file(given.own) if given.own.exists() else RecordedLLM({})
     name = "real_model" if own is None else f"real_model.{given.own.stem}"
     bench = Benchmark(name, arguments(__doc__ or "", rest))
     bench.about |= {
@@ -254,11 +254,11 @@ def main(argv: list[str] | None = None) -> Benchmark:
     rewrite(bench, data, own)
     answering(bench, data, own)
     judging(bench, [c for of in cases(data).values() for c in of], own)
-    if own is not None and own.unanswered:
+    if own is not None and own.missing_prompts:
         prompts = given.own.with_suffix(".prompts.jsonl")
-        prompts.write_text("\n".join(own.unanswered), "utf-8")
+        prompts.write_text("\n".join(own.missing_prompts), "utf-8")
         raise SystemExit(
-            f"{len(own.unanswered)} prompts have no reply. Have them answered, then run this again:\n"
+            f"{len(own.missing_prompts)} prompts have no reply. Have them answered, then run this again:\n"
             f"rag-denoise record {prompts} {given.own} --llm http://host:port/v1#name"
         )
     return bench.finish()

@@ -23,7 +23,7 @@ sys.path.insert(0, str(SUPPORT))
 
 from rerank_server import words  # noqa: E402
 
-from denoise_core.runtime.engines import RemoteLimits, document_key, rendezvous  # noqa: E402
+from denoise_core.runtime.engines import RemoteLimits, document_key, rendezvous_order  # noqa: E402
 from denoise_core.scorers import RemoteReranker  # noqa: E402
 
 SERVER = """
@@ -82,8 +82,8 @@ def _run(
     bench: Benchmark, first: _replica, second: _replica, texts: list[str], asked: list[tuple[str, list[str]]]
 ) -> None:
     urls = [first.url, second.url]
-    scorer = RemoteReranker(urls, limits=RemoteLimits(rest=30, concurrency=THREADS))
-    lives = {t for t in texts if rendezvous(document_key(t), urls)[0] == second.url}
+    scorer = RemoteReranker(urls, limits=RemoteLimits(cooldown=30, concurrency=THREADS))
+    lives = {t for t in texts if rendezvous_order(document_key(t), urls)[0] == second.url}
     scorer.score("warm", texts)
     lost, wrong, killed, at = [], [], [], iter(range(len(asked)))
     before: dict[str, list[int]] = {}

@@ -98,7 +98,7 @@ def ways(server: Server) -> dict[str, Callable[[str, list[Passage]], Any]]:
         "LLMRerank (whole documents)": lambda q, ps: rerank.postprocess_nodes(nodes(ps), QueryBundle(q)),
         SELECT: ours(),
         HELD: S2ADenoiser(HeldModel(server), max_concurrency=1).denoise,
-        ALONE: ours(options=Options(joint=False)),
+        ALONE: ours(options=Options(join_passages=False)),
         DEFAULT: ours(variant="default"),
     }
 
@@ -174,13 +174,13 @@ def prefixes(bench: Benchmark) -> None:
     """How much of the prompt two questions about one document of 10,000 characters share."""
     passage = Passage((" ".join(SMALL) + " ") * 12, "p")
     passage = Passage(passage.text[:10_000], "p")
-    options = Options(pieces=10_000)
+    options = Options(max_pieces=10_000)
     for variant, reply in (("select", "1"), ("default", "NONE")):
         prompts = []
         for question in ("How tall is the Eiffel Tower?", "Where was Albert Einstein born, and when?"):
             llm = FunctionLLM(lambda messages, reply=reply: reply)
             S2ADenoiser(llm, variant=variant, options=options).denoise(question, [passage])
-            prompts.append("\n".join(m.content for m in llm.seen[0]))
+            prompts.append("\n".join(m.content for m in llm.received_messages[0]))
         bench.row(
             f"{variant}: share of the prompt that two questions have in common", shared(*prompts), "share",
             at_least=0.95,
@@ -204,7 +204,7 @@ def orders(bench: Benchmark, server: Server, all_work: list[Work]) -> None:
     eighty = [hundred[n] for n in range(100) if n % 5]
     mixed = random.Random(bench.options.seed).sample(eighty, len(eighty))
     server.wanted = all_work[0][2]
-    for name, options in (("joint calls", Options()), ("a call a document", Options(joint=False))):
+    for name, options in (("joint calls", Options()), ("a call a document", Options(join_passages=False))):
         for order, again in (("same order", eighty), ("other order", mixed)):
             server.forget()
             denoiser = S2ADenoiser(OurModel(server), max_concurrency=1, options=options)

@@ -1,6 +1,6 @@
 """What S2A shows of rewrites, and which questions it takes for a person's own.
 
-Rewrites: for each, the source sentences that cover it (`denoise_core.s2a.cover`). On the rewrites by another hand
+Rewrites: for each, the source sentences that cover it (`denoise_core.s2a.alignment`). On the rewrites by another hand
 (``s2a_by_hand``, with the sentences that are needed) how many of those are shown, and how many others; each also
 in a longer source, with the sentences of three other texts behind its own. On the halves of tests/data/s2a: what
 has no cover is reported, and text given the source of another record has none.
@@ -19,7 +19,7 @@ from _s2a_shared import sentences_of
 from harness import Benchmark, arguments
 
 from denoise_core.s2a import MessageDenoiser, same_question
-from denoise_core.s2a.cover import Source
+from denoise_core.s2a.alignment import SourceIndex
 from denoise_core.testing import FunctionLLM
 
 SETS = Path(__file__).parents[1] / "tests" / "data" / "s2a"
@@ -31,8 +31,8 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 
 def covers(source: list[str], written: str) -> list[tuple[int, ...]]:
-    found = Source(source)
-    return [found.cover(s).chosen for s in sentences_of(written)]
+    found = SourceIndex(source)
+    return [found.align(s).sentence_indices for s in sentences_of(written)]
 
 
 def needed(bench: Benchmark) -> None:
@@ -104,7 +104,7 @@ def clauses(bench: Benchmark) -> None:
     records = [r for r in lines(RECORDED) if r["kind"] == "question"]
     cleared = left = refused = 0
     for r in records:
-        neutral = MessageDenoiser(FunctionLLM(lambda m, r=r: r["reply"])).neutral(r["asked"])
+        neutral = MessageDenoiser(FunctionLLM(lambda m, r=r: r["reply"])).neutralize(r["asked"])
         cleared += bool(neutral.dropped)
         left += not neutral.dropped and neutral.fallback is None
         refused += neutral.fallback is not None

@@ -18,7 +18,7 @@ from _s2a_shared import NOT_ASKED, UNREADABLE, numbers_of, read_reply
 from harness import Benchmark, arguments
 
 from denoise_core import UnparsableReply
-from denoise_core.s2a.replies import named, written
+from denoise_core.s2a.replies import parse_selection, parse_texts
 
 CORPUS = Path(__file__).parents[1] / "tests" / "data" / "replies"
 RECORDED = Path(__file__).parent / "recorded" / "s2a.jsonl"
@@ -49,7 +49,7 @@ def corrected(bench: Benchmark) -> float:
     for r in records:
         try:
             asked = "keep" if r["asked"] == "keep" else "leave_out"
-            got = numbers_of(named(r["reply"], r["n_pieces"]), asked, r["n_pieces"])
+            got = numbers_of(parse_selection(r["reply"], r["n_pieces"]), asked, r["n_pieces"])
         except UnparsableReply:
             continue
         right += got == r["expected"]
@@ -97,11 +97,11 @@ def recorded(bench: Benchmark) -> None:
             asked = r.get("messages", [{"content": ""}])[-1]["content"]
             try:
                 if r["kind"] == "rewrite" if "kind" in r else "Context:" in asked:
-                    written(r["reply"], "context")
+                    parse_texts(r["reply"], "context")
                 elif "Question: (" in asked:
-                    written(r["reply"], "question")
+                    parse_texts(r["reply"], "question")
                 else:
-                    named(r["reply"], 60)
+                    parse_selection(r["reply"], 60)
                 read += 1
             except UnparsableReply as error:
                 print(f"{name}: {error}")

@@ -73,7 +73,7 @@ async def _overload(bench: Benchmark, seconds: float) -> None:
     """Requests of .2 s at four times what two workers can do, each given up after a second."""
     each, limit, workers = 0.2, 1.0, 2
     capacity = workers / each
-    with _apart(Service(Pausing(each), limits=ServiceLimits(workers=workers, seconds=limit))) as url:
+    with _apart(Service(Pausing(each), limits=ServiceLimits(workers=workers, timeout=limit))) as url:
         found: list[tuple[int, float]] = []
         async with httpx.AsyncClient(base_url=url, timeout=30, limits=httpx.Limits(max_connections=500)) as client:
 

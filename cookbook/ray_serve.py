@@ -21,7 +21,7 @@ AT_ONCE = 64  # requests in one replica; others wait in front of it
 def build() -> FastAPI:
     """Called in each replica: what the application holds does not travel, and need not."""
     # hosts: the names by which others call it, such as ("denoise.internal",); this machine's own unless given.
-    limits = ServiceLimits(waiting=AT_ONCE, workers=1)
+    limits = ServiceLimits(max_waiting=AT_ONCE, workers=1)
     return make_app(Service(default_denoiser(), limits=limits))
 
 

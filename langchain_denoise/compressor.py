@@ -13,11 +13,11 @@ from pydantic import PrivateAttr
 from typing_extensions import TypedDict, override
 
 from denoise_core import Denoiser, DenoiseResult, Guard, InputError, Passage
-from denoise_core._frameworks import signed
+from denoise_core._frameworks import cache_signature
 from denoise_core.ranking import keep_top, may_fill, order_by_score
-from denoise_core.runtime.budget import at_most
+from denoise_core.runtime.budget import limit_concurrency
 from langchain_denoise.convert.documents import DocumentBatch, read_documents
-from langchain_denoise.observe import SUMMARY_FUNCTIONS, aemit_record, has_listeners, emit_record
+from langchain_denoise.observe import SUMMARY_FUNCTIONS, aemit_record, emit_record, has_listeners
 from langchain_denoise.settings import Denoise, request_settings
 
 
@@ -92,21 +92,21 @@ class DenoiseCompressor(Denoise, RunnableSerializable[DenoiseInput, list[Documen
         """`clear` without blocking the event loop."""
         return await self._acall_with_config(self._adenoise, input, config)
 
-    @signed
+    @cache_signature
     def _denoise(self, input: DenoiseInput, run_manager: ParentRunManager, config: RunnableConfig) -> Any:
         work = self._work(input, config)
-        with at_most(work.concurrency):
+        with limit_concurrency(work.concurrency):
             result = work.finished(work.guard.denoise(work.query, work.passages))
         if has_listeners(run_manager):
             emit_record(run_manager, work.about, *work.summaries(result))
         return work.output(result)
 
-    @signed
+    @cache_signature
     async def _adenoise(
         self, input: DenoiseInput, run_manager: AsyncParentRunManager, config: RunnableConfig
     ) -> Any:
         work = self._work(input, config)
-        with at_most(work.concurrency):
+        with limit_concurrency(work.concurrency):
             result = work.finished(await work.guard.adenoise(work.query, work.passages))
         if has_listeners(run_manager):
             await aemit_record(run_manager, work.about, *work.summaries(result))
@@ -137,9 +137,9 @@ class _Work:
         self.about = {"query": self.query, self.of: len(self.passages), "method": type(denoiser).__name__}
 
     def denoiser(self, chosen: Denoiser, given: Any) -> Denoiser:
-        from denoise_core.end.results import for_results
+        from denoise_core.end.results import for_tool_results
 
-        return for_results(chosen, given) if self.settings.chunks is None else chosen
+        return for_tool_results(chosen, given) if self.settings.chunks is None else chosen
 
     def read(self, given: Any) -> Sequence[Passage]:
         return tuple(given)

@@ -11,11 +11,11 @@ from langchain_core.callbacks import (
     dispatch_custom_event,
 )
 
-from denoise_core.runtime.record import bounded_summary_of, summary_of
+from denoise_core.runtime.record import bounded_result_summary, result_summary
 
 EVENT_NAME = "denoise"
 SPAN_NAME = "denoise_record"
-SUMMARY_FUNCTIONS = (bounded_summary_of, summary_of)  # of a denoising, for the span and for the event
+SUMMARY_FUNCTIONS = (bounded_result_summary, result_summary)  # of a denoising, for the span and for the event
 
 
 def emit_record(run: ParentRunManager, asked: dict[str, Any], short: dict[str, Any], whole: dict[str, Any]) -> None:

@@ -20,12 +20,17 @@ from pydantic import field_validator, model_validator
 from typing_extensions import override
 
 from denoise_core import InputError, Passage
-from denoise_core.errors import BrokenLaw
-from denoise_core.runtime.record import KEY
+from denoise_core.errors import ContractViolation
+from denoise_core.runtime.record import RECORD_KEY
 from langchain_denoise.compressor import DenoiseCompressor
-from langchain_denoise.convert.documents import HEADER_KEYS, validate_header_keys, read_documents, passages_from_documents
+from langchain_denoise.convert.documents import (
+    HEADER_KEYS,
+    passages_from_documents,
+    read_documents,
+    validate_header_keys,
+)
 from langchain_denoise.convert.messages import internal_config
-from langchain_denoise.settings import PositiveCount, Denoise, RetrieverLike, request_settings
+from langchain_denoise.settings import Denoise, PositiveCount, RetrieverLike, request_settings
 
 _config: ContextVar[RunnableConfig | None] = ContextVar("denoise_retriever_config", default=None)
 
@@ -168,7 +173,7 @@ class RetrieverAdapter:
         try:
             return passages_from_documents(read_documents(found, "found"), self.header_keys)
         except InputError as error:
-            raise BrokenLaw(f"{type(self.retriever).__name__}: {error}") from error
+            raise ContractViolation(f"{type(self.retriever).__name__}: {error}") from error
 
 
 def require_retriever(retriever: Any) -> None:
@@ -187,7 +192,7 @@ def _with_k(config: RunnableConfig, k: int | None) -> RunnableConfig:
     """The config with the call's own k, where it gave one."""
     if k is None:
         return config
-    return {**config, "configurable": {**config.get("configurable", {}), KEY: {**request_settings(config), "top_n": k}}}
+    return {**config, "configurable": {**config.get("configurable", {}), RECORD_KEY: {**request_settings(config), "top_n": k}}}
 
 
 def _takes(retriever: Any, name: str) -> bool:

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, field_validator
 from typing_extensions import override
 
 from denoise_core import InputError
-from denoise_core.runtime.budget import at_most
+from denoise_core.runtime.budget import limit_concurrency
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.convert.history import MessageScope, UserTurn
@@ -66,7 +66,7 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
         messages, turn = self._turn(input)
         if turn is None:
             return messages
-        with at_most(config.get("max_concurrency")):
+        with limit_concurrency(config.get("max_concurrency")):
             result = self._denoiser().denoise(turn.question, turn.passages)
         emit_record(run_manager, {"question": turn.question}, *(f(turn.passages, result) for f in SUMMARY_FUNCTIONS))
         return turn.apply_result(result)
@@ -77,7 +77,7 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
         messages, turn = self._turn(input)
         if turn is None:
             return messages
-        with at_most(config.get("max_concurrency")):
+        with limit_concurrency(config.get("max_concurrency")):
             result = await self._denoiser().adenoise(turn.question, turn.passages)
         await aemit_record(run_manager, {"question": turn.question}, *(f(turn.passages, result) for f in SUMMARY_FUNCTIONS))
         return turn.apply_result(result)

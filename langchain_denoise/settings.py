@@ -29,9 +29,9 @@ from pydantic import (
 from typing_extensions import TypedDict, Unpack
 
 from denoise_core import Denoiser, InputError
-from denoise_core._frameworks import ruled, shipped
-from denoise_core.runtime.guard import Policy
-from denoise_core.runtime.record import KEY, RecordDetail
+from denoise_core._frameworks import bundled_denoiser, with_keep_rule
+from denoise_core.runtime.guard import FailurePolicy
+from denoise_core.runtime.record import RECORD_KEY, RecordDetail
 from langchain_denoise.convert.documents import HEADER_KEYS, validate_header_keys
 
 if TYPE_CHECKING:
@@ -70,8 +70,8 @@ class DenoiseSettings(TypedDict, total=False):
     k: int | None
     order: DocumentOrder
     header_keys: Sequence[str]
-    on_error: Policy
-    on_empty: Policy
+    on_error: FailurePolicy
+    on_empty: FailurePolicy
     record: RecordDetail
     max_concurrency: int | None
     name: str | None
@@ -147,10 +147,10 @@ class Denoise(BaseModel):
     header_keys: Annotated[tuple[str, ...], BeforeValidator(validate_header_keys)] = HEADER_KEYS
     """Metadata that is read with a document's text, and is no part of what is kept."""
 
-    on_error: Policy = "keep"
+    on_error: FailurePolicy = "keep"
     """What an exception gives: the input (``"keep"``), nothing (``"drop"``), or the exception (``"raise"``)."""
 
-    on_empty: Policy = "keep"
+    on_empty: FailurePolicy = "keep"
     """The same for a result that keeps nothing; ``"raise"`` is `denoise_core.EmptyResult`."""
 
     record: RecordDetail = "spans"
@@ -275,7 +275,7 @@ class Denoise(BaseModel):
 
         chosen: Any = variant or "select"
         bound: dict[str, Any] = {} if self.max_concurrency is None else {"max_concurrency": self.max_concurrency}
-        options = Options(context=self.context)
+        options = Options(keep_context=self.context)
         return S2ADenoiser(as_llm(self.model), variant=chosen, options=options, on_error=self.on_error, **bound)
 
     def _end(self, keep: Any, threshold: float | None) -> Denoiser:
@@ -288,7 +288,7 @@ class Denoise(BaseModel):
             named = {"whole": chunking.no_chunking, "sentences": chunking.sentence_spans}
             chunker = named[self.chunks] if isinstance(self.chunks, str) else chunking.sentence_chunker(self.chunks)
         if own:
-            return shipped(keep, threshold, chunker)
+            return bundled_denoiser(keep, threshold, chunker)
         from langchain_denoise.models.scoring import FolderProbe, as_scorer
 
         scorer = as_scorer(self.scorer) if self.probe is None else FolderProbe(self.probe, self.model)
@@ -321,7 +321,7 @@ def require_denoiser(denoiser: Any) -> None:
 def _changed(denoiser: Any, keep: Any, threshold: float | None, variant: str | None) -> Denoiser:
     """A copy of END with another rule or of S2A with another variant; itself when nothing is asked."""
     if keep is not None or threshold is not None:
-        denoiser = ruled(denoiser, keep, threshold)
+        denoiser = with_keep_rule(denoiser, keep, threshold)
     if variant is not None:
         from denoise_core.s2a import S2ADenoiser
 
@@ -337,7 +337,7 @@ def config_with_request(asked: Any) -> RunnableConfig | None:
     """A config that asks for these settings, beside what the surrounding run's has; None to ask for none."""
     if asked is None:
         return None
-    return {"configurable": {**ensure_config().get("configurable", {}), KEY: asked}}
+    return {"configurable": {**ensure_config().get("configurable", {}), RECORD_KEY: asked}}
 
 
 def request_settings(config: RunnableConfig | None) -> dict[str, Any]:
@@ -345,7 +345,7 @@ def request_settings(config: RunnableConfig | None) -> dict[str, Any]:
 
     Raises `InputError` for a setting that cannot be chosen so.
     """
-    found = ((config or {}).get("configurable") or {}).get(KEY)
+    found = ((config or {}).get("configurable") or {}).get(RECORD_KEY)
     if found is None:
         return {}
     try:
@@ -353,7 +353,7 @@ def request_settings(config: RunnableConfig | None) -> dict[str, Any]:
     except ValidationError as error:
         wrong = error.errors()[0]
         where = "".join(f": {name}" for name in wrong["loc"][:1])
-        raise InputError(f"configurable[{KEY!r}]{where}={wrong['input']!r}: {wrong['msg']}") from error
+        raise InputError(f"configurable[{RECORD_KEY!r}]{where}={wrong['input']!r}: {wrong['msg']}") from error
     return asked
 
 

@@ -59,7 +59,11 @@ def Checked(
         if isinstance(what, BaseQueryEngine):
             return CheckedQueryEngine(what, loop, **_only(settings, name, "streaming", "on_error"))
         return CheckedChatEngine(what, loop, **_only(settings, name, "on_error"))
-    from llamaindex_denoise.agents.checked import CheckedTool, FinalOutputChecks, checked_workflow  # slow to import
+    from llamaindex_denoise.agents.checked import (  # slow to import
+        CheckedTool,
+        FinalOutputChecks,
+        checked_workflow,
+    )
 
     if isinstance(what, (CheckedTool, FinalOutputChecks)):
         raise InputError(f"{name}: its answers are checked already")

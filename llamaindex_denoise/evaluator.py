@@ -12,9 +12,9 @@ from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult
 from denoise_core import LLM, Budget, InputError, Passage, arun, run
 from denoise_core.augmenter import AnswerVerdict, Feedback, TemplateFeedback, Utility, WorkingMemory
 from denoise_core.augmenter.utility import as_utility
-from denoise_core.errors import is_mistake, said
+from denoise_core.errors import format_error, is_user_error
 from denoise_core.runtime.effects import Flow
-from denoise_core.runtime.fallbacks import fell_back
+from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.support.judging import Judge
 from llamaindex_denoise.engines.base import NestedPrompts
 from llamaindex_denoise.nodes.convert import to_passages
@@ -77,7 +77,7 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
     def _flow(
         self, query: str | None, response: str | None, passages: tuple[Passage, ...]
     ) -> Flow[EvaluationResult]:
-        """What a judge that failed leaves is unknown; a mistake (`is_mistake`) raises."""
+        """What a judge that failed leaves is unknown; a mistake (`is_user_error`) raises."""
         if query is None or response is None:
             missing = "query" if query is None else "response"
             raise InputError(f"{missing} must be given: an evaluation needs query, response and contexts")
@@ -89,10 +89,10 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
                 verdict = yield from self.utility.assess(memory, response)
                 words = "" if verdict.passed else (yield from self.feedback.write(memory, response, verdict))
         except Exception as error:
-            if is_mistake(error):
+            if is_user_error(error):
                 raise
-            fell_back("evaluation", error, "nothing is known of the answer")
-            verdict, words = AnswerVerdict(kind="judge_error", reason=said(error)), ""
+            log_fallback("evaluation", error, "nothing is known of the answer")
+            verdict, words = AnswerVerdict(kind="judge_error", reason=format_error(error)), ""
         unknown = verdict.outcome == "unknown"
         reasons = "; ".join(verdict.reasons)
         return EvaluationResult(
@@ -110,7 +110,7 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
 def _read(response: Response | None) -> tuple[str | None, tuple[Passage, ...]]:
     if response is None:
         return None, ()
-    return response.response, to_passages(response.source_nodes, captions=True)
+    return response.response, to_passages(response.source_nodes, include_captions=True)
 
 
 def _passages(contexts: Sequence[str] | None) -> tuple[Passage, ...]:

@@ -9,7 +9,7 @@ from llama_index.core.workflow import Event
 
 
 class DenoiseEvent(BaseEvent):
-    """One denoising. ``summary`` is `denoise_core.runtime.record.summary_of`, plain JSON: which ranges of which
+    """One denoising. ``summary`` is `denoise_core.runtime.record.result_summary`, plain JSON: which ranges of which
     nodes were kept and dropped, why, and what it cost. ``passed_through`` are the ids of nodes without text."""
 
     method: str

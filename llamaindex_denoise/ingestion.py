@@ -12,7 +12,7 @@ from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, Transf
 
 from denoise_core import DenoiseResult, __version__
 from denoise_core.errors import DenoiseError
-from llamaindex_denoise.nodes.convert import Readable
+from llamaindex_denoise.nodes.convert import NodeBatch
 from llamaindex_denoise.postprocessor import DenoisePostprocessor
 
 NOTHING_KEPT_NOTE = "nothing was kept"  # an empty result is a finding; any other fallback is a failure
@@ -89,7 +89,7 @@ class DenoiseTransform(TransformComponent):
         scored = [NodeWithScore(node=n) for n in nodes]
         return [scored] if self.denoise_together else [[n] for n in scored]
 
-    def _check(self, result: DenoiseResult, read: Readable) -> None:
+    def _check(self, result: DenoiseResult, read: NodeBatch) -> None:
         """Raise `DenoisingFailure` where a node fell back and the pipeline would cache it."""
         failures = {**result.failures, **read.failures}
         failed = {node_id: why for node_id, why in failures.items() if NOTHING_KEPT_NOTE not in why}

@@ -20,18 +20,18 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from denoise_core import Denoiser, DenoiseResult, Guard, InputError
-from denoise_core._frameworks import ruled, signed
+from denoise_core._frameworks import cache_signature, with_keep_rule
 from denoise_core._optional import require
 from denoise_core.ranking import keep_top, order_by_score
-from denoise_core.runtime.budget import at_most
-from denoise_core.runtime.guard import Policy
+from denoise_core.runtime.budget import limit_concurrency
+from denoise_core.runtime.guard import FailurePolicy
 from denoise_core.text.chunk import Chunker, no_chunking
-from llamaindex_denoise.engines.base import NestedPrompts, prompts_of, with_prompts
+from llamaindex_denoise.engines.base import NestedPrompts, denoiser_prompts, with_prompts
 from llamaindex_denoise.events import DenoiseEvent
-from llamaindex_denoise.models.llm import LlamaLLM, given_or_set
+from llamaindex_denoise.models.llm import LlamaLLM, resolve_model
 from llamaindex_denoise.models.scorers import EmbedModelScorer, RerankerScorer
-from llamaindex_denoise.nodes.convert import Readable, ScorePolicy
-from llamaindex_denoise.nodes.headers import reading
+from llamaindex_denoise.nodes.convert import NodeBatch, ScorePolicy
+from llamaindex_denoise.nodes.headers import with_metadata_mode
 from llamaindex_denoise.nodes.records import RecordDetail
 
 dispatcher = get_dispatcher(__name__)
@@ -47,7 +47,7 @@ class _PostprocessRun:
     """One call on its way: what came in, and what it is told to give back."""
 
     query: str
-    node_batch: Readable
+    node_batch: NodeBatch
     guard: Guard
     output_nodes: list[NodeWithScore] = field(default_factory=list)
 
@@ -75,8 +75,8 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
     )
     keep: Any = Field(default=None, description="END: a share of the chunks below 1, a number of them, 'auto'.")
     threshold: float | None = Field(default=None, description="END: every chunk of at least this score.")
-    on_error: Policy = Field(default="keep", description="What an exception gives: the input, nothing, or itself.")
-    on_empty: Policy = Field(default="keep", description="What a result without text gives.")
+    on_error: FailurePolicy = Field(default="keep", description="What an exception gives: the input, nothing, or itself.")
+    on_empty: FailurePolicy = Field(default="keep", description="What a result without text gives.")
     score_policy: ScorePolicy = Field(default="keep", description="'replace' puts the method's score on the nodes.")
     top_n: int | None = Field(
         default=None, ge=1, description="At most this many nodes with text, the method's best; None for all."
@@ -126,7 +126,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
             given = _embedded(keep, threshold)
             values["cache_key"] = values.get("cache_key") or DEFAULT_CACHE_KEY
         elif keep is not None or threshold is not None:
-            given = ruled(given, keep, threshold)
+            given = with_keep_rule(given, keep, threshold)
         return {**values, "denoiser": given}
 
     @classmethod
@@ -140,8 +140,8 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         """
         from denoise_core.s2a import Options, S2ADenoiser
 
-        model = LlamaLLM(given_or_set("llm", llm, of="DenoisePostprocessor.from_llm"))
-        options = Options(context=context)
+        model = LlamaLLM(resolve_model("llm", llm, caller="DenoisePostprocessor.from_llm"))
+        options = Options(keep_context=context)
         denoiser = S2ADenoiser(model, variant="select", options=options, max_concurrency=max_concurrency)
         settings.setdefault("cache_key", f"S2A, context={context}, {_model_key(model.model)}")
         return cls(denoiser=denoiser, **settings)
@@ -166,7 +166,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         ``settings`` are this class's fields, ``keep`` and ``threshold`` among them. Raises `InputError` when there
         is no model.
         """
-        model = given_or_set("embed_model", embed_model, of="DenoisePostprocessor.from_embed_model")
+        model = resolve_model("embed_model", embed_model, caller="DenoisePostprocessor.from_embed_model")
         if chunker is no_chunking:  # what another function cuts, a key of ours cannot say
             settings.setdefault("cache_key", f"END, {_model_key(model)}")
         return cls(denoiser=_end(EmbedModelScorer(model), chunker), **settings)
@@ -213,7 +213,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         settings = {**vars(self.denoiser), "scorer": None}
         return settings == {**vars(default), "scorer": None}
 
-    @signed
+    @cache_signature
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
@@ -222,7 +222,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         return run.output_nodes
 
     @dispatcher.span
-    @signed
+    @cache_signature
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
@@ -233,8 +233,8 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
     @contextmanager
     def _start_run(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> Iterator[_PostprocessRun]:
         query = _query_of(query_bundle)
-        guard = Guard(reading(self.denoiser), on_error=self.on_error, on_empty=self.on_empty)
-        run = _PostprocessRun(query, Readable(nodes, guard), guard)
+        guard = Guard(with_metadata_mode(self.denoiser), on_error=self.on_error, on_empty=self.on_empty)
+        run = _PostprocessRun(query, NodeBatch(nodes, guard), guard)
         shown_nodes = run.node_batch.nodes if self.events_with_text else []
         top_n = self.top_n or len(run.node_batch.nodes)
         dispatcher.event(
@@ -248,7 +248,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         }
         try:
             with self.callback_manager.event(CBEventType.RERANKING, payload) as event:
-                with at_most(self.max_concurrency):
+                with limit_concurrency(self.max_concurrency):
                     yield run
                 event.on_end({EventPayload.NODES: run.output_nodes if self.events_with_text else []})
         finally:  # what began also ends when it fails
@@ -260,18 +260,18 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
             result = keep_top(result, read.passages, self.top_n)
         if self.order == "score":
             result = order_by_score(result)
-        kept_nodes = read.back(result, by=self._method, scores=self.score_policy, detail=self.record_detail)
+        kept_nodes = read.build_nodes(result, by=self._method, scores=self.score_policy, detail=self.record_detail)
         if self.order == "given":
-            run.output_nodes = read.woven(kept_nodes)
+            run.output_nodes = read.restore_order(kept_nodes)
         else:
-            run.output_nodes = [*kept_nodes, *read.beside]  # by score there are no places to go back to
-        passed_through = [n.node.node_id for n in read.beside]
+            run.output_nodes = [*kept_nodes, *read.untouched_nodes]  # by score there are no places to go back to
+        passed_through = [n.node.node_id for n in read.untouched_nodes]
         dispatcher.event(
             DenoiseEvent(method=self._method, summary=read.summary(result), passed_through=passed_through)
         )
 
     def _get_prompts(self) -> PromptDictType:
-        return prompts_of(self.denoiser)
+        return denoiser_prompts(self.denoiser)
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
         self.denoiser = with_prompts(self.denoiser, prompts)
@@ -323,5 +323,5 @@ def _embedded(keep: Any, threshold: float | None) -> Denoiser:
     minilm_folder()
     if threshold is None:
         return default_denoiser(**({} if keep is None else {"keep": keep}))
-    ruled_default: Denoiser = ruled(_end(DefaultScorer(), "auto"), keep, threshold)
+    ruled_default: Denoiser = with_keep_rule(_end(DefaultScorer(), "auto"), keep, threshold)
     return ruled_default

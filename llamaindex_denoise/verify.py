@@ -96,7 +96,7 @@ class EngineLoopRun:
     def emit_record(self, answer: Answer) -> dict[str, Any]:
         """The record of the run, told to LlamaIndex's instrumentation. Raises what failed under "raise"."""
         note = {**answer_record(answer), "claims": claims_record(answer)}
-        if isinstance(self.drafter, EngineDrafter) and self.drafter.silent:  # sources alone: nothing was claimed
+        if isinstance(self.drafter, EngineDrafter) and self.drafter.is_retrieval_only:  # sources alone: nothing was claimed
             note.update(outcome="unknown", stopped_because="unjudged")
         elif answer.outcome is Outcome.FAILED and (failed := self._failed(answer)) is not None:
             part, error = failed
@@ -111,7 +111,7 @@ class EngineLoopRun:
         """What a response is made of."""
         note, text, best = self.emit_record(answer), answer.text, answer.best
         if isinstance(self.drafter, EngineDrafter):
-            text = "" if self.drafter.silent else self.drafter.shown(text)
+            text = "" if self.drafter.is_retrieval_only else self.drafter.restore_headings(text)
         if "failed" in note:
             text = NO_ANSWER.format(why="{part} failed ({error})".format(**note["failed"]))
         drafted = best.origin if best else None
@@ -128,8 +128,8 @@ class EngineLoopRun:
         it; None where nothing failed (a spent budget)."""
         if answer.stopped_because not in (StopReason.LLM_ERROR, StopReason.RETRIEVER_ERROR):
             return None
-        if isinstance(self.drafter, EngineDrafter) and self.drafter.failed is not None:
-            return self.drafter.failed
+        if isinstance(self.drafter, EngineDrafter) and self.drafter.failed_part is not None:
+            return self.drafter.failed_part
         part = "the model" if answer.stopped_because is StopReason.LLM_ERROR else "the retriever"
         return part, answer.memory.failures[-1][1] if answer.memory.failures else "no reason was noted"
 
@@ -138,4 +138,4 @@ def evidence_nodes(
     question: str, evidence: Sequence[Passage], retrieved: Sequence[Passage]
 ) -> list[NodeWithScore]:
     """The nodes of what was retrieved, as they stand in the evidence."""
-    return to_nodes(retrieved, DenoiseResult(question, tuple(evidence)), by="Augmenter")
+    return to_nodes(retrieved, DenoiseResult(question, tuple(evidence)), method="Augmenter")

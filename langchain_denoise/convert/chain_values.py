@@ -16,8 +16,8 @@ from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 
 from denoise_core import InputError, Passage, unique_ids
-from denoise_core.runtime.record import KEY
-from langchain_denoise.convert.documents import HEADER_KEYS, read_documents, passages_from_documents
+from denoise_core.runtime.record import RECORD_KEY
+from langchain_denoise.convert.documents import HEADER_KEYS, passages_from_documents, read_documents
 
 ValueSelector: TypeAlias = str | Callable[..., Any] | None
 
@@ -202,9 +202,9 @@ def change_answer_message(brought: Any, change: Callable[[BaseMessage], BaseMess
 def attach_record(brought: Any, record: dict[str, Any]) -> Any:
     """The output with the record under a key, in a message's ``response_metadata``, or on the string itself."""
     if isinstance(brought, BaseMessage):
-        return brought.model_copy(update={"response_metadata": {**brought.response_metadata, KEY: record}})
+        return brought.model_copy(update={"response_metadata": {**brought.response_metadata, RECORD_KEY: record}})
     if isinstance(brought, Mapping):
-        return {**brought, KEY: record}
+        return {**brought, RECORD_KEY: record}
     return VerifiedText(brought, record) if isinstance(brought, str) else brought
 
 

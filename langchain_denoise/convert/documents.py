@@ -11,9 +11,9 @@ from typing import Any
 from langchain_core.documents import Document
 
 from denoise_core import DenoiseResult, Guard, InputError, Passage, unique_ids
-from denoise_core._frameworks import shallow
-from denoise_core.errors import said
-from denoise_core.runtime.record import RecordDetail, chunks_of, record_of
+from denoise_core._frameworks import copy_model
+from denoise_core.errors import format_error
+from denoise_core.runtime.record import RecordDetail, group_chunks, passage_record
 
 SCORE_KEY = "relevance_score"
 """Where LangChain's rerankers put a document's score; ours is read from and written to the same place."""
@@ -80,8 +80,8 @@ class DocumentBatch:
             try:
                 self.passages.append(passage_from_document(document, i, header_keys))
             except Exception as error:  # whatever stands in a document: its failure is its own
-                why = guard.set_aside(f"documents[{at}]", error)
-                self.failures[i] = why or said(error)
+                why = guard.handle_failed_item(f"documents[{at}]", error)
+                self.failures[i] = why or format_error(error)
                 self._stay += [unconverted_document(document, why)] if why else []
             else:
                 self.documents.append(document)
@@ -160,17 +160,17 @@ def documents_from_result(
     """
     original = {p.id: d for p, d in zip(passages, documents, strict=True)}
     given = {p.id: p for p in passages}
-    chunks = chunks_of(result) if detail == "full" else None
+    chunks = group_chunks(result) if detail == "full" else None
     made = []
     for kept in result.passages:
         try:
-            record = flatten_record(record_of(kept, given, result, chunks, detail=detail), scores=scores)
+            record = flatten_record(passage_record(kept, given, result, chunks, detail=detail), scores=scores)
             made.append(_to_document(kept, original, given, record, scores))
         except Exception as error:  # whatever stands in metadata: one document's failure is its own
             if guard is None:
                 raise
-            why = guard.set_aside(f"document {kept.id!r}", error)
-            ids = [kept.id] if kept.id in original else dict.fromkeys(s.passage_id for s in kept.covered)
+            why = guard.handle_failed_item(f"document {kept.id!r}", error)
+            ids = [kept.id] if kept.id in original else dict.fromkeys(s.passage_id for s in kept.source_spans)
             made += [unconverted_document(original[i], why) for i in ids] if why else []
     return made
 
@@ -198,7 +198,7 @@ def evidence_documents(evidence: Sequence[Passage], retrieved: Sequence[Passage]
     given = {p.id: p for p in retrieved}
     result = DenoiseResult(question, tuple(evidence))
     return [
-        _new_document(p, p.metadata, flatten_record(record_of(p, given, result, detail="spans")), True) for p in evidence
+        _new_document(p, p.metadata, flatten_record(passage_record(p, given, result, detail="spans")), True) for p in evidence
     ]
 
 
@@ -211,12 +211,12 @@ def _to_document(
 ) -> Document:
     document = original.get(kept.id)
     if document is None:  # a joint rewrite: it has several originals, and keeps the metadata they agree on
-        sources = [original[s.passage_id] for s in kept.covered if s.passage_id in original]
+        sources = [original[s.passage_id] for s in kept.source_spans if s.passage_id in original]
         return _new_document(kept, _agreed([d.metadata for d in sources]), record, scores)
     metadata = {k: v for k, v in document.metadata.items() if k not in RECORD_KEYS}
     if scores and kept.score is not None and kept.score != given[kept.id].score:
         metadata[SCORE_KEY] = float(kept.score)
-    return shallow(document, {"page_content": kept.text, "metadata": {**metadata, **record}})
+    return copy_model(document, {"page_content": kept.text, "metadata": {**metadata, **record}})
 
 
 def _new_document(kept: Passage, metadata: Mapping[str, Any], record: dict[str, Any], scores: bool) -> Document:

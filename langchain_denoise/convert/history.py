@@ -13,7 +13,7 @@ from typing import Any, Literal
 from langchain_core.messages import BaseMessage, HumanMessage
 
 from denoise_core import DenoiseResult, Passage
-from denoise_core.runtime.record import KEY, record_of
+from denoise_core.runtime.record import RECORD_KEY, passage_record
 from denoise_core.s2a.options import EXTRACTIVE, Variant
 from denoise_core.s2a.question import same_question
 from langchain_denoise.convert.messages import block_text
@@ -60,7 +60,7 @@ class UserTurn:
         last = self.positions[-1]
         if result.fallback and out[last] is self.messages[last]:
             asked = self.passages[-1]
-            out[last] = record_on_message(out[last], record_of(asked, {asked.id: asked}, result, detail="spans"))
+            out[last] = record_on_message(out[last], passage_record(asked, {asked.id: asked}, result, detail="spans"))
         return out
 
     def changed_texts(self, result: DenoiseResult) -> dict[int, tuple[str, dict[str, Any]]]:
@@ -75,7 +75,7 @@ class UserTurn:
             else:
                 text = left.text.strip() if left and left.text.strip() else OMITTED_MESSAGE
             if text != passage.text.strip():
-                record = record_of(left or Passage("", passage.id, rewritten=True), given, result, detail="spans")
+                record = passage_record(left or Passage("", passage.id, is_rewritten=True), given, result, detail="spans")
                 changed[place] = text, {**record, "original": passage.text}
         return changed
 
@@ -105,7 +105,7 @@ def replace_message_text(message: BaseMessage, text: str, record: dict[str, Any]
 
 def record_on_message(message: BaseMessage, record: dict[str, Any]) -> BaseMessage:
     """A copy of the message with the record beside its content."""
-    return message.model_copy(update={"response_metadata": {**message.response_metadata, KEY: record}})
+    return message.model_copy(update={"response_metadata": {**message.response_metadata, RECORD_KEY: record}})
 
 
 def _blocks(content: list[Any], text: str, record: Mapping[str, Any]) -> list[Any]:

@@ -10,11 +10,11 @@ from langchain_core.documents import Document
 from langchain_core.messages import ToolMessage
 
 from denoise_core import DenoiseResult
-from denoise_core.runtime.record import KEY, short_id
-from denoise_core.tool_results import NOTHING, LeftOut, ToolResult, read_result, told
+from denoise_core.runtime.record import RECORD_KEY, short_id
+from denoise_core.tool_results import EMPTY_RESULT_TEXT, OmittedText, ToolResult, omission_notice, read_result
+from langchain_denoise.convert.chain_values import artifact_documents
 from langchain_denoise.convert.documents import FALLBACK_KEY, unique_document_ids
 from langchain_denoise.convert.messages import block_text
-from langchain_denoise.convert.chain_values import artifact_documents
 
 STRUCTURED_KEYS = ("structured_content", "structuredContent")  # where MCP adapters put the structured result
 
@@ -47,18 +47,18 @@ class ToolText:
 
     def apply_results(
         self, each: Sequence[DenoiseResult], recall: bool = False
-    ) -> tuple[ToolMessage, tuple[LeftOut, ...]]:
+    ) -> tuple[ToolMessage, tuple[OmittedText, ...]]:
         """The message with what is left of each of `parts` in its place, and what its content lost; with
         ``recall`` the ids of such parts stand at the end."""
         found = each[0]
-        content = self.content.back(found)
+        content = self.content.restore(found)
         if isinstance(content, list):
             content = [b for b in content if (t := block_text(b)) is None or t.strip()]
         if not content or not (isinstance(content, list) or content.strip()):
-            content = NOTHING if isinstance(self.message.content, str) else [{"type": "text", "text": NOTHING}]
-        gone = self.content.left_out(found)
+            content = EMPTY_RESULT_TEXT if isinstance(self.message.content, str) else [{"type": "text", "text": EMPTY_RESULT_TEXT}]
+        gone = self.content.omitted_texts(found)
         if recall and gone:
-            said = told(gone)
+            said = omission_notice(gone)
             blocks = isinstance(content, list)
             content = [*content, {"type": "text", "text": said}] if blocks else f"{content}\n\n{said}"
         record = {
@@ -70,7 +70,7 @@ class ToolText:
         }
         artifact = self.message.artifact
         if self.structured:
-            left = {k: read.back(f) for (k, read), f in zip(self.structured.items(), each[1:], strict=True)}
+            left = {k: read.restore(f) for (k, read), f in zip(self.structured.items(), each[1:], strict=True)}
             artifact = {**artifact, **left}
         return _changed(self.message, content, artifact, record), gone
 
@@ -88,7 +88,7 @@ class ToolDocuments:
 
     def apply_results(
         self, each: Sequence[Sequence[Document]], recall: bool = False
-    ) -> tuple[ToolMessage, tuple[LeftOut, ...]]:
+    ) -> tuple[ToolMessage, tuple[OmittedText, ...]]:
         """The message with what is left of each document where it stood; documents shown nowhere are joined. What
         was dropped is not to be had back."""
         kept = each[0]
@@ -131,14 +131,14 @@ class ToolDocuments:
                 new[at] = "\n\n".join(t for t in left if t is not None)
         content = self.message.content
         if isinstance(content, str):
-            return new.get(0, content) or NOTHING
+            return new.get(0, content) or EMPTY_RESULT_TEXT
         out: list[Any] = []
         for at, block in enumerate(content):
             if at not in new:
                 out.append(block)
             elif new[at].strip():
                 out.append(new[at] if isinstance(block, str) else {**block, "text": new[at]})
-        return out or [{"type": "text", "text": NOTHING}]
+        return out or [{"type": "text", "text": EMPTY_RESULT_TEXT}]
 
 
 def parse_tool_message(message: ToolMessage) -> ToolText | ToolDocuments | None:
@@ -173,7 +173,7 @@ def replace_texts(content: str, before: Sequence[str], after: Sequence[str | Non
 
 
 def _changed(message: ToolMessage, content: Any, artifact: Any, record: Mapping[str, Any]) -> ToolMessage:
-    metadata = {**message.response_metadata, KEY: dict(record)}
+    metadata = {**message.response_metadata, RECORD_KEY: dict(record)}
     return message.model_copy(update={"content": content, "artifact": artifact, "response_metadata": metadata})
 
 

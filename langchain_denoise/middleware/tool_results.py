@@ -16,9 +16,15 @@ from langgraph.types import Command
 from typing_extensions import override
 
 from denoise_core import InputError
-from denoise_core.runtime.fallbacks import fell_back
-from denoise_core.runtime.record import KEY
-from denoise_core.tool_results import LEFT_OUT, RECALL, asked_in, given_back, looked_for
+from denoise_core.runtime.fallbacks import log_fallback
+from denoise_core.runtime.record import RECORD_KEY
+from denoise_core.tool_results import (
+    OMITTED_STATE_KEY,
+    RECALL_TOOL,
+    build_query,
+    query_from_arguments,
+    recall_text,
+)
 from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert.chain_values import MESSAGES_KEY, extract_messages
 from langchain_denoise.middleware.base import RequestMiddleware
@@ -123,7 +129,7 @@ class DenoiseToolResults(RequestMiddleware):
         """What of the messages is to be denoised."""
         if self.tool_names is not None and request.tool_call["name"] not in self.tool_names:
             return []
-        ours = (m for m in messages if m.status != "error" and m.name != RECALL)
+        ours = (m for m in messages if m.status != "error" and m.name != RECALL_TOOL)
         read = [r for m in ours if (r := parse_tool_message(m)) is not None]
         texts = [r for r in read if isinstance(r, ToolText)]
         long = self.tool_names is not None or self._is_long(texts, request)
@@ -133,9 +139,9 @@ class DenoiseToolResults(RequestMiddleware):
         """Whether texts are denoised without being asked for by name: all that one call gave counts together."""
         if sum(part.characters for r in read for part in r.parts) < MIN_CHARACTERS:
             return False
-        if not asked_in(request.tool_call["args"]):
+        if not query_from_arguments(request.tool_call["args"]):
             name = request.tool_call["name"]
-            fell_back(
+            log_fallback(
                 self._name,
                 f"{name} gave long text and was called without words to look for",
                 f"it passes as it is; tools=[{name!r}] denoises it by the user's question",
@@ -154,17 +160,17 @@ class DenoiseToolResults(RequestMiddleware):
             kept |= {g.id: g.text for g in gone if self.recall}
         if isinstance(result, ToolMessage):
             message = new.get(id(result), result)
-            return Command(update={MESSAGES_KEY: [message], LEFT_OUT: kept}) if kept else message
+            return Command(update={MESSAGES_KEY: [message], OMITTED_STATE_KEY: kept}) if kept else message
         if not isinstance(result.update, Mapping) or not new:
             return result
         messages = [new.get(id(m), m) for m in result.update[MESSAGES_KEY]]
-        return replace(result, update={**result.update, MESSAGES_KEY: messages, **({LEFT_OUT: kept} if kept else {})})
+        return replace(result, update={**result.update, MESSAGES_KEY: messages, **({OMITTED_STATE_KEY: kept} if kept else {})})
 
 
-@tool(RECALL)
+@tool(RECALL_TOOL)
 def _recall(id: str, runtime: ToolRuntime) -> str:
     """Gives back a part of a tool's result that was left out, by the id that stands at the end of the result."""
-    return given_back(runtime.state.get(LEFT_OUT) or {}, id)
+    return recall_text(runtime.state.get(OMITTED_STATE_KEY) or {}, id)
 
 
 def _name_of(given: Any) -> str:
@@ -186,7 +192,7 @@ def _messages_of(result: Result) -> list[ToolMessage]:
 def _settings_in(request: ToolCallRequest) -> Any:
     """What the agent's context asks for: its ``denoise``, of a dict, a dataclass or an object."""
     context = getattr(request.runtime, "context", None)
-    return context.get(KEY) if isinstance(context, Mapping) else getattr(context, KEY, None)
+    return context.get(RECORD_KEY) if isinstance(context, Mapping) else getattr(context, RECORD_KEY, None)
 
 
 def _query(request: ToolCallRequest) -> str:
@@ -194,4 +200,4 @@ def _query(request: ToolCallRequest) -> str:
     state = request.state
     state = state if isinstance(state, (dict, list)) else {MESSAGES_KEY: getattr(state, MESSAGES_KEY, [])}
     user = next((str(m.text) for m in reversed(extract_messages(state) or []) if isinstance(m, HumanMessage)), "")
-    return looked_for(user, asked_in(request.tool_call["args"]))
+    return build_query(user, query_from_arguments(request.tool_call["args"]))

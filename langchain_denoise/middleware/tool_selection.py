@@ -11,9 +11,9 @@ from langchain_core.tools import BaseTool
 from typing_extensions import override
 
 from denoise_core import InputError
-from denoise_core.errors import is_mistake
-from denoise_core.runtime.fallbacks import fell_back
-from denoise_core.runtime.offload import offload
+from denoise_core.errors import is_user_error
+from denoise_core.runtime.fallbacks import log_fallback
+from denoise_core.runtime.thread_pool import run_in_pool
 from langchain_denoise.middleware.base import RequestMiddleware
 from langchain_denoise.models.scoring import as_scorer
 
@@ -45,7 +45,7 @@ class DenoiseTools(RequestMiddleware):
 
     @override
     async def achange_request(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        return await offload(self.change_request, request)
+        return await run_in_pool(self.change_request, request)
 
     @override
     def change_request(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
@@ -57,9 +57,9 @@ class DenoiseTools(RequestMiddleware):
             scores = self.scorer.score(query, [f"{t.name}: {t.description}" for t in tools])
             best = sorted(range(len(tools)), key=lambda i: -float(scores[i]))[: self.top_n]
         except Exception as error:
-            if is_mistake(error):
+            if is_user_error(error):
                 raise
-            fell_back(self.name, error, "all tools are shown")
+            log_fallback(self.name, error, "all tools are shown")
             return request
         stay = {tools[i].name for i in best} | self.always_include | _called(request.messages)
         chosen = [t for t in request.tools if not isinstance(t, BaseTool) or t.name in stay]

@@ -11,7 +11,7 @@ from langchain_core.messages import AnyMessage, BaseMessage, HumanMessage
 from langgraph.runtime import Runtime
 from typing_extensions import override
 
-from denoise_core.runtime.record import KEY
+from denoise_core.runtime.record import RECORD_KEY
 from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.convert.history import MessageScope, record_on_message, replace_message_text
 from langchain_denoise.middleware.base import RequestMiddleware
@@ -83,7 +83,7 @@ class S2AMiddleware(RequestMiddleware):
         for old, new in zip(said, cleared, strict=True):
             if new is not old:
                 text = None if new.content == old.content else str(new.text).strip()
-                found[str(old.id)] = {"text": text, "record": new.response_metadata[KEY]}
+                found[str(old.id)] = {"text": text, "record": new.response_metadata[RECORD_KEY]}
         asked = _asked(said)
         found.setdefault(str(asked.id if asked else None), {"text": None, "record": {}})
         return {"denoised_messages": {self._name: found}}

@@ -23,12 +23,19 @@ from denoise_core import InputError, Usage
 from denoise_core.augmenter import Answer
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
 from denoise_core.augmenter.drafting.taint import drop_tainted_searches
+from denoise_core.augmenter.streaming import Show
 from denoise_core.augmenter.traces.record import answer_record
-from denoise_core.runtime.record import KEY
-from denoise_core.tool_results import query_of
-from langchain_denoise.convert.claims import ClaimedOutput, validate_claims, extract_claims, resolve_sources, replace_claim_text
+from denoise_core.runtime.record import RECORD_KEY
+from denoise_core.tool_results import arguments_text
+from langchain_denoise.convert.chain_values import attach_record, evidence_passages, tool_passages
+from langchain_denoise.convert.claims import (
+    ClaimedOutput,
+    extract_claims,
+    replace_claim_text,
+    resolve_sources,
+    validate_claims,
+)
 from langchain_denoise.convert.messages import internal_config
-from langchain_denoise.convert.chain_values import evidence_passages, tool_passages, attach_record
 from langchain_denoise.middleware.base import AsyncHandler, Handler, NamedMiddleware
 from langchain_denoise.observe import short_record
 from langchain_denoise.verification.redraft import RedraftRequest
@@ -49,7 +56,7 @@ class VerificationMiddleware(NamedMiddleware):
     ``evidence="conversation"``, or what a function of the messages gives: documents or strings.
 
     Rejected drafts and feedback never become messages of the agent. The answer streams as one message, once it is
-    known how far it holds; with ``show="draft_first"`` the first draft streams token by token as the model writes
+    known how far it holds; with ``show="draft"`` the first draft streams token by token as the model writes
     it, and the message that follows is the one that holds. A model that answers feedback with another tool call
     gets it, and is judged again afterwards; the drafts of the whole turn count towards
     ``verifier.limits.attempts``, so that the loop ends.
@@ -66,7 +73,7 @@ class VerificationMiddleware(NamedMiddleware):
         verifier: Verifier | None = None,
         *,
         evidence: EvidenceFunction | EvidenceScope = "turn",
-        show: Literal["held", "draft_first"] = "held",
+        show: Show = "checked",
         claims: Sequence[str] | None = None,
         name: str = "VerificationMiddleware",
     ) -> None:
@@ -77,8 +84,8 @@ class VerificationMiddleware(NamedMiddleware):
             raise InputError(
                 f"evidence={evidence!r}: expected 'turn', 'conversation' or a function of the messages"
             )
-        if show not in ("held", "draft_first"):
-            raise InputError(f"show={show!r}: expected 'held' or 'draft_first'")
+        if show not in ("draft", "checked"):
+            raise InputError(f"show={show!r}: expected 'draft' or 'checked'")
         self.verifier = verifier or Verifier()
         self.evidence: EvidenceFunction | EvidenceScope = evidence
         self.show = show
@@ -120,7 +127,7 @@ class VerificationMiddleware(NamedMiddleware):
 
     def _quiet(self) -> Any:
         """The first draft out of the user's stream, unless it is to be shown."""
-        return nullcontext() if self.show == "draft_first" else set_config_context(internal_config())
+        return nullcontext() if self.show == "draft" else set_config_context(internal_config())
 
 
 class ModelDrafter:
@@ -247,7 +254,7 @@ def collect_evidence(
         passages = evidence_passages(where(messages))
         return (Found(passages),) if passages else ()
     results = tool_passages(messages, all_turns=where == "conversation")
-    found = [Found(p, None if asked is None else query_of(asked)) for asked, p in results if p]
+    found = [Found(p, None if asked is None else arguments_text(asked)) for asked, p in results if p]
     said = " ".join(str(m.text) for m in messages if isinstance(m, HumanMessage))
     return drop_tainted_searches(said, found, rejected)
 
@@ -258,7 +265,7 @@ def earlier_attempts(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
     for message in reversed(messages):
         if isinstance(message, HumanMessage):
             break
-        attempts = message.response_metadata.get(KEY, {}).get("attempts", ())
+        attempts = message.response_metadata.get(RECORD_KEY, {}).get("attempts", ())
         found = [*(a for a in attempts if a["outcome"] == "fail" and not a["repaired"]), *found]
     return found
 

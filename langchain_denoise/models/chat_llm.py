@@ -17,8 +17,8 @@ from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 
 from denoise_core import LLM, InputError, Message, MissingExtra, Reply, Usage
-from denoise_core._frameworks import refuses_form
-from denoise_core.errors import BrokenLaw
+from denoise_core._frameworks import rejects_json_mode
+from denoise_core.errors import ContractViolation
 from langchain_denoise.convert.messages import internal_config, to_langchain_messages
 from langchain_denoise.models.bindings import is_greedy
 
@@ -89,7 +89,7 @@ class ChatModelLLM:
         if whole is not None and (usage := reply_from_message(whole).usage) is not None:
             yield usage
 
-    def varied(self, attempt: int) -> ChatModelLLM:
+    def with_sampling(self, attempt: int) -> ChatModelLLM:
         """The same model sampling, where it is set to temperature 0 and would repeat itself; else itself."""
         if not is_greedy(self.model):
             return self
@@ -126,7 +126,7 @@ class ChatModelLLM:
 
     def _raise_unless_refused(self, error: Exception) -> None:
         """Raise what is no refusal of the form; it never is one once the form has brought a reply."""
-        if self.structured or not (isinstance(error, ValueError) or refuses_form(error)):
+        if self.structured or not (isinstance(error, ValueError) or rejects_json_mode(error)):
             raise error
 
     def _ask_for_text(self, why: str) -> None:
@@ -184,7 +184,7 @@ def reply_from_message(message: Any) -> Reply:
     if isinstance(message, str):
         return Reply(message)
     if not isinstance(message, BaseMessage):
-        raise BrokenLaw(f"expected the model to answer with a message, got {type(message).__name__}")
+        raise ContractViolation(f"expected the model to answer with a message, got {type(message).__name__}")
     usage = getattr(message, "usage_metadata", None)
-    tokens = Usage.reported(usage["input_tokens"], usage["output_tokens"]) if usage else None
+    tokens = Usage.from_report(usage["input_tokens"], usage["output_tokens"]) if usage else None
     return Reply(str(message.text), tokens)

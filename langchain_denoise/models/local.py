@@ -19,7 +19,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 
 from denoise_core import InputError, Message
 from denoise_core.end import LocalLLM
-from denoise_core.local.generation.llm import Ended
+from denoise_core.local.generation import GenerationEnd
 from langchain_denoise.models.chat_llm import ChatModelLLM
 
 
@@ -140,7 +140,7 @@ def _identity(model: Any) -> str:
     return _seen[model]
 
 
-def _last(ended: Ended, model_name: str) -> ChatGenerationChunk:
+def _last(ended: GenerationEnd, model_name: str) -> ChatGenerationChunk:
     """The chunk that says how it ended, without text."""
     used = ended.usage
     message = AIMessageChunk(
@@ -148,7 +148,7 @@ def _last(ended: Ended, model_name: str) -> ChatGenerationChunk:
         usage_metadata=UsageMetadata(
             input_tokens=used.input_tokens, output_tokens=used.output_tokens, total_tokens=used.total
         ),
-        response_metadata={"finish_reason": "length" if ended.cut else "stop", "model_name": model_name},
+        response_metadata={"finish_reason": "length" if ended.is_truncated else "stop", "model_name": model_name},
         chunk_position="last",
     )
     return ChatGenerationChunk(message=message)

@@ -15,8 +15,8 @@ from typing_extensions import override
 from denoise_core import Denoiser, InputError, Scorer
 from denoise_core.end import Probe, ProbeScorer
 from denoise_core.end.calibration import Calibration
-from denoise_core.protocols import Scored
-from denoise_core.runtime.caches import Once
+from denoise_core.protocols import ScoredTexts
+from denoise_core.runtime.caches import SingleLoadCache
 from denoise_core.scorers.encoders import CrossEncoderScorer, EmbeddingScorer
 
 
@@ -77,9 +77,9 @@ class FolderProbe:
         """As `ProbeScorer.score`."""
         return self._scorer().score(query, texts)
 
-    def scored(self, query: str, texts: Sequence[str]) -> Scored:
-        """As `ProbeScorer.scored`."""
-        return self._scorer().scored(query, texts)
+    def score_with_windows(self, query: str, texts: Sequence[str]) -> ScoredTexts:
+        """As `ProbeScorer.score_with_windows`."""
+        return self._scorer().score_with_windows(query, texts)
 
     @property
     def calibration(self) -> Calibration | None:
@@ -95,7 +95,7 @@ class FolderProbe:
         return self._made
 
 
-_probes: Once[ProbeScorer] = Once(keep=8)
+_probes: SingleLoadCache[ProbeScorer] = SingleLoadCache(keep_recent=8)
 
 
 def _loaded(folder: str, model: str | None) -> ProbeScorer:

@@ -26,11 +26,17 @@ from denoise_core.augmenter import Answer, LoopLimits
 from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
 from denoise_core.augmenter.traces.record import answer_record
 from langchain_denoise.convert import chain_values
-from langchain_denoise.convert.claims import validate_claims, extract_claims, resolve_sources, change_at_path, replace_claim_text
+from langchain_denoise.convert.claims import (
+    change_at_path,
+    extract_claims,
+    replace_claim_text,
+    resolve_sources,
+    validate_claims,
+)
 from langchain_denoise.convert.messages import internal_config
-from langchain_denoise.verification.runnable import LoopRun, VerifyingRunnable
 from langchain_denoise.verification.evidence import EvidenceHandler
 from langchain_denoise.verification.redraft import RedraftRequest, current_redraft, insert_redrafting
+from langchain_denoise.verification.runnable import LoopRun, VerifyingRunnable
 from langchain_denoise.verification.verifier import Verifier, annotate_message, history_before_question
 
 OutputType = Literal["output", "answer"]

@@ -15,10 +15,10 @@ from typing_extensions import override
 
 from denoise_core import Passage, Usage
 from denoise_core.augmenter.drafting import Found
-from denoise_core.tool_results import query_of
+from denoise_core.tool_results import arguments_text
 from denoise_core.types import Provenance
-from langchain_denoise.convert.documents import HEADER_KEYS, read_documents, id_from_text, passages_from_documents
 from langchain_denoise.convert.chain_values import artifact_documents
+from langchain_denoise.convert.documents import HEADER_KEYS, id_from_text, passages_from_documents, read_documents
 
 
 @dataclass
@@ -98,7 +98,7 @@ class EvidenceHandler(BaseCallbackHandler):
     def on_tool_start(
         self, serialized: Any, input_str: str, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
-        self._start("tool", run_id, parent_run_id, query_of(kwargs.get("inputs") or input_str))
+        self._start("tool", run_id, parent_run_id, arguments_text(kwargs.get("inputs") or input_str))
 
     @override
     def on_retriever_end(self, documents: Any, *, run_id: UUID, **kwargs: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, aclosing, closing, contextmanager
 from contextvars import Context
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
@@ -24,13 +24,10 @@ from typing_extensions import override
 from denoise_core import Message
 from denoise_core.augmenter import Answer, Augmenter
 from denoise_core.augmenter.drafting import Drafter
-from denoise_core.augmenter.streaming import Finished, Revised, StreamEvent, draft_first, held_back
+from denoise_core.augmenter.streaming import Finished, Revised, Show, StreamEvent, stream_verified
 from denoise_core.augmenter.traces.record import answer_record
-from denoise_core.runtime.budget import at_most
-from langchain_denoise.observe import aemit_record, short_record, emit_record
-
-StreamMode = Literal["held_back", "draft_first"]
-_FOLLOW = {"held_back": held_back, "draft_first": draft_first}
+from denoise_core.runtime.budget import limit_concurrency
+from langchain_denoise.observe import aemit_record, emit_record, short_record
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +42,9 @@ class LoopRun:
     build_output: Callable[[Answer], tuple[Any, dict[str, Any]]]
     drafter: Drafter | None = None
 
-    def stream_events(self, show: StreamMode) -> Any:
+    def stream_events(self, show: Show) -> Any:
         """The loop as a stream of events, blocking or not."""
-        return _FOLLOW[show](self.loop, self.question, self.history, drafter=self.drafter)
+        return stream_verified(self.loop, self.question, self.history, drafter=self.drafter, show=show)
 
     def record_outputs(self, record: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """What is told of the run: what was asked, the record in short, and whole."""
@@ -57,8 +54,8 @@ class LoopRun:
 class VerifyingRunnable(RunnableSerializable[Input, Output]):
     """Answers that are judged before they are given.
 
-    ``stream`` yields one value: nothing is shown before it is judged. `stream_checked` shows sentences as they
-    pass, or the draft first and its verdict after. Inner calls are children of this run.
+    ``stream`` yields one value: nothing is shown before it is judged. `stream_checked` shows the answer once it is
+    judged, or the draft first and its verdict after. Inner calls are children of this run.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
@@ -78,7 +75,7 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
         self, input: Input, run_manager: ParentRunManager, config: RunnableConfig, **kwargs: Any
     ) -> Output:
         asked = self._loop_run(input, kwargs)
-        with at_most(config.get("max_concurrency")):
+        with limit_concurrency(config.get("max_concurrency")):
             answer = asked.notify(asked.loop.answer(asked.question, asked.history, drafter=asked.drafter))
         output, record = asked.build_output(answer)
         emit_record(run_manager, *asked.record_outputs(record))
@@ -88,18 +85,18 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
         self, input: Input, run_manager: AsyncParentRunManager, config: RunnableConfig, **kwargs: Any
     ) -> Output:
         asked = self._loop_run(input, kwargs)
-        with at_most(config.get("max_concurrency")):
+        with limit_concurrency(config.get("max_concurrency")):
             answer = asked.notify(await asked.loop.aanswer(asked.question, asked.history, drafter=asked.drafter))
         output, record = asked.build_output(answer)
         await aemit_record(run_manager, *asked.record_outputs(record))
         return cast("Output", output)
 
     def stream_checked(
-        self, input: Input, config: RunnableConfig | None = None, *, show: StreamMode = "held_back"
+        self, input: Input, config: RunnableConfig | None = None, *, show: Show = "checked"
     ) -> Iterator[StreamEvent]:
-        """`denoise_core.augmenter.streaming` events: `Text` as sentences pass (``"held_back"``) or as the first
-        draft is written (``"draft_first"``), `Restarted` when it is withdrawn, at last `Finished` or `Revised`
-        with the `Answer`. A reader that leaves early ends the run, and its span, without an output."""
+        """`denoise_core.augmenter.streaming` events: `TextReleased` with the whole answer once it is judged
+        (``"checked"``) or with the first draft as it is written (``"draft"``), last `Finished` or `Revised` with
+        the `Answer`. A reader that leaves early ends the run, and its span, without an output."""
         asked, config = self._loop_run(input, {}), ensure_config(config)
         name, run_id = config.get("run_name") or self.get_name(), config.pop("run_id", None)
         run = get_callback_manager_for_config(config).on_chain_start(None, input, name=name, run_id=run_id)
@@ -120,7 +117,7 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
         run.on_chain_end(output)
 
     async def astream_checked(
-        self, input: Input, config: RunnableConfig | None = None, *, show: StreamMode = "held_back"
+        self, input: Input, config: RunnableConfig | None = None, *, show: Show = "checked"
     ) -> AsyncIterator[StreamEvent]:
         """`stream_checked` for async."""
         asked, config = self._loop_run(input, {}), ensure_config(config)
@@ -152,7 +149,7 @@ def _within(config: RunnableConfig, run: ParentRunManager | AsyncParentRunManage
     bounds = ExitStack()
     with set_config_context(patch_config(config, callbacks=run.get_child())) as context:
         try:
-            context.run(bounds.enter_context, at_most(config.get("max_concurrency")))
+            context.run(bounds.enter_context, limit_concurrency(config.get("max_concurrency")))
             yield context
         finally:
             context.run(bounds.close)

@@ -15,10 +15,10 @@ from denoise_core.augmenter import Answer, Augmenter, Feedback, LoopLimits, Poli
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.traces.record import claims_record
 from denoise_core.augmenter.utility import When, as_utility
-from denoise_core.runtime.record import KEY
+from denoise_core.runtime.record import RECORD_KEY
 from denoise_core.support.judging import Judge
 from denoise_core.support.quoting import LLMJudge
-from langchain_denoise.convert.messages import to_core_messages, block_text
+from langchain_denoise.convert.messages import block_text, to_core_messages
 
 
 class Verifier:
@@ -128,6 +128,6 @@ def claim_annotations(answer: Answer, offset: int = 0) -> list[dict[str, Any]]:
             named = {key: str(value) for key, value in known.items() if value}
             notes.append({"type": "citation", **where, **named, "cited_text": quote["text"], "extras": extras})
         if not claim["supported"]:
-            value = {KEY: {**where, "supported": claim["supported"], "why": claim["why"]}}
+            value = {RECORD_KEY: {**where, "supported": claim["supported"], "why": claim["why"]}}
             notes.append({"type": "non_standard_annotation", "value": value})
     return notes

@@ -21,7 +21,7 @@ from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import ToolOutput
 
 from denoise_core.augmenter import Augmenter
-from llamaindex_denoise.engines.base import NestedPrompts, pieces_of
+from llamaindex_denoise.engines.base import NestedPrompts, split_words
 from llamaindex_denoise.engines.drafter import EngineDrafter
 from llamaindex_denoise.verify import EngineLoopRun, ErrorPolicy, ResponseParts
 
@@ -130,7 +130,7 @@ def _stream(said: AgentChatResponse, **pieces: Any) -> CheckedChatStream:
 
 def _pieces(text: str) -> Generator[ChatResponse, None, None]:
     so_far = ""
-    for piece in pieces_of(text):
+    for piece in split_words(text):
         so_far += piece
         yield ChatResponse(message=ChatMessage(role="assistant", content=so_far), delta=piece)
 

@@ -22,12 +22,12 @@ from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest, Found
 from denoise_core.augmenter.drafting.taint import drop_tainted_searches
 from denoise_core.augmenter.prompts import REVISE
 from denoise_core.text.delimit import wrap_in_envelope
-from denoise_core.tool_results import query_of, read_result
-from llamaindex_denoise.engines.base import messages_of
-from llamaindex_denoise.engines.drafter import nodes_behind
+from denoise_core.tool_results import arguments_text, read_result
+from llamaindex_denoise.engines.base import history_to_messages
+from llamaindex_denoise.engines.drafter import retrieved_sources
 from llamaindex_denoise.events import VerificationEvent
-from llamaindex_denoise.models.llm import usage_of
-from llamaindex_denoise.nodes.convert import says_something, to_passages
+from llamaindex_denoise.models.llm import reported_usage
+from llamaindex_denoise.nodes.convert import can_be_evidence, to_passages
 from llamaindex_denoise.verify import EngineLoopRun
 
 if TYPE_CHECKING:  # not there before 0.14, and needed by type checkers alone
@@ -272,7 +272,7 @@ class AgentDrafter:
 
     def _drafted(self, step: _Step) -> Drafted:
         output = step.output
-        usage = usage_of(ChatResponse(message=output.response, raw=output.raw))
+        usage = reported_usage(ChatResponse(message=output.response, raw=output.raw))
         if output.tool_calls:
             self.tool_step = step
             return Drafted(step.text, usage, judge=False, origin=step)
@@ -323,7 +323,7 @@ def _reasoned(text: str) -> ResponseReasoningStep:
 def _before(llm_input: Sequence[ChatMessage]) -> tuple[Message, ...]:
     """What was said before the last message of the user."""
     last = max((i for i, m in enumerate(llm_input) if m.role.value == "user"), default=0)
-    return tuple(m for m in messages_of(llm_input[:last]) if m.role != "system")
+    return tuple(m for m in history_to_messages(llm_input[:last]) if m.role != "system")
 
 
 class _Held:
@@ -358,7 +358,7 @@ def evidence_from_calls(calls: Sequence[ToolCallResult], excluded_tools: Collect
     """What each tool call found and the words it was asked with: the source nodes of a response or retrieval, else
     the tool's text. Errors found nothing; neither did what a model wrote: the reason of a handoff, a response
     without sources, an agent's or a model's reply. Nor counts a tool named in ``without``."""
-    return tuple(Found(() if c.tool_name in excluded_tools else _passages(c), query_of(c.tool_kwargs)) for c in calls)
+    return tuple(Found(() if c.tool_name in excluded_tools else _passages(c), arguments_text(c.tool_kwargs)) for c in calls)
 
 
 _MODELS = (AgentOutput, ChatMessage, ChatResponse, CompletionResponse)
@@ -371,9 +371,9 @@ def _passages(call: ToolCallResult) -> tuple[Passage, ...]:
         return ()
     found = getattr(raw, "source_nodes", raw)
     if isinstance(found, list) and found and all(isinstance(n, NodeWithScore) for n in found):
-        brought = nodes_behind(found)
-        unique = {(n.node.node_id, n.node.hash): n for n in brought if says_something(n.node)}
-        return to_passages(unique.values(), captions=True)
+        brought = retrieved_sources(found)
+        unique = {(n.node.node_id, n.node.hash): n for n in brought if can_be_evidence(n.node)}
+        return to_passages(unique.values(), include_captions=True)
     if found is not raw:
         return ()
     text = output.content or ""

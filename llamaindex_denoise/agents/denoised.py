@@ -12,22 +12,22 @@ from llama_index.core.tools.types import BaseTool, ToolMetadata, adapt_to_async_
 from llama_index.core.workflow import Context
 
 from denoise_core import Denoiser, Guard, InputError
-from denoise_core.end.results import for_results
-from denoise_core.runtime.guard import Policy
+from denoise_core.end.results import for_tool_results
+from denoise_core.runtime.guard import FailurePolicy
 from denoise_core.tool_results import (
-    LEFT_OUT,
-    NOTHING,
-    RECALL,
-    asked_in,
-    given_back,
-    looked_for,
+    EMPTY_RESULT_TEXT,
+    OMITTED_STATE_KEY,
+    RECALL_TOOL,
+    build_query,
+    omission_notice,
+    query_from_arguments,
     read_result,
-    told,
+    recall_text,
 )
 
 
 def denoised(
-    tools: Sequence[BaseTool], denoiser: Denoiser | None = None, *, recall: bool = False, on_error: Policy = "keep"
+    tools: Sequence[BaseTool], denoiser: Denoiser | None = None, *, recall: bool = False, on_error: FailurePolicy = "keep"
 ) -> list[AsyncBaseTool]:
     """Copies of an agent's tools that give what helps with the user's message and the words of the call.
 
@@ -46,8 +46,8 @@ def denoised(
 
         denoiser = default_denoiser()
     names = [t.metadata.get_name() for t in tools]
-    if len({*names, RECALL}) <= len(names):
-        raise InputError(f"tools={names}: expected each name once, and none called {RECALL!r}")
+    if len({*names, RECALL_TOOL}) <= len(names):
+        raise InputError(f"tools={names}: expected each name once, and none called {RECALL_TOOL!r}")
     made: list[AsyncBaseTool] = [DenoisedTool(t, denoiser, recall, on_error) for t in tools]
     return [*made, RecallTool()] if recall else made
 
@@ -63,11 +63,11 @@ class ContextTool(FunctionTool):
 class DenoisedTool(ContextTool):
     """A tool of which an agent reads what helps with its question."""
 
-    def __init__(self, tool: BaseTool, denoiser: Denoiser, recall: bool, on_error: Policy) -> None:
+    def __init__(self, tool: BaseTool, denoiser: Denoiser, recall: bool, on_error: FailurePolicy) -> None:
         super().__init__(tool.metadata)
         self.tool, self.recall = adapt_to_async_tool(tool), recall
         self.denoiser = Guard(denoiser, on_error=on_error).denoiser  # raises for what is none
-        self.on_error: Policy = on_error
+        self.on_error: FailurePolicy = on_error
 
     async def acall(self, *args: Any, ctx: Context | None = None, **arguments: Any) -> ToolOutput:
         of = self.tool
@@ -82,16 +82,16 @@ class DenoisedTool(ContextTool):
         texts = [b.text for b in blocks if isinstance(b, TextBlock) and b.text.strip()]
         digest = hashlib.sha256("\n".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
         read = read_result(texts, name=f"{digest[:8]}-")
-        query = looked_for(await ctx.store.get("user_msg_str", default="") or "", asked_in(arguments))
-        guard = Guard(for_results(self.denoiser, read.passages), on_error=self.on_error)
+        query = build_query(await ctx.store.get("user_msg_str", default="") or "", query_from_arguments(arguments))
+        guard = Guard(for_tool_results(self.denoiser, read.passages), on_error=self.on_error)
         found = await guard.adenoise(query, read.passages)
-        for n, text in zip(at, read.back(found), strict=True):
+        for n, text in zip(at, read.restore(found), strict=True):
             blocks[n] = TextBlock(text=text)
-        blocks = [b for b in blocks if not isinstance(b, TextBlock) or b.text.strip()] or [TextBlock(text=NOTHING)]
-        gone = read.left_out(found) if self.recall else ()
+        blocks = [b for b in blocks if not isinstance(b, TextBlock) or b.text.strip()] or [TextBlock(text=EMPTY_RESULT_TEXT)]
+        gone = read.omitted_texts(found) if self.recall else ()
         for part in gone:
-            await ctx.store.set(f"{LEFT_OUT}.{part.id}", part.text)
-        said = [TextBlock(text=told(gone))] if gone else []
+            await ctx.store.set(f"{OMITTED_STATE_KEY}.{part.id}", part.text)
+        said = [TextBlock(text=omission_notice(gone))] if gone else []
         return output.model_copy(update={"blocks": [*blocks, *said]})
 
 
@@ -106,6 +106,6 @@ class RecallTool(ContextTool):
         super().__init__(FunctionTool.from_defaults(recall).metadata)
 
     async def acall(self, *args: Any, ctx: Context | None = None, **arguments: Any) -> ToolOutput:
-        kept = {} if ctx is None else await ctx.store.get(LEFT_OUT, default={})
-        text = given_back(kept, str(arguments.get("id", *args)))
-        return ToolOutput(content=text, tool_name=RECALL, raw_input=arguments, raw_output=text)
+        kept = {} if ctx is None else await ctx.store.get(OMITTED_STATE_KEY, default={})
+        text = recall_text(kept, str(arguments.get("id", *args)))
+        return ToolOutput(content=text, tool_name=RECALL_TOOL, raw_input=arguments, raw_output=text)

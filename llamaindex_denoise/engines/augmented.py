@@ -23,24 +23,29 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from denoise_core import Budget, InputError, Message, Passage, arun, run
 from denoise_core.augmenter import Answer, Augmenter, Consolidator, LoopLimits, WorkingMemory
 from denoise_core.augmenter.knowledge.consolidate import Gathered
-from denoise_core.augmenter.streaming import draft_first, held_back
-from denoise_core.augmenter.streaming.watch import Finished, Restarted, Revised, StreamEvent, Text
+from denoise_core.augmenter.streaming import Finished, Revised, StreamEvent, TextReleased, stream_verified
 from denoise_core.runtime.effects import Flow
 from llamaindex_denoise.engines.base import (
     AsyncDraftResponse,
     DenoiseEngine,
     DraftResponse,
-    Nodes,
-    Streaming,
-    messages_of,
-    pieces_of,
+    NodeSequence,
+    StreamingMode,
+    history_to_messages,
     postprocessor_modules,
+    split_words,
 )
-from llamaindex_denoise.engines.drafter import EngineDrafter, aretrieve, can_retrieve
-from llamaindex_denoise.models.llm import LlamaLLM, given_or_set
-from llamaindex_denoise.models.retriever import RetrieverAdapter
-from llamaindex_denoise.nodes.convert import says_something, to_passages
-from llamaindex_denoise.verify import EngineLoopRun, ErrorPolicy, UnsupportedPolicy, evidence_nodes, build_augmenter
+from llamaindex_denoise.engines.drafter import EngineDrafter, aretrieve_nodes, has_own_retrieval
+from llamaindex_denoise.models.llm import LlamaLLM, resolve_model
+from llamaindex_denoise.models.retriever import LlamaRetriever
+from llamaindex_denoise.nodes.convert import can_be_evidence, to_passages
+from llamaindex_denoise.verify import (
+    EngineLoopRun,
+    ErrorPolicy,
+    UnsupportedPolicy,
+    build_augmenter,
+    evidence_nodes,
+)
 
 
 class VerifiedEngine(DenoiseEngine):
@@ -53,9 +58,9 @@ class VerifiedEngine(DenoiseEngine):
 
     ``on_error="raise"`` raises the error that left nothing to send; else the answer names the part that failed.
 
-    ``streaming=True`` hands the text out once it is final, ``"held_back"`` each sentence when the judge passes it,
-    ``"draft_first"`` the first draft as it comes, not judged yet. When what was shown does not stay,
-    ``revision_notice`` and the new text follow; ``get_response()`` gives the answer alone.
+    ``streaming="checked"`` (or True) hands the text out once it is judged, ``"draft"`` the first draft as it
+    comes, not judged yet. When the answer is another text than the draft, ``revision_notice`` and the new text
+    follow; ``get_response()`` gives the answer alone.
     """
 
     revision_notice: str = "\n\n(The draft above did not hold. The answer:)\n\n"
@@ -64,7 +69,7 @@ class VerifiedEngine(DenoiseEngine):
         self,
         augmenter: Augmenter,
         *,
-        streaming: Streaming = False,
+        streaming: StreamingMode = False,
         on_error: ErrorPolicy = "answer",
         callback_manager: CallbackManager | None = None,
     ) -> None:
@@ -73,58 +78,57 @@ class VerifiedEngine(DenoiseEngine):
                 f"expected a denoise_core Augmenter, got {type(augmenter).__name__}; around an existing query "
                 "engine use Checked(engine)"
             )
-        if streaming not in (False, True, "draft_first", "held_back"):
-            raise InputError(f"streaming={streaming!r}: expected False, True, 'draft_first' or 'held_back'")
+        if streaming not in (False, True, "draft", "checked"):
+            raise InputError(f"streaming={streaming!r}: expected False, True, 'draft' or 'checked'")
         if on_error not in ("answer", "raise"):
             raise InputError(f"on_error={on_error!r}: expected 'answer' or 'raise'")
         super().__init__(callback_manager)
         self.augmenter = augmenter
         self.on_error: ErrorPolicy = on_error
-        self.streaming: Streaming = streaming
+        self.streaming: StreamingMode = streaming
 
     def answer(self, question: str, history: Sequence[ChatMessage | Message] = ()) -> Answer:
         """The loop's own `Answer`, with the trace that can be recorded, replayed and learnt from."""
-        return replace(self._asked(QueryBundle(question)), history=messages_of(history)).answer()
+        return replace(self._loop_run(QueryBundle(question)), history=history_to_messages(history)).answer()
 
     async def aanswer(self, question: str, history: Sequence[ChatMessage | Message] = ()) -> Answer:
-        return await replace(self._asked(QueryBundle(question)), history=messages_of(history)).aanswer()
+        return await replace(self._loop_run(QueryBundle(question)), history=history_to_messages(history)).aanswer()
 
     def synthesize(
-        self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: Nodes | None = None
+        self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: NodeSequence | None = None
     ) -> RESPONSE_TYPE:
         """A checked answer from the given nodes alone; nothing is searched for."""
-        return self._answer(self._asked(query_bundle, nodes, additional_source_nodes or ()))
+        return self._answer(self._loop_run(query_bundle, nodes, additional_source_nodes or ()))
 
     async def asynthesize(
-        self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: Nodes | None = None
+        self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: NodeSequence | None = None
     ) -> RESPONSE_TYPE:
-        return await self._aanswer(self._asked(query_bundle, nodes, additional_source_nodes or ()))
+        return await self._aanswer(self._loop_run(query_bundle, nodes, additional_source_nodes or ()))
 
-    def _asked(self, query: QueryBundle, nodes: Nodes | None = None, additional: Nodes = ()) -> EngineLoopRun:
+    def _loop_run(self, query: QueryBundle, nodes: NodeSequence | None = None, additional: NodeSequence = ()) -> EngineLoopRun:
         """One question, with who searches and drafts for it."""
         raise NotImplementedError
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        return self._answer(self._asked(query_bundle))
+        return self._answer(self._loop_run(query_bundle))
 
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        return await self._aanswer(self._asked(query_bundle))
+        return await self._aanswer(self._loop_run(query_bundle))
 
     def _answer(self, asked: EngineLoopRun) -> RESPONSE_TYPE:
-        if self.streaming in ("draft_first", "held_back"):
+        if self.streaming == "draft":
             return _drafting(asked, self)
-        return self._finished(*asked.run_to_response())
+        return self._build_response(*asked.run_to_response())
 
     async def _aanswer(self, asked: EngineLoopRun) -> RESPONSE_TYPE:
-        if self.streaming in ("draft_first", "held_back"):
+        if self.streaming == "draft":
             return _adrafting(asked, self)
-        return self._finished(*await asked.arun_to_response(), later=True)
+        return self._build_response(*await asked.arun_to_response(), later=True)
 
 
 def _drafting(asked: EngineLoopRun, engine: VerifiedEngine) -> DraftResponse:
     """Returns when the draft begins; what fails before that is raised here."""
-    follow = held_back if engine.streaming == "held_back" else draft_first
-    events = iter(follow(asked.augmenter, asked.question, asked.history, drafter=asked.drafter))
+    events = iter(stream_verified(asked.augmenter, asked.question, asked.history, drafter=asked.drafter))
     first = next(events)
 
     def shown() -> Generator[str, None, None]:
@@ -137,10 +141,9 @@ def _drafting(asked: EngineLoopRun, engine: VerifiedEngine) -> DraftResponse:
 
 def _adrafting(asked: EngineLoopRun, engine: VerifiedEngine) -> AsyncDraftResponse:
     """`_drafting` for async: begins, and raises what fails, when the response is read."""
-    follow = held_back if engine.streaming == "held_back" else draft_first
 
     async def shown() -> AsyncGenerator[str, None]:
-        run = follow(asked.augmenter, asked.question, asked.history, drafter=asked.drafter)
+        run = stream_verified(asked.augmenter, asked.question, asked.history, drafter=asked.drafter)
         async with aclosing(aiter(run)) as events:  # a reader that leaves ends the run
             async for event in events:
                 for piece in _show(event, response, asked, engine):
@@ -154,16 +157,14 @@ def _show(
     event: StreamEvent, response: DraftResponse | AsyncDraftResponse, asked: EngineLoopRun, engine: VerifiedEngine
 ) -> Iterator[str]:
     """What the reader sees of an event; the last one settles the response."""
-    if isinstance(event, Text):
+    if isinstance(event, TextReleased):
         yield event.text
-    elif isinstance(event, Restarted):
-        yield engine.revision_notice
     elif isinstance(event, (Finished, Revised)):
         text, nodes, metadata = asked.response_parts(event.answer)
-        response.settle(str(text), nodes, metadata)
+        response.set_answer(str(text), nodes, metadata)
         if isinstance(event, Revised):
             yield engine.revision_notice
-            yield from pieces_of(str(text))
+            yield from split_words(str(text))
 
 
 class CheckedQueryEngine(VerifiedEngine):
@@ -180,10 +181,10 @@ class CheckedQueryEngine(VerifiedEngine):
         return self.query_engine.retrieve(query_bundle)
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return await aretrieve(self.query_engine, query_bundle)
+        return await aretrieve_nodes(self.query_engine, query_bundle)
 
-    def _asked(self, query: QueryBundle, nodes: Nodes | None = None, additional: Nodes = ()) -> EngineLoopRun:
-        if nodes is not None and not can_retrieve(self.query_engine):
+    def _asked(self, query: QueryBundle, nodes: NodeSequence | None = None, additional: NodeSequence = ()) -> EngineLoopRun:
+        if nodes is not None and not has_own_retrieval(self.query_engine):
             raise NotImplementedError(f"{type(self.query_engine).__name__} does not support synthesize; use query")
         drafter = EngineDrafter(self.query_engine, query, nodes)
         return EngineLoopRun(self.augmenter, query.query_str, drafter, (), list(additional), self.on_error)
@@ -211,15 +212,15 @@ class AugmentedQueryEngine(VerifiedEngine):
         budget: Budget | None = None,
         limits: LoopLimits | None = None,
         unsupported: UnsupportedPolicy | None = None,
-        streaming: Streaming = False,
+        streaming: StreamingMode = False,
         on_error: ErrorPolicy = "answer",
     ) -> AugmentedQueryEngine:
         """Over ``retriever``, whose nodes go through ``node_postprocessors``; the rest is as in `Checked`.
 
         ``llm`` is `Settings.llm` if none is given. Raises `InputError` when there is none.
         """
-        model = LlamaLLM(given_or_set("llm", llm, of="AugmentedQueryEngine.from_args"))
-        search = RetrieverAdapter(retriever, node_postprocessors)
+        model = LlamaLLM(resolve_model("llm", llm, caller="AugmentedQueryEngine.from_args"))
+        search = LlamaRetriever(retriever, node_postprocessors)
         loop = build_augmenter(judge, budget, limits, unsupported, llm=model, retriever=search)
         return cls(loop, streaming=streaming, on_error=on_error)
 
@@ -235,20 +236,20 @@ class AugmentedQueryEngine(VerifiedEngine):
     def _gathering(self, query: QueryBundle) -> Flow[Gathered]:
         return self._searching(query).gather(WorkingMemory(query.query_str))
 
-    def _asked(self, query: QueryBundle, nodes: Nodes | None = None, additional: Nodes = ()) -> EngineLoopRun:
+    def _asked(self, query: QueryBundle, nodes: NodeSequence | None = None, additional: NodeSequence = ()) -> EngineLoopRun:
         loop, extra = copy.copy(self.augmenter), list(additional)
         if nodes is None:
             loop.consolidator = self._searching(query)
         else:
             loop.consolidator = Consolidator(_Given(nodes), denoiser=self.augmenter.consolidator.denoiser)
-            extra = [*(n for n in nodes if not says_something(n.node)), *extra]
+            extra = [*(n for n in nodes if not can_be_evidence(n.node)), *extra]
         return EngineLoopRun(loop, query.query_str, None, (), extra, self.on_error)
 
     def _searching(self, query: QueryBundle) -> Consolidator:
         """The loop's consolidator, whose LlamaIndex retrievers are asked the question with the whole bundle."""
         searching = copy.copy(self.augmenter.consolidator)
         searching.sources = tuple(
-            s.asking(query) if isinstance(s, RetrieverAdapter) else s for s in searching.sources
+            s.with_query_bundle(query) if isinstance(s, LlamaRetriever) else s for s in searching.sources
         )
         return searching
 
@@ -268,7 +269,7 @@ class AugmentedQueryEngine(VerifiedEngine):
     def _get_prompt_modules(self) -> PromptMixinType:
         sources = self.augmenter.consolidator.sources
         return postprocessor_modules(
-            [p for s in sources if isinstance(s, RetrieverAdapter) for p in s.postprocessors]
+            [p for s in sources if isinstance(s, LlamaRetriever) for p in s.postprocessors]
         )
 
 
@@ -276,7 +277,7 @@ class _Given:
     """A retriever that finds what it was given."""
 
     def __init__(self, nodes: Sequence[NodeWithScore]) -> None:
-        self.passages = to_passages(nodes, captions=True)
+        self.passages = to_passages(nodes, include_captions=True)
 
     def retrieve(self, query: str) -> Sequence[Passage]:
         return self.passages

@@ -25,7 +25,7 @@ from llama_index.core.prompts.mixin import PromptDictType, PromptMixin, PromptMi
 from llama_index.core.schema import NodeWithScore
 
 from denoise_core import Denoiser, Guard, InputError, Message
-from denoise_core.errors import said
+from denoise_core.errors import format_error
 from denoise_core.types import Role
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 D = TypeVar("D", bound=Denoiser)
 
-Streaming: TypeAlias = bool | Literal["draft_first", "held_back"]
-Nodes: TypeAlias = Sequence[NodeWithScore]
+StreamingMode: TypeAlias = bool | Literal["draft", "checked"]
+NodeSequence: TypeAlias = Sequence[NodeWithScore]
 
 
 class NestedPrompts(PromptMixin):
@@ -64,14 +64,14 @@ class NestedPrompts(PromptMixin):
                 module.update_prompts(nested)
 
 
-def prompts_of(denoiser: Denoiser) -> PromptDictType:
+def denoiser_prompts(denoiser: Denoiser) -> PromptDictType:
     """The prompts a denoiser uses; empty for one that asks no model."""
     if isinstance(denoiser, Guard):
-        return prompts_of(denoiser.denoiser)
+        return denoiser_prompts(denoiser.denoiser)
     from denoise_core.s2a import S2ADenoiser
 
     if isinstance(denoiser, S2ADenoiser):
-        return {f"s2a_{denoiser.variant}": to_template(denoiser.options.step_1(denoiser.variant))}
+        return {f"s2a_{denoiser.variant}": prompt_to_template(denoiser.options.step_1(denoiser.variant))}
     return {}
 
 
@@ -85,24 +85,24 @@ def with_prompts(denoiser: D, prompts: Mapping[str, BasePromptTemplate]) -> D:
     if isinstance(changed, S2ADenoiser):
         wanted = prompts.get(f"s2a_{changed.variant}")
         if wanted is not None:
-            changed.options = with_prompt(changed.options, changed.options.step_1(changed.variant), wanted)
+            changed.options = replace_prompt(changed.options, changed.options.step_1(changed.variant), wanted)
     return changed
 
 
-def with_prompt(options: Options, old: Prompt, template: BasePromptTemplate) -> Options:
+def replace_prompt(options: Options, old: Prompt, template: BasePromptTemplate) -> Options:
     """``options`` with ``template`` in the place of its prompt ``old``."""
     place = next(f.name for f in fields(options.prompts) if getattr(options.prompts, f.name) is old)
-    return replace(options, prompts=replace(options.prompts, **{place: to_prompt(template, old)}))
+    return replace(options, prompts=replace(options.prompts, **{place: template_to_prompt(template, old)}))
 
 
-def to_template(prompt: Prompt) -> ChatPromptTemplate:
+def prompt_to_template(prompt: Prompt) -> ChatPromptTemplate:
     messages = [ChatMessage(role="user", content=prompt.user)]
     if prompt.system:
         messages.insert(0, ChatMessage(role="system", content=prompt.system))
     return ChatPromptTemplate(message_templates=messages)
 
 
-def to_prompt(template: BasePromptTemplate, old: Prompt) -> Prompt:
+def template_to_prompt(template: BasePromptTemplate, old: Prompt) -> Prompt:
     """The core's prompt, from a template of any kind; one without roles leaves the system's part as it was.
 
     Variables that were bound or mapped keep their values. Raises `InputError` for something that is no template,
@@ -115,11 +115,11 @@ def to_prompt(template: BasePromptTemplate, old: Prompt) -> Prompt:
         )
     argument = {own: given for given, own in (template.template_var_mappings or {}).items()}
     named = {argument.get(n, n) for n in template.template_vars if n not in template.kwargs}
-    marks: dict[str, Any] = {field: f"\0{field}\0" for field in {*old.fields, *named}}
+    marks: dict[str, Any] = {field: f"\0{field}\0" for field in {*old.field_names, *named}}
     try:
         messages = template.format_messages(**marks)
     except (KeyError, ValueError) as error:
-        raise InputError(f"prompt {old.name!r}: the template cannot be filled: {said(error)}") from error
+        raise InputError(f"prompt {old.name!r}: the template cannot be filled: {format_error(error)}") from error
     roles = {m.role.value for m in messages}
     system = "\n\n".join(m.content or "" for m in messages if m.role == "system")
     user = "\n\n".join(m.content or "" for m in messages if m.role != "system")
@@ -141,9 +141,9 @@ def _with_fields(text: str, marks: Mapping[str, str]) -> str:
 class DenoiseEngine(NestedPrompts, BaseQueryEngine):
     """Base of our engines. With ``streaming=True`` the finished text is handed out in pieces, and no sooner."""
 
-    streaming: Streaming = False
+    streaming: StreamingMode = False
 
-    def _finished(
+    def _build_response(
         self, text: Any, nodes: Sequence[NodeWithScore], metadata: dict[str, Any], *, later: bool = False
     ) -> RESPONSE_TYPE:
         """The response, a stream for sync or async (``later``) code where one is wanted."""
@@ -153,7 +153,7 @@ class DenoiseEngine(NestedPrompts, BaseQueryEngine):
             return Response(text, list(nodes), metadata)
         if later:
             return AsyncStreamingResponse(_apieces(text), list(nodes), metadata)
-        return StreamingResponse(pieces_of(text), list(nodes), metadata)
+        return StreamingResponse(split_words(text), list(nodes), metadata)
 
 
 def response_metadata(nodes: Sequence[NodeWithScore], note: dict[str, Any]) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def postprocessor_modules(postprocessors: Sequence[BaseNodePostprocessor]) -> Pr
 _ROLES: Mapping[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
 
 
-def messages_of(history: Sequence[ChatMessage | Message]) -> tuple[Message, ...]:
+def history_to_messages(history: Sequence[ChatMessage | Message]) -> tuple[Message, ...]:
     """A conversation of LlamaIndex's messages, or the core's; what tools said is left out. Raises `InputError`."""
     if isinstance(history, (str, ChatMessage, Message)):
         raise InputError(f"history: expected a list of ChatMessages, got a {type(history).__name__}")
@@ -184,7 +184,7 @@ def messages_of(history: Sequence[ChatMessage | Message]) -> tuple[Message, ...]
     return tuple(out)
 
 
-def text_of_response(response: RESPONSE_TYPE) -> str:
+def response_text(response: RESPONSE_TYPE) -> str:
     """The text of any synchronous response; a stream is read to its end."""
     if isinstance(response, StreamingResponse):
         response = response.get_response()
@@ -210,7 +210,7 @@ class _Settled:
     def response_txt(self, text: str | None) -> None:
         self._so_far = text
 
-    def settle(self, text: str, nodes: Sequence[NodeWithScore], metadata: dict[str, Any]) -> None:
+    def set_answer(self, text: str, nodes: Sequence[NodeWithScore], metadata: dict[str, Any]) -> None:
         self._answer = text
         self.source_nodes = list(nodes)
         self.metadata = metadata
@@ -227,10 +227,10 @@ class AsyncDraftResponse(_Settled, AsyncStreamingResponse):
         return super().__str__() if self.response_txt is None else self.response_txt
 
 
-def pieces_of(text: str) -> Generator[str, None, None]:
+def split_words(text: str) -> Generator[str, None, None]:
     yield from re.findall(r"\S+\s*|\s+", text)
 
 
 async def _apieces(text: str) -> AsyncGenerator[str, None]:
-    for piece in pieces_of(text):
+    for piece in split_words(text):
         yield piece

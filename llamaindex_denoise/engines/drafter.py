@@ -23,18 +23,18 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from denoise_core import Passage
 from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest, Found
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, REVISE, draft_block
-from denoise_core.runtime.offload import offload
+from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.text.delimit import wrap_in_envelope
-from llamaindex_denoise.engines.base import Nodes, text_of_response
-from llamaindex_denoise.models.threads import owner
+from llamaindex_denoise.engines.base import NodeSequence, response_text
+from llamaindex_denoise.models.threads import defining_class
 from llamaindex_denoise.nodes.convert import to_passages
-from llamaindex_denoise.nodes.headers import source_of
+from llamaindex_denoise.nodes.headers import source_node
 
 _BETWEEN = "\n---------------------\n"  # what LlamaIndex's ``accumulate`` puts between its answers
 _RULE = "\n\n"
 _RETRIEVAL = "the engine's retrieval"
 
-NOTHING_FOUND = "Empty Response"
+EMPTY_RESPONSE = "Empty Response"
 """What LlamaIndex's synthesizers say when there is nothing to answer from."""
 
 
@@ -46,14 +46,14 @@ class EngineDrafter:
     (``repeatable``); told to ask again (``LoopLimits(rerun=True)``), it has the feedback in its query.
     """
 
-    def __init__(self, engine: BaseQueryEngine, asked: QueryBundle, nodes: Nodes | None = None) -> None:
+    def __init__(self, engine: BaseQueryEngine, asked: QueryBundle, nodes: NodeSequence | None = None) -> None:
         self.engine = engine
-        self.asked = asked
+        self.query_bundle = asked
         self.nodes = None if nodes is None else list(nodes)
-        self.searches = can_retrieve(engine)  # whether it is asked in two steps
-        self.repeatable = self.searches
-        self.failed: tuple[str, Exception] | None = None  # the part that failed last, and its error
-        self.silent = False  # whether the engine only searches, as in the mode ``no_text``
+        self.has_retrieval = has_own_retrieval(engine)  # whether it is asked in two steps
+        self.repeatable = self.has_retrieval
+        self.failed_part: tuple[str, Exception] | None = None  # the part that failed last, and its error
+        self.is_retrieval_only = False  # whether the engine only searches, as in the mode ``no_text``
         self._parts: list[str] = []  # the last draft, where it is several answers
         self._query_asked: str | None = None  # what was searched for, where that is known
 
@@ -63,8 +63,8 @@ class EngineDrafter:
         try:
             yield
         except Exception as error:
-            if self.failed is None or self.failed[1] is not error:
-                self.failed = (name, error)
+            if self.failed_part is None or self.failed_part[1] is not error:
+                self.failed_part = (name, error)
             raise
 
     def draft(self, request: DraftRequest) -> Drafted:
@@ -78,12 +78,12 @@ class EngineDrafter:
     def stream(self, request: DraftRequest) -> Iterator[str | Found | Drafted]:
         """The draft in pieces, where the engine's own response is a stream."""
         with self._part(self._writes):
-            if not self.searches:
+            if not self.has_retrieval:
                 response = self.engine.query(self._query(request))
             else:
                 if self.nodes is None:
                     with self._part(_RETRIEVAL):
-                        self.nodes = self.engine.retrieve(self.asked)
+                        self.nodes = self.engine.retrieve(self.query_bundle)
                 yield Found(_passages(self.nodes), request.question)
                 response = self.engine.synthesize(self._query(request), self.nodes)
             pieces = []
@@ -92,19 +92,19 @@ class EngineDrafter:
                     pieces.append(piece)
                     yield piece
             else:
-                pieces.append(text_of_response(response))
+                pieces.append(response_text(response))
                 yield pieces[0]
         yield self._drafted(request, response, "".join(pieces))
 
     async def astream(self, request: DraftRequest) -> AsyncGenerator[str | Found | Drafted, None]:
         """`stream` by the engine's own async form."""
         with self._part(self._writes):
-            if not self.searches:
+            if not self.has_retrieval:
                 response = await self.engine.aquery(self._query(request))
             else:
                 if self.nodes is None:
                     with self._part(_RETRIEVAL):
-                        self.nodes = await aretrieve(self.engine, self.asked)
+                        self.nodes = await aretrieve_nodes(self.engine, self.query_bundle)
                 yield Found(_passages(self.nodes), request.question)
                 response = await self.engine.asynthesize(self._query(request), self.nodes)
             pieces = []
@@ -113,13 +113,13 @@ class EngineDrafter:
                     pieces.append(piece)
                     yield piece
             else:
-                pieces.append(text_of_response(response))
+                pieces.append(response_text(response))
                 yield pieces[0]
         yield self._drafted(request, response, "".join(pieces))
 
     @property
     def _writes(self) -> str:
-        return "the engine's synthesis" if self.searches else "the engine"
+        return "the engine's synthesis" if self.has_retrieval else "the engine"
 
     def _query(self, request: DraftRequest) -> QueryBundle:
         """What was asked; with what was wrong with the last draft behind it, of which nothing is embedded."""
@@ -128,11 +128,11 @@ class EngineDrafter:
         if request.rejected:
             after = [draft_block(request.rejected), REVISE, wrap_in_envelope(request.feedback, "feedback")]
         if not before and not after:
-            return self.asked
+            return self.query_bundle
         text = "\n\n".join([*before, request.question, *after])
-        return replace(self.asked, query_str=text, custom_embedding_strs=list(self.asked.embedding_strs))
+        return replace(self.query_bundle, query_str=text, custom_embedding_strs=list(self.query_bundle.embedding_strs))
 
-    def shown(self, text: str) -> str:
+    def restore_headings(self, text: str) -> str:
         """The final text with the headings back that ``accumulate`` gives to its answers."""
         kept = [(n, p) for n, p in enumerate(self._parts, 1) if p in text]
         if not kept or len(_RULE.join(p for _, p in kept)) < len(text.strip()) - len(kept):
@@ -143,29 +143,29 @@ class EngineDrafter:
         if isinstance(getattr(self.engine, "_response_synthesizer", None), Accumulate):
             self._parts = [p.removeprefix(f"Response {n}: ") for n, p in enumerate(text.split(_BETWEEN), 1)]
             text = _RULE.join(self._parts)
-        evidence = nodes_behind(response.source_nodes) or list(self.nodes or ())
+        evidence = retrieved_sources(response.source_nodes) or list(self.nodes or ())
         if request.attempt == 0 or not self.repeatable:  # one that is asked again searches once
-            self._query_asked = request.question if self.searches else self._query(request).query_str
+            self._query_asked = request.question if self.has_retrieval else self._query(request).query_str
         fields = _fields(response)
-        self.silent = bool(evidence) and not getattr(response, "response", "-")
-        calls = 0 if self.silent else 1
-        if not evidence and text.strip() == NOTHING_FOUND:
+        self.is_retrieval_only = bool(evidence) and not getattr(response, "response", "-")
+        calls = 0 if self.is_retrieval_only else 1
+        if not evidence and text.strip() == EMPTY_RESPONSE:
             calls = 0  # LlamaIndex's synthesizers say so without asking a model
             text = QUESTION_ANSWERING.unknown
         return Drafted(
-            "" if fields is not None or self.silent else text,
+            "" if fields is not None or self.is_retrieval_only else text,
             calls=calls,
             found=(Found(_passages(evidence), self._query_asked),) if evidence else (),
             fields=fields,
-            judge=not self.silent,
+            judge=not self.is_retrieval_only,
             origin=response,
         )
 
 
 def _passages(nodes: Sequence[NodeWithScore]) -> tuple[Passage, ...]:
     """Evidence, with what a database returned marked as data of a tool."""
-    passages = to_passages(nodes, captions=True)
-    rows = (n is not None and is_rows(n) for n in map(source_of, passages))
+    passages = to_passages(nodes, include_captions=True)
+    rows = (n is not None and is_database_row(n) for n in map(source_node, passages))
     return tuple(replace(p, provenance="tool") if r else p for p, r in zip(passages, rows))
 
 
@@ -188,27 +188,27 @@ def _is_label(kind: Any, extra: Any) -> bool:
     return get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, (Enum, bool)))
 
 
-def can_retrieve(engine: BaseQueryEngine) -> bool:
+def has_own_retrieval(engine: BaseQueryEngine) -> bool:
     """Whether the engine brings its own ``retrieve`` and ``synthesize``."""
-    return all(owner(engine, m) not in (None, BaseQueryEngine) for m in ("retrieve", "synthesize", "asynthesize"))
+    return all(defining_class(engine, m) not in (None, BaseQueryEngine) for m in ("retrieve", "synthesize", "asynthesize"))
 
 
-async def aretrieve(engine: BaseQueryEngine, query: QueryBundle) -> list[NodeWithScore]:
+async def aretrieve_nodes(engine: BaseQueryEngine, query: QueryBundle) -> list[NodeWithScore]:
     """``engine.aretrieve`` where there is one; a thread otherwise."""
     own_method = getattr(engine, "aretrieve", None)
     if own_method is None:
-        return await offload(engine.retrieve, query)
+        return await run_in_pool(engine.retrieve, query)
     found_nodes: list[NodeWithScore] = await own_method(query)
     return found_nodes
 
 
-def nodes_behind(sources: Sequence[NodeWithScore]) -> list[NodeWithScore]:
+def retrieved_sources(sources: Sequence[NodeWithScore]) -> list[NodeWithScore]:
     """A response's sources but for the question-and-answer texts that LlamaIndex's sub-question and multi-step
     engines make of models' answers."""
     return [n for n in sources if not _is_written(n)]
 
 
-def is_rows(node: NodeWithScore) -> bool:
+def is_database_row(node: NodeWithScore) -> bool:
     """What a database returned, as LlamaIndex's SQL retrievers give it."""
     return "sql_query" in node.node.metadata
 

@@ -20,19 +20,19 @@ from denoise_core import Guard, InputError
 from denoise_core.s2a import S2A, S2AAnswer
 from llamaindex_denoise.engines.base import (
     DenoiseEngine,
-    Nodes,
+    NodeSequence,
+    denoiser_prompts,
     postprocessor_modules,
-    prompts_of,
+    prompt_to_template,
+    replace_prompt,
     response_metadata,
-    to_template,
-    with_prompt,
     with_prompts,
 )
-from llamaindex_denoise.engines.drafter import NOTHING_FOUND
+from llamaindex_denoise.engines.drafter import EMPTY_RESPONSE
 from llamaindex_denoise.events import DenoiseEvent
-from llamaindex_denoise.models.llm import LlamaLLM, given_or_set
-from llamaindex_denoise.models.retriever import RetrieverAdapter
-from llamaindex_denoise.nodes.convert import Readable
+from llamaindex_denoise.models.llm import LlamaLLM, resolve_model
+from llamaindex_denoise.models.retriever import LlamaRetriever
+from llamaindex_denoise.nodes.convert import NodeBatch
 
 dispatcher = get_dispatcher(__name__)
 
@@ -57,7 +57,7 @@ class S2AQueryEngine(DenoiseEngine):
     ) -> None:
         if not isinstance(s2a, S2A):
             raise InputError(f"expected a denoise_core S2A, got {type(s2a).__name__}; write S2A(LlamaLLM(llm))")
-        search = RetrieverAdapter(retriever, node_postprocessors)
+        search = LlamaRetriever(retriever, node_postprocessors)
         super().__init__(callback_manager)
         self.s2a = s2a
         self.streaming = streaming
@@ -79,34 +79,34 @@ class S2AQueryEngine(DenoiseEngine):
 
         Raises `InputError` when there is no model.
         """
-        model = LlamaLLM(given_or_set("llm", llm, of="S2AQueryEngine.from_args"))
+        model = LlamaLLM(resolve_model("llm", llm, caller="S2AQueryEngine.from_args"))
         return cls(S2A(model, **settings), retriever, node_postprocessors=node_postprocessors, streaming=streaming)
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         """The retriever's nodes after the engine's postprocessors."""
-        return self._search.nodes(query_bundle)
+        return self._search.retrieve_nodes(query_bundle)
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return await self._search.anodes(query_bundle)
+        return await self._search.aretrieve_nodes(query_bundle)
 
     def synthesize(
-        self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: Nodes | None = None
+        self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: NodeSequence | None = None
     ) -> RESPONSE_TYPE:
         """An answer from what S2A leaves of the nodes; its sources are the cleared text."""
         read = self._readable(nodes)
         answer = self.s2a.answer(query_bundle.query_str, read.passages) if read.has_text else None
-        return self._finished(*self._told(answer, read, additional_source_nodes))
+        return self._build_response(*self._told(answer, read, additional_source_nodes))
 
     async def asynthesize(
-        self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: Nodes | None = None
+        self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: NodeSequence | None = None
     ) -> RESPONSE_TYPE:
         """As ``synthesize``, without blocking the event loop."""
         read = self._readable(nodes)
         answer = await self.s2a.aanswer(query_bundle.query_str, read.passages) if read.has_text else None
-        return self._finished(*self._told(answer, read, additional_source_nodes), later=True)
+        return self._build_response(*self._told(answer, read, additional_source_nodes), later=True)
 
-    def _readable(self, nodes: Sequence[NodeWithScore]) -> Readable:
-        return Readable(nodes, Guard(self.s2a.denoiser, on_error=self.s2a.denoiser.on_error))
+    def _readable(self, nodes: Sequence[NodeWithScore]) -> NodeBatch:
+        return NodeBatch(nodes, Guard(self.s2a.denoiser, on_error=self.s2a.denoiser.on_error))
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         return self.synthesize(query_bundle, self.retrieve(query_bundle))
@@ -115,31 +115,31 @@ class S2AQueryEngine(DenoiseEngine):
         return await self.asynthesize(query_bundle, await self.aretrieve(query_bundle))
 
     def _told(
-        self, answer: S2AAnswer | None, read: Readable, additional: Sequence[NodeWithScore] | None
+        self, answer: S2AAnswer | None, read: NodeBatch, additional: Sequence[NodeWithScore] | None
     ) -> tuple[str, list[NodeWithScore], dict[str, Any]]:
         """Text, sources and metadata of the response."""
         if answer is None:
-            sources = [*read.beside, *(additional or ())]
-            return NOTHING_FOUND, sources, response_metadata(sources, {"outcome": "no_context", "calls": 0})
+            sources = [*read.untouched_nodes, *(additional or ())]
+            return EMPTY_RESPONSE, sources, response_metadata(sources, {"outcome": "no_context", "calls": 0})
         result = replace(answer.result, trace=answer.trace)
-        kept = read.back(result, by=f"S2A.{self.s2a.denoiser.variant}")
+        kept = read.build_nodes(result, by=f"S2A.{self.s2a.denoiser.variant}")
         summary = read.summary(result)
-        beside = [n.node.node_id for n in read.beside]
+        beside = [n.node.node_id for n in read.untouched_nodes]
         dispatcher.event(DenoiseEvent(method="S2A", summary=summary, passed_through=beside))
-        sources = [*read.woven(kept), *(additional or ())]
+        sources = [*read.restore_order(kept), *(additional or ())]
         note = {**summary, "outcome": "answered", "question": answer.question}
         return answer.text, sources, response_metadata(sources, note)
 
     def _get_prompts(self) -> PromptDictType:
         d = self.s2a.denoiser
-        return {**prompts_of(d), "s2a_answer": to_template(d.options.step_2(d.variant))}
+        return {**denoiser_prompts(d), "s2a_answer": prompt_to_template(d.options.step_2(d.variant))}
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
         changed = copy.copy(self.s2a)
         denoiser = with_prompts(self.s2a.denoiser, prompts)
         if "s2a_answer" in prompts:
             old = denoiser.options.step_2(denoiser.variant)
-            denoiser.options = with_prompt(denoiser.options, old, prompts["s2a_answer"])
+            denoiser.options = replace_prompt(denoiser.options, old, prompts["s2a_answer"])
         changed.denoiser = denoiser
         self.s2a = changed
 

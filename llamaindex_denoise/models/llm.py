@@ -21,8 +21,8 @@ from llama_index.core.tools.types import ToolMetadata
 from llama_index.core.types import PydanticProgramMode
 
 from denoise_core import InputError, Message, Reply, Usage
-from denoise_core.errors import BrokenLaw
-from llamaindex_denoise.models.threads import Threads, owner
+from denoise_core.errors import ContractViolation
+from llamaindex_denoise.models.threads import AdapterThreads, defining_class
 
 _INPUT_TOKENS = ("prompt_tokens", "input_tokens", "prompt_token_count", "prompt_eval_count")
 _OUTPUT_TOKENS = ("completion_tokens", "output_tokens", "candidates_token_count", "eval_count")
@@ -55,14 +55,14 @@ class LlamaLLM:
             raise InputError(f"structured=True: {type(model).__name__} is no FunctionCallingLLM, it has no tools")
         self.model = model
         self.structured = _can_structure(model) if structured is None else structured
-        self._threads = Threads(max_threads)
+        self._threads = AdapterThreads(max_threads)
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         with self._threads.slot():
             return _reply(self.model.chat(_chat(messages)))
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        if owner(self.model, "achat") is not CustomLLM:
+        if defining_class(self.model, "achat") is not CustomLLM:
             return _reply(await self.model.achat(_chat(messages)))
         return await self._threads.run(lambda: self.complete(messages))
 
@@ -94,7 +94,7 @@ class LlamaLLM:
 
     async def astream(self, messages: Sequence[Message]) -> AsyncGenerator[str | Usage, None]:
         """`stream` for async; one thread of the pool reads a model that would block the event loop."""
-        if owner(self.model, "achat") is CustomLLM:
+        if defining_class(self.model, "achat") is CustomLLM:
             async with aclosing(self._threads.iterate(lambda: self.stream(messages))) as local:
                 async for piece in local:
                     yield piece
@@ -120,7 +120,7 @@ class _Pieces:
             so_far = response.message.content or ""
             piece = so_far[len(self.text) :] if so_far.startswith(self.text) else ""
         self.text += piece
-        used = usage_of(response)
+        used = reported_usage(response)
         if used is not None:
             self.usage = (used,)
         return piece
@@ -132,18 +132,18 @@ def _chat(messages: Sequence[Message]) -> list[ChatMessage]:
 
 def _reply(response: ChatResponse) -> Reply:
     if not isinstance(response, ChatResponse):
-        raise BrokenLaw(f"expected the model to answer with a ChatResponse, got {type(response).__name__}")
-    return Reply(response.message.content or "", usage_of(response))
+        raise ContractViolation(f"expected the model to answer with a ChatResponse, got {type(response).__name__}")
+    return Reply(response.message.content or "", reported_usage(response))
 
 
-def usage_of(response: ChatResponse | CompletionResponse) -> Usage | None:
+def reported_usage(response: ChatResponse | CompletionResponse) -> Usage | None:
     """The tokens a response reports, in any of the shapes the integrations use; None if it reports none."""
     raw, said = response.raw, getattr(response, "message", response)
     kept = (response.additional_kwargs, said.additional_kwargs)
     for place in (_get(raw, "usage"), _get(raw, "usage_metadata"), raw, *kept):
         read, written = _first(place, _INPUT_TOKENS), _first(place, _OUTPUT_TOKENS)
         if read is not None or written is not None:
-            return Usage.reported(read or 0, written or 0)
+            return Usage.from_report(read or 0, written or 0)
     return None
 
 
@@ -195,10 +195,10 @@ def _uncalled() -> None:
     raise NotImplementedError("the reply tool is a form to fill in")
 
 
-def given_or_set(name: Literal["llm", "embed_model"], given: Any, *, of: str) -> Any:
+def resolve_model(name: Literal["llm", "embed_model"], model: Any, *, caller: str) -> Any:
     """``given``, or what the user put into `Settings`, whose own properties would make a hosted model. Raises
     `InputError` when there is none."""
-    found = given if given is not None else getattr(Settings, f"_{name}", None)
+    found = model if model is not None else getattr(Settings, f"_{name}", None)
     if found is None:
-        raise InputError(f"{of} needs a model: pass {name}=..., or set Settings.{name}; no default is resolved")
+        raise InputError(f"{caller} needs a model: pass {name}=..., or set Settings.{name}; no default is resolved")
     return found

@@ -10,11 +10,11 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from denoise_core import InputError, Passage
-from llamaindex_denoise.models.threads import Threads, owner
+from llamaindex_denoise.models.threads import AdapterThreads, defining_class
 from llamaindex_denoise.nodes.convert import to_passages
 
 
-class RetrieverAdapter:
+class LlamaRetriever:
     """A LlamaIndex retriever as the core's `Retriever`; its passages remember their nodes.
 
     ``postprocessors`` run on what it finds. A retriever that only has a synchronous form is run on at most
@@ -34,18 +34,18 @@ class RetrieverAdapter:
             )
         self.retriever = retriever
         self.postprocessors = list(postprocessors)
-        self._threads = Threads(max_threads)
+        self._threads = AdapterThreads(max_threads)
 
-    def nodes(self, query: QueryBundle) -> list[NodeWithScore]:
+    def retrieve_nodes(self, query: QueryBundle) -> list[NodeWithScore]:
         found = self.retriever.retrieve(query)
         for postprocessor in self.postprocessors:
             found = postprocessor.postprocess_nodes(found, query_bundle=query)
         return found
 
-    async def anodes(self, query: QueryBundle) -> list[NodeWithScore]:
+    async def aretrieve_nodes(self, query: QueryBundle) -> list[NodeWithScore]:
         """As `nodes`; a retriever without an async form is asked on a thread (its base class would hold the
         loop)."""
-        if owner(self.retriever, "_aretrieve") is BaseRetriever:
+        if defining_class(self.retriever, "_aretrieve") is BaseRetriever:
             found = await self._threads.run(lambda: self.retriever.retrieve(query))
         else:
             found = await self.retriever.aretrieve(query)
@@ -53,17 +53,17 @@ class RetrieverAdapter:
             found = await postprocessor.apostprocess_nodes(found, query_bundle=query)
         return found
 
-    def asking(self, bundle: QueryBundle) -> RetrieverAdapter:
+    def with_query_bundle(self, bundle: QueryBundle) -> LlamaRetriever:
         """One that searches for ``bundle.query_str`` with the whole bundle (embedding, custom strings, image)."""
         other = copy.copy(self)
         other._asked = bundle
         return other
 
     def retrieve(self, query: str) -> Sequence[Passage]:
-        return to_passages(self.nodes(self._bundle(query)), captions=True)
+        return to_passages(self.retrieve_nodes(self._bundle(query)), include_captions=True)
 
     async def aretrieve(self, query: str) -> Sequence[Passage]:
-        return to_passages(await self.anodes(self._bundle(query)), captions=True)
+        return to_passages(await self.aretrieve_nodes(self._bundle(query)), include_captions=True)
 
     def _bundle(self, query: str) -> QueryBundle:
         asked = self._asked

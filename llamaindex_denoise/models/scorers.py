@@ -14,11 +14,11 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from numpy.typing import NDArray
 
 from denoise_core import InputError
-from denoise_core.runtime.offload import offload
+from denoise_core.runtime.thread_pool import run_in_pool
 
 Floats = NDArray[np.float32]
 
-UNRANKED = -1.0e9
+UNRANKED_SCORE = -1.0e9
 """The score of a text that the reranker left out of its list."""
 
 
@@ -52,7 +52,7 @@ class RerankerScorer:
     listwise = True
 
     @property
-    def asks(self) -> bool:
+    def uses_llm(self) -> bool:
         """Whether texts go into a model's prompts: they then have the metadata an LLM is shown."""
         return any(isinstance(v, LLM) for v in vars(self.reranker).values())
 
@@ -73,7 +73,7 @@ class RerankerScorer:
         if any(s is None for s in said.values()) or len(set(said.values())) < min(2, len(said)):
             said = {n.node.node_id: float(len(ranked) - place) for place, n in enumerate(ranked)}
         scores = [said.get(str(i)) for i in range(len(texts))]
-        return np.array([UNRANKED if s is None else float(s) for s in scores], dtype=np.float32)
+        return np.array([UNRANKED_SCORE if s is None else float(s) for s in scores], dtype=np.float32)
 
 
 class EmbeddedEmbedding(BaseEmbedding):
@@ -92,13 +92,13 @@ class EmbeddedEmbedding(BaseEmbedding):
         return self._get_text_embeddings([query])[0]
 
     async def _aget_query_embedding(self, query: str) -> list[float]:
-        return await offload(self._get_query_embedding, query)
+        return await run_in_pool(self._get_query_embedding, query)
 
     def _get_text_embedding(self, text: str) -> list[float]:
         return self._get_text_embeddings([text])[0]
 
     async def _aget_text_embedding(self, text: str) -> list[float]:
-        return await offload(self._get_text_embedding, text)
+        return await run_in_pool(self._get_text_embedding, text)
 
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         from denoise_core.embedded import shared_encoder
@@ -106,4 +106,4 @@ class EmbeddedEmbedding(BaseEmbedding):
         return cast(list[list[float]], np.asarray(shared_encoder().embed_texts(texts), dtype=np.float64).tolist())
 
     async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
-        return await offload(self._get_text_embeddings, texts)
+        return await run_in_pool(self._get_text_embeddings, texts)

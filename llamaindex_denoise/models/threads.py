@@ -9,12 +9,12 @@ from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import TypeVar
 
 from denoise_core import InputError
-from denoise_core.runtime.offload import Pool, left_behind
+from denoise_core.runtime.thread_pool import DaemonThreadPool, current_cancel_token
 
 T = TypeVar("T")
 
 
-class Threads:
+class AdapterThreads:
     """A bounded pool of daemon threads for calls that would block an event loop.
 
     The context (spans, budget) goes along. A call that nobody
@@ -25,7 +25,7 @@ class Threads:
         if limit < 1:
             raise InputError(f"max_threads={limit}: expected 1 or more")
         self.limit = limit
-        self._pool = Pool(limit, "denoise-llamaindex")
+        self._pool = DaemonThreadPool(limit, "denoise-llamaindex")
         self._alone = threading.Lock() if limit == 1 else contextlib.nullcontext()
 
     @contextlib.contextmanager
@@ -33,7 +33,7 @@ class Threads:
         """With a limit of 1 one caller at a time, also of those on threads of their own. Raises `TimeoutError`
         where nobody waits for the call any more."""
         with self._alone:
-            if (left := left_behind.get()) is not None and left.is_set():
+            if (left := current_cancel_token.get()) is not None and left.is_cancelled():
                 raise TimeoutError("nobody waits for this call any more")
             yield
 
@@ -49,7 +49,7 @@ class Threads:
         def read() -> None:
             try:
                 for item in make():
-                    if closed.is_set():
+                    if closed.is_cancelled():
                         return
                     loop.call_soon_threadsafe(items.put_nowait, (item,))
             finally:
@@ -65,6 +65,6 @@ class Threads:
             reading.cancel()  # one that waits for a thread never begins; one that runs ends at its next item
 
 
-def owner(instance: object, method: str) -> type | None:
+def defining_class(instance: object, method: str) -> type | None:
     """The class that defines ``method`` for this object (methods are wrapped, so identity says nothing)."""
     return next((c for c in type(instance).__mro__ if method in vars(c)), None)

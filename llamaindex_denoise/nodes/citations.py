@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from llama_index.core.base.response.schema import RESPONSE_TYPE
 from llama_index.core.schema import BaseNode, NodeWithScore
 
-from denoise_core.runtime.record import KEY
+from denoise_core.runtime.record import RECORD_KEY
 from denoise_core.support.citing import cited_numbers
-from llamaindex_denoise.nodes.convert import text_of
-from llamaindex_denoise.nodes.records import Ranges, document_ranges, record, original_text, map_ranges
+from llamaindex_denoise.nodes.convert import node_text
+from llamaindex_denoise.nodes.records import Ranges, document_ranges, map_ranges, original_text, record
 
 if TYPE_CHECKING:
     from llama_index.core.base.llms.types import CitationBlock
@@ -54,8 +54,8 @@ def origins(
         return tuple(Origin(i, _pairs(spans)) for i, spans in note["spans"].items())
     kept: Ranges = note["origin_spans"]
     original = next((n for n in map(_plain, originals) if n.node_id == note["origin_id"]), None)
-    whole = original_text(note, original, text_of(original)) if original is not None else None
-    found = _find(text_of(plain), kept, whole) if whole is not None else None
+    whole = original_text(note, original, node_text(original)) if original is not None else None
+    found = _find(node_text(plain), kept, whole) if whole is not None else None
     ranges = kept if found is None else found
     exact = bool(note["origin_extractive"]) and found is not None
     in_document = _pairs(document_ranges(note, ranges))
@@ -85,7 +85,7 @@ def citation_blocks(response: Any) -> list[CitationBlock]:
 
     about = {n.node.node_id: n.node.metadata for n in getattr(response, "source_nodes", None) or []}
     out: list[CitationBlock] = []
-    for claim in ((response.metadata or {}).get(KEY) or {}).get("claims", ()):
+    for claim in ((response.metadata or {}).get(RECORD_KEY) or {}).get("claims", ()):
         for quote in claim["quotes"] if claim["supported"] else ():
             named, source = about.get(quote["id"], {}), quote["id"]
             title = str(named.get("title") or named.get("file_name") or source)

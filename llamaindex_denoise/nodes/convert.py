@@ -19,11 +19,27 @@ from llama_index.core.schema import (
 )
 
 from denoise_core import DenoiseResult, Guard, InputError, Passage, unique_ids
-from denoise_core._frameworks import shallow
-from denoise_core.errors import said
-from denoise_core.runtime.record import VERSION, Chunks, chunks_of, fallback_of, place_of, record_of, summary_of
-from llamaindex_denoise.nodes.headers import NodeMetadata, mode_of, source_of
-from llamaindex_denoise.nodes.records import SOURCE_RELATION, RecordDetail, document_ranges, build_record, relationships_with_record, record, origin_record
+from denoise_core._frameworks import copy_model
+from denoise_core.errors import format_error
+from denoise_core.runtime.record import (
+    RECORD_VERSION,
+    Chunks,
+    fallback_for,
+    group_chunks,
+    passage_record,
+    result_summary,
+    source_coverage,
+)
+from llamaindex_denoise.nodes.headers import NodeMetadata, metadata_mode, source_node
+from llamaindex_denoise.nodes.records import (
+    SOURCE_RELATION,
+    RecordDetail,
+    build_record,
+    document_ranges,
+    origin_record,
+    record,
+    relationships_with_record,
+)
 
 ScorePolicy: TypeAlias = Literal["keep", "replace"]
 Given: TypeAlias = Mapping[str, Passage]
@@ -33,7 +49,7 @@ def _no_origin() -> dict[str, Any]:
     return {"origin_id": None, "origin_spans": [], "origin_extractive": False}
 
 
-def is_text(node: BaseNode) -> bool:
+def is_text_node(node: BaseNode) -> bool:
     """Whether denoising applies: a text node, or a multimodal one that holds nothing but text."""
     if isinstance(node, TextNode):
         return type(node) is TextNode or not isinstance(node, ImageNode)
@@ -43,20 +59,20 @@ def is_text(node: BaseNode) -> bool:
     return False
 
 
-def says_something(node: BaseNode) -> bool:
+def can_be_evidence(node: BaseNode) -> bool:
     """Whether the node can be evidence: it has text, if only the caption of a picture."""
-    return is_text(node) or bool(isinstance(node, (TextNode, Node)) and text_of(node).strip())
+    return is_text_node(node) or bool(isinstance(node, (TextNode, Node)) and node_text(node).strip())
 
 
 def to_passages(
-    nodes: Iterable[NodeWithScore], mode: MetadataMode = MetadataMode.LLM, *, captions: bool = False
+    nodes: Iterable[NodeWithScore], mode: MetadataMode = MetadataMode.LLM, *, include_captions: bool = False
 ) -> tuple[Passage, ...]:
     """The text nodes as passages, ids made different; nodes without text are left out.
 
     ``mode`` says which metadata is their header (`headers.header_of`). ``captions`` also takes what a picture or a
     sound is captioned with: evidence, not to be cut. Raises `InputError` naming the place of what is no node.
     """
-    taken = says_something if captions else is_text
+    taken = can_be_evidence if include_captions else is_text_node
     texts = [n for n in _checked(nodes) if taken(n.node)]
     return tuple(_to_passage(n, i, mode) for n, i in zip(texts, unique_ids([n.node.node_id for n in texts])))
 
@@ -74,10 +90,10 @@ def _checked(nodes: Iterable[NodeWithScore]) -> list[NodeWithScore]:
 
 def _to_passage(n: NodeWithScore, id: str, mode: MetadataMode) -> Passage:
     metadata = NodeMetadata(n)
-    return Passage(text_of(n.node), id, _float(n.score), metadata, header=metadata.header(mode))
+    return Passage(node_text(n.node), id, _float(n.score), metadata, header=metadata.render_header(mode))
 
 
-class Readable:
+class NodeBatch:
     """Nodes on their way in and out, under a guard's policy for each that cannot be converted.
 
     ``passages`` is what was made of those that can be read, ``failures`` why the others could not, by id;
@@ -88,36 +104,36 @@ class Readable:
         self.nodes = _checked(nodes)
         self.guard = guard
         self.failures: dict[str, str] = {}
-        self._beside = {at: n for at, n in enumerate(self.nodes) if not is_text(n.node)}
-        mode = mode_of(guard.denoiser)
+        self._beside = {at: n for at, n in enumerate(self.nodes) if not is_text_node(n.node)}
+        mode = metadata_mode(guard.denoiser)
         texts = [(at, n) for at, n in enumerate(self.nodes) if at not in self._beside]
         found = []
         for (at, n), i in zip(texts, unique_ids([n.node.node_id for _, n in texts])):
             try:
                 found.append(_to_passage(n, i, mode))
             except Exception as error:  # whatever a node's template or metadata does: its failure is its own
-                why = guard.set_aside(f"nodes[{at}]", error)
-                self.failures[i] = why or said(error)
+                why = guard.handle_failed_item(f"nodes[{at}]", error)
+                self.failures[i] = why or format_error(error)
                 if why:
-                    self._beside[at] = as_it_came(n, why, type(guard.denoiser).__name__)
+                    self._beside[at] = with_fallback_record(n, why, type(guard.denoiser).__name__)
         self.passages = tuple(found)
         self.has_text = any(p.text.strip() for p in found)
 
     @property
-    def beside(self) -> list[NodeWithScore]:
+    def untouched_nodes(self) -> list[NodeWithScore]:
         return [self._beside[at] for at in sorted(self._beside)]
 
     def summary(self, result: DenoiseResult) -> dict[str, Any]:
         """What became of them, plain JSON; those that could not be read are among its failures."""
-        return summary_of(self.passages, replace(result, failures={**result.failures, **self.failures}))
+        return result_summary(self.passages, replace(result, failures={**result.failures, **self.failures}))
 
-    def back(
+    def build_nodes(
         self, result: DenoiseResult, *, by: str, scores: ScorePolicy = "keep", detail: RecordDetail = "spans"
     ) -> list[NodeWithScore]:
         """The denoised nodes of a result, see `to_nodes`."""
-        return to_nodes(self.passages, result, by=by, scores=scores, detail=detail, guard=self.guard)
+        return to_nodes(self.passages, result, method=by, score_policy=scores, record_detail=detail, guard=self.guard)
 
-    def woven(self, kept: Sequence[NodeWithScore]) -> list[NodeWithScore]:
+    def restore_order(self, kept: Sequence[NodeWithScore]) -> list[NodeWithScore]:
         """``kept`` with what was not denoised put back where it stood."""
         untouched = sorted(self._beside.items())
         if not untouched:
@@ -131,16 +147,16 @@ class Readable:
         return out + [n for _, n in untouched]
 
 
-def as_it_came(n: NodeWithScore, why: str, by: str) -> NodeWithScore:
+def with_fallback_record(n: NodeWithScore, why: str, by: str) -> NodeWithScore:
     """A node that could not be converted, with the reason in its record where one can be written."""
     with suppress(Exception):  # whatever a broken node does when it is copied: then it stays what it is
-        note = {"v": VERSION, "op": by, "score": None, "fallback": why, "coverage": 1.0, **_no_origin()}
-        node = shallow(n.node, {"relationships": relationships_with_record(n.node, note)})
+        note = {"v": RECORD_VERSION, "op": by, "score": None, "fallback": why, "coverage": 1.0, **_no_origin()}
+        node = copy_model(n.node, {"relationships": relationships_with_record(n.node, note)})
         return NodeWithScore(node=node, score=n.score)
     return n
 
 
-def text_of(node: BaseNode) -> str:
+def node_text(node: BaseNode) -> str:
     if type(node) is TextNode:  # nearly all are: what the line below gives, without the metadata it renders
         return node.text
     return node.get_content(metadata_mode=MetadataMode.NONE)
@@ -150,9 +166,9 @@ def to_nodes(
     passages: Sequence[Passage],
     result: DenoiseResult,
     *,
-    by: str,
-    scores: ScorePolicy = "keep",
-    detail: RecordDetail = "spans",
+    method: str,
+    score_policy: ScorePolicy = "keep",
+    record_detail: RecordDetail = "spans",
     guard: Guard | None = None,
 ) -> list[NodeWithScore]:
     """What a denoiser made of ``passages`` (from `to_passages`), as nodes, in the result's order.
@@ -162,30 +178,30 @@ def to_nodes(
     What cannot be made a node again follows the policy of ``guard``, and raises without one.
     """
     given = {p.id: p for p in passages}
-    chunks = chunks_of(result)
+    chunks = group_chunks(result)
     made = []
     for kept in result.passages:
         try:
-            made.append(_to_node(kept, given, _about(kept, given, result, chunks, detail), by, scores, detail))
+            made.append(_to_node(kept, given, _about(kept, given, result, chunks, record_detail), method, score_policy, record_detail))
         except Exception as error:  # whatever stands in a node: its failure is its own
             if guard is None:
                 raise
-            why = guard.set_aside(f"node {kept.id!r}", error)
-            ids = [kept.id] if kept.id in given else dict.fromkeys(s.passage_id for s in kept.covered)
-            sources = [n for i in ids if (n := source_of(given[i])) is not None]
-            made += [as_it_came(n, why, by) for n in sources] if why else []
+            why = guard.handle_failed_item(f"node {kept.id!r}", error)
+            ids = [kept.id] if kept.id in given else dict.fromkeys(s.passage_id for s in kept.source_spans)
+            sources = [n for i in ids if (n := source_node(given[i])) is not None]
+            made += [with_fallback_record(n, why, method) for n in sources] if why else []
     return made
 
 
 def _about(kept: Passage, given: Given, result: DenoiseResult, chunks: Chunks, detail: RecordDetail) -> dict[str, Any]:
-    """`record_of` what became ``kept``: short of the scored chunks, unless they are asked for; and its best score,
+    """`passage_record` what became ``kept``: short of the scored chunks, unless they are asked for; and its best score,
     None where the method failed."""
     if detail == "full":
-        about = record_of(kept, given, result, chunks)
+        about = passage_record(kept, given, result, chunks)
     else:
-        spans, coverage = place_of(kept, given)
-        about = {"spans": spans, "coverage": coverage, "extractive": not kept.rewritten}
-        about["fallback"] = fallback_of(spans, result) if result.fallback or result.failures else None
+        spans, coverage = source_coverage(kept, given)
+        about = {"spans": spans, "coverage": coverage, "extractive": not kept.is_rewritten}
+        about["fallback"] = fallback_for(spans, result) if result.fallback or result.failures else None
         if result.question_note is not None:
             about["question_note"] = result.question_note
     of = () if about["fallback"] else (k.score for i in about["spans"] if i in chunks for k in chunks[i][0])
@@ -196,7 +212,7 @@ def _to_node(
     kept: Passage, given: Given, about: Mapping[str, Any], by: str, scores: ScorePolicy, detail: RecordDetail
 ) -> NodeWithScore:
     origin = _origin(kept, given)
-    source = source_of(origin) if origin else None
+    source = source_node(origin) if origin else None
     own = _own_score(kept, origin, about)
     if origin is None or source is None:
         joint, score = _joint(kept, given, about)
@@ -218,7 +234,7 @@ def _to_node(
 
 def _origin(kept: Passage, given: Given) -> Passage | None:
     """The one input passage a text belongs to: its namesake, or the only one it stands for."""
-    behind = {s.passage_id for s in kept.covered}
+    behind = {s.passage_id for s in kept.source_spans}
     return given.get(kept.id) or (given.get(behind.pop()) if len(behind) == 1 else None)
 
 
@@ -248,14 +264,14 @@ def _copy(
         update.update(text=text, start_char_idx=start, end_char_idx=end)
     elif changed and isinstance(node, Node) and node.text_resource is not None:
         update["text_resource"] = node.text_resource.model_copy(update={"text": text, "embeddings": None})
-    return shallow(node, update)
+    return copy_model(node, update)
 
 
 def _joint(kept: Passage, given: Given, about: Mapping[str, Any]) -> tuple[TextNode, float | None]:
     """A new node for text made of several passages: it has what its sources agree on, and the best score."""
     from denoise_core.jsonable import to_jsonable
 
-    sources = [s for i in about["spans"] if i in given and (s := source_of(given[i])) is not None]
+    sources = [s for i in about["spans"] if i in given and (s := source_node(given[i])) is not None]
     nodes = [s.node for s in sources]
     first = (
         nodes[0] if nodes else TextNode(metadata=to_jsonable(kept.metadata))

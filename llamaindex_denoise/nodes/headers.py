@@ -19,10 +19,10 @@ _TEMPLATE = "{metadata_str}\n\n{content}"  # LlamaIndex's own
 _MARK = "\0content\0"  # stands where a template puts the text
 
 
-def header_of(node: BaseNode, mode: MetadataMode) -> str:
+def node_header(node: BaseNode, mode: MetadataMode) -> str:
     """What stands around the text of ``node`` in ``get_content(mode)``; "" where that is the text alone.
 
-    With a template that begins with the metadata, as LlamaIndex's own does, `Passage.headed` is
+    With a template that begins with the metadata, as LlamaIndex's own does, `Passage.text_with_header` is
     ``get_content(mode)`` but for white space between the two; what a template writes behind the text comes first.
     """
     shown = node.get_metadata_str(mode).strip() if mode is not MetadataMode.NONE else ""
@@ -33,7 +33,7 @@ def header_of(node: BaseNode, mode: MetadataMode) -> str:
     return "\n".join(p for p in (before.strip(), after.strip()) if p)
 
 
-def reading(denoiser: D) -> D:
+def with_metadata_mode(denoiser: D) -> D:
     """``denoiser`` with each step reading what it may: scorers what is embedded, all else what an LLM is shown.
 
     A key in ``excluded_llm_metadata_keys`` so never stands in a prompt, and one that is kept from embeddings
@@ -41,10 +41,10 @@ def reading(denoiser: D) -> D:
     """
     changed = copy.copy(denoiser)
     if isinstance(changed, Guard):
-        changed.denoiser = reading(changed.denoiser)
+        changed.denoiser = with_metadata_mode(changed.denoiser)
         return changed
     if isinstance(changed, Pipeline):
-        changed.denoisers = tuple(reading(d) for d in changed.denoisers)
+        changed.denoisers = tuple(with_metadata_mode(d) for d in changed.denoisers)
         return changed
     from denoise_core.end import ENDDenoiser
 
@@ -74,7 +74,7 @@ class _Reading:
         return await self.denoiser.adenoise(query, self._shown(passages))
 
     def _shown(self, passages: Sequence[Passage]) -> list[Passage]:
-        return [under(p, self.mode) for p in passages]
+        return [with_header(p, self.mode) for p in passages]
 
 
 @functools.cache
@@ -83,7 +83,7 @@ def _named(name: str) -> type[_Reading]:
     return type(name, (_Reading,), {})
 
 
-def mode_of(denoiser: Denoiser) -> MetadataMode:
+def metadata_mode(denoiser: Denoiser) -> MetadataMode:
     """What a denoiser that `reading` gave reads first; LLM where its steps read this and that."""
     return denoiser.mode if isinstance(denoiser, _Reading) else MetadataMode.LLM
 
@@ -92,32 +92,32 @@ class NodeMetadata(dict[str, Any]):
     """A passage's metadata that remembers the node it came from: a copy of the node's, without what an LLM is not
     to be shown, for prompts show a passage's title."""
 
-    __slots__ = ("_shown", "source")
+    __slots__ = ("_shown", "scored_node")
 
     def __init__(self, source: NodeWithScore) -> None:
         super().__init__(source.node.metadata)
         for key in source.node.excluded_llm_metadata_keys:
             self.pop(key, None)
-        self.source = source
+        self.scored_node = source
         self._shown: tuple[MetadataMode | None, str] = (None, "")  # one value, so that threads cannot mix modes
 
-    def header(self, mode: MetadataMode) -> str:
+    def render_header(self, mode: MetadataMode) -> str:
         """`header_of` the node, not rendered again while the same mode is asked for."""
         of, shown = self._shown
         if of is not mode:
-            shown = header_of(self.source.node, mode)
+            shown = node_header(self.scored_node.node, mode)
             self._shown = (mode, shown)
         return shown
 
 
-def source_of(passage: Passage) -> NodeWithScore | None:
+def source_node(passage: Passage) -> NodeWithScore | None:
     """The node a passage was made of; None when it came from elsewhere."""
-    return passage.metadata.source if isinstance(passage.metadata, NodeMetadata) else None
+    return passage.metadata.scored_node if isinstance(passage.metadata, NodeMetadata) else None
 
 
-def under(passage: Passage, mode: MetadataMode) -> Passage:
+def with_header(passage: Passage, mode: MetadataMode) -> Passage:
     """The passage with its node's header of ``mode``; one without a node is left as it is."""
     if not isinstance(passage.metadata, NodeMetadata):
         return passage
-    header = passage.metadata.header(mode)
+    header = passage.metadata.render_header(mode)
     return passage if header == passage.header else replace(passage, header=header)

@@ -14,8 +14,8 @@ from typing import Any, Literal, TypeAlias
 from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, RelatedNodeType, TextNode
 
 from denoise_core import Passage
-from denoise_core._frameworks import shallow
-from denoise_core.runtime.record import KEY, VERSION
+from denoise_core._frameworks import copy_model
+from denoise_core.runtime.record import RECORD_KEY, RECORD_VERSION
 from denoise_core.spans import merge_spans
 
 SOURCE_RELATION = NodeRelationship.SOURCE
@@ -49,17 +49,17 @@ def record(node: BaseNode) -> Mapping[str, Any] | None:
     source = node.relationships.get(SOURCE_RELATION)
     if source is None:  # for most; what is no model costs a class of pydantic's much to recognise
         return None
-    found = source.metadata.get(KEY) if isinstance(source, RelatedNodeInfo) else None
-    return found if isinstance(found, Mapping) and found.get("v") == VERSION and "origin_spans" in found else None
+    found = source.metadata.get(RECORD_KEY) if isinstance(source, RelatedNodeInfo) else None
+    return found if isinstance(found, Mapping) and found.get("v") == RECORD_VERSION and "origin_spans" in found else None
 
 
 def relationships_with_record(node: BaseNode, note: dict[str, Any]) -> dict[NodeRelationship, RelatedNodeType]:
     """The relationships of a copy of ``node`` that bears this record, in place of an earlier one."""
     source = node.relationships.get(SOURCE_RELATION)
     if source is not None and isinstance(source, RelatedNodeInfo):
-        bears = shallow(source, {"metadata": {**source.metadata, KEY: note}})
+        bears = copy_model(source, {"metadata": {**source.metadata, RECORD_KEY: note}})
     else:  # a node that stands for itself: LlamaIndex's own id for that
-        bears = RelatedNodeInfo(node_id=node.node_id, node_type=node.get_type(), metadata={KEY: note})
+        bears = RelatedNodeInfo(node_id=node.node_id, node_type=node.get_type(), metadata={RECORD_KEY: note})
     return {**node.relationships, SOURCE_RELATION: bears}
 
 
@@ -69,7 +69,7 @@ def build_record(
     """The record of one step: ``about`` is the core's, ``way`` speaks of the user's node (`whole_way`)."""
     fallback = about["fallback"]
     note: dict[str, Any] = {
-        "v": VERSION,
+        "v": RECORD_VERSION,
         "op": by,
         "score": score,
         "fallback": fallback if fallback is None or detail == "full" else _short(fallback),

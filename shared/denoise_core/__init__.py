@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from denoise_core.end import ENDDenoiser
     from denoise_core.evaluate.comparison.setting import load_denoiser
     from denoise_core.s2a import S2ADenoiser
-    from denoise_core.s2a.teaching import calibrate
+    from denoise_core.s2a.llm_labels import calibrate
 
 __version__ = "0.2.0"
 
@@ -81,7 +81,7 @@ _HOME = {
     "Augmenter": "augmenter",
     "ENDDenoiser": "end",
     "S2ADenoiser": "s2a",
-    "calibrate": "s2a.teaching",
+    "calibrate": "s2a.llm_labels",
     "default_denoiser": "embedded",
     "fit_denoiser": "embedded.fitted",
     "load_denoiser": "evaluate.comparison.setting",

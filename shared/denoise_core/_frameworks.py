@@ -25,7 +25,7 @@ _new, _set = object.__new__, object.__setattr__  # as pydantic copies: a model's
 _model_copy, _copy = BaseModel.model_copy, BaseModel.__copy__
 
 
-def shallow(model: M, update: Mapping[str, Any]) -> M:
+def copy_model(model: M, update: Mapping[str, Any]) -> M:
     """What ``model.model_copy(update=update)`` gives for fields, in half of its time: a copy of a document is most
     of what a document costs in an adapter."""
     kind = type(model)
@@ -40,14 +40,14 @@ def shallow(model: M, update: Mapping[str, Any]) -> M:
     return copied
 
 
-def signed(function: F) -> F:
+def cache_signature(function: F) -> F:
     """``function`` with its signature noted on it: both frameworks ask for it at every call, and `inspect` would
     make it out anew each time."""
     function.__signature__ = inspect.signature(function)  # type: ignore[attr-defined]
     return function
 
 
-def ruled(denoiser: Any, keep: Any, threshold: float | None) -> Any:
+def with_keep_rule(denoiser: Any, keep: Any, threshold: float | None) -> Any:
     """A copy of END that keeps by another rule. Raises `InputError` for a denoiser without one."""
     from denoise_core.end import ENDDenoiser
 
@@ -58,7 +58,7 @@ def ruled(denoiser: Any, keep: Any, threshold: float | None) -> Any:
     return other
 
 
-def shipped(keep: Any, threshold: float | None, chunker: Any = "auto") -> ENDDenoiser:
+def bundled_denoiser(keep: Any, threshold: float | None, chunker: Any = "auto") -> ENDDenoiser:
     """END with the weights that ship, by ``keep``, by ``threshold``, or by its own rule where neither is given."""
     from denoise_core.embedded import DefaultScorer, default_denoiser
     from denoise_core.end import ENDDenoiser
@@ -68,7 +68,7 @@ def shipped(keep: Any, threshold: float | None, chunker: Any = "auto") -> ENDDen
     return ENDDenoiser(DefaultScorer(), keep=keep, threshold=threshold, chunker=chunker)
 
 
-def refuses_form(error: BaseException) -> bool:
+def rejects_json_mode(error: BaseException) -> bool:
     """Whether a model, its integration or its server says that it cannot be asked for JSON in this way."""
     if isinstance(error, (NotImplementedError, TypeError)):
         return True

@@ -24,7 +24,7 @@ def require(module: str, *, extra: str, package: str | None = None) -> Any:
         ) from error
 
 
-def html_of(page: str, value: object) -> str | None:
+def render_html(page: str, value: object) -> str | None:
     """``value`` as HTML for a notebook, by ``fragment`` of a module of `denoise_core.report`, or of one by
     its whole name.
 

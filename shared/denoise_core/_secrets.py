@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from denoise_core.errors import masked
+from denoise_core.errors import mask_secrets
 
 _NAME = re.compile(
     r"(?:.*[-_.])?(?:api[-_]?key|key[-_]?id|secret(?:[-_]?(?:access[-_]?)?key)?|password|passwd|credentials?|authorization"
@@ -22,7 +22,7 @@ def is_secret(name: object, value: object) -> bool:
     if not isinstance(value, str | bytes) or not value:
         return False
     named = isinstance(name, str) and len(name) <= _LONGEST_NAME and _NAME.fullmatch(name) is not None
-    return named or (isinstance(value, str) and masked(value) != value)
+    return named or (isinstance(value, str) and mask_secrets(value) != value)
 
 
 def without_secrets(value: Any, seen: dict[int, Any] | None = None) -> Any:

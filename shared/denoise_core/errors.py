@@ -1,6 +1,6 @@
 """Our exception tree, and which errors are mistakes. Catch `DenoiseError` for all of ours.
 
-There are two kinds, `is_mistake` tells them apart. *Mistakes* stay wrong however often they are tried: settings, a
+There are two kinds, `is_user_error` tells them apart. *Mistakes* stay wrong however often they are tried: settings, a
 missing extra, a wrong type, a foreign probe, a key that is refused, errors of programming. They always raise,
 through every fallback. *Failures* are of the moment or of one item: time-outs, rate limits, a server's 5xx, an
 unreadable reply, a spent budget. They follow the policy of whoever asked (``on_error``).
@@ -39,12 +39,12 @@ class BudgetExceeded(DenoiseError, RuntimeError):
 
     def __init__(self, what: str, limit: float, spent: float) -> None:
         super().__init__(f"budget of {limit:g} {what} is spent ({spent:g} used); the call was not made")
-        self.what = what
+        self.resource = what
         self.limit = limit
         self.spent = spent
 
     def __reduce__(self) -> tuple[type[BudgetExceeded], tuple[str, float, float]]:
-        return type(self), (self.what, self.limit, self.spent)
+        return type(self), (self.resource, self.limit, self.spent)
 
 
 class NotRecorded(DenoiseError, LookupError):
@@ -55,7 +55,7 @@ class EmptyResult(DenoiseError, RuntimeError):
     """Everything was dropped although passages came in."""
 
 
-class BrokenLaw(DenoiseError, RuntimeError):
+class ContractViolation(DenoiseError, RuntimeError):
     """What a model, retriever, scorer or denoiser handed back breaks a law of its kind; the message says which.
 
     A failure and no mistake: what is handed over wrong can be put right before a run, what comes back wrong
@@ -63,7 +63,7 @@ class BrokenLaw(DenoiseError, RuntimeError):
     """
 
 
-class BadReply(BrokenLaw):
+class BadReply(ContractViolation):
     """What a server replied is not what such a server replies: a refusal, a redirect, no JSON, NaN, another number
     of results, or too many bytes. ``status`` is HTTP's, None where that was right."""
 
@@ -75,8 +75,8 @@ class BadReply(BrokenLaw):
         return type(self), (str(self), self.status)
 
 
-class BadScores(BrokenLaw, InputError):
-    """A scorer gave NaN, or another number of scores than texts: a failure of this call, see `BrokenLaw`."""
+class BadScores(ContractViolation, InputError):
+    """A scorer gave NaN, or another number of scores than texts: a failure of this call, see `ContractViolation`."""
 
 
 _MISTAKES = (
@@ -94,7 +94,7 @@ _REFUSED = re.compile(
 _REFUSED_CODES = {"401", "403", "UNAUTHENTICATED", "PERMISSION_DENIED"}
 
 
-def is_mistake(error: BaseException) -> bool:
+def is_user_error(error: BaseException) -> bool:
     """Whether trying again cannot help: see this module's docstring.
 
     A refusal is known by a status of 401 or 403 (``status_code``, ``status``, ``code``, the ``response``'s
@@ -105,12 +105,12 @@ def is_mistake(error: BaseException) -> bool:
     current: BaseException | None = error
     while current is not None and id(current) not in seen and len(seen) < 20:
         seen.add(id(current))
-        if isinstance(current, BaseExceptionGroup) and any(is_mistake(e) for e in current.exceptions):
+        if isinstance(current, BaseExceptionGroup) and any(is_user_error(e) for e in current.exceptions):
             return True
-        if isinstance(current, BrokenLaw):
+        if isinstance(current, ContractViolation):
             return False
         ours = isinstance(current, DenoiseError)
-        if is_refusal(current) or (isinstance(current, _MISTAKES) and (ours or current is error)):
+        if is_auth_refusal(current) or (isinstance(current, _MISTAKES) and (ours or current is error)):
             return True
         if ours or isinstance(current, TimeoutError):
             return False  # said on purpose, whatever stands behind it
@@ -118,7 +118,7 @@ def is_mistake(error: BaseException) -> bool:
     return False
 
 
-def is_refusal(error: BaseException) -> bool:
+def is_auth_refusal(error: BaseException) -> bool:
     """Whether a server refused the key: a status of 401 or 403, or a class of error that is called so."""
     if any(_REFUSED.fullmatch(c.__name__) for c in type(error).__mro__[:-2]):
         return True
@@ -137,7 +137,7 @@ def _refuses(place: object, name: str) -> bool:
         return False
 
 
-LONGEST = 300  # characters of an error's text that are stored, logged or shown
+MAX_ERROR_CHARS = 300  # characters of an error's text that are stored, logged or shown
 
 _READ = 4000  # of which are looked at
 _SECRETS = re.compile(
@@ -154,13 +154,13 @@ _SECRETS = re.compile(
 )
 
 
-def masked(text: str) -> str:
+def mask_secrets(text: str) -> str:
     """The text with what looks like a key, a token or a password replaced by ``***``."""
     return _SECRETS.sub(lambda m: f"{m['before'] or m['name'] or m['scheme'] or ''}***", text)
 
 
-def said(error: BaseException | str) -> str:
-    """``Type: message`` on one line, at most `LONGEST` characters, without secrets: fit for a log or a record.
+def format_error(error: BaseException | str) -> str:
+    """``Type: message`` on one line, at most `MAX_ERROR_CHARS` characters, without secrets: fit for a log or a record.
 
     >>> said(ValueError("HTTP 400, api_key=abc123"))
     'ValueError: HTTP 400, api_key=***'
@@ -173,6 +173,6 @@ def said(error: BaseException | str) -> str:
         text = f"{type(error).__name__}: {message[:_READ]}" if message else type(error).__name__
     else:
         text = error[:_READ]
-    line = " ".join(masked(text).split())
+    line = " ".join(mask_secrets(text).split())
     line = line.encode("utf-8", "replace").decode()
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 4]} ..."
+    return line if len(line) <= MAX_ERROR_CHARS else f"{line[: MAX_ERROR_CHARS - 4]} ..."

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import types
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import Field, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from numbers import Integral, Real
@@ -20,16 +20,16 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 T = TypeVar("T")
 
 
-def to_jsonable(value: Any, *, listed: tuple[type, ...] = ()) -> Any:
+def to_jsonable(value: Any, *, list_classes: tuple[type, ...] = ()) -> Any:
     """Strings, numbers, booleans, None, lists and dicts that say the same. Dataclasses of a class in ``listed``
     become lists of their values.
 
     >>> from denoise_core.types import Span
-    >>> to_jsonable(Span("a", 0, 3)), to_jsonable(Span("a", 0, 3), listed=(Span,))
+    >>> to_jsonable(Span("a", 0, 3)), to_jsonable(Span("a", 0, 3), list_classes=(Span,))
     ({'passage_id': 'a', 'start': 0, 'end': 3}, ['a', 0, 3])
     """
     if isinstance(value, Enum):
-        return to_jsonable(value.value, listed=listed)
+        return to_jsonable(value.value, list_classes=list_classes)
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -40,12 +40,12 @@ def to_jsonable(value: Any, *, listed: tuple[type, ...] = ()) -> Any:
         number = float(value)
         return number if math.isfinite(number) else None
     if is_dataclass(value) and not isinstance(value, type):
-        written = {f.name: to_jsonable(getattr(value, f.name), listed=listed) for f in fields(value) if f.compare}
-        return list(written.values()) if isinstance(value, listed) else written
+        written = {f.name: to_jsonable(getattr(value, f.name), list_classes=list_classes) for f in fields(value) if f.compare}
+        return list(written.values()) if isinstance(value, list_classes) else written
     if isinstance(value, Mapping):
-        return {str(key): to_jsonable(item, listed=listed) for key, item in value.items()}
+        return {str(key): to_jsonable(item, list_classes=list_classes) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [to_jsonable(item, listed=listed) for item in value]
+        return [to_jsonable(item, list_classes=list_classes) for item in value]
     return str(value)
 
 
@@ -111,13 +111,13 @@ def _from_fields(kind: Any, data: Any) -> Any:
     if not isinstance(data, Mapping):
         raise TypeError(f"{kind.__name__}: expected an object, got {type(data).__name__}")
     values = {}
-    for name in hints:
-        if name not in data:
+    for key, (field_name, hint) in hints.items():
+        if key not in data:
             continue
         try:
-            values[name] = from_jsonable(hints[name], data[name])
+            values[field_name] = from_jsonable(hint, data[key])
         except (TypeError, ValueError) as error:
-            raise type(error)(f"{kind.__name__}.{name}: {error}") from error
+            raise type(error)(f"{kind.__name__}.{key}: {error}") from error
     return kind(**values)
 
 
@@ -132,8 +132,13 @@ def _from_plain(kind: Any, data: Any) -> Any:
     raise TypeError(f"expected {kind.__name__}, got {type(data).__name__}")
 
 
+def _json_name(field: Field[Any]) -> str:
+    """The key of a field in JSON: its own name, unless ``field(metadata={"json": ...})`` keeps an older one."""
+    return str(field.metadata.get("json", field.name))
+
+
 @cache
-def _hints(kind: Any) -> dict[str, Any]:
-    """The type hints of what is written of a dataclass."""
+def _hints(kind: Any) -> dict[str, tuple[str, Any]]:
+    """By JSON key, the name and the type hint of each field that is written of a dataclass."""
     hints = get_type_hints(kind)
-    return {f.name: hints[f.name] for f in fields(kind) if f.init and f.compare}
+    return {_json_name(f): (f.name, hints[f.name]) for f in fields(kind) if f.init and f.compare}

@@ -14,9 +14,9 @@ from typing import Any, Protocol, cast, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.errors import BadScores, InputError, masked
+from denoise_core.errors import BadScores, InputError, mask_secrets
 from denoise_core.result import DenoiseResult
-from denoise_core.types import Message, Passage, Reply, kind_of
+from denoise_core.types import Message, Passage, Reply, type_name
 
 
 @runtime_checkable
@@ -46,7 +46,7 @@ class StructuredLLM(LLM, Protocol):
         ...
 
 
-def held_to_schema(llm: LLM, schema: Mapping[str, Any] | None) -> LLM:
+def with_schema(llm: LLM, schema: Mapping[str, Any] | None) -> LLM:
     """``llm`` answering by the schema if it can, else ``llm`` itself: its text is parsed. None is no schema."""
     return _Held(llm, schema) if schema is not None and isinstance(llm, StructuredLLM) else llm
 
@@ -63,7 +63,7 @@ class _Held:
         return await self.llm.acomplete_json(messages, self.wanted)
 
 
-def by_schema(llm: LLM) -> bool | None:
+def supports_schema(llm: LLM) -> bool | None:
     """Whether ``llm`` can be held to a JSON schema; None while only asking tells.
 
     An adapter says so by its attribute ``structured``, which it sets after the first reply; a `StructuredLLM`
@@ -75,11 +75,11 @@ def by_schema(llm: LLM) -> bool | None:
 
 
 @runtime_checkable
-class Varied(Protocol):
-    """An LLM that can be told to sample: ``varied(n)`` is the same model with a temperature above zero and another
+class SupportsSampling(Protocol):
+    """An LLM that can be told to sample: ``with_sampling(n)`` is the same model with a temperature above zero and another
     seed for each ``n``, so that asking again can bring another text."""
 
-    def varied(self, attempt: int) -> LLM: ...
+    def with_sampling(self, attempt: int) -> LLM: ...
 
 
 @runtime_checkable
@@ -109,7 +109,7 @@ class Scorer(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class ScoredTexts:
     """Scores of one call, and what they cost.
 
     ``scores`` is float32 ``(n,)``; ``parts[i]`` is in how many windows text i was read, because it did not
@@ -117,15 +117,15 @@ class Scored:
     """
 
     scores: NDArray[np.float32]
-    parts: tuple[int, ...]
+    window_counts: tuple[int, ...]
 
     @property
-    def split(self) -> tuple[int, ...]:
+    def split_positions(self) -> tuple[int, ...]:
         """Positions of the texts that had to be cut."""
-        return tuple(i for i, n in enumerate(self.parts) if n > 1)
+        return tuple(i for i, n in enumerate(self.window_counts) if n > 1)
 
 
-def numbers(found: object) -> NDArray[np.float32]:
+def to_float32(found: object) -> NDArray[np.float32]:
     """What a scorer or model handed back, as float32. Raises `BadScores` for anything but numbers."""
     try:
         return np.asarray(found, dtype=np.float32)
@@ -134,24 +134,24 @@ def numbers(found: object) -> NDArray[np.float32]:
 
 
 @runtime_checkable
-class ScoresAsync(Protocol):
+class AsyncScorer(Protocol):
     """A scorer that waits for a server, and can do so without a thread."""
 
     async def ascore(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]: ...
 
 
 @runtime_checkable
-class ScoresMany(Protocol):
+class BatchScorer(Protocol):
     """A scorer that reads the texts of several questions together, with the scores of each by itself."""
 
-    def scored_many(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[Scored]: ...
+    def score_batch(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[ScoredTexts]: ...
 
 
 @runtime_checkable
-class ReportsParts(Protocol):
+class WindowedScorer(Protocol):
     """A scorer that says which texts did not fit its window, as `ProbeScorer` does."""
 
-    def scored(self, query: str, texts: Sequence[str]) -> Scored: ...
+    def score_with_windows(self, query: str, texts: Sequence[str]) -> ScoredTexts: ...
 
 
 @runtime_checkable
@@ -195,15 +195,15 @@ _Hints = dict[str, str]
 _LLM_HINTS: _Hints = {
     "langchain": "langchain_denoise.ChatModelLLM({name})",
     "llama_index": "llamaindex_denoise.LlamaLLM({name})",
-    "transformers": "denoise_core.local.generation.llm.LocalLLM({name}, tokenizer)",
-    "str": "a model, not its name, e.g. denoise_core.local.generation.llm.LocalLLM(...) with a folder",
+    "transformers": "denoise_core.local.generation.LocalLLM({name}, tokenizer)",
+    "str": "a model, not its name, e.g. denoise_core.local.generation.LocalLLM(...) with a folder",
     "function": "denoise_core.testing.FunctionLLM({name}), or an object with both methods",
 }
 _RETRIEVER_HINTS: _Hints = {
     "langchain.as_retriever": "langchain_denoise.RetrieverAdapter({name}.as_retriever())",
     "langchain": "langchain_denoise.RetrieverAdapter({name})",
-    "llama_index.as_retriever": "llamaindex_denoise.models.retriever.RetrieverAdapter({name}.as_retriever())",
-    "llama_index": "llamaindex_denoise.models.retriever.RetrieverAdapter({name})",
+    "llama_index.as_retriever": "llamaindex_denoise.models.retriever.LlamaRetriever({name}.as_retriever())",
+    "llama_index": "llamaindex_denoise.models.retriever.LlamaRetriever({name})",
     "list": "denoise_core.testing.ListRetriever({name}) for passages that are always found",
 }
 _SCORER_HINTS: _Hints = {
@@ -263,5 +263,5 @@ def _called(value: object) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if value is None or isinstance(value, (str, int, float, bool)):
-        return masked(repr(value)[:80])
-    return kind_of(value)
+        return mask_secrets(repr(value)[:80])
+    return type_name(value)

@@ -38,7 +38,7 @@ def keep_top(
         ranked.sort(key=lambda i: -(scores[i] or 0.0))  # stable: of equals the earlier one stays
     kept_places = set(ranked[:top_n])
     cut = [p for i, p in enumerate(result.passages) if i not in kept_places]
-    cut_spans = [(span, p.score) for p in cut for span in p.covered]
+    cut_spans = [(span, p.score) for p in cut for span in p.source_spans]
     cut_ids = {span.passage_id for span, _ in cut_spans}
     drops = [Drop(span, f"not among the best {top_n}", score) for span, score in cut_spans]
     return replace(
@@ -56,7 +56,7 @@ def order_by_score(result: DenoiseResult) -> DenoiseResult:
 
 
 def _filled(result: DenoiseResult, passages: Sequence[Passage], top_n: int) -> DenoiseResult:
-    present_ids = {span.passage_id for p in result.passages for span in p.covered}
+    present_ids = {span.passage_id for p in result.passages for span in p.source_spans}
     best_drops: dict[str, Drop] = {}
     for drop in sorted(result.dropped, key=lambda d: -(d.score or 0.0)):
         if drop.score is not None and drop.span.passage_id not in present_ids:

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from denoise_core._optional import html_of
-from denoise_core.errors import InputError, is_mistake, said
+from denoise_core._optional import render_html
+from denoise_core.errors import InputError, format_error, is_user_error
 from denoise_core.types import Drop, Event, Keep, Passage, Span, Usage
 
 _ON_ERROR = "__denoise_trace__"  # the attribute of an exception that a trace travels on
@@ -31,7 +31,7 @@ class Trace:
         return Usage(
             sum(u.input_tokens for u in used),
             sum(u.output_tokens for u in used),
-            estimated=any(u.estimated for u in used),
+            is_estimated=any(u.is_estimated for u in used),
             cached_tokens=sum(u.cached_tokens for u in used),
         )
 
@@ -78,7 +78,7 @@ class DenoiseResult:
         )
 
     def _repr_html_(self) -> str | None:
-        return html_of("result", self)
+        return render_html("result", self)
 
     def as_json(self) -> dict[str, Any]:
         """Plain values: ``passages`` as they are left, ``kept`` and ``dropped`` ranges with scores."""
@@ -88,8 +88,8 @@ class DenoiseResult:
                 {
                     "id": p.id,
                     "text": p.text,
-                    "rewritten": p.rewritten,
-                    "spans": [_range(s) for s in p.covered],
+                    "rewritten": p.is_rewritten,
+                    "spans": [_range(s) for s in p.source_spans],
                     "metadata": dict(p.metadata),
                 }
                 for p in self.passages
@@ -121,7 +121,7 @@ def attach_trace(error: BaseException, events: Iterable[Event]) -> None:
         return
 
 
-def without_trace(error: BaseException) -> BaseException:
+def copy_without_trace(error: BaseException) -> BaseException:
     """A twin of ``error`` for another caller: class, arguments, fields, traceback and cause, but no trace, which
     may hold what is the first caller's alone.
 
@@ -133,6 +133,6 @@ def without_trace(error: BaseException) -> BaseException:
         twin.args = error.args
         twin.__dict__.update({k: v for k, v in vars(error).items() if k not in (_ON_ERROR, "__notes__")})
     except Exception:
-        twin = (InputError if is_mistake(error) else RuntimeError)(said(error))
+        twin = (InputError if is_user_error(error) else RuntimeError)(format_error(error))
     twin.__cause__ = error.__cause__
     return twin.with_traceback(error.__traceback__)

@@ -18,10 +18,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.errors import BrokenLaw
+from denoise_core.errors import ContractViolation
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.result import DenoiseResult, Trace
-from denoise_core.runtime.guard import check_laws
+from denoise_core.runtime.guard import validate_result
 from denoise_core.types import Message, Passage, Reply
 
 
@@ -35,7 +35,7 @@ class FunctionLLM:
     def __init__(self, reply: Callable[[Sequence[Message]], str | Reply], *, seconds: float = 0.0) -> None:
         self.reply = reply
         self.seconds = seconds
-        self.seen: list[tuple[Message, ...]] = []
+        self.received_messages: list[tuple[Message, ...]] = []
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         if self.seconds:
@@ -48,7 +48,7 @@ class FunctionLLM:
         return self._answer(messages)
 
     def _answer(self, messages: Sequence[Message]) -> Reply:
-        self.seen.append(tuple(messages))
+        self.received_messages.append(tuple(messages))
         answer = self.reply(messages)
         return Reply(answer) if isinstance(answer, str) else answer
 
@@ -76,9 +76,9 @@ class RecordedLLM(FunctionLLM):
         return hashlib.sha256(json.dumps([[m.role, m.content] for m in messages]).encode()).hexdigest()
 
     @property
-    def unanswered(self) -> list[str]:
+    def missing_prompts(self) -> list[str]:
         """Prompts that had no reply, each once, as lines of JSON with ``messages``."""
-        unknown = (messages for messages in self.seen if self.key(messages) not in self.replies)
+        unknown = (messages for messages in self.received_messages if self.key(messages) not in self.replies)
         return [json.dumps({"messages": [asdict(m) for m in messages]}) for messages in dict.fromkeys(unknown)]
 
 
@@ -117,8 +117,8 @@ def check_denoiser(make: Callable[[], Denoiser], query: str, passages: Sequence[
     before = [(p.text, p.id, p.score, dict(p.metadata), p.spans) for p in passages]
     result = make().denoise(query, passages)
     try:
-        whole = check_laws(passages, result)
-    except BrokenLaw as error:
+        whole = validate_result(passages, result)
+    except ContractViolation as error:
         raise AssertionError(str(error)) from error
     untold = [d.span for d in whole.dropped[len(result.dropped) :] if len(d.span)]
     assert not untold, f"neither kept nor listed as dropped: {untold}"

@@ -22,28 +22,28 @@ from denoise_core.spans import Range, complement_spans
 from denoise_core.text.structural import ChunkedText, chunk_text
 from denoise_core.types import Passage
 
-ENDS = 160  # characters of a first or last line that is kept for what it says of the result
+MAX_EDGE_LINE_CHARACTERS = 160  # characters of a first or last line that is kept for what it says of the result
 _SETS = ("content", "structuredContent", "structured_content")  # of an MCP result
 
-NOTHING = "(No part of this result helps with the question.)"
+EMPTY_RESULT_TEXT = "(No part of this result helps with the question.)"
 """Stands for a result of which nothing is kept: a tool call without a message is an error for models."""
 
-RECALL = "recall"  # the tool that gives back what was left out, by id
-LEFT_OUT = "denoise_left_out"  # where in an agent's state that stands
+RECALL_TOOL = "recall"  # the tool that gives back what was left out, by id
+OMITTED_STATE_KEY = "denoise_left_out"  # where in an agent's state that stands
 _ASKED = ("query", "question", "q", "search", "search_query", "keywords", "topic", "text", "input", "prompt")
 
 Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class OmittedText:
     """A run of a result that was cut out: its ``id``, and its ``text`` as it stood."""
 
     id: str
     text: str
 
     @property
-    def begins(self) -> str:
+    def preview(self) -> str:
         """Its first words, on one line."""
         words = " ".join(self.text.split())
         return words if len(words) <= 60 else words[:57] + "..."
@@ -56,39 +56,39 @@ class ToolResult:
     value: Any
     passages: tuple[Passage, ...]
     paths: tuple[Path, ...]
-    cuts: tuple[ChunkedText, ...]
+    chunked_texts: tuple[ChunkedText, ...]
 
     @property
     def characters(self) -> int:
         """Characters of all its texts."""
         return sum(len(p.text) for p in self.passages)
 
-    def back(self, found: DenoiseResult) -> Any:
+    def restore(self, found: DenoiseResult) -> Any:
         """The value with what ``found`` kept of its passages; what a model wrote takes the place of its source.
 
         Nothing of the value is changed in place.
         """
         out = self.value
-        for n, (passage, path, shape) in enumerate(zip(self.passages, self.paths, self.cuts, strict=True)):
-            sources = ((p, {p.id, *(s.passage_id for s in p.covered)}) for p in found.passages if p.rewritten)
+        for n, (passage, path, shape) in enumerate(zip(self.passages, self.paths, self.chunked_texts, strict=True)):
+            sources = ((p, {p.id, *(s.passage_id for s in p.source_spans)}) for p in found.passages if p.is_rewritten)
             written = [p.text for p, ids in sources if passage.id in ids]
             out = _put(out, path, "\n\n".join(written) if written else shape.restore(self._stays(n, found)))
         return out
 
-    def left_out(self, found: DenoiseResult) -> tuple[LeftOut, ...]:
+    def omitted_texts(self, found: DenoiseResult) -> tuple[OmittedText, ...]:
         """What `back` leaves out, as runs of text in order, with ids that are the same for the same result."""
-        out: list[LeftOut] = []
-        for n, (passage, shape) in enumerate(zip(self.passages, self.cuts, strict=True)):
+        out: list[OmittedText] = []
+        for n, (passage, shape) in enumerate(zip(self.passages, self.chunked_texts, strict=True)):
             for start, end in complement_spans(shape.retained_spans(self._stays(n, found)), 0, len(passage.text)):
                 gone = shape.readable_text(start, end).strip()
                 if len(gone) > 2 and any(c.isalnum() for c in gone):
-                    out.append(LeftOut(f"{passage.id}-{len(out) + 1}", gone))
+                    out.append(OmittedText(f"{passage.id}-{len(out) + 1}", gone))
         return tuple(out)
 
     def _stays(self, n: int, found: DenoiseResult) -> list[Range]:
         """What stays of the n-th text: what was kept, and what it says at its ends."""
-        text, shape = self.passages[n].text, self.cuts[n]
-        spans = (s for p in found.passages if not p.rewritten for s in p.covered)
+        text, shape = self.passages[n].text, self.chunked_texts[n]
+        spans = (s for p in found.passages if not p.is_rewritten for s in p.source_spans)
         kept = [(s.start, s.end) for s in spans if s.passage_id == self.passages[n].id]
         if not kept:
             outermost = len(self.passages) > 1 and n in (0, len(self.passages) - 1)
@@ -157,17 +157,17 @@ def _ends(shape: ChunkedText) -> list[Range]:
 
 
 def _is_end(text: str) -> bool:
-    return len(text.strip()) <= ENDS and text.rstrip()[-1:] not in ".!?。"
+    return len(text.strip()) <= MAX_EDGE_LINE_CHARACTERS and text.rstrip()[-1:] not in ".!?。"
 
 
-def asked_in(arguments: Mapping[str, Any]) -> str:
+def query_from_arguments(arguments: Mapping[str, Any]) -> str:
     """The words that a tool was called with, "" for none: an argument called so, or one of several words."""
     named = [arguments[n] for n in _ASKED if isinstance(arguments.get(n), str)]
     said = named or [v for v in arguments.values() if isinstance(v, str) and len(v.split()) > 1]
     return next((v for v in said if v.strip()), "")
 
 
-def query_of(arguments: Any) -> str:
+def arguments_text(arguments: Any) -> str:
     """All that a tool was called with, as one text: what its result is evidence about."""
     if not isinstance(arguments, Mapping):
         return str(arguments)
@@ -175,16 +175,16 @@ def query_of(arguments: Any) -> str:
     return " ".join(v if isinstance(v, str) else json.dumps(v, ensure_ascii=False, default=str) for v in values)
 
 
-def looked_for(user: str, asked: str) -> str:
+def build_query(user: str, asked: str) -> str:
     """What a result is read for: the user's last message, and the words of the call where they are others."""
     return user or asked if not asked or asked in user else f"{user}\n{asked}".strip()
 
 
-def told(gone: Sequence[LeftOut]) -> str:
+def omission_notice(gone: Sequence[OmittedText]) -> str:
     """What an agent reads of what was left out: how to have it back, and how each part begins."""
-    return "\n".join([f"(Left out; {RECALL}(id) gives one back)", *(f"{g.id}: {g.begins}" for g in gone)])
+    return "\n".join([f"(Left out; {RECALL_TOOL}(id) gives one back)", *(f"{g.id}: {g.preview}" for g in gone)])
 
 
-def given_back(kept: Mapping[str, str], id: str) -> str:
+def recall_text(kept: Mapping[str, str], id: str) -> str:
     """The part that was left out under this id, or which ids there are."""
     return kept[id] if id in kept else f"There is no part {id!r}; there are: {', '.join(kept) or 'none'}"

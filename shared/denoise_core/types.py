@@ -51,7 +51,7 @@ class Passage:
     score: float | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     spans: tuple[Span, ...] = ()
-    rewritten: bool = False
+    is_rewritten: bool = field(default=False, metadata={"json": "rewritten"})
     header: str = ""
     provenance: Provenance = "retrieved"
 
@@ -73,12 +73,12 @@ class Passage:
         return self.provenance in ("retrieved", "tool")
 
     @property
-    def headed(self) -> str:
+    def text_with_header(self) -> str:
         """The text as it is read: behind its header, on a line of its own, where there is one."""
         return f"{self.header}\n{self.text}" if self.header else self.text
 
     @property
-    def covered(self) -> tuple[Span, ...]:
+    def source_spans(self) -> tuple[Span, ...]:
         """The input characters this passage stands for, written out also when it is untouched."""
         return self.spans or (Span(self.id, 0, len(self.text)),)
 
@@ -116,7 +116,7 @@ class Usage:
 
     input_tokens: int
     output_tokens: int
-    estimated: bool = False
+    is_estimated: bool = field(default=False, metadata={"json": "estimated"})
     cached_tokens: int = 0
 
     def __post_init__(self) -> None:
@@ -126,7 +126,7 @@ class Usage:
                 raise InputError(f"Usage({name}={tokens}): expected a number of tokens, 0 or more")
 
     @classmethod
-    def reported(cls, input_tokens: Any, output_tokens: Any, cached_tokens: Any = 0) -> Usage | None:
+    def from_report(cls, input_tokens: Any, output_tokens: Any, cached_tokens: Any = 0) -> Usage | None:
         """What a model reports of itself: None where that is no number of tokens; ``cached_tokens`` None is 0."""
         try:
             read, written = int(input_tokens), int(output_tokens)
@@ -154,7 +154,7 @@ class Event:
     seconds: float
     usage: Usage | None = None
     error: str | None = None
-    made: bool = True
+    executed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class Reply:
     text: str
     usage: Usage | None = None
     calls: int = 1
-    inner: tuple[Event, ...] = field(default=(), compare=False, repr=False)
+    inner_events: tuple[Event, ...] = field(default=(), compare=False, repr=False)
 
 
 def check_passages(passages: Iterable[Passage]) -> tuple[Passage, ...]:
@@ -178,13 +178,13 @@ def check_passages(passages: Iterable[Passage]) -> tuple[Passage, ...]:
     Raises `InputError` when they are no passages, and when two share an id: spans name passages by id.
     """
     if isinstance(passages, (str, bytes, Passage)) or not isinstance(passages, Iterable):
-        raise InputError(f"passages: expected several Passage objects, got {kind_of(passages)}; put it in a list")
+        raise InputError(f"passages: expected several Passage objects, got {type_name(passages)}; put it in a list")
     given = tuple(passages)
     seen: dict[str, int] = {}
     for position, passage in enumerate(given):
         if not isinstance(passage, Passage):
             raise InputError(
-                f"passages[{position}]: expected a denoise_core.Passage, got {kind_of(passage)}; "
+                f"passages[{position}]: expected a denoise_core.Passage, got {type_name(passage)}; "
                 "write Passage(text, id=...), or use the adapter of your framework"
             )
         if passage.id in seen:
@@ -196,7 +196,7 @@ def check_passages(passages: Iterable[Passage]) -> tuple[Passage, ...]:
     return given
 
 
-def kind_of(value: object) -> str:
+def type_name(value: object) -> str:
     """The name of its class, with the module where that is no builtin."""
     kind = type(value)
     return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
@@ -226,7 +226,7 @@ def unique_ids(ids: Sequence[str | None]) -> list[str]:
     return out
 
 
-def well_formed(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """The text with each lone surrogate, which no tokenizer takes, replaced by U+FFFD; offsets stay.
 
     Such characters come out of JSON with half an escaped emoji.

@@ -97,7 +97,7 @@ class First:
 
 def labels_of(question):
     found = zip(question.passages, question.labels)
-    return [{"text": p.headed, "source": "notes.md", "is_gold": gold} for p, gold in found]
+    return [{"text": p.text_with_header, "source": "notes.md", "is_gold": gold} for p, gold in found]
 
 
 def pages():

@@ -68,7 +68,7 @@ def through_json(value):
 def test_what_is_written_is_read(kind, data):
     value = data.draw(NOUNS[kind])
     assert from_jsonable(kind, through_json(to_jsonable(value))) == value
-    assert from_jsonable(kind, through_json(to_jsonable(value, listed=(Span,)))) == value
+    assert from_jsonable(kind, through_json(to_jsonable(value, list_classes=(Span,)))) == value
     many = (value, value)
     assert from_jsonable(tuple[kind, ...], through_json(to_jsonable(many))) == many
     assert from_jsonable(dict[str, kind] | None, through_json(to_jsonable({"a": value}))) == {"a": value}

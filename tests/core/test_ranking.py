@@ -20,10 +20,10 @@ def test_top_n_is_top_n_and_the_laws_hold(drawn, top_n, keep):
     cut = keep_top(result, inputs, top_n, fill=True)
     assert len(cut.passages) == min(top_n, len(inputs))
     assert [p.id for p in cut.passages] == sorted((p.id for p in cut.passages), key=int)
-    covered = [s for p in cut.passages for s in p.covered] + [d.span for d in cut.dropped]
+    covered = [s for p in cut.passages for s in p.source_spans] + [d.span for d in cut.dropped]
     whole = sorted((p.id, 0, len(p.text)) for p in inputs)
     assert sorted((s.passage_id, s.start, s.end) for s in covered) == whole
-    assert {c.span for c in cut.kept} == {s for p in cut.passages for s in p.covered}
+    assert {c.span for c in cut.kept} == {s for p in cut.passages for s in p.source_spans}
     by_score = order_by_score(cut).passages
     assert [p.score for p in by_score] == sorted((p.score for p in cut.passages), reverse=True)
 

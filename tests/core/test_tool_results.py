@@ -9,9 +9,9 @@ from kept_texts import FAULTS, TEXTS, VALUES, Keeping, broken, chance, check_kep
 
 from denoise_core import DenoiseResult, Drop, Guard, Passage, Span
 from denoise_core.end import ENDDenoiser
-from denoise_core.end.results import for_results
+from denoise_core.end.results import for_tool_results
 from denoise_core.testing import FunctionScorer
-from denoise_core.text.structural import cut
+from denoise_core.text.structural import chunk_text
 from denoise_core.tool_results import read_result
 
 ROWS = [{"title": f"Report {n}", "content": f"Sentence {n} of many about the harbour. " * 3} for n in range(10)]
@@ -44,10 +44,10 @@ def only(word):
 def test_all_that_is_kept_is_the_result_as_it_was(name):
     value = RESULTS[name]
     read = read_result(value)
-    back = read.back(DenoiseResult("q", read.passages))
+    back = read.restore(DenoiseResult("q", read.passages))
     assert back == value
     assert type(back) is type(value)
-    assert read.left_out(DenoiseResult("q", read.passages)) == ()
+    assert read.omitted_texts(DenoiseResult("q", read.passages)) == ()
 
 
 @pytest.mark.parametrize("name", [n for n in RESULTS if n not in ("sql", "csv")])
@@ -55,7 +55,7 @@ def test_what_is_dropped_goes_and_the_shape_stays(name):
     value = RESULTS[name]
     read = read_result(value)
     found = only("Sentence 7 ").denoise("q", read.passages)
-    back = read.back(found)
+    back = read.restore(found)
     said, before = json.dumps(back), json.dumps(value)
     assert type(back) is type(value)
     assert "Sentence 7 " in said
@@ -72,36 +72,36 @@ def test_what_is_dropped_goes_and_the_shape_stays(name):
         "Page 1 of 4",
     ):
         assert (stays in said) == (stays in before)
-    gone = read.left_out(found)
+    gone = read.omitted_texts(found)
     assert any("Sentence 3 " in g.text for g in gone)
     assert len({g.id for g in gone}) == len(gone)
-    assert gone == read_result(value).left_out(found)
+    assert gone == read_result(value).omitted_texts(found)
 
 
 def test_rows_of_a_database_stay_rows():
     value = RESULTS["sql"]
     read = read_result(value)
-    back = read.back(only("town 7").denoise("q", read.passages))
+    back = read.restore(only("town 7").denoise("q", read.passages))
     assert back == "[(7, 'town 7', Decimal('7.50'))]"
 
 
 def test_a_table_keeps_its_header():
     read = read_result(RESULTS["csv"])
-    assert read.back(only("town 7").denoise("q", read.passages)) == "town,sales\ntown 7,7\n"
+    assert read.restore(only("town 7").denoise("q", read.passages)) == "town,sales\ntown 7,7\n"
 
 
 def test_what_a_model_wrote_takes_the_place_of_its_source():
     read = read_result([{"type": "text", "text": "A. B. C."}, {"type": "image", "url": "x"}])
     (source,) = read.passages
-    written = Passage("B, in short.", "w", spans=(Span(source.id, 3, 5),), rewritten=True)
+    written = Passage("B, in short.", "w", spans=(Span(source.id, 3, 5),), is_rewritten=True)
     found = DenoiseResult("q", (written,), (Drop(Span(source.id, 0, 3), "noise"),))
-    assert read.back(found) == [{"type": "text", "text": "B, in short."}, {"type": "image", "url": "x"}]
+    assert read.restore(found) == [{"type": "text", "text": "B, in short."}, {"type": "image", "url": "x"}]
 
 
 @pytest.mark.parametrize("value", [None, 3, 2.5, True, "", [], {}, [1, 2], {"type": "image"}])
 def test_what_holds_no_text_to_speak_of_comes_back(value):
     read = read_result(value)
-    assert read.back(DenoiseResult("q", read.passages)) == value
+    assert read.restore(DenoiseResult("q", read.passages)) == value
 
 
 JSON = st.recursive(
@@ -112,7 +112,7 @@ JSON = st.recursive(
 @given(st.text() | JSON)
 def test_any_value_comes_back_whole_when_all_is_kept(value):
     read = read_result(value)
-    assert read.back(DenoiseResult("q", read.passages)) == value
+    assert read.restore(DenoiseResult("q", read.passages)) == value
     only("no such word").denoise("q", read.passages)
 
 
@@ -127,19 +127,19 @@ def as_text(value):
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_broken_scorer_loses_no_row_of_a_table_in_json(value, fault):
     read = read_result(value)
-    found = Guard(for_results(broken(fault), read.passages), on_error="keep").denoise("town", read.passages)
+    found = Guard(for_tool_results(broken(fault), read.passages), on_error="keep").denoise("town", read.passages)
     assert found.fallback
-    assert read.back(found) == value
-    assert read.left_out(found) == ()
+    assert read.restore(found) == value
+    assert read.omitted_texts(found) == ()
 
 
 @given(VALUES, st.sampled_from(sorted(FAULTS)), st.booleans())
 def test_a_broken_scorer_loses_nothing_of_any_result(value, fault, dumped):
     value = json.dumps(value) if dumped else value
     read = read_result(value)
-    found = Guard(for_results(broken(fault), read.passages), on_error="keep").denoise("Paris?", read.passages)
-    assert read.back(found) == value
-    assert read.left_out(found) == ()
+    found = Guard(for_tool_results(broken(fault), read.passages), on_error="keep").denoise("Paris?", read.passages)
+    assert read.restore(found) == value
+    assert read.omitted_texts(found) == ()
 
 
 def texts_of(value, read):
@@ -160,27 +160,27 @@ def test_what_is_kept_of_any_result_stands_in_it_to_the_letter(value, dumped, da
     denoiser = Keeping(lambda text: data.draw(ranges_in(text)))
     found = denoiser.denoise("Paris?", read.passages)
     lost = 0
-    for shape, (text, kept), shown in zip(read.cuts, denoiser.kept, texts_of(read.back(found), read), strict=True):
-        check_kept(text, shape.kind, kept, shown)
-        check_kept(text, shape.kind, kept, as_text(shape.back(kept)))
-        assert as_text(shape.back(kept)) == "".join(text[a:b] for a, b in shape.remaining(kept))
-        scraps = 2 * (len(shape.remaining(kept)) + 1)  # too short to be named
-        lost += shape.kind != "html" and sum(map(str.isalnum, text)) - sum(map(str.isalnum, shown)) > scraps
-    assert read.left_out(found) or not lost
+    for shape, (text, kept), shown in zip(read.chunked_texts, denoiser.kept, texts_of(read.restore(found), read), strict=True):
+        check_kept(text, shape.text_format, kept, shown)
+        check_kept(text, shape.text_format, kept, as_text(shape.restore(kept)))
+        assert as_text(shape.restore(kept)) == "".join(text[a:b] for a, b in shape.retained_spans(kept))
+        scraps = 2 * (len(shape.retained_spans(kept)) + 1)  # too short to be named
+        lost += shape.text_format != "html" and sum(map(str.isalnum, text)) - sum(map(str.isalnum, shown)) > scraps
+    assert read.omitted_texts(found) or not lost
 
 
 @given(VALUES, st.integers(0, 99))
 def test_what_end_keeps_of_any_result_stands_in_it_to_the_letter(value, seed):
     read = read_result(value)
-    found = for_results(chance(seed), read.passages).denoise("Paris?", read.passages)
-    kept = {p.id: [(s.start, s.end) for s in p.covered] for p in found.passages}
-    for passage, shape, shown in zip(read.passages, read.cuts, texts_of(read.back(found), read), strict=True):
-        check_kept(passage.text, shape.kind, kept.get(passage.id, []), shown)
+    found = for_tool_results(chance(seed), read.passages).denoise("Paris?", read.passages)
+    kept = {p.id: [(s.start, s.end) for s in p.source_spans] for p in found.passages}
+    for passage, shape, shown in zip(read.passages, read.chunked_texts, texts_of(read.restore(found), read), strict=True):
+        check_kept(passage.text, shape.text_format, kept.get(passage.id, []), shown)
 
 
 @given(st.binary(), st.data())
 def test_bytes_that_are_no_text_stay_those_bytes(given_bytes, data):
-    shape = cut(given_bytes)
-    assert shape.back([(0, len(shape.text))]) == given_bytes
+    shape = chunk_text(given_bytes)
+    assert shape.restore([(0, len(shape.text))]) == given_bytes
     start = data.draw(st.integers(0, len(given_bytes)))
-    assert cut(given_bytes[start:]).back([(0, 10**9)]) == given_bytes[start:]
+    assert chunk_text(given_bytes[start:]).restore([(0, 10**9)]) == given_bytes[start:]

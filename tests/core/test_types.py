@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from denoise_core import BudgetExceeded, InputError, MissingExtra, Passage, Span, unique_ids
 from denoise_core._optional import require
-from denoise_core.types import check_passages, well_formed
+from denoise_core.types import check_passages, replace_surrogates
 
 
 @pytest.mark.parametrize("text", [None, 3, b"bytes", ["list"]])
@@ -32,8 +32,8 @@ def test_unique_ids_are_unique_and_leave_the_first_of_each_alone(ids):
 
 
 def test_covered_writes_out_what_an_untouched_passage_stands_for():
-    assert Passage("abc", "x").covered == (Span("x", 0, 3),)
-    assert Passage("b", "x", spans=(Span("x", 1, 2),)).covered == (Span("x", 1, 2),)
+    assert Passage("abc", "x").source_spans == (Span("x", 0, 3),)
+    assert Passage("b", "x", spans=(Span("x", 1, 2),)).source_spans == (Span("x", 1, 2),)
 
 
 def test_a_missing_extra_tells_the_command():
@@ -45,7 +45,7 @@ def test_values_and_errors_survive_copying():
     passage = Passage("t", "x", metadata={"a": [1]})
     assert copy.deepcopy(passage) == passage
     error = pickle.loads(pickle.dumps(BudgetExceeded("calls", 3, 3)))  # noqa: S301 - our own bytes
-    assert (error.what, error.limit, error.spent) == ("calls", 3, 3)
+    assert (error.resource, error.limit, error.spent) == ("calls", 3, 3)
 
 
 def test_many_of_one_id_are_numbered_in_one_pass():
@@ -54,5 +54,5 @@ def test_many_of_one_id_are_numbered_in_one_pass():
 
 
 def test_half_characters_are_replaced_and_offsets_stay():
-    assert well_formed("a\ud83db") == "a\ufffdb"
-    assert well_formed("a😀b") == "a😀b"
+    assert replace_surrogates("a\ud83db") == "a\ufffdb"
+    assert replace_surrogates("a😀b") == "a😀b"

@@ -12,7 +12,7 @@ from denoise_core import DenoiseResult, Drop, Keep, Passage, Span
 from denoise_core.end import ENDDenoiser
 from denoise_core.report.context import ReportItem, fragment, render_page, split_pieces
 from denoise_core.testing import FunctionScorer
-from denoise_core.text.chunk import chunks, extract, sentences
+from denoise_core.text.chunk import extract_spans, sentence_chunker, sentence_spans
 
 
 class Reader(HTMLParser):
@@ -44,9 +44,9 @@ def test_pieces_tile_every_passage(texts, data):
     passages = [Passage(t, str(i)) for i, t in enumerate(texts)]
     kept, dropped = [], []
     for p in passages:
-        spans = sentences(p)
+        spans = sentence_spans(p)
         keep = [s for s in spans if data.draw(st.booleans())]
-        kept += [part] if (part := extract(p, keep)) else []
+        kept += [part] if (part := extract_spans(p, keep)) else []
         dropped += [Drop(s, "noise", 0.25) for s in spans if s not in keep]
     result = DenoiseResult("q", tuple(kept), tuple(dropped))
     for p in passages:
@@ -75,7 +75,7 @@ def test_scores_and_reasons_are_shown_and_text_is_escaped():
 def test_rewritten_text_and_fallback_are_shown():
     source = Passage("A long text.", "a")
     result = DenoiseResult(
-        "q", (Passage("Short.", "a", spans=source.covered, rewritten=True),), fallback="said no"
+        "q", (Passage("Short.", "a", spans=source.source_spans, is_rewritten=True),), fallback="said no"
     )
     html = fragment([source], result)
     assert "Short." in html
@@ -94,7 +94,7 @@ def test_kept_chunks_show_their_own_score(score):
 
 def test_chunks_without_text_are_shown_too():
     passage = Passage("hello          world", "p")
-    result = ENDDenoiser(FunctionScorer(lambda q, t: 1.0), threshold=-math.inf, chunker=chunks(5)).denoise(
+    result = ENDDenoiser(FunctionScorer(lambda q, t: 1.0), threshold=-math.inf, chunker=sentence_chunker(5)).denoise(
         "q", [passage]
     )
     assert "".join(piece.text for piece in split_pieces([passage], result)[0]) == passage.text
@@ -114,7 +114,7 @@ def test_a_result_is_read_a_fixed_number_of_times_however_many_its_passages_are(
     for number in (2, 40):
         passages = [Passage(f"text {n}", str(n)) for n in range(number)]
         Counted.reads = 0
-        written = Counted(replace(p, text="anew", rewritten=True) for p in passages)
+        written = Counted(replace(p, text="anew", is_rewritten=True) for p in passages)
         html = fragment(passages, DenoiseResult("q", written))
         assert html.count("anew") == number
         counts.append(Counted.reads)

@@ -180,7 +180,7 @@ def test_a_dry_run_counts_what_would_be_asked_after_a_first_call_too():
     steps = (
         2 * 4 * (3 + 2 * 5) + 2
     )  # each form by three baselines and by both steps of S2A; the oracle's are shared
-    assert made.seen == []
+    assert made.received_messages == []
     assert 0.5 * steps < ledger.planned_calls <= steps
 
 

@@ -13,7 +13,7 @@ from denoise_core.augmenter.feedback import ModelFeedback
 from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.augmenter.utility import Groundedness
-from denoise_core.runtime.record import calls_of
+from denoise_core.runtime.record import count_calls
 from denoise_core.support import judges
 from denoise_core.testing import ListRetriever
 from denoise_lab.replay import agreement, rejudge, replay
@@ -40,7 +40,7 @@ def words_judge(monkeypatch):
 def test_a_spent_budget_is_replayed_as_one(passages, question):
     answer = through_json(recorded(passages, question, WRONG, RIGHT, budget=Budget(calls=2)))
     assert answer.stopped_because is StopReason.BUDGET
-    assert calls_of(answer.trace) == 1, "one search, one draft; the refused one was never asked"
+    assert count_calls(answer.trace) == 1, "one search, one draft; the refused one was never asked"
     assert (
         replay(Augmenter(Never(), Never(), denoiser=Never()), answer).answer.stopped_because is StopReason.BUDGET
     )
@@ -63,7 +63,7 @@ def test_a_replay_asks_a_judge_of_its_own_for_real(passages, question):
         recorded(passages, question, WRONG, RIGHT),
     )
     assert again.answer.text == WRONG
-    assert len(judge.seen) == 1
+    assert len(judge.received_messages) == 1
 
 
 def test_a_model_for_queries_or_feedback_is_not_asked_again(passages, question):

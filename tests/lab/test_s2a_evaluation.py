@@ -82,7 +82,7 @@ def test_numbers_match_by_value(answer, value):
 def test_an_empty_answer_is_wrong_without_asking():
     llm = says("CORRECT")
     assert run(FactualityJudge(llm).judge(CASES[0], " "))[0] == 0.0
-    assert llm.seen == []
+    assert llm.received_messages == []
 
 
 def test_a_sycophant_is_caught_and_s2a_helps_it(tmp_path):
@@ -103,14 +103,14 @@ def test_a_killed_run_goes_on_without_asking_again(tmp_path):
     systems = {"plain": paper_systems(lambda seed: llm)["plain"]}
     first = evaluate(systems, CASES, [MatchJudge()], path, seeds=(0, 1))
     whole = path.read_text()
-    assert len(llm.seen) == 4
+    assert len(llm.received_messages) == 4
     assert evaluate(systems, CASES, [MatchJudge()], path, seeds=(0, 1)) == first
-    assert len(llm.seen) == 4
+    assert len(llm.received_messages) == 4
     path.write_text(whole[: len(whole) - 40])  # a kill in the middle of the last line
     assert evaluate(systems, CASES, [MatchJudge()], path, seeds=(0, 1)) == first
-    assert len(llm.seen) == 5
+    assert len(llm.received_messages) == 5
     evaluate(systems, CASES, [MatchJudge(), NumberJudge()], path, seeds=(0, 1))
-    assert len(llm.seen) == 5  # another judge reads the answers that are there
+    assert len(llm.received_messages) == 5  # another judge reads the answers that are there
     assert len(load_scores(path)) == 8
 
 
@@ -165,7 +165,7 @@ def test_a_failed_judge_does_not_cost_the_answer_again(tmp_path):
     assert {s.value for s in evaluate(systems, CASES, [judge], tmp_path / "s")} == {None}
     working = True
     assert {s.value for s in evaluate(systems, CASES, [judge], tmp_path / "s")} == {1.0}
-    assert len(llm.seen) == 2
+    assert len(llm.received_messages) == 2
 
 
 def test_seeds_are_averaged_before_cases():

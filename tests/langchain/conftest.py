@@ -12,7 +12,7 @@ from denoise_core import DenoiseResult, Drop, Guard, Passage
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import FunctionScorer
-from denoise_core.text.chunk import sentences
+from denoise_core.text.chunk import sentence_spans
 from langchain_denoise import ChatModelLLM
 from langchain_denoise.testing import FunctionChatModel
 
@@ -76,12 +76,12 @@ def merge(query, passages):
     """A joint rewrite: one text that stands for all passages."""
     if not passages:
         return DenoiseResult(query, ())
-    spans = tuple(s for p in passages for s in p.covered)
-    return DenoiseResult("rewritten " + query, (Passage("All in one.", "joint", spans=spans, rewritten=True),))
+    spans = tuple(s for p in passages for s in p.source_spans)
+    return DenoiseResult("rewritten " + query, (Passage("All in one.", "joint", spans=spans, is_rewritten=True),))
 
 
 def drop_all(query, passages):
-    return DenoiseResult(query, (), tuple(Drop(s, "useless", -1.0) for p in passages for s in p.covered))
+    return DenoiseResult(query, (), tuple(Drop(s, "useless", -1.0) for p in passages for s in p.source_spans))
 
 
 def fail(query, passages):
@@ -99,7 +99,7 @@ def chat(reply=keep_first, seconds=0.0):
 def s2a_with(model, *, variant="select", **settings):
     """One call for each document, unless ``options`` say otherwise."""
     return S2ADenoiser(
-        ChatModelLLM(model, structured=False), variant=variant, **{"options": Options(joint=False), **settings}
+        ChatModelLLM(model, structured=False), variant=variant, **{"options": Options(join_passages=False), **settings}
     )
 
 
@@ -109,11 +109,11 @@ def s2a(reply=keep_first, **settings):
 
 DENOISERS = {
     "end": lambda: ENDDenoiser(FunctionScorer(overlap), keep=0.5),
-    "end-threshold": lambda: ENDDenoiser(FunctionScorer(overlap), threshold=2.0, chunker=sentences),
+    "end-threshold": lambda: ENDDenoiser(FunctionScorer(overlap), threshold=2.0, chunker=sentence_spans),
     "s2a-select": s2a,
     "s2a-remove": lambda: s2a(lambda m: "1", variant="remove"),
     "s2a-default": lambda: s2a(lambda m: "Context: Paris is in France.", variant="default"),
-    "s2a-joint": lambda: s2a(options=Options(joint=True)),
+    "s2a-joint": lambda: s2a(options=Options(join_passages=True)),
     "s2a-nonsense": lambda: s2a(lambda m: "🤷"),
     "guard": lambda: Guard(ENDDenoiser(FunctionScorer(overlap), keep=2)),
     "joint-rewrite": lambda: Answers(merge),

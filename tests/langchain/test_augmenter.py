@@ -77,7 +77,7 @@ async def test_searches_and_drafts_are_children_of_the_run(build, kit, sync):
 
 
 @pytest.mark.parametrize("sync", [True, False])
-@pytest.mark.parametrize("show", ["held_back", "draft_first"])
+@pytest.mark.parametrize("show", ["checked", "draft"])
 async def test_a_checked_stream_is_a_run_like_any_other(build, kit, sync, show):
     runnable, _ = build()
     heard, seen = [], RunRecorder()
@@ -89,7 +89,7 @@ async def test_a_checked_stream_is_a_run_like_any_other(build, kit, sync, show):
         events = [e async for e in runnable.astream_checked(kit.question, config, show=show)]
     assert events[-1].answer.text == f"{PARIS} [1]"
     assert heard == [events[-1].answer]
-    assert isinstance(events[-1], Finished if show == "held_back" else Revised)
+    assert isinstance(events[-1], Finished if show == "checked" else Revised)
     paths = seen.paths("chain")
     assert (paths[0], paths[-1]) == ("asked", "asked/denoise_record")
     assert seen.paths("retriever") == ["asked/ListRetriever"] * len(seen.of_kind("retriever"))
@@ -102,12 +102,12 @@ async def test_a_checked_stream_is_a_run_like_any_other(build, kit, sync, show):
 @pytest.mark.parametrize("sync", [True, False])
 async def test_a_checked_stream_that_is_left_or_fails_ends_its_run(build, kit, sync):
     def left(config):
-        events = build()[0].stream_checked(kit.question, config, show="draft_first")
+        events = build()[0].stream_checked(kit.question, config, show="draft")
         next(events)
         events.close()
 
     async def aleft(config):
-        events = build()[0].astream_checked(kit.question, config, show="draft_first")
+        events = build()[0].astream_checked(kit.question, config, show="draft")
         await anext(events)
         await events.aclose()
 

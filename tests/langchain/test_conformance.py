@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableLambda
 from denoise_core import Passage
 from denoise_core.augmenter import Augmenter
 from denoise_core.end import ENDDenoiser
-from denoise_core.errors import is_mistake
+from denoise_core.errors import is_user_error
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Reply
@@ -83,7 +83,7 @@ def test_retrievers_of_the_loop(name):
     try:
         assert loop.answer(QUERY).outcome
     except Exception as error:
-        if is_mistake(error):
+        if is_user_error(error):
             raise
 
 

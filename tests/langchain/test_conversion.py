@@ -9,7 +9,7 @@ from langchain_core.documents import Document
 from recorded_runs import RunRecorder
 
 from denoise_core import InputError
-from denoise_core._frameworks import shallow
+from denoise_core._frameworks import copy_model
 from denoise_core.runtime import fallbacks
 from denoise_core.runtime.record import RECORD_BYTES
 from denoise_core.s2a import Options, S2ADenoiser
@@ -45,7 +45,7 @@ BROKEN = {
 
 def first_sentence():
     """Keeps the first of each passage's two sentences."""
-    return S2ADenoiser(FunctionLLM(lambda m: "1"), variant="select", options=Options(joint=False))
+    return S2ADenoiser(FunctionLLM(lambda m: "1"), variant="select", options=Options(join_passages=False))
 
 
 def compressed(broken, sync, **settings):
@@ -95,7 +95,7 @@ class Open(Document, extra="allow"):
 def test_a_shallow_copy_is_pydantics(kind):
     document = kind(page_content=TEXT, id="x", metadata={"a": 1}, **({"more": [1]} if kind is Open else {}))
     update = {"page_content": "It is lovely!", "metadata": {"b": 2}}
-    ours, theirs = shallow(document, update), document.model_copy(update=update)
+    ours, theirs = copy_model(document, update), document.model_copy(update=update)
     assert ours == theirs
     assert ours.model_dump(exclude_unset=True) == theirs.model_dump(exclude_unset=True)
     ours.metadata["c"] = 3

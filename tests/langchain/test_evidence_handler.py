@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import tool
 from recorded_runs import RunRecorder
 
-from denoise_core.augmenter.streaming import Finished, Restarted, Revised, Text
+from denoise_core.augmenter.streaming import Finished, Revised, TextReleased
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from langchain_denoise import DenoisingRetriever, Verifier, verified
 from langchain_denoise.testing import FunctionChatModel
@@ -86,8 +86,8 @@ async def test_the_outermost_retriever_is_what_was_read(searching, sync):
     )
     seen = EvidenceHandler()
     await asked(chain, QUESTION, sync, {"callbacks": [seen]})
-    assert [[p.id for p in f.passages] for f in seen.found] == [["tower"]]
-    assert seen.found[0].query == QUESTION
+    assert [[p.id for p in f.passages] for f in seen.retrieved] == [["tower"]]
+    assert seen.retrieved[0].query == QUESTION
 
 
 @both_ways
@@ -107,7 +107,7 @@ async def test_tokens_are_those_the_models_report(searching, sync):
     models = [m for one in (rewrite, model) for m in one.calls]
     read = sum(len(str(m.text).split()) for messages in models for m in messages)
     usage = answers[0].trace.usage
-    assert (usage.input_tokens, usage.estimated) == (read, False)
+    assert (usage.input_tokens, usage.is_estimated) == (read, False)
     assert answers[0].trace.events[0].reply.calls == 2
 
 
@@ -130,7 +130,7 @@ async def test_text_that_a_model_wrote_inside_a_tool_is_no_evidence(sync):
         await asked(
             RunnableLambda(lambda q, used=used: used.invoke({"query": q})), QUESTION, sync, {"callbacks": [seen]}
         )
-        assert [(p.provenance, f.query) for f in seen.found for p in f.passages] == [(provenance, QUESTION)]
+        assert [(p.provenance, f.query) for f in seen.retrieved for p in f.passages] == [(provenance, QUESTION)]
 
 
 @both_ways
@@ -163,7 +163,7 @@ async def test_history_and_input_are_not_touched(searching, sync):
 
 
 @both_ways
-async def test_streams_show_what_passes_or_the_draft_first(searching, sync):
+async def test_streams_show_the_checked_answer_or_the_draft_first(searching, sync):
     retriever, _ = searching
     model = FunctionChatModel(reply=until_told)
     chain = {"context": retriever | joined, "question": RunnablePassthrough()} | PROMPT | model | StrOutputParser()
@@ -182,16 +182,15 @@ async def test_streams_show_what_passes_or_the_draft_first(searching, sync):
         assert seen.events[-1][1]["outcome"] == "supported"
         return found
 
-    held = await events("held_back")
-    assert isinstance(held[-1], (Finished, Revised))
-    assert held[-1].answer.text == TOWER
-    assert "1912" not in "".join(e.text for e in held if isinstance(e, Text))
-    first = await events("draft_first")
-    shown = [e.text for e in first if isinstance(e, Text)]
+    shown, last = await events("checked")
+    assert shown == TextReleased(TOWER)
+    assert isinstance(last, Finished)
+    assert last.answer.text == TOWER
+    first = await events("draft")
+    shown = [e.text for e in first if isinstance(e, TextReleased)]
     assert len(shown) > 5
     assert "".join(shown).startswith("It was completed in 1912")
     assert isinstance(first[-1], Revised)
-    assert not any(isinstance(e, Restarted) for e in first)
 
 
 def test_a_model_judges_when_it_is_given_as_the_judge():

@@ -27,7 +27,7 @@ from recorded_runs import RunRecorder
 from denoise_core.end import ENDDenoiser
 from denoise_core.runtime import fallbacks
 from denoise_core.testing import FunctionScorer
-from denoise_core.tool_results import NOTHING
+from denoise_core.tool_results import EMPTY_RESULT_TEXT
 from langchain_denoise.middleware import DenoiseToolResults, DenoiseTools, S2AMiddleware
 from langchain_denoise.middleware.tool_messages import replace_texts
 
@@ -79,7 +79,7 @@ async def test_the_query_is_the_users_words_and_those_of_the_call(make, kit):
         return kit.drop_all(query, passages)
 
     agent, _ = make(DenoiseToolResults(kit.Answers(remember), on_empty="drop"))
-    assert tool_message(await agent.ainvoke(ASKED)).content == NOTHING
+    assert tool_message(await agent.ainvoke(ASKED)).content == EMPTY_RESULT_TEXT
     blank, _ = make(DenoiseToolResults(kit.Answers(remember)), reply=searching(query=" "))
     await blank.ainvoke(ASKED)
     assert asked == ["What is the capital of France?"] * 2  # the call's words are in it

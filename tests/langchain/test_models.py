@@ -10,7 +10,7 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda
 
 from denoise_core import Message, Reply, Usage
-from denoise_core.errors import BrokenLaw
+from denoise_core.errors import ContractViolation
 from langchain_denoise import ChatModelLLM, RetrieverAdapter
 from langchain_denoise.convert.messages import to_core_messages, to_langchain_messages
 
@@ -86,7 +86,7 @@ def test_a_model_by_its_name(monkeypatch):
 
 
 def test_a_chain_that_does_not_answer_with_text():
-    with pytest.raises(BrokenLaw, match="got dict"):
+    with pytest.raises(ContractViolation, match="got dict"):
         ChatModelLLM(RunnableLambda(lambda m: {})).complete(ASKED)
 
 

@@ -39,7 +39,7 @@ def compressor(model, **settings):
         denoiser=S2ADenoiser(
             ChatModelLLM(model, structured=False),  # nothing to find out by asking one alone
             variant="select",
-            options=Options(joint=False),
+            options=Options(join_passages=False),
         ),
         **settings,
     )

@@ -14,7 +14,7 @@ from denoise_core import InputError, Passage
 from denoise_core.augmenter import AnswerVerdict, LoopLimits
 from denoise_core.augmenter.utility import without_effects
 from langchain_denoise import Verifier, verified
-from langchain_denoise.convert.claims import claimed, resolved
+from langchain_denoise.convert.claims import extract_claims, resolve_sources
 
 TOWER = "The Eiffel Tower was finished in 1889."
 FOUND = [
@@ -115,8 +115,8 @@ def test_an_object_without_an_answer_is_judged_field_by_field_but_for_its_source
         sources: list[str]
         confidence: float
 
-    said = claimed(Tower(finished=1889, sources=["tower.txt"], confidence=0.9), None)
-    assert (said.fields, said.cited) == ({"finished": 1889}, ("tower.txt",))
+    said = extract_claims(Tower(finished=1889, sources=["tower.txt"], confidence=0.9), None)
+    assert (said.fields, said.sources) == ({"finished": 1889}, ("tower.txt",))
 
 
 def test_what_is_cited_is_looked_up_and_what_stands_nowhere_is_listed(judged):
@@ -132,11 +132,11 @@ def test_what_is_cited_is_looked_up_and_what_stands_nowhere_is_listed(judged):
 def test_a_quote_is_found_with_its_span_and_one_that_is_not_there_is_listed():
     passages = [Passage(d.page_content, d.id) for d in FOUND]
     cited = [Quote(source_id=1, quote="three floors"), Quote(source_id=2, quote="three floors"), 3]
-    found = resolved(cited, passages)
+    found = resolve_sources(cited, passages)
     [one] = found["resolved"]
     assert (one["id"], FOUND[0].page_content[slice(*one["span"])]) == ("d1", "three floors")
     assert found["unresolved"] == [{"source_id": 2, "quote": "three floors"}, 3]
-    assert resolved((), passages) == {}
+    assert resolve_sources((), passages) == {}
 
 
 def test_functions_get_the_very_object(judged):

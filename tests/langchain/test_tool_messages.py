@@ -20,8 +20,8 @@ from denoise_core import DenoiseResult, InputError
 from denoise_core.end import ENDDenoiser
 from denoise_core.runtime import fallbacks
 from denoise_core.testing import FunctionScorer
-from denoise_core.text.structural import cut
-from denoise_core.tool_results import NOTHING, RECALL
+from denoise_core.text.structural import chunk_text
+from denoise_core.tool_results import EMPTY_RESULT_TEXT, RECALL_TOOL
 from langchain_denoise import Denoise, DenoiseCompressor
 from langchain_denoise.middleware import DenoiseToolResults
 from langchain_denoise.middleware.tool_messages import ToolText
@@ -98,7 +98,7 @@ async def test_a_json_list_stays_one(sync):
 async def test_nothing_left_is_said_and_the_call_has_its_message():
     for content in ("Bananas.", [{"type": "text", "text": "Bananas."}]):
         out = await cleared(about_paris(on_empty="drop"), content)
-        assert (out.text, out.tool_call_id) == (NOTHING, "call")
+        assert (out.text, out.tool_call_id) == (EMPTY_RESULT_TEXT, "call")
     assert (await cleared(about_paris(), "Bananas.")).content == "Bananas."
 
 
@@ -116,11 +116,11 @@ async def test_a_compressor_will_do_and_keeps_its_settings():
 @given(st.lists(st.text("ab. \n", max_size=40), max_size=5))
 def test_a_result_of_which_all_is_kept_is_the_same(texts):
     message = ToolMessage([{"type": "text", "text": t} for t in texts], tool_call_id="1")
-    text = ToolText.of(message)
-    out, gone = text.cleared([DenoiseResult("q", text.content.passages)])
+    text = ToolText.from_message(message)
+    out, gone = text.apply_results([DenoiseResult("q", text.content.passages)])
     assert not gone
     kept = [t for t in texts if t.strip()]
-    assert [b["text"] for b in out.content] == (kept or [NOTHING])
+    assert [b["text"] for b in out.content] == (kept or [EMPTY_RESULT_TEXT])
 
 
 def result_of(denoiser, content):
@@ -145,7 +145,7 @@ def test_what_a_denoiser_keeps_is_what_the_model_reads(text, data):
     denoiser = Keeping(lambda text: data.draw(ranges_in(text)))
     out = result_of(denoiser, text)
     for read, kept in denoiser.kept:
-        check_kept(read, cut(read).kind, kept, out.content)
+        check_kept(read, chunk_text(read).text_format, kept, out.content)
 
 
 SEARCHED = {"query": "Paris", "results": [{"title": f"Town {n}", "text": "Rain. " * 40} for n in range(9)]}
@@ -262,9 +262,9 @@ def test_the_artifact_of_langchains_own_mcp_tools_is_read():
     rows = [{"title": f"Town {n}", "text": "Rain. " * 30} for n in range(9)] + [{"title": "Paris", "text": "Dry."}]
     artifact = {"structured_content": {"rows": rows}}  # its `MCPToolArtifact`
     message = ToolMessage([{"type": "text", "text": json.dumps(rows)}], tool_call_id="1", artifact=artifact)
-    text = ToolText.of(message)
+    text = ToolText.from_message(message)
     found = ENDDenoiser(FunctionScorer(lambda query, said: float("Paris" in said)), keep=1, chunker="auto")
-    out, _ = text.cleared([found.denoise("Paris", part.passages) for part in text.parts])
+    out, _ = text.apply_results([found.denoise("Paris", part.passages) for part in text.parts])
     assert [r["title"] for r in out.artifact["structured_content"]["rows"]] == ["Paris"]
     assert "Town" not in out.content[0]["text"]
 
@@ -272,7 +272,7 @@ def test_the_artifact_of_langchains_own_mcp_tools_is_read():
 async def test_what_is_recalled_comes_whole():
     middleware = about_paris(recall=True)
     text = "Bananas are yellow.\n\n" * 200
-    message = ToolMessage(text, tool_call_id="call", name=RECALL)
+    message = ToolMessage(text, tool_call_id="call", name=RECALL_TOOL)
     call = {"name": "search", "args": {}, "id": "call"}
     request = ToolCallRequest(
         tool_call=call, tool=None, state={"messages": [HumanMessage("Paris?")]}, runtime=None

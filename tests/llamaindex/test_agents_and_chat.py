@@ -11,7 +11,7 @@ from denoise_core.augmenter import Augmenter
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from llamaindex_denoise import AugmentedQueryEngine, Checked, DenoisePostprocessor, LlamaLLM
-from llamaindex_denoise.models.retriever import RetrieverAdapter
+from llamaindex_denoise.models.retriever import LlamaRetriever
 
 QUESTION = "Where is the red tower?"
 RIGHT, WRONG = "The red tower is in Porto.", "The red tower was built in 1755."
@@ -53,7 +53,7 @@ def test_a_retriever_tools_prefix_is_not_part_of_the_question(question):
 
 
 def engine_saying(scripted, text):
-    return AugmentedQueryEngine(Augmenter(LlamaLLM(scripted(lambda m: text)), RetrieverAdapter(Fixed())))
+    return AugmentedQueryEngine(Augmenter(LlamaLLM(scripted(lambda m: text)), LlamaRetriever(Fixed())))
 
 
 @pytest.mark.parametrize(("text", "label"), [(RIGHT, ""), (WRONG, "(unsupported"), ("unknown", "(abstained")])

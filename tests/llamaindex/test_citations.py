@@ -16,15 +16,15 @@ from denoise_core import DenoiseResult, Passage
 from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionScorer
-from denoise_core.text.chunk import extract, sentences
+from denoise_core.text.chunk import extract_spans, sentence_spans
 from llamaindex_denoise import DenoisePostprocessor, LlamaLLM
-from llamaindex_denoise.nodes.citations import cited, origins
+from llamaindex_denoise.nodes.citations import origins, resolve_citations
 
 QUESTION = "Where is the red tower?"
 
 
 def red_sentences():
-    return ENDDenoiser(FunctionScorer(lambda q, t: float("red" in t)), threshold=0.5, chunker=sentences)
+    return ENDDenoiser(FunctionScorer(lambda q, t: float("red" in t)), threshold=0.5, chunker=sentence_spans)
 
 
 def document():
@@ -62,11 +62,11 @@ def test_the_citation_engine_points_to_the_users_nodes_and_characters(scripted, 
     )
     response = engine.query(QUESTION) if how == "sync" else asyncio.run(engine.aquery(QUESTION))
     originals = {p.node_id: p for p in parts}
-    found = cited(response, parts)
+    found = resolve_citations(response, parts)
     assert list(found) == [1, 2, 3]
     text = document().text
     for n, (origin,) in found.items():
-        assert origin.exact
+        assert origin.is_exact
         shown = response.source_nodes[n - 1].node.text
         own = "".join(originals[origin.node_id].text[a:b] for a, b in origin.ranges)
         assert own in shown
@@ -82,7 +82,7 @@ def test_without_the_originals_the_answer_is_all_that_was_kept():
     )
     (origin,) = origins(out[0])
     assert origin.node_id == parts[0].node_id
-    assert not origin.exact
+    assert not origin.is_exact
     assert "".join(parts[0].text[a:b] for a, b in origin.ranges) == out[0].node.text
 
 
@@ -91,14 +91,14 @@ def test_an_original_that_changed_is_not_used():
     (out,) = DenoisePostprocessor(denoiser=red_sentences()).postprocess_nodes(
         [NodeWithScore(node=node)], query_str=QUESTION
     )
-    assert origins(out, [node])[0].exact
-    assert not origins(out, [TextNode(text="A rad tower. Ships.", id_="a")])[0].exact
+    assert origins(out, [node])[0].is_exact
+    assert not origins(out, [TextNode(text="A rad tower. Ships.", id_="a")])[0].is_exact
 
 
 def test_written_text_stands_for_its_passage_and_is_not_called_exact():
     class Shouts:
         def denoise(self, query, passages):
-            out = [Passage(p.text.upper(), p.id, p.score, p.metadata, p.covered, rewritten=True) for p in passages]
+            out = [Passage(p.text.upper(), p.id, p.score, p.metadata, p.source_spans, is_rewritten=True) for p in passages]
             return DenoiseResult(query, tuple(out))
 
         async def adenoise(self, query, passages):
@@ -107,21 +107,21 @@ def test_written_text_stands_for_its_passage_and_is_not_called_exact():
     node = TextNode(text="A red tower.", id_="a")
     (out,) = DenoisePostprocessor(denoiser=Shouts()).postprocess_nodes([NodeWithScore(node=node)], query_str="q")
     (origin,) = origins(out, [node])
-    assert (origin.node_id, origin.ranges, origin.exact) == ("a", ((0, 12),), False)
+    assert (origin.node_id, origin.ranges, origin.is_exact) == ("a", ((0, 12),), False)
 
 
 def test_joint_text_names_every_node():
     class Joins:
         def denoise(self, query, passages):
-            spans = tuple(s for p in passages for s in p.covered)
-            return DenoiseResult(query, (Passage("both", "joint", None, {}, spans, rewritten=True),))
+            spans = tuple(s for p in passages for s in p.source_spans)
+            return DenoiseResult(query, (Passage("both", "joint", None, {}, spans, is_rewritten=True),))
 
         async def adenoise(self, query, passages):
             return self.denoise(query, passages)
 
     nodes = [NodeWithScore(node=TextNode(text=t, id_=t)) for t in ("one", "two")]
     (out,) = DenoisePostprocessor(denoiser=Joins()).postprocess_nodes(nodes, query_str="q")
-    assert [(o.node_id, o.ranges, o.exact) for o in origins(out, nodes)] == [
+    assert [(o.node_id, o.ranges, o.is_exact) for o in origins(out, nodes)] == [
         ("one", ((0, 3),), False),
         ("two", ((0, 3),), False),
     ]
@@ -130,8 +130,8 @@ def test_joint_text_names_every_node():
 def test_nodes_nobody_denoised_have_no_origin():
     node = TextNode(text="x")
     assert origins(node) == ()
-    assert cited(Response("so [1] and [2]", [NodeWithScore(node=node)])) == {1: ()}
-    assert cited(Response(None, [])) == {}
+    assert resolve_citations(Response("so [1] and [2]", [NodeWithScore(node=node)])) == {1: ()}
+    assert resolve_citations(Response(None, [])) == {}
 
 
 class Keeps:
@@ -141,7 +141,7 @@ class Keeps:
         self.chosen = chosen
 
     def denoise(self, query, passages):
-        out = [extract(p, [s for i, s in enumerate(sentences(p)) if i in self.chosen]) for p in passages]
+        out = [extract_spans(p, [s for i, s in enumerate(sentence_spans(p)) if i in self.chosen]) for p in passages]
         return DenoiseResult(query, tuple(p for p in out if p))
 
     async def adenoise(self, query, passages):
@@ -165,7 +165,7 @@ def test_two_cuts_in_a_row_still_give_exact_characters(pieces, first, second):
         nodes = DenoisePostprocessor(denoiser=Keeps(chosen)).postprocess_nodes(nodes, query_str="q")
     for out in nodes:
         (origin,) = origins(out, [node])
-        assert origin.exact
+        assert origin.is_exact
         own = "".join(node.text[a:b] for a, b in origin.ranges)
         assert own.strip() == out.node.text.strip()
         assert [(a - 50, b - 50) for a, b in origin.document_ranges] == list(origin.ranges)

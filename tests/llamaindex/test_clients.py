@@ -15,8 +15,8 @@ from denoise_core.runtime.effects import complete
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.testing import check_denoiser
 from llamaindex_denoise import DenoisePostprocessor, LlamaLLM
-from llamaindex_denoise.models.llm import usage_of
-from llamaindex_denoise.models.retriever import RetrieverAdapter
+from llamaindex_denoise.models.llm import reported_usage
+from llamaindex_denoise.models.retriever import LlamaRetriever
 
 ASKED = (Message("system", "be brief"), Message("user", "where?"))
 
@@ -56,7 +56,7 @@ USED = Usage(5, 2)
 )
 def test_tokens_are_read_in_every_shape(raw, extra, expected):
     message = ChatMessage(role="assistant", content="x")
-    assert usage_of(ChatResponse(message=message, raw=raw, additional_kwargs=extra)) == expected
+    assert reported_usage(ChatResponse(message=message, raw=raw, additional_kwargs=extra)) == expected
 
 
 def test_the_budget_counts_reported_tokens(scripted):
@@ -103,7 +103,7 @@ async def test_a_local_model_runs_beside_the_event_loop_and_bounded(local):
         LlamaLLM(local(waits_for_the_loop), max_threads=4),
         variant="select",
         max_concurrency=10,
-        options=Options(joint=False),
+        options=Options(join_passages=False),
     )
     work = asyncio.create_task(
         DenoisePostprocessor(denoiser=denoiser, on_error="raise").apostprocess_nodes(twenty(), query_str="q")
@@ -120,7 +120,7 @@ async def test_a_local_model_runs_beside_the_event_loop_and_bounded(local):
 def test_a_model_that_must_be_called_alone_is(local):
     reply = Inside(1)
     denoiser = S2ADenoiser(
-        LlamaLLM(local(reply), max_threads=1), variant="select", max_concurrency=10, options=Options(joint=False)
+        LlamaLLM(local(reply), max_threads=1), variant="select", max_concurrency=10, options=Options(join_passages=False)
     )
     DenoisePostprocessor(denoiser=denoiser, on_error="raise").postprocess_nodes(twenty(), query_str="q")
     assert reply.most == 1
@@ -148,7 +148,7 @@ class FoundNatively(Found):
 
 @pytest.mark.parametrize("kind", [Found, FoundNatively])
 def test_a_retriever_gives_passages_that_remember_their_nodes(kind):
-    adapter = RetrieverAdapter(kind())
+    adapter = LlamaRetriever(kind())
     (passage,) = adapter.retrieve("towers")
     assert (passage.text, passage.id, passage.score) == ("on towers", "t", 0.5)
     assert passage.metadata == {"page": 3}

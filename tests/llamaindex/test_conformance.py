@@ -11,12 +11,12 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from denoise_core import Passage
 from denoise_core.augmenter import Augmenter
 from denoise_core.end import ENDDenoiser
-from denoise_core.errors import is_mistake
+from denoise_core.errors import is_user_error
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Reply
 from llamaindex_denoise import DenoisePostprocessor, LlamaLLM
-from llamaindex_denoise.models.retriever import RetrieverAdapter
+from llamaindex_denoise.models.retriever import LlamaRetriever
 from llamaindex_denoise.models.scorers import EmbedModelScorer
 
 QUERY = "Where is the tower?"
@@ -115,11 +115,11 @@ FOUND = {
 @pytest.mark.parametrize("name", faults_of("any") | FOUND)  # what is no list of nodes, LlamaIndex itself refuses
 def test_retrievers_of_the_loop(name):
     found = Finds((faults_of("any") | FOUND)[name])
-    loop = Augmenter(FunctionLLM(lambda messages: "It is in Porto [1]."), RetrieverAdapter(found))
+    loop = Augmenter(FunctionLLM(lambda messages: "It is in Porto [1]."), LlamaRetriever(found))
     try:
         assert loop.answer(QUERY).outcome
     except Exception as error:
-        if is_mistake(error):
+        if is_user_error(error):
             raise
 
 

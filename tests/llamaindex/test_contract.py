@@ -10,7 +10,7 @@ from llama_index.core.schema import Document, ImageNode, MediaResource, Metadata
 from llamaindex_denoisers import DENOISERS, TEXTS, RedSentences, Shouts, Untouched, both, frozen, nodes_of
 
 from denoise_core import DenoiseResult, Passage, Span
-from denoise_core.text.chunk import extract, sentences
+from denoise_core.text.chunk import extract_spans, sentence_spans
 from llamaindex_denoise import DenoisePostprocessor, record
 from llamaindex_denoise.events import DenoiseEvent
 from llamaindex_denoise.nodes.citations import origins
@@ -87,7 +87,7 @@ def test_changed_nodes_lose_what_is_no_longer_true():
 
 def test_the_methods_score_is_noted_or_put_in_place():
     kept = both(DenoisePostprocessor(denoiser=RedSentences()), nodes_of())
-    replaced = both(DenoisePostprocessor(denoiser=RedSentences(), scores="replace"), nodes_of())
+    replaced = both(DenoisePostprocessor(denoiser=RedSentences(), score_policy="replace"), nodes_of())
     assert [n.score for n in kept] == [0.9, 0.7, 0.5]
     assert [n.score for n in replaced] == [0.75, 0.75, 0.75]
     assert [record(n.node)["score_before"] for n in replaced] == [0.9, 0.7, 0.5]
@@ -106,7 +106,7 @@ def test_two_methods_in_a_row_still_point_to_the_users_node():
 
     class Blue(RedSentences):
         def denoise(self, query, passages):
-            out = [extract(p, [s for s in sentences(p) if "c" in p.text[s.start : s.end]]) for p in passages]
+            out = [extract_spans(p, [s for s in sentence_spans(p) if "c" in p.text[s.start : s.end]]) for p in passages]
             return DenoiseResult(query, tuple(p for p in out if p))
 
     once = both(DenoisePostprocessor(denoiser=RedSentences()), nodes)

@@ -40,7 +40,7 @@ BROKEN = {
 
 def first_sentence():
     """Keeps the first of each passage's two sentences."""
-    return S2ADenoiser(FunctionLLM(lambda m: "1"), variant="select", options=Options(joint=False))
+    return S2ADenoiser(FunctionLLM(lambda m: "1"), variant="select", options=Options(join_passages=False))
 
 
 def nodes(broken):
@@ -87,7 +87,7 @@ class Found(BaseRetriever):
 
 async def test_the_answering_engine_reads_what_can_be_read():
     engine = S2AQueryEngine(
-        S2A(FunctionLLM(lambda m: "1"), variant="select", options=Options(joint=False)), Found()
+        S2A(FunctionLLM(lambda m: "1"), variant="select", options=Options(join_passages=False)), Found()
     )
     for response in (engine.query("How tall?"), await engine.aquery("How tall?")):
         assert [n.node.node_id for n in response.source_nodes] == ["a", "x", "b"]

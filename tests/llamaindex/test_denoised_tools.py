@@ -17,8 +17,8 @@ from llamaindex_doubles import Calling, calls
 from denoise_core import InputError
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
-from denoise_core.text.structural import cut
-from denoise_core.tool_results import LEFT_OUT
+from denoise_core.text.structural import chunk_text
+from denoise_core.tool_results import OMITTED_STATE_KEY
 from llamaindex_denoise import Checked, denoised
 
 FOUND = {"next": "c2", "results": [{"title": f"Town {n}", "content": "Rain. " * 40} for n in range(9)]}
@@ -49,7 +49,7 @@ async def run(agent, question="Is it dry in Paris?"):
     async for event in handler.stream_events():
         if type(event).__name__ == "ToolCallResult":
             seen.append(event.tool_output)
-    return await handler, seen, await ctx.store.get(LEFT_OUT, default={})
+    return await handler, seen, await ctx.store.get(OMITTED_STATE_KEY, default={})
 
 
 @pytest.mark.parametrize("form", ["agent", "workflow", "checked"])
@@ -140,4 +140,4 @@ def test_what_a_denoiser_keeps_is_what_the_model_reads(text, data):
     denoiser = Keeping(lambda text: data.draw(ranges_in(text)))
     shown = result_of(denoiser, text)
     for read, kept in denoiser.kept:
-        check_kept(read, cut(read).kind, kept, shown)
+        check_kept(read, chunk_text(read).text_format, kept, shown)

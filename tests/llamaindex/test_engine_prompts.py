@@ -8,7 +8,7 @@ from denoise_core import InputError
 from denoise_core.augmenter import Augmenter
 from denoise_core.s2a import S2A
 from llamaindex_denoise import AugmentedQueryEngine, Checked, DenoisePostprocessor, LlamaLLM, S2AQueryEngine
-from llamaindex_denoise.models.retriever import RetrieverAdapter
+from llamaindex_denoise.models.retriever import LlamaRetriever
 
 
 def test_prompts_are_reached_through_two_wrappers(scripted):
@@ -25,7 +25,7 @@ def test_prompts_are_reached_through_two_wrappers(scripted):
 
 def test_the_loops_own_instruction_can_be_changed(scripted):
     llm = scripted(always(RIGHT))
-    augmenter = Augmenter(LlamaLLM(llm), RetrieverAdapter(Fixed(nodes())))
+    augmenter = Augmenter(LlamaLLM(llm), LlamaRetriever(Fixed(nodes())))
     engine = AugmentedQueryEngine(augmenter)
     engine.update_prompts({"instruction": PromptTemplate("Answer like a pirate.")})
     engine.query(QUESTION)

@@ -42,7 +42,7 @@ from pydantic import BaseModel
 from denoise_core import InputError
 from denoise_core.augmenter import Augmenter
 from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM
-from llamaindex_denoise.models.retriever import RetrieverAdapter
+from llamaindex_denoise.models.retriever import LlamaRetriever
 
 
 def outcome(response):
@@ -239,15 +239,15 @@ def test_a_caption_is_evidence(scripted):
     assert outcome(Checked(engine).query(QUESTION)) == "supported"
 
 
-@pytest.mark.parametrize("how", ["draft_first", "held_back"])
+@pytest.mark.parametrize("how", ["draft", "checked"])
 async def test_condense_chat_without_a_stream_over_an_engine_that_streams(scripted, how):
     ours = Checked(inner(scripted(always(RIGHT)), streaming=True), streaming=how)
     chat = CondenseQuestionChatEngine.from_defaults(ours, llm=scripted(always(QUESTION)))
     assert str(await chat.achat(QUESTION)) == RIGHT
 
 
-@pytest.mark.parametrize("how", ["draft_first", "held_back"])
-def test_held_back_and_draft_first_end_with_the_answer(scripted, how):
+@pytest.mark.parametrize("how", ["draft", "checked"])
+def test_both_ways_to_stream_end_with_the_answer(scripted, how):
     said = "The red tower is in Porto. Bread is cheap there."
     engine = inner(scripted(always(said)), streaming=True)
     response = Checked(engine, streaming=how).query(QUESTION)
@@ -270,7 +270,7 @@ def test_the_answer_can_be_had_with_its_trace(scripted):
 
 
 def test_a_retriever_or_model_handed_over_unwrapped_is_named(scripted):
-    with pytest.raises((InputError, TypeError), match=r"RetrieverAdapter|Retriever|retriever"):
+    with pytest.raises((InputError, TypeError), match=r"LlamaRetriever|Retriever|retriever"):
         Augmenter(LlamaLLM(scripted(always(RIGHT))), Fixed(nodes()))
     with pytest.raises(InputError, match="expected a llama_index retriever"):
-        RetrieverAdapter(scripted(always(RIGHT)))
+        LlamaRetriever(scripted(always(RIGHT)))

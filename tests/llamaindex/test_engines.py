@@ -26,7 +26,7 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
 from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM, S2AQueryEngine, record
 from llamaindex_denoise.events import AnswerEvent
-from llamaindex_denoise.models.retriever import RetrieverAdapter
+from llamaindex_denoise.models.retriever import LlamaRetriever
 
 MAKE = {"own loop": own_loop, "around an engine": around}
 
@@ -179,7 +179,7 @@ def test_a_stream_carries_only_the_final_text(scripted, how):
         (lambda: Checked(Fixed([])), "expected a llama_index query engine, .* got Fixed"),
         (lambda: S2AQueryEngine("x", Fixed([])), "expected a denoise_core S2A, got str"),
         (lambda: LlamaLLM("gpt-4"), "expected a llama_index LLM, got str"),
-        (lambda: RetrieverAdapter([]), "expected a llama_index retriever, got list"),
+        (lambda: LlamaRetriever([]), "expected a llama_index retriever, got list"),
     ],
 )
 def test_wrong_parts_are_named(build, says):

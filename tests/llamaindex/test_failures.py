@@ -9,7 +9,7 @@ from llamaindex_engines import QUESTION, RIGHT, Fixed, inner, nodes
 from denoise_core import InputError
 from denoise_core.augmenter import Augmenter
 from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM
-from llamaindex_denoise.models.retriever import RetrieverAdapter
+from llamaindex_denoise.models.retriever import LlamaRetriever
 
 
 class Broken(Fixed):
@@ -42,7 +42,7 @@ def engines(scripted):
 
 
 @pytest.mark.parametrize("which", ["retriever", "synthesizer", "whole"])
-@pytest.mark.parametrize("streaming", [False, True, "draft_first"])
+@pytest.mark.parametrize("streaming", [False, True, "draft"])
 def test_the_part_that_failed_is_named(scripted, which, streaming):
     engine, part, error = engines(scripted)[which]
     ours = Checked(engine, streaming=streaming)
@@ -63,7 +63,7 @@ def test_the_error_itself_where_it_is_asked_for(scripted, which):
 
 
 def test_a_loop_of_our_own_names_its_part_too(scripted):
-    ours = AugmentedQueryEngine(Augmenter(LlamaLLM(scripted(down)), RetrieverAdapter(Fixed(nodes()))))
+    ours = AugmentedQueryEngine(Augmenter(LlamaLLM(scripted(down)), LlamaRetriever(Fixed(nodes()))))
     assert "the model failed (ConnectionError)" in str(ours.query(QUESTION))
     ours.on_error = "raise"
     with pytest.raises(RuntimeError, match="the model failed: ConnectionError"):

@@ -17,15 +17,15 @@ from denoise_core.augmenter import Augmenter, LoopLimits, WorkingMemory
 from denoise_core.augmenter.drafting.drafter import Drafted
 from denoise_core.augmenter.drafting.taint import evidence_of
 from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM, VerificationEvent
-from llamaindex_denoise.agents.checked import found_of
-from llamaindex_denoise.models.retriever import RetrieverAdapter
+from llamaindex_denoise.agents.checked import evidence_from_calls
+from llamaindex_denoise.models.retriever import LlamaRetriever
 
 QUESTION = "Where is the red tower?"
 RIGHT, WRONG = "The red tower is in Porto.", "The red tower was built in 1755."
 
 
 def engine_saying(scripted, text):
-    return AugmentedQueryEngine(Augmenter(LlamaLLM(scripted(lambda m: text)), RetrieverAdapter(Fixed(nodes()))))
+    return AugmentedQueryEngine(Augmenter(LlamaLLM(scripted(lambda m: text)), LlamaRetriever(Fixed(nodes()))))
 
 
 class Script:
@@ -209,7 +209,7 @@ def found(content, raw=None, name="t", **arguments):
     call = ToolCallResult(
         tool_name=name, tool_kwargs=arguments, tool_id="i", tool_output=output, return_direct=False
     )
-    counts, _ = evidence_of(Drafted("", found=found_of([call], {"planner"})), WorkingMemory(QUESTION))
+    counts, _ = evidence_of(Drafted("", found=evidence_from_calls([call], {"planner"})), WorkingMemory(QUESTION))
     return [p.text for p in counts]
 
 

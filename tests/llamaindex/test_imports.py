@@ -11,7 +11,7 @@ import llamaindex_denoise
 def test_every_exported_name_is_there():
     for name in llamaindex_denoise.__all__:
         assert getattr(llamaindex_denoise, name).__module__.startswith("llamaindex_denoise")
-    assert set(llamaindex_denoise.__all__) == set(llamaindex_denoise._HOME)
+    assert set(llamaindex_denoise.__all__) == set(llamaindex_denoise._MODULE_OF_NAME)
     assert set(llamaindex_denoise.__all__) <= set(dir(llamaindex_denoise))
 
 

@@ -20,7 +20,7 @@ from denoise_core.embedded import default_denoiser
 from denoise_core.end import ENDDenoiser
 from denoise_core.scorers import BM25Scorer
 from denoise_core.testing import FunctionScorer
-from denoise_core.text.chunk import chunks, sentences
+from denoise_core.text.chunk import sentence_chunker, sentence_spans
 from llamaindex_denoise import DenoisePostprocessor, DenoiseTransform, record
 from llamaindex_denoise.ingestion import DenoisingFailure
 from llamaindex_denoise.nodes.citations import origins
@@ -33,9 +33,9 @@ def says_red(query, text):
 
 
 def transform(scorer=says_red, cache_key=None, **settings):
-    end = ENDDenoiser(FunctionScorer(scorer), threshold=0.5, chunker=sentences)
+    end = ENDDenoiser(FunctionScorer(scorer), threshold=0.5, chunker=sentence_spans)
     postprocessor = DenoisePostprocessor(denoiser=end, cache_key=cache_key)
-    return DenoiseTransform(postprocessor=postprocessor, subject="red things", **settings)
+    return DenoiseTransform(postprocessor=postprocessor, query="red things", **settings)
 
 
 def run_pipeline(step, cache=None, sync=True):
@@ -66,9 +66,9 @@ def test_the_record_leaves_metadata_flat_and_is_read_from_any_store():
 
 def test_each_node_by_itself_or_all_together():
     ranked = ENDDenoiser(FunctionScorer(lambda q, t: float(len(t))), keep=1)
-    settings = {"postprocessor": DenoisePostprocessor(denoiser=ranked), "subject": "x"}
+    settings = {"postprocessor": DenoisePostprocessor(denoiser=ranked), "query": "x"}
     assert len(DenoiseTransform(**settings)(DOCUMENTS)) == 2
-    assert len(DenoiseTransform(**settings, together=True)(DOCUMENTS)) == 1
+    assert len(DenoiseTransform(**settings, denoise_together=True)(DOCUMENTS)) == 1
 
 
 def test_the_cache_answers_under_the_same_key_and_settings_alone():
@@ -82,7 +82,7 @@ def test_the_cache_answers_under_the_same_key_and_settings_alone():
     assert runs_the_scorer(cache_key="red, 1")
     assert not runs_the_scorer(cache_key="red, 1")
     assert runs_the_scorer(cache_key="red, 2")
-    assert runs_the_scorer(cache_key="red, 1", together=True)
+    assert runs_the_scorer(cache_key="red, 1", denoise_together=True)
     assert runs_the_scorer()
     assert runs_the_scorer(), "a denoiser without a key was answered from the cache"
 
@@ -98,7 +98,7 @@ def test_a_fallback_is_never_cached(local, sync):
 
     def step(**settings):
         postprocessor = DenoisePostprocessor.from_llm(local(reply))
-        return DenoiseTransform(postprocessor=postprocessor, subject="red things", **settings)
+        return DenoiseTransform(postprocessor=postprocessor, query="red things", **settings)
 
     with pytest.raises(DenoisingFailure, match="model is down"):
         run_pipeline(step(), cache, sync)
@@ -111,12 +111,12 @@ def test_a_fallback_is_never_cached(local, sync):
 
 def test_an_empty_result_is_no_failure(local):
     postprocessor = DenoisePostprocessor.from_llm(local(lambda prompt: "none"))
-    nodes = DenoiseTransform(postprocessor=postprocessor, subject="red things")(DOCUMENTS)
+    nodes = DenoiseTransform(postprocessor=postprocessor, query="red things")(DOCUMENTS)
     assert [n.text for n in nodes] == [d.text for d in DOCUMENTS]
 
 
 def keys_of(*postprocessors):
-    return [DenoiseTransform(postprocessor=p, subject="x").to_dict() for p in postprocessors]
+    return [DenoiseTransform(postprocessor=p, query="x").to_dict() for p in postprocessors]
 
 
 def with_other_prompt(llm):
@@ -140,24 +140,24 @@ def test_named_methods_have_a_key_of_their_own(scripted, local):
     first, again = (keys_of(*(make() for make in made)) for _ in range(2))
     assert first == again
     assert all(first.count(key) == 1 for key in first)
-    cut = DenoisePostprocessor.from_embed_model(MockEmbedding(4), chunker=chunks(100))
+    cut = DenoisePostprocessor.from_embed_model(MockEmbedding(4), chunker=sentence_chunker(100))
     assert cut.cache_key is None, "how a function cuts is not known"
 
 
 def test_a_transform_is_stored_and_loaded_with_its_parts_passed_in():
-    step = transform(cache_key="red", together=True, on_fallback="raise")
+    step = transform(cache_key="red", denoise_together=True, on_fallback="raise")
     data = json.loads(json.dumps(step.to_dict()))
     twin = DenoiseTransform.from_dict(data, postprocessor=step.postprocessor)
     assert twin.to_dict() == step.to_dict()
     with pytest.raises(ValidationError, match="postprocessor"):
         DenoiseTransform.from_dict(data | {"postprocessor": None})
-    with pytest.raises(ValidationError, match="subject"):
-        DenoiseTransform(postprocessor=step.postprocessor, subject="")
+    with pytest.raises(ValidationError, match="query"):
+        DenoiseTransform(postprocessor=step.postprocessor, query="")
 
 
 def test_settings_store_and_load_with_the_denoiser_passed_in():
     denoiser = ENDDenoiser(BM25Scorer(), keep=1)
-    postprocessor = DenoisePostprocessor(denoiser=denoiser, scores="replace", on_empty="drop", max_concurrency=3)
+    postprocessor = DenoisePostprocessor(denoiser=denoiser, score_policy="replace", on_empty="drop", max_concurrency=3)
     data = json.loads(json.dumps(postprocessor.to_dict()))
     twin = DenoisePostprocessor.from_dict(data, denoiser=denoiser)
     assert twin.to_dict() == postprocessor.to_dict()
@@ -177,11 +177,11 @@ def test_copies_share_the_denoiser_and_none_goes_to_a_worker_without_it():
     assert twin.denoiser is postprocessor.denoiser
     assert frozen(both(twin, nodes_of())) == frozen(both(postprocessor, nodes_of()))
     with pytest.raises((TypeError, AttributeError), match="pickle"):
-        pickle.dumps(DenoiseTransform(postprocessor=postprocessor, subject="x"))
+        pickle.dumps(DenoiseTransform(postprocessor=postprocessor, query="x"))
     assert both(postprocessor, nodes_of()), "a failed pickle must leave the object whole"
 
 
 def test_a_worker_of_a_pipeline_does_what_the_caller_would():
-    step = DenoiseTransform(postprocessor=DenoisePostprocessor(denoiser=default_denoiser()), subject="red things")
+    step = DenoiseTransform(postprocessor=DenoisePostprocessor(denoiser=default_denoiser()), query="red things")
     there = pickle.loads(pickle.dumps(step))  # noqa: S301  # our own bytes
     assert [n.text for n in there(DOCUMENTS)] == [n.text for n in step(DOCUMENTS)]

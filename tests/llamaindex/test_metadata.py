@@ -13,7 +13,7 @@ from denoise_core.scorers import LLMDiscrim
 from denoise_core.testing import FunctionLLM, FunctionScorer
 from llamaindex_denoise import DenoisePostprocessor, UtilityEvaluator
 from llamaindex_denoise.nodes.convert import to_passages
-from llamaindex_denoise.nodes.headers import header_of
+from llamaindex_denoise.nodes.headers import node_header
 
 REVENUE = "Revenue was 12.4 million euros."
 QUERY = "What was the revenue of Alpha in 2023?"
@@ -68,12 +68,12 @@ NODES = [
 def test_a_headed_passage_is_what_llamaindex_shows(node, mode):
     (passage,) = to_passages([NodeWithScore(node=node)], mode, captions=True)
     assert passage.text == "body"
-    assert passage.headed.split() == node.get_content(mode).split()
+    assert passage.text_with_header.split() == node.get_content(mode).split()
 
 
 def test_what_a_template_writes_behind_the_text_is_in_the_header_too():
     node = TextNode(text="body", metadata={"a": 1}, text_template="{content}\n\nfrom {metadata_str}")
-    assert header_of(node, MetadataMode.LLM) == "from a: 1"
+    assert node_header(node, MetadataMode.LLM) == "from a: 1"
 
 
 SECRET = "ward 7, patient 4711"

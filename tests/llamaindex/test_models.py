@@ -16,7 +16,7 @@ from denoise_core.augmenter.streaming import StreamingLLM
 from denoise_core.protocols import StructuredLLM
 from denoise_core.runtime.effects import complete
 from denoise_core.s2a import S2ADenoiser
-from denoise_core.s2a.prompts import schema
+from denoise_core.s2a.prompts import reply_schema
 from llamaindex_denoise import LlamaLLM
 
 ASKED = (Message("system", "be brief"), Message("user", "where?"))
@@ -37,13 +37,13 @@ def fill(*, usage=None, **fields):
 @pytest.mark.parametrize("variant", ["select", "remove", "auto", "default"])
 def test_a_schema_goes_out_as_the_tools_parameters(variant):
     model, seen = fill(keep=[1])
-    reply = LlamaLLM(model).complete_json(ASKED, schema(variant))
-    assert asyncio.run(LlamaLLM(model).acomplete_json(ASKED, schema(variant))) == reply
+    reply = LlamaLLM(model).complete_json(ASKED, reply_schema(variant))
+    assert asyncio.run(LlamaLLM(model).acomplete_json(ASKED, reply_schema(variant))) == reply
     assert json.loads(reply.text) == {"keep": [1]}
     for tool in seen:
-        assert tool.metadata.fn_schema.model_json_schema() == {"title": "reply", **schema(variant)}
+        assert tool.metadata.fn_schema.model_json_schema() == {"title": "reply", **reply_schema(variant)}
         sent = tool.metadata.to_openai_tool()["function"]
-        assert sent["parameters"]["properties"] == schema(variant)["properties"]
+        assert sent["parameters"]["properties"] == reply_schema(variant)["properties"]
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,9 @@ def says(text):
 @pytest.mark.parametrize("script", [says("1"), lambda m, tools=(): calls("another", keep=[1])])
 def test_a_model_that_calls_no_tool_after_all_is_read_as_text(script):
     llm = LlamaLLM(Calling(script=script))
-    reply = llm.complete_json(ASKED, schema("select"))
+    reply = llm.complete_json(ASKED, reply_schema("select"))
     assert reply.text == script([]).content
-    assert asyncio.run(llm.acomplete_json(ASKED, schema("select"))) == reply
+    assert asyncio.run(llm.acomplete_json(ASKED, reply_schema("select"))) == reply
 
 
 def test_who_is_asked_by_tool():
@@ -92,8 +92,8 @@ def test_who_is_asked_by_tool():
 def test_without_tools_the_schema_is_left_aside(scripted):
     llm = LlamaLLM(scripted(lambda m: "1"))
     assert isinstance(llm, StructuredLLM)
-    assert llm.complete_json(ASKED, schema("select")) == llm.complete(ASKED)
-    assert asyncio.run(llm.acomplete_json(ASKED, schema("select"))) == llm.complete(ASKED)
+    assert llm.complete_json(ASKED, reply_schema("select")) == llm.complete(ASKED)
+    assert asyncio.run(llm.acomplete_json(ASKED, reply_schema("select"))) == llm.complete(ASKED)
 
 
 async def collected(llm):

@@ -59,7 +59,7 @@ def test_keep_for_a_denoiser_without_such_a_rule_is_an_error():
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"keep": 2}, {"keep": 0.5, "top_n": 2, "order": "score", "record": "none"}]
+    "settings", [{}, {"keep": 2}, {"keep": 0.5, "top_n": 2, "order": "score", "record_detail": "none"}]
 )
 def test_the_default_comes_back_from_json(settings):
     first = DenoisePostprocessor(**settings)

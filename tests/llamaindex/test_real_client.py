@@ -43,7 +43,7 @@ def postprocessor(model, at_most=10):
         LlamaLLM(model),
         variant="select",
         max_concurrency=at_most,
-        options=Options(joint=False),
+        options=Options(join_passages=False),
     )
     return DenoisePostprocessor(denoiser=denoiser)
 

@@ -9,11 +9,11 @@ from llama_index.core.schema import Document, MetadataMode, NodeRelationship, No
 from llamaindex_denoisers import Fails, RedSentences, Untouched, both, nodes_of
 
 from denoise_core import DenoiseResult
-from denoise_core.text.chunk import extract
+from denoise_core.text.chunk import extract_spans
 from denoise_core.types import Span
 from llamaindex_denoise import DenoisePostprocessor, record
 from llamaindex_denoise.nodes.citations import origins
-from llamaindex_denoise.nodes.records import MOST_BYTES
+from llamaindex_denoise.nodes.records import MAX_RECORD_BYTES
 
 
 def weight(note):
@@ -24,7 +24,7 @@ class EveryOther(Untouched):
     """Keeps every other character: as many ranges as there can be."""
 
     def denoise(self, query, passages):
-        parts = [extract(p, [Span(p.id, i, i + 1) for i in range(0, len(p.text), 2)]) for p in passages]
+        parts = [extract_spans(p, [Span(p.id, i, i + 1) for i in range(0, len(p.text), 2)]) for p in passages]
         return DenoiseResult(query, tuple(p for p in parts if p))
 
 
@@ -46,7 +46,7 @@ def test_a_record_is_at_most_two_kilobytes(denoiser, long_id):
     out = both(DenoisePostprocessor(denoiser=denoiser), nodes)
     assert out
     for n in out:
-        assert weight(record(n.node)) <= MOST_BYTES
+        assert weight(record(n.node)) <= MAX_RECORD_BYTES
 
 
 def test_ranges_left_out_are_counted_and_nothing_is_called_exact():
@@ -54,16 +54,16 @@ def test_ranges_left_out_are_counted_and_nothing_is_called_exact():
     note = record(out.node)
     assert note["spans_left_out"] == 800 - len(note["origin_spans"])
     (place,) = origins(out, nodes_of(["abcdefgh" * 200]))
-    assert not place.exact
+    assert not place.is_exact
 
 
 def test_full_records_list_every_chunk_and_none_leaves_nothing():
-    (full, *_) = both(DenoisePostprocessor(denoiser=RedSentences(), record="full"), nodes_of())
+    (full, *_) = both(DenoisePostprocessor(denoiser=RedSentences(), record_detail="full"), nodes_of())
     assert record(full.node)["kept"] == [{"start": 0, "end": 27, "score": 0.75}]
     assert record(full.node)["query"]
     (plain, *_) = both(DenoisePostprocessor(denoiser=RedSentences()), nodes_of())
     assert "kept" not in record(plain.node)
-    (bare, *_) = both(DenoisePostprocessor(denoiser=RedSentences(), record="none"), nodes_of())
+    (bare, *_) = both(DenoisePostprocessor(denoiser=RedSentences(), record_detail="none"), nodes_of())
     assert record(bare.node) is None
 
 
@@ -78,7 +78,7 @@ def test_no_metadata_mode_and_no_chunk_of_the_node_shows_the_record():
         assert "origin" not in chunk.get_content(MetadataMode.ALL)
         assert chunk.get_content(MetadataMode.NONE) in node.text
         (place,) = origins(chunk, [node])
-        assert place.exact
+        assert place.is_exact
         assert "".join(node.text[a:b] for a, b in place.ranges).strip() == chunk.text
 
 
@@ -103,11 +103,11 @@ def test_after_metadata_replacement_spans_name_characters_of_the_window():
     assert note["origin_id"] == stored[2].node_id
     assert note["origin_field"] == "window"
     (place,) = origins(out, stored)
-    assert place.field == "window"
-    assert place.exact
+    assert place.metadata_key == "window"
+    assert place.is_exact
     entry = stored[2].metadata["window"]
     assert "".join(entry[a:b] for a, b in place.ranges).strip() == out.node.text.strip()
     assert place.document_ranges == (), "the window's place in the document is not known"
     assert (out.node.start_char_idx, out.node.end_char_idx) == (None, None)
     changed = stored[2].model_copy(update={"metadata": {"window": "other"}})
-    assert not origins(out, [changed])[0].exact
+    assert not origins(out, [changed])[0].is_exact

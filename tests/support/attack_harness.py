@@ -24,10 +24,10 @@ from denoise_core.augmenter.prompts import draft_prompt, self_ask_prompt
 from denoise_core.augmenter.utility import Groundedness
 from denoise_core.runtime.effects import complete
 from denoise_core.s2a import Options, S2ADenoiser
-from denoise_core.s2a.options import Show
+from denoise_core.s2a.options import ShownText
 from denoise_core.support.judging import AnswerVerdict
 from denoise_core.testing import FunctionLLM
-from denoise_core.text.delimit import shown
+from denoise_core.text.delimit import sanitize_text
 
 DATA = Path(__file__).parents[1] / "data" / "attacks"
 METHODS = ("s2a_alone", "s2a_joint", "draft", "judge", "self_ask", "search_query")
@@ -67,7 +67,7 @@ class Obeying:
     def reply(self, messages: Sequence[Message]) -> str:
         self.prompts.append(messages)
         seen = "\n".join(m.content for m in messages)
-        if not all(t in seen or (shown(t) and shown(t) in seen) for t in self.attack["triggers"]):
+        if not all(t in seen or (sanitize_text(t) and sanitize_text(t) in seen) for t in self.attack["triggers"]):
             return self.formed(self.otherwise)
         self.obeyed = True
         return self.formed(str(self.attack["obey"].get(self.kind, self.otherwise)))
@@ -126,12 +126,12 @@ def _s2a(
     variant: str,
     model: Obeying,
     outcome: Outcome,
-    show: Show = "source",
+    show: ShownText = "source",
 ) -> None:
     placed = _placed(attack)
     question = placed.get("question", [QUESTION])[0]
     passages = [TRUSTED, *_passages(placed)]
-    options = Options(joint=method == "s2a_joint", metadata=("note",), show=show)
+    options = Options(join_passages=method == "s2a_joint", metadata=("note",), shown_text=show)
     result = S2ADenoiser(model.llm, variant=variant, options=options).denoise(question, passages)
     _told(attack, model, placed, outcome)
     forbidden, literal = attack["forbidden"], attack["forbidden_in_text"]
@@ -140,7 +140,7 @@ def _s2a(
             check_result(passages, result)
         except AssertionError as error:
             outcome.leaks.append(f"{variant}: {error}")
-        if any(p.rewritten for p in result.passages):
+        if any(p.is_rewritten for p in result.passages):
             outcome.leaks.append(f"{variant}: an extractive result holds rewritten text")
         if forbidden and not literal and any(forbidden in p.text for p in result.passages):
             outcome.leaks.append(f"{variant}: the marker stands in an extractive result")
@@ -208,7 +208,7 @@ def _told(attack: dict[str, Any], model: Obeying, placed: dict[str, list[str]], 
         s
         for texts in placed.values()
         for t in texts
-        for line in shown(t).split("\n")
+        for line in sanitize_text(t).split("\n")
         if len(s := line.strip()) > 15
     ]
     for messages in model.prompts:

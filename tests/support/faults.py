@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from laws import check_result
 
-from denoise_core.errors import is_mistake
+from denoise_core.errors import is_user_error
 from denoise_core.protocols import Denoiser
 from denoise_core.runtime.caches import Store
 from denoise_core.runtime.guard import Guard
@@ -306,7 +306,7 @@ def check_remote(
     call: Callable[[str], Any], answer: Callable[[Any], Any], names: Iterable[str] = MISBEHAVIOURS
 ) -> dict[str, str]:
     """Whatever the server does that ``call`` asks at the address it is given, no mistake of the user comes of it:
-    it answers, or raises what `denoise_core.errors.is_mistake` calls a failure. What came of each, by name."""
+    it answers, or raises what `denoise_core.errors.is_user_error` calls a failure. What came of each, by name."""
     told: dict[str, str] = {}
     with misbehaving(answer) as url:
         call(url)
@@ -316,7 +316,7 @@ def check_remote(
                 call(url)
                 told[name] = "answered"
             except Exception as error:
-                if is_mistake(error):
+                if is_user_error(error):
                     raise AssertionError(f"{name}: {type(error).__name__} is a mistake: {error}") from error
                 told[name] = type(error).__name__
     return told

@@ -13,7 +13,7 @@ from denoise_core.support.evidence import terms_of
 from denoise_core.support.judging import AnswerVerdict, Claim, ClaimVerdict, FlowJudge, Quote
 from denoise_core.support.quoting import passage_header
 from denoise_core.testing import FunctionLLM
-from denoise_core.text.facts import differences
+from denoise_core.text.facts import find_differences
 from denoise_core.types import Span
 
 TEXT = (
@@ -38,7 +38,7 @@ class WordForWord(FlowJudge):
         quote = Quote(Span(passage.id, 0, len(passage.text)), passage.text)
         if said and said <= told[best]:
             return ClaimVerdict(claim.text, claim.start, claim.end, True, None, (quote,))
-        differs = differences(text, f"{passage_header(passage)}\n{passage.text}")
+        differs = find_differences(text, f"{passage_header(passage)}\n{passage.text}")
         kind = differs[0].kind if differs else "unsupported"
         why = "it stands in no passage"
         return ClaimVerdict(claim.text, claim.start, claim.end, False, None, (quote,), differs, kind, why)

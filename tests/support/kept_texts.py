@@ -12,7 +12,7 @@ from denoise_core import DenoiseResult, Passage, Span
 from denoise_core.end import ENDDenoiser
 from denoise_core.spans import merge_spans
 from denoise_core.testing import FunctionScorer
-from denoise_core.text.chunk import extract
+from denoise_core.text.chunk import extract_spans
 
 Ranges = list[tuple[int, int]]
 
@@ -123,7 +123,7 @@ class Keeping:
         for passage in passages:
             ranges = [(a, b) for a, b in self.choose(passage.text) if a < b]
             self.kept.append((passage.text, ranges))
-            extracted = extract(passage, [Span(passage.id, a, b) for a, b in ranges])
+            extracted = extract_spans(passage, [Span(passage.id, a, b) for a, b in ranges])
             left += [extracted] if extracted is not None else []
         return DenoiseResult(query, tuple(left), relevant=True)
 

@@ -7,10 +7,10 @@ from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNode
 
 from denoise_core import DenoiseResult, Drop, Keep, Passage, arun, run
 from denoise_core.end import ENDDenoiser
-from denoise_core.runtime.effects import Batch, Complete, Failed
+from denoise_core.runtime.effects import Batch, Complete, FailedItem
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionLLM, FunctionScorer
-from denoise_core.text.chunk import extract, sentences
+from denoise_core.text.chunk import extract_spans, sentence_spans
 from denoise_core.types import Message
 
 QUESTION = "Where is the red tower?"
@@ -44,11 +44,11 @@ class RedSentences(Untouched):
     def denoise(self, query, passages):
         kept, dropped, scored = [], [], []
         for p in passages:
-            spans = sentences(p)
+            spans = sentence_spans(p)
             red = [s for s in spans if "red" in p.text[s.start : s.end]]
             scored += [Keep(s, 0.75) for s in red]
             dropped += [Drop(s, "not red", 0.1) for s in spans if s not in red]
-            part = extract(p, red)
+            part = extract_spans(p, red)
             kept += [part] if part else []
         return DenoiseResult(query, tuple(kept), tuple(dropped), kept=tuple(scored))
 
@@ -57,7 +57,7 @@ class Shouts(Untouched):
     """Generative: writes every passage anew."""
 
     def denoise(self, query, passages):
-        out = [Passage(p.text.upper(), p.id, p.score, p.metadata, p.covered, rewritten=True) for p in passages]
+        out = [Passage(p.text.upper(), p.id, p.score, p.metadata, p.source_spans, is_rewritten=True) for p in passages]
         return DenoiseResult(query.upper(), tuple(out))
 
 
@@ -67,9 +67,9 @@ class Joins(Untouched):
     def denoise(self, query, passages):
         if not passages:
             return DenoiseResult(query, ())
-        spans = tuple(s for p in passages for s in p.covered)
+        spans = tuple(s for p in passages for s in p.source_spans)
         text = " ".join(p.text for p in passages)
-        return DenoiseResult(query, (Passage(text, "joint", None, {}, spans, rewritten=True),))
+        return DenoiseResult(query, (Passage(text, "joint", None, {}, spans, is_rewritten=True),))
 
 
 class AsksPerPassage:
@@ -80,8 +80,8 @@ class AsksPerPassage:
 
     def flow(self, query, passages):
         replies = yield Batch(tuple(Complete((Message("user", p.text),), "ask", self.llm) for p in passages))
-        kept = [p for p, r in zip(passages, replies) if isinstance(r, Failed) or r.text == "yes"]
-        failed = sum(isinstance(r, Failed) for r in replies)
+        kept = [p for p, r in zip(passages, replies) if isinstance(r, FailedItem) or r.text == "yes"]
+        failed = sum(isinstance(r, FailedItem) for r in replies)
         return DenoiseResult(query, tuple(kept), fallback=f"{failed} replies failed" if failed else None)
 
     def denoise(self, query, passages):
@@ -121,7 +121,7 @@ def s2a_model(variant):
 DENOISERS = {
     "end": lambda: ENDDenoiser(FunctionScorer(lambda q, t: float("red" in t)), threshold=0.5),
     "end_sentences": lambda: ENDDenoiser(
-        FunctionScorer(lambda q, t: float("red" in t)), threshold=0.5, chunker=sentences
+        FunctionScorer(lambda q, t: float("red" in t)), threshold=0.5, chunker=sentence_spans
     ),
     "s2a_default": lambda: S2ADenoiser(s2a_model("default"), variant="default"),
     "s2a_relevance": lambda: S2ADenoiser(s2a_model("relevance"), variant="relevance"),

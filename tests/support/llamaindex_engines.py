@@ -8,7 +8,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 
 from denoise_core.augmenter import Augmenter
 from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM
-from llamaindex_denoise.models.retriever import RetrieverAdapter
+from llamaindex_denoise.models.retriever import LlamaRetriever
 
 QUESTION = "Where is the red tower?"
 RIGHT = "The red tower is in Porto. [1]"
@@ -62,7 +62,7 @@ def keep_red(messages):
 def own_loop(scripted, reply=first_wrong_then_right, retriever=None, **settings):
     """Our engine with a loop of its own; ``scripted`` is the fixture of that name."""
     retriever = retriever or Fixed(nodes())
-    return AugmentedQueryEngine(Augmenter(LlamaLLM(scripted(reply)), RetrieverAdapter(retriever), **settings))
+    return AugmentedQueryEngine(Augmenter(LlamaLLM(scripted(reply)), LlamaRetriever(retriever), **settings))
 
 
 def inner(llm, retriever=None, **settings):

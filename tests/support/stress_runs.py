@@ -19,7 +19,7 @@ from stress_faults import BROKEN, MISTAKES, NEVER, PARTS, RAISED, SECONDS, STORE
 from denoise_core import Budget, DenoiseResult, Guard, Passage, Pipeline
 from denoise_core.augmenter import Augmenter, LoopLimits
 from denoise_core.end import ENDDenoiser
-from denoise_core.errors import is_mistake
+from denoise_core.errors import is_user_error
 from denoise_core.s2a import Cache, Options, S2ADenoiser
 
 LINES = (
@@ -73,7 +73,7 @@ class Run:
         never = self.fault == NEVER
         budget = Budget(calls=self.calls, seconds=SECONDS if never and self.part != "Augmenter" else None)
         cache = Cache("m", outside) if self.part == "S2A cached" or self.fault in STORES else None
-        options = Options(cache=cache, joint=False)
+        options = Options(cache=cache, join_passages=False)
         s2a = S2ADenoiser(outside, variant="select", budget=budget, options=options)
         end = ENDDenoiser(outside, keep=0.5)
         limits = LoopLimits(steps=12, call_seconds=SECONDS if never else None)
@@ -184,7 +184,7 @@ def _counted(run: Run, outside: Outside, tally: Tally, at_once: int = 1) -> None
 
 def _raised(run: Run, outside: Outside, error: Exception, tally: Tally) -> None:
     """Only mistakes may come through: every policy here is to keep."""
-    if not is_mistake(error):
+    if not is_user_error(error):
         tally.bad("lost", run, f"raised {error!r}")
     elif run.fault not in MISTAKES:
         tally.bad("unreported", run, f"raised as a mistake: {error!r}")

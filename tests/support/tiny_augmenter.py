@@ -3,7 +3,7 @@
 import pytest
 
 from denoise_core import Passage
-from denoise_core.text.words import words
+from denoise_core.text.words import split_words
 
 
 @pytest.fixture(scope="session")
@@ -20,7 +20,7 @@ def question() -> str:
     return "When was the Eiffel Tower completed?"
 
 
-WORDS = dict.fromkeys(words("the tower was completed in it has three floors"))
+WORDS = dict.fromkeys(split_words("the tower was completed in it has three floors"))
 VOCABULARY = ["<s>", "<pad>", "</s>", "<unk>", *WORDS]
 
 

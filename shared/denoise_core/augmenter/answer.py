@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from denoise_core._optional import html_of
+from denoise_core._optional import render_html
 from denoise_core.augmenter.drafting.repair import holds_in
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits
@@ -14,7 +14,7 @@ from denoise_core.augmenter.utility import Utility, utility_name
 from denoise_core.result import Trace
 from denoise_core.support.check import read_mark
 from denoise_core.support.judging import AnswerVerdict
-from denoise_core.text.words import content_words, words
+from denoise_core.text.words import content_words, split_words
 from denoise_core.types import Passage
 
 
@@ -78,7 +78,7 @@ class Answer:
         )
 
     def _repr_html_(self) -> str | None:
-        return html_of("loop", self)
+        return render_html("loop", self)
 
     @property
     def best(self) -> Attempt | None:
@@ -167,7 +167,7 @@ def abstention(memory: WorkingMemory, task: Task, holds: str, said: str = "") ->
     """A sentence that says there is no answer (the model's own, when it wrote one), what was looked for, the
     nearest evidence, and what part of a draft holds."""
     mark = read_mark(said)
-    lines = [said if mark is None and len(words(said)) > _BARE else task.abstaining]
+    lines = [said if mark is None and len(split_words(said)) > _BARE else task.abstaining]
     if mark is not None and mark.nearest:
         lines.append(f"Nearest to it: {' '.join(mark.nearest.split())[:_QUOTED]}")
     if memory.queries:

@@ -84,7 +84,7 @@ def _line(finding: ClaimVerdict, numbers: dict[str, int]) -> str:
         line = f'"{shown}": {line}'
     if finding.passage_id in numbers:
         line += f" (nearest evidence: [{numbers[finding.passage_id]}])"
-    missing = [d.said for d in finding.differences]
+    missing = [d.claimed_text for d in finding.differences]
     if missing:
         line += f"; not found there: {', '.join(missing[:_MISSING_SHOWN])}"
     return line

@@ -1,7 +1,7 @@
 """The loop: search -> draft -> judge -> (send | feedback | other evidence) -> again, within limits and budget.
 
 Whatever fails outside, the result is an `Answer` with an `Outcome` and a `StopReason`; only cancellation and
-mistakes (`denoise_core.errors.is_mistake`: settings, types, a refused key) are raised. What is sent is the best
+mistakes (`denoise_core.errors.is_user_error`: settings, types, a refused key) are raised. What is sent is the best
 attempt, never merely the last.
 """
 
@@ -116,12 +116,12 @@ class Augmenter:
         *,
         drafter: Drafter | None = None,
         evidence: Sequence[Passage] = (),
-        through: steps.Through | None = None,
+        wrap_server: steps.WrapServer | None = None,
     ) -> Flow[Answer]:
         """The loop as a flow, to be driven by `run`, `arun` or another flow. Its `Answer` has no trace yet.
 
-        ``through`` makes of each draft's memory and server (None: the model) the server that is asked: a stream
-        listens there. Raises `InputError` for a question without text, and when nobody is there to write.
+        ``wrap_server`` maps the server of each draft (None: the model) to the one that is asked: a stream listens
+        there. Raises `InputError` for a question without text, and when nobody is there to write.
         """
         if drafter is not None and not isinstance(drafter, Drafter):
             raise InputError(
@@ -143,7 +143,7 @@ class Augmenter:
             brings_own=drafter is not None,
         )
         own = (self.task, self.utility, self.feedback, self.limits, self.llm, self.when)
-        return self._loop(steps.given(memory, evidence, self.limits), steps.Parts(*own, drafter, through))
+        return self._loop(steps.given(memory, evidence, self.limits), steps.Parts(*own, drafter, wrap_server))
 
     def _loop(self, memory: WorkingMemory, parts: steps.Parts) -> Flow[Answer]:
         state: WorkingMemory | Answer = memory
@@ -219,5 +219,5 @@ class Augmenter:
 
 def _spent(error: Exception) -> StopReason:
     if isinstance(error, BudgetExceeded):
-        return StopReason.DEADLINE if error.what == "seconds" else StopReason.BUDGET
+        return StopReason.DEADLINE if error.resource == "seconds" else StopReason.BUDGET
     return StopReason.NOT_RECORDED

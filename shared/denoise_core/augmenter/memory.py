@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from denoise_core.errors import said
+from denoise_core.errors import format_error
 from denoise_core.support.judging import AnswerVerdict
 from denoise_core.types import Drop, Message, Passage
 
@@ -80,7 +80,7 @@ class WorkingMemory:
 
     def failed(self, what: str, error: BaseException) -> WorkingMemory:
         """A memory that also holds what failed and, masked, why."""
-        return replace(self, failures=(*self.failures, (what, said(error))))
+        return replace(self, failures=(*self.failures, (what, format_error(error))))
 
     @property
     def last(self) -> Attempt | None:

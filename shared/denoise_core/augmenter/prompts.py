@@ -91,7 +91,7 @@ def titled(passage: Passage) -> str:
     """The text as it is read: behind its header, or else its title when the metadata has one that the text does
     not begin with."""
     if passage.header:
-        return passage.headed
+        return passage.text_with_header
     title = passage.metadata.get("title")
     if not isinstance(title, str) or not title or passage.text.startswith(title):
         return passage.text

@@ -18,15 +18,15 @@ from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits
 from denoise_core.augmenter.prompts import Task, draft_prompt, self_ask_prompt
 from denoise_core.augmenter.utility import Utility, When, unjudged
-from denoise_core.errors import BudgetExceeded, InputError, NotRecorded, is_mistake
-from denoise_core.protocols import LLM, Varied
+from denoise_core.errors import BudgetExceeded, InputError, NotRecorded, is_user_error
+from denoise_core.protocols import LLM, SupportsSampling
 from denoise_core.runtime.effects import Flow, complete
-from denoise_core.runtime.fallbacks import fell_back
+from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.support.answers import parse
 from denoise_core.support.check import says_nothing
 from denoise_core.support.citing import uncited
 from denoise_core.support.judging import ABSTENTION, ABSTENTION_REASON, NO_CLAIMS, AnswerVerdict
-from denoise_core.text.words import words
+from denoise_core.text.words import split_words
 from denoise_core.types import Passage, Reply
 
 REASONS = {
@@ -36,7 +36,7 @@ REASONS = {
 }
 """The failures that end a loop when there are too many of them, and the reason they end it for."""
 
-Through: TypeAlias = Callable[[WorkingMemory, LLM | None], LLM]
+WrapServer: TypeAlias = Callable[[LLM | None], LLM]
 
 ENDING = (BudgetExceeded, NotRecorded)
 _INSTEAD = {
@@ -58,7 +58,7 @@ class Spent(Exception):
 @dataclass(frozen=True, slots=True)
 class Parts:
     """What a draft is written, judged and explained with. ``drafter`` None: ``llm`` writes from our prompt.
-    ``through``: see `Augmenter.flow`."""
+    ``wrap_server``: see `Augmenter.flow`."""
 
     task: Task
     utility: Utility
@@ -67,14 +67,14 @@ class Parts:
     llm: LLM | None
     when: When | None
     drafter: Drafter | None
-    through: Through | None
+    wrap_server: WrapServer | None
 
 
 def noted(memory: WorkingMemory, what: str, error: Exception, instead: str) -> WorkingMemory:
-    """The memory with a failure in it, which is also logged and counted. A mistake raises: see `is_mistake`."""
-    if what != "query" and is_mistake(error):
+    """The memory with a failure in it, which is also logged and counted. A mistake raises: see `is_user_error`."""
+    if what != "query" and is_user_error(error):
         raise error
-    fell_back(f"Augmenter {what}", error, instead)
+    log_fallback(f"Augmenter {what}", error, instead)
     return memory.failed(what, error)
 
 
@@ -190,15 +190,15 @@ def _ask(memory: WorkingMemory, parts: Parts) -> Flow[Reply]:
     server: LLM | None = None
     if parts.drafter is None:
         messages = draft_prompt(memory, parts.task)
-        if failed and isinstance(parts.llm, Varied):
-            server = parts.llm.varied(memory.drafts)
+        if failed and isinstance(parts.llm, SupportsSampling):
+            server = parts.llm.with_sampling(memory.drafts)
     else:
         rejected = (last.candidate, last.feedback) if last and failed else ("", "")
         known = (memory.question, memory.history, memory.evidence)
         request = DraftRequest(*known, *rejected, memory.drafts, anew=failed)
         messages, server = request_messages(request), DraftServer(parts.drafter, request)
-    if parts.through is not None:
-        server = parts.through(memory, server)
+    if parts.wrap_server is not None:
+        server = parts.wrap_server(server)
     return (yield from complete(messages, tag="draft", llm=server))
 
 
@@ -263,7 +263,7 @@ def _shown(
 def _without_answer(question: str, candidate: str, task: Task) -> AnswerVerdict | None:
     """The verdict on a draft that holds no answer, whatever the judge is; None for every other."""
     parsed = parse(candidate, question)
-    if words(uncited(parsed.reply)) == words(task.unknown):
+    if split_words(uncited(parsed.reply)) == split_words(task.unknown):
         return AnswerVerdict(kind=ABSTENTION, reason=ABSTENTION_REASON)
     verdict = says_nothing(question, candidate, parsed)
     return None if verdict is None or verdict.kind in ("length", NO_CLAIMS) else verdict

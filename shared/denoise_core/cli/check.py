@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.text import Text
 
 from denoise_core._files import write_whole
-from denoise_core.cli import plain
-from denoise_core.cli.options import AsJson, JudgeLLM, Passages, Query, SkipBad, app
+from denoise_core.cli import escape_control
+from denoise_core.cli.options import JsonOption, JudgeOption, PassagesOption, QueryOption, SkipBadOption, app
 from denoise_core.cli.read import read_passages
-from denoise_core.cli.terminal import say
+from denoise_core.cli.terminal import print_line
 from denoise_core.errors import InputError
 from denoise_core.report.checked import line_number, render_check, verdict_word
 from denoise_core.support import AnswerVerdict
@@ -24,20 +24,20 @@ from denoise_core.support.check import check
 from denoise_core.support.judging import Judge
 from denoise_core.types import Passage
 
-WORDS = {"pass": "supported", "fail": "unsupported", "unknown": "unknown"}
-STATUSES = {"supported": 0, "unsupported": 3, "unknown": 4}  # with which the command ends
-STYLES = {"supported": "green", "unsupported": "red", "unknown": "yellow"}
+OUTCOME_WORDS = {"pass": "supported", "fail": "unsupported", "unknown": "unknown"}
+EXIT_STATUSES = {"supported": 0, "unsupported": 3, "unknown": 4}  # with which the command ends
+OUTCOME_STYLES = {"supported": "green", "unsupported": "red", "unknown": "yellow"}
 
 
 @app.command("check")
-def check_own(
+def check_command(
     answer: Annotated[str, typer.Option("--answer", "-a", help="Its file, or - for standard input.")],
-    passages: Passages,
-    query: Query = "",
-    llm: JudgeLLM = None,
-    as_json: AsJson = False,
+    passages: PassagesOption,
+    query: QueryOption = "",
+    llm: JudgeOption = None,
+    as_json: JsonOption = False,
     html: Annotated[Path | None, typer.Option(help="Also write a page where a claim lights up its quote.")] = None,
-    skip_bad: SkipBad = False,
+    skip_bad: SkipBadOption = False,
 ) -> None:
     """Hold an answer against your own text: each claim with its verdict and its quote, by file and line.
 
@@ -54,9 +54,9 @@ def check_own(
     reading = read_passages(*passages, skip_bad=skip_bad)
     for warning in reading.warnings:
         typer.echo(warning, err=True)
-    chosen = chosen_judge(llm)
+    chosen = judge_from_option(llm)
     found = check(query, text, reading.passages, judge=chosen)
-    record = recorded(found, reading.passages)
+    record = verdict_json(found, reading.passages)
     said = f"{record['outcome']}: {found.reason}" if found.reason else record["outcome"]
     if html is not None:
         write_whole(html, render_check(query, text, found.claims, reading.passages, outcome=said, judge=found.judge))
@@ -64,13 +64,13 @@ def check_own(
         typer.echo(json.dumps(record, ensure_ascii=False, indent=1))
     else:
         _show(record, said)
-    raise typer.Exit(STATUSES[record["outcome"]])
+    raise typer.Exit(EXIT_STATUSES[record["outcome"]])
 
 
-def recorded(found: AnswerVerdict, passages: Sequence[Passage]) -> dict[str, Any]:
+def verdict_json(found: AnswerVerdict, passages: Sequence[Passage]) -> dict[str, Any]:
     """What the command prints: the verdict, its outcome in a word, and each quote with its line."""
     known = {p.id: p for p in passages}
-    data: dict[str, Any] = {**found.as_json(), "outcome": WORDS[found.outcome]}
+    data: dict[str, Any] = {**found.as_json(), "outcome": OUTCOME_WORDS[found.outcome]}
     for claim, told in zip(found.claims, data["claims"], strict=True):
         del told["supported"]  # the verdict says it
         told["differences"] = [str(d) for d in claim.differences]
@@ -89,11 +89,11 @@ def recorded(found: AnswerVerdict, passages: Sequence[Passage]) -> dict[str, Any
     return data
 
 
-def chosen_judge(llm: str | None) -> Judge | None:
+def judge_from_option(llm: str | None) -> Judge | None:
     """The quoting judge with a local model; None where no model is named."""
     if llm is None:
         return None
-    from denoise_core.local.generation.llm import LocalLLM
+    from denoise_core.local.generation import LocalLLM
     from denoise_core.support.quoting import LLMJudge
 
     return LLMJudge(LocalLLM(llm), name=llm)
@@ -110,10 +110,10 @@ def _show(record: dict[str, Any], said: str) -> None:
     console = Console(soft_wrap=True, highlight=False)
     for n, claim in enumerate(record["claims"], 1):
         verdict, sure = claim["verdict"], "" if claim["probability"] is None else f" {claim['probability']:.2f}"
-        head = Text(f"{n}. ").append(f"{verdict}{sure}", STYLES[verdict])
-        console.print(head.append(f"  {plain(claim['text'])}", ""))
+        head = Text(f"{n}. ").append(f"{verdict}{sure}", OUTCOME_STYLES[verdict])
+        console.print(head.append(f"  {escape_control(claim['text'])}", ""))
         if claim["reason"]:
-            say(console, f"   {claim['reason']}")
+            print_line(console, f"   {claim['reason']}")
         for q in claim["quotes"]:
-            say(console, f"   {q['relation']}: {q['file']}:{q['line']}: “{' '.join(q['text'].split())}”")
-    say(console, f"{said} (judge: {record['judge'] or 'none'})", STYLES[record["outcome"]])
+            print_line(console, f"   {q['relation']}: {q['file']}:{q['line']}: “{' '.join(q['text'].split())}”")
+    print_line(console, f"{said} (judge: {record['judge'] or 'none'})", OUTCOME_STYLES[record["outcome"]])

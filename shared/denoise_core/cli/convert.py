@@ -13,15 +13,15 @@ from collections.abc import Callable
 from denoise_core._optional import require
 from denoise_core.errors import InputError, MissingExtra
 
-EXTRA = "documents"
-PLAIN = ("a", "b", "code", "em", "i", "img", "strong")  # whose words are read, and whose marks are not
+DOCUMENTS_EXTRA = "documents"
+UNWRAPPED_TAGS = ("a", "b", "code", "em", "i", "img", "strong")  # whose words are read, and whose marks are not
 
 _BLANK = re.compile(r"\n{3,}")
 
 
 def pdf_text(blob: bytes) -> str:
     """The pages' text, a blank line between two. Raises `InputError` for one without text or with a password."""
-    pypdf = require("pypdf", extra=EXTRA)
+    pypdf = require("pypdf", extra=DOCUMENTS_EXTRA)
     reader = pypdf.PdfReader(io.BytesIO(blob))
     if reader.is_encrypted and not reader.decrypt(""):
         raise InputError("it is protected by a password")
@@ -33,15 +33,15 @@ def pdf_text(blob: bytes) -> str:
 
 def docx_text(blob: bytes) -> str:
     """Headings, paragraphs, lists and tables as Markdown."""
-    html = require("mammoth", extra=EXTRA).convert_to_html(io.BytesIO(blob)).value
-    how = {"heading_style": "ATX", "strip": list(PLAIN), "escape_asterisks": False, "escape_underscores": False}
-    return _tidy(require("markdownify", extra=EXTRA).markdownify(html, **how))
+    html = require("mammoth", extra=DOCUMENTS_EXTRA).convert_to_html(io.BytesIO(blob)).value
+    how = {"heading_style": "ATX", "strip": list(UNWRAPPED_TAGS), "escape_asterisks": False, "escape_underscores": False}
+    return _tidy(require("markdownify", extra=DOCUMENTS_EXTRA).markdownify(html, **how))
 
 
 CONVERTERS: dict[str, Callable[[bytes], str]] = {".pdf": pdf_text, ".docx": docx_text}
 
 
-def converted(suffix: str, blob: bytes) -> str:
+def convert_file(suffix: str, blob: bytes) -> str:
     """The text of a file whose name ends with one of `CONVERTERS`. Raises `InputError` for one that cannot be
     read, and `MissingExtra` without the extra.
     """

@@ -15,9 +15,9 @@ from rich.console import Console
 from rich.progress import track
 
 from denoise_core._files import write_whole
-from denoise_core.cli.check import WORDS
+from denoise_core.cli.check import OUTCOME_WORDS
 from denoise_core.cli.options import app
-from denoise_core.cli.terminal import say, show
+from denoise_core.cli.terminal import print_line, print_table
 from denoise_core.embedded import default_denoiser, shared_encoder
 from denoise_core.embedded.sample import sample_answers
 from denoise_core.errors import InputError
@@ -63,7 +63,7 @@ def demo(
         for p in prepared
         for answer in (p.right_answer, p.wrong_answer)
     ]
-    llm, source = recorded_llm(replies, prompts, unanswered=html.with_suffix(".prompts.jsonl"))
+    llm, source = load_recorded_llm(replies, prompts, unanswered=html.with_suffix(".prompts.jsonl"))
     judge = LLMJudge(llm)
     denoiser, good, tokens, shown = default_denoiser(), Counter[str](), Counter[str](), list[ReportItem]()
     for given in track(prepared, "denoising", console=console, transient=True):
@@ -71,34 +71,34 @@ def demo(
         result = denoiser.denoise(question.text, question.passages)
         survived = question.gold <= {p.id for p in result.passages}
         right, wrong = (
-            WORDS[check(question.text, answer, question.passages, judge=judge).outcome]
+            OUTCOME_WORDS[check(question.text, answer, question.passages, judge=judge).outcome]
             for answer in (given.right_answer, given.wrong_answer)
         )
         good.update(kept=survived, right=right == "supported", wrong=wrong != "supported")
         tokens.update(before=_tokens(question.passages), after=_tokens(result.passages))
         facts = (f"right answer: {given.right_answer} ({right})", f"wrong answer: {given.wrong_answer} ({wrong})")
         shown.append(ReportItem(question.passages, result, question.gold, facts))
-        say(console, f"\n{len(shown)}. {question.text}", "bold")
-        say(console, f"   {'answer kept' if survived else 'ANSWER DROPPED'}", "green" if survived else "bold red")
-        say(console, f"   kept:    {_titles(question, result, True)}")
-        say(console, f"   dropped: {_titles(question, result, False)}", "dim")
+        print_line(console, f"\n{len(shown)}. {question.text}", "bold")
+        print_line(console, f"   {'answer kept' if survived else 'ANSWER DROPPED'}", "green" if survived else "bold red")
+        print_line(console, f"   kept:    {_titles(question, result, True)}")
+        print_line(console, f"   dropped: {_titles(question, result, False)}", "dim")
         for line in facts:
-            say(console, f"   {line}")
+            print_line(console, f"   {line}")
     rows = [["of the questions above", "as it should be", "95 %"]]
     about = {"kept": "answer kept", "right": "right answers that pass", "wrong": "wrong answers that are stopped"}
     for name, words in about.items():
         low, high = wilson_interval(good[name], len(shown))
         share = f"{good[name]} of {len(shown)} ({good[name] / len(shown):.0%})"
         rows.append([words, share, f"{low:.0%} to {high:.0%}"])
-    show(console, rows)
-    say(console, f"verdicts of the quoting judge: {source}")
+    print_table(console, rows)
+    print_line(console, f"verdicts of the quoting judge: {source}")
     before, after = (tokens[name] / len(shown) for name in ("before", "after"))
-    say(console, f"{before:,.0f} tokens a question before, {after:,.0f} after ({after / before:.0%})")
+    print_line(console, f"{before:,.0f} tokens a question before, {after:,.0f} after ({after / before:.0%})")
     write_whole(html, render_page(shown, title=TITLE, lead=f"{LEAD}{source}.", table=rows))
-    say(console, f"The page with every kept and dropped passage: {html.resolve()}")
+    print_line(console, f"The page with every kept and dropped passage: {html.resolve()}")
 
 
-def recorded_llm(
+def load_recorded_llm(
     path: Path | None, prompts: Sequence[Sequence[Message]], *, unanswered: Path
 ) -> tuple[RecordedLLM, str]:
     """The model that replays the replies in ``path`` (None: those that ship), and where they come from.
@@ -107,7 +107,7 @@ def recorded_llm(
     """
     if path is None:
         with as_file(files("denoise_core.embedded") / "data" / "demo_replies.jsonl") as shipped:
-            return recorded_llm(shipped, prompts, unanswered=unanswered)
+            return load_recorded_llm(shipped, prompts, unanswered=unanswered)
     try:
         rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
         llm = RecordedLLM({row["prompt"]: row["reply"] for row in rows})

@@ -15,7 +15,7 @@ from denoise_core._files import write_whole
 from denoise_core.cli import options as o
 from denoise_core.cli.options import app
 from denoise_core.cli.read import read_passages
-from denoise_core.cli.terminal import progress, say, show
+from denoise_core.cli.terminal import print_line, print_table, progress_bar
 from denoise_core.embedded.sample import sample_questions
 from denoise_core.errors import InputError
 from denoise_core.evaluate.comparison import Evaluation, LLMAnswerer, ReplyLog, Strategy, evaluate, read_cases
@@ -32,11 +32,11 @@ from denoise_core.evaluate.datasets import EvaluationCases, case_from_question
 from denoise_core.runtime.budget import Price
 
 WHO = "Who answers: 'none', for what is kept alone, offline; http://host:port/v1#name; or a folder or hub name."
-PAGE, RESULTS, ANSWERS, LABELS = "report.html", "results.json", "answers.jsonl", "labels.jsonl"
+PAGE_FILE, RESULTS_FILE, ANSWERS_FILE, LABELS_FILE = "report.html", "results.json", "answers.jsonl", "labels.jsonl"
 
 
 @app.command("evaluate")
-def evaluate_own(
+def evaluate_command(
     questions: Annotated[
         Path | None,
         typer.Argument(
@@ -44,20 +44,20 @@ def evaluate_own(
             "'answers'. Without: made of --documents, or 40 real questions that ship."
         ),
     ] = None,
-    columns: o.Columns = None,
-    documents: o.Documents = None,
-    k: o.Searched = 20,
-    limit: o.Limit = None,
+    columns: o.ColumnsOption = None,
+    documents: o.DocumentsOption = None,
+    k: o.TopKOption = 20,
+    limit: o.LimitOption = None,
     llm: Annotated[str, typer.Option(help=WHO)] = "none",
-    label_with: o.Labels = None,
+    label_with: o.LabelOption = None,
     s2a: Annotated[list[str] | None, typer.Option(help="Also compare S2A by --llm: select, remove ...")] = None,
     loop: Annotated[bool, typer.Option("--loop", help="Also compare the LLM-Augmenter's loop by --llm.")] = False,
-    budget: o.Budget = None,
-    price: o.Prices = None,
-    dry_run: o.DryRun = False,
+    budget: o.BudgetOption = None,
+    price: o.PriceOption = None,
+    dry_run: o.DryRunOption = False,
     cross_encoder: Annotated[str | None, typer.Option(help="Also compare one, by name or folder.")] = None,
     denoiser: Annotated[Path | None, typer.Option(help="Also compare a 'fit' folder or denoise.json.")] = None,
-    right: o.Right = "contains",
+    right: o.GradingOption = "contains",
     out: Annotated[Path, typer.Option("--out", "-o", help="A folder.")] = Path("denoise-evaluation"),
 ) -> None:
     """Does it help on your data? Hold the ways to denoise against each other on your questions.
@@ -87,44 +87,44 @@ def evaluate_own(
     ways = _ways(s2a or (), cross_encoder, denoiser)
     if loop and ledger is not None:
         ways["loop"] = Strategy("loop", {"kind": "everything"}, answerer=LoopAnswerer(ledger, llm))
-    with progress(aside, "reading") as hear:
-        cases = cases_of_file(aside, questions, documents, columns, k, limit, labels, hear)
+    with progress_bar(aside, "reading") as hear:
+        cases = load_cases(aside, questions, documents, columns, k, limit, labels, hear)
     if labels is not None:
-        with progress(aside, "labelling") as hear:
+        with progress_bar(aside, "labelling") as hear:
             cases = label_cases(cases, labels, label_with or "", progress=hear)
         if ledger is not None and ledger is not labels:
             ledger.budget = _left(budget, labels)
     for bad in cases.rejected_records[:10]:
-        say(aside, f"left out: line {bad.line_number}: {bad.reason}", "yellow")
+        print_line(aside, f"left out: line {bad.line_number}: {bad.reason}", "yellow")
     judge = LLMGrader(ledger) if ledger and right == "judge" else None
-    with progress(aside, "comparing") as hear:
+    with progress_bar(aside, "comparing") as hear:
         found = evaluate(
             cases,
             ways,
             answerer=None if ledger is None else LLMAnswerer(ledger, llm),
             llm=ledger,
-            price=price_of(price),
+            price=parse_price(price),
             grader=judge or ("exact" if right == "exact" else "contains"),
             progress=hear,
         )
     if dry_run:
         for each in dict.fromkeys(one for one in (labels, ledger) if one is not None):
-            plan(console, each)
+            show_plan(console, each)
     else:
         _written(found, out, console, aside)
 
 
 def _written(found: Evaluation, out: Path, console: Console, aside: Console) -> None:
-    show(console, table_rows(found, short=True))
+    print_table(console, table_rows(found, short=True))
     for line in summary_lines(found):
-        say(console, line)
+        print_line(console, line)
     out.mkdir(parents=True, exist_ok=True)
-    found.save_page(out / PAGE)
+    found.save_page(out / PAGE_FILE)
     record = json.dumps(found.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
-    write_whole(out / RESULTS, record + "\n")
+    write_whole(out / RESULTS_FILE, record + "\n")
     found.save_setting(out / SETTING_FILE)
-    say(aside, f"\nwritten to {out}: {PAGE}, {RESULTS}, {SETTING_FILE}")
-    say(aside, f"use it: rag-denoise run --denoiser {out / SETTING_FILE} -q ... -p ...")
+    print_line(aside, f"\nwritten to {out}: {PAGE_FILE}, {RESULTS_FILE}, {SETTING_FILE}")
+    print_line(aside, f"use it: rag-denoise run --denoiser {out / SETTING_FILE} -q ... -p ...")
 
 
 def _ways(
@@ -145,10 +145,10 @@ def _models(
     llm: str, label_with: str | None, out: Path, budget: float | None, price: str | None, dry: bool
 ) -> tuple[ReplyLog | None, ReplyLog | None]:
     """The model that answers and the one that labels, which may be the same; one budget is for both."""
-    ledger = None if llm == "none" else calls_of(llm, out / ANSWERS, budget, price, dry)
+    ledger = None if llm == "none" else open_ledger(llm, out / ANSWERS_FILE, budget, price, dry)
     if label_with is None or label_with == llm:
         return ledger, ledger if label_with else None
-    return ledger, calls_of(label_with, out / LABELS, _left(budget, ledger), price, dry)
+    return ledger, open_ledger(label_with, out / LABELS_FILE, _left(budget, ledger), price, dry)
 
 
 def _left(budget: float | None, other: ReplyLog | None) -> float | None:
@@ -156,18 +156,18 @@ def _left(budget: float | None, other: ReplyLog | None) -> float | None:
     return budget if budget is None or other is None else max(0.0, budget - other.total_spent)
 
 
-def plan(console: Console, ledger: ReplyLog, dry: bool = True) -> None:
+def show_plan(console: Console, ledger: ReplyLog, dry: bool = True) -> None:
     """What the run would cost beside what is paid for already."""
     planned = ledger.planned_usage
-    money = "" if ledger.price is None else f", {ledger.price.of(planned):.4f} in money"
-    say(
+    money = "" if ledger.price is None else f", {ledger.price.cost_of(planned):.4f} in money"
+    print_line(
         console,
         f"about {ledger.planned_calls:,} calls, {planned.input_tokens:,} tokens to read, "
         f"{planned.output_tokens:,} to write{money}{'; no call was made' if dry else ''}",
     )
 
 
-def price_of(given: str | None) -> Price | None:
+def parse_price(given: str | None) -> Price | None:
     """What ``--price`` says. Raises `InputError` for anything else."""
     if given is None:
         return None
@@ -180,15 +180,15 @@ def price_of(given: str | None) -> Price | None:
         ) from error
 
 
-def calls_of(
+def open_ledger(
     name: str, path: Path, budget: float | None, price: str | None, dry: bool, longest: int = MAX_REPLY_TOKENS
 ) -> ReplyLog:
     """The model of that name, with every reply at ``path``."""
     llm = llm_from_name(name, max_tokens=longest)
-    return ReplyLog(llm, name, path, budget=budget, price=price_of(price), dry_run=dry, max_tokens=longest)
+    return ReplyLog(llm, name, path, budget=budget, price=parse_price(price), dry_run=dry, max_tokens=longest)
 
 
-def cases_of_file(
+def load_cases(
     aside: Console,
     questions: Path | None,
     documents: Path | None,
@@ -199,14 +199,14 @@ def cases_of_file(
     progress: Callable[[int, int], None] | None = None,
 ) -> EvaluationCases:
     """The questions of a file, their passages searched for in ``documents``; or made of these, or the sample's."""
-    named, searched = columns_of(columns or ()), None
+    named, searched = parse_columns(columns or ()), None
     if questions is None and named:
         raise InputError("--columns goes with questions of your own: give a file")
     if documents is not None:
         reading = read_passages(str(documents), skip_bad=True)
         searched = reading.passages
         for warning in reading.warnings:
-            say(aside, warning, "yellow")
+            print_line(aside, warning, "yellow")
     if questions is None and searched is not None:
         return generate_cases(searched, question_count=limit or DEFAULT_QUESTION_COUNT, top_k=k, llm=labels, model_name="the model that labels")
     if questions is None:
@@ -217,7 +217,7 @@ def cases_of_file(
     return replace(cases, cases=cases.cases[:limit])
 
 
-def columns_of(given: Sequence[str]) -> dict[str, str]:
+def parse_columns(given: Sequence[str]) -> dict[str, str]:
     """What ``--columns`` says: the user's own names by ours."""
     out = {}
     for pair in (part for text in given for part in text.split(",")):

@@ -12,17 +12,17 @@ import typer
 from rich.console import Console
 
 from denoise_core.cli import options as o
-from denoise_core.cli.evaluate import calls_of, cases_of_file, plan
+from denoise_core.cli.evaluate import load_cases, open_ledger, show_plan
 from denoise_core.cli.options import app
-from denoise_core.cli.run import keep_of
-from denoise_core.cli.terminal import progress, say, show
+from denoise_core.cli.run import parse_keep
+from denoise_core.cli.terminal import print_line, print_table, progress_bar
 from denoise_core.embedded.fitted import FittedDenoiser, check_output_folder, fit_denoiser
 from denoise_core.errors import InputError
 from denoise_core.evaluate.comparison import ReplyLog
 from denoise_core.evaluate.comparison.cases import label_cases
 from denoise_core.evaluate.datasets import EvaluationCases, read_questions
 from denoise_core.question import Question
-from denoise_core.s2a.teaching import write_labels
+from denoise_core.s2a.llm_labels import write_labels
 
 
 @app.command()
@@ -36,14 +36,14 @@ def fit(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the denoiser.")] = Path("denoiser"),
-    documents: o.Documents = None,
-    k: o.Searched = 20,
-    limit: o.Limit = None,
-    label_with: o.Labels = None,
-    columns: o.Columns = None,
-    budget: o.Budget = None,
-    price: o.Prices = None,
-    dry_run: o.DryRun = False,
+    documents: o.DocumentsOption = None,
+    k: o.TopKOption = 20,
+    limit: o.LimitOption = None,
+    label_with: o.LabelOption = None,
+    columns: o.ColumnsOption = None,
+    budget: o.BudgetOption = None,
+    price: o.PriceOption = None,
+    dry_run: o.DryRunOption = False,
     model: Annotated[str | None, typer.Option(help="Fit a probe on this model too, by name or folder.")] = None,
     keep: Annotated[str | None, typer.Option(help="What you will keep: layers are compared there.")] = None,
     calibrate: Annotated[Path | None, typer.Option(help="Other questions to calibrate --keep auto on.")] = None,
@@ -66,14 +66,14 @@ def fit(
     else:
         ask = None
         if label_with is not None:
-            ask = partial(calls_of, label_with, data.with_suffix(".calls.jsonl"), budget, price)
-        find = partial(cases_of_file, console, data, documents, columns, k, limit)
+            ask = partial(open_ledger, label_with, data.with_suffix(".calls.jsonl"), budget, price)
+        find = partial(load_cases, console, data, documents, columns, k, limit)
         questions = _labelled(console, find, data.with_suffix(".labels.jsonl"), ask, dry_run)
-    with progress(console, "reading") as hear:
+    with progress_bar(console, "reading") as hear:
         fitted = fit_denoiser(
             questions,
             model,
-            keep="auto" if keep is None else keep_of(keep),
+            keep="auto" if keep is None else parse_keep(keep),
             calibration=() if calibrate is None else _read(console, calibrate),
             risk=risk,
             progress=hear,
@@ -81,7 +81,7 @@ def fit(
     fitted.save(out, overwrite=overwrite)
     _report(Console(), fitted, out)
     for warning in fitted.evaluation.warnings:
-        say(console, f"warning: {warning}", "yellow")
+        print_line(console, f"warning: {warning}", "yellow")
 
 
 app.command(
@@ -94,36 +94,36 @@ def _labelled(
 ) -> Sequence[Question]:
     """The questions with labels: those in ``path`` where it is there, else made now, and written there."""
     if path.exists():
-        say(console, f"labels are those in {path}; delete it to have them made anew")
+        print_line(console, f"labels are those in {path}; delete it to have them made anew")
         return _read(console, path)
     cases = find()
     if ask is not None:
         planned = ask(True)
         label_cases(cases, planned, "")
-        plan(console, planned, dry_run)
+        show_plan(console, planned, dry_run)
         if dry_run:
             raise typer.Exit
-        with progress(console, "labelling") as hear:
+        with progress_bar(console, "labelling") as hear:
             cases = label_cases(cases, ask(False), "the model", progress=hear)
     known = [c.question for c in cases.cases if c.question.gold]
     if ask is None and len(known) < len(cases.cases):
         raise InputError("some questions have no labels: name a model with --label-with, or add 'labels'")
     for reason, n in Counter(bad.reason for bad in (*cases.rejected_records, *cases.warnings)).items():
-        say(console, f"left out, {n} times: {reason}", "yellow")
+        print_line(console, f"left out, {n} times: {reason}", "yellow")
     written = write_labels(known, path)
-    say(console, f"labels of {len(known)} questions are in {written}: correct them there, or in {path.name}.html")
+    print_line(console, f"labels of {len(known)} questions are in {written}: correct them there, or in {path.name}.html")
     return known
 
 
 def _read(console: Console, data: Path) -> Sequence[Question]:
     loaded = read_questions(data, skip_bad=True)
     for bad in loaded.rejected_records:
-        say(console, f"left out: {data}, record {bad.line_number}: {bad.reason}", "yellow")
+        print_line(console, f"left out: {data}, record {bad.line_number}: {bad.reason}", "yellow")
     return loaded.questions
 
 
 def _report(console: Console, fitted: FittedDenoiser, out: Path) -> None:
-    show(console, fitted.evaluation.table_rows())
+    print_table(console, fitted.evaluation.table_rows())
     weights = ", ".join(f"{n} {w:.2f}" for n, w in zip(fitted.stack.names, fitted.stack.weight, strict=True))
     risks = ", ".join(f"{100 * r:g} %" for r in sorted(fitted.scale.margins))
     for line in (
@@ -132,4 +132,4 @@ def _report(console: Console, fitted: FittedDenoiser, out: Path) -> None:
         f"keep='auto' is calibrated on {fitted.scale.questions} questions, for losing at most: {risks}",
         f"saved to {out}; use it: rag-denoise run --denoiser {out}, or load_denoiser({str(out)!r})",
     ):
-        say(console, line)
+        print_line(console, line)

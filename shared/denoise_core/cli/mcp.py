@@ -11,20 +11,20 @@ import typer
 from cachetools import LRUCache
 
 from denoise_core._optional import require
-from denoise_core.cli.check import chosen_judge, recorded
-from denoise_core.cli.options import JudgeLLM, Keep, app
+from denoise_core.cli.check import judge_from_option, verdict_json
+from denoise_core.cli.options import JudgeOption, KeepOption, app
 from denoise_core.cli.read import read_passages
-from denoise_core.cli.run import denoiser_for
+from denoise_core.cli.run import build_denoiser
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser
-from denoise_core.runtime.offload import offload
+from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.support.check import check
 from denoise_core.support.judging import Judge
 from denoise_core.types import Passage
 
 T = TypeVar("T")
-PASSAGES, CHARACTERS = 1000, 4_000_000  # of one call
-KEPT = 32  # calls whose passages `recall` still knows
+MAX_PASSAGES, MAX_CHARACTERS = 1000, 4_000_000  # of one call
+REMEMBERED_CALLS = 32  # calls whose passages `recall` still knows
 _ABOUT = (
     "Takes out what does not help to answer a question before you read it, and checks answers against sources."
 )
@@ -35,18 +35,18 @@ def mcp(
     http: Annotated[int | None, typer.Option(min=0, max=65535, help="A port for HTTP, else stdio.")] = None,
     host: Annotated[str, typer.Option(help="127.0.0.1 is for this machine only.")] = "127.0.0.1",
     folder: Annotated[list[Path] | None, typer.Option(help="Files below it may be read; again for more.")] = None,
-    keep: Keep = None,
-    llm: JudgeLLM = None,
+    keep: KeepOption = None,
+    llm: JudgeOption = None,
 ) -> None:
     """Offer denoising to agents over the Model Context Protocol: denoise, recall and check."""
-    made = server(denoiser_for("end", keep), chosen_judge(llm), folder or [])
+    made = build_server(build_denoiser("end", keep), judge_from_option(llm), folder or [])
     if http is None:
         made.run("stdio")
     else:
         made.run("streamable-http", host=host, port=http, stateless_http=True, json_response=True)
 
 
-def server(denoiser: Denoiser, judge: Judge | None, folders: Sequence[Path] = ()) -> Any:
+def build_server(denoiser: Denoiser, judge: Judge | None, folders: Sequence[Path] = ()) -> Any:
     """The server with its three tools. Files are read below ``folders`` alone. Needs the extra ``mcp``.
 
     What a tool cannot do is said in its result, without a word of the text it was given.
@@ -54,7 +54,7 @@ def server(denoiser: Denoiser, judge: Judge | None, folders: Sequence[Path] = ()
     given = require("mcp.server", extra="mcp")
     wrong = require("mcp.server.mcpserver.exceptions", extra="mcp").ToolError
     allowed = [f.resolve(strict=True) for f in folders]
-    known: LRUCache[str, dict[str, Passage]] = LRUCache(KEPT)
+    known: LRUCache[str, dict[str, Passage]] = LRUCache(REMEMBERED_CALLS)
     silent = {"log_level": "CRITICAL"}  # its log quotes what was given
     made = given.MCPServer("rag-denoise", instructions=_ABOUT, **silent)
 
@@ -71,13 +71,13 @@ def server(denoiser: Denoiser, judge: Judge | None, folders: Sequence[Path] = ()
         if len({p.id for p in found}) < len(found):
             found = [Passage(p.text, f"{n}-{p.id}", metadata=p.metadata) for n, p in enumerate(found)]
         size = sum(len(p.text) for p in found)
-        if not found or len(found) > PASSAGES or size > CHARACTERS:
-            raise wrong(f"expected 1 to {PASSAGES} passages of {CHARACTERS:,} characters in all")
+        if not found or len(found) > MAX_PASSAGES or size > MAX_CHARACTERS:
+            raise wrong(f"expected 1 to {MAX_PASSAGES} passages of {MAX_CHARACTERS:,} characters in all")
         return tuple(found)
 
     async def done(call: Callable[[], T]) -> T:
         try:
-            return await offload(call)
+            return await run_in_pool(call)
         except wrong:
             raise
         except Exception as error:  # its text may be the user's
@@ -119,7 +119,7 @@ def server(denoiser: Denoiser, judge: Judge | None, folders: Sequence[Path] = ()
 
         def call() -> dict[str, Any]:
             some = passages_of(sources, files)
-            return recorded(check(question, answer, some, judge=judge), some)
+            return verdict_json(check(question, answer, some, judge=judge), some)
 
         return await done(call)
 

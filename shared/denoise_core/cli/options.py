@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 
-def made(about: str) -> typer.Typer:
+def make_command(about: str) -> typer.Typer:
     """A command without verbs yet."""
     return typer.Typer(
         help=about,
@@ -20,7 +20,7 @@ def made(about: str) -> typer.Typer:
     )
 
 
-app = made("Takes the noise out of passages before a language model reads them.")
+app = make_command("Takes the noise out of passages before a language model reads them.")
 
 
 def _print_version(wanted: bool) -> None:
@@ -39,35 +39,35 @@ def _options(
 ) -> None: ...
 
 
-Query = Annotated[str, typer.Option("--query", "-q", help="The question that the passages are to answer.")]
+QueryOption = Annotated[str, typer.Option("--query", "-q", help="The question that the passages are to answer.")]
 SOURCES = (
     "A file (text, Markdown, HTML, CSV, JSON, log, PDF, docx), a folder, or - for standard input; again for more. "
     "Records with a 'text' are a passage each."
 )
-Passages = Annotated[list[str], typer.Option("--passages", "-p", help=SOURCES)]
+PassagesOption = Annotated[list[str], typer.Option("--passages", "-p", help=SOURCES)]
 METHODS = (
     "end (the embedded default), bm25, embedding, a folder of 'rag-denoise fit' or a denoise.json of 'evaluate'."
 )
-Method = Annotated[str, typer.Option("--denoiser", "--method", help=METHODS)]
+MethodOption = Annotated[str, typer.Option("--denoiser", "--method", help=METHODS)]
 AMOUNT = (
     "How many chunks to keep, such as 5, which share, such as 0.3 or 30%, or auto: as many as the scores justify."
 )
-Keep = Annotated[str | None, typer.Option(help=AMOUNT)]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out what cannot be read, and say so.")]
-JudgeLLM = Annotated[str | None, typer.Option("--llm", help="A chat model that judges by quotes: name or folder.")]
-Columns = Annotated[list[str] | None, typer.Option(help="Your name of a field: question=query; again for more.")]
-Right = Annotated[
+KeepOption = Annotated[str | None, typer.Option(help=AMOUNT)]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Leave out what cannot be read, and say so.")]
+JudgeOption = Annotated[str | None, typer.Option("--llm", help="A chat model that judges by quotes: name or folder.")]
+ColumnsOption = Annotated[list[str] | None, typer.Option(help="Your name of a field: question=query; again for more.")]
+GradingOption = Annotated[
     Literal["contains", "exact", "judge"],
     typer.Option(help="When an answer is right: it contains an accepted one, is one, or --llm judges so."),
 ]
-Budget = Annotated[float | None, typer.Option(help="Never passed: money where there is a --price, else tokens.")]
+BudgetOption = Annotated[float | None, typer.Option(help="Never passed: money where there is a --price, else tokens.")]
 PRICES = "Money for a million tokens, read and written, and read from a cache: 0.15,0.60,0.075"
-Prices = Annotated[str | None, typer.Option(help=PRICES)]
-Documents = Annotated[Path | None, typer.Option(help="A file or folder to search passages in for the questions.")]
-Searched = Annotated[int, typer.Option("-k", min=1, help="Passages searched for a question.")]
-Limit = Annotated[int | None, typer.Option("-n", min=1, help="Only the first questions.")]
-Labels = Annotated[
+PriceOption = Annotated[str | None, typer.Option(help=PRICES)]
+DocumentsOption = Annotated[Path | None, typer.Option(help="A file or folder to search passages in for the questions.")]
+TopKOption = Annotated[int, typer.Option("-k", min=1, help="Passages searched for a question.")]
+LimitOption = Annotated[int | None, typer.Option("-n", min=1, help="Only the first questions.")]
+LabelOption = Annotated[
     str | None, typer.Option("--label-with", help="A model that labels: http://host:port/v1#name ...")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say how many calls, tokens, how much money; make none.")]
+DryRunOption = Annotated[bool, typer.Option("--dry-run", help="Say how many calls, tokens, how much money; make none.")]

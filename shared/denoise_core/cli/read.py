@@ -12,22 +12,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any, NoReturn
 
-from denoise_core.cli.convert import CONVERTERS, converted
+from denoise_core.cli.convert import CONVERTERS, convert_file
 from denoise_core.errors import InputError
-from denoise_core.types import Passage, unique_ids, well_formed
+from denoise_core.types import Passage, replace_surrogates, unique_ids
 
 STANDARD_INPUT = "standard input"
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class LoadedPassages:
     """What was read, and what a person should be told about it (what was left out and why, ids changed)."""
 
     passages: tuple[Passage, ...]
     warnings: tuple[str, ...] = ()
 
 
-def read_passages(*sources: str, skip_bad: bool = False) -> Reading:
+def read_passages(*sources: str, skip_bad: bool = False) -> LoadedPassages:
     """Read each source: a file, a folder, or ``-`` for standard input.
 
     Text is UTF-8, with or without a mark at its start, or UTF-16 with one; else it is taken for Windows' Latin
@@ -53,7 +53,7 @@ def read_passages(*sources: str, skip_bad: bool = False) -> Reading:
             if isinstance(blob, OSError):
                 raise blob
             suffix = PurePath(name).suffix.lower()
-            text, coding = (converted(suffix, blob), "UTF-8") if suffix in CONVERTERS else _decoded(blob)
+            text, coding = (convert_file(suffix, blob), "UTF-8") if suffix in CONVERTERS else _decoded(blob)
         except (OSError, UnicodeDecodeError, InputError) as error:
             bad(f"cannot read {name!r} as text: {error}")
             continue
@@ -72,11 +72,11 @@ def read_passages(*sources: str, skip_bad: bool = False) -> Reading:
     repeated = sorted(i for i, n in Counter(i for i, _ in found if i is not None).items() if n > 1)
     if repeated:
         warnings.append(f"ids used more than once were numbered: {', '.join(repeated[:5])}")
-    if any(well_formed(p.text) != p.text for _, p in found):
+    if any(replace_surrogates(p.text) != p.text for _, p in found):
         warnings.append("half characters (lone surrogates) were replaced by U+FFFD")
     names = unique_ids([i for i, _ in found])
-    passages = (replace(p, id=i, text=well_formed(p.text)) for (_, p), i in zip(found, names, strict=True))
-    return Reading(tuple(passages), tuple(warnings))
+    passages = (replace(p, id=i, text=replace_surrogates(p.text)) for (_, p), i in zip(found, names, strict=True))
+    return LoadedPassages(tuple(passages), tuple(warnings))
 
 
 def _files(source: str, left_out: list[str]) -> Iterator[tuple[str, str, bytes | OSError]]:

@@ -15,41 +15,49 @@ from rich.console import Console
 from rich.text import Text
 
 from denoise_core._files import write_whole
-from denoise_core.cli import plain
-from denoise_core.cli.options import AsJson, Keep, Method, Passages, Query, SkipBad, app
+from denoise_core.cli import escape_control
+from denoise_core.cli.options import (
+    JsonOption,
+    KeepOption,
+    MethodOption,
+    PassagesOption,
+    QueryOption,
+    SkipBadOption,
+    app,
+)
 from denoise_core.cli.read import read_passages
-from denoise_core.cli.terminal import progress, say
+from denoise_core.cli.terminal import print_line, progress_bar
 from denoise_core.end.denoiser import ENDDenoiser, Prefetchable
 from denoise_core.end.selection import TokenLimit
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.report.context import ReportItem, render_page, split_pieces
 from denoise_core.result import DenoiseResult
-from denoise_core.text.structural import chunk_text
 from denoise_core.text.markup import strip_tags
+from denoise_core.text.structural import chunk_text
 from denoise_core.types import Passage, Span
 
 NOTHING_DENOISED = 3  # the status when no passage was read, or each of them fell back
 NOTHING_RELEVANT = 4  # the status when nothing seems to bear on the question
-NAMED = 4  # sections that the line of what was done names
+SHOWN_SECTIONS = 4  # sections that the line of what was done names
 _KINDS = {"csv": "row", "json": "record", "jsonl": "record", "entries": "entry"}
 
 
 @app.command()
 def run(
-    query: Query,
-    passages: Passages,
-    denoiser: Method = "end",
-    keep: Keep = None,
+    query: QueryOption,
+    passages: PassagesOption,
+    denoiser: MethodOption = "end",
+    keep: KeepOption = None,
     model: Annotated[
         str | None, typer.Option(help="Of --method s2a-select, or a probe's: name or folder.")
     ] = None,
     tokens: Annotated[
         int | None, typer.Option(min=1, help="Keep the best, at most so many tokens, instead of --keep.")
     ] = None,
-    as_json: AsJson = False,
+    as_json: JsonOption = False,
     html: Annotated[Path | None, typer.Option(help="Also write a page that shows what was dropped.")] = None,
-    skip_bad: SkipBad = False,
+    skip_bad: SkipBadOption = False,
     why: Annotated[bool, typer.Option("--why", help="Show each piece, its score, why it stayed or went.")] = False,
 ) -> None:
     """Denoise your own text: print what is kept for the question, and what is dropped.
@@ -68,28 +76,28 @@ def run(
     reading = read_passages(*passages, skip_bad=skip_bad)
     console, aside = Console(highlight=False), Console(stderr=True)
     for warning in reading.warnings:
-        say(aside, warning, "yellow")
+        print_line(aside, warning, "yellow")
     with aside.status("loading ..."):
-        chosen = denoiser_for(denoiser, keep, model, tokens)
+        chosen = build_denoiser(denoiser, keep, model, tokens)
     if isinstance(chosen, ENDDenoiser) and isinstance(chosen.scorer, Prefetchable):  # what takes long is reading
-        with progress(aside, "reading pieces") as hear:
+        with progress_bar(aside, "reading pieces") as hear:
             chosen.precompute(reading.passages, hear)
     with aside.status("scoring ..."):
         result = chosen.denoise(query, reading.passages)
     if reading.passages:
-        say(aside, summary(reading.passages, result), "bold")
+        print_line(aside, summary_line(reading.passages, result), "bold")
     if html is not None:
         write_whole(html, render_page([ReportItem(reading.passages, result)], title="What was kept, what was dropped"))
     if (why or console.is_terminal) and not as_json:
-        show(console, reading.passages, result, why=why)
+        print_pieces(console, reading.passages, result, why=why)
     else:
         record = json.dumps(result.as_json(), ensure_ascii=False, allow_nan=False) if as_json else None
         typer.echo((record or _kept(reading.passages, result)).encode("utf-8", "replace").decode())
     if nothing_denoised(reading.passages, result):
-        say(aside, "nothing was denoised", "yellow")
+        print_line(aside, "nothing was denoised", "yellow")
         raise typer.Exit(NOTHING_DENOISED)
     if result.relevant is False:
-        say(aside, "nothing relevant: no passage seems to bear on the question", "yellow")
+        print_line(aside, "nothing relevant: no passage seems to bear on the question", "yellow")
         raise typer.Exit(NOTHING_RELEVANT)
 
 
@@ -100,14 +108,14 @@ def nothing_denoised(passages: Sequence[Passage], result: DenoiseResult) -> bool
     return not passages or (result.fallback is not None and not result.dropped)
 
 
-def summary(passages: Sequence[Passage], result: DenoiseResult) -> str:
+def summary_line(passages: Sequence[Passage], result: DenoiseResult) -> str:
     """What was done, in a line: ``kept 18 %: § Travel (2 pieces), § Returns; dropped 9``."""
     by_id, before = {p.id: p for p in passages}, sum(len(p.text) for p in passages) or 1
-    after = sum(len(s) for p in result.passages for s in p.covered)
+    after = sum(len(s) for p in result.passages for s in p.source_spans)
     found = Counter(_section(by_id[k.span.passage_id], k.span, len(passages) > 1) for k in result.kept)
     names = [name if n == 1 else f"{name} ({n} pieces)" for name, n in found.items()]
-    if len(names) > NAMED + 1:
-        names[NAMED:] = [f"{len(names) - NAMED} more"]
+    if len(names) > SHOWN_SECTIONS + 1:
+        names[SHOWN_SECTIONS:] = [f"{len(names) - SHOWN_SECTIONS} more"]
     said = ", ".join(names) or f"{len(result.passages)} of {len(passages)} passages"
     gone = sum(d.score is not None for d in result.dropped)
     return f"kept {100 * after / before:.0f} %: {said}; dropped {gone}"
@@ -128,7 +136,7 @@ def _short(text: str) -> str:
     return line if len(line) <= 40 else f"{line[:38].rstrip()} …"
 
 
-def denoiser_for(
+def build_denoiser(
     name: str, keep: str | None = None, model: str | None = None, tokens: int | None = None
 ) -> Denoiser:
     """The denoiser behind a ``--denoiser`` or ``--method``; ``keep`` as in `keep_of`, ``tokens`` of the embedded
@@ -136,7 +144,7 @@ def denoiser_for(
     from denoise_core.embedded import DefaultScorer, embedding_scorer, shared_encoder
     from denoise_core.scorers.bm25 import BM25Scorer
 
-    chosen = None if keep is None else keep_of(keep)
+    chosen = None if keep is None else parse_keep(keep)
     if name == "s2a-select":
         if model is None:
             raise InputError(
@@ -176,7 +184,7 @@ def denoiser_for(
     return ENDDenoiser(scorers[name](), keep=default if chosen is None else chosen, chunker="auto")
 
 
-def keep_of(keep: str) -> float | int | str:
+def parse_keep(keep: str) -> float | int | str:
     """What ``--keep`` says: ``auto``; ``5`` is a number of chunks, ``0.3`` and ``30%`` are shares of them.
 
     Raises `InputError` for anything else, ``1.0`` and ``100%`` included.
@@ -199,27 +207,27 @@ def _kept(passages: Sequence[Passage], result: DenoiseResult) -> str:
     """The kept text alone, of pages what a reader sees."""
     pages = {p.id for p in passages if chunk_text(p.text).text_format == "html"}
     kept = (replace(p, text=strip_tags(p.text)) if p.id in pages else p for p in result.passages)
-    return "\n\n".join(plain(p.headed.strip()) for p in kept)
+    return "\n\n".join(escape_control(p.text_with_header.strip()) for p in kept)
 
 
-def show(console: Console, passages: tuple[Passage, ...], result: DenoiseResult, *, why: bool = False) -> None:
+def print_pieces(console: Console, passages: tuple[Passage, ...], result: DenoiseResult, *, why: bool = False) -> None:
     """Kept text plain, dropped text struck through and dim, under each passage's id; with ``why`` each piece's
     score, and what became of it."""
     if not passages:
         console.print("no passages")
     for passage, parts in zip(passages, split_pieces(passages, result), strict=True):
         title = passage.metadata.get("title")
-        console.print(Text(plain(f"{passage.id}  {title}" if title else passage.id), style="bold"))
+        console.print(Text(escape_control(f"{passage.id}  {title}" if title else passage.id), style="bold"))
         page_of = chunk_text(passage.text).text_format == "html"
         for piece in parts:
             said = (strip_tags(piece.text) if page_of else piece.text).strip()
             if not said:
                 continue
             line = Text(f"  {'+' if piece.is_kept else '-'} ")
-            line.append(plain(said), style="" if piece.is_kept else "dim strike")
+            line.append(escape_control(said), style="" if piece.is_kept else "dim strike")
             console.print(line)
             if why:
-                say(console, f"    {piece.note}", "green" if piece.is_kept else "dim")
+                print_line(console, f"    {piece.note}", "green" if piece.is_kept else "dim")
     for name in ("note", "question_note", "fallback"):
         if said := getattr(result, name):
-            say(console, f"{name.replace('_', ' ')}: {said}", "yellow")
+            print_line(console, f"{name.replace('_', ' ')}: {said}", "yellow")

@@ -12,34 +12,34 @@ import typer
 from rich.console import Console
 
 from denoise_core._optional import require
-from denoise_core.cli.options import Keep, Method, app
-from denoise_core.cli.run import denoiser_for
-from denoise_core.cli.terminal import say
+from denoise_core.cli.options import KeepOption, MethodOption, app
+from denoise_core.cli.run import build_denoiser
+from denoise_core.cli.terminal import print_line
 from denoise_core.errors import InputError
-from denoise_core.service import HOSTS, Service, ServiceLimits
+from denoise_core.service import LOCAL_HOSTS, Service, ServiceLimits
 from denoise_core.types import Passage
 
-LIMITS = ServiceLimits()
+DEFAULT_LIMITS = ServiceLimits()
 
 
 @app.command(context_settings={"auto_envvar_prefix": "RAG_DENOISE"})
 def serve(
     context: typer.Context,
-    denoiser: Method = "end",
-    keep: Keep = None,
+    denoiser: MethodOption = "end",
+    keep: KeepOption = None,
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
     host: Annotated[str, typer.Option(help="127.0.0.1 is for this machine only.")] = "127.0.0.1",
     name: Annotated[list[str] | None, typer.Option(help="What clients may call it; * for any.")] = None,
     keys: Annotated[Path | None, typer.Option(help="TOML, a table a name: key or sha256, quota.")] = None,
     access_log: Annotated[bool, typer.Option("--access-log", help="A line a request, without text.")] = False,
-    body: Annotated[int, typer.Option(help="Bytes of a request.")] = LIMITS.body,
-    bodies: Annotated[int, typer.Option(help="Bytes of all requests that are read at a time.")] = LIMITS.bodies,
-    body_seconds: Annotated[float, typer.Option(help="Until a body must have come.")] = LIMITS.body_seconds,
-    passages: Annotated[int, typer.Option(max=10_000, help="Of a request.")] = LIMITS.passages,
-    characters: Annotated[int, typer.Option(help="Of a request.")] = LIMITS.characters,
-    waiting: Annotated[int, typer.Option(help="Requests that may wait.")] = LIMITS.waiting,
-    seconds: Annotated[float, typer.Option(help="Until a request is given up.")] = LIMITS.seconds,
-    stalled: Annotated[float, typer.Option(help="Without progress until /readyz fails.")] = LIMITS.stalled,
+    max_body_bytes: Annotated[int, typer.Option(help="Bytes of a request.")] = DEFAULT_LIMITS.max_body_bytes,
+    max_read_bytes: Annotated[int, typer.Option(help="Bytes of all requests that are read at a time.")] = DEFAULT_LIMITS.max_read_bytes,
+    body_timeout: Annotated[float, typer.Option(help="Until a body must have come.")] = DEFAULT_LIMITS.body_timeout,
+    max_passages: Annotated[int, typer.Option(max=10_000, help="Of a request.")] = DEFAULT_LIMITS.max_passages,
+    max_characters: Annotated[int, typer.Option(help="Of a request.")] = DEFAULT_LIMITS.max_characters,
+    max_waiting: Annotated[int, typer.Option(help="Requests that may wait.")] = DEFAULT_LIMITS.max_waiting,
+    timeout: Annotated[float, typer.Option(help="Until a request is given up.")] = DEFAULT_LIMITS.timeout,
+    stall_timeout: Annotated[float, typer.Option(help="Without progress until /readyz fails.")] = DEFAULT_LIMITS.stall_timeout,
     workers: Annotated[int | None, typer.Option(help="Threads that compute: a core each, at most 4.")] = None,
 ) -> None:
     """Serve denoising over HTTP, in the shapes that rerank clients speak. Nothing leaves the machine.
@@ -54,13 +54,13 @@ def serve(
     uvicorn = require("uvicorn", extra="serve")
     require("fastapi", extra="serve")
     require("prometheus_client", extra="serve")
+    from denoise_core.service.access import access
     from denoise_core.service.app import make_app
-    from denoise_core.service.desk import for_serving
-    from denoise_core.service.outside import access
+    from denoise_core.service.request_queue import tune_for_serving
 
-    aside, served = Console(stderr=True, highlight=False), denoiser_for(denoiser, keep)
+    aside, served = Console(stderr=True, highlight=False), build_denoiser(denoiser, keep)
     limits = ServiceLimits(**{name: context.params[name] for name in ServiceLimits.__slots__})
-    hosts = tuple(name or (() if host in HOSTS else (host,)))
+    hosts = tuple(name or (() if host in LOCAL_HOSTS else (host,)))
     service = Service(served, Path(denoiser).name, None, keys, hosts, limits)
     application = make_app(service)
     if access_log:
@@ -72,14 +72,14 @@ def serve(
         listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, OverflowError) as error:
         raise InputError(f"cannot listen on {host} port {port}: {error}; take another --port, or 0") from error
-    if host not in HOSTS and keys is None:
-        say(aside, f"{host} can be reached from other machines, and asks for no key: add --keys", "yellow")
+    if host not in LOCAL_HOSTS and keys is None:
+        print_line(aside, f"{host} can be reached from other machines, and asks for no key: add --keys", "yellow")
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{listener.getsockname()[1]}"
-    say(aside, f"serving {service.name!r} at {url}/v1/denoise, /v1/rerank and /v1/check; {url}/docs says how")
-    for_serving()
+    print_line(aside, f"serving {service.name!r} at {url}/v1/denoise, /v1/rerank and /v1/check; {url}/docs says how")
+    tune_for_serving()
     for each in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises again what ended it
         signal.signal(each, lambda *_: None)
     config = uvicorn.Config(application, log_level="warning", timeout_graceful_shutdown=30)
     uvicorn.Server(config).run(sockets=[listener])
-    say(aside, "closed")
+    print_line(aside, "closed")

@@ -11,26 +11,26 @@ from rich.progress import Progress
 from rich.table import Table
 from rich.text import Text
 
-from denoise_core.cli import plain
+from denoise_core.cli import escape_control
 
 
-def say(console: Console, text: str, style: str = "") -> None:
+def print_line(console: Console, text: str, style: str = "") -> None:
     """A line, as long as it is."""
-    console.print(Text(plain(text), style=style), soft_wrap=True)
+    console.print(Text(escape_control(text), style=style), soft_wrap=True)
 
 
-def show(console: Console, rows: Sequence[Sequence[str]], title: str | None = None) -> None:
+def print_table(console: Console, rows: Sequence[Sequence[str]], title: str | None = None) -> None:
     """A table under its header, the first row; numbers, all columns but the first, to the right."""
     table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left")
     for i, name in enumerate(rows[0]):
         table.add_column(name, justify="left" if i == 0 else "right")
     for row in rows[1:]:
-        table.add_row(*(Text(plain(cell)) for cell in row))
+        table.add_row(*(Text(escape_control(cell)) for cell in row))
     console.print(table)
 
 
 @contextmanager
-def progress(console: Console, doing: str) -> Iterator[Callable[[int, int | None], None]]:
+def progress_bar(console: Console, doing: str) -> Iterator[Callable[[int, int | None], None]]:
     """A bar as long as the block takes; what it gives is told how many are done, and of how many."""
     with Progress(console=console, transient=True) as bar:
         task = bar.add_task(doing, total=None)

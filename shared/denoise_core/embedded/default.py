@@ -17,9 +17,9 @@ from denoise_core.embedded.minilm import HUB_NAME, minilm_folder
 from denoise_core.end.denoiser import DEFAULT_KEEP, ENDDenoiser, OnIrrelevant
 from denoise_core.end.selection import KeepSetting, ScoreCalibration
 from denoise_core.errors import InputError
-from denoise_core.protocols import Scored, Scorer
-from denoise_core.runtime.caches import Once
-from denoise_core.runtime.fallbacks import fell_back
+from denoise_core.protocols import ScoredTexts, Scorer
+from denoise_core.runtime.caches import SingleLoadCache
+from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.scorers.encoders import (
     CrossEncoderScorer,
     EmbeddingModel,
@@ -56,21 +56,21 @@ class DefaultScorer:
 
         Raises `MissingExtra` without the extra ``embedded``.
         """
-        return self.scored(query, texts).scores
+        return self.score_with_windows(query, texts).scores
 
-    def scored(self, query: str, texts: Sequence[str]) -> Scored:
+    def score_with_windows(self, query: str, texts: Sequence[str]) -> ScoredTexts:
         """`score`, and in how many windows each text was read: a long one counts by its best part."""
         read = shared_encoder(self.folder)
-        signals, windows = read.read_signals(query, texts)
+        signals, windows = read.signals_with_windows(query, texts)
         scores = default_stack().combine(signals)
         if self.second_look:
             scores = read.boost_multi_hop(query, texts, scores)
-        return Scored(scores, windows)
+        return ScoredTexts(scores, windows)
 
-    def scored_many(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[Scored]:
+    def score_batch(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[ScoredTexts]:
         """`scored` for several questions; their passages are read together first."""
         self.precompute(list(dict.fromkeys(t for _, texts in asked for t in texts)))
-        return [self.scored(query, texts) for query, texts in asked]
+        return [self.score_with_windows(query, texts) for query, texts in asked]
 
     def precompute(self, texts: Sequence[str]) -> int:
         """Read texts before any question, such as at indexing time; returns how many had to be read."""
@@ -108,17 +108,17 @@ def default_denoiser(
         scorer = encoder if isinstance(encoder, Scorer) else EmbeddingScorer(encoder)
     if keep == "auto" and risk is None and getattr(scorer, "scale", None) is None:
         keep = DEFAULT_KEEP
-        fell_back("default_denoiser", "keep='auto' is not calibrated for this model", f"keep={keep} is used")
+        log_fallback("default_denoiser", "keep='auto' is not calibrated for this model", f"keep={keep} is used")
     return ENDDenoiser(scorer, keep=keep, risk=risk, chunker=chunker, on_irrelevant=on_irrelevant)
 
 
-_encoders: Once[SentenceEncoder] = Once(keep=None)
+_encoders: SingleLoadCache[SentenceEncoder] = SingleLoadCache(keep_recent=None)
 
 
 def shared_encoder(folder: str | Path | None = None) -> SentenceEncoder:
     """MiniLM-L6 as a sentence encoder, shared by all in a process that keep readings in the same ``folder``."""
     where = None if folder is None else Path(folder).resolve()
-    return _encoders(where, lambda: SentenceEncoder(minilm_folder(), name=HUB_NAME, keep=where))
+    return _encoders(where, lambda: SentenceEncoder(minilm_folder(), name=HUB_NAME, cache_folder=where))
 
 
 @cache

@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.embedded.minilm import MiniLM, load, tokenizer_of
-from denoise_core.local.batching import windows
-from denoise_core.runtime.caches import Bounded, Bypass, Once, SqliteStore
-from denoise_core.types import well_formed
+from denoise_core.local.batching import split_windows
+from denoise_core.runtime.caches import FailSafeStore, SingleLoadCache, SqliteStore, WeightedLRUCache
+from denoise_core.types import replace_surrogates
 
 Floats = NDArray[np.float32]
 
@@ -51,20 +51,20 @@ class SentenceEncoder:
     names = ("cosine", "maxsim", "rest")
     listwise = True  # the weights of maxsim and rest come from the list
 
-    def __init__(self, folder: Path, *, name: str | None = None, keep: str | Path | None = None) -> None:
+    def __init__(self, folder: Path, *, name: str | None = None, cache_folder: str | Path | None = None) -> None:
         self.folder = folder
         self.name = name
-        self.keep = keep
-        self.embedding_cache = EmbeddingCache(name or str(folder), folder=keep)
+        self.cache_folder = cache_folder
+        self.embedding_cache = EmbeddingCache(name or str(folder), folder=cache_folder)
 
     def signals(self, query: str, texts: Sequence[str]) -> Floats:
         """float32 ``(len(texts), 3)``: cosine, maxsim and rest, all -1 to 1.
 
         A text longer than the model's window is read in parts, and each signal is its best part's.
         """
-        return self.read_signals(query, texts)[0]
+        return self.signals_with_windows(query, texts)[0]
 
-    def read_signals(self, query: str, texts: Sequence[str]) -> tuple[Floats, tuple[int, ...]]:
+    def signals_with_windows(self, query: str, texts: Sequence[str]) -> tuple[Floats, tuple[int, ...]]:
         """`signals`, and in how many windows each text was read."""
         if not texts:
             return np.zeros((0, 3), dtype=np.float32), ()
@@ -135,7 +135,7 @@ class SentenceEncoder:
 
     def _fresh(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
         network, tokenizer = self._load()
-        cut = [windows(ids, network.room) for ids in self._pieces(texts)]
+        cut = [split_windows(ids, network.room) for ids in self._pieces(texts)]
         states = iter(network.hidden_states([_framed(part, tokenizer) for parts in cut for part in parts]))
         out = []
         for parts in cut:
@@ -156,11 +156,11 @@ class SentenceEncoder:
     def _pieces(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids without special ones."""
         tokenizer = self._load()[1]
-        found = tokenizer.encode_batch([well_formed(t) for t in texts], add_special_tokens=False)
+        found = tokenizer.encode_batch([replace_surrogates(t) for t in texts], add_special_tokens=False)
         return [list(row.ids) for row in found]
 
 
-_loaded: Once[tuple[MiniLM, Any]] = Once(keep=None)
+_loaded: SingleLoadCache[tuple[MiniLM, Any]] = SingleLoadCache(keep_recent=None)
 
 
 def load_encoder(folder: Path) -> tuple[MiniLM, Any]:
@@ -257,13 +257,13 @@ class EmbeddingCache:
 
     def __init__(self, model: str, *, memory: int = MEMORY, folder: str | Path | None = None) -> None:
         self.model = model
-        self.kept: Bounded[bytes, TokenEmbeddings] = Bounded(memory, lambda reading: reading.nbytes)
+        self.kept: WeightedLRUCache[bytes, TokenEmbeddings] = WeightedLRUCache(memory, lambda reading: reading.nbytes)
         self.file: SqliteStore | None = None
         if folder is not None:
             path = Path(folder) / FILE
             self.file = SqliteStore(path, max_entries=None, table="readings", column="reading", timeout=30)
         self.read = 0
-        self._bypass = Bypass(f"readings in {folder}")
+        self._bypass = FailSafeStore(f"readings in {folder}")
         self._lock = threading.Lock()
 
     def of(self, texts: Sequence[str], read: Callable[[list[str]], list[TokenEmbeddings]]) -> list[TokenEmbeddings]:

@@ -249,7 +249,7 @@ def _apart(usable: Sequence[Question], calibration: Sequence[Question]) -> list[
 
 def _asked(questions: Sequence[Question]) -> list[tuple[str, list[str]]]:
     """Each question with its texts, as a scorer takes them."""
-    return [(q.text, [p.headed for p in q.passages]) for q in questions]
+    return [(q.text, [p.text_with_header for p in q.passages]) for q in questions]
 
 
 def _risks(n: int, risk: float | None) -> list[float]:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from denoise_core._optional import require
 from denoise_core.errors import InputError, MissingExtra
-from denoise_core.local.batching import batches
+from denoise_core.local.batching import batch_by_length
 
 WEIGHTS_PACKAGE = "rag-denoise-weights"
 HUB_NAME = "sentence-transformers/all-MiniLM-L6-v2"
@@ -143,7 +143,7 @@ class MiniLM:
         At most ``room + 2`` ids a row. A row's states do not depend on the others beyond rounding.
         """
         out: list[Floats] = [np.zeros((0, self.words.shape[1]), dtype=np.float32)] * len(rows)
-        for numbers in batches([len(r) for r in rows], PIECES):
+        for numbers in batch_by_length([len(r) for r in rows], PIECES):
             length = len(rows[numbers[-1]])
             ids = np.zeros((len(numbers), length), dtype=np.intp)
             real = np.zeros((len(numbers), length), dtype=np.bool_)

@@ -6,13 +6,13 @@ package loads neither torch nor a framework.
 
 from denoise_core.end.answering import DenoisedAnswerer
 from denoise_core.end.denoiser import ENDDenoiser
-from denoise_core.end.probe import Probe, HiddenStateSpec
+from denoise_core.end.probe import HiddenStateSpec, Probe
 from denoise_core.end.reader import HiddenReader, ReadingSettings
 from denoise_core.end.remote import RemoteScorer
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.end.selection import TokenLimit
-from denoise_core.local.generation.llm import LocalLLM
-from denoise_core.local.keeping.prefix import PrefixCache
+from denoise_core.local.generation import LocalLLM
+from denoise_core.local.kv_cache.prefix_cache import PrefixCache
 from denoise_core.local.layout import PAIR, PASSAGE, QUERY, SCQ, Layout
 
 __all__ = [

@@ -17,7 +17,7 @@ from denoise_core.result import DenoiseResult, Trace
 from denoise_core.runtime.budget import Budget, Meter, current_meter
 from denoise_core.runtime.effects import Complete, Flow, complete, denoise
 from denoise_core.runtime.flow import arun, run
-from denoise_core.runtime.offload import offload
+from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.types import Event, Message, Passage, Reply, Usage
 
 INSTRUCTION = (
@@ -99,7 +99,7 @@ class DenoisedAnswerer:
         kept = yield from denoise(query, passages, denoiser=self.denoiser)
         meter = current_meter.get()
         if meter is not None:
-            meter.take(1)
+            meter.reserve(1)
         return kept, meter
 
     def _streamed(self, query: str, so_far: DenoisedAnswer, meter: Meter | None) -> Generator[str, None, DenoisedAnswer]:
@@ -142,7 +142,7 @@ class TokenStream:
 
     async def __aiter__(self) -> AsyncIterator[str]:
         pieces = iter(self)
-        while (piece := await offload(next, pieces, None)) is not None:  # pyright: ignore
+        while (piece := await run_in_pool(next, pieces, None)) is not None:  # pyright: ignore
             yield piece  # pyright: ignore
 
     def close(self) -> None:

@@ -24,23 +24,23 @@ from denoise_core.end.selection import (
     rank_by_score,
     split_span,
 )
-from denoise_core.protocols import Scored
+from denoise_core.protocols import ScoredTexts
 from denoise_core.text.structural import chunk_text, context_spans_of
 from denoise_core.text.text_chunk import TextChunk
 from denoise_core.text.token_budget import TokenBudget
-from denoise_core.types import Passage, Span, well_formed
+from denoise_core.types import Passage, Span, replace_surrogates
 
 MAX_SPLIT_CHUNKS = 12  # chunks that are split for one budget
 
 ScoredPart: TypeAlias = tuple[Span, float]
 TrimSteps: TypeAlias = Generator[
-    list[str], tuple[Scored, float], tuple[Selection, float]
+    list[str], tuple[ScoredTexts, float], tuple[Selection, float]
 ]
 
 
 @dataclass(frozen=True, slots=True)
 class BudgetTrimmer:
-    """Scored chunks and the budget to fit them into.
+    """ScoredTexts chunks and the budget to fit them into.
 
     Attributes:
         rule: The budget.
@@ -111,7 +111,7 @@ class BudgetTrimmer:
             if passage.text[start:end].strip():
                 part_text = structure.readable_text(start, end)
                 lines = filter(None, (passage.header, heading, part_text))
-                yield Span(passage.id, start, end), well_formed("\n".join(lines))
+                yield Span(passage.id, start, end), replace_surrogates("\n".join(lines))
 
     def _select(self, scored_parts: Mapping[int, Sequence[ScoredPart]]) -> Selection:
         """What the budget keeps; a chunk that was split becomes one row per part."""

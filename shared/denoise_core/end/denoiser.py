@@ -26,15 +26,15 @@ from denoise_core.end.selection import (
 )
 from denoise_core.errors import BadScores, InputError
 from denoise_core.protocols import (
-    ReportsParts,
-    Scored,
+    AsyncScorer,
+    ScoredTexts,
     Scorer,
-    ScoresAsync,
+    WindowedScorer,
     expect_scorer,
-    numbers,
+    to_float32,
 )
 from denoise_core.result import DenoiseResult, Trace
-from denoise_core.runtime.offload import offload
+from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.text.chunk import Chunker, extract_spans, no_chunking
 from denoise_core.text.structural import (
     chunk_text,
@@ -48,7 +48,7 @@ from denoise_core.types import (
     Passage,
     Span,
     check_passages,
-    well_formed,
+    replace_surrogates,
 )
 
 DEFAULT_KEEP = 0.3  # the fraction the paper keeps
@@ -57,7 +57,9 @@ PROGRESS_INTERVAL = 64  # chunks read between two reports of progress
 NOT_RELEVANT = "nothing seems to bear on the question"
 
 OnIrrelevant = Literal["keep", "drop"]
-DenoiseSteps: TypeAlias = Generator[Sequence[str], tuple[Scored, float], DenoiseResult]
+DenoiseSteps: TypeAlias = Generator[
+    Sequence[str], tuple[ScoredTexts, float], DenoiseResult
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +188,7 @@ class ENDDenoiser:
         texts = next(steps)
         while True:
             start_time = time.perf_counter()
-            scored = self._score(well_formed(query), texts)
+            scored = self._score(replace_surrogates(query), texts)
             try:
                 texts = steps.send((scored, time.perf_counter() - start_time))
             except StopIteration as stop:
@@ -195,16 +197,16 @@ class ENDDenoiser:
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
         """`denoise` without blocking the event loop."""
         scorer = self.scorer
-        if not isinstance(scorer, ScoresAsync):
-            return await offload(self.denoise, query, passages)
+        if not isinstance(scorer, AsyncScorer):
+            return await run_in_pool(self.denoise, query, passages)
         steps = self._denoise_steps(query, passages)
-        texts = await offload(next, steps)
+        texts = await run_in_pool(next, steps)
         while True:
             start_time = time.perf_counter()
             scores: Sequence[float] = ()
             if texts:
-                scores = await scorer.ascore(well_formed(query), texts)  # pyright: ignore
-            scored = Scored(numbers(scores), ())
+                scores = await scorer.ascore(replace_surrogates(query), texts)  # pyright: ignore
+            scored = ScoredTexts(to_float32(scores), ())
             try:
                 texts = steps.send((scored, time.perf_counter() - start_time))
             except StopIteration as stop:
@@ -244,12 +246,12 @@ class ENDDenoiser:
 
     # -- scoring -----------------------------------------------------------------------
 
-    def _score(self, query: str, texts: Sequence[str]) -> Scored:
+    def _score(self, query: str, texts: Sequence[str]) -> ScoredTexts:
         if not texts:
-            return Scored(np.zeros(0, dtype=np.float32), ())
-        if isinstance(self.scorer, ReportsParts):
-            return self.scorer.scored(query, texts)
-        return Scored(numbers(self.scorer.score(query, texts)), ())
+            return ScoredTexts(np.zeros(0, dtype=np.float32), ())
+        if isinstance(self.scorer, WindowedScorer):
+            return self.scorer.score_with_windows(query, texts)
+        return ScoredTexts(to_float32(self.scorer.score(query, texts)), ())
 
     def _denoise_steps(self, query: str, passages: Sequence[Passage]) -> DenoiseSteps:
         """All but the scoring, so that `denoise` and `adenoise` share it.
@@ -292,7 +294,8 @@ class ENDDenoiser:
             query, prepared, rule, selection
         )
         split_spans = [
-            prepared.spans[prepared.scored_chunks[text]] for text in scored.split
+            prepared.spans[prepared.scored_chunks[text]]
+            for text in scored.split_positions
         ]
         guarantee = None
         if isinstance(rule, ConformalRule | MarginRule):
@@ -319,7 +322,9 @@ class ENDDenoiser:
                     prepared.add(span, passage.header, text)
         return prepared
 
-    def _scores_per_chunk(self, prepared: _PreparedInput, scored: Scored) -> Floats:
+    def _scores_per_chunk(
+        self, prepared: _PreparedInput, scored: ScoredTexts
+    ) -> Floats:
         """One score per chunk; minus infinity for chunks that are not scored."""
         chunk_scores = np.full(len(prepared.spans), -np.inf, dtype=np.float32)
         count = len(prepared.scored_chunks)
@@ -455,10 +460,10 @@ class _PreparedInput:
         if text.strip():
             self.scored_chunks.append(len(self.spans))
             scorer_text = f"{context}\n{text}" if context else text
-            self.scorer_texts.append(well_formed(scorer_text))
+            self.scorer_texts.append(replace_surrogates(scorer_text))
         raw_text = self.passages[span.passage_id].text[span.start : span.end]
         self.spans.append(span)
-        self.texts.append(well_formed(raw_text))
+        self.texts.append(replace_surrogates(raw_text))
 
 
 def _resolve_keep(

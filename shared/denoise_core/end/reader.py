@@ -14,15 +14,15 @@ from denoise_core._optional import require
 from denoise_core.end.probe import HiddenStateSpec
 from denoise_core.errors import InputError
 from denoise_core.local import layout as layouts
-from denoise_core.local.batching import windows
+from denoise_core.local.batching import split_windows
 from denoise_core.local.fingerprint import ModelFingerprint
-from denoise_core.local.keeping.prefix import PrefixCache
-from denoise_core.local.layout import BoundLayout, Layout, Prompt
+from denoise_core.local.kv_cache.prefix_cache import PrefixCache
+from denoise_core.local.layout import BoundLayout, Layout, TokenPrompt
 
 if TYPE_CHECKING:
     from denoise_core.local.blocks import Norm
-    from denoise_core.local.keeping.reuse import PrefixReuse
-    from denoise_core.local.loading import Backbone, Load
+    from denoise_core.local.kv_cache.reuse import PrefixReuse
+    from denoise_core.local.loading import Backbone, LoadOptions
 
 Floats = NDArray[np.float32]
 Batch: TypeAlias = tuple[list[int], dict[int, Floats]]  # positions of prompts, their states by layer
@@ -73,7 +73,7 @@ class HiddenReader:
         *,
         tokenizer: Any = None,
         settings: ReadingSettings | None = None,
-        load: Load | None = None,
+        load: LoadOptions | None = None,
         first_layers: int | None = None,
         prefix: PrefixCache | None = None,
     ) -> None:
@@ -105,17 +105,17 @@ class HiddenReader:
     @property
     def layers(self) -> int:
         """The highest layer that can be read: the number of loaded blocks."""
-        return self.backbone.early.count
+        return self.backbone.partial_forward.block_count
 
     @property
     def pooling(self) -> Any:
         """Which positions become one state: as set, else the last for decoders, head and question for encoders."""
-        return self.settings.pooling or ("last" if self.backbone.early.causal else "cls_mean_question")
+        return self.settings.pooling or ("last" if self.backbone.partial_forward.is_causal else "cls_mean_question")
 
     @property
     def norm(self) -> Norm:
         """What is done to a pooled state, with the model's own epsilon."""
-        own, kind = self.backbone.early.norm, self.settings.normalisation
+        own, kind = self.backbone.partial_forward.unit_norm, self.settings.normalisation
         if kind is None:
             kind = own.kind if self.pooling == "last" else "none"
         return replace(own, kind=kind, epsilon=own.epsilon or 1e-6)
@@ -123,9 +123,9 @@ class HiddenReader:
     def reading(self, layer: int) -> HiddenStateSpec:
         """Everything that decides the states at ``layer``; what a probe is checked against."""
         backbone, layout = self._open()
-        backbone.early.ensure(layer)
+        backbone.partial_forward.check_layer(layer)
         if layer not in self._fingerprints:
-            with backbone.early.lock:
+            with backbone.partial_forward.lock:
                 self._fingerprints[layer] = backbone.fingerprint(layer)
         return HiddenStateSpec(self._fingerprints[layer], layer, layout.fingerprint, self.pooling, self.norm.kind)
 
@@ -136,11 +136,11 @@ class HiddenReader:
 
         Raises `InputError` for a layer outside the model, and a question that leaves the text no room.
         """
-        early, wanted = self.backbone.early, sorted(set(layers))
+        early, wanted = self.backbone.partial_forward, sorted(set(layers))
         if not wanted:
             raise InputError("layers=[]: expected at least one layer")
         for layer in wanted:
-            early.ensure(layer)
+            early.check_layer(layer)
         prompts, owner = self.prompts(pairs)
         with early.lock:
             # Equal prompts (duplicate passages) have equal states, so each is run once.
@@ -152,54 +152,54 @@ class HiddenReader:
         norm = self.norm
         return LayerStates({layer: norm(states) for layer, states in rows.items()}, owner)
 
-    def prompts(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[Prompt], NDArray[np.intp]]:
+    def prompts(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[TokenPrompt], NDArray[np.intp]]:
         """The prompts of the pairs, texts too long for the window cut; and of each the index of its pair."""
         backbone, layout = self._open()
-        with backbone.early.lock:  # a tokenizer's settings are shared, so only one thread may use it
-            return build_prompts(layout, pairs, backbone.early.window)
+        with backbone.partial_forward.lock:  # a tokenizer's settings are shared, so only one thread may use it
+            return build_prompts(layout, pairs, backbone.partial_forward.max_positions)
 
     # -- inside ------------------------------------------------------------------------------------
 
     def _open(self) -> tuple[Backbone, BoundLayout]:
         with self._opening:
-            if self._opened is not None and self._opened[0].early is None:  # a copy: hooks do not travel
+            if self._opened is not None and self._opened[0].partial_forward is None:  # a copy: hooks do not travel
                 self._opened = self._kept = None
             if self._opened is None:
                 require("torch", extra="end")
                 require("transformers", extra="end")
-                from denoise_core.local.loading import Load, open_backbone
+                from denoise_core.local.loading import LoadOptions, open_backbone
 
-                backbone = open_backbone(self._model, self._tokenizer, self._load or Load(), self._first_layers)
-                chosen = self.settings.layout or (layouts.SCQ if backbone.early.causal else layouts.PAIR)
+                backbone = open_backbone(self._model, self._tokenizer, self._load or LoadOptions(), self._first_layers)
+                chosen = self.settings.layout or (layouts.SCQ if backbone.partial_forward.is_causal else layouts.PAIR)
                 self._opened = backbone, chosen.bind(backbone.tokenizer)
             return self._opened
 
-    def _run(self, prompts: Sequence[Prompt], layers: Sequence[int]) -> list[Batch]:
-        from denoise_core.local.first_layers import in_batches
+    def _run(self, prompts: Sequence[TokenPrompt], layers: Sequence[int]) -> list[Batch]:
+        from denoise_core.local.partial_forward import run_in_batches
 
         if len(layers) == 1 and self._keeps(layers[0]) is None:
-            return [(rows, {layers[0]: found}) for rows, found in self._reuse().states(prompts, layers[0])]
+            return [(rows, {layers[0]: found}) for rows, found in self._reuse().read_states(prompts, layers[0])]
 
         def forward(rows: list[int]) -> dict[int, Floats]:
             return self._forward([prompts[i] for i in rows], layers)
 
-        return in_batches(self.backbone.early, [len(p.ids) for p in prompts], self.settings.max_tokens, forward)
+        return run_in_batches(self.backbone.partial_forward, [len(p.ids) for p in prompts], self.settings.max_tokens, forward)
 
     def _keeps(self, layer: int) -> str | None:
         """None when prefixes are kept at ``layer``, else why not."""
         if self.prefix.max_bytes == 0:
             return "prefix=PrefixCache(0): switched off"
-        if not self.backbone.early.causal or self.pooling != "last":
+        if not self.backbone.partial_forward.is_causal or self.pooling != "last":
             return "an encoder's passage sees the question, so nothing of it can be kept"
-        if not self.layout.reusable:
+        if not self.layout.is_prefix_reusable:
             return f"layout {self.layout.name!r} has the question before the passage"
-        return self._reuse().off(layer)
+        return self._reuse().disabled_reason(layer)
 
     def _reuse(self) -> PrefixReuse:
-        from denoise_core.local.keeping.reuse import PrefixReuse
+        from denoise_core.local.kv_cache.reuse import PrefixReuse
 
         if self._kept is None:
-            early = self.backbone.early
+            early = self.backbone.partial_forward
             self._kept = PrefixReuse(early, self.prefix, self._scope, self.settings.max_tokens, self._pad)
         return self._kept
 
@@ -208,15 +208,15 @@ class HiddenReader:
         model = self.reading(layer).model
         return model.name, model.revision, model.weights, model.dtype, self.layout.fingerprint, layer
 
-    def _forward(self, prompts: Sequence[Prompt], layers: Sequence[int]) -> dict[int, Floats]:
-        from denoise_core.local.first_layers import inputs_of, pool_of
+    def _forward(self, prompts: Sequence[TokenPrompt], layers: Sequence[int]) -> dict[int, Floats]:
+        from denoise_core.local.partial_forward import model_inputs, pooling_function
 
-        early = self.backbone.early
-        inputs = inputs_of(early, prompts, self._pad)
+        early = self.backbone.partial_forward
+        inputs = model_inputs(early, prompts, self._pad)
         if self.pooling == "last" and len(layers) == 1:
-            found = {layers[0]: early.last(inputs, layers[0])}
+            found = {layers[0]: early.read_last_token(inputs, layers[0])}
         else:
-            found = early.read(inputs, layers, pool_of(self.pooling, prompts))
+            found = early.read_layers(inputs, layers, pooling_function(self.pooling, prompts))
         return {layer: np.asarray(states.cpu().numpy(), dtype=np.float32) for layer, states in found.items()}
 
     @property
@@ -227,7 +227,7 @@ class HiddenReader:
 
 def build_prompts(
     layout: BoundLayout, pairs: Sequence[tuple[str, str]], window: int | None
-) -> tuple[list[Prompt], NDArray[np.intp]]:
+) -> tuple[list[TokenPrompt], NDArray[np.intp]]:
     """The prompts of ``(question, text)`` pairs, and to which pair each belongs.
 
     A text that does not fit ``window`` tokens together with the question is cut into even parts, a prompt
@@ -236,12 +236,12 @@ def build_prompts(
     texts = layout.encode([t for _, t in pairs])
     distinct = list(dict.fromkeys(q for q, _ in pairs))
     questions = dict(zip(distinct, layout.encode(distinct), strict=True))
-    prompts: list[Prompt] = []
+    prompts: list[TokenPrompt] = []
     owner: list[int] = []
     for i, ((query, _), ids) in enumerate(zip(pairs, texts, strict=True)):
         question = questions[query]
-        room = len(ids) or 1 if window is None else window - layout.overhead - len(question)
-        for part in windows(ids, room):
+        room = len(ids) or 1 if window is None else window - layout.overhead_tokens - len(question)
+        for part in split_windows(ids, room):
             prompts.append(layout.assemble(part, question))
             owner.append(i)
     return prompts, np.array(owner, dtype=np.intp)

@@ -22,12 +22,12 @@ from numpy.typing import NDArray
 
 from denoise_core._optional import require
 from denoise_core.end.probe import HiddenStateSpec
-from denoise_core.end.reader import max_over_windows, build_prompts
+from denoise_core.end.reader import build_prompts, max_over_windows
 from denoise_core.errors import BadReply, InputError, ProbeMismatch
 from denoise_core.local.layout import BoundLayout, Slot
 from denoise_core.runtime.budget import Meter
-from denoise_core.runtime.engines import Engine, RemoteLimits, Retried, document_key, lowest
-from denoise_core.runtime.offload import offload
+from denoise_core.runtime.engines import Engine, RemoteLimits, RetryableError, document_key, fill_missing_scores
+from denoise_core.runtime.thread_pool import run_in_pool
 
 Floats = NDArray[np.float32]
 Prompts = tuple[list[list[int]], list[bytes], NDArray[np.intp]]  # ids, documents' keys, places of their texts
@@ -83,7 +83,7 @@ class RemoteScorer:
         """`score` without holding a thread while the server works."""
         if not texts:
             return np.zeros(0, dtype=np.float32)
-        prompts, keys, owner = await offload(self._prompts, query, texts)
+        prompts, keys, owner = await run_in_pool(self._prompts, query, texts)
         logits = await self.engine.arun(partial(self._logits, prompts, keys))
         return max_over_windows(logits, owner, len(texts))
 
@@ -112,12 +112,12 @@ class RemoteScorer:
             try:
                 model, offset = await self._known(url, meter)
                 given = await self._classify(url, model, [prompts[i] for i in positions], meter)
-            except Retried:
+            except RetryableError:
                 self._served.pop(url, None)  # what comes back there may be another
                 raise
             return [float(x) + offset for x in given]
 
-        return lowest(await self.engine.each(keys, self.batch, ask))
+        return fill_missing_scores(await self.engine.request_batches(keys, self.batch, ask))
 
     async def _known(self, url: str, meter: Meter | None) -> tuple[str, float]:
         async with self._asking.setdefault(url, asyncio.Lock()):

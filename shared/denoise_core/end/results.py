@@ -15,15 +15,15 @@ from denoise_core.end.selection import MarginRule, TokenLimit
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.text.structural import chunk_text, structural_chunker
 from denoise_core.text.text_chunk import MAX_CHUNK_CHARACTERS
-from denoise_core.text.words import content_words, words
+from denoise_core.text.words import content_words, split_words
 from denoise_core.types import Passage
 
-LONG_RESULT = 1000  # characters from which on a result is cut down to `SHARE` of them
-SHARE = 3 / 8
-SAID = 2.0  # what a text loses that says nothing new
+LONG_RESULT_CHARACTERS = 1000  # characters from which on a result is cut down to `SHARE` of them
+KEPT_FRACTION = 3 / 8
+REPETITION_PENALTY = 2.0  # what a text loses that says nothing new
 
 
-def for_results(denoiser: Denoiser, passages: Sequence[Passage]) -> Denoiser:
+def for_tool_results(denoiser: Denoiser, passages: Sequence[Passage]) -> Denoiser:
     """The denoiser as it reads these texts of a tool's result.
 
     END cuts them by their structure. Where its rule is ``keep="auto"``, the best pieces stay up to `SHARE` of the
@@ -34,13 +34,13 @@ def for_results(denoiser: Denoiser, passages: Sequence[Passage]) -> Denoiser:
     made = copy.copy(denoiser)
     made.chunker, made.attaches_context = structural_chunker, True
     characters = sum(len(p.text) for p in passages)
-    if isinstance(made.rule, MarginRule) and characters >= LONG_RESULT:
-        made.rule = TokenLimit(int(SHARE * characters), len, drop_headers_first=False)
-        made.scorer = Worded(made.scorer, wholes(passages))
+    if isinstance(made.rule, MarginRule) and characters >= LONG_RESULT_CHARACTERS:
+        made.rule = TokenLimit(int(KEPT_FRACTION * characters), len, drop_headers_first=False)
+        made.scorer = LexicalBoostScorer(made.scorer, group_chunks(passages))
     return made
 
 
-class Worded:
+class LexicalBoostScorer:
     """A scorer for rows, log lines and templated hits, which an encoder of sentences hardly tells apart.
 
     A text gains by the rare words that it shares with the query, at most 1, is lifted half way to a better
@@ -56,7 +56,7 @@ class Worded:
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Higher is better; float32 ``(len(texts),)``."""
-        asked, having = set(words(query)), [set(words(t)) for t in texts]
+        asked, having = set(split_words(query)), [set(split_words(t)) for t in texts]
         holding: dict[str, list[int]] = {}
         for i, found in enumerate(having):
             for word in found:
@@ -75,7 +75,7 @@ class Worded:
         size = np.array([sum(weight[w] for w in found) or 1.0 for found in own])
         out, said, left = np.empty(len(texts), np.float32), np.zeros(len(texts)), np.ones(len(texts), np.bool_)
         for _ in texts:
-            now = np.where(left, scores - SAID * said / size, -np.inf)
+            now = np.where(left, scores - REPETITION_PENALTY * said / size, -np.inf)
             i = int(now.argmax())
             out[i], left[i] = now[i], False
             for word in own[i]:
@@ -83,7 +83,7 @@ class Worded:
         return out
 
 
-def wholes(passages: Sequence[Passage]) -> list[int]:
+def group_chunks(passages: Sequence[Passage]) -> list[int]:
     """For each piece that is read the number of the first piece of what it is a part of, of `LONG` characters at
     most: a record of JSON, what stands under a heading; else its own."""
     out: list[int] = []

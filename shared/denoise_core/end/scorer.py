@@ -15,10 +15,10 @@ from denoise_core.end.calibration import Calibration
 from denoise_core.end.probe import Probe
 from denoise_core.end.reader import HiddenReader, ReadingSettings, max_over_windows
 from denoise_core.local.layout import LAYOUTS
-from denoise_core.protocols import Scored
+from denoise_core.protocols import ScoredTexts
 
 if TYPE_CHECKING:
-    from denoise_core.local.loading import Load
+    from denoise_core.local.loading import LoadOptions
 
 
 class ProbeScorer:
@@ -39,7 +39,7 @@ class ProbeScorer:
         *,
         tokenizer: Any = None,
         settings: ReadingSettings | None = None,
-        load: Load | None = None,
+        load: LoadOptions | None = None,
     ) -> None:
         self.probe = probe
         if isinstance(model, HiddenReader):
@@ -62,24 +62,24 @@ class ProbeScorer:
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """Logits, higher is more relevant; float32 ``(len(texts),)``."""
-        return self.scored(query, texts).scores
+        return self.score_with_windows(query, texts).scores
 
-    def scored(self, query: str, texts: Sequence[str]) -> Scored:
+    def score_with_windows(self, query: str, texts: Sequence[str]) -> ScoredTexts:
         """`score`, with what it cost. Raises `ProbeMismatch`; else what `HiddenReader.read` raises."""
-        return self.scored_many([(query, texts)])[0]
+        return self.score_batch([(query, texts)])[0]
 
-    def scored_many(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[Scored]:
+    def score_batch(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[ScoredTexts]:
         """`scored` for several questions, their prompts in common batches."""
         pairs = [(query, t) for query, texts in asked for t in texts]
         if not pairs:
-            return [Scored(np.zeros(0, dtype=np.float32), ()) for _ in asked]
+            return [ScoredTexts(np.zeros(0, dtype=np.float32), ()) for _ in asked]
         self._check()
         layer = self.probe.reading.layer
         found = self.reader.read(pairs, [layer])
         best = max_over_windows(self.probe.score(found.by_layer[layer]), found.text_index, len(pairs))
         parts = np.bincount(found.text_index, minlength=len(pairs)).tolist()  # windows that each text was read in
         ends = np.cumsum([0, *(len(texts) for _, texts in asked)])
-        return [Scored(best[a:b], tuple(parts[a:b])) for a, b in pairwise(ends.tolist())]
+        return [ScoredTexts(best[a:b], tuple(parts[a:b])) for a, b in pairwise(ends.tolist())]
 
     def _check(self) -> None:
         with self._checking:

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core.errors import BadScores, InputError
-from denoise_core.text.language import language_of
+from denoise_core.text.language import detect_language
 from denoise_core.text.token_budget import TokenBudget, estimate_tokens
 from denoise_core.types import Span
 
@@ -235,7 +235,7 @@ class ScoreCalibration:
         """A note if texts seem to be in another language; "" if not."""
         if self.language is None:
             return ""
-        detected = dict.fromkeys(language_of(text, self.language) for text in texts)
+        detected = dict.fromkeys(detect_language(text, self.language) for text in texts)
         detected.pop(self.language, None)
         if not detected:
             return ""

@@ -36,7 +36,7 @@ from typing import Any, Literal
 from denoise_core.errors import InputError
 from denoise_core.evaluate.metrics import contains_answer
 from denoise_core.question import Question
-from denoise_core.types import Passage, unique_ids, well_formed
+from denoise_core.types import Passage, replace_surrogates, unique_ids
 
 GoldFrom = Literal["labels", "answers", "model", "made"]
 PassageSearch = Callable[[str], Sequence[Passage]]
@@ -266,7 +266,7 @@ def parse_passages(given: Sequence[Any]) -> tuple[Passage, ...]:
 
 def _passage(row: Mapping[str, Any], name: str) -> Passage:
     told = {k: str(row[k]) for k in ("title", "source") if row.get(k)}
-    text, title = well_formed(row["text"]), told.get("title", "").strip()
+    text, title = replace_surrogates(row["text"]), told.get("title", "").strip()
     whole = text if not title or text.startswith(title) else f"{title}\n{text}"
     return Passage(whole, name, metadata=told)
 

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from denoise_core.end.fit.recall import recall_at, recall_table, top1_accuracy
 from denoise_core.errors import InputError
-from denoise_core.text.words import without_articles, words
+from denoise_core.text.words import drop_articles, split_words
 
 __all__ = [
     "bootstrap_interval",
@@ -70,16 +70,16 @@ def _tokens(text: str) -> list[str]:
 
 def exact_match(text: str, answers: Iterable[str]) -> bool:
     """Whether ``text`` is one of the answers, letter case, punctuation and articles aside (SQuAD's rule)."""
-    said = without_articles(words(text))
-    return any(said == wanted for a in answers if (wanted := without_articles(words(a))))
+    said = drop_articles(split_words(text))
+    return any(said == wanted for a in answers if (wanted := drop_articles(split_words(a))))
 
 
 def token_f1(text: str, answers: Iterable[str]) -> float:
     """The best F1 of the words of ``text`` and those of an answer, 0 to 1 (SQuAD's rule)."""
-    said = Counter(without_articles(words(text)))
+    said = Counter(drop_articles(split_words(text)))
     best = 0.0
     for answer in answers:
-        wanted = Counter(without_articles(words(answer)))
+        wanted = Counter(drop_articles(split_words(answer)))
         common = sum((said & wanted).values())
         if common:
             best = max(best, 2 * common / (sum(said.values()) + sum(wanted.values())))

@@ -14,10 +14,10 @@ from denoise_core.errors import InputError
 
 # A batch more costs about as much as this many tokens (the weights are read once more), so no batch holds
 # more padding than that.
-PADDING = 256
+MAX_PADDING = 256
 
 
-def batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
+def batch_by_length(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
     """Positions of ``lengths``, shortest first, in batches of at most ``max_tokens`` after padding.
 
     A row longer than the cap is a batch alone. A batch also ends where it would hold more than `PADDING` tokens of
@@ -32,7 +32,7 @@ def batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
         # The newest is the longest, so it decides the padded width of the batch it joins.
         rows = len(groups[-1]) if groups else 0
         padding = rows * lengths[i] - filled
-        if rows and (rows + 1) * lengths[i] <= max_tokens and padding <= PADDING:
+        if rows and (rows + 1) * lengths[i] <= max_tokens and padding <= MAX_PADDING:
             groups[-1].append(i)
         else:
             groups.append([i])
@@ -41,7 +41,7 @@ def batches(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
     return groups
 
 
-def windows(ids: Sequence[int], room: int) -> list[list[int]]:
+def split_windows(ids: Sequence[int], room: int) -> list[list[int]]:
     """``ids`` in parts of at most ``room`` tokens, as even as can be; one part when they fit.
 
     >>> windows([1, 2, 3, 4, 5], 3)
@@ -89,7 +89,7 @@ def _ropes(config: Any) -> list[Mapping[str, Any]]:
     return inner or [told]
 
 
-def positions_of(model: Any, config: Any = None) -> int | None:
+def position_limit(model: Any, config: Any = None) -> int | None:
     """How many tokens a model reads at once; None when it does not say.
 
     Positions of RoBERTa, XLM-R and MPNet begin behind the padding index, so two of their table are never used.

@@ -104,7 +104,7 @@ def find_final_norm(
     return None
 
 
-def unit_gain(norm: nn.Module) -> Norm:
+def remove_gain(norm: nn.Module) -> Norm:
     """The arithmetic of a norm without its gain: rms, or layer if a constant added to its input is lost."""
     epsilon = getattr(norm, "variance_epsilon", getattr(norm, "eps", 1e-6))
     weight = norm.weight
@@ -115,7 +115,7 @@ def unit_gain(norm: nn.Module) -> Norm:
     return Norm("layer" if shifted else "rms", float(epsilon))
 
 
-Pair: TypeAlias = tuple[torch.Tensor, torch.Tensor]  # keys and values
+KeyValuePair: TypeAlias = tuple[torch.Tensor, torch.Tensor]  # keys and values
 PAST = ("past_key_values", "layer_past")  # what blocks call their cache
 
 
@@ -129,12 +129,12 @@ class _Catch(DynamicCache):
     def __init__(self, past: Cache | None) -> None:
         super().__init__()
         self.past = past
-        self.caught: Pair | None = None
+        self.caught: KeyValuePair | None = None
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return 0 if self.past is None else int(self.past.get_seq_length(layer_idx))
 
-    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Pair:
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> KeyValuePair:
         found = key_states, value_states
         if self.past is not None:
             found = self.past.update(key_states, value_states, *args, **kwargs)
@@ -145,18 +145,18 @@ class _Catch(DynamicCache):
 class _Given(DynamicCache):
     """The caught keys and values as the past of their last token, which is among them already."""
 
-    def __init__(self, caught: Pair) -> None:
+    def __init__(self, caught: KeyValuePair) -> None:
         super().__init__()
         self.caught = caught
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return int(self.caught[0].shape[-2]) - 1
 
-    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Pair:
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> KeyValuePair:
         return self.caught
 
 
-def last_token(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None:
+def run_last_token(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None:
     """``block(*args, **kwargs)`` for the last token alone, ``(batch, 1, width)``.
 
     None when the call holds something that is not known to be cut to one token; then run the block whole.

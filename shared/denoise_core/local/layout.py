@@ -3,7 +3,7 @@
 A prompt is defined as concatenated token ids, in fitting and in scoring alike; the joint text is never
 tokenised, because a tokeniser may merge characters across a boundary and then the same passage would have
 other tokens under another question. What comes before the question is therefore the same for every
-question, and its keys and values can be reused exactly (`denoise_core.local.keeping.prefix`).
+question, and its keys and values can be reused exactly (`denoise_core.local.kv_cache.prefix_cache`).
 
 A layout of your own is a name and its parts::
 
@@ -38,7 +38,7 @@ PASSAGE = Slot.PASSAGE
 """The slot of the passage's text."""
 QUERY = Slot.QUERY
 """The slot of the question."""
-Part: TypeAlias = str | Slot
+LayoutPart: TypeAlias = str | Slot
 
 INSTRUCTION = (
     "You are given a passage and a question. Use only the passage to answer the question, and say so when "
@@ -62,8 +62,8 @@ class Layout:
     """
 
     name: str
-    parts: tuple[Part, ...] = ()
-    system: tuple[Part, ...] = ()
+    parts: tuple[LayoutPart, ...] = ()
+    system: tuple[LayoutPart, ...] = ()
     chat: bool = True
     pair: bool = False
 
@@ -92,7 +92,7 @@ class Layout:
         bound: list[tuple[int, ...] | Slot] = [tuple(start)] if start else []
         for text, group in itertools.groupby(pieces, key=lambda p: isinstance(p, str)):
             if text:
-                bound.append(tuple(token_ids(tokenizer, ["".join(map(str, group))], own_text=True)[0]))
+                bound.append(tuple(tokenize_texts(tokenizer, ["".join(map(str, group))], is_trusted=True)[0]))
             else:
                 bound += [p for p in group if isinstance(p, Slot)]
         return BoundLayout(self.name, tuple(p for p in bound if p != ()), tokenizer)
@@ -107,7 +107,7 @@ LAYOUTS = {layout.name: layout for layout in (SCQ, PAIR)}
 
 
 @dataclass(frozen=True, slots=True)
-class Prompt:
+class TokenPrompt:
     """One prompt as token ids. The spans are half-open ranges of positions in ``ids``.
 
     ``shared`` is how many leading ids do not depend on the question; ``types`` are the segment ids that
@@ -115,10 +115,10 @@ class Prompt:
     """
 
     ids: tuple[int, ...]
-    passage: tuple[int, int]
-    query: tuple[int, int]
-    shared: int
-    types: tuple[int, ...] = ()
+    passage_span: tuple[int, int]
+    query_span: tuple[int, int]
+    prefix_length: int
+    segment_ids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,31 +128,31 @@ class BoundLayout:
     name: str
     parts: tuple[tuple[int, ...] | Slot, ...]
     tokenizer: Any
-    types: tuple[int, ...] = ()
+    segment_ids: tuple[int, ...] = ()
 
     @property
     def fingerprint(self) -> str:
         """``name:hash`` of the parts as ids; changes with wording, chat template and vocabulary."""
         plain = [p.value if isinstance(p, Slot) else list(p) for p in self.parts]
-        blob = json.dumps([plain, list(self.types)]).encode()
+        blob = json.dumps([plain, list(self.segment_ids)]).encode()
         return f"{self.name}:{hashlib.sha256(blob).hexdigest()[:16]}"
 
     @property
-    def overhead(self) -> int:
+    def overhead_tokens(self) -> int:
         """Tokens of a prompt besides passage and question."""
         return sum(len(p) for p in self.parts if not isinstance(p, Slot))
 
     @property
-    def reusable(self) -> bool:
+    def is_prefix_reusable(self) -> bool:
         """Whether the passage comes before the question, so that its keys and values can be kept."""
         order = [p for p in self.parts if isinstance(p, Slot)]
         return order[0] is PASSAGE
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of texts from outside. Text that spells a special token stays text."""
-        return token_ids(self.tokenizer, texts, own_text=False)
+        return tokenize_texts(self.tokenizer, texts, is_trusted=False)
 
-    def assemble(self, passage: Sequence[int], query: Sequence[int]) -> Prompt:
+    def assemble(self, passage: Sequence[int], query: Sequence[int]) -> TokenPrompt:
         ids: list[int] = []
         types: list[int] = []
         spans = {PASSAGE: (0, 0), QUERY: (0, 0)}
@@ -164,10 +164,10 @@ class BoundLayout:
                 if part is QUERY:
                     shared = len(ids)
             ids += new
-            if self.types:
-                types += [self.types[n]] * len(new)
+            if self.segment_ids:
+                types += [self.segment_ids[n]] * len(new)
         # Without a question every id is shared, but the last has to be run to have a state.
-        return Prompt(
+        return TokenPrompt(
             tuple(ids), spans[PASSAGE], spans[QUERY], len(ids) if shared is None else shared, tuple(types)
         )
 
@@ -175,7 +175,7 @@ class BoundLayout:
 _tokenizing = threading.Lock()
 
 
-def token_ids(tokenizer: Any, texts: Sequence[str], *, own_text: bool) -> list[list[int]]:
+def tokenize_texts(tokenizer: Any, texts: Sequence[str], *, is_trusted: bool) -> list[list[int]]:
     """Ids of each text, nothing added. Unless it is our ``own_text``, what spells a special token stays text."""
     # A lone surrogate, as broken JSON has it, is no Unicode text and would stop the tokenizer.
     clean = [t.encode("utf-8", "replace").decode("utf-8") for t in texts]
@@ -185,7 +185,7 @@ def token_ids(tokenizer: Any, texts: Sequence[str], *, own_text: bool) -> list[l
         given = tokenizer(
             clean,
             add_special_tokens=False,
-            split_special_tokens=not own_text,
+            split_special_tokens=not is_trusted,
             return_attention_mask=False,
             return_token_type_ids=False,
             verbose=False,  # longer than the window is expected here: the reader splits
@@ -203,7 +203,7 @@ def _special_start(tokenizer: Any) -> list[int]:
     return []
 
 
-def _rendered(layout: Layout, tokenizer: Any) -> list[Part]:
+def _rendered(layout: Layout, tokenizer: Any) -> list[LayoutPart]:
     """The conversation as the chat template writes it, cut at the slots."""
     marks = {PASSAGE: "zzPASSAGEzz", QUERY: "zzQUESTIONzz"}
     system, user = (

@@ -18,15 +18,15 @@ from torch import nn
 
 from denoise_core.errors import InputError
 from denoise_core.local.fingerprint import ModelFingerprint
-from denoise_core.local.first_layers import EarlyLayers, early_layers
-from denoise_core.runtime.caches import Once
+from denoise_core.local.partial_forward import PartialForward, get_partial_forward
+from denoise_core.runtime.caches import SingleLoadCache
 
-_models: Once[nn.Module] = Once()  # by name and by how, for as long as somebody uses one
+_models: SingleLoadCache[nn.Module] = SingleLoadCache()  # by name and by how, for as long as somebody uses one
 _SAMPLE = 512  # values of each tensor that go into the weights' fingerprint
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class LoadOptions:
     """How a model given by name or path is loaded; of no effect for one given as an object.
 
     ``dtype`` is a torch name such as "bfloat16", or "auto" for that of the files. ``device`` is "cpu",
@@ -43,7 +43,7 @@ class Load:
         return self.device or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def cut_config(config: Any, layers: int) -> int:
+def truncate_config(config: Any, layers: int) -> int:
     """Cut a configuration in place to ``layers`` blocks; returns how many it had."""
     text = config.get_text_config()
     whole = int(text.num_hidden_layers)
@@ -60,7 +60,7 @@ def cut_config(config: Any, layers: int) -> int:
 
 
 def load_model(
-    name: str | Path, *, load: Load | None = None, generates: bool = False, layers: int | None = None
+    name: str | Path, *, load: LoadOptions | None = None, has_lm_head: bool = False, layers: int | None = None
 ) -> nn.Module:
     """A model in eval mode: the base model, or with ``generates`` the one with its language head.
 
@@ -70,14 +70,14 @@ def load_model(
     """
     import transformers
 
-    load = load or Load()
+    load = load or LoadOptions()
     options: dict[str, Any] = {"dtype": load.dtype, "revision": load.revision, "use_safetensors": True}
     if load.attention is not None:
         options["attn_implementation"] = load.attention
     if layers is not None:
         options["config"] = _config(name, load)
-        cut_config(options["config"], layers)
-    auto = transformers.AutoModelForCausalLM if generates else transformers.AutoModel
+        truncate_config(options["config"], layers)
+    auto = transformers.AutoModelForCausalLM if has_lm_head else transformers.AutoModel
     try:
         model: nn.Module = auto.from_pretrained(str(name), **options)
     except RuntimeError as error:
@@ -89,23 +89,23 @@ def load_model(
     return model.eval().to(load.resolved_device())  # pyright: ignore
 
 
-def _config(name: str | Path, load: Load) -> Any:
+def _config(name: str | Path, load: LoadOptions) -> Any:
     from transformers import AutoConfig
 
     return AutoConfig.from_pretrained(str(name), revision=load.revision)
 
 
 def shared_model(
-    name: str | Path, *, load: Load | None = None, generates: bool = False, layers: int | None = None
+    name: str | Path, *, load: LoadOptions | None = None, has_lm_head: bool = False, layers: int | None = None
 ) -> nn.Module:
     """As `load_model`; in memory once, however many threads ask.
 
     For reading and generating: what changes a model in place takes one of its own from `load_model`. A folder
     whose files have changed is another model.
     """
-    load = load or Load()
-    fresh = partial(load_model, name, load=load, generates=generates, layers=layers)
-    return _models((str(name), _stamp(name), load, load.resolved_device(), generates, layers), fresh)
+    load = load or LoadOptions()
+    fresh = partial(load_model, name, load=load, has_lm_head=has_lm_head, layers=layers)
+    return _models((str(name), _stamp(name), load, load.resolved_device(), has_lm_head, layers), fresh)
 
 
 def _stamp(name: str | Path) -> tuple[tuple[str, int, int], ...]:
@@ -128,27 +128,27 @@ class Backbone:
     """A loaded model ready to be read: the object itself, its layers, its tokenizer, where it came from."""
 
     model: nn.Module
-    early: EarlyLayers
+    partial_forward: PartialForward
     tokenizer: Any
     name: str
     revision: str | None
-    layers: int  # blocks of the whole model, also when only some are loaded
+    block_count: int  # blocks of the whole model, also when only some are loaded
 
     def fingerprint(self, layer: int) -> ModelFingerprint:
         """What identifies the states at ``layer``; reads a sample of every tensor below it."""
         return ModelFingerprint(
             name=self.name,
-            architecture=str(self.early.config.model_type),
-            hidden_size=self.early.width,
-            dtype=self.early.dtype,
-            weights=_weights_hash(self.early.parameters_below(layer)),
+            architecture=str(self.partial_forward.config.model_type),
+            hidden_size=self.partial_forward.hidden_size,
+            dtype=self.partial_forward.dtype,
+            weights=_weights_hash(self.partial_forward.parameters_below(layer)),
             tokenizer=tokenizer_hash(self.tokenizer),
             revision=self.revision,
-            layers=self.layers,
+            layers=self.block_count,
         )
 
 
-def open_backbone(model: Any, tokenizer: Any, load: Load, layers: int | None = None) -> Backbone:
+def open_backbone(model: Any, tokenizer: Any, load: LoadOptions, layers: int | None = None) -> Backbone:
     """`shared_model` by name or path (only ``layers`` blocks, if given), or the object as it is.
 
     Raises `InputError` when no tokenizer is given and none can be found.
@@ -156,12 +156,12 @@ def open_backbone(model: Any, tokenizer: Any, load: Load, layers: int | None = N
     if isinstance(model, str | Path):
         name = str(model)
         loaded = shared_model(model, load=load, layers=layers)
-        whole = None if layers is None else cut_config(_config(model, load), layers)
+        whole = None if layers is None else truncate_config(_config(model, load), layers)
     else:
         loaded, whole = model, None
         name = str(getattr(model, "name_or_path", "") or type(model).__name__)
-    early = early_layers(loaded)
-    early.check()
+    early = get_partial_forward(loaded)
+    early.check_readable()
     if tokenizer is None or isinstance(tokenizer, str | Path):
         try:
             tokenizer = load_tokenizer(tokenizer or name, revision=load.revision)
@@ -172,7 +172,7 @@ def open_backbone(model: Any, tokenizer: Any, load: Load, layers: int | None = N
                 f"no tokenizer was found for {name!r}: pass tokenizer=..., by name, path or object"
             ) from error
     revision = load.revision or getattr(loaded.config, "_commit_hash", None)
-    return Backbone(loaded, early, tokenizer, name, revision, whole or early.count)
+    return Backbone(loaded, early, tokenizer, name, revision, whole or early.block_count)
 
 
 def _weights_hash(parameters: Iterable[tuple[str, torch.Tensor]]) -> str:

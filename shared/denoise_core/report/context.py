@@ -60,7 +60,7 @@ def _by_passage(result: DenoiseResult) -> dict[str, list[tuple[Span, bool, str]]
     for keep in sorted(result.kept, key=lambda k: k.span.start):
         scored[keep.span.passage_id].append((keep.span, True, f"kept, score {keep.score:.3f}"))
     for passage in result.passages:
-        for span in passage.covered:
+        for span in passage.source_spans:
             own, at = out[span.passage_id], span.start
             for part in scored[span.passage_id]:
                 # Scored chunks are finer than the passages, whose neighbouring chunks were merged.
@@ -101,7 +101,7 @@ def values_of(items: Sequence[ReportItem]) -> list[dict[str, Any]]:
             break
         rewritten = defaultdict[str, list[str]](list)
         for made in item.result.passages:
-            if made.rewritten:
+            if made.is_rewritten:
                 rewritten[made.id].append(made.text[:LONGEST])
         rows = [
             {

@@ -14,8 +14,8 @@ def fragment(result: DenoiseResult) -> str:
     parts = defaultdict[str, list[tuple[int, MarkedText]]](list)
     for passage in result.passages:
         at = 0
-        for span in passage.covered[: 1 if passage.rewritten else None]:
-            text = passage.text if passage.rewritten else passage.text[at : at + len(span)]
+        for span in passage.source_spans[: 1 if passage.is_rewritten else None]:
+            text = passage.text if passage.is_rewritten else passage.text[at : at + len(span)]
             at += len(span)
             parts[span.passage_id].append((span.start, MarkedText(text, True, "kept")))
     for drop in result.dropped:

@@ -34,7 +34,7 @@ class Price:
             if price is not None and not 0 <= price < math.inf:
                 raise InputError(f"Price({name}={price}): expected a finite price of 0 or more")
 
-    def of(self, usage: Usage) -> float:
+    def cost_of(self, usage: Usage) -> float:
         """What the tokens of ``usage`` cost, in the currency that the prices are in."""
         cached = 0 if self.cached_per_million is None else min(usage.cached_tokens, usage.input_tokens)
         money = (usage.input_tokens - cached) * self.input_per_million
@@ -93,21 +93,21 @@ class Meter:
         outer = self.parent.remaining_seconds() if self.parent else None
         return min((s for s in (own, outer) if s is not None), default=None)
 
-    def take(self, calls: int = 1) -> None:
+    def reserve(self, calls: int = 1) -> None:
         """Count ``calls`` calls, or raise `BudgetExceeded` and count none.
 
-        ``take(0)`` only asks whether tokens, seconds and money still allow to go on.
+        ``reserve(0)`` only asks whether tokens, seconds and money still allow to go on.
         """
         with self._lock:
             refusal = self._own_refusal(calls)
             if refusal:
                 raise refusal
             if self.parent:
-                self.parent.take(calls)
+                self.parent.reserve(calls)
             self.calls += calls
 
     def refusal(self, calls: int = 1) -> BudgetExceeded | None:
-        """What `take` would raise now, without counting anything."""
+        """What `reserve` would raise now, without counting anything."""
         with self._lock:
             own = self._own_refusal(calls)
         return own or (self.parent.refusal(calls) if self.parent else None)
@@ -136,7 +136,7 @@ class Meter:
         with self._lock:
             self.tokens += usage.total
             if self.budget.price:
-                self.money += self.budget.price.of(usage)
+                self.money += self.budget.price.cost_of(usage)
         if self.parent:
             self.parent.add_usage(usage)
 
@@ -148,20 +148,20 @@ _bound: contextvars.ContextVar[int | None] = contextvars.ContextVar("denoise_bou
 
 
 @contextmanager
-def at_most(concurrency: int | None) -> Iterator[None]:
+def limit_concurrency(concurrency: int | None) -> Iterator[None]:
     """Within this block a run carries out at most ``concurrency`` effects of a batch at once.
 
     So an adapter can bound a denoiser it was handed. The smallest of nested bounds holds; None adds none.
     Raises `InputError` below 1.
     """
-    token = _bound.set(bounded(concurrency))
+    token = _bound.set(effective_concurrency(concurrency))
     try:
         yield
     finally:
         _bound.reset(token)
 
 
-def bounded(concurrency: int | None) -> int | None:
+def effective_concurrency(concurrency: int | None) -> int | None:
     """``concurrency``, or the surrounding bound if that is smaller; None when there is neither."""
     around = _bound.get()
     if concurrency is None:

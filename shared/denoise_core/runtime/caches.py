@@ -20,11 +20,11 @@ from weakref import WeakValueDictionary
 
 from cachetools import LRUCache
 
-from denoise_core.errors import BrokenLaw, InputError, MissingExtra
+from denoise_core.errors import ContractViolation, InputError, MissingExtra
 from denoise_core.protocols import LLM
-from denoise_core.result import without_trace
-from denoise_core.runtime.fallbacks import fell_back
-from denoise_core.runtime.offload import left_behind, offload
+from denoise_core.result import copy_without_trace
+from denoise_core.runtime.fallbacks import log_fallback
+from denoise_core.runtime.thread_pool import current_cancel_token, run_in_pool
 from denoise_core.types import Message, Reply, Usage
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ LEASE_SECONDS = 60.0  # how long a call waits for the same call of another
 _LOOK = 0.05  # seconds between two looks at whether the leader was left behind
 
 
-class Once(Generic[V]):
+class SingleLoadCache(Generic[V]):
     """One value for each key: ``loaded("name", load)`` calls ``load`` once while the value is in use anywhere.
 
     Threads that ask for the same key wait for the one that loads, those that ask for another do not. A load that
@@ -46,9 +46,9 @@ class Once(Generic[V]):
     loaded again when asked for; but the ``keep`` that were asked for last stay, all with None.
     """
 
-    def __init__(self, *, keep: int | None = 0) -> None:
-        self._values: Any = {} if keep is None else WeakValueDictionary()
-        self._recent: LRUCache[Hashable, V] = LRUCache(keep or 0)
+    def __init__(self, *, keep_recent: int | None = 0) -> None:
+        self._values: Any = {} if keep_recent is None else WeakValueDictionary()
+        self._recent: LRUCache[Hashable, V] = LRUCache(keep_recent or 0)
         self._locks: dict[Hashable, threading.Lock] = {}
         self._lock = threading.Lock()
 
@@ -75,7 +75,7 @@ class _EvictionCount(LRUCache[K, V]):
         return super().popitem()
 
 
-class Bounded(Generic[K, V]):
+class WeightedLRUCache(Generic[K, V]):
     """Values by key that together weigh at most ``most``, each what ``weight`` says (1 unless told); thread-safe.
 
     A value that alone weighs more is not kept. ``held`` is the weight of all; ``hits`` and ``misses`` count
@@ -83,7 +83,7 @@ class Bounded(Generic[K, V]):
     """
 
     def __init__(self, most: int, weight: Callable[[Any], int] = lambda value: 1) -> None:
-        self.most = most
+        self.max_weight = most
         self.weight = weight
         self._lock = threading.Lock()
         self.clear()
@@ -91,15 +91,15 @@ class Bounded(Generic[K, V]):
     def clear(self) -> None:
         """Forget everything, the counts too."""
         with self._lock:
-            self._entries: _EvictionCount[K, V] = _EvictionCount(self.most, self.weight)
+            self._entries: _EvictionCount[K, V] = _EvictionCount(self.max_weight, self.weight)
             self.hits = self.misses = 0
 
     @property
-    def held(self) -> int:
+    def total_weight(self) -> int:
         return int(self._entries.currsize)
 
     @property
-    def left(self) -> int:
+    def evictions(self) -> int:
         return self._entries.evicted
 
     def __len__(self) -> int:
@@ -117,7 +117,7 @@ class Bounded(Generic[K, V]):
 
     def put(self, key: K, value: V) -> None:
         """Keep ``value`` under ``key``, in the place of what was there."""
-        if self.weight(value) > self.most:
+        if self.weight(value) > self.max_weight:
             return
         with self._lock:
             self._entries[key] = value
@@ -136,7 +136,7 @@ class Store(Protocol):
         ...
 
 
-class MemoryStore(Bounded[str, str]):
+class MemoryStore(WeightedLRUCache[str, str]):
     """The last ``max_entries`` texts used, in this process. Raises `InputError` for ``max_entries < 1``."""
 
     def __init__(self, max_entries: int = 10_000) -> None:
@@ -224,7 +224,7 @@ class SqliteStore:
                 yield connection
 
 
-class Bypass:
+class FailSafeStore:
     """Uses a store that may fail. A failure is logged and counted under ``name``, and the store is left alone for
     `BYPASS_SECONDS`; until then each call gives what a store without an entry gives."""
 
@@ -242,7 +242,7 @@ class Bypass:
             raise
         except Exception as error:
             self._until = time.monotonic() + BYPASS_SECONDS
-            fell_back(self.name, error, f"calls are made without the cache for {BYPASS_SECONDS:g} s")
+            log_fallback(self.name, error, f"calls are made without the cache for {BYPASS_SECONDS:g} s")
             return otherwise
 
 
@@ -265,8 +265,8 @@ class Cache:
         self.model = model
         self.store = MemoryStore() if store is None else store
         self.scope = scope
-        self._bypass = Bypass(type(self.store).__name__)
-        self._flying: dict[str, Flight] = {}
+        self._bypass = FailSafeStore(type(self.store).__name__)
+        self._flying: dict[str, InFlightCall] = {}
         self._lock = threading.Lock()
 
     def bind(self, llm: LLM, readable: Callable[[Reply], bool]) -> LLM:
@@ -298,7 +298,7 @@ class Cache:
         """Store a reply, if the store can take it."""
         self._bypass.attempt(lambda: self.store.put(key, text), None)  # the reply was paid for and arrives
 
-    def lead_or_join(self, key: str, *, is_async: bool, late: Flight | None = None) -> tuple[Flight, bool]:
+    def lead_or_join(self, key: str, *, is_async: bool, late: InFlightCall | None = None) -> tuple[InFlightCall, bool]:
         """The call under way for ``key``, and whether the caller is the one who has to make it.
 
         ``late`` is a flight that the caller has given up on. A sync call on the thread of an event loop joins no
@@ -308,12 +308,12 @@ class Cache:
         with self._lock:
             flight = self._flying.get(key)
             if flight is None or flight is late or flight.left or (flight.is_async and not may_join_async):
-                flight = self._flying[key] = Flight(is_async)
+                flight = self._flying[key] = InFlightCall(is_async)
                 return flight, True
             return flight, False
 
     @contextmanager
-    def flying(self, key: str, flight: Flight) -> Iterator[None]:
+    def flying(self, key: str, flight: InFlightCall) -> Iterator[None]:
         """Around the leader's call: what goes wrong is told to those who wait, and then the flight has ended."""
         try:
             yield
@@ -330,17 +330,17 @@ class Cache:
                     del self._flying[key]
 
 
-class Flight:
+class InFlightCall:
     """One call under way. ``left`` once nobody waits for the one who makes it."""
 
     def __init__(self, is_async: bool) -> None:
         self.reply: Future[Reply] = Future()
         self.is_async = is_async
-        self._left = left_behind.get()
+        self._left = current_cancel_token.get()
 
     @property
     def left(self) -> bool:
-        return self._left is not None and self._left.is_set()
+        return self._left is not None and self._left.is_cancelled()
 
     def landed(self) -> Reply | None:
         """The reply, at no cost; None when the call was cancelled. Raises a twin of its error."""
@@ -349,7 +349,7 @@ class Flight:
         except CancelledError:
             return None
         if error is not None:
-            raise without_trace(error)
+            raise copy_without_trace(error)
         return _free(self.reply.result().text)
 
 
@@ -387,17 +387,17 @@ class _CachedLLM:
             flight, leads = cache.lead_or_join(key, is_async=True, late=flight)
         is_local = isinstance(cache.store, MemoryStore)
         with cache.flying(key, flight):
-            known = cache.known(key) if is_local else await offload(cache.known, key)
+            known = cache.known(key) if is_local else await run_in_pool(cache.known, key)
             reply = _free(known) if known is not None else _checked(await self.llm.acomplete(messages))
             flight.reply.set_result(reply)
             if known is None and self.readable(reply):
                 if is_local:
                     cache.keep(key, reply.text)
                 else:
-                    await offload(cache.keep, key, reply.text)
+                    await run_in_pool(cache.keep, key, reply.text)
             return reply
 
-    def _waited(self, flight: Flight) -> Reply | None:
+    def _waited(self, flight: InFlightCall) -> Reply | None:
         """The other call's reply; None when it is late, left behind or cancelled."""
         end = time.monotonic() + LEASE_SECONDS
         while (left := end - time.monotonic()) > 0 and not flight.left:
@@ -410,7 +410,7 @@ class _CachedLLM:
             return flight.landed()
         return None
 
-    async def _awaited(self, flight: Flight) -> Reply | None:
+    async def _awaited(self, flight: InFlightCall) -> Reply | None:
         end = time.monotonic() + LEASE_SECONDS
         shared = asyncio.wrap_future(flight.reply)
         shared.add_done_callback(_mark_retrieved)
@@ -437,7 +437,7 @@ def _mark_retrieved(shared: asyncio.Future[Reply]) -> None:
 
 def _checked(reply: Reply) -> Reply:
     if not isinstance(reply, Reply) or not isinstance(reply.text, str):
-        raise BrokenLaw(f"an LLM must return a denoise_core.Reply with a text, got {type(reply).__name__}")
+        raise ContractViolation(f"an LLM must return a denoise_core.Reply with a text, got {type(reply).__name__}")
     return reply
 
 

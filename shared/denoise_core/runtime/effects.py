@@ -12,7 +12,7 @@ from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
-from denoise_core.errors import said
+from denoise_core.errors import format_error
 from denoise_core.protocols import LLM, Denoiser, Retriever
 from denoise_core.result import DenoiseResult
 from denoise_core.types import Message, Passage, Reply
@@ -48,28 +48,28 @@ class Denoise:
     denoiser: Denoiser | None = field(default=None, repr=False, compare=False)
 
 
-Single: TypeAlias = Complete | Retrieve | Denoise
+SingleEffect: TypeAlias = Complete | Retrieve | Denoise
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Independent effects, carried out concurrently within the driver's bound.
 
-    The reply is a list in the order of ``items``. An item that failed gives a `Failed` in its place, so
+    The reply is a list in the order of ``items``. An item that failed gives a `FailedItem` in its place, so
     that one bad call never loses the others; the flow decides what a failure means.
     """
 
-    items: tuple[Single, ...]
+    items: tuple[SingleEffect, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedItem:
     """The place of a batch item that raised."""
 
     error: Exception
 
     def __str__(self) -> str:
-        return said(self.error)
+        return format_error(self.error)
 
 
 Effect: TypeAlias = Complete | Retrieve | Denoise | Batch
@@ -98,7 +98,7 @@ def denoise(
     return result
 
 
-def batch(items: tuple[Single, ...]) -> Flow[list[Any]]:
-    """``replies = yield from batch(items)``; each is the item's reply or a `Failed`."""
+def batch(items: tuple[SingleEffect, ...]) -> Flow[list[Any]]:
+    """``replies = yield from batch(items)``; each is the item's reply or a `FailedItem`."""
     replies: list[Any] = yield Batch(items)
     return replies

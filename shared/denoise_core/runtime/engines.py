@@ -24,9 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.errors import BadReply, InputError, masked
+from denoise_core.errors import BadReply, InputError, mask_secrets
 from denoise_core.runtime.budget import Meter, current_meter
-from denoise_core.runtime.fallbacks import fell_back
+from denoise_core.runtime.fallbacks import log_fallback
 
 T = TypeVar("T")
 
@@ -45,19 +45,19 @@ class RemoteLimits:
     deadline: float | None = None
     attempts: int = 4
     concurrency: int = 16
-    rest: float = 5.0
-    reply: int = 32 << 20
+    cooldown: float = 5.0
+    max_reply_bytes: int = 32 << 20
 
     def __post_init__(self) -> None:
-        for name in ("timeout", "deadline", "attempts", "concurrency", "reply"):
+        for name in ("timeout", "deadline", "attempts", "concurrency", "max_reply_bytes"):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InputError(f"{name}={value}: expected more than 0")
-        if self.rest < 0:
-            raise InputError(f"rest={self.rest}: expected 0 seconds or more")
+        if self.cooldown < 0:
+            raise InputError(f"cooldown={self.cooldown}: expected 0 seconds or more")
 
 
-class Retried(Exception):
+class RetryableError(Exception):
     """A request that may go well elsewhere or later. ``after`` is the least number of seconds to wait."""
 
     def __init__(self, error: Exception, after: float = 0.0) -> None:
@@ -87,13 +87,13 @@ class Engine:
         for url in given:
             parts = urlsplit(url)
             if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise InputError(f"url={masked(url)!r}: expected an http:// or https:// address")
+                raise InputError(f"url={mask_secrets(url)!r}: expected an http:// or https:// address")
             if parts.username or parts.password:
                 raise InputError("url: leave user and password out; name an environment variable with key_env=")
         self.urls = tuple(u.rstrip("/") for u in given)
         self.key_env = key_env
         self.limits = limits or RemoteLimits()
-        self.replicas = Replicas(self.urls, self.limits.rest)
+        self.replicas = Replicas(self.urls, self.limits.cooldown)
         self._client: Any = None
         self._room: asyncio.Semaphore | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -131,7 +131,7 @@ class Engine:
 
     # -- on the loop -----------------------------------------------------------------------------------------
 
-    async def each(
+    async def request_batches(
         self,
         keys: Sequence[bytes],
         batch: int,
@@ -167,7 +167,7 @@ class Engine:
             outcomes = await asyncio.gather(*parts, return_exceptions=True)
             errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
             if errors:  # what no second try can help comes first
-                raise min(errors, key=lambda error: isinstance(error, Retried))
+                raise min(errors, key=lambda error: isinstance(error, RetryableError))
 
         def pause(state: Any) -> float:
             """No sooner than the server says; at once where it says nothing and another replica lives."""
@@ -178,19 +178,19 @@ class Engine:
 
         random_pause = tenacity.wait_random_exponential(multiplier=0.1, max=10)
         retrying = tenacity.AsyncRetrying(
-            retry=tenacity.retry_if_exception_type(Retried),
+            retry=tenacity.retry_if_exception_type(RetryableError),
             stop=tenacity.stop_after_attempt(self.limits.attempts),
             wait=pause,
             reraise=True,
         )
         try:
             await retrying(ask_missing)
-        except Retried as error:
+        except RetryableError as error:
             raise error.error from None
         if refusals and len(refusals) == len(keys):
             raise refusals[0]
         for refusal in refusals:
-            fell_back("a document of a request", refusal, "it alone has no result")
+            log_fallback("a document of a request", refusal, "it alone has no result")
         return [results[i] for i in range(len(keys))]
 
     def _parts(self, keys: Sequence[bytes], missing: list[int], batch: int) -> list[tuple[str, list[int]]]:
@@ -204,13 +204,13 @@ class Engine:
         return parts
 
     async def request(self, method: str, url: str, path: str, body: Any = None, meter: Meter | None = None) -> Any:
-        """The JSON of one reply. Raises `Retried` for what may go well at another replica or later."""
+        """The JSON of one reply. Raises `RetryableError` for what may go well at another replica or later."""
         httpx = require("httpx", extra="remote")
         client, room = self._opened(httpx)
         async with room:
             headers = self._headers()
             if meter is not None:
-                meter.take()
+                meter.reserve()
             try:
                 async with client.stream(method, url + path, json=body, headers=headers) as reply:
                     if not reply.is_success:
@@ -218,7 +218,7 @@ class Engine:
                     found = await self._whole(reply, url + path)
             except httpx.HTTPError as error:
                 self._down(url, error)
-                raise Retried(error) from error
+                raise RetryableError(error) from error
         self.replicas.answered(url)
         try:
             return json.loads(found, parse_constant=_no_number)
@@ -227,7 +227,7 @@ class Engine:
 
     async def _whole(self, reply: Any, where: str) -> bytes:
         """The body, unpacked by hand: what unpacks to more than the limit is never held."""
-        most, packed = self.limits.reply, reply.headers.get("content-encoding", "identity").lower()
+        most, packed = self.limits.max_reply_bytes, reply.headers.get("content-encoding", "identity").lower()
         if packed not in ("identity", "gzip", "deflate"):
             raise BadReply(f"{where} answered packed with {packed[:20]!r}, which was not asked for")
         unpacked, parts, size = None if packed == "identity" else zlib.decompressobj(47), [], 0
@@ -248,15 +248,15 @@ class Engine:
             return InputError(f"{where} refused the key ({status}): {hint}")
         error = httpx.HTTPStatusError(f"{where} answered with {status}", request=reply.request, response=reply)
         if status in _SOON:
-            return Retried(error, after or 0.01)
+            return RetryableError(error, after or 0.01)
         if status in _PASSING:
             self._down(url, error)
-            return Retried(error, after)
+            return RetryableError(error, after)
         return BadReply(f"{where} refused the request ({status})", status)
 
     def _down(self, url: str, error: Exception) -> None:
         self.replicas.failed(url)
-        fell_back(f"replica {url}", error, f"it is asked last for {self.limits.rest:g} s")
+        log_fallback(f"replica {url}", error, f"it is asked last for {self.limits.cooldown:g} s")
 
     def _headers(self) -> dict[str, str]:
         if self.key_env is None:
@@ -277,7 +277,7 @@ class Engine:
         return self._client, self._room
 
 
-def lowest(found: Sequence[float | None]) -> NDArray[np.float32]:
+def fill_missing_scores(found: Sequence[float | None]) -> NDArray[np.float32]:
     """Scores as float32; a text that its server refused has that of the lowest other one."""
     least = min((s for s in found if s is not None), default=0.0)
     return np.array([least if s is None else s for s in found], dtype=np.float32)
@@ -331,7 +331,7 @@ def document_key(text: str) -> bytes:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
-def rendezvous(key: bytes, names: Sequence[str]) -> list[str]:
+def rendezvous_order(key: bytes, names: Sequence[str]) -> list[str]:
     """The names in the order in which ``key`` takes them; the same in every process.
 
     >>> rendezvous(b"a document", ["a", "b", "c"])[0] == rendezvous(b"a document", ["c", "b", "a"])[0]
@@ -355,7 +355,7 @@ class Replicas:
     def choose(self, key: bytes) -> str:
         """The first in the order of ``key`` that is not known to be down; else the one that has rested longest."""
         now = time.monotonic()
-        return min(rendezvous(key, self.urls), key=lambda url: max(now, self._until.get(url, now)))
+        return min(rendezvous_order(key, self.urls), key=lambda url: max(now, self._until.get(url, now)))
 
     def failed(self, url: str) -> None:
         self._until[url] = time.monotonic() + self.rest

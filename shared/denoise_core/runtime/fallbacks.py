@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 
-from denoise_core.errors import said
+from denoise_core.errors import format_error
 
 logger = logging.getLogger("denoise")
 
@@ -21,14 +21,14 @@ _counts: dict[tuple[str, str], int] = {}
 _lock = threading.Lock()
 
 
-def fell_back(where: str, error: BaseException | str, instead: str) -> str:
-    """Log and count that ``where`` could not do its work; returns what happened as `said` puts it.
+def log_fallback(where: str, error: BaseException | str, instead: str) -> str:
+    """Log and count that ``where`` could not do its work; returns what happened as `format_error` puts it.
 
     ``where`` names the part (``"S2ADenoiser"``), ``instead`` what was done (``"the passage was kept as it
     is"``). A kind is the part and the error's class, or the text where no error was raised.
     """
-    happened = said(error)
-    told = class_of(error) if isinstance(error, BaseException) else happened
+    happened = format_error(error)
+    told = error_class(error) if isinstance(error, BaseException) else happened
     kind = (where, type(error).__name__ if isinstance(error, BaseException) else happened[:80])
     with _lock:
         if kind not in _counts and len(_counts) >= _KINDS:
@@ -41,14 +41,14 @@ def fell_back(where: str, error: BaseException | str, instead: str) -> str:
     return happened
 
 
-def class_of(error: BaseException) -> str:
+def error_class(error: BaseException) -> str:
     """The error's class, with the status of a server's answer: what can be logged, since it is nobody's text."""
     places = (error, getattr(error, "response", None))
     status = next((s for p in places for s in [getattr(p, "status_code", None)] if type(s) is int), None)
     return type(error).__name__ if status is None else f"{type(error).__name__} ({status})"
 
 
-def counts() -> dict[tuple[str, str], int]:
+def fallback_counts() -> dict[tuple[str, str], int]:
     """How often each kind happened in this process, by part and error class."""
     with _lock:
         return dict(_counts)

@@ -9,7 +9,7 @@ A `Flow[T]` is a generator that yields effects and returns a ``T``::
 
 `run` and `arun` carry the effects out, keep the budget and record every effect in the `Trace`. An effect
 that fails is raised inside the flow, where it asked; a flow that does not catch it ends with that
-exception, on which the trace travels (`trace_of`). A mistake (`denoise_core.errors.is_mistake`) is not raised
+exception, on which the trace travels (`trace_of`). A mistake (`denoise_core.errors.is_user_error`) is not raised
 inside the flow: it ends the run, so that no fallback hides it, and the rest of its batch is not begun.
 """
 
@@ -25,12 +25,12 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from denoise_core.errors import BrokenLaw, BudgetExceeded, UnparsableReply, is_mistake, said
+from denoise_core.errors import BudgetExceeded, ContractViolation, UnparsableReply, format_error, is_user_error
 from denoise_core.protocols import LLM, Denoiser, Retriever
 from denoise_core.result import DenoiseResult, Trace, attach_trace, trace_of
-from denoise_core.runtime.budget import Budget, Meter, bounded, current_meter
-from denoise_core.runtime.effects import Batch, Complete, Denoise, Effect, Failed, Flow, Retrieve, Single
-from denoise_core.runtime.offload import LeftBehind, Pool, left_behind, offload
+from denoise_core.runtime.budget import Budget, Meter, current_meter, effective_concurrency
+from denoise_core.runtime.effects import Batch, Complete, Denoise, Effect, FailedItem, Flow, Retrieve, SingleEffect
+from denoise_core.runtime.thread_pool import CancelToken, DaemonThreadPool, current_cancel_token, run_in_pool
 from denoise_core.text.token_budget import estimate_tokens
 from denoise_core.types import Event, Passage, Reply, Usage
 
@@ -56,7 +56,7 @@ def run(
     thrown away; a run inside it makes no further effect). Raises `InputError` for ``max_concurrency < 1``,
     `TypeError` when the flow asks for something nobody was given for, and whatever the outside raises.
     """
-    drive = Drive(flow, budget, max_concurrency, call_seconds, llm=llm, retriever=retriever, denoiser=denoiser)
+    drive = FlowRunner(flow, budget, max_concurrency, call_seconds, llm=llm, retriever=retriever, denoiser=denoiser)
     with drive.recording():
         drive.resume(None)
         while not drive.done:
@@ -78,23 +78,23 @@ async def arun(
 
     What the flow does between its effects is done on a thread, so that it holds up no event loop.
     """
-    drive = Drive(flow, budget, max_concurrency, call_seconds, llm=llm, retriever=retriever, denoiser=denoiser)
+    drive = FlowRunner(flow, budget, max_concurrency, call_seconds, llm=llm, retriever=retriever, denoiser=denoiser)
     with drive.recording():
-        await offload(drive.resume, None)
+        await run_in_pool(drive.resume, None)
         while not drive.done:
-            await offload(drive.resume, await _aperform(drive, drive.effect))
+            await run_in_pool(drive.resume, await _aperform(drive, drive.effect))
     return drive.value, Trace(tuple(drive.events))
 
 
-def _perform(drive: Drive[Any], effect: Single | Batch) -> Any:
+def _perform(drive: FlowRunner[Any], effect: SingleEffect | Batch) -> Any:
     """What an effect brings; of a batch with a mistake that alone: the others would go the same way."""
     attempts = attempts_of(drive, effect)
     workers = min(drive.max_concurrency, len(attempts))
     mistaken: list[Any] = []  # once there is one, none that has not begun begins
 
-    def one(attempt: Attempt) -> Any:
+    def one(attempt: EffectCall) -> Any:
         outcome = mistaken[0] if mistaken else _attempted(drive, attempt)
-        if mistake_in(outcome) is not None:
+        if find_user_error(outcome) is not None:
             mistaken.append(outcome)
         return outcome
 
@@ -103,24 +103,24 @@ def _perform(drive: Drive[Any], effect: Single | Batch) -> Any:
             return one(attempts[0])
         if workers <= 1:
             return [one(attempt) for attempt in attempts]
-        with closing(Pool(workers)) as pool:  # after Ctrl-C nobody waits for calls under way, and none starts
+        with closing(DaemonThreadPool(workers)) as pool:  # after Ctrl-C nobody waits for calls under way, and none starts
             futures = [pool.submit(partial(one, attempt)) for attempt in attempts]
             for future in as_completed(futures):
-                if mistake_in(future.result()) is not None:
+                if find_user_error(future.result()) is not None:
                     return [future.result()]
             return [future.result() for future in futures]
     finally:
         drive.events += [e for a in attempts for e in a.events()]
 
 
-async def _aperform(drive: Drive[Any], effect: Single | Batch) -> Any:
+async def _aperform(drive: FlowRunner[Any], effect: SingleEffect | Batch) -> Any:
     attempts = attempts_of(drive, effect)
     bound = asyncio.Semaphore(drive.max_concurrency)
 
-    async def one(attempt: Attempt) -> Any:
+    async def one(attempt: EffectCall) -> Any:
         async with bound:
             outcome = await _aattempted(drive, attempt)
-        if isinstance(outcome, Failed) and is_mistake(outcome.error):
+        if isinstance(outcome, FailedItem) and is_user_error(outcome.error):
             raise outcome.error  # ends the batch: the others would go the same way
         return outcome
 
@@ -137,7 +137,7 @@ async def _aperform(drive: Drive[Any], effect: Single | Batch) -> Any:
         drive.events += [e for a in attempts for e in a.events()]
 
 
-def _attempted(drive: Drive[Any], attempt: Attempt) -> Any:
+def _attempted(drive: FlowRunner[Any], attempt: EffectCall) -> Any:
     try:
         attempt.begin()
         if drive.call_seconds is None:
@@ -149,8 +149,8 @@ def _attempted(drive: Drive[Any], attempt: Attempt) -> Any:
 
 def _within(seconds: float, meter: Meter | None, call: Callable[[], S]) -> S:
     """What ``call`` returns, if it does within its time and the budget's; on a thread of its own."""
-    limit, left, pool = _limit(seconds, meter), LeftBehind(), Pool(1, "denoise-call")
-    done: Future[S] = pool.submit(partial(left.around, call))
+    limit, left, pool = _limit(seconds, meter), CancelToken(), DaemonThreadPool(1, "denoise-call")
+    done: Future[S] = pool.submit(partial(left.run_in, call))
     try:
         return done.result(limit)
     except TimeoutError as error:
@@ -159,7 +159,7 @@ def _within(seconds: float, meter: Meter | None, call: Callable[[], S]) -> S:
         raise _time_up(seconds, meter) from error
     finally:
         if not done.done():
-            left.set()
+            left.cancel()
         pool.close()
 
 
@@ -176,7 +176,7 @@ def _time_up(seconds: float | None, meter: Meter | None) -> Exception:
     return TimeoutError(f"no reply within {seconds:g} s")
 
 
-async def _aattempted(drive: Drive[Any], attempt: Attempt) -> Any:
+async def _aattempted(drive: FlowRunner[Any], attempt: EffectCall) -> Any:
     try:
         attempt.begin()
         try:
@@ -191,14 +191,14 @@ async def _aattempted(drive: Drive[Any], attempt: Attempt) -> Any:
 
 
 # Who carries an effect out, by which verb, and what of the effect the verb is given.
-_SERVED: dict[type[Single], tuple[str, str, tuple[str, ...]]] = {
+_SERVED: dict[type[SingleEffect], tuple[str, str, tuple[str, ...]]] = {
     Complete: ("llm", "complete", ("messages",)),
     Retrieve: ("retriever", "retrieve", ("query",)),
     Denoise: ("denoiser", "denoise", ("query", "passages")),
 }
 
 
-class Drive(Generic[T]):
+class FlowRunner(Generic[T]):
     """The state both drivers share: where the flow stands, what has happened, what has been spent."""
 
     def __init__(
@@ -214,7 +214,7 @@ class Drive(Generic[T]):
         self.call_seconds = call_seconds
         outer = current_meter.get()  # a budget of this run's own is drawn on beside the surrounding run's
         self.meter = outer if budget is None else Meter(budget, outer)
-        self.max_concurrency = bounded(max_concurrency) or max_concurrency
+        self.max_concurrency = effective_concurrency(max_concurrency) or max_concurrency
         self.events: list[Event] = []
         self._step = threading.Lock()  # held while the flow goes on to its next effect
         self.done = False
@@ -226,18 +226,18 @@ class Drive(Generic[T]):
 
         A mistake is not for the flow to handle: it ends the run.
         """
-        if (mistake := mistake_in(outcome)) is not None:
+        if (mistake := find_user_error(outcome)) is not None:
             raise mistake
         with self._step:
             try:
-                if isinstance(outcome, Failed):
+                if isinstance(outcome, FailedItem):
                     self.effect = self.flow.throw(outcome.error)
                 else:
                     self.effect = self.flow.send(outcome)
             except StopIteration as stop:
                 self.done, self.value = True, stop.value
 
-    def call(self, effect: Single, form: str = "") -> Any:
+    def call(self, effect: SingleEffect, form: str = "") -> Any:
         """Ask whoever carries it out; ``form`` "a" is async. Raises `TypeError` where nobody was given."""
         what, verb, given = _SERVED[type(effect)]
         server = getattr(effect, what) or self.servers[what]
@@ -264,10 +264,10 @@ class Drive(Generic[T]):
 
 
 @dataclass(slots=True)
-class Attempt:
+class EffectCall:
     """One effect under way: becomes an `Event`, whether it ends in a reply, an error or a cancellation."""
 
-    effect: Single
+    effect: SingleEffect
     meter: Meter | None
     started: float = field(default_factory=time.perf_counter)
     event: Event | None = None
@@ -281,13 +281,13 @@ class Attempt:
 
     def begin(self) -> None:
         self.started = time.perf_counter()
-        left = left_behind.get()
-        if left is not None and left.is_set():
+        left = current_cancel_token.get()
+        if left is not None and left.is_cancelled():
             raise TimeoutError("the call that this run belongs to has run out of time")
         if self.refusal:
             raise self.refusal
         if self.meter:
-            self.meter.take(self.calls)
+            self.meter.reserve(self.calls)
         self.begun = True
 
     def events(self) -> tuple[Event, ...]:
@@ -299,61 +299,61 @@ class Attempt:
         if self.meter and usage and isinstance(self.effect, Complete):
             self.meter.add_usage(usage)
         if isinstance(checked, Reply):
-            self.inner = checked.inner
+            self.inner = checked.inner_events
             if self.meter:
                 self.meter.add_calls(checked.calls - 1)
         self.event = Event(self.effect.tag, self.effect, checked, time.perf_counter() - self.started, usage)
         return checked
 
-    def fail(self, error: BaseException) -> Failed:
+    def fail(self, error: BaseException) -> FailedItem:
         """The place of what failed. Raises what is no `Exception`: a cancellation, Ctrl-C."""
         seconds = time.perf_counter() - self.started
         if isinstance(self.effect, Denoise):  # what it had done has no reply to travel in
             self.inner = trace_of(error).events
-        self.event = Event(self.effect.tag, self.effect, None, seconds, error=said(error), made=self.begun)
+        self.event = Event(self.effect.tag, self.effect, None, seconds, error=format_error(error), executed=self.begun)
         if not isinstance(error, Exception):
             raise error
-        return Failed(error)
+        return FailedItem(error)
 
 
-def mistake_in(outcome: Any) -> Exception | None:
+def find_user_error(outcome: Any) -> Exception | None:
     """The first mistake among what an effect brought."""
     outcomes = outcome if isinstance(outcome, list) else (outcome,)
-    return next((o.error for o in outcomes if isinstance(o, Failed) and is_mistake(o.error)), None)
+    return next((o.error for o in outcomes if isinstance(o, FailedItem) and is_user_error(o.error)), None)
 
 
-def _check(effect: Single, reply: Any) -> tuple[Any, Usage | None]:
+def _check(effect: SingleEffect, reply: Any) -> tuple[Any, Usage | None]:
     """The reply in the promised type, and the tokens it cost."""
     if isinstance(effect, Complete):
         if not isinstance(reply, Reply):
-            raise BrokenLaw(f"LLM.complete must return denoise_core.Reply, got {type(reply).__name__}")
+            raise ContractViolation(f"LLM.complete must return denoise_core.Reply, got {type(reply).__name__}")
         if not isinstance(reply.text, str):  # a model wrapper that passes on an empty message
             raise UnparsableReply(f"expected a text as reply, got {type(reply.text).__name__}")
         return reply, reply.usage or (_estimate(effect, reply) if reply.calls else Usage(0, 0))
     if isinstance(effect, Retrieve):
         if not isinstance(reply, Iterable) or isinstance(reply, (str, bytes)):
-            raise BrokenLaw(f"Retriever.retrieve must return Passages, got a {type(reply).__name__}")
+            raise ContractViolation(f"Retriever.retrieve must return Passages, got a {type(reply).__name__}")
         passages = tuple(reply)
         for p in passages:
             if not isinstance(p, Passage):
-                raise BrokenLaw(f"Retriever.retrieve must return Passages, got a {type(p).__name__}")
+                raise ContractViolation(f"Retriever.retrieve must return Passages, got a {type(p).__name__}")
         return passages, None
     if not isinstance(reply, DenoiseResult):
-        raise BrokenLaw(f"Denoiser.denoise must return DenoiseResult, got {type(reply).__name__}")
+        raise ContractViolation(f"Denoiser.denoise must return DenoiseResult, got {type(reply).__name__}")
     return reply, reply.trace.usage if reply.trace.events else None
 
 
 def _estimate(effect: Complete, reply: Reply) -> Usage:
     asked = "".join(m.content for m in effect.messages)
-    return Usage(estimate_tokens(asked), estimate_tokens(reply.text), estimated=True)
+    return Usage(estimate_tokens(asked), estimate_tokens(reply.text), is_estimated=True)
 
 
-def attempts_of(drive: Drive[Any], effect: Single | Batch) -> list[Attempt]:
+def attempts_of(drive: FlowRunner[Any], effect: SingleEffect | Batch) -> list[EffectCall]:
     """One for each item. When the calls left do not suffice, the last items are refused, under both drivers."""
     attempts = []
     needed = 0
     for item in effect.items if isinstance(effect, Batch) else (effect,):
-        attempt = Attempt(item, drive.meter)
+        attempt = EffectCall(item, drive.meter)
         needed += attempt.calls
         attempt.refusal = drive.meter.refusal(needed) if drive.meter and attempt.calls else None
         attempts.append(attempt)

@@ -13,10 +13,10 @@ from denoise_core.runtime.effects import Complete
 from denoise_core.spans import merge_spans
 from denoise_core.types import Drop, Keep, Passage, Reply, Span
 
-KEY = "denoise"
+RECORD_KEY = "denoise"
 """The one metadata key under which adapters store a record."""
 
-VERSION = 1
+RECORD_VERSION = 1
 
 RecordDetail = Literal["full", "spans", "none"]
 """How much of a run stands beside each text: ``"spans"`` is what a citation needs, at most `RECORD_BYTES`;
@@ -26,7 +26,7 @@ RECORD_BYTES = 2048
 """What a ``"spans"`` record may weigh as JSON in UTF-8."""
 
 SUMMARY_ROWS = 50
-"""How many passages, kept and dropped chunks `bounded_summary_of` lists, each."""
+"""How many passages, kept and dropped chunks `bounded_result_summary` lists, each."""
 
 _LONGEST = 200  # bytes of an id, a query or a reason, as JSON
 _LONGEST_FALLBACK = 600
@@ -34,8 +34,8 @@ _LONGEST_FALLBACK = 600
 Chunks = Mapping[str, tuple[list[Keep], list[Drop]]]
 
 
-def chunks_of(result: DenoiseResult) -> Chunks:
-    """The scored chunks by passage id: made once for many calls of `record_of` on one result."""
+def group_chunks(result: DenoiseResult) -> Chunks:
+    """The scored chunks by passage id: made once for many calls of `passage_record` on one result."""
     found: dict[str, tuple[list[Keep], list[Drop]]] = {}
     for keep in result.kept:
         found.setdefault(keep.span.passage_id, ([], []))[0].append(keep)
@@ -44,7 +44,7 @@ def chunks_of(result: DenoiseResult) -> Chunks:
     return found
 
 
-def record_of(
+def passage_record(
     kept: Passage,
     given: Mapping[str, Passage],
     result: DenoiseResult,
@@ -60,22 +60,22 @@ def record_of(
     says what went wrong, or is None.
 
     ``detail="full"`` adds ``kept`` and ``dropped``: the scored chunks of these passages, where the method
-    scores. ``chunks`` is `chunks_of` the result, made here when not given. ``detail="spans"`` has no chunks and
+    scores. ``chunks`` is `group_chunks` the result, made here when not given. ``detail="spans"`` has no chunks and
     holds to `RECORD_BYTES`: ranges that touch are one, ids over 200 bytes stand as ``sha256:...``, the query
     is cut to 200 bytes, the fallback to 600, and of ranges too many the first are listed, ``spans_left_out`` the
     number of the others. ``detail="none"`` is for the caller to put nothing, and gives ``{}``.
     """
     if detail == "none":
         return {}
-    spans, coverage = place_of(kept, given)
+    spans, coverage = source_coverage(kept, given)
     before = given[kept.id].score if kept.id in given else None
-    fallback = fallback_of(spans, result)
+    fallback = fallback_for(spans, result)
     short = detail == "spans"
     record: dict[str, Any] = {
-        "v": VERSION,
+        "v": RECORD_VERSION,
         "origin": short_id(kept.id) if short else kept.id,
         "spans": {short_id(i): _joined(r) for i, r in spans.items()} if short else spans,
-        "extractive": not kept.rewritten,
+        "extractive": not kept.is_rewritten,
         "coverage": coverage,
         "score": _number(kept.score),
         "score_before": _number(before),
@@ -85,21 +85,21 @@ def record_of(
     }
     if short:
         return _bounded(record)
-    chunks = chunks_of(result) if chunks is None else chunks
+    chunks = group_chunks(result) if chunks is None else chunks
     record["kept"] = [_scored(k) for i in spans if i in chunks for k in chunks[i][0]]
     record["dropped"] = [_scored(d) for i in spans if i in chunks for d in chunks[i][1]]
     return record | {"relevant": result.relevant, "note": result.note}
 
 
-def place_of(kept: Passage, given: Mapping[str, Passage]) -> tuple[dict[str, list[list[int]]], float]:
+def source_coverage(kept: Passage, given: Mapping[str, Passage]) -> tuple[dict[str, list[list[int]]], float]:
     """The ranges a text stands for, by input passage, and the share of those passages' characters they cover."""
-    covered = kept.covered
+    covered = kept.source_spans
     spans = spans_by_passage(covered)
     length = sum([len(given[i].text) for i in spans if i in given])
     return spans, round(sum([s.end - s.start for s in covered]) / length, 4) if length else 1.0
 
 
-def fallback_of(ids: Iterable[str], result: DenoiseResult) -> str | None:
+def fallback_for(ids: Iterable[str], result: DenoiseResult) -> str | None:
     """What went wrong with these input passages: their own failures, where the result lists failures by
     passage.
     """
@@ -158,14 +158,14 @@ def _weight(value: Any) -> int:
     return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
-def summary_of(passages: Sequence[Passage], result: DenoiseResult) -> dict[str, Any]:
+def result_summary(passages: Sequence[Passage], result: DenoiseResult) -> dict[str, Any]:
     """The whole result as plain JSON, without any passage text: fit for a custom event or a log."""
     return {
-        "v": VERSION,
+        "v": RECORD_VERSION,
         "query": result.query,
         "given": [p.id for p in passages],
         "passages": [
-            {"id": p.id, "spans": spans_by_passage(p.covered), "score": _number(p.score)} for p in result.passages
+            {"id": p.id, "spans": spans_by_passage(p.source_spans), "score": _number(p.score)} for p in result.passages
         ],
         "kept": [{"id": k.span.passage_id, **_scored(k)} for k in result.kept],
         "dropped": [{"id": d.span.passage_id, **_scored(d)} for d in result.dropped],
@@ -174,18 +174,18 @@ def summary_of(passages: Sequence[Passage], result: DenoiseResult) -> dict[str, 
         "fallback": result.fallback,
         "failures": dict(result.failures),
         **_question_note(result),
-        **costs_of(result.trace),
+        **run_costs(result.trace),
     }
 
 
-def bounded_summary_of(passages: Sequence[Passage], result: DenoiseResult) -> dict[str, Any]:
-    """`summary_of` for a trace: lists of at most `SUMMARY_ROWS`, ``left_out`` says how many more there were.
+def bounded_result_summary(passages: Sequence[Passage], result: DenoiseResult) -> dict[str, Any]:
+    """`result_summary` for a trace: lists of at most `SUMMARY_ROWS`, ``left_out`` says how many more there were.
 
     Passages are listed without their spans, which their own records hold.
     """
     sizes = {name: len(getattr(result, name)) for name in ("passages", "kept", "dropped")}
     return {
-        "v": VERSION,
+        "v": RECORD_VERSION,
         "query": _cut(result.query),
         "given": len(passages),
         "passages": [{"id": short_id(p.id), "score": _number(p.score)} for p in result.passages[:SUMMARY_ROWS]],
@@ -197,30 +197,30 @@ def bounded_summary_of(passages: Sequence[Passage], result: DenoiseResult) -> di
         "left_out": {name: n - SUMMARY_ROWS for name, n in sizes.items() if n > SUMMARY_ROWS},
         "fallback": None if result.fallback is None else _cut(result.fallback, _LONGEST_FALLBACK),
         **_question_note(result),
-        **costs_of(result.trace),
+        **run_costs(result.trace),
     }
 
 
-def costs_of(trace: Trace) -> dict[str, Any]:
+def run_costs(trace: Trace) -> dict[str, Any]:
     """Calls and tokens of a run as plain JSON."""
     usage = trace.usage
     return {
-        "calls": calls_of(trace),
+        "calls": count_calls(trace),
         "input_tokens": usage.input_tokens,
         "output_tokens": usage.output_tokens,
-        "tokens_estimated": usage.estimated,
+        "tokens_estimated": usage.is_estimated,
     }
 
 
-def calls_of(trace: Trace) -> int:
+def count_calls(trace: Trace) -> int:
     """LLM calls of a run, those of denoisers it asked included; one that the budget refused was not made."""
     nested = (e.reply.trace for e in trace.events if isinstance(e.reply, DenoiseResult))
     asked = (
-        e.reply.calls if isinstance(e.reply, Reply) else int(e.made)
+        e.reply.calls if isinstance(e.reply, Reply) else int(e.executed)
         for e in trace.events
         if isinstance(e.effect, Complete)
     )
-    return sum(asked) + sum(map(calls_of, nested))
+    return sum(asked) + sum(map(count_calls, nested))
 
 
 def spans_by_passage(spans: Sequence[Span]) -> dict[str, list[list[int]]]:

@@ -6,10 +6,10 @@ numbered), `replies` (asked, read, asked again), `cover` (which source stands fo
 
 from denoise_core.protocols import StructuredLLM
 from denoise_core.runtime.caches import Cache, MemoryStore, SqliteStore, Store
+from denoise_core.s2a.alignment import WrittenSentence
 from denoise_core.s2a.answer import S2A, S2AAnswer
-from denoise_core.s2a.cover import Sentence
-from denoise_core.s2a.denoiser import Report, S2ADenoiser, S2AResult
-from denoise_core.s2a.message import MessageDenoiser, Neutral
+from denoise_core.s2a.denoiser import PassageReport, S2ADenoiser, S2AResult
+from denoise_core.s2a.message import MessageDenoiser, NeutralMessage
 from denoise_core.s2a.options import Options
 from denoise_core.s2a.prompts import Prompt, Prompts
 from denoise_core.s2a.question import same_question
@@ -19,15 +19,15 @@ __all__ = [
     "Cache",
     "MemoryStore",
     "MessageDenoiser",
-    "Neutral",
+    "NeutralMessage",
     "Options",
     "Prompt",
     "Prompts",
-    "Report",
+    "PassageReport",
     "S2AAnswer",
     "S2ADenoiser",
     "S2AResult",
-    "Sentence",
+    "WrittenSentence",
     "SqliteStore",
     "Store",
     "StructuredLLM",

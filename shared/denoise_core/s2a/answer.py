@@ -12,9 +12,9 @@ from denoise_core.runtime.effects import Flow, complete
 from denoise_core.runtime.flow import arun, run
 from denoise_core.s2a.denoiser import S2ADenoiser, S2AResult
 from denoise_core.s2a.message import MessageDenoiser
-from denoise_core.s2a.options import OnError, Options, Rule, Variant
+from denoise_core.s2a.options import OnError, Options, PieceRule, Variant
 from denoise_core.s2a.prompts import Prompt
-from denoise_core.s2a.question import ID
+from denoise_core.s2a.question import MESSAGE_ID
 from denoise_core.text.delimit import wrap_in_envelope
 from denoise_core.types import Passage
 
@@ -42,7 +42,7 @@ class S2A:
         llm: LLM,
         *,
         variant: Variant = "select",
-        keep: Rule | None = None,
+        keep: PieceRule | None = None,
         on_error: OnError = "keep",
         max_concurrency: int = 10,
         budget: Budget | None = None,
@@ -79,18 +79,18 @@ class S2A:
             result = yield from d.flow(question, passages)
         else:
             result = yield from self._alone(question)
-        text = yield from reply_from(self.llm, prompt, result.query, result.passages, original=original)
+        text = yield from answer_from_passages(self.llm, prompt, result.query, result.passages, original=original)
         return S2AAnswer(text, result.query, result)
 
     def _alone(self, question: str) -> Flow[S2AResult]:
         d = self.denoiser
         cleared = MessageDenoiser(self.llm, variant=d.variant, on_error=d.on_error, options=d.options)
         neutral = yield from cleared.flow(question)
-        context = (Passage(neutral.context, ID, rewritten=True),) if neutral.context else ()
+        context = (Passage(neutral.context, MESSAGE_ID, is_rewritten=True),) if neutral.context else ()
         return S2AResult(neutral.question, context, neutral.dropped, fallback=neutral.fallback)
 
 
-def reply_from(
+def answer_from_passages(
     llm: LLM | None,
     prompt: Prompt,
     question: str,
@@ -103,7 +103,7 @@ def reply_from(
     ``original`` is the question and the passages as they came, for a prompt that has the field for it.
     """
     values = {"context": _enclosed(passages), "question": question}
-    if "original" in prompt.fields:
+    if "original" in prompt.field_names:
         asked, came = original or (question, passages)
         values["original"] = f"{_enclosed(came)}Question:\n{asked}\n"
     reply = yield from complete(prompt.render(by_schema=False, **values), tag="s2a.answer", llm=llm)
@@ -112,5 +112,5 @@ def reply_from(
 
 def _enclosed(passages: Sequence[Passage]) -> str:
     """The passages in the envelope of text that is not ours, and a blank line; "" without any text."""
-    text = "\n\n".join(p.headed.strip() for p in passages if p.text.strip())
+    text = "\n\n".join(p.text_with_header.strip() for p in passages if p.text.strip())
     return f"{wrap_in_envelope(text)}\n\n" if text else ""

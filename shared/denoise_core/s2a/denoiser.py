@@ -16,17 +16,17 @@ from denoise_core.protocols import LLM, Scorer, expect_llm
 from denoise_core.result import DenoiseResult
 from denoise_core.runtime.budget import Budget
 from denoise_core.runtime.effects import Flow
-from denoise_core.runtime.fallbacks import fell_back
+from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.flow import arun, run
-from denoise_core.s2a.cover import Sentence, align
-from denoise_core.s2a.options import EXTRACTIVE, OnError, Options, Rule, Variant, one_of
-from denoise_core.s2a.pieces import PassageSlice, companions, group_slices, slice_passage
-from denoise_core.s2a.prompts import CONTEXT, FORMS, KEEP
+from denoise_core.s2a.alignment import WrittenSentence, align_outcome
+from denoise_core.s2a.options import EXTRACTIVE, OnError, Options, PieceRule, Variant, check_choice
+from denoise_core.s2a.pieces import PassageSlice, find_context_pieces, group_slices, slice_passage
+from denoise_core.s2a.prompts import CONTEXT_FORM, KEEP_FORM, REPLY_FORMS
 from denoise_core.s2a.question import NeutralQuestion, neutralize_question
 from denoise_core.s2a.replies import (
     LLMCaller,
-    PartOutcome,
-    Request,
+    SliceOutcome,
+    SliceRequest,
     look_up_selection,
     read_rewriting,
     read_selection,
@@ -38,14 +38,14 @@ from denoise_core.text.token_budget import CHARACTERS_PER_TOKEN
 from denoise_core.types import Drop, Passage, Span, Usage, check_passages
 
 NOT_NEEDED = "not needed for the question"
-CLEARLY = 3.0  # halfway from the floor of the default's scale (1.5: nothing seems to fit) to its top (4.57)
+RECHECK_THRESHOLD = 3.0  # halfway from the floor of the default's scale (1.5: nothing seems to fit) to its top (4.57)
 _MOST_RECHECKED = 3  # passages that are looked at again
 _LOOKED_RELEVANT = "nothing was kept of any passage, though this one looked relevant: asked once more"
 _TEXT, _WRITTEN = attrgetter("text"), attrgetter("written")
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class PassageReport:
     """How one passage fared.
 
     ``calls`` is the number of calls it took part in: 0 when it was skipped or known, more than 1 when it was too
@@ -55,20 +55,20 @@ class Report:
     another piece cannot be read without them: a table's header, a list's stem, the sentence before a pronoun."""
 
     passage_id: str
-    calls: int
+    call_count: int
     notes: tuple[str, ...] = ()
     problem: str | None = None
-    written: str | None = None
-    sentences: tuple[Sentence, ...] = ()
-    context: tuple[Span, ...] = ()
+    written_text: str | None = None
+    sentences: tuple[WrittenSentence, ...] = ()
+    context_spans: tuple[Span, ...] = ()
 
     @property
-    def uncovered(self) -> tuple[Sentence, ...]:
+    def uncovered_sentences(self) -> tuple[WrittenSentence, ...]:
         """The written sentences that no source sentence covers."""
         return tuple(s for s in self.sentences if not s.spans)
 
     @property
-    def unsupported(self) -> tuple[Sentence, ...]:
+    def unsupported_sentences(self) -> tuple[WrittenSentence, ...]:
         """The written sentences that the checker does not find in the source; empty where it was not asked."""
         return tuple(s for s in self.sentences if s.supported is False)
 
@@ -77,7 +77,7 @@ class Report:
 class S2AResult(DenoiseResult):
     """A `DenoiseResult` with a `Report` for each input passage, in the input's order."""
 
-    reports: tuple[Report, ...] = ()
+    reports: tuple[PassageReport, ...] = ()
 
 
 class S2ADenoiser:
@@ -113,14 +113,14 @@ class S2ADenoiser:
         llm: LLM,
         *,
         variant: Variant = "select",
-        keep: Rule | None = None,
+        keep: PieceRule | None = None,
         on_error: OnError = "keep",
         max_concurrency: int = 10,
         budget: Budget | None = None,
         options: Options | None = None,
     ) -> None:
-        one_of("variant", variant, get_args(Variant))
-        one_of("on_error", on_error, get_args(OnError))
+        check_choice("variant", variant, get_args(Variant))
+        check_choice("on_error", on_error, get_args(OnError))
         if max_concurrency < 1:
             raise InputError(f"max_concurrency={max_concurrency}: expected 1 or more")
         if keep is not None and not (callable(getattr(keep, "choose", None)) and variant == "select"):
@@ -161,13 +161,13 @@ class S2ADenoiser:
             characters += sum(len(message.content) for message in request.messages(False))
             for part in request.parts:
                 output += 3 * len(part.pieces) if request.numbered else len(part.text) // CHARACTERS_PER_TOKEN
-        return len(requests), Usage(characters // CHARACTERS_PER_TOKEN, output, estimated=True)
+        return len(requests), Usage(characters // CHARACTERS_PER_TOKEN, output, is_estimated=True)
 
     def flow(self, query: str, passages: Sequence[Passage]) -> Flow[S2AResult]:
         """The logic, to be driven by `run` or `arun`, or from within another flow with ``yield from``."""
         passages = check_passages(passages)
         question = NeutralQuestion(query)
-        outcomes: list[PartOutcome] = []
+        outcomes: list[SliceOutcome] = []
         if any(map(str.strip, map(_TEXT, passages))):
             question = yield from neutralize_question(self.llm, query, self.options, on_error=self.on_error)
             outcomes = yield from self._ask(question.text, passages)
@@ -175,11 +175,11 @@ class S2ADenoiser:
             outcomes = apply_rule(self.keep, outcomes)
         return self._assemble(question, passages, outcomes)
 
-    def _ask(self, query: str, passages: Sequence[Passage]) -> Flow[list[PartOutcome]]:
+    def _ask(self, query: str, passages: Sequence[Passage]) -> Flow[list[SliceOutcome]]:
         """The outcomes of all parts, those known before and those of the calls."""
         cache = self.options.cache
         known, requests = self._plan(query, passages)
-        outcomes: list[PartOutcome] = []
+        outcomes: list[SliceOutcome] = []
         if requests:
             read = partial(read_rewriting, names=("message" if self.variant == "single" else "context",))
             if self.variant in EXTRACTIVE:
@@ -189,18 +189,18 @@ class S2ADenoiser:
             if cache is not None and self.variant in EXTRACTIVE:
                 store_selections(cache, outcomes)
         for outcome in outcomes:
-            if outcome.kept is None or outcome.kept:
+            if outcome.kept_places is None or outcome.kept_places:
                 return known + outcomes
-        if not outcomes or any(outcome.kept for outcome in known):
+        if not outcomes or any(outcome.kept_places for outcome in known):
             return known + outcomes
         return (yield from self._recheck(query, passages, known + outcomes))
 
-    def _plan(self, query: str, passages: Sequence[Passage]) -> tuple[list[PartOutcome], list[Request]]:
+    def _plan(self, query: str, passages: Sequence[Passage]) -> tuple[list[SliceOutcome], list[SliceRequest]]:
         """What the cache knows of the passages, and the calls about the others."""
         options = self.options
         numbered = self.variant in EXTRACTIVE
         prompt = options.prompts.step_1(self.variant, ranked=self.keep is not None)
-        known: list[PartOutcome] = []
+        known: list[SliceOutcome] = []
         unknown: list[PassageSlice] = []
         for passage in passages:
             for part in slice_passage(passage, options) if passage.text.strip() else ():
@@ -213,40 +213,40 @@ class S2ADenoiser:
                 else:
                     known.append(outcome)
         longest_shared = 0
-        if numbered and options.joint is not False:
-            longest_shared = options.window if options.joint else min(options.short, options.window)
-        form = FORMS.get(self.variant, CONTEXT)
-        requests: list[Request] = []
+        if numbered and options.join_passages is not False:
+            longest_shared = options.max_characters if options.join_passages else min(options.max_joint_characters, options.max_characters)
+        form = REPLY_FORMS.get(self.variant, CONTEXT_FORM)
+        requests: list[SliceRequest] = []
         for group in group_slices(unknown, longest_shared, options):
-            requests.append(Request(tuple(group), prompt, form, numbered, query))
+            requests.append(SliceRequest(tuple(group), prompt, form, numbered, query))
         return known, requests
 
     def _recheck(
-        self, query: str, passages: Sequence[Passage], outcomes: list[PartOutcome]
-    ) -> Flow[list[PartOutcome]]:
+        self, query: str, passages: Sequence[Passage], outcomes: list[SliceOutcome]
+    ) -> Flow[list[SliceOutcome]]:
         """One more call about the passages that a scorer finds clearly relevant, if any."""
         options = self.options
         passages = [p for p in passages if p.text.strip()]
         scores = score_passages(query, passages, options)
         if scores is None:
             return outcomes
-        least = CLEARLY if options.clearly is None else options.clearly
+        least = RECHECK_THRESHOLD if options.recheck_threshold is None else options.recheck_threshold
         parts: list[PassageSlice] = []
         for n in np.argsort(-scores, kind="stable")[:_MOST_RECHECKED]:
             if scores[n] >= least:
                 parts += [o.part for o in outcomes if o.part.passage.id == passages[n].id]
         if not parts:
             return outcomes
-        group = group_slices(parts, options.window, options)[0]
-        request = Request(tuple(group), options.prompts.confirm, KEEP, numbered=True, question=query)
+        group = group_slices(parts, options.max_characters, options)[0]
+        request = SliceRequest(tuple(group), options.prompts.confirm, KEEP_FORM, numbered=True, question=query)
         caller = LLMCaller(self.llm, options, "s2a.confirm", partial(read_selection, variant="select"))
         again = {id(o.part): o for o in (yield from caller.outcomes([request]))}
         return [_merge(first, again.get(id(first.part))) for first in outcomes]
 
     def _assemble(
-        self, question: NeutralQuestion, passages: Sequence[Passage], outcomes: list[PartOutcome]
+        self, question: NeutralQuestion, passages: Sequence[Passage], outcomes: list[SliceOutcome]
     ) -> S2AResult:
-        by_passage: dict[str, list[PartOutcome]] = {}
+        by_passage: dict[str, list[SliceOutcome]] = {}
         for outcome in outcomes:
             by_passage.setdefault(outcome.part.passage.id, []).append(outcome)
         assembled: list[Assembled] = []
@@ -260,11 +260,11 @@ class S2ADenoiser:
             if problem is not None:
                 failures[passage.id] = problem
                 self._fall_back(passage, problem, own)
-        if self.options.at_least:
+        if self.options.min_passages:
             ensure_min_passages(question.text, passages, assembled, self.options)
         kept: list[Passage] = []
         drops: list[Drop] = []
-        reports: list[Report] = []
+        reports: list[PassageReport] = []
         for one in assembled:
             if one.passage is not None:
                 kept.append(one.passage)
@@ -280,13 +280,13 @@ class S2ADenoiser:
             question_note=question.note,
         )
 
-    def _fall_back(self, passage: Passage, problem: str, outcomes: list[PartOutcome]) -> None:
+    def _fall_back(self, passage: Passage, problem: str, outcomes: list[SliceOutcome]) -> None:
         errors = [o.error for o in outcomes if o.error is not None]
         error = errors[0] if errors else UnparsableReply(f"passage {passage.id!r}: {problem}")
         if self.on_error == "raise":
             raise error
         instead = "the passage was kept as it was" if self.on_error == "keep" else "the passage was dropped"
-        fell_back("S2ADenoiser", error, instead)
+        log_fallback("S2ADenoiser", error, instead)
 
 
 def _describe(failures: Mapping[str, str], policy: OnError) -> str:
@@ -304,11 +304,11 @@ class Assembled:
 
     passage: Passage | None
     drops: Sequence[Drop]
-    report: Report
+    report: PassageReport
 
 
 def assemble_passage(
-    passage: Passage, outcomes: Sequence[PartOutcome], policy: OnError, options: Options, *, question: str = ""
+    passage: Passage, outcomes: Sequence[SliceOutcome], policy: OnError, options: Options, *, question: str = ""
 ) -> Assembled:
     """What the outcomes leave of a passage: kept pieces of the source, at exact spans, and what they need.
 
@@ -317,7 +317,7 @@ def assemble_passage(
     """
     if not outcomes:
         blank = Drop(Span(passage.id, 0, len(passage.text)), "blank")
-        return Assembled(None, [blank], Report(passage.id, 0))
+        return Assembled(None, [blank], PassageReport(passage.id, 0))
     outcomes, sentences = _settle(outcomes, policy, options, question)
     pieces: list[Span] = []
     texts: list[str] = []
@@ -329,7 +329,7 @@ def assemble_passage(
     calls = 0
     for outcome in outcomes:
         for index, piece in enumerate(outcome.part.pieces):
-            if index in (outcome.kept or ()):
+            if index in (outcome.kept_places or ()):
                 kept.add(len(pieces))
             pieces.append(piece)
             reasons.append(outcome.problem or outcome.drop_reasons.get(index, NOT_NEEDED))
@@ -340,8 +340,8 @@ def assemble_passage(
     if len(outcomes) > 1:
         notes.append(f"split over {len(outcomes)} calls, because it is longer than one may be")
     brought: set[int] = set()
-    if options.context and 0 < len(kept) < len(pieces):
-        brought = companions(texts, kept)
+    if options.keep_context and 0 < len(kept) < len(pieces):
+        brought = find_context_pieces(texts, kept)
     spans: list[Span] = []
     drops: list[Drop] = []
     context: list[Span] = []
@@ -353,33 +353,33 @@ def assemble_passage(
         else:
             drops.append(Drop(piece, reasons[index]))
     problem = "; ".join(dict.fromkeys(problems)) or None
-    report = Report(
+    report = PassageReport(
         passage.id, calls, tuple(dict.fromkeys(notes)), problem, text or None, tuple(sentences), tuple(context)
     )
-    if text and options.show == "written" and problem is None:
+    if text and options.shown_text == "written" and problem is None:
         # The model's own text; one without a source stands for the whole of it.
         source = extract_spans(passage, spans) or passage
-        whole = replace(passage, text=text.strip(), spans=source.covered, rewritten=True)
+        whole = replace(passage, text=text.strip(), spans=source.source_spans, is_rewritten=True)
         return Assembled(whole, drops if spans else [], report)
-    if drops and spans and not text and not options.context:
+    if drops and spans and not text and not options.keep_context:
         drops += _trim_end(passage.text, spans)
     return Assembled(extract_spans(passage, spans), drops, report)
 
 
 def _settle(
-    outcomes: Sequence[PartOutcome], policy: OnError, options: Options, question: str
-) -> tuple[list[PartOutcome], list[Sentence]]:
+    outcomes: Sequence[SliceOutcome], policy: OnError, options: Options, question: str
+) -> tuple[list[SliceOutcome], list[WrittenSentence]]:
     """The outcomes with what is kept of the written ones and of those with a problem; and what was written."""
-    settled: list[PartOutcome] = []
-    sentences: list[Sentence] = []
+    settled: list[SliceOutcome] = []
+    sentences: list[WrittenSentence] = []
     offset = 0
     for outcome in outcomes:
-        if outcome.written is not None:
-            outcome, aligned = align(outcome, options, question, offset=offset)
+        if outcome.written_text is not None:
+            outcome, aligned = align_outcome(outcome, options, question, offset=offset)
             sentences += aligned
-            offset += len(outcome.written or "") + 1 if outcome.written else 0
+            offset += len(outcome.written_text or "") + 1 if outcome.written_text else 0
         if outcome.problem is not None and policy == "keep":
-            outcome = replace(outcome, kept=dict.fromkeys(range(len(outcome.part.pieces)), 0))
+            outcome = replace(outcome, kept_places=dict.fromkeys(range(len(outcome.part.pieces)), 0))
         settled.append(outcome)
     return settled, sentences
 
@@ -394,7 +394,7 @@ def _trim_end(text: str, spans: list[Span]) -> list[Drop]:
     return [Drop(replace(last, start=end), NOT_NEEDED)]
 
 
-def apply_rule(rule: Rule, outcomes: Sequence[PartOutcome]) -> list[PartOutcome]:
+def apply_rule(rule: PieceRule, outcomes: Sequence[SliceOutcome]) -> list[SliceOutcome]:
     """The outcomes with only the kept pieces that ``rule`` chooses.
 
     A piece's score is its place in the reply that named it: the first pieces of all replies come before the second
@@ -404,22 +404,22 @@ def apply_rule(rule: Rule, outcomes: Sequence[PartOutcome]) -> list[PartOutcome]
     places: list[int] = []
     for outcome in outcomes:
         texts = outcome.part.texts
-        for index, place in (outcome.kept or {}).items():
-            candidates.append("".join(texts[n] for n in sorted(companions(texts, {index}) | {index})))
+        for index, place in (outcome.kept_places or {}).items():
+            candidates.append("".join(texts[n] for n in sorted(find_context_pieces(texts, {index}) | {index})))
             places.append(place)
     if not candidates:
         return list(outcomes)
     mask = iter(rule.choose(-np.array(places, dtype=np.float32), candidates))
-    narrowed: list[PartOutcome] = []
+    narrowed: list[SliceOutcome] = []
     for outcome in outcomes:
         kept: dict[int, int] = {}
         reasons: dict[int, str] = {}
-        for index, place in (outcome.kept or {}).items():
+        for index, place in (outcome.kept_places or {}).items():
             if next(mask):
                 kept[index] = place
             else:
                 reasons[index] = rule.reason()
-        narrowed.append(replace(outcome, kept=kept, drop_reasons=reasons) if outcome.kept else outcome)
+        narrowed.append(replace(outcome, kept_places=kept, drop_reasons=reasons) if outcome.kept_places else outcome)
     return narrowed
 
 
@@ -433,36 +433,36 @@ def score_passages(query: str, passages: Sequence[Passage], options: Options) ->
 
         scorer = DefaultScorer()
     try:
-        return np.asarray(scorer.score(query, [p.headed for p in passages]), dtype=np.float32)
+        return np.asarray(scorer.score(query, [p.text_with_header for p in passages]), dtype=np.float32)
     except MissingExtra as error:
-        fell_back("S2ADenoiser", error, "a selection of nothing was not confirmed")
+        log_fallback("S2ADenoiser", error, "a selection of nothing was not confirmed")
         return None
 
 
-def _merge(first: PartOutcome, second: PartOutcome | None) -> PartOutcome:
+def _merge(first: SliceOutcome, second: SliceOutcome | None) -> SliceOutcome:
     """The outcome of the second look, with what the first one cost; one that failed leaves the first."""
     if second is None:
         return first
     if second.problem is not None:
         return first.with_note(f"{_LOOKED_RELEVANT} in vain: {second.problem}", second.calls)
-    note = f"{_LOOKED_RELEVANT}, and {'kept' if second.kept else 'confirmed'}"
+    note = f"{_LOOKED_RELEVANT}, and {'kept' if second.kept_places else 'confirmed'}"
     return replace(second, notes=first.notes).with_note(note, first.calls)
 
 
 def ensure_min_passages(
     query: str, passages: Sequence[Passage], assembled: list[Assembled], options: Options
 ) -> None:
-    """Keep the best passages by the scorer whole, in place, where fewer than ``options.at_least`` are kept."""
+    """Keep the best passages by the scorer whole, in place, where fewer than ``options.min_passages`` are kept."""
     dropped: list[int] = []
     for n, one in enumerate(assembled):
         if one.passage is None and passages[n].text.strip():
             dropped.append(n)
-    missing = options.at_least - sum(one.passage is not None for one in assembled)
+    missing = options.min_passages - sum(one.passage is not None for one in assembled)
     if missing <= 0 or not dropped:
         return
     scores = score_passages(query, [passages[n] for n in dropped], options)
     order = range(len(dropped)) if scores is None else np.argsort(-scores, kind="stable")
     for place in order[:missing]:
         n = dropped[place]
-        notes = (*assembled[n].report.notes, f"kept whole: at_least={options.at_least} passages stay")
+        notes = (*assembled[n].report.notes, f"kept whole: min_passages={options.min_passages} passages stay")
         assembled[n] = Assembled(passages[n], (), replace(assembled[n].report, notes=notes))

@@ -12,12 +12,12 @@ from denoise_core.s2a.prompts import Prompt, Prompts
 
 Variant = Literal["select", "remove", "auto", "default", "single", "keep_original", "not_instructed", "relevance"]
 OnError = Literal["keep", "drop", "raise"]
-Show = Literal["source", "written"]
+ShownText = Literal["source", "written"]
 
 EXTRACTIVE = ("select", "remove", "auto")
 
 
-class Rule(Protocol):
+class PieceRule(Protocol):
     """What keeps some of scored texts, best first, such as END's ``TokenLimit(2000)``: a mask, and why the "
     "rest goes."""
 
@@ -30,63 +30,63 @@ class Rule(Protocol):
 class Options:
     """How passages are put to the model, and what is done with what it writes.
 
-    ``joint`` asks about several passages in one call instead of each on its own; None does so for the extractive
-    variants with passages of at most ``short`` characters, and the rewriting ones always ask about one. One call
-    holds at most ``window`` characters and ``pieces`` numbered pieces: longer passages are split between pieces.
+    ``join_passages`` asks about several passages in one call instead of each on its own; None does so for the extractive
+    variants with passages of at most ``max_joint_characters`` characters, and the rewriting ones always ask about one. One call
+    holds at most ``max_characters`` characters and ``max_pieces`` numbered pieces: longer passages are split between pieces.
     ``metadata`` names what of a passage the model sees besides its text and its header: ``"title"`` is
     ``metadata["title"]``, and so on for any key.
 
-    ``clear`` clears the question first, in one call that sees no passage, where it has more than one clause.
-    ``context`` keeps with a piece what it cannot be read without: a table row's header, a list item's stem, a
+    ``neutralize_question`` clears the question first, in one call that sees no passage, where it has more than one clause.
+    ``keep_context`` keeps with a piece what it cannot be read without: a table row's header, a list item's stem, a
     pronoun's sentence before; without it also goes the white space behind the last piece.
 
-    ``show`` is what the rewriting variants give: ``"source"``, the source sentences that cover what was written,
+    ``shown_text`` is what the rewriting variants give: ``"source"``, the source sentences that cover what was written,
     or ``"written"``, the model's own text as in the paper, marked ``rewritten``, with the checker's word on each
-    sentence. ``flag`` has the checker's word beside the source, too.
+    sentence. ``check_sentences`` has the checker's word beside the source, too.
 
-    ``at_least`` is how many passages are kept at least, the best by ``scorer`` whole where the model named fewer.
+    ``min_passages`` is how many passages are kept at least, the best by ``scorer`` whole where the model named fewer.
     ``scorer`` also says whether a NONE over everything is to be confirmed: a passage that it finds at
-    ``clearly`` or above is looked at again, once. None is the default that ships, where its extra is installed.
+    ``recheck_threshold`` or above is looked at again, once. None is the default that ships, where its extra is installed.
 
-    ``cache`` saves calls. ``structured`` asks for JSON by a schema where the LLM can be held to one.
+    ``cache`` saves calls. ``use_json_schema`` asks for JSON by a schema where the LLM can be held to one.
     ``language`` decides abbreviations when sentences are cut, as in `chunk.sentences`.
 
-    Raises `InputError` for a number below 1, an unknown ``show`` and ``metadata`` that is a single string.
+    Raises `InputError` for a number below 1, an unknown ``shown_text`` and ``metadata`` that is a single string.
     """
 
     prompts: Prompts = field(default_factory=Prompts)
-    joint: bool | None = None
-    window: int = 24_000
-    pieces: int = 60
-    short: int = 4_000
+    join_passages: bool | None = None
+    max_characters: int = 24_000
+    max_pieces: int = 60
+    max_joint_characters: int = 4_000
     metadata: tuple[str, ...] = ()
-    clear: bool = True
-    context: bool = True
-    show: Show = "source"
-    flag: bool = False
-    at_least: int = 0
+    neutralize_question: bool = True
+    keep_context: bool = True
+    shown_text: ShownText = "source"
+    check_sentences: bool = False
+    min_passages: int = 0
     scorer: Scorer | None = None
-    clearly: float | None = None
+    recheck_threshold: float | None = None
     cache: Cache | None = None
-    structured: bool = True
+    use_json_schema: bool = True
     language: str = "en"
 
     def __post_init__(self) -> None:
-        for name in ("window", "short", "pieces"):
+        for name in ("max_characters", "max_joint_characters", "max_pieces"):
             if getattr(self, name) < 1:
                 raise InputError(f"Options({name}={getattr(self, name)}): expected 1 or more")
-        if self.at_least < 0:
-            raise InputError(f"Options(at_least={self.at_least}): expected a number of passages, 0 or more")
-        if self.show not in get_args(Show):
+        if self.min_passages < 0:
+            raise InputError(f"Options(min_passages={self.min_passages}): expected a number of passages, 0 or more")
+        if self.shown_text not in get_args(ShownText):
             raise InputError(
-                f"Options(show={self.show!r}): expected 'source' or 'written'; metadata that the model is to see "
+                f"Options(shown_text={self.shown_text!r}): expected 'source' or 'written'; metadata that the model is to see "
                 "is named by Options(metadata=('title',))"
             )
         if isinstance(self.metadata, str):
             raise InputError(f"Options(metadata={self.metadata!r}): expected a tuple of keys, such as ('title',)")
-        if self.scorer is not None and self.clearly is None and not hasattr(self.scorer, "scale"):
+        if self.scorer is not None and self.recheck_threshold is None and not hasattr(self.scorer, "scale"):
             raise InputError(
-                f"Options(scorer={type(self.scorer).__name__}): say with clearly= from which of its scores on a "
+                f"Options(scorer={type(self.scorer).__name__}): say with recheck_threshold= from which of its scores on a "
                 "passage is clearly relevant"
             )
 
@@ -99,7 +99,7 @@ class Options:
         return self.prompts.step_2(variant)
 
 
-def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
     """Raises `InputError` for a value that is none of ``allowed``."""
     if value not in allowed:
         raise InputError(f"{name}={value!r}: expected one of {', '.join(map(repr, allowed))}")

@@ -56,7 +56,7 @@ _POINTS_BACK = re.compile(
 )
 
 
-def units(passage: Passage, *, language: str = "en") -> tuple[Span, ...]:
+def split_pieces(passage: Passage, *, language: str = "en") -> tuple[Span, ...]:
     """The pieces of ``passage`` in order; none for an empty text. ``language`` as in `chunk.sentences`."""
     text = passage.text
     ends: list[int] = []
@@ -211,12 +211,12 @@ def slice_passage(passage: Passage, options: Options) -> list[PassageSlice]:
         heading.append(passage.header)
     slices: list[PassageSlice] = []
     run: list[Span] = []
-    for piece in units(passage, language=options.language):
-        if run and (piece.end - run[0].start > options.window or len(run) == options.pieces):
-            slices.append(PassageSlice(passage, tuple(run), tuple(heading), options.window))
+    for piece in split_pieces(passage, language=options.language):
+        if run and (piece.end - run[0].start > options.max_characters or len(run) == options.max_pieces):
+            slices.append(PassageSlice(passage, tuple(run), tuple(heading), options.max_characters))
             run = []
         run.append(piece)
-    slices.append(PassageSlice(passage, tuple(run), tuple(heading), options.window))
+    slices.append(PassageSlice(passage, tuple(run), tuple(heading), options.max_characters))
     return slices
 
 
@@ -228,18 +228,18 @@ def group_slices(
     group_size = group_pieces = 0
     for part in slices:
         size, count = len(part.text), len(part.pieces)
-        fits = group_size + size <= options.window and group_pieces + count <= options.pieces
+        fits = group_size + size <= options.max_characters and group_pieces + count <= options.max_pieces
         if not groups or not fits or size > longest_shared:
             groups.append([])
             group_size = group_pieces = 0
         groups[-1].append(part)
         # A slice that shares no request leaves no room for the next one.
-        group_size += size if size <= longest_shared else options.window
+        group_size += size if size <= longest_shared else options.max_characters
         group_pieces += count
     return groups
 
 
-def companions(texts: Sequence[str], kept: set[int]) -> set[int]:
+def find_context_pieces(texts: Sequence[str], kept: set[int]) -> set[int]:
     """The indices of further pieces, of which ``texts`` has all of a passage, that the ``kept`` ones need."""
     needed: set[int] = set()
     for index in kept:

@@ -21,7 +21,7 @@ from denoise_core.errors import InputError
 from denoise_core.text.delimit import ENVELOPE_NOTE
 from denoise_core.types import Message
 
-VERSION = "5"
+PROMPT_VERSION = "5"
 """Of every prompt here."""
 
 
@@ -36,13 +36,13 @@ class Prompt:
     version: str
     system: str
     user: str
-    held: str = ""
+    user_json: str = ""
 
     @property
-    def fields(self) -> frozenset[str]:
+    def field_names(self) -> frozenset[str]:
         """The fields that the two texts name. Raises `InputError` for braces that are no plain field."""
         found: set[str] = set()
-        for text in (self.system, self.user, self.held):
+        for text in (self.system, self.user, self.user_json):
             try:
                 names = [name for _, name, _, _ in string.Formatter().parse(text) if name is not None]
             except ValueError as error:
@@ -57,7 +57,7 @@ class Prompt:
 
     def render(self, *, by_schema: bool = False, **values: str) -> tuple[Message, ...]:
         """The messages. Values are put in as they are; braces inside them mean nothing."""
-        user = Message("user", (self.held if by_schema and self.held else self.user).format(**values))
+        user = Message("user", (self.user_json if by_schema and self.user_json else self.user).format(**values))
         return (Message("system", self.system.format(**values)), user) if self.system else (user,)
 
 
@@ -165,77 +165,77 @@ _ITEMS = '[{{"n": 2, "starts": "its first three words"}}]'
 _NUMBERS_ALONE = "Reply with the numbers alone, such as: 2, 5-7"
 _LABEL = "Reply in this form, with the label in English, and write nothing after"
 
-KEEP = ReplyForm(
+KEEP_FORM = ReplyForm(
     _object(keep=_PIECES),
     f'Reply with JSON: {{{{"keep": {_ITEMS}}}}}, an empty list if none.',
     f"{_NUMBERS_ALONE}\nor, if none: NONE",
     '{"keep": [numbers]}, {"keep": []} for none',
 )
 _RANKED = replace(
-    KEEP, ask_plain="Reply with the numbers alone, without ranges, such as: 6, 2, 7\nor, if none: NONE"
+    KEEP_FORM, ask_plain="Reply with the numbers alone, without ranges, such as: 6, 2, 7\nor, if none: NONE"
 )
-DROP = ReplyForm(
+DROP_FORM = ReplyForm(
     _object(drop=_PIECES),
     f'Reply with JSON: {{{{"drop": {_ITEMS}}}}}, an empty list if all stay.',
     f"{_NUMBERS_ALONE}\nor, if all should stay: NONE\nor, if none should: ALL",
     '{"drop": [numbers]}, {"drop": []} for none',
 )
-EITHER = ReplyForm(
+EITHER_FORM = ReplyForm(
     _object(list={"type": "string", "enum": ["keep", "drop"]}, pieces=_PIECES),
     f'Reply with JSON: {{{{"list": "keep" or "drop", "pieces": {_ITEMS}}}}}.',
     "Nothing else, such as:\nKEEP 2, 5-7\nor\nDROP 3, 9\nIf all stay: KEEP ALL\nIf all go: DROP ALL",
     '{"list": "keep" or "drop", "pieces": [numbers]}',
 )
-PARTS = ReplyForm(
+REQUEST_FORM = ReplyForm(
     _object(request=_NUMBERS, opinion=_NUMBERS),
     'Reply with JSON that names every piece once: {{"request": [1, 3], "opinion": [2]}}.',
     "Reply with the numbers of the request alone, such as: 1, 3",
     '{"request": [numbers], "opinion": [numbers]}',
 )
-CONTEXT = ReplyForm(
+CONTEXT_FORM = ReplyForm(
     _object(context=_TEXT),
     'Reply with JSON: {{"context": "the text that is left"}}, an empty string if nothing is.',
     f"{_LABEL} the text:\nContext: (the text that is left, or NONE)",
     '{"context": "the text that is left, or nothing"}',
 )
-BOTH = ReplyForm(
+CONTEXT_QUESTION_FORM = ReplyForm(
     _object(context=_TEXT, question=_TEXT),
     'Reply with JSON: {{"context": "the facts that are left, or nothing", "question": "the neutral request"}}.',
     f"{_LABEL} the question:\nContext: (the facts that are left, or NONE)\nQuestion: (the neutral request)",
     '{"context": "the facts that are left, or nothing", "question": "the neutral request"}',
 )
-MESSAGE = ReplyForm(
+MESSAGE_FORM = ReplyForm(
     _object(message=_TEXT),
     'Reply with JSON: {{"message": "the message"}}.',
     "Reply with the message alone.",
     '{"message": "the message"}',
 )
 
-FORMS = {"select": KEEP, "remove": DROP, "auto": EITHER, "single": MESSAGE}
+REPLY_FORMS = {"select": KEEP_FORM, "remove": DROP_FORM, "auto": EITHER_FORM, "single": MESSAGE_FORM}
 """By variant, of replies about documents; `CONTEXT` for the others."""
 
 
-def schema(variant: str) -> dict[str, Any]:
+def reply_schema(variant: str) -> dict[str, Any]:
     """The schema of a variant's reply about documents."""
-    return FORMS.get(variant, CONTEXT).schema
+    return REPLY_FORMS.get(variant, CONTEXT_FORM).schema
 
 
 def _choice(name: str, task: str, form: ReplyForm) -> Prompt:
     """Asks for the numbers of pieces that a question needs."""
     plain, held = (f"{{document}}\n\n{task}\n{ask}\n\n{{question}}" for ask in (form.ask_plain, form.ask_json))
-    return Prompt(name, VERSION, _CHOOSE, plain, held)
+    return Prompt(name, PROMPT_VERSION, _CHOOSE, plain, held)
 
 
 def _rewrite(name: str, task: str, form: ReplyForm) -> Prompt:
     """Asks for a document written again for a question."""
     plain, held = (f"{{document}}\n\n{task}\n\n{ask}\n\n{{question}}" for ask in (form.ask_plain, form.ask_json))
-    return Prompt(name, VERSION, _CLEAN, plain, held)
+    return Prompt(name, PROMPT_VERSION, _CLEAN, plain, held)
 
 
 def _about_message(name: str, task: str, form: ReplyForm, system: str = _CLEAN) -> Prompt:
     """Asks about what a person wrote, which is the document."""
     plain, held = (f"{{document}}\n\n{task}\n\n{ask}" for ask in (form.ask_plain, form.ask_json))
-    return Prompt(name, VERSION, system, plain, held)
+    return Prompt(name, PROMPT_VERSION, system, plain, held)
 
 
 # One wording of the instruction for both arms of an ablation: instructed prompting reads it over everything, S2A
@@ -256,22 +256,22 @@ _STEPWISE = "Think it through step by step before you give the answer."
 _SHIPPED = {
     prompt.name: prompt
     for prompt in (
-        _rewrite("default", _DEFAULT, CONTEXT),
-        _rewrite("single", _SINGLE, MESSAGE),
-        _rewrite("relevance", _RELEVANCE, CONTEXT),
-        _choice("select", _SELECT, KEEP),
+        _rewrite("default", _DEFAULT, CONTEXT_FORM),
+        _rewrite("single", _SINGLE, MESSAGE_FORM),
+        _rewrite("relevance", _RELEVANCE, CONTEXT_FORM),
+        _choice("select", _SELECT, KEEP_FORM),
         _choice("rank", _RANK, _RANKED),
-        _choice("remove", _REMOVE, DROP),
-        _choice("auto", _AUTO, EITHER),
-        _choice("confirm", _CONFIRM, KEEP),
-        _about_message("question", _QUESTION, PARTS, _CHOOSE),
-        _about_message("message", _MESSAGE, BOTH),
-        _about_message("message_single", _MESSAGE_SINGLE, MESSAGE),
-        _about_message("message_relevance", _MESSAGE_RELEVANCE, BOTH),
-        Prompt("answer", VERSION, _READ, _ANSWER),
-        Prompt("answer_fairly", VERSION, _READ, f"{_ANSWER}\n\n{_FAIR}"),
-        Prompt("answer_keeping", VERSION, _READ, _ANSWER_KEEPING),
-        Prompt("answer_stepwise", VERSION, _READ, f"{_ANSWER}\n\n{_STEPWISE}"),
+        _choice("remove", _REMOVE, DROP_FORM),
+        _choice("auto", _AUTO, EITHER_FORM),
+        _choice("confirm", _CONFIRM, KEEP_FORM),
+        _about_message("question", _QUESTION, REQUEST_FORM, _CHOOSE),
+        _about_message("message", _MESSAGE, CONTEXT_QUESTION_FORM),
+        _about_message("message_single", _MESSAGE_SINGLE, MESSAGE_FORM),
+        _about_message("message_relevance", _MESSAGE_RELEVANCE, CONTEXT_QUESTION_FORM),
+        Prompt("answer", PROMPT_VERSION, _READ, _ANSWER),
+        Prompt("answer_fairly", PROMPT_VERSION, _READ, f"{_ANSWER}\n\n{_FAIR}"),
+        Prompt("answer_keeping", PROMPT_VERSION, _READ, _ANSWER_KEEPING),
+        Prompt("answer_stepwise", PROMPT_VERSION, _READ, f"{_ANSWER}\n\n{_STEPWISE}"),
     )
 }
 
@@ -307,7 +307,7 @@ class Prompts:
         for f in fields(self):
             prompt: Prompt = getattr(self, f.name)
             needed = _FIELDS.get(f.name, frozenset({"question", "document"}))
-            for verb, names in (("lacks", needed - prompt.fields), ("names", prompt.fields - needed)):
+            for verb, names in (("lacks", needed - prompt.field_names), ("names", prompt.field_names - needed)):
                 if names:
                     problem = f"{verb} {_braced(names)}; its fields are {_braced(needed)}"
                     raise InputError(f"Prompts({f.name}=...) {problem}")

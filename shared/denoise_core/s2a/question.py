@@ -10,17 +10,17 @@ import itertools
 import re
 from dataclasses import dataclass
 
-from denoise_core.errors import UnparsableReply, is_mistake
+from denoise_core.errors import UnparsableReply, is_user_error
 from denoise_core.protocols import LLM
 from denoise_core.runtime.effects import Flow
 from denoise_core.s2a.options import OnError, Options
-from denoise_core.s2a.pieces import PassageSlice, units
-from denoise_core.s2a.prompts import PARTS
-from denoise_core.s2a.replies import LLMCaller, PartOutcome, Request, named
-from denoise_core.text.lexemes import lexemes
+from denoise_core.s2a.pieces import PassageSlice, split_pieces
+from denoise_core.s2a.prompts import REQUEST_FORM
+from denoise_core.s2a.replies import LLMCaller, SliceOutcome, SliceRequest, parse_selection
+from denoise_core.text.lexemes import tokenize_text
 from denoise_core.types import Passage, Reply, Span
 
-ID = "message"
+MESSAGE_ID = "message"
 """The passage id that spans of a person's words carry."""
 
 _LEAST = 4  # words, or twice as many ideographs, that each side of a comma must have to be cut there
@@ -46,11 +46,11 @@ class NeutralQuestion:
     kept: tuple[Span, ...] = ()
 
 
-def clauses(text: str, *, language: str = "en") -> tuple[Span, ...]:
+def split_clauses(text: str, *, language: str = "en") -> tuple[Span, ...]:
     """Spans that tile ``text``: its sentences, cut again at commas, colons and dashes with a clause on each
     side."""
     edges = [0]
-    for sentence in units(Passage(text, ID), language=language):
+    for sentence in split_pieces(Passage(text, MESSAGE_ID), language=language):
         cuts = list(_CUT.finditer(text, sentence.start, sentence.end))
         for cut, following in itertools.zip_longest(cuts, cuts[1:]):
             before = text[edges[-1] : cut.start()]
@@ -59,10 +59,10 @@ def clauses(text: str, *, language: str = "en") -> tuple[Span, ...]:
             if cut.end() < sentence.end and (is_question_end or min(_size(before), _size(after)) >= _LEAST):
                 edges.append(cut.end())
         edges.append(sentence.end)
-    return tuple(Span(ID, start, end) for start, end in itertools.pairwise(sorted(set(edges))))
+    return tuple(Span(MESSAGE_ID, start, end) for start, end in itertools.pairwise(sorted(set(edges))))
 
 
-def untagged(text: str) -> str:
+def open_tag_question(text: str) -> str:
     """ "X is Y, right?" as "X is …?", where it is the whole text and has one such verb; else the text as it is.
 
     >>> untagged("The capital of Kazakhstan is Almaty, correct?")
@@ -84,9 +84,9 @@ def same_question(asked: str, cleared: str, *, language: str = "en") -> str | No
     >>> same_question("How tall is the tower? I think 200 m.", "Is the tower 200 m tall?")
     "it is not the person's own words"
     """
-    if _words(cleared) in (_words(asked), _words(untagged(asked))):
+    if _words(cleared) in (_words(asked), _words(open_tag_question(asked))):
         return None
-    own = [asked[s.start : s.end] for s in units(Passage(asked, ID), language=language)]
+    own = [asked[s.start : s.end] for s in split_pieces(Passage(asked, MESSAGE_ID), language=language)]
     wanted, at = _words(cleared), 0
     left: list[str] = []
     for sentence in own:
@@ -109,13 +109,13 @@ def neutralize_question(llm: LLM, query: str, options: Options, *, on_error: OnE
     with a but or a dash between. A single question with commas in it is asked as it is; a call for it would find
     nothing to clear. Raises a mistake, and what failed under ``"raise"``.
     """
-    if not options.clear:
+    if not options.neutralize_question:
         return NeutralQuestion(query)
-    if len(units(Passage(query, ID), language=options.language)) < 2 and _HALVES.search(query) is None:
-        return NeutralQuestion(untagged(query))
-    spans = clauses(query, language=options.language)
+    if len(split_pieces(Passage(query, MESSAGE_ID), language=options.language)) < 2 and _HALVES.search(query) is None:
+        return NeutralQuestion(open_tag_question(query))
+    spans = split_clauses(query, language=options.language)
     if len(spans) < 2:
-        return NeutralQuestion(untagged(query))
+        return NeutralQuestion(open_tag_question(query))
     return (yield from choose_clauses(llm, query, spans, options, on_error=on_error))
 
 
@@ -123,12 +123,12 @@ def choose_clauses(
     llm: LLM, text: str, spans: tuple[Span, ...], options: Options, *, on_error: OnError
 ) -> Flow[NeutralQuestion]:
     """The clauses of ``text`` that a model names as the request."""
-    part = PassageSlice(Passage(text, ID), spans, window=options.window)
-    request = Request((part,), options.prompts.question, PARTS, numbered=True)
+    part = PassageSlice(Passage(text, MESSAGE_ID), spans, window=options.max_characters)
+    request = SliceRequest((part,), options.prompts.question, REQUEST_FORM, numbered=True)
     (outcome,) = yield from LLMCaller(llm, options, "s2a.question", _read_request).outcomes([request])
-    if outcome.error is not None and (on_error == "raise" or is_mistake(outcome.error)):
+    if outcome.error is not None and (on_error == "raise" or is_user_error(outcome.error)):
         raise outcome.error
-    kept = tuple(spans[index] for index in outcome.kept or ())
+    kept = tuple(spans[index] for index in outcome.kept_places or ())
     problem = outcome.problem
     if problem is None and not kept:
         problem = "no part of it was named"
@@ -137,22 +137,22 @@ def choose_clauses(
     if problem is not None:
         return NeutralQuestion(text, f"the question was kept as it is: {problem}", spans)
     question = "".join(text[s.start : s.end] for s in kept).strip(" ,;:–—-")
-    return NeutralQuestion(untagged(question), None, kept)
+    return NeutralQuestion(open_tag_question(question), None, kept)
 
 
-def _read_request(request: Request, reply: Reply) -> list[PartOutcome]:
+def _read_request(request: SliceRequest, reply: Reply) -> list[SliceOutcome]:
     """The clauses named as the request, and those not named at all: when in doubt, keep."""
     (part,) = request.parts
     total = len(part.pieces)
-    selection = named(reply, total)
-    if set(selection.numbers) & set(selection.others):
+    selection = parse_selection(reply, total)
+    if set(selection.numbers) & set(selection.second_list):
         raise UnparsableReply("a piece is named as request and as opinion")
     kept: dict[int, int] = {}
     for number in range(1, total + 1):
-        is_request = number not in selection.others if selection.others else number in selection.numbers
+        is_request = number not in selection.second_list if selection.second_list else number in selection.numbers
         if selection.numbers and is_request:
             kept[number - 1] = len(kept)
-    return [PartOutcome(part, kept)]
+    return [SliceOutcome(part, kept)]
 
 
 def _asks(text: str, spans: tuple[Span, ...]) -> bool:
@@ -160,8 +160,8 @@ def _asks(text: str, spans: tuple[Span, ...]) -> bool:
 
 
 def _size(text: str) -> float:
-    return sum(0.5 if x.shape == "ideograph" else 1.0 for x in lexemes(text) if x.shape != "mark")
+    return sum(0.5 if x.kind == "ideograph" else 1.0 for x in tokenize_text(text) if x.kind != "mark")
 
 
 def _words(text: str) -> list[str]:
-    return [x.lower for x in lexemes(text) if x.shape != "mark" or x.text in "…%$€£"]
+    return [x.folded_text for x in tokenize_text(text) if x.kind != "mark" or x.text in "…%$€£"]

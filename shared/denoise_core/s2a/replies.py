@@ -16,16 +16,22 @@ from itertools import chain, count, islice
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
-from denoise_core.errors import BrokenLaw, BudgetExceeded, UnparsableReply, is_mistake
-from denoise_core.errors import said as format_error
-from denoise_core.protocols import LLM, by_schema, held_to_schema
+from denoise_core.errors import BudgetExceeded, ContractViolation, UnparsableReply, is_user_error
+from denoise_core.errors import format_error as format_error
+from denoise_core.protocols import LLM, supports_schema, with_schema
 from denoise_core.runtime.caches import Cache
-from denoise_core.runtime.effects import Complete, Failed, Flow, batch
+from denoise_core.runtime.effects import Complete, FailedItem, Flow, batch
 from denoise_core.s2a.options import Options
 from denoise_core.s2a.pieces import PassageSlice
 from denoise_core.s2a.prompts import Prompt, ReplyForm
-from denoise_core.text.delimit import wrap_in_envelope, sanitize_text
-from denoise_core.text.replies import json_value, number_ranges, said, unfenced, unwrapped
+from denoise_core.text.delimit import sanitize_text, wrap_in_envelope
+from denoise_core.text.replies import (
+    parse_number_ranges,
+    parse_whole_json,
+    strip_fence,
+    strip_reasoning,
+    strip_tag,
+)
 from denoise_core.types import Message, Reply
 
 Verb = Literal["keep", "drop"]
@@ -44,7 +50,7 @@ _FIRST_LETTERS = 12  # letters and digits of a piece's first words that must agr
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class ParsedSelection:
     """Numbers that a reply named, each once, all within ``1..total``, in the reply's order.
 
     ``verb`` is what it said to do with them, None where it only listed them; ``starts`` the first words that it
@@ -52,24 +58,24 @@ class Named:
 
     numbers: tuple[int, ...]
     verb: Verb | None = None
-    starts: Mapping[int, str] = field(default_factory=dict)
-    others: tuple[int, ...] = ()
+    first_words: Mapping[int, str] = field(default_factory=dict)
+    second_list: tuple[int, ...] = ()
 
 
-def named(reply: Reply | str, total: int) -> Named:
+def parse_selection(reply: Reply | str, total: int) -> ParsedSelection:
     """The numbers of a reply about ``total`` pieces. Raises `UnparsableReply` for what is not in the grammar."""
     text = reply_text(reply)
-    value = json_value(text)
+    value = parse_whole_json(text)
     return _read_line(text, total) if value is None else _read_json(value, total)
 
 
-def written(reply: Reply | str, *names: str) -> tuple[str, ...]:
+def parse_texts(reply: Reply | str, *names: str) -> tuple[str, ...]:
     """The texts under the labels ``names`` (``Context:``), or in JSON under these keys; "" for NONE.
 
     A single name ``message`` is a reply without a label. Raises `UnparsableReply` when one is missing.
     """
     text = reply_text(reply)
-    value = json_value(text)
+    value = parse_whole_json(text)
     if isinstance(value, dict):
         texts = _arguments(value)
     elif names == ("message",):
@@ -119,25 +125,25 @@ def reply_text(reply: Reply | str) -> str:
     text = reply if isinstance(reply, str) else reply.text
     if not isinstance(text, str):
         raise UnparsableReply(f"expected a text as reply, got {type(text).__name__}")
-    text = unfenced(unwrapped(said(text), _TAGS))
+    text = strip_fence(strip_tag(strip_reasoning(text), _TAGS))
     if not text:
         raise UnparsableReply("the reply is empty")
     return text
 
 
-def _read_json(value: Any, total: int) -> Named:
+def _read_json(value: Any, total: int) -> ParsedSelection:
     values = _arguments(value) if isinstance(value, dict) else {"": value}
     lists = {str(key).lower(): items for key, items in values.items() if isinstance(items, list)}
     if "request" in lists:
         others, _ = _read_items(lists.get("opinion", []), total)
-        return Named(_read_items(lists["request"], total)[0], "keep", others=others)
+        return ParsedSelection(_read_items(lists["request"], total)[0], "keep", second_list=others)
     if len(lists) > 1:  # of "keep" and "drop" one may be empty
         lists = {key: items for key, items in lists.items() if items or key not in ("keep", "drop")}
     if len(lists) != 1:
         raise UnparsableReply(f"expected one list of numbers, got {len(lists)} in {list(values)!r:.80}")
     ((key, items),) = lists.items()
     numbers, starts = _read_items(items, total)
-    return Named(numbers, _LIST_LABELS.get(str(values.get("list", key)).lower()), starts)
+    return ParsedSelection(numbers, _LIST_LABELS.get(str(values.get("list", key)).lower()), starts)
 
 
 def _read_items(items: list[Any], total: int) -> tuple[tuple[int, ...], dict[int, str]]:
@@ -155,27 +161,27 @@ def _read_items(items: list[Any], total: int) -> tuple[tuple[int, ...], dict[int
         if isinstance(number, bool) or not isinstance(number, (int, str)):
             raise UnparsableReply(f"expected numbers of pieces, got {item!r:.80}")
         listed = str(number).strip(" ,;\n\t")
-        chosen = _check_numbers(number_ranges(listed) if listed else [], total, listed)
+        chosen = _check_numbers(parse_number_ranges(listed) if listed else [], total, listed)
         numbers += chosen
         if isinstance(words, str) and len(chosen) == 1:
             starts[chosen[0]] = words
     return tuple(dict.fromkeys(numbers)), starts
 
 
-def _read_line(text: str, total: int) -> Named:
+def _read_line(text: str, total: int) -> ParsedSelection:
     line = text.translate(_DASHES_AND_DIGITS).strip(" \n\t*#_.").casefold()
-    ranges, verb = number_ranges(line), None
+    ranges, verb = parse_number_ranges(line), None
     if ranges is None:
         says_none = line.startswith("none") and not any(map(str.isdigit, line))
         if says_none or (line and _is_none(line)):
-            return Named(())
+            return ParsedSelection(())
         items, verb = _split_label(line)
         if items.startswith("[") and items.endswith("]"):
             items = items[1:-1].strip()
         if items == "none":
-            return Named((), verb)
-        ranges = [(1, total)] if items == "all" else number_ranges(items)
-    return Named(_check_numbers(ranges, total, line), verb)
+            return ParsedSelection((), verb)
+        ranges = [(1, total)] if items == "all" else parse_number_ranges(items)
+    return ParsedSelection(_check_numbers(ranges, total, line), verb)
 
 
 def _split_label(line: str) -> tuple[str, Verb | None]:
@@ -206,7 +212,7 @@ def _is_none(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SliceRequest:
     """One call: slices of passages, a prompt about them, and the form of the reply.
 
     ``numbered`` when each piece has its number in the document that the prompt shows, from 1.
@@ -238,13 +244,13 @@ class Request:
         """The text of each numbered piece, number 1 first."""
         return list(chain.from_iterable(part.texts for part in self.parts))
 
-    def divided(self, size: int) -> list[Request]:
+    def divided(self, size: int) -> list[SliceRequest]:
         """The same request about ``size`` parts at a time."""
         return [replace(self, parts=self.parts[n : n + size]) for n in range(0, len(self.parts), size)]
 
 
 @dataclass(frozen=True, slots=True)
-class PartOutcome:
+class SliceOutcome:
     """One part after its calls: the pieces to keep (extractive), or the text written for it (rewriting).
 
     ``kept`` has the index of each kept piece and its place in the reply, 0 for the first. ``question`` is the
@@ -253,8 +259,8 @@ class PartOutcome:
     many were made about it."""
 
     part: PassageSlice
-    kept: Mapping[int, int] | None = None
-    written: str | None = None
+    kept_places: Mapping[int, int] | None = None
+    written_text: str | None = None
     question: str = ""
     notes: tuple[str, ...] = ()
     problem: str | None = None
@@ -262,28 +268,28 @@ class PartOutcome:
     drop_reasons: Mapping[int, str] = field(default_factory=dict)
     calls: int = 1
 
-    def with_note(self, note: str, calls: int) -> PartOutcome:
+    def with_note(self, note: str, calls: int) -> SliceOutcome:
         """The outcome with a note, after so many ``calls`` more."""
         return replace(self, notes=(*self.notes, note), calls=self.calls + calls)
 
 
-def read_selection(request: Request, reply: Reply, variant: str) -> list[PartOutcome]:
+def read_selection(request: SliceRequest, reply: Reply, variant: str) -> list[SliceOutcome]:
     """The outcomes of a reply with numbers; bare ones mean what the variant asks for, save ``auto``.
 
     Raises `UnparsableReply`, also where first words do not agree.
     """
     total = sum(map(len, map(_PIECES, request.parts)))
-    selection = named(reply, total)
+    selection = parse_selection(reply, total)
     if variant == "auto" and selection.verb is None:  # also for a bare NONE: none to keep, or none to leave out?
         raise UnparsableReply("expected KEEP or DROP before the numbers")
-    if selection.starts:
-        _check_first_words(request, selection.starts)
+    if selection.first_words:
+        _check_first_words(request, selection.first_words)
     numbers: Iterable[int] = selection.numbers
     default = "drop" if variant == "remove" else "keep"
     if (selection.verb or default) == "drop":
         numbers = sorted(set(range(1, total + 1)).difference(numbers))
     places = dict(zip(numbers, count()))
-    outcomes: list[PartOutcome] = []
+    outcomes: list[SliceOutcome] = []
     number = 0
     for part in request.parts:
         kept: dict[int, int] = {}
@@ -291,14 +297,14 @@ def read_selection(request: Request, reply: Reply, variant: str) -> list[PartOut
             number += 1
             if number in places:
                 kept[index] = places[number]
-        outcomes.append(PartOutcome(part, kept))
+        outcomes.append(SliceOutcome(part, kept))
     return outcomes
 
 
 _PIECES = attrgetter("pieces")
 
 
-def _check_first_words(request: Request, starts: Mapping[int, str]) -> None:
+def _check_first_words(request: SliceRequest, starts: Mapping[int, str]) -> None:
     texts = request.texts
     for number, words in starts.items():
         actual, told = _first_letters(texts[number - 1]), _first_letters(words)
@@ -310,7 +316,7 @@ def _first_letters(text: str) -> str:
     return "".join(filter(str.isalnum, text.casefold()))[:_FIRST_LETTERS]
 
 
-def read_rewriting(request: Request, reply: Reply, names: Sequence[str]) -> list[PartOutcome]:
+def read_rewriting(request: SliceRequest, reply: Reply, names: Sequence[str]) -> list[SliceOutcome]:
     """The outcome of a written reply with the texts ``names``: a context or a message, and a question.
 
     Raises `UnparsableReply`, also for a reply far longer than what it was to shorten.
@@ -320,8 +326,8 @@ def read_rewriting(request: Request, reply: Reply, names: Sequence[str]) -> list
     if len(text) > 4 * len(part.text) + 20_000:
         raise UnparsableReply(f"a reply of {len(text)} characters for a text of {len(part.text)}")
     marker = request.document.partition("\n")[0].rpartition(" ")[2]
-    context, *question = written(text.replace(marker, ""), *names)
-    return [PartOutcome(part, written=context, question="".join(question))]
+    context, *question = parse_texts(text.replace(marker, ""), *names)
+    return [SliceOutcome(part, written_text=context, question="".join(question))]
 
 
 CORRECTED = "asked again in the same call: the first reply was unreadable"
@@ -329,7 +335,7 @@ ALONE = "asked again, alone: the joint replies were unreadable"
 HALVED = "asked again with fewer: the joint call was refused"
 _SHOWN_CHARACTERS = 2000  # of an unreadable reply, when the model sees it again
 
-_Results: TypeAlias = list[list[PartOutcome]]
+_Results: TypeAlias = list[list[SliceOutcome]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,9 +345,9 @@ class LLMCaller:
     llm: LLM
     options: Options
     tag: str
-    read: Callable[[Request, Reply], list[PartOutcome]]
+    read: Callable[[SliceRequest, Reply], list[SliceOutcome]]
 
-    def outcomes(self, requests: Sequence[Request]) -> Flow[list[PartOutcome]]:
+    def outcomes(self, requests: Sequence[SliceRequest]) -> Flow[list[SliceOutcome]]:
         """The outcomes of all requests. Raises a mistake; anything else becomes the problem of the parts it was
         about."""
         results = yield from self._ask(requests)
@@ -357,14 +363,14 @@ class LLMCaller:
             yield from self._divide(requests, results, dict.fromkeys(joint, 1), ALONE, 2)
         return list(chain.from_iterable(results))
 
-    def _ask(self, requests: Sequence[Request], depth: int = 0) -> Flow[_Results]:
+    def _ask(self, requests: Sequence[SliceRequest], depth: int = 0) -> Flow[_Results]:
         """The outcomes of each request; those that were refused are asked again in halves.
 
         Where halves and their halves are all refused too it is no matter of one part, and they are left as they
         are: ``depth`` counts the rounds since one came through.
         """
-        replies: list[Reply | Failed] = []
-        if len(requests) > 1 and self.options.structured and by_schema(self.llm) is None:
+        replies: list[Reply | FailedItem] = []
+        if len(requests) > 1 and self.options.use_json_schema and supports_schema(self.llm) is None:
             replies = yield from batch((self._call(requests[0]),))
         replies += yield from batch(tuple(map(self._call, requests[len(replies) :])))
         results = list(map(self._read, requests, replies))
@@ -382,7 +388,7 @@ class LLMCaller:
 
     def _divide(
         self,
-        requests: Sequence[Request],
+        requests: Sequence[SliceRequest],
         results: _Results,
         sizes: Mapping[int, int],
         note: str,
@@ -398,14 +404,14 @@ class LLMCaller:
             outcomes = chain.from_iterable(islice(answers, len(fewer)))
             results[n] = [outcome.with_note(note, calls) for outcome in outcomes]
 
-    def _call(self, request: Request, turns: tuple[Message, ...] = ()) -> Complete:
-        is_held = self.options.structured and by_schema(self.llm) is not False
-        llm = held_to_schema(self.llm, request.form.schema) if is_held else self.llm
+    def _call(self, request: SliceRequest, turns: tuple[Message, ...] = ()) -> Complete:
+        is_held = self.options.use_json_schema and supports_schema(self.llm) is not False
+        llm = with_schema(self.llm, request.form.schema) if is_held else self.llm
         if self.options.cache is not None:
             llm = self.options.cache.bind(llm, lambda reply: not _is_unread(self._read(request, reply)))
         return Complete((*request.messages(is_held), *turns), self.tag, llm)
 
-    def _correct(self, request: Request, outcome: PartOutcome) -> Complete:
+    def _correct(self, request: SliceRequest, outcome: SliceOutcome) -> Complete:
         """The same call with the reply in it, and one turn that asks for the form alone.
 
         What was wrong is enclosed: it may quote the reply, and so the document.
@@ -418,11 +424,11 @@ class LLMCaller:
         shown_reply = sanitize_text(reply[:_SHOWN_CHARACTERS])
         return self._call(request, (Message("assistant", shown_reply), Message("user", correction)))
 
-    def _read(self, request: Request, reply: Reply | Failed) -> list[PartOutcome]:
+    def _read(self, request: SliceRequest, reply: Reply | FailedItem) -> list[SliceOutcome]:
         error: Exception
-        if isinstance(reply, Failed):
+        if isinstance(reply, FailedItem):
             error = reply.error
-            if is_mistake(error):
+            if is_user_error(error):
                 raise error
         else:
             try:
@@ -431,10 +437,10 @@ class LLMCaller:
                 unparsable.reply = reply.text if isinstance(reply.text, str) else ""  # type: ignore[attr-defined]
                 error = unparsable
         problem = format_error(str(error) if isinstance(error, UnparsableReply) else error)
-        return [PartOutcome(part, problem=problem, error=error) for part in request.parts]
+        return [SliceOutcome(part, problem=problem, error=error) for part in request.parts]
 
 
-def _is_unread(outcomes: Sequence[PartOutcome]) -> bool:
+def _is_unread(outcomes: Sequence[SliceOutcome]) -> bool:
     return any(isinstance(outcome.error, UnparsableReply) for outcome in outcomes)
 
 
@@ -448,7 +454,7 @@ def _may_concern_one_part(error: Exception | None, depth: int) -> bool:
             status = getattr(place, name, None)
             if isinstance(status, int):
                 return status in (400, 413, 422) and depth < 2
-    return depth < 1 and not isinstance(error, (TimeoutError, OSError, BrokenLaw))
+    return depth < 1 and not isinstance(error, (TimeoutError, OSError, ContractViolation))
 
 
 KNOWN = "known from an earlier call"
@@ -460,14 +466,14 @@ def selection_key(cache: Cache, query: str, part: PassageSlice, prompt: Prompt) 
     A list in another order, or with others, asks nothing again. What is kept of a document may depend on the
     others in its call; a known selection is the one made then.
     """
-    wording = f"{prompt.name} {prompt.version}\n{prompt.system}\n{prompt.user}\n{prompt.held}"
+    wording = f"{prompt.name} {prompt.version}\n{prompt.system}\n{prompt.user}\n{prompt.user_json}"
     document = "\n".join(part.lines(1))
     return cache.key(
         (Message("system", f"selection: {wording}"), Message("user", query), Message("user", document))
     )
 
 
-def look_up_selection(cache: Cache, part: PassageSlice) -> PartOutcome | None:
+def look_up_selection(cache: Cache, part: PassageSlice) -> SliceOutcome | None:
     """The outcome of a part that is known. A store that fails knows nothing."""
     text = cache.known(part.cache_key)
     if text is None:
@@ -478,11 +484,11 @@ def look_up_selection(cache: Cache, part: PassageSlice) -> PartOutcome | None:
             kept[range(len(part.pieces))[index]] = int(place)
     except (ValueError, TypeError, IndexError):
         return None  # another program's entry
-    return PartOutcome(part, kept, notes=(KNOWN,), calls=0)
+    return SliceOutcome(part, kept, notes=(KNOWN,), calls=0)
 
 
-def store_selections(cache: Cache, outcomes: Sequence[PartOutcome]) -> None:
+def store_selections(cache: Cache, outcomes: Sequence[SliceOutcome]) -> None:
     """Keep what could be read."""
     for outcome in outcomes:
-        if outcome.problem is None and outcome.kept is not None:
-            cache.keep(outcome.part.cache_key, json.dumps(list(outcome.kept.items())))
+        if outcome.problem is None and outcome.kept_places is not None:
+            cache.keep(outcome.part.cache_key, json.dumps(list(outcome.kept_places.items())))

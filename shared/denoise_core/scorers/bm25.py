@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from denoise_core.errors import InputError
 from denoise_core.text.wordlists import STOPWORDS
-from denoise_core.text.words import words
-from denoise_core.types import well_formed
+from denoise_core.text.words import split_words
+from denoise_core.types import replace_surrogates
 
 Floats = NDArray[np.float32]
 
@@ -28,7 +28,7 @@ class BM25Index:
         self.size = len(texts)
         self._stemmer = snowball_stemmer(language)
         self._index: Any = None
-        corpus = [self._stems(words(text)) for text in texts]
+        corpus = [self._stems(split_words(text)) for text in texts]
         if any(corpus):
             import bm25s
 
@@ -45,7 +45,7 @@ class BM25Index:
         index = self._index
         if index is None:
             return np.zeros((0, self.size), dtype=np.float32)
-        spoken = words(query)
+        spoken = split_words(query)
         content = [word for word in spoken if word not in STOPWORDS] or spoken
         terms = [stem for stem in dict.fromkeys(self._stems(content)) if stem in index.vocab_dict]
         if not terms:
@@ -55,7 +55,7 @@ class BM25Index:
     def _stems(self, spoken: list[str]) -> list[str]:
         if self._stemmer is None:
             return spoken
-        stems: list[str] = self._stemmer.stemWords([well_formed(word) for word in spoken])
+        stems: list[str] = self._stemmer.stemWords([replace_surrogates(word) for word in spoken])
         return stems
 
 

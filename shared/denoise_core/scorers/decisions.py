@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.errors import BadReply, UnparsableReply
 from denoise_core.protocols import LLM, expect_llm
-from denoise_core.runtime.effects import Complete, Failed, Flow, batch
+from denoise_core.runtime.effects import Complete, FailedItem, Flow, batch
 from denoise_core.runtime.flow import run
 from denoise_core.text.delimit import new_marker
-from denoise_core.text.replies import said
-from denoise_core.text.words import words
+from denoise_core.text.replies import strip_reasoning
+from denoise_core.text.words import split_words
 from denoise_core.types import Message
 
 Floats = NDArray[np.float32]
@@ -67,7 +67,7 @@ class LLMDiscrim:
         replies = yield from batch(tuple(Complete(messages(query, t), "discriminate") for t in texts))
         found = []
         for reply in replies:
-            if isinstance(reply, Failed):
+            if isinstance(reply, FailedItem):
                 raise reply.error
             found.append(parse_verdict(reply.text))
         return found
@@ -86,7 +86,7 @@ def parse_verdict(reply: str) -> float:
     (1.0, 1.0, 0.0, 0.5)
     """
     try:
-        found = next((word for word in words(said(reply)) if word in ("yes", "no")), "")
+        found = next((word for word in split_words(strip_reasoning(reply)) if word in ("yes", "no")), "")
     except UnparsableReply:  # it ends inside its thinking
         return UNCLEAR
     return {"yes": YES, "no": NO}.get(found, UNCLEAR)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from denoise_core._optional import require
 from denoise_core.errors import BadScores, InputError
-from denoise_core.protocols import numbers
-from denoise_core.runtime.caches import Once
+from denoise_core.protocols import to_float32
+from denoise_core.runtime.caches import SingleLoadCache
 
 Floats = NDArray[np.float32]
 Vectors: TypeAlias = Callable[[list[str]], Any]
@@ -57,7 +57,7 @@ class PairModel(Protocol):
 
 EmbeddingModel: TypeAlias = Vectors | SentenceModel | LangChainEmbeddings | LlamaIndexEmbeddings | str
 
-_models: Once[Any] = Once()  # by kind and name, for as long as somebody uses one
+_models: SingleLoadCache[Any] = SingleLoadCache()  # by kind and name, for as long as somebody uses one
 
 
 def _by_name(kind: str, name: str) -> Any:
@@ -122,7 +122,7 @@ def _embedders(embed: EmbeddingModel) -> tuple[Vectors, Vectors]:
 
 def _unit(vectors: Any, n: int) -> Floats:
     """``n`` vectors at length 1, or 0."""
-    out = numbers(vectors)
+    out = to_float32(vectors)
     if out.ndim != 2 or len(out) != n:
         raise BadScores(f"embed must return one vector for each of {n} texts, got an array of shape {out.shape}")
     if not np.isfinite(out).all():
@@ -149,7 +149,7 @@ class CrossEncoderScorer:
             return np.zeros(0, dtype=np.float32)
         with self._lock:
             self._loaded = self._loaded or _predictor(self.model)
-        scores = numbers(self._loaded([(query, t) for t in texts]))
+        scores = to_float32(self._loaded([(query, t) for t in texts]))
         if scores.ndim == 2 and scores.shape[1] == 1:
             scores = scores[:, 0]
         if scores.shape != (len(texts),):

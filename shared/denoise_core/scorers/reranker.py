@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from denoise_core.errors import BadReply, InputError
 from denoise_core.runtime.budget import Meter
-from denoise_core.runtime.engines import Engine, RemoteLimits, document_key, lowest
+from denoise_core.runtime.engines import Engine, RemoteLimits, document_key, fill_missing_scores
 
 Floats = NDArray[np.float32]
 
@@ -66,7 +66,7 @@ class RemoteReranker:
                 body["model"] = self.model
             return _read(await self.engine.request("POST", url, "/rerank", body, meter), len(some))
 
-        return lowest(await self.engine.each([document_key(t) for t in texts], self.batch, ask))
+        return fill_missing_scores(await self.engine.request_batches([document_key(t) for t in texts], self.batch, ask))
 
 
 def _read(reply: Any, count: int) -> list[float]:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from denoise_core.errors import InputError
-from denoise_core.protocols import ReportsParts, Scored, Scorer
+from denoise_core.protocols import ScoredTexts, Scorer, WindowedScorer
 
 Floats = NDArray[np.float32]
 
@@ -91,13 +91,13 @@ class StackedScorer:
 
         A part whose weights are all 0 is not asked.
         """
-        return self.scored(query, texts).scores
+        return self.score_with_windows(query, texts).scores
 
-    def scored(self, query: str, texts: Sequence[str]) -> Scored:
+    def score_with_windows(self, query: str, texts: Sequence[str]) -> ScoredTexts:
         """`score`, and in how many windows its parts read each text, where they say so."""
         windows = [1] * len(texts)
         signals = collect_signals(self.parts, query, texts, self.stack, windows)
-        return Scored(self.stack.combine(signals), tuple(windows))
+        return ScoredTexts(self.stack.combine(signals), tuple(windows))
 
 
 def collect_signals(
@@ -119,11 +119,11 @@ def collect_signals(
             columns.append(np.tile(np.array(stack.mean[at : at + width], dtype=np.float32), (len(texts), 1)))
         elif isinstance(part, SignalSource):
             columns.append(part.signals(query, texts))
-        elif isinstance(part, ReportsParts):
-            found = part.scored(query, texts)
+        elif isinstance(part, WindowedScorer):
+            found = part.score_with_windows(query, texts)
             columns.append(found.scores[:, None])
             if windows is not None:
-                windows[:] = map(max, windows, found.parts)
+                windows[:] = map(max, windows, found.window_counts)
         else:
             columns.append(part.score(query, texts)[:, None])
         at += width

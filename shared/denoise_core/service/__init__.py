@@ -10,7 +10,7 @@ from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, Scorer, expect_denoiser
 from denoise_core.support.judging import Judge
 
-HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
+LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
 MOST_WORKERS = 4  # threads of one process; what Python itself does keeps more of them from being of use
 
 
@@ -23,14 +23,14 @@ class ServiceLimits:
     was done for ``stalled`` seconds, ``/readyz`` says so.
     """
 
-    body: int = 8 << 20
-    bodies: int = 64 << 20
-    body_seconds: float = 10.0
-    passages: int = 1000
-    characters: int = 1_000_000
-    waiting: int = 256
-    seconds: float = 60.0
-    stalled: float = 120.0
+    max_body_bytes: int = 8 << 20
+    max_read_bytes: int = 64 << 20
+    body_timeout: float = 10.0
+    max_passages: int = 1000
+    max_characters: int = 1_000_000
+    max_waiting: int = 256
+    timeout: float = 60.0
+    stall_timeout: float = 120.0
     workers: int | None = None
 
     def __post_init__(self) -> None:

@@ -17,16 +17,16 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Gauge, His
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from denoise_core import __version__
-from denoise_core.errors import BadScores, BrokenLaw, InputError
+from denoise_core.errors import BadScores, ContractViolation, InputError
 from denoise_core.protocols import Scorer
 from denoise_core.runtime import fallbacks
-from denoise_core.service import HOSTS, Service, bodies
-from denoise_core.service.desk import Desk
-from denoise_core.service.keys import Keys
-from denoise_core.service.outside import Outside
-from denoise_core.service.reading import routing
+from denoise_core.service import LOCAL_HOSTS, Service, bodies
+from denoise_core.service.access import AccessMiddleware
+from denoise_core.service.body_limits import make_route_class
+from denoise_core.service.keys import ApiKeys
+from denoise_core.service.request_queue import RequestQueue
 from denoise_core.support.check import check as checked
-from denoise_core.types import well_formed
+from denoise_core.types import replace_surrogates
 
 _ABOUT = "Denoises passages before a language model reads them, ranks them, and holds answers against them."
 
@@ -34,7 +34,7 @@ _ABOUT = "Denoises passages before a language model reads them, ranks them, and 
 def make_app(service: Service) -> FastAPI:
     """The application for `service`, for uvicorn or any other ASGI server. Raises `InputError` for keys that
     cannot be read. Needs the extra ``serve``."""
-    limits, desk, keys, registry = service.limits, Desk(service.limits), Keys(service.keys), CollectorRegistry()
+    limits, desk, keys, registry = service.limits, RequestQueue(service.limits), ApiKeys(service.keys), CollectorRegistry()
     seconds = Histogram("denoise_request_seconds", "Seconds.", ["path", "status"], registry=registry)
     fell_back = Gauge("denoise_fallbacks", "Logged by now.", ["part", "error"], registry=registry)
     Gauge("denoise_waiting_requests", "Requests.", registry=registry).set_function(lambda: desk.waiting)
@@ -45,9 +45,9 @@ def make_app(service: Service) -> FastAPI:
         desk.close()
 
     app = FastAPI(title="rag-denoise", version=__version__, description=_ABOUT, lifespan=lifespan)
-    app.router.route_class = routing(limits, desk, keys)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(service.hosts or HOSTS), www_redirect=False)
-    app.add_middleware(Outside, keys=keys, seconds=seconds)
+    app.router.route_class = make_route_class(limits, desk, keys)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=list(service.hosts or LOCAL_HOSTS), www_redirect=False)
+    app.add_middleware(AccessMiddleware, keys=keys, seconds=seconds)
     asked: dict[str, Any] = {
         "dependencies": [Security(HTTPBearer(auto_error=False))],
         "responses": {"default": {"model": bodies.Problem}},
@@ -60,16 +60,16 @@ def make_app(service: Service) -> FastAPI:
     async def ask(call: Callable[[], Any], texts: Sequence[str], *asked: str) -> Response:
         """The plain values that it returns."""
         characters = sum(map(len, (*texts, *asked)))
-        if len(texts) > limits.passages:
-            raise HTTPException(413, f"{len(texts)} passages; at most {limits.passages} are taken at once")
-        if characters > limits.characters:
-            raise HTTPException(413, f"{characters:,} characters; at most {limits.characters:,} are taken at once")
+        if len(texts) > limits.max_passages:
+            raise HTTPException(413, f"{len(texts)} passages; at most {limits.max_passages} are taken at once")
+        if characters > limits.max_characters:
+            raise HTTPException(413, f"{characters:,} characters; at most {limits.max_characters:,} are taken at once")
         try:  # in ASCII, so that whatever stands in metadata can be written
             found = await desk.ask(lambda: json.dumps(call(), allow_nan=False), characters)
         except TimeoutError:
-            raise HTTPException(504, f"no answer within {limits.seconds:g} s") from None
+            raise HTTPException(504, f"no answer within {limits.timeout:g} s") from None
         except InputError as error:  # its message may quote the request
-            if isinstance(error, BrokenLaw):
+            if isinstance(error, ContractViolation):
                 raise
             raise HTTPException(422, f"it cannot be worked on as it is: {type(error).__name__}") from None
         return Response(found, media_type="application/json")  # a model of it is for the page, and not applied
@@ -123,7 +123,7 @@ def make_app(service: Service) -> FastAPI:
     @app.get("/metrics", response_class=PlainTextResponse, **asked)
     async def figures() -> Response:
         """For Prometheus."""
-        for kind, count in fallbacks.counts().items():
+        for kind, count in fallbacks.fallback_counts().items():
             fell_back.labels(*kind).set(count)
         return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
 
@@ -132,7 +132,7 @@ def make_app(service: Service) -> FastAPI:
 
 def _ranked(scorer: Scorer, name: str, body: bodies.Rerank, texts: Sequence[str]) -> Any:
     """Texts by their scores, best first, as plain values in the shape that was asked in. Raises `BadScores`."""
-    found: Any = scorer.score(body.query, [well_formed(t) for t in texts]) if texts else []
+    found: Any = scorer.score(body.query, [replace_surrogates(t) for t in texts]) if texts else []
     scores = np.asarray(found, dtype=np.float64)
     if scores.shape != (len(texts),) or not np.isfinite(scores).all():
         raise BadScores(f"expected {len(texts)} finite scores, got an array of shape {scores.shape}")

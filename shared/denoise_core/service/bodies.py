@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
-from denoise_core.types import Passage, well_formed
+from denoise_core.types import Passage, replace_surrogates
 
 MOST = 10_000  # passages that any service takes; its own limit is lower
 LONGEST = 16_000_000  # characters of a text, likewise
@@ -30,7 +30,7 @@ def _distinct(given: list[str | Given]) -> list[str | Given]:
     return given
 
 
-Whole = BeforeValidator(lambda value: well_formed(value) if isinstance(value, str) else value)
+Whole = BeforeValidator(lambda value: replace_surrogates(value) if isinstance(value, str) else value)
 """Half a character, which JSON can spell and no reply can hold, is U+FFFD."""
 Said = Annotated[str, Whole, Field(max_length=LONGEST)]
 Name = Annotated[str, Whole, Field(max_length=1000)]

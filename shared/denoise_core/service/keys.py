@@ -33,7 +33,7 @@ class Key(BaseModel, extra="forbid", strict=True):
 _FILE = TypeAdapter(Annotated[dict[str, Key], Field(min_length=1)])
 
 
-class Keys:
+class ApiKeys:
     """The keys of a file by their digests; without one anybody may ask. Raises `InputError` for another file."""
 
     def __init__(self, file: Path | None) -> None:
@@ -54,7 +54,7 @@ class Keys:
                 "it a key or its sha256 of 64 digits, each key once, and perhaps quota = '600/minute'"
             ) from None
 
-    def who(self, header: str) -> str | None:
+    def identify(self, header: str) -> str | None:
         """The name of the key in an ``Authorization`` header, '' where none is needed; None for a wrong one."""
         scheme, key = get_authorization_scheme_param(header)
         found = self._known.get(_digest(key)) if scheme.lower() == "bearer" else None

@@ -26,10 +26,10 @@ from denoise_core.support.layout import (
     whole,
 )
 from denoise_core.text.chunk import sentence_spans
-from denoise_core.text.json_spans import parse_json_at, leaves
-from denoise_core.text.language import language_of
-from denoise_core.text.lexemes import lexemes
-from denoise_core.text.wordlists import FUNCTION_WORDS, listed
+from denoise_core.text.json_spans import json_leaves, parse_json_at
+from denoise_core.text.language import detect_language
+from denoise_core.text.lexemes import tokenize_text
+from denoise_core.text.wordlists import FUNCTION_WORDS, word_set
 from denoise_core.types import Passage
 
 if TYPE_CHECKING:
@@ -56,30 +56,30 @@ _NUMBERED = re.compile(
 
 # Closed classes of words: how one says yes, asks, names what was read, is polite. What is claimed is never told by
 # them; they only say where a claim begins.
-_YES_NO = listed(
+_YES_NO = word_set(
     "yes yep ja sí si oui true correct 是 是的 对 はい no nope nein non false incorrect 不 不是 いいえ"
 )
-_OPEN = listed(
+_OPEN = word_set(
     """
     who whom whose what which when where why how wer wen wem wessen welche welcher welches welchen welchem wann
     wo warum wieso wie qui que quoi quel quelle quels quelles quand où pourquoi comment combien quién quiénes qué
     cuál cuáles cuándo dónde cómo cuánto cuánta cuántos cuántas 谁 什 哪 几 何
     """
 )
-_MEANT = listed(
+_MEANT = word_set(
     """
     answer answers based according provided given above following context passage passages document documents
     source sources text texts excerpt excerpts information evidence final short summary conclusion step result
     retrieved search results material details explanation
     """
 )
-_OF_REPLY = listed(
+_OF_REPLY = word_set(
     """
     source sources citation citations reference references confidence confident score reasoning rationale thought
     thoughts answered status language
     """
 )
-_POLITE = listed(
+_POLITE = word_set(
     """
     sure certainly course absolutely great good excellent question happy glad help helps helped assist assistance
     thank thanks welcome let know hope free feel please ask anything else need questions clarification best kind
@@ -181,7 +181,7 @@ class _Reader:
         self.thoughts = thoughts  # where reasoning begins, which is blank here
         self.question = " ".join(question.split())
         self.ids = frozenset(ids)
-        self.language = language_of(answer, language_of(question, "en"))
+        self.language = detect_language(answer, detect_language(question, "en"))
         self.lead: tuple[str, ...] = ()
         self.opened = False
 
@@ -259,7 +259,7 @@ class _Reader:
         return head
 
     def _fields(self, clean: str, at: int) -> Iterator[Piece]:
-        for path, start, end in leaves(clean, at):
+        for path, start, end in json_leaves(clean, at):
             label = tuple(in_words(p) for p in path if isinstance(p, str))
             raw = clean[start:end]
             if any(map(_of_the_reply, label)) or raw in ("null", '""'):
@@ -326,8 +326,8 @@ class _Reader:
 
 def _opening(text: str) -> int:
     """Characters of the yes or no that a text opens with, and of the mark behind it; 0 for none."""
-    first, *behind = [*lexemes(text[:40]), None][:2]
-    if first is None or first.lower not in _YES_NO:
+    first, *behind = [*tokenize_text(text[:40]), None][:2]
+    if first is None or first.folded_text not in _YES_NO:
         return 0
     if behind[0] is None:
         return len(text)
@@ -336,9 +336,9 @@ def _opening(text: str) -> int:
 
 def asks(question: str) -> bool:
     """The question can be answered by yes or no: it asks for no thing, place, time or reason."""
-    words = [x for x in lexemes(question) if x.shape != "mark"]
-    what = _OPEN | {"was"} if language_of(question) == "de" else _OPEN
-    return bool(words) and not any(x.lower in what and (not n or x.text.islower()) for n, x in enumerate(words))
+    words = [x for x in tokenize_text(question) if x.kind != "mark"]
+    what = _OPEN | {"was"} if detect_language(question) == "de" else _OPEN
+    return bool(words) and not any(x.folded_text in what and (not n or x.text.islower()) for n, x in enumerate(words))
 
 
 def _talk(text: str, question: str) -> bool:
@@ -346,13 +346,13 @@ def _talk(text: str, question: str) -> bool:
     half are of politeness: it says nothing of the world."""
     said = _content(text)
     polite = sum(w in _POLITE for w in said)
-    known = _POLITE | _MEANT | {x.lower for x in lexemes(question)}
+    known = _POLITE | _MEANT | {x.folded_text for x in tokenize_text(question)}
     return 0 < polite <= len(said) <= min(_LONGEST, 2 * polite) and all(w in known for w in said)
 
 
 def _preamble(text: str) -> int:
     """Characters of a beginning that only names what was read, with its comma or colon: "By the context,"."""
-    mark = next((x for x in lexemes(text[:300]) if x.text in ",:：，"), None)
+    mark = next((x for x in tokenize_text(text[:300]) if x.text in ",:：，"), None)
     if mark is None or not _content(text[: mark.start]) or not _announces(text[: mark.start]):
         return 0
     return len(text) - len(text[mark.end :].lstrip())
@@ -370,7 +370,7 @@ def _of_the_reply(key: str) -> bool:
 
 def _content(text: str) -> list[str]:
     """Its words that carry content, and its numbers."""
-    words = (x.lower.split("'")[0] for x in lexemes(text) if x.shape != "mark")
+    words = (x.folded_text.split("'")[0] for x in tokenize_text(text) if x.kind != "mark")
     return [w for w in words if w not in FUNCTION_WORDS]
 
 

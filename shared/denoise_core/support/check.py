@@ -26,9 +26,9 @@ from denoise_core.support.judging import (
     ask_judge,
 )
 from denoise_core.support.quoting import LLMJudge
-from denoise_core.text.facts import Difference, differences
-from denoise_core.text.replies import json_in
-from denoise_core.text.words import words
+from denoise_core.text.facts import Difference, find_differences
+from denoise_core.text.replies import parse_json
+from denoise_core.text.words import split_words
 from denoise_core.types import Passage
 
 AnyJudge: TypeAlias = Judge | LLM | Callable[..., Any]
@@ -119,7 +119,7 @@ def read_mark(answer: str) -> NoAnswer | None:
     (NoAnswer(nearest='its height'), None)
     """
     try:
-        fields = json_in(answer) if "{" in answer else None
+        fields = parse_json(answer) if "{" in answer else None
     except UnparsableReply:
         return None
     if not isinstance(fields, Mapping):
@@ -135,10 +135,10 @@ def says_nothing(question: str, answer: str, parsed: Parsed) -> AnswerVerdict | 
     if len(answer) > _LONGEST:
         why = f"the answer has {len(answer)} characters; at most {_LONGEST} are checked"
         return AnswerVerdict(False, kind="length", reason=why)
-    answer_words = words(uncited(parsed.reply))
+    answer_words = split_words(uncited(parsed.reply))
     if not answer_words:
         return AnswerVerdict(answers_question=False, kind="empty", reason="the answer is empty")
-    if answer_words == words(question):
+    if answer_words == split_words(question):
         reason = "the answer only repeats the question"
         return AnswerVerdict(answers_question=False, kind="question", reason=reason)
     if read_mark(parsed.reply) is not None:
@@ -172,7 +172,7 @@ def _shown(question: str, claim: Claim, evidence: Evidence) -> ClaimVerdict:
     share, sentence = evidence.nearest(terms - asked or terms)
     if quote is None and sentence is not None and share >= NEAR:
         quote = evidence.quote(sentence)
-    beyond = differences(claim.whole, evidence.text, given=question, language=evidence.language)
+    beyond = find_differences(claim.whole, evidence.text, known_text=question, language=evidence.language)
     placed = tuple(_placed(d, claim) for d in beyond)
     reason = "; ".join(map(str, placed)) or NO_JUDGE
     quotes = () if quote is None else (quote,)
@@ -182,11 +182,11 @@ def _shown(question: str, claim: Claim, evidence: Evidence) -> ClaimVerdict:
 def _placed(difference: Difference, claim: Claim) -> Difference:
     """With places in the answer: of its words in the claim's characters, else of the whole claim. The place in
     the evidence, which is several passages, is left out."""
-    at = claim.text.find(difference.said)
+    at = claim.text.find(difference.claimed_text)
     start, end = (
-        (claim.start + at, claim.start + at + len(difference.said)) if at >= 0 else (claim.start, claim.end)
+        (claim.start + at, claim.start + at + len(difference.claimed_text)) if at >= 0 else (claim.start, claim.end)
     )
-    return Difference(difference.kind, difference.said, difference.stands, start, end)
+    return Difference(difference.kind, difference.claimed_text, difference.source_text, start, end)
 
 
 def _with_citations(

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from denoise_core.text.words import words
+from denoise_core.text.words import split_words
 from denoise_core.types import Passage
 
 _BRACKETS = re.compile(r"\[([^\[\]\n]{1,80})\]|【([^】\n]{1,40})】")
@@ -76,11 +76,11 @@ def _ordinals(name: str) -> range:
 
 def copied_from(answer: str, passages: Sequence[Passage], share: float) -> str | None:
     """The id of a passage of which one stretch makes up more than ``share`` of a long answer's words."""
-    said = words(answer)
+    said = split_words(answer)
     if len(said) <= SHORT or share >= 1.0:
         return None
     for passage in passages:
-        run = max((b - a for a, b in runs(said, words(passage.text))), default=0)
+        run = max((b - a for a, b in runs(said, split_words(passage.text))), default=0)
         if run > SHORT and run > share * len(said):
             return passage.id
     return None

@@ -14,11 +14,11 @@ from functools import lru_cache
 from denoise_core.support.answers import sentence_places, unfolded
 from denoise_core.support.judging import Quote
 from denoise_core.support.quoting import passage_header
-from denoise_core.text.facts.numbers import cardinal
-from denoise_core.text.language import language_of
-from denoise_core.text.lexemes import lexemes
-from denoise_core.text.stems import content
-from denoise_core.text.words import words
+from denoise_core.text.facts.numbers import parse_cardinal
+from denoise_core.text.language import detect_language
+from denoise_core.text.lexemes import tokenize_text
+from denoise_core.text.stems import content_stems
+from denoise_core.text.words import split_words
 from denoise_core.types import Passage, Span
 
 _NEXT = 0.6  # worth of a word that only the sentence before or behind has
@@ -42,7 +42,7 @@ class Evidence:
         self.passages = tuple(p for p in passages if p.text.strip() or p.header.strip())
         self.ids = tuple(p.id for p in self.passages)
         self.headers = tuple(passage_header(p) for p in self.passages)
-        self.language = language_of("\n".join(p.text[:400] for p in self.passages)[:4000])
+        self.language = detect_language("\n".join(p.text[:400] for p in self.passages)[:4000])
         self.header_terms = [terms_of(h, self.language) for h in self.headers]
         cut = [_cut(p.text, self.language) for p in self.passages]
         self.sentences = [Sentence(n, *found) for n, own in enumerate(cut) for found in own]
@@ -81,7 +81,7 @@ class Evidence:
 
     def quotation(self, text: str) -> Quote | None:
         """Where a passage has the text word for word; None where none has, or it has fewer than three words."""
-        if len(words(text)) < _WORDS:
+        if len(split_words(text)) < _WORDS:
             return None
         for passage in self.passages:
             at = passage.text.find(text)
@@ -99,10 +99,10 @@ class Evidence:
 @lru_cache(maxsize=1024)
 def terms_of(text: str, language: str) -> frozenset[str]:
     """Stems of a text's content words, and its numbers without their marks."""
-    parts = lexemes(text)
-    digits = {x.text.replace(",", "").replace(".", "") for x in parts if x.shape == "number"}
-    spelled = {cardinal(x.lower) for x in parts if x.shape == "word"} - {None}
-    stems = {word.stem for word in content(parts, language)}
+    parts = tokenize_text(text)
+    digits = {x.text.replace(",", "").replace(".", "") for x in parts if x.kind == "number"}
+    spelled = {parse_cardinal(x.folded_text) for x in parts if x.kind == "word"} - {None}
+    stems = {word.stem for word in content_stems(parts, language)}
     return frozenset(stems | digits | {str(value) for value in spelled})
 
 

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from denoise_core.errors import InputError
-from denoise_core.runtime.offload import offload, on_a_thread
+from denoise_core.runtime.thread_pool import run_in_pool, run_in_thread
 from denoise_core.support.judging import AnswerVerdict, Claim, ClaimVerdict
 from denoise_core.text.delimit import wrap_in_envelope
 from denoise_core.types import Passage
@@ -106,11 +106,11 @@ class FunctionJudge:
     async def _acall(self, question: str, claim: Claim, passages: Sequence[Passage]) -> object:
         if self._waiting is not None:
             return await self._call(self._waiting, question, claim, passages)
-        found = await offload(self._call, self._blocking, question, claim, passages)
+        found = await run_in_pool(self._call, self._blocking, question, claim, passages)
         return await found if inspect.isawaitable(found) else found
 
     def _call(self, call: Callable[..., Any], question: str, claim: Claim, passages: Sequence[Passage]) -> Any:
-        args, named = _arguments(call, question, claim.whole, [p.headed for p in passages if p.text.strip()])
+        args, named = _arguments(call, question, claim.whole, [p.text_with_header for p in passages if p.text.strip()])
         return call(*args, **named)
 
     def _verdict(self, claim: Claim, found: object) -> ClaimVerdict:
@@ -269,7 +269,7 @@ def _waited(found: Any) -> Any:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(whole(found))
-    return on_a_thread(lambda: asyncio.run(whole(found)))
+    return run_in_thread(lambda: asyncio.run(whole(found)))
 
 
 def _text(value: object) -> str:

@@ -304,7 +304,7 @@ def ask_judge(
     shown = {
         "question": question,
         "claims": [c.whole for c in claims],
-        "passages": [p.headed for p in passages],
+        "passages": [p.text_with_header for p in passages],
     }
     message = Message("user", json.dumps(shown, ensure_ascii=False))
     server = _JudgeServer(judge, question, claims, passages)

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from denoise_core.errors import UnparsableReply
-from denoise_core.protocols import LLM, expect_llm, held_to_schema
+from denoise_core.protocols import LLM, expect_llm, with_schema
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.support.judging import (
     ABSTENTION,
@@ -27,8 +27,8 @@ from denoise_core.support.judging import (
     Quote,
 )
 from denoise_core.text.delimit import ENVELOPE_NOTE, wrap_in_envelope
-from denoise_core.text.facts import Difference, differences
-from denoise_core.text.replies import json_in, said, unparsable
+from denoise_core.text.facts import Difference, find_differences
+from denoise_core.text.replies import parse_json, strip_reasoning, unparsable_reply
 from denoise_core.types import Message, Passage, Span
 
 VERSION = 1
@@ -121,7 +121,7 @@ class LLMJudge(FlowJudge):
     def flow(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> Flow[AnswerVerdict]:
         answer = claims.answer if isinstance(claims, Claims) else "\n".join(c.text for c in claims)
         messages = judge_prompt(question, answer, passages)
-        llm = None if self.llm is None else held_to_schema(self.llm, SCHEMA)
+        llm = None if self.llm is None else with_schema(self.llm, SCHEMA)
         reply = yield from complete(messages, tag="judge", llm=llm)
         try:
             return self._read(reply.text, question, answer, passages)
@@ -136,13 +136,13 @@ class LLMJudge(FlowJudge):
 
     def _read(self, reply: str, question: str, answer: str, passages: Sequence[Passage]) -> AnswerVerdict:
         """What a reply says, as far as it is proven. Raises `UnparsableReply` unless it is what was asked for."""
-        data = json_in(said(reply))
+        data = parse_json(strip_reasoning(reply))
         if not isinstance(data, dict) or not isinstance(data.get("claims"), list):
-            raise unparsable('one JSON object with "claims"', reply)
+            raise unparsable_reply('one JSON object with "claims"', reply)
         claims = [_claim_verdict(c, answer, question, passages, self.strict) for c in data["claims"][:_MOST]]
         abstains, answers = data.get("abstains"), data.get("answers_the_question")
         if not isinstance(abstains, bool) or not isinstance(answers, bool):
-            raise unparsable('"abstains" and "answers_the_question" as true or false', reply)
+            raise unparsable_reply('"abstains" and "answers_the_question" as true or false', reply)
         if abstains and not claims:
             return AnswerVerdict(kind=ABSTENTION, reason=ABSTENTION_REASON, judge=self.id)
         # One that abstains and claims something answers in part: what it does say is compared with the evidence.
@@ -184,7 +184,7 @@ def _claim_verdict(
     words, verdict = fields.get("words"), fields.get("verdict")
     quotes = fields.get("quotes") or []
     if not isinstance(words, str) or verdict not in _VERDICTS or not isinstance(quotes, list):
-        raise unparsable('claims with "words", a "verdict" of the four and "quotes"', str(told)[:80])
+        raise unparsable_reply('claims with "words", a "verdict" of the four and "quotes"', str(told)[:80])
     start, end = _find_words(words, answer) or (0, len(answer))  # the whole where its words are not the answer's
     relation = "contradicts" if verdict == "contradicted" else "supports"
     proven = tuple(q for quote in quotes for q in _located_quotes(quote, passages, relation))
@@ -323,6 +323,6 @@ def _beyond_quotes(claim: ClaimVerdict, question: str, passages: Sequence[Passag
     quoted = {q.span.passage_id for q in claim.quotes}
     headers = [passage_header(p) for p in passages if p.id in quoted]
     source = "\n".join([*(h for h in headers if h), *(q.text for q in claim.quotes)])
-    beyond = differences(claim.text, source, given=question)
+    beyond = find_differences(claim.text, source, known_text=question)
     # The places in what was put together from several quotes say nothing.
-    return tuple(Difference(d.kind, d.said, d.stands, d.start + claim.start, d.end + claim.start) for d in beyond)
+    return tuple(Difference(d.kind, d.claimed_text, d.source_text, d.start + claim.start, d.end + claim.start) for d in beyond)

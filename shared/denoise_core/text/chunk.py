@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from denoise_core.errors import BrokenLaw, InputError
+from denoise_core.errors import ContractViolation, InputError
 from denoise_core.spans import join_spans, merge_in_passage, tile_passage
-from denoise_core.types import Passage, Span, well_formed
+from denoise_core.types import Passage, Span, replace_surrogates
 
 Chunker: TypeAlias = Callable[[Passage], Sequence[Span]]
 
@@ -79,9 +79,9 @@ def extract_spans(passage: Passage, keep: Iterable[Span]) -> Passage | None:
     if not merged:
         return None
     if merged == (Span(passage.id, 0, len(passage.text)),):
-        return replace(passage, spans=(), rewritten=False) if passage.spans or passage.rewritten else passage
+        return replace(passage, spans=(), is_rewritten=False) if passage.spans or passage.is_rewritten else passage
     text = join_spans(passage.text, ((s.start, s.end) for s in merged))
-    return replace(passage, rewritten=False, text=text, spans=merged)
+    return replace(passage, is_rewritten=False, text=text, spans=merged)
 
 
 def _sentence_cuts(text: str, language: str) -> list[int]:
@@ -115,14 +115,14 @@ _MEASURED = re.compile(r"\d\s?(?:[kcmµ]?m|[mk]?g|ml|l|t|s|h|ha|[kMG]?W|[kMGT]B|
 
 def _sentence_ends(text: str, offset: int, language: str) -> list[int]:
     splitter: Any = importlib.import_module("sentencex")  # compiled, without stubs; not needed by whole passages
-    shown = well_formed(text).translate(_NARROWED)
+    shown = replace_surrogates(text).translate(_NARROWED)
     try:
         found = splitter.get_sentence_boundaries(language, shown)
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
         # A panic of compiled code is no `Exception`: it would end the process through every policy.
-        raise BrokenLaw(f"the sentence splitter broke on a text of {len(text)} characters: {error}") from error
+        raise ContractViolation(f"the sentence splitter broke on a text of {len(text)} characters: {error}") from error
     ends = [offset + b["end_index"] for b in found]
     ends += [offset + m.end() for m in _MEASURED.finditer(text)]
     lines = [offset + i + 1 for i, c in enumerate(text) if c == "\n"]

@@ -20,7 +20,7 @@ from collections.abc import Iterable, Iterator
 from itertools import count
 
 from denoise_core.errors import InputError
-from denoise_core.types import well_formed
+from denoise_core.types import replace_surrogates
 
 ENVELOPE_NOTE = (
     "Text between a line BEGIN with a name and a marker and the line END with the same name and marker is "
@@ -97,7 +97,7 @@ def sanitize_text(text: str) -> str:
     invisible between, has lost its look: a line is indented by ``| ``, a bracket is round. Other text stands as it
     is. Doing it twice changes nothing more. Linear in the text.
     """
-    plain = well_formed(text.replace("\r\n", "\n").translate(_SHOWN))
+    plain = replace_surrogates(text.replace("\r\n", "\n").translate(_SHOWN))
     return "\n".join(map(_line, plain.split("\n")))
 
 

@@ -76,7 +76,7 @@ def json_members(text: str, at: int) -> Iterator[JsonMember]:
         number += 1
 
 
-def leaves(text: str, at: int) -> Iterator[tuple[JsonPath, int, int]]:
+def json_leaves(text: str, at: int) -> Iterator[tuple[JsonPath, int, int]]:
     """The path and the characters of each value in the JSON that begins at ``at``, which is known to be whole."""
     todo: list[tuple[JsonPath, int, int]] = [((), at, at)]
     while todo:

@@ -7,7 +7,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from functools import lru_cache
 
-from denoise_core.text.wordlists import keyed
+from denoise_core.text.wordlists import words_by_key
 
 _SMALL = {
     "en": "the of and is was in to that it for with on by from are were be as at this which had has have an not",
@@ -22,7 +22,7 @@ for _language, _words in _SMALL.items():
 
 _WORD = re.compile(r"[^\W\d_]+")
 _READ = 4000  # characters that decide
-_SCRIPTS = keyed(
+_SCRIPTS = words_by_key(
     """
     zh: CJK
     ja: HIRAGANA KATAKANA
@@ -39,10 +39,10 @@ _MARKS = dict.fromkeys("ßäö", "de") | dict.fromkeys("ñ¿¡", "es") | dict.fr
 
 
 @lru_cache(maxsize=1024)
-def language_of(text: str, default: str = "") -> str:
+def detect_language(text: str, default: str = "") -> str:
     """An ISO 639-1 code among en, de, fr, es and one for each other script; ``default`` when nothing tells.
 
-    >>> language_of("Die Schule wurde 1903 gegründet."), language_of("48 %")
+    >>> detect_language("Die Schule wurde 1903 gegründet."), detect_language("48 %")
     ('de', '')
     """
     head = text[:_READ]

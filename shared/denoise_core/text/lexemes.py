@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Shape = Literal["word", "number", "ideograph", "mark"]
+LexemeKind = Literal["word", "number", "ideograph", "mark"]
 
 IDEOGRAPHS = "\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 # Marks that are written over and under letters, which are no letters by themselves.
@@ -36,14 +36,14 @@ class Lexeme:
     line break hyphenates in one piece. The characters are ``[start, end)``; ``line`` tells that a line begins."""
 
     text: str
-    lower: str
-    shape: Shape
+    folded_text: str
+    kind: LexemeKind
     start: int
     end: int
-    line: bool = False
+    starts_line: bool = False
 
     @property
-    def capital(self) -> bool:
+    def is_capitalized(self) -> bool:
         return self.text[:1].isupper() or self.text[:1].istitle()
 
 
@@ -51,30 +51,30 @@ OUTSIDE = Lexeme("", "", "mark", -9, -9)
 """Stands before the first and behind the last lexeme: no word, and near nothing."""
 
 
-def padded(found: Sequence[Lexeme]) -> list[Lexeme]:
+def pad_lexemes(found: Sequence[Lexeme]) -> list[Lexeme]:
     """The lexemes with `OUTSIDE` behind them often enough to look at some places before and behind each."""
     return [*found, *[OUTSIDE] * 5]
 
 
-def lexemes(text: str) -> list[Lexeme]:
+def tokenize_text(text: str) -> list[Lexeme]:
     """In order; white space is left out. Linear in the length of the text."""
     found: list[Lexeme] = []
     at = 0
     while match := _LEXEME.search(text, at):
-        shape: Shape = match.lastgroup  # type: ignore[assignment]
+        shape: LexemeKind = match.lastgroup  # type: ignore[assignment]
         start, end = match.span()
         if shape == "number" and end - start <= 3 and (spaced := _SPACED.match(text, start)):
             end = spaced.end()
         raw = text[start:end]
         line = not found or "\n" in text[found[-1].end : start]
-        found.append(Lexeme(raw, fold(raw) if shape != "mark" else raw, shape, start, end, line))
+        found.append(Lexeme(raw, fold_case(raw) if shape != "mark" else raw, shape, start, end, line))
         at = end
     return found
 
 
-def fold(raw: str) -> str:
+def fold_case(raw: str) -> str:
     """
-    >>> fold("O’Brien"), fold("luke-\\nwarm")
+    >>> fold_case("O’Brien"), fold_case("luke-\\nwarm")
     ("o'brien", 'lukewarm')
     """
     if raw.isascii() and "\n" not in raw:

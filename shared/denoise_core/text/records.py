@@ -12,14 +12,14 @@ from denoise_core.spans import Range, clip_spans, merge_spans
 from denoise_core.text.json_spans import (
     JsonMember,
     JsonPath,
-    load_json,
     json_members,
+    load_json,
+    map_string_offsets,
     remove_elements,
     remove_items,
     skip_space,
-    map_string_offsets,
 )
-from denoise_core.text.text_chunk import MAX_CHUNK_CHARACTERS, TextChunk, line_spans, fill_gaps
+from denoise_core.text.text_chunk import MAX_CHUNK_CHARACTERS, TextChunk, fill_gaps, line_spans
 
 InnerChunker: TypeAlias = Callable[[str], Sequence[tuple[TextChunk, str, str]] | None]
 """Cuts a text that stands in JSON: each piece, what is read above it, and its own words; None for one piece."""

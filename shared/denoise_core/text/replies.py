@@ -45,7 +45,7 @@ _WRAPPERS = frozenset(["response", "answer", "output", "result", "reply", "final
 _CUT_OFF = "the reply ends inside its thinking"
 
 
-def said(reply: str) -> str:
+def strip_reasoning(reply: str) -> str:
     """What the reply says, stripped.
 
     Raises `UnparsableReply` when it ends before its answer begins: an open thinking block, no final channel.
@@ -57,10 +57,10 @@ def said(reply: str) -> str:
     end = len(text)
     while ending := _TURN_ENDS.search(text, max(0, end - 80), end):
         end = ending.start()
-    return unfenced(unwrapped(text[:end]))
+    return strip_fence(strip_tag(text[:end]))
 
 
-def unwrapped(text: str, names: frozenset[str] = _WRAPPERS) -> str:
+def strip_tag(text: str, names: frozenset[str] = _WRAPPERS) -> str:
     """The text without a tag around the whole of it, where the tag has one of the ``names``."""
     text = text.strip()
     name, closes, _ = text[1:].partition(">")
@@ -71,7 +71,7 @@ def unwrapped(text: str, names: frozenset[str] = _WRAPPERS) -> str:
     return text
 
 
-def unfenced(text: str) -> str:
+def strip_fence(text: str) -> str:
     """The text without a code fence around the whole of it; one on a single line has no language name."""
     text = text.strip()
     for mark in ("```", "~~~"):
@@ -82,7 +82,7 @@ def unfenced(text: str) -> str:
     return text
 
 
-def fenced(text: str) -> list[str]:
+def fenced_blocks(text: str) -> list[str]:
     """The contents of the code fences in ``text``, in order; an open one at the end is none."""
     contents: list[str] = []
     lines: list[str] = []
@@ -109,7 +109,7 @@ def _is_language(text: str) -> bool:
 _NO_SIGNS = str.maketrans("", "", "+-_")
 
 
-def json_value(text: str) -> Any:
+def parse_whole_json(text: str) -> Any:
     """The JSON value that the whole text is; None where it is none.
 
     Typographic quotes are read as plain ones where the text is no JSON otherwise. An object with a key twice is
@@ -122,20 +122,20 @@ def json_value(text: str) -> Any:
     return _loads(text.translate(_QUOTES)) if value is None else value
 
 
-def json_in(text: str) -> Any:
+def parse_json(text: str) -> Any:
     """The JSON value that the text is, or holds in its last fence, or as its last object; None without one.
 
     Raises `UnparsableReply` when the object before the last one says otherwise.
     """
-    for candidate in [text, *fenced(text)[-1:]]:
-        value = json_value(candidate)
+    for candidate in [text, *fenced_blocks(text)[-1:]]:
+        value = parse_whole_json(candidate)
         if value is not None:
             return value
     value, start = _last_object(text)
     if value is not None:
         earlier, _ = _last_object(text[:start])
         if earlier is not None and any(k in value and value[k] != v for k, v in earlier.items()):
-            raise unparsable("one object, or two that agree", text)
+            raise unparsable_reply("one object, or two that agree", text)
     return value
 
 
@@ -156,7 +156,7 @@ def _last_object(text: str) -> tuple[dict[str, Any] | None, int]:
 _SEPARATORS = {"", ",", ";", "\n", ",\n", ";\n"}  # of numbers, without the blanks in them
 
 
-def number_ranges(text: str) -> list[tuple[int, int]] | None:
+def parse_number_ranges(text: str) -> list[tuple[int, int]] | None:
     """The numbers and ranges (``2, 5-7``) that the text lists, first and last of each; None for other text.
 
     The text is read once from left to right: there is nothing to go back to.
@@ -181,7 +181,7 @@ def number_ranges(text: str) -> list[tuple[int, int]] | None:
     return ranges if text[:1].isdecimal() and text[-1:].isdecimal() else None
 
 
-def unparsable(expected: str, reply: str) -> UnparsableReply:
+def unparsable_reply(expected: str, reply: str) -> UnparsableReply:
     """The error that says what was expected and how the reply begins."""
     begins = reply.strip()[:80]
     return UnparsableReply(f"{expected}; the reply begins {begins!r}" if begins else "the reply is empty")

@@ -10,12 +10,12 @@ from functools import lru_cache
 import Stemmer
 
 from denoise_core.text.lexemes import Lexeme
-from denoise_core.text.wordlists import FUNCTION_WORDS, listed
+from denoise_core.text.wordlists import FUNCTION_WORDS, word_set
 
 _NAMES = {"en": "english", "de": "german", "fr": "french", "es": "spanish", "ru": "russian", "ar": "arabic"}
 _SMALL = {
-    "en": FUNCTION_WORDS | listed("yes no would could like please"),
-    "de": listed(
+    "en": FUNCTION_WORDS | word_set("yes no would could like please"),
+    "de": word_set(
         """
         der die das den dem des ein eine einen einem einer eines und oder aber auch als am an auf aus bei bis da
         dann dass daß denn dies diese dieser dieses doch durch er es für hat haben hatte hatten ich ihr ihre ihren
@@ -24,14 +24,14 @@ _SMALL = {
         wurden zu zum zur zwischen wann warum wieviel viele viel hier dort schon wieder ja nein
         """
     ),
-    "fr": listed(
+    "fr": word_set(
         """
         le la les l un une des du de d et ou mais au aux avec ce cet cette ces dans elle elles en est était été
         être il ils je leur leurs lui ne nous on par pas plus pour qu que quel quelle qui s sa se ses si son sont
         sur vous y a ont où quand comment pourquoi combien c n j oui non
         """
     ),
-    "es": listed(
+    "es": word_set(
         """
         el la los las lo un una uno unos unas y o pero al del de con como cual cuando cuándo cuánto cuántos cuánta
         cuántas dónde donde e en entre era eran es esa ese eso esta estaba este esto está fue fueron ha han había
@@ -50,7 +50,7 @@ _local = threading.local()
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class StemmedWord:
     """A content word: its stem and its characters ``[start, end)``."""
 
     stem: str
@@ -58,36 +58,36 @@ class Word:
     end: int
 
 
-def is_small(word: str, language: str) -> bool:
+def is_function_word(word: str, language: str) -> bool:
     """A folded word that carries no content in English or in this language."""
     return word in _SMALL["en"] or word in _SMALL.get(language, ())
 
 
-def content(found: Sequence[Lexeme], language: str) -> list[Word]:
+def content_stems(found: Sequence[Lexeme], language: str) -> list[StemmedWord]:
     """The words that are no small ones, numbers not among them; ideographs one by one, with what follows."""
-    out: list[Word] = []
+    out: list[StemmedWord] = []
     small = _SMALL.get(language, _EVERY)
     for n, x in enumerate(found):
-        if x.shape == "word":
-            lower = x.lower
+        if x.kind == "word":
+            lower = x.folded_text
             if "'" in lower:
                 lower = _open(lower, language)
             if lower not in small and len(lower) > 1:
-                out.append(Word(stem(lower, language), x.start, x.end))
-        elif x.shape == "ideograph" and x.text not in _IDEOGRAPHS:
+                out.append(StemmedWord(stem_word(lower, language), x.start, x.end))
+        elif x.kind == "ideograph" and x.text not in _IDEOGRAPHS:
             after = found[n + 1] if n + 1 < len(found) else None
-            if after and after.shape == "ideograph" and after.text not in _IDEOGRAPHS and after.start == x.end:
-                out.append(Word(x.text + after.text, x.start, after.end))
-            elif not (n and found[n - 1].shape == "ideograph" and found[n - 1].text not in _IDEOGRAPHS):
-                out.append(Word(x.text, x.start, x.end))
+            if after and after.kind == "ideograph" and after.text not in _IDEOGRAPHS and after.start == x.end:
+                out.append(StemmedWord(x.text + after.text, x.start, after.end))
+            elif not (n and found[n - 1].kind == "ideograph" and found[n - 1].text not in _IDEOGRAPHS):
+                out.append(StemmedWord(x.text, x.start, x.end))
     return out
 
 
 @lru_cache(maxsize=65536)
-def stem(word: str, language: str = "en") -> str:
+def stem_word(word: str, language: str = "en") -> str:
     """The Snowball stem of a folded word, without accents, hyphens and apostrophes.
 
-    >>> stem("bridges"), stem("gebaut", "de")
+    >>> stem_word("bridges"), stem_word("gebaut", "de")
     ('bridg', 'gebaut')
     """
     bare = word.replace("-", "").replace("'", "").replace("_", "")[:_LONGEST]

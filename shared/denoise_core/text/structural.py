@@ -22,7 +22,7 @@ from denoise_core.text import lines, markup, records
 from denoise_core.text.chunk import sentence_spans
 from denoise_core.text.json_spans import field_ranges, value_without
 from denoise_core.text.text_chunk import TextChunk, line_spans
-from denoise_core.types import Passage, Span, well_formed
+from denoise_core.types import Passage, Span, replace_surrogates
 
 _TEXT = (lines.PLAIN_TEXT, lines.SOURCE_CODE, lines.LOG_ENTRIES)
 
@@ -116,7 +116,7 @@ def chunk_text(given: Any) -> ChunkedText:
 
         shape = cut(result)  # str, bytes, list or dict
         found = denoiser.denoise(query, [Passage(shape.text, "result", provenance="tool")])
-        result = shape.back(span for p in found.passages for span in p.covered)  # of the type it was
+        result = shape.back(span for p in found.passages for span in p.source_spans)  # of the type it was
 
     The denoiser must cut as this does: ``ENDDenoiser(..., chunker="auto")``, as `default_denoiser` is. Raises
     `InputError` for any other value, and for what JSON does not hold.
@@ -125,7 +125,7 @@ def chunk_text(given: Any) -> ChunkedText:
         return _chunk_string(given)
     if isinstance(given, bytes):
         # A byte that is no UTF-8 is one character, so that places in the text are places in the bytes.
-        return replace(_chunk_string(well_formed(given.decode("utf-8", "surrogateescape"))), source_value=given)
+        return replace(_chunk_string(replace_surrogates(given.decode("utf-8", "surrogateescape"))), source_value=given)
     try:
         if not isinstance(given, dict | list | tuple):
             raise TypeError("not a list or an object")

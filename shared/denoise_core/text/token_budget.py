@@ -26,26 +26,26 @@ class TokenBudget:
     """``limit`` tokens, spent text by text. ``count`` gives the tokens of a text, exactly or by estimate.
 
     >>> budget = TokenBudget(5)
-    >>> budget.take("sixteen letters!"), budget.take("too long"), budget.take("fits"), budget.left
+    >>> budget.try_add("sixteen letters!"), budget.try_add("too long"), budget.try_add("fits"), budget.remaining_tokens
     (True, False, True, 0)
     """
 
     limit: int
-    count: Callable[[str], int] = estimate_tokens
-    spent: int = 0
+    count_tokens: Callable[[str], int] = estimate_tokens
+    spent_tokens: int = 0
 
     @property
-    def left(self) -> int:
+    def remaining_tokens(self) -> int:
         """Tokens that may still be spent."""
-        return self.limit - self.spent
+        return self.limit - self.spent_tokens
 
-    def take(self, text: str) -> bool:
+    def try_add(self, text: str) -> bool:
         """Pay for a text; False, and nothing is paid, where it does not fit."""
-        return self.spend(self.count(text))
+        return self.try_spend(self.count_tokens(text))
 
-    def spend(self, tokens: int) -> bool:
+    def try_spend(self, tokens: int) -> bool:
         """Pay so many tokens; False, and nothing is paid, where they are more than are left."""
-        if tokens > self.left:
+        if tokens > self.remaining_tokens:
             return False
-        self.spent += tokens
+        self.spent_tokens += tokens
         return True

@@ -7,15 +7,15 @@ is known in ``language``, those of other languages that carry no content in ``st
 from __future__ import annotations
 
 
-def listed(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
     """The words of a list that is written as one text."""
     return frozenset(text.split())
 
 
-def keyed(table: str) -> dict[str, str]:
+def words_by_key(table: str) -> dict[str, str]:
     """Each word of a table with the key of its row, a row being ``key: word word``.
 
-    >>> keyed("3: thousand mille")
+    >>> words_by_key("3: thousand mille")
     {'thousand': '3', 'mille': '3'}
     """
     by_word: dict[str, str] = {}
@@ -26,7 +26,7 @@ def keyed(table: str) -> dict[str, str]:
 
 
 # Words that say little by themselves: new ones make an edit, not an addition.
-FUNCTION_WORDS = listed(
+FUNCTION_WORDS = word_set(
     """
     a an the this that these those it its he she they them his her their theirs him we us our you your i me my
     who whom whose which what where when why how there here and or but so yet for of in on at by to from with
@@ -41,7 +41,7 @@ FUNCTION_WORDS = listed(
 
 # What counting spelled words leaves out (`words`): fewer than above, so that a search for a place or a time still
 # finds it, with the negations.
-STOPWORDS = listed(
+STOPWORDS = word_set(
     """
     a an the and or but if of at by for with about into to from in on up down out over under is am are was
     were be been being have has had having do does did doing will would shall should can could may might must

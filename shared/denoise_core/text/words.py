@@ -16,26 +16,26 @@ from denoise_core.text.wordlists import ARTICLES, STOPWORDS
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|\d+(?:[.,]\d+)+|[^\W_]+")
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Lower-cased words and numbers, compatibility forms folded ("ﬁ" is "fi").
 
-    >>> words("The U.S. had 1,234 ships.")
+    >>> split_words("The U.S. had 1,234 ships.")
     ['the', 'u', 's', 'had', '1,234', 'ships']
     """
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
-def word_places(text: str) -> list[tuple[str, int, int]]:
+def word_spans(text: str) -> list[tuple[str, int, int]]:
     """`words` with the characters ``[start, end)`` of ``text`` on which they stand."""
     return [
         (unicodedata.normalize("NFKC", m.group()).casefold(), m.start(), m.end()) for m in _WORD.finditer(text)
     ]
 
 
-def without_articles(tokens: list[str]) -> list[str]:
+def drop_articles(tokens: list[str]) -> list[str]:
     return [t for t in tokens if t not in ARTICLES]
 
 
 def content_words(text: str) -> list[str]:
     """Words that carry content: no articles, pronouns, auxiliaries."""
-    return [w for w in words(text) if w not in STOPWORDS]
+    return [w for w in split_words(text) if w not in STOPWORDS]

@@ -8,11 +8,18 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
+from denoise_core.cli import escape_control
 from denoise_core.cli import main as carried_out
-from denoise_core.cli import plain
-from denoise_core.cli.evaluate import ANSWERS, calls_of, columns_of, plan
-from denoise_core.cli.options import Budget, Columns, DryRun, Prices, Right, made
-from denoise_core.cli.terminal import progress, say, show
+from denoise_core.cli.evaluate import ANSWERS_FILE, open_ledger, parse_columns, show_plan
+from denoise_core.cli.options import (
+    BudgetOption,
+    ColumnsOption,
+    DryRunOption,
+    GradingOption,
+    PriceOption,
+    make_command,
+)
+from denoise_core.cli.terminal import print_line, print_table, progress_bar
 from denoise_core.errors import InputError
 from denoise_lab.noisy_retrieval import NoisyRetrieval, write_noisy_retrieval
 from denoise_lab.protocols.choose import Asked, sheets_of
@@ -21,7 +28,7 @@ from denoise_lab.protocols.table import PAGE, RESULTS, TABLES, rows_of, save, to
 
 SERVED, LOCAL = 8, 1  # cases at a time, unless said otherwise: of a server, and of a model on this machine
 
-app = made("What rag-denoise was made and measured with.")
+app = make_command("What rag-denoise was made and measured with.")
 
 
 @app.command()
@@ -34,18 +41,18 @@ def protocol(
     llm: Annotated[
         str, typer.Option(help="The model: http://host:port/v1#name, or a folder or hub name for this machine.")
     ] = "none",
-    columns: Columns = None,
+    columns: ColumnsOption = None,
     limit: Annotated[int | None, typer.Option("-n", min=1, help="Fewer questions of each kind.")] = None,
-    right: Right = "contains",
+    right: GradingOption = "contains",
     probe: Annotated[Path | None, typer.Option(help="For 'end': the probe in this folder.")] = None,
     extended: Annotated[bool, typer.Option("--extended", help="For 'end': twice the prose.")] = False,
     seed: Annotated[int, typer.Option(help="Of questions that are made.")] = 0,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Cases at a time: 8 of a server, 1 on this machine.")
     ] = None,
-    budget: Budget = None,
-    price: Prices = None,
-    dry_run: DryRun = False,
+    budget: BudgetOption = None,
+    price: PriceOption = None,
+    dry_run: DryRunOption = False,
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder for report.html, tables.md and results.json.")
     ] = Path("denoise-evaluation"),
@@ -64,24 +71,24 @@ def protocol(
         raise InputError(
             f"protocol {paper} asks a model: name one with --llm, such as http://localhost:8000/v1#name"
         )
-    ledger = calls_of(llm, out / ANSWERS, budget, price, dry_run)
+    ledger = open_ledger(llm, out / ANSWERS_FILE, budget, price, dry_run)
     served = llm.startswith(("http://", "https://"))
-    local, named = None if served else llm, columns_of(columns or [])
+    local, named = None if served else llm, parse_columns(columns or [])
     asked = Asked(paper, data, limit, right, seed, extended, probe, local, columns=named or None)
     sheets = sheets_of(asked, ledger)
     aside = Console(stderr=True)
     at_once = workers or (SERVED if served else LOCAL)
-    with progress(aside, "asking") as hear:
+    with progress_bar(aside, "asking") as hear:
         tables = run_sheets(sheets, ledger, price=ledger.price, workers=at_once, progress=hear)
     console = Console(highlight=False)
     if dry_run:
-        return plan(console, ledger)
+        return show_plan(console, ledger)
     for table in tables:
-        show(console, rows_of(table), table.title)
+        print_table(console, rows_of(table), table.title)
         for line in [*told(table), ""]:
-            say(console, line)
+            print_line(console, line)
     save(tables, llm, out)
-    say(aside, f"\nwritten to {out}: {PAGE}, {TABLES}, {RESULTS}")
+    print_line(aside, f"\nwritten to {out}: {PAGE}, {TABLES}, {RESULTS}")
     if all(line.failed == line.cases for table in tables for line in table.lines):
         raise InputError(f"no case was answered; the first failure: {tables[0].lines[0].first_error}")
 
@@ -100,7 +107,7 @@ def noisy_retrieval(
     The file is what 'rag-denoise fit' and 'rag-denoise evaluate' read.
     """
     write_noisy_retrieval(out, haystack, NoisyRetrieval(level, extended), questions, seed=seed)
-    typer.echo(plain(f"wrote {questions} questions of level {level} to {out}"), err=True)
+    typer.echo(escape_control(f"wrote {questions} questions of level {level} to {out}"), err=True)
 
 
 def main() -> None:

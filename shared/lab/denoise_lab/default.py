@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     given = parser.parse_args(argv)
     fitting = {name: halves(given.data, name, given.limit)[0] for name in SETS}
     given.out.mkdir(parents=True, exist_ok=True)
-    encoder = SentenceEncoder(minilm_folder(), name=HUB_NAME, keep=given.keep)
+    encoder = SentenceEncoder(minilm_folder(), name=HUB_NAME, cache_folder=given.keep)
     made = fit(fitting, encoder)
     write_whole(given.out / "stack.json", json.dumps(made.stack.to_dict(), indent=1) + "\n")
     write_whole(given.out / "scale.json", json.dumps(made.scale.to_dict(), indent=1) + "\n")
@@ -193,7 +193,7 @@ def read(encoder: SignalSource, questions: Sequence[Question]) -> list[Read]:
 
 
 def signals(encoder: SignalSource, query: str, of: Question) -> Floats:
-    return collect_signals([encoder, BM25Scorer()], query, [p.headed for p in of.passages])
+    return collect_signals([encoder, BM25Scorer()], query, [p.text_with_header for p in of.passages])
 
 
 def asking_the_same(questions: Sequence[Question]) -> list[Question]:

@@ -25,9 +25,9 @@ from denoise_core.end.remote import MANIFEST
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.errors import InputError
 from denoise_core.local.blocks import find_blocks
-from denoise_core.local.first_layers import early_layers, inputs_of
-from denoise_core.local.layout import Prompt, Slot
-from denoise_core.local.loading import cut_config
+from denoise_core.local.layout import Slot, TokenPrompt
+from denoise_core.local.loading import truncate_config
+from denoise_core.local.partial_forward import get_partial_forward, model_inputs
 
 _RECIPE = """# The first {layer} blocks of {name} with an Early Noise Dropping probe as their head
 
@@ -67,7 +67,7 @@ def export(model: Any, probe: Probe, folder: str | Path, *, tokenizer: Any = Non
     scorer = ProbeScorer(model, probe, tokenizer=tokenizer)
     reader = scorer.reader
     probe.check(reader.reading(probe.reading.layer))
-    kind = reader.backbone.early.norm.kind
+    kind = reader.backbone.partial_forward.unit_norm.kind
     pooling, normed = probe.reading.pooling, probe.reading.normalisation
     if pooling != "last" or normed == "none" or normed != kind:
         raise InputError(
@@ -90,9 +90,9 @@ def _classifier(reader: HiddenReader, probe: Probe) -> tuple[Any, float]:
     """The classification model in memory, and the bias it cannot hold."""
     from transformers import AutoModelForSequenceClassification
 
-    early = reader.backbone.early
+    early = reader.backbone.partial_forward
     config = copy.deepcopy(early.config)
-    cut_config(config, probe.reading.layer)
+    truncate_config(config, probe.reading.layer)
     config.num_labels = 1
     config.use_cache = False  # there is nothing to generate, and hybrids cut before their first attention fail
     config.problem_type = "regression"  # engines then hand out the logit as it is
@@ -111,15 +111,15 @@ def _classifier(reader: HiddenReader, probe: Probe) -> tuple[Any, float]:
         decoder.load_state_dict(kept, strict=False)
     except RuntimeError as error:
         raise InputError(f"{config.model_type!r} cannot be cut to layer {probe.reading.layer}: {error}") from error
-    made = early_layers(model)
-    made.check()
+    made = get_partial_forward(model)
+    made.check_readable()
     norm = made.final_norm
     if norm is None:
         raise InputError("this model has no final norm in front of its head, so the probe's states cannot be made")
     weight, bias = torch.tensor(np.array(probe.weight)), probe.bias
-    head = _head(model, early.width)
+    head = _head(model, early.hidden_size)
     with torch.no_grad():
-        _unit(norm, early.norm.kind)
+        _unit(norm, early.unit_norm.kind)
         head.weight.data = weight[None].to(early.device)  # stays float32: in bfloat16 it would lose the ranking
         shift = getattr(norm, "bias", None)
         if isinstance(shift, torch.Tensor):
@@ -146,7 +146,7 @@ def _unit(norm: nn.Module, kind: str) -> None:
 
 
 def _head(model: nn.Module, width: int) -> nn.Linear:
-    inside = {id(m) for m in early_layers(model).decoder.modules()}
+    inside = {id(m) for m in get_partial_forward(model).decoder.modules()}
     for module in model.modules():
         if isinstance(module, nn.Linear) and id(module) not in inside and module.weight.shape == (1, width):
             return module
@@ -176,12 +176,12 @@ def _canaries(reader: HiddenReader, probe: Probe) -> list[dict[str, Any]]:
 
 @torch.inference_mode()
 def _check(reader: HiddenReader, classifier: nn.Module, missing: float, canaries: list[dict[str, Any]]) -> None:
-    early = reader.backbone.early
-    head = _head(classifier, early.width)
+    early = reader.backbone.partial_forward
+    head = _head(classifier, early.hidden_size)
     exact = head.weight.data
     for canary in canaries:
         ids = tuple(canary["ids"])
-        inputs = inputs_of(early, [Prompt(ids, (0, 0), (0, 0), 0)], 0)
+        inputs = model_inputs(early, [TokenPrompt(ids, (0, 0), (0, 0), 0)], 0)
         inputs.pop("use_cache", None)
         head.weight.data = exact.to(getattr(torch, early.dtype))
         found = float(classifier(**inputs).logits[0, 0]) + missing
@@ -217,7 +217,7 @@ def _write(
         "reading": probe.reading.to_dict(),
         "threshold": probe.threshold,
         "bias": missing,
-        "window": backbone.early.window,
+        "window": backbone.partial_forward.max_positions,
         "layout": {
             "name": reader.layout.name,
             "parts": [p.value if isinstance(p, Slot) else list(p) for p in reader.layout.parts],

@@ -20,7 +20,7 @@ from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.utility import Utility, as_utility
 from denoise_core.errors import BudgetExceeded, NotRecorded
 from denoise_core.protocols import LLM
-from denoise_core.runtime.effects import Batch, Complete, Denoise, Effect, Failed, Flow, Retrieve, Single
+from denoise_core.runtime.effects import Batch, Complete, Denoise, Effect, FailedItem, Flow, Retrieve, SingleEffect
 from denoise_core.runtime.flow import run
 from denoise_core.support.judging import AnswerVerdict, Judge
 from denoise_core.types import Event, Passage
@@ -94,7 +94,7 @@ def _played(flow: Flow[Answer], tape: _Tape) -> Flow[Answer]:
     outcome: Any = None
     while True:
         try:
-            effect = flow.throw(outcome.error) if isinstance(outcome, Failed) else flow.send(outcome)
+            effect = flow.throw(outcome.error) if isinstance(outcome, FailedItem) else flow.send(outcome)
         except StopIteration as stop:
             answer: Answer = stop.value
             return answer
@@ -111,7 +111,7 @@ def _outcome(effect: Effect, tape: _Tape) -> Flow[Any]:
         try:
             return (yield effect)
         except Exception as error:
-            return Failed(error)
+            return FailedItem(error)
     return tape.take(effect)
 
 
@@ -130,19 +130,19 @@ class _Tape:
         left = self._left.get((Complete, effect.tag), ())
         return effect.tag in _GENERATOR or (effect.tag == "feedback" and any(e.effect == effect for e in left))
 
-    def take(self, effect: Single) -> Any:
+    def take(self, effect: SingleEffect) -> Any:
         left = self._left.get((type(effect), effect.tag))
         if not left:
             self.exact = False
-            return Failed(NotRecorded(f"the recorded run made no further call {effect.tag!r}"))
+            return FailedItem(NotRecorded(f"the recorded run made no further call {effect.tag!r}"))
         same = next((e for e in left if _same(e.effect, effect)), None)
         event = same or left[0]
         left.remove(event)
         self.exact = self.exact and same is not None
-        return event.reply if event.error is None else Failed(_error(event.error))
+        return event.reply if event.error is None else FailedItem(_error(event.error))
 
 
-def _same(recorded: Single, asked: Single) -> bool:
+def _same(recorded: SingleEffect, asked: SingleEffect) -> bool:
     """Metadata aside, which JSON may have changed."""
     if isinstance(recorded, Denoise) and isinstance(asked, Denoise):
         texts = [[(p.id, p.text) for p in e.passages] for e in (recorded, asked)]

@@ -92,14 +92,14 @@ def test_an_abstention_widens_the_search_once_and_then_ends(passages, question):
     assert answer.outcome is Outcome.ABSTAINED
     assert [type(a) for a in answer.memory.actions[:4]] == [Search, Draft, Search, Draft]
     assert answer.memory.drafts == 2
-    assert all("did not hold" not in m.content for messages in llm.seen for m in messages)
+    assert all("did not hold" not in m.content for messages in llm.received_messages for m in messages)
 
 
 def test_what_is_unknown_is_never_fed_back(passages, question):
     for draft in ("unknown", '{"answer": null}'):
         llm = scripted(draft)
         Augmenter(llm, ListRetriever(passages), limits=LoopLimits(attempts=5, patience=5)).answer(question)
-        assert all(len(messages) == 2 for messages in llm.seen)
+        assert all(len(messages) == 2 for messages in llm.received_messages)
 
 
 def test_a_judge_that_fails_is_asked_once_more_and_then_nothing_is_known(passages, question):
@@ -121,7 +121,7 @@ def test_a_judge_that_fails_is_asked_once_more_and_then_nothing_is_known(passage
     llm = scripted(RIGHT)
     twice = Augmenter(llm, ListRetriever(passages), judge=Judge(True, True)).answer(question)
     assert (twice.text, twice.outcome, twice.stopped_because) == (RIGHT, Outcome.UNKNOWN, StopReason.JUDGE_ERROR)
-    assert (len(asked), len(llm.seen)) == (2, 1)
+    assert (len(asked), len(llm.received_messages)) == (2, 1)
 
 
 def test_a_judge_that_hangs_or_says_nan_is_no_judge(passages, question):
@@ -171,7 +171,7 @@ def test_ten_thousand_passages_make_no_longer_a_prompt_than_the_limit(question):
     answer = Augmenter(llm, ListRetriever(rows), limits=LoopLimits(evidence_tokens=3000)).answer(question)
     check_answer(answer)
     assert [p.id for p in answer.memory.attempts[0].evidence][:2] == ["p0", "p1"]
-    for messages in llm.seen:
+    for messages in llm.received_messages:
         assert sum(len(m.content) for m in messages) < 3000 * 4 * 1.5
     chain = Augmenter(limits=LoopLimits(evidence_tokens=3000)).answer(question, drafter=Written(RIGHT, rows))
     assert size_of(chain.memory.evidence) <= 3000
@@ -198,7 +198,7 @@ def test_what_is_shown_fits_and_with_what_is_left_out_it_is_all_there_was(found,
     rows = tuple(Passage(t, f"{n}") for n, t in enumerate(found))
     kept, dropped = capped(rows, tokens, about)
     assert size_of(kept) <= tokens
-    spans = [s for p in kept for s in p.covered] + [d.span for d in dropped]
+    spans = [s for p in kept for s in p.source_spans] + [d.span for d in dropped]
     for row in rows:
         own = sorted((s.start, s.end) for s in spans if s.passage_id == row.id)
         assert "".join(row.text[a:b] for a, b in own) == row.text

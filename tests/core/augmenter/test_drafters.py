@@ -11,7 +11,7 @@ from denoise_core import Budget, Passage, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, Outcome, StopReason
 from denoise_core.augmenter.drafting import Drafted, Found, Written
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
-from denoise_core.runtime.record import calls_of
+from denoise_core.runtime.record import count_calls
 from denoise_core.testing import ListRetriever
 
 
@@ -126,7 +126,7 @@ def test_a_text_that_stands_is_judged_and_repaired_but_never_asked_for_again(pas
     assert (answer.text, answer.outcome) == (RIGHT, Outcome.SUPPORTED)
     assert [(a.draft, a.repaired) for a in answer.memory.attempts] == [(0, False), (0, True)]
     assert answer.trace.usage == Usage(0, 0)
-    assert calls_of(answer.trace) == 0
+    assert count_calls(answer.trace) == 0
     wrong = run_both(Augmenter, question, lambda: Written(WRONG, passages))
     assert (wrong.outcome, wrong.stopped_because) == (Outcome.UNSUPPORTED, StopReason.NOT_REPEATABLE)
 
@@ -135,7 +135,7 @@ def test_usage_is_what_the_models_report_however_many_calls_there_were(passages,
     draft = Drafted(RIGHT, Usage(70_000, 262), calls=5, found=(Found(passages),))
     answer = Augmenter().answer(question, drafter=Chain(draft))
     assert answer.trace.usage == Usage(70_000, 262)
-    assert calls_of(answer.trace) == 5
+    assert count_calls(answer.trace) == 5
     wrong = Drafted(WRONG, Usage(70_000, 262), calls=5, found=(Found(passages),))
     for budget in (Budget(tokens=60_000), Budget(calls=5)):
         chain = Chain(wrong)
@@ -174,7 +174,7 @@ def test_runs_of_drafters_are_recorded(passages, question):
         answer.citations,
         answer.trace.usage,
     )
-    assert calls_of(again.trace) == calls_of(answer.trace) == 3
+    assert count_calls(again.trace) == count_calls(answer.trace) == 3
 
 
 def test_structured_output_is_judged_field_by_field(passages, question):
@@ -200,7 +200,7 @@ def test_a_model_that_can_sample_is_sampled_anew_for_the_second_draft(passages, 
         def __init__(self):
             self.varied_by = []
 
-        def varied(self, attempt):
+        def with_sampling(self, attempt):
             self.varied_by.append(attempt)
             return scripted(RIGHT)
 

@@ -1,4 +1,4 @@
-"""A draft that comes in pieces: held back sentence by sentence, or shown first and revised."""
+"""Drafts of a drafter as a stream: in pieces where it can, else as a whole."""
 
 import asyncio
 
@@ -10,7 +10,7 @@ from judging import quoting
 from denoise_core import Budget, Usage
 from denoise_core.augmenter import Augmenter, Outcome
 from denoise_core.augmenter.drafting import Drafted, Found
-from denoise_core.augmenter.streaming import Finished, Revised, draft_first, held_back
+from denoise_core.augmenter.streaming import Finished, Revised, stream_verified
 
 
 class Streamed(Chain):
@@ -33,35 +33,27 @@ TWO = f"{RIGHT} The Eiffel Tower is in Paris [1]."
 
 
 @pytest.mark.parametrize("kind", [Chain, Streamed])
-def test_any_drafter_can_be_held_back_or_shown_first(passages, question, kind):
+def test_any_drafter_is_shown_as_it_writes_or_once_checked(passages, question, kind):
     def drafter(*drafts):
         return kind(*(Drafted(d, Usage(5, 5), found=(Found(passages),)) for d in drafts))
 
-    *before, last = held_back(Augmenter(), question, drafter=drafter(TWO))
+    shown, last = stream_verified(Augmenter(), question, drafter=drafter(TWO), show="checked")
+    assert shown.text == TWO
     assert isinstance(last, Finished)
-    assert len(before) == 2
     assert last.answer.outcome is Outcome.SUPPORTED
     assert last.answer.trace.usage == Usage(5, 5)
-    *before, last = draft_first(Augmenter(), question, drafter=drafter(WRONG, RIGHT))
+    *before, last = stream_verified(Augmenter(), question, drafter=drafter(WRONG, RIGHT))
     assert "".join(e.text for e in before) == WRONG
     assert isinstance(last, Revised)
     assert last.answer.text == RIGHT
     check_answer(last.answer)
 
 
-def test_a_drafter_that_cannot_be_repeated_is_never_ended_in_the_middle(passages, question):
-    text = f"{RIGHT} It was moved to London in 1999. The Eiffel Tower is in Paris [1]."
-    agent = Streamed(Drafted(text, found=(Found(passages),)), repeatable=False)
-    *before, last = held_back(Augmenter(), question, drafter=agent)
-    assert last.answer.memory.attempts[0].candidate == text
-    assert (last.answer.text, last.answer.outcome) == (TWO, Outcome.SUPPORTED)
-    assert all("London" not in e.text for e in before)
-
-
-def test_judges_asked_while_a_draft_streams_are_in_the_trace_and_the_budget(passages, question):
+def test_a_streamed_draft_is_judged_once_and_counted_in_trace_and_budget(passages, question):
     judge = quoting("supported")
     loop = Augmenter(judge=judge, budget=Budget(calls=10))
-    *_, last = held_back(loop, question, drafter=Streamed(Drafted(TWO, Usage(5, 5), found=(Found(passages),))))
+    drafter = Streamed(Drafted(TWO, Usage(5, 5), found=(Found(passages),)))
+    *_, last = stream_verified(loop, question, drafter=drafter)
     tags = [e.tag for e in last.answer.trace.events]
-    assert tags.count("judge") == len(judge.seen) == 3
+    assert tags.count("judge") == len(judge.received_messages) == 1
     assert tags.count("draft") == 1

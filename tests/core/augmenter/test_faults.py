@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from denoise_core import Budget, BudgetExceeded, DenoiseResult, Drop, Passage, Reply, Span, Usage
 from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Outcome, Rules
 from denoise_core.augmenter.utility import Groundedness
-from denoise_core.errors import is_mistake
+from denoise_core.errors import is_user_error
 from denoise_core.support.judges import FunctionJudge
 from denoise_core.support.quoting import LLMJudge
 
@@ -47,7 +47,7 @@ DENOISED = st.one_of(
     NONSENSE,
     st.just(DenoiseResult("q", EVIDENCE[:1], (Drop(Span("b", 0, 17), "low", 0.1),))),
     st.just(DenoiseResult("q", (), (Drop(Span("nobody", 0, 1), "low"), Drop(Span("a", 0, 500), "low")))),
-    st.just(DenoiseResult("q", (Passage("Rewritten.", "a", rewritten=True),))),
+    st.just(DenoiseResult("q", (Passage("Rewritten.", "a", is_rewritten=True),))),
 )
 SCORED = st.one_of(FAULTS, st.sampled_from([0.0, 0.4, 1.0, None, float("nan"), 7.0, "high"]))
 
@@ -111,7 +111,7 @@ def test_whatever_the_outside_does_the_result_is_an_answer(
     try:
         answer = check_loop(make, "When was the tower completed?")
     except Exception as error:
-        if not is_mistake(error):
+        if not is_user_error(error):
             raise
         return
     assert answer.outcome in Outcome

@@ -22,7 +22,7 @@ def test_a_model_writes_feedback_after_the_findings():
     finding, advice = feedback.splitlines()
     assert "not found there: 1925" in finding
     assert advice == "Say 1889, as [1] does."
-    asked = llm.seen[0][1].content
+    asked = llm.received_messages[0][1].content
     inside, outside = enclosed(asked)
     assert [label for label, _ in inside] == ["evidence 1", "question", "draft", "findings"]
     assert "not found there: 1925" in dict(inside)["findings"]

@@ -42,7 +42,7 @@ def test_what_needs_no_judge_is_the_same_with_and_without_one(candidate, texts, 
 def test_a_finding_says_where_its_claim_is_and_what_differs():
     (finding,) = judged("It plays there. The club was founded in 1932.", TEXT).findings[-1:]
     assert (finding.start, finding.end, finding.kind) == (16, 45, "date")
-    assert [d.said for d in finding.differences] == ["1932"]
+    assert [d.claimed_text for d in finding.differences] == ["1932"]
 
 
 def test_copying_a_passage_is_no_answer():

@@ -11,8 +11,8 @@ def test_the_judge_may_be_another_model_than_the_one_that_drafts(passages, quest
     drafter, judge = scripted("In 1925 [1].", "In 1889 [1]."), quoting("contradicted", "supported")
     answer = Augmenter(drafter, ListRetriever(passages), judge=judge).answer(question)
     assert answer.outcome is Outcome.SUPPORTED
-    assert (len(drafter.seen), len(judge.seen)) == (2, 2)
-    assert "it was otherwise" in drafter.seen[1][-1].content
+    assert (len(drafter.received_messages), len(judge.received_messages)) == (2, 2)
+    assert "it was otherwise" in drafter.received_messages[1][-1].content
 
 
 def test_any_function_is_a_judge(passages, question):
@@ -27,5 +27,5 @@ def test_any_function_is_a_judge(passages, question):
         question,
     )
     assert (answer.text, answer.outcome) == ("1889", Outcome.SUPPORTED)
-    assert seen[0] == (question, [p.headed for p in passages], "1925")
+    assert seen[0] == (question, [p.text_with_header for p in passages], "1925")
     assert [e.tag for e in answer.trace.events].count("judge") == 2

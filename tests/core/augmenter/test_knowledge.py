@@ -282,7 +282,7 @@ def test_a_model_may_write_the_queries_and_may_fail(reply, queries):
     memory = WorkingMemory("q", history=(Message("user", "Tell me of Arden"),))
     run(Consolidator(retriever, queries=LLMQueries(llm)).gather(memory))
     assert retriever.queries == queries
-    assert "Tell me of Arden" in llm.seen[0][1].content
+    assert "Tell me of Arden" in llm.received_messages[0][1].content
 
 
 def test_queries_that_a_model_did_not_write_are_heard_of(caplog):

@@ -20,7 +20,7 @@ def test_feedback_names_claim_passage_and_what_is_missing_and_the_next_draft_see
     llm = scripted(WRONG, RIGHT)
     answer = Augmenter(llm, BM25Retriever(passages), policy=Rules(widen=False)).answer(question)
     assert answer.outcome is Outcome.SUPPORTED
-    first, second = llm.seen
+    first, second = llm.received_messages
     assert all("1925" not in m.content for m in first)
     told = second[-1].content
     assert "It was completed in 1925 [1]." in told
@@ -41,14 +41,14 @@ def test_usage_is_reported_when_it_fails_as_when_it_passes(passages, question):
         llm = scripted(Reply(reply, Usage(10, 2)))
         answer = Augmenter(llm, ListRetriever(passages)).answer(question)
         assert answer.outcome is outcome
-        assert answer.trace.usage == Usage(10 * len(llm.seen), 2 * len(llm.seen))
+        assert answer.trace.usage == Usage(10 * len(llm.received_messages), 2 * len(llm.received_messages))
 
 
 def test_no_evidence_is_an_abstention_without_a_call_to_the_model(question):
     llm = scripted(RIGHT)
     answer = check_loop(lambda: Augmenter(llm, ListRetriever([])), question)
     assert (answer.outcome, answer.stopped_because) == (Outcome.ABSTAINED, StopReason.NO_EVIDENCE)
-    assert llm.seen == []
+    assert llm.received_messages == []
 
 
 def test_without_evidence_nothing_the_model_says_is_supported(question):

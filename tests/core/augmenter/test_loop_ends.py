@@ -7,7 +7,7 @@ from denoise_core import Budget
 from denoise_core.augmenter import Augmenter, LoopLimits, Outcome, Rules, StopReason
 from denoise_core.augmenter.actions import Abstain, Draft, Search, Send
 from denoise_core.augmenter.utility import without_effects
-from denoise_core.errors import is_mistake
+from denoise_core.errors import is_user_error
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import FunctionLLM, ListRetriever
 
@@ -132,7 +132,7 @@ def test_mistakes_are_raised_whoever_makes_them(passages, question):
     ):
         with pytest.raises(Exception, match=message) as raised:
             make().answer(question)
-        assert is_mistake(raised.value)
+        assert is_user_error(raised.value)
 
 
 def test_one_failure_is_got_over(passages, question):

@@ -125,7 +125,7 @@ def test_readmission_puts_a_range_back_at_its_place():
 
 def test_readmission_beside_rewritten_text_is_a_passage_of_its_own():
     source = Passage("One. Two.", "p")
-    rewritten = Passage("Uno.", "p", spans=(Span("p", 0, 5),), rewritten=True)
+    rewritten = Passage("Uno.", "p", spans=(Span("p", 0, 5),), is_rewritten=True)
     memory = WorkingMemory("q", (rewritten,), retrieved=(source,), dropped=(Drop(Span("p", 5, 9), "low"),))
     back = readmit(memory, 1).evidence
     assert [(p.id, p.text) for p in back] == [("p", "Uno."), ("p#2", "Two.")]

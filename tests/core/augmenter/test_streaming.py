@@ -1,4 +1,4 @@
-"""Streams: nothing unjudged is released, what was shown is what was said of it, closing ends the run."""
+"""Streams: the text shown is the answer or one correction follows, one judgement a draft, closing ends the run."""
 
 import asyncio
 import itertools
@@ -11,18 +11,11 @@ from augmenter_doubles import scripted
 from augmenter_laws import check_answer
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from judging import by_words, quoting
+from judging import quoting
 
-from denoise_core import Budget, Passage, Reply, Usage, run
+from denoise_core import Budget, InputError, Passage, Reply, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, StopReason
-from denoise_core.augmenter.streaming import (
-    Finished,
-    Restarted,
-    Revised,
-    Text,
-    draft_first,
-    held_back,
-)
+from denoise_core.augmenter.streaming import Finished, Revised, TextReleased, stream_verified
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import ListRetriever
 
@@ -75,96 +68,76 @@ def loop(*drafts, size=7, **options):
     return Augmenter(Pieces(*drafts, size=size), ListRetriever(EVIDENCE), **options)
 
 
-def events(make, stream):
+def comparable(event):
+    return event if isinstance(event, TextReleased) else (type(event), event.answer.text, event.answer.memory)
+
+
+def events(make, show):
     """The events of the stream, after checking that async gives the same and the shown text adds up."""
 
     async def collect():
-        return [e async for e in stream(make(), QUESTION)]
+        return [event async for event in stream_verified(make(), QUESTION, show=show)]
 
-    found = list(stream(make(), QUESTION))
-    other = asyncio.run(collect())
-    strip = [e if isinstance(e, (Text, Restarted)) else (type(e), e.answer.text, e.answer.memory) for e in found]
-    assert strip == [
-        e if isinstance(e, (Text, Restarted)) else (type(e), e.answer.text, e.answer.memory) for e in other
-    ]
+    found = list(stream_verified(make(), QUESTION, show=show))
+    assert [comparable(e) for e in found] == [comparable(e) for e in asyncio.run(collect())]
     *before, last = found
-    assert all(isinstance(e, (Text, Restarted)) for e in before)
+    assert all(isinstance(e, TextReleased) for e in before)
     check_answer(last.answer)
-    shown = ""
-    for e in before:
-        shown = "" if isinstance(e, Restarted) else shown + e.text
+    shown = "".join(e.text for e in before)
     same = " ".join(shown.split()) == " ".join(last.answer.text.split())
     assert isinstance(last, Revised) != same
     assert isinstance(last, Finished) == same
     return found
 
 
-def test_held_back_releases_whole_sentences_that_passed():
-    found = events(lambda: loop(GOOD), held_back)
-    assert [e.text.strip() for e in found[:-1]] == [
-        "The tower was completed in 1889 [1].",
-        "It stands in Paris [1].",
-    ]
-    assert isinstance(found[-1], Finished)
-
-
-def test_held_back_ends_a_draft_at_the_first_sentence_that_fails_and_begins_again():
-    made = []
-
-    def make():
-        made.append(loop(HALF, GOOD, size=3, limits=LoopLimits(repair=False)))
-        return made[-1]
-
-    found = events(make, held_back)
-    assert [type(e) for e in found] == [Text, Restarted, Text, Text, Finished]
-    assert all("London" not in e.text for e in found if isinstance(e, Text))
-    assert found[1].reasons == ("it stands in no passage",)
-    first = found[-1].answer.memory.attempts[0]
-    assert first.candidate.endswith("1999 [1].")
-    assert made[0].llm.sent * 3 < len(HALF) + len(GOOD)
-
-
-@pytest.mark.parametrize("cites", ["\n\n[1]", "\n[1]\nIt stands in Paris.\n[1]", "\n\n- [1]"])
-def test_a_line_that_only_cites_is_judged_with_the_sentence_before_it(cites):
-    text = f"The tower was completed in 1889.{cites}"
-    found = events(lambda: loop(text, limits=LoopLimits(attempts=1)), held_back)
-    assert isinstance(found[-1], Finished)
-    assert "".join(e.text for e in found[:-1]) == text
-    wrong = "The tower was completed in 1889.\n\n[7]"  # cites what was not given
-    shown = events(lambda: loop(wrong, limits=LoopLimits(attempts=1, repair=False)), held_back)
-    assert not any("[7]" in e.text for e in shown if isinstance(e, Text))
-
-
-def test_draft_first_shows_the_draft_and_then_what_became_of_it():
-    shown = events(lambda: loop(GOOD), draft_first)
+def test_the_draft_is_shown_first_and_then_what_became_of_it():
+    shown = events(lambda: loop(GOOD), "draft")
     assert "".join(e.text for e in shown[:-1]) == GOOD
     assert len(shown) > 5
     assert isinstance(shown[-1], Finished)
-    revised = events(lambda: loop(BAD, GOOD), draft_first)
+    revised = events(lambda: loop(BAD, GOOD), "draft")
     assert "".join(e.text for e in revised[:-1]) == BAD
     assert isinstance(revised[-1], Revised)
     assert revised[-1].answer.text == GOOD
-    kept = events(lambda: loop(BAD), draft_first)
+    kept = events(lambda: loop(BAD), "draft")
     assert isinstance(kept[-1], Finished)
+
+
+def test_a_checked_stream_shows_the_whole_answer_once():
+    shown, last = events(lambda: loop(BAD, GOOD), "checked")
+    assert shown == TextReleased(GOOD)
+    assert len(last.answer.memory.attempts) == 2
+
+
+def test_another_way_to_show_is_refused():
+    with pytest.raises(InputError, match="expected 'draft' or 'checked'"):
+        stream_verified(loop(GOOD), QUESTION, show="sentences")
+
+
+@pytest.mark.parametrize("show", ["draft", "checked"])
+def test_each_draft_is_judged_exactly_once(show):
+    judge = quoting("not_stated")
+    *_, last = stream_verified(loop(BAD, HALF, GOOD, judge=judge), QUESTION, show=show)
+    assert len(judge.received_messages) == len(last.answer.memory.attempts) > 1
 
 
 def test_a_model_that_cannot_stream_comes_in_one_piece():
     def make():
         return Augmenter(scripted(Reply(GOOD, Usage(5, 5))), ListRetriever(EVIDENCE))
 
-    found = events(make, draft_first)
-    assert [type(e) for e in found] == [Text, Finished]
+    found = events(make, "draft")
+    assert [type(e) for e in found] == [TextReleased, Finished]
     assert found[-1].answer.trace.usage == Usage(5, 5)
 
 
 def test_usage_of_a_stream_is_counted():
     llm = Pieces(GOOD, usage=Usage(11, 4))
-    *_, last = draft_first(Augmenter(llm, ListRetriever(EVIDENCE)), QUESTION)
+    *_, last = stream_verified(Augmenter(llm, ListRetriever(EVIDENCE)), QUESTION)
     assert last.answer.trace.usage == Usage(11, 4)
 
 
 def test_without_evidence_nothing_is_shown():
-    found = list(draft_first(Augmenter(Pieces(GOOD), ListRetriever([])), QUESTION))
+    found = list(stream_verified(Augmenter(Pieces(GOOD), ListRetriever([])), QUESTION))
     assert [type(e) for e in found] == [Revised]
     assert found[0].answer.stopped_because is StopReason.NO_EVIDENCE
 
@@ -172,40 +145,34 @@ def test_without_evidence_nothing_is_shown():
 def test_a_judge_that_is_the_drafting_model_is_not_shown():
     said = {"words": GOOD, "verdict": "supported", "quotes": [{"evidence": 1, "text": EVIDENCE[0].text}]}
     verdict = json.dumps({"claims": [said], "abstains": False, "answers_the_question": True})
-    found = list(draft_first(loop(GOOD, verdict, judge=LLMJudge()), QUESTION))
+    found = list(stream_verified(loop(GOOD, verdict, judge=LLMJudge()), QUESTION))
     assert "".join(e.text for e in found[:-1]) == GOOD
     assert isinstance(found[-1], Finished)
 
 
-def test_the_budget_covers_the_judging_of_sentences():
-    judge = quoting("supported")
-    make = loop(GOOD, judge=judge, budget=Budget(calls=3))
-    *_, last = held_back(make, QUESTION)
+def test_the_budget_covers_judge_and_drafts():
+    judge = quoting("not_stated")
+    running = loop(BAD, HALF, GOOD, judge=judge, budget=Budget(calls=3))
+    *_, last = stream_verified(running, QUESTION)
     assert last.answer.stopped_because is StopReason.BUDGET
-    assert len(judge.seen) == 1
+    assert len(judge.received_messages) == 1
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.sampled_from([GOOD, HALF, BAD, "", "unknown", OSError("gone")]), min_size=1, max_size=4),
     st.integers(1, 60),
+    st.sampled_from(["draft", "checked"]),
 )
-def test_nothing_is_released_that_did_not_pass(drafts, size):
-    utility = by_words()
-    found = events(lambda: loop(*drafts, size=size), held_back)
-    memory = found[-1].answer.memory
-    for event in found[:-1]:
-        if isinstance(event, Text):
-            assert "London" not in event.text
-            assert run(utility.assess(memory, event.text))[0].passed
-    events(lambda: loop(*drafts, size=size), draft_first)
+def test_the_text_shown_is_the_answer_or_one_correction_follows(drafts, size, show):
+    events(lambda: loop(*drafts, size=size), show)
 
 
 async def test_closing_an_async_stream_ends_the_model_and_the_run():
     running = loop(GOOD, size=1)
-    async with aclosing(aiter(draft_first(running, QUESTION))) as stream:
+    async with aclosing(aiter(stream_verified(running, QUESTION))) as stream:
         async for event in stream:
-            assert isinstance(event, Text)
+            assert isinstance(event, TextReleased)
             break
     assert running.llm.closed == 1
     sent = running.llm.sent
@@ -230,7 +197,7 @@ async def test_cancelling_the_reader_ends_the_model():
                 ended.set()
 
     async def read():
-        return [e async for e in draft_first(Augmenter(Endless(""), ListRetriever(EVIDENCE)), QUESTION)]
+        return [e async for e in stream_verified(Augmenter(Endless(""), ListRetriever(EVIDENCE)), QUESTION)]
 
     task = asyncio.create_task(read())
     await started.wait()
@@ -254,8 +221,8 @@ def test_closing_a_sync_stream_ends_its_thread():
             finally:
                 ended.set()
 
-    stream = iter(draft_first(Augmenter(Endless(""), ListRetriever(EVIDENCE)), QUESTION))
-    assert next(stream) == Text("word ")
+    stream = iter(stream_verified(Augmenter(Endless(""), ListRetriever(EVIDENCE)), QUESTION))
+    assert next(stream) == TextReleased("word ")
     stream.close()
     go_on.set()
     assert ended.wait(30)
@@ -278,8 +245,9 @@ def test_a_draft_that_was_given_up_shows_no_more():
                 late.wait(30)
                 yield GOOD
 
-    *before, last = held_back(
+    *before, last = stream_verified(
         Augmenter(Slow(""), ListRetriever(EVIDENCE), limits=LoopLimits(call_seconds=0.2)), QUESTION
     )
-    assert isinstance(last, Finished)
+    assert isinstance(last, Revised)  # "Too " was shown before the draft timed out
+    assert last.answer.text == GOOD
     assert "late" not in "".join(e.text for e in before)

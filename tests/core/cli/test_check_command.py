@@ -6,8 +6,8 @@ import re
 import pytest
 from typer.testing import CliRunner
 
-from denoise_core.cli import app
 from denoise_core.cli import check as command
+from denoise_core.cli import load_app
 from denoise_core.support.judging import AnswerVerdict, ClaimVerdict, Quote
 from denoise_core.types import Span
 
@@ -37,7 +37,7 @@ class Quotes:
 
 @pytest.fixture
 def asked(tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "chosen_judge", lambda llm: None if llm == "none" else Quotes())
+    monkeypatch.setattr(command, "judge_from_option", lambda llm: None if llm == "none" else Quotes())
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "tower.md").write_text(TEXT, "utf-8")
 
@@ -53,7 +53,7 @@ def asked(tmp_path, monkeypatch):
             str(tmp_path / "docs"),
             *more,
         ]
-        return CliRunner().invoke(app("check"), arguments)
+        return CliRunner().invoke(load_app("check"), arguments)
 
     return run
 

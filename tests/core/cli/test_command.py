@@ -11,7 +11,7 @@ import pytest
 
 import denoise_core
 from denoise_core._files import write_whole
-from denoise_core.cli import MODULES, main
+from denoise_core.cli import COMMAND_MODULES, main
 from denoise_core.embedded import sample_questions
 from denoise_lab.noisy_retrieval import write_questions
 
@@ -240,7 +240,7 @@ def test_an_interrupted_write_leaves_nothing(tmp_path):
 def test_every_verb_has_help_and_is_loaded_alone():
     program = "import sys; sys.argv = ['rag-denoise', *sys.argv[1:]]\nfrom denoise_core.cli import main\n"
     program += "try: main()\nfinally: print([m for m in sys.modules if m.startswith('denoise_core.cli.')])"
-    for verb, module in MODULES.items():
+    for verb, module in COMMAND_MODULES.items():
         done = subprocess.run([sys.executable, "-c", program, verb, "--help"], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         assert f"rag-denoise {verb}" in done.stdout

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from denoise_core.cli.mcp import server
+from denoise_core.cli.mcp import build_server
 from denoise_core.end import ENDDenoiser
 from denoise_core.scorers import BM25Scorer
 from denoise_core.testing import FunctionScorer
@@ -30,7 +30,7 @@ def folder(tmp_path):
 
 
 def made(folder, denoiser=None):
-    return server(denoiser or ENDDenoiser(BM25Scorer(), keep=1), None, [folder])
+    return build_server(denoiser or ENDDenoiser(BM25Scorer(), keep=1), None, [folder])
 
 
 async def test_the_three_tools_give_spans_as_structured_content(folder):

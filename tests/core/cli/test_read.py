@@ -13,7 +13,7 @@ from laws import check_tiling
 from denoise_core import InputError
 from denoise_core.cli.read import read_passages
 from denoise_core.errors import MissingExtra
-from denoise_core.text.structural import cut, pieces
+from denoise_core.text.structural import chunk_text, structural_chunker
 
 
 def write(folder, name, *lines):
@@ -43,7 +43,7 @@ def test_a_folder_gives_all_its_texts_in_order_and_says_what_it_left_out(tmp_pat
     reading = read_passages(str(tmp_path))
     assert [p.id for p in reading.passages] == ["passage-0", "b.md", "sub/c.txt", "tickets.csv"]
     for passage in reading.passages:
-        check_tiling(passage, pieces(passage))
+        check_tiling(passage, structural_chunker(passage))
     (warning,) = reading.warnings
     assert "blob.bin: no text that can be read" in warning
 
@@ -62,7 +62,7 @@ def test_records_with_a_text_are_passages_and_any_other_json_or_csv_is_one_file(
         (tmp_path / name).write_text(text)
         (passage,) = read_passages(str(tmp_path / name)).passages
         assert (passage.text, passage.id) == (text, name)
-        assert cut(text).kind == name.partition(".")[2]
+        assert chunk_text(text).text_format == name.partition(".")[2]
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_spans_point_into_the_file_whatever_its_line_ends_and_mark(tmp_path):
     (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbf" + text.encode())
     reading = read_passages(str(tmp_path / "a.txt"))
     assert reading.passages[0].text == text
-    check_tiling(reading.passages[0], pieces(reading.passages[0]))
+    check_tiling(reading.passages[0], structural_chunker(reading.passages[0]))
 
 
 def test_a_json_array_and_a_field_called_format_are_records(tmp_path):
@@ -239,8 +239,8 @@ def test_html_is_read_as_it_stands_in_any_coding_without_an_extra(tmp_path, codi
     (tmp_path / "a.html").write_bytes(PAGE.encode(coding))
     (passage,) = read_passages(str(tmp_path)).passages
     assert passage.text == PAGE
-    own = cut(passage.text)
-    said = [own.read(p) for p in own.pieces if not p.frame]
+    own = chunk_text(passage.text)
+    said = [own.chunk_context_and_text(p) for p in own.chunks if not p.is_structural]
     assert ("The tower", "The café tower was finished in 1889, snake_case.") in said
     assert not any(word in text for _, text in said for word in ("steal", "Home", "p {}", "<"))
 
@@ -253,7 +253,7 @@ def test_pdf_and_docx_are_read_and_cut_like_prose(tmp_path):
     assert reading.passages[0].text == "The tower was finished in 1889."
     assert reading.passages[1].text.startswith("# The bridge\n\nIt was opened in 1901.")
     for passage in reading.passages:
-        check_tiling(passage, pieces(passage))
+        check_tiling(passage, structural_chunker(passage))
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def prompts(tmp_path):
     """The prompts that a denoiser sends, which nobody has answered yet."""
     unknown = RecordedLLM({})
     S2ADenoiser(unknown, variant="select").denoise(QUESTION, PASSAGES)
-    asked = [json.dumps(json.loads(line) | {"id": f"q{n}"}) for n, line in enumerate(unknown.unanswered)]
+    asked = [json.dumps(json.loads(line) | {"id": f"q{n}"}) for n, line in enumerate(unknown.missing_prompts)]
     (tmp_path / "prompts.jsonl").write_text("\n".join(asked))
     return tmp_path / "prompts.jsonl"
 
@@ -63,9 +63,9 @@ def test_what_was_recorded_is_replayed_and_nothing_is_asked_twice(command, promp
     assert seen == [json.loads(line)["messages"] for line in prompts.read_text().splitlines()]
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert {(r["reply"], r["model"], r["id"]) for r in rows} == {("1", url, f"q{n}") for n in range(len(rows))}
-    replayed = RecordedLLM.of(tmp_path / "out.jsonl")
+    replayed = RecordedLLM.from_file(tmp_path / "out.jsonl")
     result = S2ADenoiser(replayed, variant="select").denoise(QUESTION, PASSAGES)
-    assert (replayed.unanswered, result.passages[0].text) == ([], "It was built in 1889. ")
+    assert (replayed.missing_prompts, result.passages[0].text) == ([], "It was built in 1889. ")
     asked = len(seen)
     again = command(prompts, tmp_path / "out.jsonl", "--llm", url)
     assert (again.returncode, len(seen)) == (0, asked)
@@ -83,7 +83,7 @@ def test_a_call_that_fails_is_told_without_its_text_and_asked_again(command, pro
     seen.clear()
     assert command(prompts, tmp_path / "out.jsonl", "--llm", url).returncode == 0
     assert [m[0]["content"] for m in seen] == ["Rain."]
-    assert RecordedLLM.of(tmp_path / "out.jsonl").complete([Message("user", "Rain.")]).text == "1"
+    assert RecordedLLM.from_file(tmp_path / "out.jsonl").complete([Message("user", "Rain.")]).text == "1"
 
 
 def test_a_refused_key_ends_the_recording_at_its_first_call(command, prompts, tmp_path, monkeypatch):
@@ -115,4 +115,4 @@ def test_an_unknown_prompt_raises_and_is_kept():
     llm = RecordedLLM({})
     with pytest.raises(KeyError):
         llm.complete([Message("user", "new")])
-    assert json.loads(llm.unanswered[0]) == {"messages": [{"role": "user", "content": "new"}]}
+    assert json.loads(llm.missing_prompts[0]) == {"messages": [{"role": "user", "content": "new"}]}

@@ -29,7 +29,7 @@ from denoise_core.evaluate.metrics import recall_at
 from denoise_core.runtime import fallbacks
 from denoise_core.scorers.bm25 import BM25Scorer
 from denoise_core.testing import FunctionScorer, check_denoiser, check_scorer
-from denoise_core.text.chunk import chunks, whole
+from denoise_core.text.chunk import no_chunking, sentence_chunker
 from denoise_lab.default import NAMES, Read, earning
 from denoise_lab.split import SETS, for_fitting
 
@@ -130,7 +130,7 @@ def test_the_denoiser_keeps_the_laws_also_in_chunks():
     result = check_denoiser(default_denoiser, QUESTION, passages)
     assert result.passages[0].id == "0"
     assert result.relevant is True
-    cut = check_denoiser(lambda: default_denoiser(keep=0.2, chunker=chunks(200)), QUESTION, passages)
+    cut = check_denoiser(lambda: default_denoiser(keep=0.2, chunker=sentence_chunker(200)), QUESTION, passages)
     assert cut.passages[0].text == TEXTS[0]
 
 
@@ -232,7 +232,7 @@ def test_another_model_in_one_line_keeps_a_share_and_says_so(model, caplog):
     assert len(result.passages) == 2
     assert "not calibrated" in caplog.text
     assert len(default_denoiser(keep=1, **model).denoise("Porto?", [Passage(t, t) for t in texts]).passages) == 1
-    for wrong in ({"folder": "x"}, {"risk": 0.1}, {"encoder": min, "reranker": min}):
+    for wrong in ({"cache_folder": "x"}, {"risk": 0.1}, {"encoder": min, "reranker": min}):
         with pytest.raises(InputError, match=r"give one of|pass a share"):
             default_denoiser(**(model | wrong))
 
@@ -260,7 +260,7 @@ def test_tokens_are_counted_and_long_questions_are_no_trouble():
 def test_a_long_passage_is_read_in_parts_and_found_by_its_best():
     buried = "Bananas are rich in potassium. " * 200 + TEXTS[0] + " Paris has many bakeries." * 200
     passages = [Passage(buried, "long"), Passage("Bananas are yellow.", "short")]
-    result = default_denoiser(keep=1, chunker=whole).denoise(QUESTION, passages)
+    result = default_denoiser(keep=1, chunker=no_chunking).denoise(QUESTION, passages)
     assert [p.id for p in result.passages] == ["long"]
     assert [s.passage_id for s in result.trace.events[0].effect.split_spans] == ["long"]
     assert shared_encoder().count_tokens(buried) > 2000
@@ -274,12 +274,12 @@ def test_of_a_long_passage_only_the_piece_with_the_answer_is_kept():
 
 
 def test_a_second_question_reads_no_passage_again_and_warming_reads_them_before(tmp_path):
-    mine = SentenceEncoder(minilm_folder(), name="mine", keep=tmp_path)
+    mine = SentenceEncoder(minilm_folder(), name="mine", cache_folder=tmp_path)
     assert mine.precompute(TEXTS) == len(set(TEXTS))
     first = mine.signals(QUESTION, TEXTS)
     mine.signals("Who bakes?", TEXTS)
     assert mine.embedding_cache.read == len(set(TEXTS))
-    other = SentenceEncoder(minilm_folder(), name="mine", keep=tmp_path)  # as another process would
+    other = SentenceEncoder(minilm_folder(), name="mine", cache_folder=tmp_path)  # as another process would
     assert np.array_equal(other.signals(QUESTION, TEXTS), first)
     assert other.embedding_cache.read == 0
 
@@ -296,12 +296,12 @@ def test_a_denoiser_is_warmed_with_what_it_will_score():
 
 
 def test_memory_has_a_limit_and_readings_of_another_model_are_not_taken(tmp_path):
-    small = SentenceEncoder(minilm_folder(), name="one", keep=tmp_path)
+    small = SentenceEncoder(minilm_folder(), name="one", cache_folder=tmp_path)
     small.embedding_cache = EmbeddingCache("one", memory=100_000, folder=tmp_path)
     small.precompute(TEXTS)
-    assert small.embedding_cache.kept.held <= 100_000
-    assert SentenceEncoder(minilm_folder(), name="one", keep=tmp_path).precompute(TEXTS) == 0
-    assert SentenceEncoder(minilm_folder(), name="two", keep=tmp_path).precompute(TEXTS[:2]) == 2
+    assert small.embedding_cache.kept.total_weight <= 100_000
+    assert SentenceEncoder(minilm_folder(), name="one", cache_folder=tmp_path).precompute(TEXTS) == 0
+    assert SentenceEncoder(minilm_folder(), name="two", cache_folder=tmp_path).precompute(TEXTS[:2]) == 2
 
 
 def test_a_reading_survives_bytes_and_damage_is_found():

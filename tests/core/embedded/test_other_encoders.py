@@ -64,7 +64,7 @@ def test_german_questions_run_through(folder):
     signals = encoder.signals("wann wurde der turm fertig", texts)
     assert signals.shape == (3, 3)
     assert np.isfinite(signals).all()
-    assert encoder.read_signals("?", texts)[1] == (1, 1, 2)  # 64 pieces and two marks stand in a window of 66
+    assert encoder.signals_with_windows("?", texts)[1] == (1, 1, 2)  # 64 pieces and two marks stand in a window of 66
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from denoise_core import Guard, InputError, Passage, Pipeline
 from denoise_core.end import ENDDenoiser
 from denoise_core.end.calibration import calibrate_margins
 from denoise_core.end.selection import SHORT_LIST, TOO_CLOSE, ScoreCalibration, list_length_factor
-from denoise_core.runtime.record import summary_of
+from denoise_core.runtime.record import result_summary
 from denoise_core.testing import FunctionScorer, check_denoiser
 
 SCALE = ScoreCalibration({0.05: 2.0, 0.10: 1.0}, floor=0.0, top_score=9.0, questions=300, set_names=("NQ",))
@@ -96,7 +96,7 @@ def test_nothing_fits_is_said_by_every_surface_and_kept_or_dropped_as_asked(arou
     assert dropping.relevant is False
     assert dropping.passages == ()
     assert {d.span.passage_id for d in dropping.dropped} == {p.id for p in passages}
-    assert summary_of(passages, dropping)["relevant"] is False
+    assert result_summary(passages, dropping)["relevant"] is False
 
 
 def test_the_trace_says_the_risk():

@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage
-from denoise_core.end.calibration import Calibration, calibrate, calibrate_from_scores, rank_depths, min_question_count
+from denoise_core.end.calibration import (
+    Calibration,
+    calibrate,
+    calibrate_from_scores,
+    min_question_count,
+    rank_depths,
+)
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.probe import Probe
 from denoise_core.question import Question

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from denoise_core import InputError, Passage, Span
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.testing import FunctionScorer, check_denoiser
-from denoise_core.text.chunk import chunks, sentences
+from denoise_core.text.chunk import sentence_chunker, sentence_spans
 
 BY_LENGTH = FunctionScorer(lambda query, text: len(text))
 BY_QUERY = FunctionScorer(lambda query, text: text.count(query))
@@ -28,7 +28,7 @@ words = st.text(alphabet=st.sampled_from("ab .!?\n🙂مש東。"), max_size=60)
 @given(
     st.lists(words, max_size=12),
     st.sampled_from([0.3, 1, 0.999, 5]),
-    st.sampled_from([sentences, chunks(10), None]),
+    st.sampled_from([sentence_spans, sentence_chunker(10), None]),
     st.integers(0, 2),
 )
 def test_laws_hold_for_any_text(texts, keep, chunker, min_keep):
@@ -59,7 +59,7 @@ def test_thirty_percent_of_the_chunks_stay_by_default_in_the_inputs_order():
 
 def test_the_share_is_of_all_chunks_together():
     passages = some("hit hit. hit. no.", "no. no. no.", "no. no. no. no.")
-    result = ENDDenoiser(BY_QUERY, keep=2, chunker=sentences).denoise("hit", passages)
+    result = ENDDenoiser(BY_QUERY, keep=2, chunker=sentence_spans).denoise("hit", passages)
     assert [(p.text, p.spans, p.score) for p in result.passages] == [("hit hit. hit. ", (Span("p0", 0, 14),), 2.0)]
 
 
@@ -87,7 +87,7 @@ def test_one_passage_stays():
 def test_a_passage_of_two_megabytes():
     text = "A sentence that says little. " * 70_000
     long = Passage(text + "Here it is: needle.", "long")
-    result = check_denoiser(lambda: ENDDenoiser(BY_QUERY, keep=1, chunker=chunks(1000)), "needle", [long])
+    result = check_denoiser(lambda: ENDDenoiser(BY_QUERY, keep=1, chunker=sentence_chunker(1000)), "needle", [long])
     assert "needle" in result.passages[0].text
     assert len(result.passages[0].text) <= 1000
 

@@ -260,7 +260,7 @@ def test_a_reply_that_is_none_is_a_failure(server, exported, reply):
 
 
 def test_errors_of_the_connection_come_through_and_a_later_call_works(server, exported):
-    remote = RemoteScorer(server.url, exported[0], limits=RemoteLimits(attempts=2, rest=0))
+    remote = RemoteScorer(server.url, exported[0], limits=RemoteLimits(attempts=2, cooldown=0))
     server.status = 503
     with pytest.raises(httpx.HTTPStatusError, match="503"):
         remote.score("who?", TEXTS)

@@ -7,7 +7,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import StandardScaler
 
 from denoise_core import InputError
-from denoise_core.end.fit.probe import fit_line, assign_folds, question_auc, build_probe
+from denoise_core.end.fit.probe import assign_folds, build_probe, fit_line, question_auc
 from denoise_core.end.probe import HiddenStateSpec
 from denoise_core.local.fingerprint import ModelFingerprint
 

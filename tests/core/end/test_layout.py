@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from denoise_core import InputError
 from denoise_core.end import PAIR, PASSAGE, QUERY, SCQ, Layout
-from denoise_core.local.batching import PADDING, batches, windows
+from denoise_core.local.batching import MAX_PADDING, batch_by_length, split_windows
 from denoise_core.local.layout import LAYOUTS
 from denoise_lab.layouts import DISTINGUISH, QSC, SC, SQC
 
@@ -52,9 +52,9 @@ def test_the_spans_hold_the_texts_ids_and_nothing_is_retokenised(plain, question
 @given(one=st.text(max_size=20), other=st.text(max_size=20), passage=st.text(max_size=40))
 def test_what_stands_before_the_question_does_not_depend_on_it(plain, one, other, passage):
     first, second = (prompt_of(SCQ, plain, q, passage) for q in (one, other))
-    assert first.shared == second.shared
-    assert first.ids[: first.shared] == second.ids[: second.shared]
-    assert first.passage[1] <= first.shared
+    assert first.prefix_length == second.prefix_length
+    assert first.ids[: first.prefix_length] == second.ids[: second.prefix_length]
+    assert first.passage_span[1] <= first.prefix_length
 
 
 @pytest.mark.parametrize(
@@ -116,9 +116,9 @@ def test_a_pair_is_joined_as_the_tokenizer_joins_two_texts(byte_tokenizer):
     given = tokenizer("who?", "he was")
     prompt = prompt_of(PAIR, tokenizer, "who?", "he was")
     assert list(prompt.ids) == given["input_ids"]
-    assert list(prompt.types) == given["token_type_ids"]
-    assert tokenizer.decode(prompt.ids[slice(*prompt.passage)]) == "he was"
-    assert tokenizer.decode(prompt.ids[slice(*prompt.query)]) == "who?"
+    assert list(prompt.segment_ids) == given["token_type_ids"]
+    assert tokenizer.decode(prompt.ids[slice(*prompt.passage_span)]) == "he was"
+    assert tokenizer.decode(prompt.ids[slice(*prompt.query_span)]) == "who?"
 
 
 def test_fingerprints_differ_by_wording_order_and_template(plain, chat):
@@ -145,7 +145,7 @@ def test_layouts_that_make_no_sense_are_refused(make, says):
 
 @given(lengths=st.lists(st.integers(1, 50), max_size=30), cap=st.integers(1, 100))
 def test_batches_hold_every_row_once_under_the_cap(lengths, cap):
-    plan = batches(lengths, cap)
+    plan = batch_by_length(lengths, cap)
     assert sorted(i for b in plan for i in b) == list(range(len(lengths)))
     for batch in plan:
         assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= cap
@@ -155,18 +155,18 @@ def test_batches_hold_every_row_once_under_the_cap(lengths, cap):
 
 @given(lengths=st.lists(st.integers(1, 900), max_size=40))
 def test_no_batch_holds_much_padding_and_none_ends_without_need(lengths):
-    plan = [[lengths[i] for i in batch] for batch in batches(lengths, 4096)]
+    plan = [[lengths[i] for i in batch] for batch in batch_by_length(lengths, 4096)]
     for batch in plan:
-        assert len(batch) * batch[-1] - sum(batch) <= PADDING
+        assert len(batch) * batch[-1] - sum(batch) <= MAX_PADDING
     for batch, following in itertools.pairwise(plan):
         together = [*batch, following[0]]
         padded = len(together) * together[-1]
-        assert padded > 4096 or padded - sum(together) > PADDING
+        assert padded > 4096 or padded - sum(together) > MAX_PADDING
 
 
 @given(ids=st.lists(st.integers(), max_size=60), room=st.integers(1, 20))
 def test_windows_tile_the_ids_evenly(ids, room):
-    parts = windows(ids, room)
+    parts = split_windows(ids, room)
     assert [i for p in parts for i in p] == ids
     assert len(parts) == max(1, -(-len(ids) // room))
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
@@ -174,4 +174,4 @@ def test_windows_tile_the_ids_evenly(ids, room):
 
 def test_no_room_for_the_text_is_an_error():
     with pytest.raises(InputError, match="3 tokens too many"):
-        windows([1, 2], -2)
+        split_windows([1, 2], -2)

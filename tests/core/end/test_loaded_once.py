@@ -10,7 +10,7 @@ from tiny_llm import tiny_llm
 from denoise_core import Message
 from denoise_core.end import HiddenReader, LocalLLM
 from denoise_core.local import loading
-from denoise_core.local.loading import Load, shared_model
+from denoise_core.local.loading import LoadOptions, shared_model
 
 ASKED = (Message("user", "x"),)
 
@@ -61,10 +61,10 @@ def test_eight_threads_with_a_model_of_their_own_each_load_once(folder, loads):
 
 @pytest.mark.parametrize("layers", [None, 2])
 def test_eight_readers_load_once(folder, loads, layers):
-    found = at_once(lambda: loading.open_backbone(folder, None, Load(), layers))
+    found = at_once(lambda: loading.open_backbone(folder, None, LoadOptions(), layers))
     assert loads == ["AutoModel"]
-    assert len({id(b.early) for b in found}) == 1
-    assert {b.layers for b in found} == {loading.load_model(folder).config.num_hidden_layers}
+    assert len({id(b.partial_forward) for b in found}) == 1
+    assert {b.block_count for b in found} == {loading.load_model(folder).config.num_hidden_layers}
 
 
 def test_readers_of_one_folder_share_it(folder, loads):
@@ -78,8 +78,8 @@ def test_readers_of_one_folder_share_it(folder, loads):
 def test_what_differs_is_another_model(folder, loads):
     whole = shared_model(folder)
     assert shared_model(folder, layers=2) is not whole
-    assert shared_model(folder, load=Load(dtype="bfloat16")) is not whole
-    assert shared_model(folder, generates=True) is not whole
+    assert shared_model(folder, load=LoadOptions(dtype="bfloat16")) is not whole
+    assert shared_model(folder, has_lm_head=True) is not whole
     assert shared_model(str(folder)) is whole
     tiny_llm().model.save_pretrained(folder)  # other files in the same place
     assert shared_model(folder) is not whole

@@ -8,8 +8,8 @@ import torch
 from readings import states_of
 
 from denoise_core.end import PASSAGE, QUERY, HiddenReader, Layout, ReadingSettings
-from denoise_core.local.batching import positions_of
-from denoise_core.local.keeping.prefix import PrefixCache
+from denoise_core.local.batching import position_limit
+from denoise_core.local.kv_cache.prefix_cache import PrefixCache
 
 SHORT = Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE))
 ORIGINAL = 48
@@ -38,7 +38,7 @@ def test_a_state_does_not_depend_on_longer_neighbours_or_passes_before(model, by
         settings = ReadingSettings(layout=SHORT)
         return HiddenReader(model, tokenizer=byte_tokenizer(), settings=settings, prefix=PrefixCache(bytes_kept))
 
-    assert positions_of(model) in (ORIGINAL, ORIGINAL - 1)
+    assert position_limit(model) in (ORIGINAL, ORIGINAL - 1)
     texts = ["short one", "another", "third text", "x" * (2 * ORIGINAL)]
     alone = {t: states_of(reader(), "who?", [t], [2])[2][0] for t in texts}
     model(input_ids=torch.full((1, 3 * ORIGINAL), 5))  # as its owner may use it in between
@@ -55,7 +55,7 @@ def test_a_state_does_not_depend_on_longer_neighbours_or_passes_before(model, by
 @pytest.mark.parametrize(("family", "lost"), [("bert", 0), ("roberta", 2), ("xlm-roberta", 2), ("mpnet", 2)])
 def test_positions_behind_a_padding_index_are_not_counted(tiny, family, lost):
     made = tiny(family, "AutoModel", max_position_embeddings=40, pad_token_id=1)
-    room = positions_of(made)
+    room = position_limit(made)
     assert room == 40 - lost
     made(input_ids=torch.full((1, room), 5), attention_mask=torch.ones(1, room, dtype=torch.long))
     with pytest.raises((IndexError, RuntimeError)):

@@ -14,7 +14,7 @@ from readings import states_of
 
 from denoise_core import InputError
 from denoise_core.end import PASSAGE, QUERY, SCQ, HiddenReader, Layout, ReadingSettings
-from denoise_core.local.keeping.prefix import PrefixCache
+from denoise_core.local.kv_cache.prefix_cache import PrefixCache
 from denoise_lab.layouts import DISTINGUISH, SC, SQC
 
 SHORT = Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE))
@@ -150,8 +150,8 @@ def test_threads_share_a_small_cache_without_wrong_states(llama, tokenizer):
         t.join()
     assert len(worst) == 24
     assert max(worst) < 1e-5
-    assert keeping.prefix.held <= 40_000
-    assert keeping.prefix.left > 0
+    assert keeping.prefix.total_weight <= 40_000
+    assert keeping.prefix.evictions > 0
 
 
 @dataclass
@@ -175,7 +175,7 @@ def test_the_bound_in_bytes_always_holds_and_the_least_used_goes_first(steps, bo
                 model[key] = size
                 while sum(model.values()) > bound:
                     del model[next(iter(model))]
-        assert cache.held == sum(model.values()) <= bound
+        assert cache.total_weight == sum(model.values()) <= bound
         assert len(cache) == len(model)
 
 
@@ -185,7 +185,7 @@ def test_a_negative_bound_is_refused_and_clearing_forgets():
     cache: PrefixCache = PrefixCache(10)
     cache.put("a", Entry(3))
     cache.clear()
-    assert cache.held == 0
+    assert cache.total_weight == 0
     assert cache.get("a") is None
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from denoise_core import InputError, ProbeMismatch
-from denoise_core.end.probe import PROBE_FILES, Probe, HiddenStateSpec, replace_folder
+from denoise_core.end.probe import PROBE_FILES, HiddenStateSpec, Probe, replace_folder
 from denoise_core.local.fingerprint import ModelFingerprint
 
 MODEL = ModelFingerprint("tiny/model", "llama", 4, "float32", weights="aa", tokenizer="bb")

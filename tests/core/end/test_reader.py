@@ -10,10 +10,10 @@ from transformers import LlamaModel
 
 from denoise_core import InputError, Passage, ProbeMismatch
 from denoise_core.end import SCQ, ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
-from denoise_core.local.first_layers import early_layers
-from denoise_core.local.keeping.prefix import PrefixCache
+from denoise_core.local.kv_cache.prefix_cache import PrefixCache
 from denoise_core.local.layout import PASSAGE, QUERY
-from denoise_core.local.loading import Load, load_model
+from denoise_core.local.loading import LoadOptions, load_model
+from denoise_core.local.partial_forward import get_partial_forward
 from denoise_core.testing import check_scorer
 from denoise_lab.layouts import SQC
 
@@ -77,9 +77,9 @@ def test_a_state_is_the_plain_one_normed(llama, tokenizer):
 def test_a_text_longer_than_the_window_is_cut_and_scored_by_its_best_part(llama, tokenizer):
     scorer = scorer_of(llama, tokenizer)
     long = "".join(chr(97 + i % 26) for i in range(1200))
-    found = scorer.scored("who?", ["short", long])
-    assert found.parts == (1, 3)
-    assert found.split == (1,)
+    found = scorer.score_with_windows("who?", ["short", long])
+    assert found.window_counts == (1, 3)
+    assert found.split_positions == (1,)
     result = ENDDenoiser(scorer, keep=1).denoise("who?", [Passage("short", "a"), Passage(long, "b")])
     assert [s.passage_id for s in result.trace.events[0].effect.split_spans] == ["b"]
     parts = scorer.score("who?", [long[:400], long[400:800], long[800:]])
@@ -177,10 +177,10 @@ def test_first_layers_alone_score_as_the_whole_model_by_name_path_or_object(tiny
     whole = scorer_of(model, tokenizer)
     wanted = whole.score("who?", TEXTS)
     for source in (tmp_path, str(tmp_path)):
-        scorer = ProbeScorer(source, whole.probe, settings=SHORT, load=Load(device="cpu"))
+        scorer = ProbeScorer(source, whole.probe, settings=SHORT, load=LoadOptions(device="cpu"))
         assert np.abs(scorer.score("who?", TEXTS) - wanted).max() < 1e-5
         assert scorer.reader.layers == 3
-        assert scorer.reader.backbone.layers == 6
+        assert scorer.reader.backbone.block_count == 6
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_first_layers_alone_score_as_the_whole_model_by_name_path_or_object(tiny
 def test_loading_the_first_layers_is_exact(family, tiny, tmp_path):
     model = tiny(family)
     model.save_pretrained(tmp_path)
-    part = load_model(tmp_path, layers=3, load=Load(device="cpu"))
+    part = load_model(tmp_path, layers=3, load=LoadOptions(device="cpu"))
     states_are_those_of_the_whole(model, part, 3)
     part.save_pretrained(tmp_path / "again")  # a per-layer list left whole would stop this
 
@@ -199,10 +199,10 @@ def states_are_those_of_the_whole(model, part, layer):
     ids = torch.randint(4, 300, (1, 20), generator=torch.Generator().manual_seed(0))
     states = []
     for loaded in (model, part):
-        early = early_layers(loaded)
-        early.ensure(layer)
-        states.append(early.read(early._inputs(ids), [layer], lambda h: h)[layer])
-    assert early_layers(part).count == layer
+        early = get_partial_forward(loaded)
+        early.check_layer(layer)
+        states.append(early.read_layers(early._inputs(ids), [layer], lambda h: h)[layer])
+    assert get_partial_forward(part).block_count == layer
     assert float((states[0] - states[1]).abs().max()) < 1e-6
 
 
@@ -221,7 +221,7 @@ def test_a_composite_model_is_cut_in_its_text_part(tmp_path):
         Gemma3Config(text_config=text, vision_config=vision, mm_tokens_per_image=1, image_token_index=3)
     ).eval()
     model.save_pretrained(tmp_path)
-    states_are_those_of_the_whole(model, load_model(tmp_path, layers=2, load=Load(device="cpu")), 2)
+    states_are_those_of_the_whole(model, load_model(tmp_path, layers=2, load=LoadOptions(device="cpu")), 2)
 
 
 def test_more_layers_than_there_are_is_refused(tiny, tmp_path):

@@ -6,10 +6,10 @@ import pytest
 
 from denoise_core import Passage
 from denoise_core.end import ENDDenoiser
-from denoise_core.end.results import SHARE, Worded, for_results, wholes
+from denoise_core.end.results import KEPT_FRACTION, LexicalBoostScorer, for_tool_results, group_chunks
 from denoise_core.end.selection import ScoreCalibration
 from denoise_core.testing import FunctionScorer
-from denoise_core.text.structural import cut
+from denoise_core.text.structural import chunk_text
 from denoise_core.tool_results import read_result
 
 
@@ -24,8 +24,8 @@ class Named(FunctionScorer):
 
 def cleared(value, word, query=""):
     read = read_result(value)
-    denoiser = for_results(ENDDenoiser(Named(word), keep="auto"), read.passages)
-    return read.back(denoiser.denoise(query or word, read.passages))
+    denoiser = for_tool_results(ENDDenoiser(Named(word), keep="auto"), read.passages)
+    return read.restore(denoiser.denoise(query or word, read.passages))
 
 
 TRACE = "\n".join(
@@ -53,7 +53,7 @@ SECTIONS = "\n".join(
 )
 def test_what_stays_lies_within_the_share_with_all_that_it_brings(value):
     left = cleared(value, "31")
-    assert 0 < len(left) <= SHARE * len(value) + 200, "what stands around the records of JSON, and its ends, stay"
+    assert 0 < len(left) <= KEPT_FRACTION * len(value) + 200, "what stands around the records of JSON, and its ends, stay"
 
 
 def test_a_list_of_rows_is_cut_row_by_row():
@@ -67,27 +67,27 @@ def test_a_long_entry_or_stack_trace_is_cut_at_lines_alone():
     left = [line for line in cleared(TRACE, "ArithmeticException").split("\n") if line]
     assert set(left) <= lines
     assert any("Caused by" in line for line in left)
-    shape = cut(TRACE)
-    assert {TRACE[a:b].rstrip("\n") for p in shape.pieces for a, b in shape.smaller(p)} <= lines
+    shape = chunk_text(TRACE)
+    assert {TRACE[a:b].rstrip("\n") for p in shape.chunks for a, b in shape.split_chunk(p)} <= lines
 
 
 def test_the_head_of_a_page_stays_above_what_is_kept_of_it_and_prices_are_no_heads():
     left = cleared(PAGES, "Harbour")
     assert -1 < left.find("[Page 3 of 6]") < left.index("Harbour costs")
     prices = "\n\n".join(f"€{price} with tax, {price} in stock" for price in (289, 179, 290, 180))
-    assert not any(p.frame for p in cut(prices).pieces)
+    assert not any(p.is_structural for p in chunk_text(prices).chunks)
 
 
 def test_what_stands_under_a_heading_is_kept_as_a_whole():
     left = cleared(SECTIONS, "7b")
     assert all(s in left for s in ("## Part 7\n", "7a is first", "Do 7b", "Then do 7c", "At last 7d"))
-    assert len(set(wholes([Passage(SECTIONS, "s")]))) == 20
+    assert len(set(group_chunks([Passage(SECTIONS, "s")]))) == 20
 
 
 def test_of_texts_that_say_the_same_the_second_gives_way_to_another():
     painted = "The dome was painted and the road was closed"
     texts = [f"{painted} by snow.", f"{painted}.", "Costs are borne by the supplier."]
-    first, second, other = Worded(FunctionScorer(lambda q, t: float("dome" in t))).score("who pays", texts)
+    first, second, other = LexicalBoostScorer(FunctionScorer(lambda q, t: float("dome" in t))).score("who pays", texts)
     assert first > other > second
 
 
@@ -96,6 +96,6 @@ def test_a_turn_that_is_brought_brings_no_turn_of_its_own():
         f"[00:0{n}:00] {'Ann' if n % 2 else 'Bob'}: This is what turn {n} says, and no more." for n in range(9)
     ]
     text = "\n".join(turns)
-    shape = cut(text)
-    assert shape.back([(shape.pieces[5].start, shape.pieces[5].end)]) == "\n".join(turns[4:6]) + "\n"
-    assert shape.back([(shape.pieces[4].start, shape.pieces[5].end)]) == "\n".join(turns[4:6]) + "\n"
+    shape = chunk_text(text)
+    assert shape.restore([(shape.chunks[5].start, shape.chunks[5].end)]) == "\n".join(turns[4:6]) + "\n"
+    assert shape.restore([(shape.chunks[4].start, shape.chunks[5].end)]) == "\n".join(turns[4:6]) + "\n"

@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import InputError
-from denoise_core.end.selection import ScoreThreshold, TokenLimit, TopK, TopFraction, fraction_count, rank_by_score, rule_for, select_chunks
+from denoise_core.end.selection import (
+    ScoreThreshold,
+    TokenLimit,
+    TopFraction,
+    TopK,
+    fraction_count,
+    rank_by_score,
+    rule_for,
+    select_chunks,
+)
 
 scores_of_any_kind = st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=40)
 

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tiny_llm import passes, tiny_llm
 
 from denoise_core import InputError, Message
-from denoise_core.local.generation.llm import cut, held_back
+from denoise_core.local.generation import stream_until_stop, truncate_at_stop
 
 PIECES = st.lists(st.text("abc", max_size=4), max_size=12)
 STOPS = st.lists(st.text("abc", min_size=1, max_size=4), max_size=3)
@@ -15,15 +15,15 @@ HELLO = [Message("user", "hello")]
 
 @given(PIECES, STOPS)
 def test_held_back_pieces_joined_are_the_cut_text(pieces, stops):
-    out = list(held_back(pieces, stops))
-    assert "".join(out) == cut("".join(pieces), stops)
+    out = list(stream_until_stop(pieces, stops))
+    assert "".join(out) == truncate_at_stop("".join(pieces), stops)
     assert all(out)
     assert not any(stop in "".join(out) for stop in stops)
 
 
 @given(PIECES)
 def test_without_stops_nothing_is_held_back(pieces):
-    assert list(held_back(pieces, [])) == [p for p in pieces if p]
+    assert list(stream_until_stop(pieces, [])) == [p for p in pieces if p]
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_every_way_of_asking_stops_at_the_same_place(llm):
     stopping = llm.with_settings(stop=stop)
     made = passes(llm)
     reply = stopping.complete(HELLO)
-    assert reply.text == cut(whole, stop) != whole
+    assert reply.text == truncate_at_stop(whole, stop) != whole
     assert len(made) == reply.usage.output_tokens == len(reply.text) + 3
     assert "".join(stopping.stream(HELLO)) == reply.text
 

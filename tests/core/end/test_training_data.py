@@ -5,8 +5,8 @@ import pytest
 from denoise_core import InputError, Passage, Reply, run
 from denoise_core.end.fit.data import (
     generate_questions,
-    questions_from_documents,
     parse_question,
+    questions_from_documents,
 )
 from denoise_core.testing import FunctionLLM
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from denoise_core.cli import app
+from denoise_core.cli import load_app
 from denoise_core.evaluate.comparison import evaluate, read_cases
 from denoise_lab.command import app as lab
 
@@ -32,7 +32,7 @@ def test_the_code_runs_from_top_to_bottom(tmp_path, monkeypatch):
 
 def test_every_option_it_speaks_of_is_there():
     told = (
-        CliRunner().invoke(app("evaluate"), ["evaluate", "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"}).output
+        CliRunner().invoke(load_app("evaluate"), ["evaluate", "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"}).output
     )
     told += CliRunner().invoke(lab, ["protocol", "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"}).output
     for option in set(re.findall(r"`(--[a-z][a-z-]+)", PAGE.read_text("utf-8"))) - {"--no-deps"}:

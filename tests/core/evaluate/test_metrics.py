@@ -7,8 +7,14 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from denoise_core import InputError
-from denoise_core.end.selection import top_k_mask, fraction_count
-from denoise_core.evaluate.metrics import bootstrap_interval, recall_at, recall_table, top1_accuracy, wilson_interval
+from denoise_core.end.selection import fraction_count, top_k_mask
+from denoise_core.evaluate.metrics import (
+    bootstrap_interval,
+    recall_at,
+    recall_table,
+    top1_accuracy,
+    wilson_interval,
+)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=12), st.floats(0.05, 1))

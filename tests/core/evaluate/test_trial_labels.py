@@ -46,7 +46,7 @@ def test_a_persons_labels_are_not_asked_about(tmp_path):
     (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
     llm = FunctionLLM(lambda m: "yes")
     found = label_cases(read_cases(tmp_path / "q.jsonl"), llm, "m")
-    assert ([c.gold_from for c in found.cases], llm.seen, found.notes) == (["labels", "answers"], [], ())
+    assert ([c.gold_from for c in found.cases], llm.received_messages, found.notes) == (["labels", "answers"], [], ())
 
 
 @pytest.fixture(scope="module")

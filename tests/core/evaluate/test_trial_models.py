@@ -190,7 +190,7 @@ def test_another_model_is_not_answered_from_the_file_and_a_foreign_file_is_refus
     llm = FunctionLLM(lambda m: "x")
     ReplyLog(llm, "one", tmp_path / "a.jsonl").complete(messages("q"))
     ReplyLog(llm, "two", tmp_path / "a.jsonl").complete(messages("q"))
-    assert len(llm.seen) == 2
+    assert len(llm.received_messages) == 2
     (tmp_path / "b.jsonl").write_text("{}\n")
     with pytest.raises(InputError, match="line 1 is no recorded answer"):
         ReplyLog(llm, "one", tmp_path / "b.jsonl")
@@ -201,7 +201,7 @@ def test_a_dry_run_counts_and_makes_no_call():
     ledger = ReplyLog(llm, "m", dry_run=True)
     for text in ("a" * 40, "b" * 40, "a" * 40):
         ledger.complete(messages(text))
-    assert (ledger.planned_calls, ledger.planned_usage.input_tokens, llm.seen) == (2, 20, [])
+    assert (ledger.planned_calls, ledger.planned_usage.input_tokens, llm.received_messages) == (2, 20, [])
 
 
 def test_a_call_that_fails_gives_its_part_of_the_budget_back():

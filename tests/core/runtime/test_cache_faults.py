@@ -12,7 +12,7 @@ from denoise_core import Guard, InputError, Message, MissingExtra, Passage, Repl
 from denoise_core.embedded import default_denoiser
 from denoise_core.result import attach_trace
 from denoise_core.runtime import fallbacks
-from denoise_core.runtime.caches import Bypass, Cache, MemoryStore, SqliteStore
+from denoise_core.runtime.caches import Cache, FailSafeStore, MemoryStore, SqliteStore
 from denoise_core.runtime.effects import Complete
 from denoise_core.runtime.flow import run
 from denoise_core.testing import FunctionLLM
@@ -154,12 +154,12 @@ def test_a_disk_that_fails_costs_no_denoising(disk, tmp_path, monkeypatch, caplo
     assert [result.passages for result in found] == [expected.passages] * 2
     assert [result.fallback for result in found] == [None] * 2
     assert [str(folder) in record.getMessage() for record in caplog.records] == [True]
-    assert list(fallbacks.counts().values()) == [1]
+    assert list(fallbacks.fallback_counts().values()) == [1]
 
 
 @pytest.mark.parametrize("disk", ["read-only", "full"])
 def test_a_disk_that_fails_is_tried_again_after_a_while(disk, tmp_path, monkeypatch):
-    store, bypass = SqliteStore(tmp_path / "r.db"), Bypass("r.db")
+    store, bypass = SqliteStore(tmp_path / "r.db"), FailSafeStore("r.db")
     with monkeypatch.context() as failing:
         DISKS[disk](tmp_path, failing)
         bypass.attempt(lambda: store.put("k", "text"), None)
@@ -303,7 +303,7 @@ def test_a_scope_keeps_tenants_apart():
     cached.complete(ASKED)
     tenant[0] = "a"
     cached.complete(ASKED)
-    assert len(llm.seen) == 2
+    assert len(llm.received_messages) == 2
     assert Cache("m").key(ASKED) != Cache("m", scope="a").key(ASKED)
 
 

@@ -20,7 +20,7 @@ from faults import (
 from denoise_core import Guard, Passage
 from denoise_core.augmenter import Augmenter
 from denoise_core.end import ENDDenoiser
-from denoise_core.errors import BadReply, InputError, is_mistake
+from denoise_core.errors import BadReply, InputError, is_user_error
 from denoise_core.runtime.caches import Cache, MemoryStore, SqliteStore
 from denoise_core.runtime.engines import RemoteLimits
 from denoise_core.s2a import Options, S2ADenoiser
@@ -32,8 +32,8 @@ from denoise_core.testing import FunctionLLM, ListRetriever
 
 QUERY = "Where is the tower?"
 PASSAGES = [Passage("The tower is in Porto. It is old.", "a"), Passage("Bread is cheap.", "b")]
-QUICK = RemoteLimits(attempts=2, rest=0, reply=1 << 20)
-IMPATIENT = RemoteLimits(timeout=1, attempts=1, rest=0)
+QUICK = RemoteLimits(attempts=2, cooldown=0, max_reply_bytes=1 << 20)
+IMPATIENT = RemoteLimits(timeout=1, attempts=1, cooldown=0)
 
 
 @pytest.mark.parametrize("name", faults_of("score"))
@@ -75,7 +75,7 @@ def attempt(call):
     try:
         return call()
     except Exception as error:
-        if is_mistake(error):
+        if is_user_error(error):
             raise
         raise Failure from error
 

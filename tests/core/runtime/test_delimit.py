@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import InputError
-from denoise_core.text.delimit import envelope, new_marker, shown
+from denoise_core.text.delimit import new_marker, sanitize_text, wrap_in_envelope
 
 
 @given(st.lists(st.text(), max_size=4))
@@ -44,22 +44,22 @@ NASTY = st.text(
 )
 def test_an_envelope_holds_its_text_whole_and_nothing_leaves_it(parts):
     text = "".join(parts)
-    made = envelope(text, "document 1")
+    made = wrap_in_envelope(text, "document 1")
     found, outside = enclosed(f"before\n{made}\nafter")
-    assert found == [("document 1", shown(text))]
+    assert found == [("document 1", sanitize_text(text))]
     assert outside == "before\nafter"
 
 
 @given(st.lists(st.one_of(NASTY, st.sampled_from(["<evidence", "END document", "<s>", "[/INST]", "end 12ab34"]))))
 def test_showing_twice_changes_nothing_more(parts):
-    once = shown("".join(parts))
-    assert shown(once) == once
+    once = sanitize_text("".join(parts))
+    assert sanitize_text(once) == once
     once.encode()
 
 
 def test_an_envelope_follows_from_its_text_alone():
-    assert envelope("a text", "document") == envelope("a text", "document")
-    assert envelope("a text", "document") != envelope("a texT", "document")
+    assert wrap_in_envelope("a text", "document") == wrap_in_envelope("a text", "document")
+    assert wrap_in_envelope("a text", "document") != wrap_in_envelope("a texT", "document")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_an_envelope_follows_from_its_text_alone():
     ],
 )
 def test_look_alikes_lose_their_look(text, seen):
-    assert seen in shown(text)
+    assert seen in sanitize_text(text)
 
 
 @pytest.mark.parametrize(
@@ -99,9 +99,9 @@ def test_look_alikes_lose_their_look(text, seen):
     ],
 )
 def test_other_text_stands_as_it_is(text):
-    assert shown(text) == text
+    assert sanitize_text(text) == text
 
 
 def test_a_label_is_ours():
     with pytest.raises(InputError, match="label"):
-        envelope("x", "Document\nEND")
+        wrap_in_envelope("x", "Document\nEND")

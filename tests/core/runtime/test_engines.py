@@ -18,11 +18,11 @@ from rerank_server import reranking, words
 
 from denoise_core import InputError, Passage
 from denoise_core.end import ENDDenoiser
-from denoise_core.errors import BadReply, BudgetExceeded, is_mistake
+from denoise_core.errors import BadReply, BudgetExceeded, is_user_error
 from denoise_core.runtime import fallbacks
 from denoise_core.runtime.budget import Budget, Meter, current_meter
-from denoise_core.runtime.engines import RemoteLimits, _seconds, rendezvous
-from denoise_core.runtime.fallbacks import counts
+from denoise_core.runtime.engines import RemoteLimits, _seconds, rendezvous_order
+from denoise_core.runtime.fallbacks import fallback_counts
 from denoise_core.scorers import RemoteReranker
 
 pytestmark = pytest.mark.enable_socket
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.enable_socket
 QUERY = "where is the tower"
 TEXTS = [f"the tower number {i} is" if i % 3 else f"bread {i}" for i in range(60)]
 EXPECTED = [words(QUERY, t) for t in TEXTS]
-QUICK = RemoteLimits(rest=30)
+QUICK = RemoteLimits(cooldown=30)
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def test_what_does_not_pass_is_not(server, fault):
     with pytest.raises(BadReply, match=rf"refused the request \({fault}\)$") as error:
         RemoteReranker(server.url).score(QUERY, TEXTS[:5])
     assert error.value.status == fault
-    assert not is_mistake(error.value)
+    assert not is_user_error(error.value)
     assert len(server.seen) == 1
 
 
@@ -92,7 +92,7 @@ def test_a_document_that_is_refused_costs_itself(server, fault):
     found = RemoteReranker(server.url, batch=20).score(QUERY, TEXTS[1:20]).tolist()
     assert found[6] == min(EXPECTED[1:20])
     assert [s for i, s in enumerate(found) if i != 6] == [s for i, s in enumerate(EXPECTED[1:20]) if i != 6]
-    assert counts()["a document of a request", "BadReply"] == 1
+    assert fallback_counts()["a document of a request", "BadReply"] == 1
     with pytest.raises(BadReply, match=str(fault)):
         RemoteReranker(server.url).score(QUERY, [TEXTS[7]])
 
@@ -175,7 +175,7 @@ def test_a_replica_that_rests_is_asked_when_no_other_is_there():
 
 
 def test_a_replica_that_comes_back_gets_its_documents_again(pair):
-    scorer = RemoteReranker([s.url for s in pair], limits=RemoteLimits(rest=0))
+    scorer = RemoteReranker([s.url for s in pair], limits=RemoteLimits(cooldown=0))
     scorer.score(QUERY, TEXTS)
     before = {t for texts in pair[0].seen for t in texts}
     pair[0].faults = [503]
@@ -287,14 +287,14 @@ NAMES = st.lists(st.text(min_size=1, max_size=8), min_size=2, max_size=6, unique
 
 @given(key=st.binary(max_size=40), names=NAMES)
 def test_losing_a_replica_moves_its_documents_alone(key, names):
-    order = rendezvous(key, names)
+    order = rendezvous_order(key, names)
     assert sorted(order) == sorted(names)
     for lost in names:
-        left = rendezvous(key, [n for n in names if n != lost])
+        left = rendezvous_order(key, [n for n in names if n != lost])
         assert left == [n for n in order if n != lost]
 
 
 def test_documents_are_spread_evenly():
     names = [f"http://10.0.0.{i}:8000" for i in range(5)]
-    homes = Counter(rendezvous(str(i).encode(), names)[0] for i in range(5000))
+    homes = Counter(rendezvous_order(str(i).encode(), names)[0] for i in range(5000))
     assert all(850 < n < 1150 for n in homes.values()), homes

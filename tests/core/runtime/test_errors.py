@@ -3,7 +3,7 @@
 import pytest
 
 from denoise_core import BudgetExceeded, EmptyResult, InputError, MissingExtra, ProbeMismatch, UnparsableReply
-from denoise_core.errors import LONGEST, BrokenLaw, is_mistake, said
+from denoise_core.errors import MAX_ERROR_CHARS, ContractViolation, format_error, is_user_error
 
 
 class Response:
@@ -74,7 +74,7 @@ def caused(error, by):
     ],
 )
 def test_mistakes(error):
-    assert is_mistake(error)
+    assert is_user_error(error)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_mistakes(error):
         BudgetExceeded("calls", 1, 1),
         UnparsableReply("x"),
         EmptyResult("x"),
-        BrokenLaw("x"),
+        ContractViolation("x"),
         KeyError("x"),
         ValueError("x"),
         RuntimeError("x"),
@@ -101,23 +101,23 @@ def test_mistakes(error):
     ],
 )
 def test_failures(error):
-    assert not is_mistake(error)
+    assert not is_user_error(error)
 
 
 def test_an_error_that_is_its_own_cause_ends():
     error = RuntimeError("x")
     other = caused(ValueError("y"), error)
-    assert not is_mistake(caused(error, other))
+    assert not is_user_error(caused(error, other))
 
 
 def test_error_text_is_short_one_line_and_printable():
-    line = said(ValueError("a\nb" * 100_000 + "\ud800"))
-    assert len(line) <= LONGEST
+    line = format_error(ValueError("a\nb" * 100_000 + "\ud800"))
+    assert len(line) <= MAX_ERROR_CHARS
     assert "\n" not in line
     line.encode()
-    assert said(ValueError("\ud800")).encode() == b"ValueError: ?"
-    assert said(ValueError()) == "ValueError"
-    assert said(ValueError("HTTP 400, api_key=s3cr3t&model=m")) == "ValueError: HTTP 400, api_key=***&model=m"
+    assert format_error(ValueError("\ud800")).encode() == b"ValueError: ?"
+    assert format_error(ValueError()) == "ValueError"
+    assert format_error(ValueError("HTTP 400, api_key=s3cr3t&model=m")) == "ValueError: HTTP 400, api_key=***&model=m"
 
 
 def test_an_error_that_cannot_be_shown_is_said_all_the_same():
@@ -125,7 +125,7 @@ def test_an_error_that_cannot_be_shown_is_said_all_the_same():
         def __str__(self):
             raise RuntimeError("no")
 
-    assert said(Broken()) == "Broken: (its message cannot be read)"
+    assert format_error(Broken()) == "Broken: (its message cannot be read)"
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 429, 500, 503])
@@ -134,13 +134,13 @@ def test_statuses_of_a_real_http_client(status):
     response = httpx.Response(status, request=httpx.Request("POST", "http://host/v1"))
     with pytest.raises(httpx.HTTPStatusError) as caught:
         response.raise_for_status()
-    assert is_mistake(caught.value) == (status in (401, 403))
+    assert is_user_error(caught.value) == (status in (401, 403))
 
 
 def test_transport_errors_of_a_real_http_client_are_failures():
     httpx = pytest.importorskip("httpx")
     for name in ("ConnectError", "ReadTimeout", "ConnectTimeout", "PoolTimeout", "RemoteProtocolError"):
-        assert not is_mistake(getattr(httpx, name)("x"))
+        assert not is_user_error(getattr(httpx, name)("x"))
 
 
 @pytest.mark.parametrize(
@@ -159,12 +159,12 @@ def test_errors_of_a_real_model_client(name, status):
     openai, httpx = pytest.importorskip("openai"), pytest.importorskip("httpx")
     response = httpx.Response(status, request=httpx.Request("POST", "http://host/v1"))
     error = getattr(openai, name)("refused", response=response, body=None)
-    assert is_mistake(error) == (status in (401, 403))
-    assert is_mistake(caused(RuntimeError("the chain gave up"), error)) == (status in (401, 403))
+    assert is_user_error(error) == (status in (401, 403))
+    assert is_user_error(caused(RuntimeError("the chain gave up"), error)) == (status in (401, 403))
 
 
 def test_transport_errors_of_a_real_model_client_are_failures():
     openai, httpx = pytest.importorskip("openai"), pytest.importorskip("httpx")
     request = httpx.Request("POST", "http://host/v1")
-    assert not is_mistake(openai.APITimeoutError(request=request))
-    assert not is_mistake(openai.APIConnectionError(request=request))
+    assert not is_user_error(openai.APITimeoutError(request=request))
+    assert not is_user_error(openai.APIConnectionError(request=request))

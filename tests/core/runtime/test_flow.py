@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from denoise_core import DenoiseResult, Message, Reply
 from denoise_core import arun as arun_flow
 from denoise_core import run as run_flow
-from denoise_core.errors import BrokenLaw
-from denoise_core.runtime.effects import Batch, Denoise, Failed, Retrieve, complete, denoise, retrieve
+from denoise_core.errors import ContractViolation
+from denoise_core.runtime.effects import Batch, Denoise, FailedItem, Retrieve, complete, denoise, retrieve
 from denoise_core.testing import FunctionLLM, ListRetriever
 
 
@@ -55,7 +55,7 @@ def test_a_failed_item_does_not_lose_the_batch():
 
     def flow():
         return [
-            str(r) if isinstance(r, Failed) else r.text for r in (yield Batch((ask("x"), ask("bad"), ask("y"))))
+            str(r) if isinstance(r, FailedItem) else r.text for r in (yield Batch((ask("x"), ask("bad"), ask("y"))))
         ]
 
     value, trace = both(flow, lambda: {"llm": FunctionLLM(reply)})
@@ -119,7 +119,7 @@ def test_wrong_replies_are_named():
             return "a string"
 
     assert both(flow, lambda: {"llm": Old()})[0] == (
-        BrokenLaw,
+        ContractViolation,
         "LLM.complete must return denoise_core.Reply, got str",
     )
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from denoise_core import Budget, BudgetExceeded, DenoiseResult, InputError, Message, Price, Reply, Usage
 from denoise_core import arun as arun_flow
 from denoise_core import run as run_flow
-from denoise_core.runtime.effects import Batch, Failed, complete, denoise
+from denoise_core.runtime.effects import Batch, FailedItem, complete, denoise
 from denoise_core.testing import FunctionLLM
 
 
@@ -42,7 +42,7 @@ def test_a_budget_of_calls_is_never_passed(limit, batches, width):
         outcomes = []
         for size in batches:
             outcomes += yield Batch(tuple(ask("x") for _ in range(size)))
-        return [isinstance(o, Failed) for o in outcomes]
+        return [isinstance(o, FailedItem) for o in outcomes]
 
     def servers():
         made.append(FunctionLLM(lambda m: "y"))
@@ -50,7 +50,7 @@ def test_a_budget_of_calls_is_never_passed(limit, batches, width):
 
     refused, _ = both(flow, servers, budget=Budget(calls=limit), max_concurrency=width)
     asked = sum(batches)
-    assert [len(llm.seen) for llm in made] == [min(limit, asked)] * 2
+    assert [len(llm.received_messages) for llm in made] == [min(limit, asked)] * 2
     assert sum(refused) == max(0, asked - limit)
 
 
@@ -91,7 +91,7 @@ def test_usage_is_estimated_when_the_model_does_not_say():
         yield ask("x" * 40)
 
     _, trace = both(flow, lambda: {"llm": FunctionLLM(lambda m: "y" * 9)})
-    assert trace.usage == Usage(10, 3, estimated=True)
+    assert trace.usage == Usage(10, 3, is_estimated=True)
 
 
 def test_the_deadline_ends_an_async_call_in_the_middle_and_refuses_the_next_sync_one():

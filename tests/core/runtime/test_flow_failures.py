@@ -158,4 +158,4 @@ async def test_a_run_that_is_cancelled_while_its_flow_computes_ends_at_once_and_
     del task
     go.set()
     assert await asyncio.to_thread(closed.wait, 30), "what the flow holds is given back when its step ends"
-    assert not llm.seen
+    assert not llm.received_messages

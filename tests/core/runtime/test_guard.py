@@ -50,7 +50,7 @@ def nothing(query, passages):
 
 
 def blank(query, passages):
-    return DenoiseResult(query, (Passage(" \n", "a", rewritten=True),))
+    return DenoiseResult(query, (Passage(" \n", "a", is_rewritten=True),))
 
 
 def guarded(guard, passages=DOCS):
@@ -146,7 +146,7 @@ def test_an_unknown_policy_is_named(name):
 def test_spans_are_about_this_steps_input_also_after_an_earlier_step(policy):
     earlier = (
         Passage("def ghi", "a", spans=(Span("a", 3, 10),)),
-        Passage("new", "b", spans=(Span("b", 0, 9),), rewritten=True),
+        Passage("new", "b", spans=(Span("b", 0, 9),), is_rewritten=True),
     )
     result = guarded(Guard(Answers(fails), on_error=policy), earlier)
     check_result(earlier, result)

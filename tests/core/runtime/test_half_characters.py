@@ -11,7 +11,7 @@ from laws import check_result
 
 from denoise_core import Passage
 from denoise_core.augmenter.knowledge import BM25Retriever
-from denoise_core.cli import plain
+from denoise_core.cli import escape_control
 from denoise_core.end import ENDDenoiser, Probe
 from denoise_core.end.probe import HiddenStateSpec
 from denoise_core.local.fingerprint import ModelFingerprint
@@ -51,7 +51,7 @@ def test_a_card_is_written(tmp_path):
 
 
 def test_the_terminal_is_shown_whole_characters():
-    assert plain(HALF) == "half \ufffd, the other \ufffd"
+    assert escape_control(HALF) == "half \ufffd, the other \ufffd"
 
 
 @pytest.mark.parametrize("how", [[], ["--json"], ["--keep", "\udc80"]])

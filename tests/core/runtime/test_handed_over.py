@@ -47,7 +47,7 @@ def method(self, *given):
         (
             expect_retriever,
             foreign("llama_index.core", retrieve=method, aretrieve=method),
-            "llamaindex_denoise.models.retriever.RetrieverAdapter(llm)",
+            "llamaindex_denoise.models.retriever.LlamaRetriever(llm)",
         ),
         (expect_retriever, [Passage("x", id="a")], "ListRetriever(llm)"),
         (

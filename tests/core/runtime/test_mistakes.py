@@ -23,7 +23,7 @@ from denoise_core import (
 )
 from denoise_core.augmenter import Augmenter
 from denoise_core.end import ENDDenoiser
-from denoise_core.errors import BrokenLaw
+from denoise_core.errors import ContractViolation
 from denoise_core.runtime.effects import Batch, Complete, batch, complete
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.testing import FunctionLLM, FunctionScorer, ListRetriever
@@ -107,13 +107,13 @@ def test_the_rest_of_a_batch_is_not_begun_after_a_mistake(concurrency):
     flow = batch(tuple(Complete(ASKED, "t") for _ in range(500)))
     with pytest.raises(Refused):
         run(flow, llm=llm, max_concurrency=concurrency)
-    assert len(llm.seen) < 100
+    assert len(llm.received_messages) < 100
     llm = FunctionLLM(raising(Refused("key")), seconds=0.001)
     with pytest.raises(Refused):
         asyncio.run(
             arun(batch(tuple(Complete(ASKED, "t") for _ in range(500))), llm=llm, max_concurrency=concurrency)
         )
-    assert len(llm.seen) < 100
+    assert len(llm.received_messages) < 100
 
 
 def test_a_scorer_that_stops_the_iteration_ends():
@@ -173,7 +173,7 @@ def test_what_comes_back_wrong_follows_the_policy(name):
     dropped = asyncio.run(Guard(denoiser, on_error="drop").adenoise("q", iter(DOCS)))
     assert dropped.passages == ()
     check_result(DOCS, dropped)
-    with pytest.raises(BrokenLaw):
+    with pytest.raises(ContractViolation):
         Guard(denoiser, on_error="raise").denoise("q", DOCS)
 
 

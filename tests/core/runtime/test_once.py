@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from denoise_core.runtime.caches import Once
+from denoise_core.runtime.caches import SingleLoadCache
 
 
 class Model:
@@ -11,7 +11,7 @@ class Model:
 
 
 def test_many_threads_load_once():
-    once, loads, found = Once(), [], []
+    once, loads, found = SingleLoadCache(), [], []
 
     def load():
         loads.append(1)
@@ -28,7 +28,7 @@ def test_many_threads_load_once():
 
 
 def test_another_key_does_not_wait_and_a_failed_load_is_tried_again():
-    once = Once(keep=None)
+    once = SingleLoadCache(keep_recent=None)
     with pytest.raises(OSError, match="gone"):
         once("m", lambda: (_ for _ in ()).throw(OSError("gone")))
     inside = once("m", lambda: once("n", Model))
@@ -36,7 +36,7 @@ def test_another_key_does_not_wait_and_a_failed_load_is_tried_again():
 
 
 def test_what_nobody_holds_is_let_go():
-    once = Once()
+    once = SingleLoadCache()
     loads = []
     for _ in range(2):
         model = once("m", lambda: loads.append(1) or Model())
@@ -45,7 +45,7 @@ def test_what_nobody_holds_is_let_go():
 
 
 def test_the_last_few_stay():
-    once, loads = Once(keep=2), []
+    once, loads = SingleLoadCache(keep_recent=2), []
     for name in "abababcab":
         once(name, lambda: loads.append(name) or Model())  # noqa: B023
     assert "".join(loads) == "abcab"  # c is one too many

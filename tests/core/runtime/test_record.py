@@ -10,9 +10,9 @@ from denoise_core import DenoiseResult, Drop, Keep, Passage, Span
 from denoise_core.runtime.record import (
     RECORD_BYTES,
     SUMMARY_ROWS,
-    bounded_summary_of,
-    record_of,
-    summary_of,
+    bounded_result_summary,
+    passage_record,
+    result_summary,
 )
 
 text = st.text(max_size=600)
@@ -27,7 +27,7 @@ def results(draw):
     for p in passages:
         cuts = sorted(draw(st.lists(st.integers(0, len(p.text)), max_size=300)))
         spans += [Span(p.id, a, b) for a, b in pairwise(cuts)]
-    kept = Passage("y", ids[0], draw(st.none() | st.floats()), spans=tuple(spans), rewritten=draw(st.booleans()))
+    kept = Passage("y", ids[0], draw(st.none() | st.floats()), spans=tuple(spans), is_rewritten=draw(st.booleans()))
     chunks = tuple(Keep(s, 1.0) for s in spans)
     drops = tuple(Drop(s, draw(text), None) for s in spans[:3])
     return (
@@ -47,7 +47,7 @@ def results(draw):
 @given(results())
 def test_a_record_of_spans_keeps_to_its_bound_and_is_plain_json(made):
     passages, kept, result = made
-    record = record_of(kept, {p.id: p for p in passages}, result, detail="spans")
+    record = passage_record(kept, {p.id: p for p in passages}, result, detail="spans")
     weight = len(json.dumps(record, ensure_ascii=False, allow_nan=False).encode("utf-8", "surrogatepass"))
     assert weight <= RECORD_BYTES
     assert json.loads(json.dumps(record)) == record
@@ -57,7 +57,7 @@ def test_a_record_of_spans_keeps_to_its_bound_and_is_plain_json(made):
 def test_ranges_that_are_listed_and_left_out_are_all_the_ranges(made):
     passages, kept, result = made
     given = {p.id: p for p in passages}
-    full, small = (record_of(kept, given, result, detail=d) for d in ("full", "spans"))
+    full, small = (passage_record(kept, given, result, detail=d) for d in ("full", "spans"))
     joined = sum(
         1 for ranges in full["spans"].values() for i, r in enumerate(ranges) if not i or ranges[i - 1][1] != r[0]
     )
@@ -77,9 +77,9 @@ def test_full_has_the_chunks_and_none_has_nothing():
         "v": 1, "origin": "p", "spans": {"p": [[0, 3]]}, "extractive": True, "coverage": 0.5, "score": 2.0,
         "score_before": None, "query": "q", "fallback": None,
     }  # fmt: skip
-    assert record_of(kept, {"p": passage}, result, detail="spans") == spans
-    assert record_of(kept, {"p": passage}, result, detail="none") == {}
-    assert record_of(kept, {"p": passage}, result) == {
+    assert passage_record(kept, {"p": passage}, result, detail="spans") == spans
+    assert passage_record(kept, {"p": passage}, result, detail="none") == {}
+    assert passage_record(kept, {"p": passage}, result) == {
         **spans,
         "relevant": None,
         "note": None,
@@ -91,7 +91,7 @@ def test_full_has_the_chunks_and_none_has_nothing():
 def test_a_summary_for_a_trace_lists_a_bounded_number_and_says_what_it_left_out():
     passages = [Passage("abc", f"p{i}") for i in range(SUMMARY_ROWS + 7)]
     result = DenoiseResult("q", tuple(passages), tuple(Drop(Span(p.id, 0, 3), "low", 0.0) for p in passages))
-    short, whole = bounded_summary_of(passages, result), summary_of(passages, result)
+    short, whole = bounded_result_summary(passages, result), result_summary(passages, result)
     assert (len(short["passages"]), len(short["dropped"])) == (SUMMARY_ROWS, SUMMARY_ROWS)
     assert short["left_out"] == {"passages": 7, "dropped": 7}
     assert short["dropped"] == whole["dropped"][:SUMMARY_ROWS]
@@ -102,7 +102,7 @@ def test_a_question_that_was_not_cleared_is_said_in_every_record():
     passage = Passage("The tower is 330 m tall.", "a")
     result = DenoiseResult("q", (passage,), question_note="the question was kept as it is: it asks nothing")
     by_id = {"a": passage}
-    shown = [record_of(passage, by_id, result, detail=detail) for detail in ("full", "spans")]
-    shown += [summary_of([passage], result), bounded_summary_of([passage], result)]
+    shown = [passage_record(passage, by_id, result, detail=detail) for detail in ("full", "spans")]
+    shown += [result_summary([passage], result), bounded_result_summary([passage], result)]
     assert all(record["question_note"] == result.question_note for record in shown)
-    assert "question_note" not in record_of(passage, by_id, DenoiseResult("q", (passage,)))
+    assert "question_note" not in passage_record(passage, by_id, DenoiseResult("q", (passage,)))

@@ -5,7 +5,7 @@ import string
 
 import pytest
 
-from denoise_core.errors import masked
+from denoise_core.errors import mask_secrets
 
 _random = random.Random(7)
 HEX = "0123456789abcdef"
@@ -71,7 +71,7 @@ FORMS = {
 @pytest.mark.parametrize("name", FORMS)
 def test_a_secret_is_masked(name):
     secret, *around = FORMS[name]
-    told = masked((around[0] if around else "refused: {} was given").format(secret))
+    told = mask_secrets((around[0] if around else "refused: {} was given").format(secret))
     assert "***" in told
     places = range(max(1, len(secret) - 12)) if len(secret) > 16 else [0]
     start = {"Slack app": 20, "Slack hook": 50}.get(name, 0)  # numbers of a workspace before it are no secret
@@ -89,4 +89,4 @@ def test_a_secret_is_masked(name):
     ],
 )
 def test_ordinary_text_is_left_alone(text):
-    assert masked(text) == text
+    assert mask_secrets(text) == text

@@ -15,10 +15,10 @@ from laws import check_result
 from denoise_core import Budget, InputError, Passage, Pipeline, Price, Usage
 from denoise_core._files import write_whole
 from denoise_core.end.fit.data import parse_question
-from denoise_core.end.probe import PROBE_FILES, Probe, HiddenStateSpec, replace_folder
+from denoise_core.end.probe import PROBE_FILES, HiddenStateSpec, Probe, replace_folder
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.result import DenoiseResult
-from denoise_core.runtime.record import fallback_of, record_of
+from denoise_core.runtime.record import fallback_for, passage_record
 from denoise_core.types import Drop, Span
 
 NAN = float("nan")
@@ -37,9 +37,9 @@ def test_prices_and_usage_refuse_what_is_no_number(wrong):
         Price(wrong, 1)
     with pytest.raises(InputError):
         Usage(1, wrong)
-    assert Usage.reported(wrong, 1) is None
-    assert Usage.reported("many", 1) is None
-    assert Usage.reported(3, 4) == Usage(3, 4)
+    assert Usage.from_report(wrong, 1) is None
+    assert Usage.from_report("many", 1) is None
+    assert Usage.from_report(3, 4) == Usage(3, 4)
 
 
 @pytest.mark.skipif(os.name == "nt", reason="modes of POSIX")
@@ -169,9 +169,9 @@ def test_one_documents_failure_marks_that_document_alone():
     passages = [Passage("one", "a"), Passage("two", "b")]
     result = DenoiseResult("q", tuple(passages), fallback="'b' kept as it was", failures={"b": "TimeoutError"})
     given = {p.id: p for p in passages}
-    records = [record_of(p, given, result, detail=d)["fallback"] for p in passages for d in ("full", "spans")]
+    records = [passage_record(p, given, result, detail=d)["fallback"] for p in passages for d in ("full", "spans")]
     assert records == [None, None, "TimeoutError", "TimeoutError"]
-    assert fallback_of(["a"], DenoiseResult("q", (), fallback="all")) == "all"
+    assert fallback_for(["a"], DenoiseResult("q", (), fallback="all")) == "all"
 
 
 class Fails:

@@ -32,17 +32,17 @@ def store(request, tmp_path):
 
 def test_a_second_run_makes_no_call_and_gives_the_same(store):
     llm = keeps(lambda t: "tall" in t)
-    denoiser = S2ADenoiser(llm, variant="select", options=Options(joint=False, cache=Cache("m", store)))
+    denoiser = S2ADenoiser(llm, variant="select", options=Options(join_passages=False, cache=Cache("m", store)))
     first, second = denoiser.denoise("How tall?", PASSAGES), denoiser.denoise("How tall?", PASSAGES)
     third = asyncio.run(denoiser.adenoise("How tall?", PASSAGES))
-    assert len(llm.seen) == 2
+    assert len(llm.received_messages) == 2
     assert (first.passages, first.dropped) == (second.passages, second.dropped) == (third.passages, third.dropped)
     assert second.trace.usage.total == 0
 
 
 def test_another_question_text_model_or_wording_is_another_call(store):
     llm = keeps(lambda t: True)
-    options = Options(joint=False, cache=Cache("m", store))
+    options = Options(join_passages=False, cache=Cache("m", store))
     S2ADenoiser(llm, variant="select", options=options).denoise("One?", PASSAGES[:1])
     for variant, query, passage, model in (
         ("select", "Two?", PASSAGES[0], "m"),
@@ -50,10 +50,10 @@ def test_another_question_text_model_or_wording_is_another_call(store):
         ("select", "One?", PASSAGES[0], "n"),
         ("remove", "One?", PASSAGES[0], "m"),
     ):
-        before = len(llm.seen)
-        cache = Options(joint=False, cache=Cache(model, store))
+        before = len(llm.received_messages)
+        cache = Options(join_passages=False, cache=Cache(model, store))
         S2ADenoiser(llm, variant=variant, options=cache).denoise(query, [passage])
-        assert len(llm.seen) == before + 1
+        assert len(llm.received_messages) == before + 1
 
 
 @pytest.mark.parametrize("text", ["", "\ud800 half", "\x00", "😀", "x" * 1_000_000])
@@ -67,16 +67,16 @@ def test_the_persistent_store_outlives_the_process_object(tmp_path):
     for expected_calls in (1, 0):
         llm = keeps(lambda t: True)
         cache = Cache("m", SqliteStore(tmp_path / "replies.db"))
-        S2ADenoiser(llm, variant="select", options=Options(joint=False, cache=cache)).denoise("How?", PASSAGES[:1])
-        assert len(llm.seen) == expected_calls
+        S2ADenoiser(llm, variant="select", options=Options(join_passages=False, cache=cache)).denoise("How?", PASSAGES[:1])
+        assert len(llm.received_messages) == expected_calls
 
 
 def test_unreadable_replies_are_not_kept(store):
     llm = says("no idea, 7 perhaps")
-    denoiser = S2ADenoiser(llm, variant="select", options=Options(joint=False, cache=Cache("m", store)))
+    denoiser = S2ADenoiser(llm, variant="select", options=Options(join_passages=False, cache=Cache("m", store)))
     assert denoiser.denoise("How?", PASSAGES[:1]).fallback
     denoiser.denoise("How?", PASSAGES[:1])
-    assert len(llm.seen) == 4, "each time once more in the same call"
+    assert len(llm.received_messages) == 4, "each time once more in the same call"
 
 
 def test_what_was_selected_costs_nothing_in_another_order_or_with_others(store):
@@ -85,13 +85,13 @@ def test_what_was_selected_costs_nothing_in_another_order_or_with_others(store):
     passages = [Passage(f"Text {i} is here. It ends.", str(i)) for i in range(20)]
     denoiser = S2ADenoiser(llm, options=Options(cache=Cache("m", store)))
     first = denoiser.denoise("How?", passages)
-    asked = len(llm.seen)
+    asked = len(llm.received_messages)
     again = denoiser.denoise("How?", passages[15:4:-1])
-    assert len(llm.seen) == asked
+    assert len(llm.received_messages) == asked
     assert {p.id: p for p in again.passages} == {p.id: p for p in first.passages if 4 < int(p.id) < 16}
     more = denoiser.denoise("How?", [*passages[:3], Passage("A new 7. Or so.", "new")])
-    assert len(llm.seen) == asked + 1
-    assert document(llm.seen[-1]) == "1 A new 7.\n2 Or so."
+    assert len(llm.received_messages) == asked + 1
+    assert document(llm.received_messages[-1]) == "1 A new 7.\n2 Or so."
     assert [p.id for p in more.passages] == ["new"]
 
 
@@ -99,12 +99,12 @@ def test_identical_passages_at_once_are_one_call():
     llm = keeps(lambda t: True, seconds=0.01)
     cache = Cache("m")
     same = [Passage("The same text. Twice.", str(i)) for i in range(10)]
-    denoiser = S2ADenoiser(llm, variant="select", options=Options(joint=False, cache=cache))
+    denoiser = S2ADenoiser(llm, variant="select", options=Options(join_passages=False, cache=cache))
     assert len(denoiser.denoise("How?", same).passages) == 10
     asyncio.run(
-        S2ADenoiser(llm, variant="select", options=Options(joint=False, cache=Cache("n"))).adenoise("How?", same)
+        S2ADenoiser(llm, variant="select", options=Options(join_passages=False, cache=Cache("n"))).adenoise("How?", same)
     )
-    assert len(llm.seen) == 2
+    assert len(llm.received_messages) == 2
 
 
 def test_a_failed_call_fails_all_who_wait_and_is_made_anew():
@@ -116,7 +116,7 @@ def test_a_failed_call_fails_all_who_wait_and_is_made_anew():
         return "1"
 
     llm = FunctionLLM(reply)
-    denoiser = S2ADenoiser(llm, variant="select", options=Options(joint=False, cache=Cache("m")))
+    denoiser = S2ADenoiser(llm, variant="select", options=Options(join_passages=False, cache=Cache("m")))
     assert "down" in denoiser.denoise("How?", PASSAGES).fallback
     failing = False
     assert denoiser.denoise("How?", PASSAGES).fallback is None
@@ -152,14 +152,14 @@ def test_a_cancelled_caller_does_not_cancel_the_other(cancelled):
 def test_the_file_store_does_not_block_the_event_loop(tmp_path):
     llm = keeps(lambda t: True)
     cache = Cache("m", SqliteStore(tmp_path / "replies.db"))
-    denoiser = S2ADenoiser(llm, variant="select", options=Options(joint=False, cache=cache))
+    denoiser = S2ADenoiser(llm, variant="select", options=Options(join_passages=False, cache=cache))
 
     async def asked() -> None:
         with blockbuster_ctx():
             await denoiser.adenoise("How?", PASSAGES)
 
     asyncio.run(asked())
-    assert len(llm.seen) == 2
+    assert len(llm.received_messages) == 2
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcde"), st.text(max_size=3))))

@@ -9,7 +9,7 @@ from laws import check_result
 from denoise_core import InputError, Passage
 from denoise_core.end.selection import TokenLimit
 from denoise_core.s2a import Options, S2ADenoiser
-from denoise_core.s2a.pieces import group_slices, slice_passage, units
+from denoise_core.s2a.pieces import group_slices, slice_passage, split_pieces
 from denoise_core.testing import FunctionLLM
 
 from .fakes import document, keeps, pieces, says
@@ -34,10 +34,10 @@ def test_a_kept_piece_brings_what_it_cannot_be_read_without(text, wanted, kept, 
     passage = Passage(text, "p")
     result = S2ADenoiser(keeps(lambda t: wanted in t)).denoise("What is it?", [passage])
     assert result.passages[0].text == kept
-    assert len(result.reports[0].context) == brought
-    assert all(s not in [d.span for d in result.dropped] for s in result.reports[0].context)
+    assert len(result.reports[0].context_spans) == brought
+    assert all(s not in [d.span for d in result.dropped] for s in result.reports[0].context_spans)
     check_result([passage], result)
-    alone = S2ADenoiser(keeps(lambda t: wanted in t), options=Options(context=False)).denoise(
+    alone = S2ADenoiser(keeps(lambda t: wanted in t), options=Options(keep_context=False)).denoise(
         "What is it?", [passage]
     )
     assert wanted in alone.passages[0].text
@@ -48,7 +48,7 @@ def test_a_kept_piece_brings_what_it_cannot_be_read_without(text, wanted, kept, 
 
 def test_a_pronoun_beside_its_kept_sentence_brings_nothing():
     result = S2ADenoiser(keeps(lambda t: "Curie" in t or "studied" in t)).denoise("Who?", [Passage(PROSE, "p")])
-    assert result.reports[0].context == ()
+    assert result.reports[0].context_spans == ()
 
 
 def test_a_budget_of_tokens_takes_the_most_important_first():
@@ -56,7 +56,7 @@ def test_a_budget_of_tokens_takes_the_most_important_first():
     llm = says("3, 1, 4")
     result = S2ADenoiser(llm, keep=TokenLimit(11)).denoise("Which?", [Passage(text, "p")])
     assert result.passages[0].text == "Alpha one is here. Gamma three is here. "
-    assert "most important comes first" in llm.seen[0][-1].content
+    assert "most important comes first" in llm.received_messages[0][-1].content
     reasons = {text[d.span.start : d.span.end].split()[0]: d.reason for d in result.dropped}
     assert reasons == {"Beta": "not needed for the question", "Delta": "over the budget of 11 tokens"}
     check_result([Passage(text, "p")], result)
@@ -72,13 +72,13 @@ def test_what_is_no_rule_is_refused(settings):
 def test_calls_hold_every_piece_once_in_order_and_fit(window, most):
     """Nobody counts well beyond sixty: so many pieces at most are numbered in a call."""
     texts = ["One two. " * n for n in (5, 400, 100, 1, 90, 20, 61, 3000, 60)]
-    options = Options(window=window, pieces=most)
+    options = Options(max_characters=window, max_pieces=most)
     passages = [Passage(t, str(n)) for n, t in enumerate(texts)]
     parts = [part for p in passages for part in slice_passage(p, options)]
     groups = group_slices(parts, 4000, options)
     assert [p for g in groups for p in g] == parts
     assert [s for p in parts for s in p.pieces] == [
-        s for n, t in enumerate(texts) for s in units(Passage(t, str(n)))
+        s for n, t in enumerate(texts) for s in split_pieces(Passage(t, str(n)))
     ]
     for group in groups:
         assert sum(len(p.pieces) for p in group) <= most
@@ -135,6 +135,6 @@ def test_texts_of_every_kind_keep_exact_spans_with_linear_work(passages_of, size
         assert len(result.passages) > len(passages) / 2
         texts = {p.id: p.text for p in passages}
         for p in result.passages:
-            assert not p.rewritten
-            assert p.text == "".join(texts[p.id][s.start : s.end] for s in p.covered)
+            assert not p.is_rewritten
+            assert p.text == "".join(texts[p.id][s.start : s.end] for s in p.source_spans)
         check_result(passages, result)

@@ -10,7 +10,7 @@ from laws import check_result
 
 from denoise_core import Budget, BudgetExceeded, InputError, Passage, Reply, UnparsableReply
 from denoise_core.s2a import Options, S2ADenoiser
-from denoise_core.s2a.pieces import units
+from denoise_core.s2a.pieces import split_pieces
 from denoise_core.testing import FunctionLLM, check_denoiser
 
 from .fakes import copies, document, keeps, says
@@ -33,7 +33,7 @@ def test_select_keeps_the_named_sentences_and_lists_the_others():
     result = S2ADenoiser(keeps(lambda t: "tall" in t), variant="select").denoise(QUERY, PASSAGES)
     (kept,) = result.passages
     assert kept.text == "The tower is 330 m tall. "
-    assert (kept.id, kept.score, kept.metadata, kept.rewritten) == ("tower", 0.5, {"a": 1}, False)
+    assert (kept.id, kept.score, kept.metadata, kept.is_rewritten) == ("tower", 0.5, {"a": 1}, False)
     assert [PASSAGES[0].text[d.span.start : d.span.end] for d in result.dropped[:2]] == [
         "I love it! ",
         "It was built in 1889.",
@@ -78,21 +78,21 @@ def test_the_question_is_cleared_once_and_documents_are_asked_about_the_cleared_
         return "1" if variant == "select" else "Context: The tower is 330 m tall."
 
     llm = FunctionLLM(reply)
-    denoiser = S2ADenoiser(llm, variant=variant, options=Options(joint=False))
+    denoiser = S2ADenoiser(llm, variant=variant, options=Options(join_passages=False))
     result = denoiser.denoise("How tall is the tower? I think 200 m.", PASSAGES)
     assert result.query == "How tall is the tower?"
     assert result.question_note is None
-    assert len(llm.seen) == 1 + len(PASSAGES)
-    assert "330" not in llm.seen[0][-1].content
-    assert all("\nHow tall is the tower?\nEND question" in m[-1].content for m in llm.seen[1:])
-    assert not any("200 m" in m[-1].content for m in llm.seen[1:])
+    assert len(llm.received_messages) == 1 + len(PASSAGES)
+    assert "330" not in llm.received_messages[0][-1].content
+    assert all("\nHow tall is the tower?\nEND question" in m[-1].content for m in llm.received_messages[1:])
+    assert not any("200 m" in m[-1].content for m in llm.received_messages[1:])
 
 
 @pytest.mark.parametrize("asked", [QUERY, "List the towers.", "wie hoch ist der turm", "埃菲尔铁塔有多高？"])
 def test_a_question_that_holds_nothing_to_clear_costs_no_call(asked):
     llm = says("1")
     assert S2ADenoiser(llm).denoise(asked, PASSAGES[:1]).query == asked
-    assert len(llm.seen) == 1
+    assert len(llm.received_messages) == 1
 
 
 def test_a_document_never_writes_the_question():
@@ -118,7 +118,7 @@ def test_one_bad_reply_does_not_lose_the_others():
             raise TimeoutError("too slow")
         return "1" if "tower" in document(messages) else "As a language model I saw 3 things in 1984."
 
-    result = S2ADenoiser(FunctionLLM(reply), options=Options(joint=False)).denoise(QUERY, PASSAGES)
+    result = S2ADenoiser(FunctionLLM(reply), options=Options(join_passages=False)).denoise(QUERY, PASSAGES)
     assert [p.id for p in result.passages] == ["tower", "fruit", "arabic"]
     assert result.passages[1:] == PASSAGES[1:]
     assert "'fruit' kept as they were: TimeoutError: too slow" in result.fallback
@@ -171,13 +171,13 @@ def test_one_bad_joint_reply_is_asked_for_again_and_then_document_by_document():
         return "1" if "tower" in text else "NONE"
 
     llm = FunctionLLM(reply)
-    result = S2ADenoiser(llm, options=Options(window=10**8)).denoise(QUERY, PASSAGES)
-    assert len(llm.seen) == 2 + len(PASSAGES)
-    assert [m.role for m in llm.seen[1]][-2:] == ["assistant", "user"]
+    result = S2ADenoiser(llm, options=Options(max_characters=10**8)).denoise(QUERY, PASSAGES)
+    assert len(llm.received_messages) == 2 + len(PASSAGES)
+    assert [m.role for m in llm.received_messages[1]][-2:] == ["assistant", "user"]
     assert [(p.id, p.text) for p in result.passages] == [("tower", "The tower is 330 m tall. ")]
     assert not result.failures
     assert "alone" in result.reports[0].notes[0]
-    assert result.reports[0].calls == 3
+    assert result.reports[0].call_count == 3
 
 
 def test_what_is_no_llm_is_refused_where_it_is_handed_over():
@@ -191,14 +191,14 @@ def test_no_passages_and_blank_ones_need_no_call():
     blank = (Passage("", "a"), Passage(" \n", "b"))
     result = check_denoiser(lambda: S2ADenoiser(llm, variant="select"), QUERY, blank)
     assert [d.reason for d in result.dropped] == ["blank", "blank"]
-    assert llm.seen == []
+    assert llm.received_messages == []
 
 
 def test_budget_that_runs_out_keeps_the_rest_and_says_so():
     llm = keeps(lambda t: True)
-    denoiser = S2ADenoiser(llm, budget=Budget(calls=1), max_concurrency=1, options=Options(joint=False))
+    denoiser = S2ADenoiser(llm, budget=Budget(calls=1), max_concurrency=1, options=Options(join_passages=False))
     result = denoiser.denoise(QUERY, PASSAGES)
-    assert len(llm.seen) == 1
+    assert len(llm.received_messages) == 1
     assert BudgetExceeded.__name__ in result.fallback
     assert [p.id for p in result.passages] == [p.id for p in PASSAGES]
 
@@ -238,7 +238,7 @@ def test_calls_run_at_once_within_the_bound():
 def test_result_does_not_depend_on_concurrency():
     llm = keeps(lambda t: len(t) % 2 == 0)
     one, many = (
-        S2ADenoiser(llm, max_concurrency=n, options=Options(joint=False)).denoise(QUERY, PASSAGES) for n in (1, 10)
+        S2ADenoiser(llm, max_concurrency=n, options=Options(join_passages=False)).denoise(QUERY, PASSAGES) for n in (1, 10)
     )
     assert (one.passages, one.dropped, one.reports) == (many.passages, many.dropped, many.reports)
 
@@ -251,7 +251,7 @@ def test_cutting_much_text_and_reading_about_it_leaves_the_event_loop_alone(monk
 
     def recorded(passage, *, language):
         cut_on.append(threading.get_ident())
-        return units(passage, language=language)
+        return split_pieces(passage, language=language)
 
     monkeypatch.setattr(module, "units", recorded)
     much = [Passage("The tower is 330 m tall. It stands in Paris. " * 120, str(n)) for n in range(4)]

@@ -26,32 +26,32 @@ QUERY = "What ends with 4?"
 def test_joint_and_single_calls_select_the_same(joint):
     llm = keeps(lambda t: "with 4" in t)
     result = check_denoiser(
-        lambda: S2ADenoiser(llm, variant="select", options=Options(joint=joint, window=10**8, context=False)),
+        lambda: S2ADenoiser(llm, variant="select", options=Options(join_passages=joint, max_characters=10**8, keep_context=False)),
         QUERY,
         PASSAGES,
     )
     assert [(p.id, p.text) for p in result.passages] == [("id4", "It ends with 4.")]
-    assert len(llm.seen) == (2 if joint else 12)
+    assert len(llm.received_messages) == (2 if joint else 12)
 
 
 @given(st.integers(1, 400), st.booleans(), st.sampled_from(["select", "remove", "default"]))
 def test_any_window_keeps_the_laws(window, joint, variant):
     llm = copies() if variant == "default" else keeps(lambda t: "here" in t)
-    result = S2ADenoiser(llm, variant=variant, options=Options(window=window, joint=joint)).denoise(
+    result = S2ADenoiser(llm, variant=variant, options=Options(max_characters=window, join_passages=joint)).denoise(
         QUERY, PASSAGES
     )
     check_result(PASSAGES, result)
     if variant != "default" or window >= 30:
         assert result.fallback is None
-    for messages in llm.seen:
+    for messages in llm.received_messages:
         assert len(document(messages)) <= window + 200
 
 
 def test_a_split_is_said():
     long = Passage("This is one sentence of many. " * 40, "long")
     llm = keeps(lambda t: True)
-    result = S2ADenoiser(llm, variant="select", options=Options(window=300)).denoise(QUERY, [long])
-    assert result.reports[0].calls == len(llm.seen) > 3
+    result = S2ADenoiser(llm, variant="select", options=Options(max_characters=300)).denoise(QUERY, [long])
+    assert result.reports[0].call_count == len(llm.received_messages) > 3
     assert "split over" in result.reports[0].notes[0]
     assert result.passages == (long,)
 
@@ -59,10 +59,10 @@ def test_a_split_is_said():
 def test_a_piece_longer_than_a_call_shows_its_ends_and_is_kept_whole():
     long = Passage("x" * 5000, "long")
     llm = keeps(lambda t: "characters ..." in t)
-    assert S2ADenoiser(llm, variant="select", options=Options(window=100)).denoise(QUERY, [long]).passages == (
+    assert S2ADenoiser(llm, variant="select", options=Options(max_characters=100)).denoise(QUERY, [long]).passages == (
         long,
     )
-    assert len(document(llm.seen[0])) < 200
+    assert len(document(llm.received_messages[0])) < 200
 
 
 class Structured:
@@ -94,7 +94,7 @@ class Structured:
 def test_a_structured_model_is_held_to_the_schema(variant):
     llm = Structured()
     result = check_denoiser(
-        lambda: S2ADenoiser(llm, variant=variant, options=Options(joint=False)), QUERY, PASSAGES
+        lambda: S2ADenoiser(llm, variant=variant, options=Options(join_passages=False)), QUERY, PASSAGES
     )
     assert result.fallback is None
     assert len(llm.schemas) == 12
@@ -124,25 +124,25 @@ def test_every_prompt_can_be_replaced_and_keeps_its_fields(name):
 @pytest.mark.parametrize("user", ["{", "{0}", "{a.b}", "{a[0]}", "}"])
 def test_stray_braces_are_refused(user):
     with pytest.raises(InputError, match="prompt 'p'"):
-        _ = Prompt("p", "1", "", user).fields
+        _ = Prompt("p", "1", "", user).field_names
 
 
 def test_braces_in_values_mean_nothing():
     llm = keeps(lambda t: True)
     odd = Passage("A {question} and {0} and {{x}}.", "p")
     assert S2ADenoiser(llm, variant="select").denoise("{document}?", [odd]).passages == (odd,)
-    assert "{document}?" in llm.seen[0][-1].content
+    assert "{document}?" in llm.received_messages[0][-1].content
 
 
 @pytest.mark.parametrize("variant", ["select", "default"])
 def test_the_estimate_is_close_above_what_is_used(variant):
     llm = copies() if variant == "default" else keeps(lambda t: True)
-    denoiser = S2ADenoiser(llm, variant=variant, options=Options(joint=False))
+    denoiser = S2ADenoiser(llm, variant=variant, options=Options(join_passages=False))
     calls, expected = denoiser.estimate(QUERY, PASSAGES)
     used = denoiser.denoise(QUERY, PASSAGES).trace.usage
-    assert calls == len(llm.seen) == 6
+    assert calls == len(llm.received_messages) == 6
     assert abs(used.input_tokens - expected.input_tokens) <= calls
-    assert expected.estimated
+    assert expected.is_estimated
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_bad_options_are_refused(bad):
 def test_ten_thousand_passages():
     many = [Passage(f"Number {i} is here. 😀", str(i)) for i in range(10_000)]
     llm = keeps(lambda t: "Number 77 " in t)
-    result = S2ADenoiser(llm, variant="select", options=Options(joint=True)).denoise(QUERY, many)
+    result = S2ADenoiser(llm, variant="select", options=Options(join_passages=True)).denoise(QUERY, many)
     assert [p.id for p in result.passages] == ["77"]
     assert len(result.dropped) == len({(d.span.passage_id, d.span.start) for d in result.dropped})
 
@@ -182,7 +182,7 @@ def test_bad_replies_to_any_subset_never_lose_the_others(replies, variant, concu
             return f"Context: Passage {number} is here."
         return said
 
-    options = Options(joint=False, context=False)
+    options = Options(join_passages=False, keep_context=False)
     denoiser = S2ADenoiser(FunctionLLM(reply), variant=variant, max_concurrency=concurrency, options=options)
     result = denoiser.denoise(QUERY, PASSAGES)
     check_result(PASSAGES, result)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from denoise_core import Passage, UnparsableReply
 from denoise_core.s2a import MessageDenoiser, Options, S2ADenoiser, same_question
-from denoise_core.s2a.question import clauses, neutralize_question, untagged
+from denoise_core.s2a.question import neutralize_question, open_tag_question, split_clauses
 from denoise_core.testing import FunctionLLM
 
 from .fakes import pieces, says
@@ -24,7 +24,7 @@ TOWER = [Passage("The tower is 330 m tall. I love it!", "a")]
 
 @given(st.text(max_size=300))
 def test_clauses_tile_the_text(text):
-    spans = clauses(text)
+    spans = split_clauses(text)
     assert "".join(text[s.start : s.end] for s in spans) == text
     assert all(a.end == b.start and len(b) for a, b in itertools.pairwise(spans))
 
@@ -41,7 +41,7 @@ def test_clauses_tile_the_text(text):
     ],
 )
 def test_where_a_clause_ends(text, parts):
-    assert len(clauses(text)) == parts
+    assert len(split_clauses(text)) == parts
     first_call = next(neutralize_question(says("1"), text, Options(), on_error="keep"), None)
     assert (first_call is not None) == (parts > 1)
 
@@ -50,7 +50,7 @@ def test_a_single_question_with_commas_costs_no_call():
     llm = says("1")
     asked = "In which year was Marie Curie, who had come from Poland, given her second prize, and for what?"
     assert S2ADenoiser(llm).denoise(asked, TOWER).query == asked
-    assert len(llm.seen) == 1
+    assert len(llm.received_messages) == 1
 
 
 @pytest.mark.parametrize(
@@ -64,16 +64,16 @@ def test_a_single_question_with_commas_costs_no_call():
     ],
 )
 def test_one_rule_for_tags_and_else_as_it_is(asked, shown):
-    assert untagged(asked) == (shown or asked)
+    assert open_tag_question(asked) == (shown or asked)
     assert S2ADenoiser(says("1")).denoise(asked, TOWER).query == (shown or asked)
 
 
 @given(st.sampled_from(["How tall is it? I think 200 m.", "I am 17. I guess so. Can I vote? Or not?"]), st.data())
 def test_what_is_left_is_the_persons_own_clauses_in_order(asked, data):
-    spans = clauses(asked)
+    spans = split_clauses(asked)
     named = data.draw(st.sets(st.integers(1, len(spans)), min_size=1))
     llm = FunctionLLM(lambda m: ", ".join(map(str, sorted(named))))
-    neutral = MessageDenoiser(llm).neutral(asked)
+    neutral = MessageDenoiser(llm).neutralize(asked)
     kept = [asked[spans[n - 1].start : spans[n - 1].end] for n in sorted(named)]
     if any("?" in text for text in kept):
         assert neutral.question == "".join(kept).strip()
@@ -106,17 +106,17 @@ def test_both_lists_of_a_reply_are_held_together(reply, left):
 def test_unreadable_is_asked_once_more_and_then_left():
     asked = "I think 200 m. How tall is it?"
     llm = FunctionLLM(lambda m: "2" if len(m) > 2 else "The second one, I would say.")
-    assert MessageDenoiser(llm).neutral(asked).question == "How tall is it?"
-    assert len(llm.seen) == 2
+    assert MessageDenoiser(llm).neutralize(asked).question == "How tall is it?"
+    assert len(llm.received_messages) == 2
     with pytest.raises(UnparsableReply):
-        MessageDenoiser(says("well"), on_error="raise").neutral(asked)
-    assert asyncio.run(MessageDenoiser(says("well")).aneutral(asked)).question == asked
+        MessageDenoiser(says("well"), on_error="raise").neutralize(asked)
+    assert asyncio.run(MessageDenoiser(says("well")).aneutralize(asked)).question == asked
 
 
 def test_the_model_sees_the_clauses_numbered():
     llm = says("2")
-    MessageDenoiser(llm).neutral("I think 200 m. How tall is it?")
-    assert pieces(llm.seen[0]) == {1: "I think 200 m.\n", 2: "How tall is it?"}
+    MessageDenoiser(llm).neutralize("I think 200 m. How tall is it?")
+    assert pieces(llm.received_messages[0]) == {1: "I think 200 m.\n", 2: "How tall is it?"}
 
 
 @pytest.mark.parametrize("path", sorted(DATA.glob("questions_*.jsonl")), ids=lambda p: p.stem)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from denoise_core import Passage, Reply, UnparsableReply
 from denoise_core.s2a import Options, S2ADenoiser
-from denoise_core.s2a.replies import named, written
+from denoise_core.s2a.replies import parse_selection, parse_texts
 from denoise_core.testing import FunctionLLM, FunctionScorer
 
 from .fakes import says
@@ -31,9 +31,9 @@ FRUIT = Passage("Bananas are yellow. They grow in bunches.", "fruit")
 @given(st.sets(st.integers(1, 60)), st.sampled_from([", ", ",", "\n", "; ", " "]))
 def test_a_list_is_read_as_it_was_written(numbers, between):
     text = between.join(map(str, sorted(numbers))) or "NONE"
-    assert named(text, 60).numbers == tuple(sorted(numbers))
+    assert parse_selection(text, 60).numbers == tuple(sorted(numbers))
     for shown in (json.dumps({"keep": sorted(numbers)}), f"```json\n{json.dumps(sorted(numbers))}\n```"):
-        assert named(shown, 60).numbers == tuple(sorted(numbers))
+        assert parse_selection(shown, 60).numbers == tuple(sorted(numbers))
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_a_list_is_read_as_it_was_written(numbers, between):
     ],
 )
 def test_what_the_grammar_has(reply, numbers):
-    assert named(reply, 8).numbers == numbers
+    assert parse_selection(reply, 8).numbers == numbers
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_what_the_grammar_has(reply, numbers):
 )
 def test_what_it_has_not_is_never_guessed(reply):
     with pytest.raises(UnparsableReply):
-        named(reply, 8)
+        parse_selection(reply, 8)
 
 
 PROSE = f"{', '.join(map(str, range(1, 61)))} are relevant."
@@ -110,7 +110,7 @@ def test_reading_a_list_takes_time_in_proportion_to_its_length(between, tail):
 
         def attempt():
             with contextlib.suppress(UnparsableReply):
-                named(reply, 60)
+                parse_selection(reply, 60)
 
         return attempt
 
@@ -122,7 +122,7 @@ def seconds_for(reply):
     for _ in range(3):
         began = time.thread_time()
         with contextlib.suppress(UnparsableReply):
-            named(reply, 8)
+            parse_selection(reply, 8)
         times.append(time.thread_time() - began)
     return min(times)
 
@@ -137,7 +137,7 @@ def test_a_reply_of_many_tags_takes_time_in_proportion_to_its_length(tags):
 
 @given(st.text(max_size=400))
 def test_any_text_is_read_or_refused(text):
-    for read in (lambda: named(text, 8), lambda: written(text, "context"), lambda: written(text, "message")):
+    for read in (lambda: parse_selection(text, 8), lambda: parse_texts(text, "context"), lambda: parse_texts(text, "message")):
         try:
             read()
         except UnparsableReply:
@@ -159,9 +159,9 @@ def test_any_text_is_read_or_refused(text):
 def test_written_text_stands_under_its_label(reply, found):
     if found is None:
         with pytest.raises(UnparsableReply):
-            written(reply, "context")
+            parse_texts(reply, "context")
     else:
-        assert written(reply, "context") == (found,)
+        assert parse_texts(reply, "context") == (found,)
 
 
 @pytest.mark.parametrize("path", sorted(CORPUS.glob("*.jsonl")), ids=lambda p: p.stem)
@@ -171,7 +171,7 @@ def test_no_list_of_the_corpus_is_misread(path):
         if record["request"] not in ("numbers", "grouped_numbers"):
             continue
         try:
-            found = named(record["reply"], record["n"])
+            found = parse_selection(record["reply"], record["n"])
         except UnparsableReply:
             continue
         asked = {"keep": "keep", "leave_out": "drop"}[record["asked"]]
@@ -185,12 +185,12 @@ def test_one_corrective_turn_shows_the_reply_and_asks_for_json():
     llm = FunctionLLM(lambda m: '{"keep": [1]}' if len(m) > 2 else "Piece 1 is the one.")
     result = S2ADenoiser(llm).denoise("How tall?", [TOWER])
     assert [p.text for p in result.passages] == ["The tower is 330 m tall. "]
-    system, user, own, correction = llm.seen[1]
-    assert (system, user) == llm.seen[0]
+    system, user, own, correction = llm.received_messages[1]
+    assert (system, user) == llm.received_messages[0]
     assert own.content == "Piece 1 is the one."
     assert '{"keep": [numbers]}' in correction.content
     assert "unreadable" in result.reports[0].notes[0]
-    assert result.reports[0].calls == 2
+    assert result.reports[0].call_count == 2
 
 
 def test_a_call_that_fails_is_not_asked_for_again():
@@ -199,7 +199,7 @@ def test_a_call_that_fails_is_not_asked_for_again():
 
     llm = FunctionLLM(reply)
     assert S2ADenoiser(llm).denoise("How tall?", [TOWER]).failures == {"tower": "TimeoutError: late"}
-    assert len(llm.seen) == 1
+    assert len(llm.received_messages) == 1
 
 
 class Refused(Exception):
@@ -223,7 +223,7 @@ def test_one_refused_document_costs_one_document(error, bad):
     told = bad if isinstance(error, Refused) or len(bad) < 2 else range(20)  # both halves: it may be the moment
     assert set(result.failures) == {f"p{i}" for i in told}
     assert [p.text for p in result.passages] == [p.text for p in texts]
-    assert len(llm.seen) <= (7 if len(bad) == 20 else 1 + 10 * len(bad))
+    assert len(llm.received_messages) <= (7 if len(bad) == 20 else 1 + 10 * len(bad))
     assert bool(bad) is any("refused" in n for r in result.reports for n in r.notes)
 
 
@@ -238,24 +238,24 @@ def test_what_fails_for_the_moment_is_not_halved(error):
 
     llm = FunctionLLM(reply)
     assert len(S2ADenoiser(llm).denoise("How tall?", [TOWER, FRUIT]).failures) == 2
-    assert len(llm.seen) == 1
+    assert len(llm.received_messages) == 1
 
 
 class Holding:
     """Held to a schema: its first words say which piece it means. ``structured`` as an adapter has it."""
 
     def __init__(self, *replies, structured=True):
-        self.replies, self.structured, self.seen = list(replies), structured, []
+        self.replies, self.structured, self.received_messages = list(replies), structured, []
 
     def complete(self, messages):
-        self.seen.append((messages, None))
+        self.received_messages.append((messages, None))
         return Reply(self.replies.pop(0))
 
     async def acomplete(self, messages):
         return self.complete(messages)
 
     def complete_json(self, messages, schema):
-        self.seen.append((messages, schema))
+        self.received_messages.append((messages, schema))
         if self.structured is None:
             self.structured = False
         return Reply(self.replies.pop(0))
@@ -274,7 +274,7 @@ def test_first_words_that_do_not_agree_are_asked_again():
     assert [p.text for p in result.passages] == [
         "I love it! It was built in 1889."
     ]  # a pronoun brings the one before
-    assert "piece 2 does not begin with" in llm.seen[1][0][-1].content
+    assert "piece 2 does not begin with" in llm.received_messages[1][0][-1].content
 
 
 def test_what_never_agrees_loses_nothing():
@@ -287,7 +287,7 @@ def test_what_never_agrees_loses_nothing():
 def test_schemas_are_strict_and_the_prompt_asks_for_json():
     llm = Holding(starting(1, "The tower"))
     S2ADenoiser(llm).denoise("How tall?", [TOWER])
-    ((messages, schema),) = llm.seen
+    ((messages, schema),) = llm.received_messages
     items = schema["properties"]["keep"]["items"]
     assert (schema["required"], schema["additionalProperties"]) == (["keep"], False)
     assert (items["required"], items["additionalProperties"]) == (["n", "starts"], False)
@@ -297,10 +297,10 @@ def test_schemas_are_strict_and_the_prompt_asks_for_json():
 
 def test_whether_a_model_can_is_found_by_asking_once():
     llm = Holding("1", "1", "NONE", structured=None)
-    S2ADenoiser(llm, options=Options(joint=False, clear=False)).denoise(
+    S2ADenoiser(llm, options=Options(join_passages=False, neutralize_question=False)).denoise(
         "How tall?", [TOWER, FRUIT, Passage("X.", "x")]
     )
-    assert [schema is None for _, schema in llm.seen] == [False, True, True]
+    assert [schema is None for _, schema in llm.received_messages] == [False, True, True]
 
 
 SURE = FunctionScorer(lambda query, text: 1.0 if "tower" in text else 0.0)
@@ -309,25 +309,25 @@ SURE = FunctionScorer(lambda query, text: 1.0 if "tower" in text else 0.0)
 @pytest.mark.parametrize(("second", "kept"), [("1", ["tower"]), ("NONE", [])])
 def test_a_none_over_everything_is_confirmed_once_when_a_passage_is_clearly_relevant(second, kept):
     llm = FunctionLLM(lambda m: second if "A first look found nothing" in m[1].content else "NONE")
-    options = Options(scorer=SURE, clearly=0.5)
+    options = Options(scorer=SURE, recheck_threshold=0.5)
     result = S2ADenoiser(llm, options=options).denoise("How tall?", [FRUIT, TOWER])
     assert [p.id for p in result.passages] == kept
-    assert len(llm.seen) == 2
-    assert "Bananas" not in llm.seen[1][1].content
+    assert len(llm.received_messages) == 2
+    assert "Bananas" not in llm.received_messages[1][1].content
     assert "asked once more" in result.reports[1].notes[0]
-    assert result.reports[1].calls == 2
+    assert result.reports[1].call_count == 2
     assert not result.failures
 
 
 def test_a_none_that_nothing_speaks_against_is_taken():
     llm = says("NONE")
-    result = S2ADenoiser(llm, options=Options(scorer=SURE, clearly=0.5)).denoise("How?", [FRUIT])
+    result = S2ADenoiser(llm, options=Options(scorer=SURE, recheck_threshold=0.5)).denoise("How?", [FRUIT])
     assert result.passages == ()
-    assert len(llm.seen) == 1
+    assert len(llm.received_messages) == 1
 
 
 def test_at_least_so_many_passages_stay():
-    options = Options(scorer=SURE, clearly=9.0, at_least=1)
+    options = Options(scorer=SURE, recheck_threshold=9.0, min_passages=1)
     result = S2ADenoiser(says("NONE"), options=options).denoise("How tall?", [FRUIT, TOWER])
     assert result.passages == (TOWER,)
     assert "at_least=1" in result.reports[1].notes[-1]

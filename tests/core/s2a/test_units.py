@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from laws import check_tiling
 
 from denoise_core import Passage
-from denoise_core.s2a.pieces import units
+from denoise_core.s2a.pieces import split_pieces
 
 LINES = st.sampled_from(
     [
@@ -36,13 +36,13 @@ LINES = st.sampled_from(
 
 
 def cut(text: str) -> list[str]:
-    return [text[s.start : s.end] for s in units(Passage(text, "p"))]
+    return [text[s.start : s.end] for s in split_pieces(Passage(text, "p"))]
 
 
 @given(st.lists(LINES).map("\n".join) | st.text())
 def test_pieces_tile_the_text(text):
     passage = Passage(text, "p")
-    check_tiling(passage, units(passage))
+    check_tiling(passage, split_pieces(passage))
     if text.strip():
         assert all(piece.strip() for piece in cut(text))
 

@@ -14,13 +14,13 @@ from typer.main import get_command
 from typer.testing import CliRunner
 
 from denoise_core import InputError, Passage
-from denoise_core.cli import app
+from denoise_core.cli import load_app
 from denoise_core.embedded import default_denoiser
 from denoise_core.end import ENDDenoiser
 from denoise_core.scorers import BM25Scorer
 from denoise_core.service import Service, ServiceLimits, bodies
 from denoise_core.service.app import make_app
-from denoise_core.service.reading import parsed
+from denoise_core.service.body_limits import parse_body
 from denoise_core.testing import FunctionScorer
 
 SECRET = "sk-live-5Zq8mYv2LkQ"  # in a text, a name, a key of an object: nowhere may it be told
@@ -86,14 +86,14 @@ def parts_of(count, passages=1000):
     body = json.dumps(
         {"query": "q", "passages": [f'a "quoted", [bracketed] {{text}} {i} \\' for i in range(count)]}
     )
-    return parsed(body.encode(), ServiceLimits(passages=passages))
+    return parse_body(body.encode(), ServiceLimits(max_passages=passages))
 
 
 def test_texts_may_hold_what_structure_is_made_of():
     assert len(parts_of(1000)["passages"]) == 1000
     assert parts_of(3, passages=1)["passages"][0].startswith('a "quoted"'), "how many is said elsewhere"
     body = json.dumps({"query": "q", "passages": [", [ {" * 100_000, '"' * 100_000]}).encode()
-    assert parsed(body, ServiceLimits(passages=1))["query"] == "q"
+    assert parse_body(body, ServiceLimits(max_passages=1))["query"] == "q"
 
 
 class Fails(Exception):
@@ -140,7 +140,7 @@ async def test_hung_calls_leave_it_alive_and_not_ready(capfd):
         go.wait(30)
         return 1.0
 
-    limits = ServiceLimits(workers=2, seconds=0.05, stalled=0.01)
+    limits = ServiceLimits(workers=2, timeout=0.05, stall_timeout=0.01)
     async with asking(Service(ENDDenoiser(FunctionScorer(score)), limits=limits)) as client:
         body = {"query": "q", "passages": TEXTS}
         replies = await asyncio.gather(*(post(client, body) for _ in range(30)))
@@ -156,7 +156,7 @@ async def test_hung_calls_leave_it_alive_and_not_ready(capfd):
 
 async def test_a_body_is_not_read_where_nothing_more_would_be_done():
     go = threading.Event()
-    limits = ServiceLimits(workers=1, waiting=1)
+    limits = ServiceLimits(workers=1, max_waiting=1)
     async with asking(Service(ENDDenoiser(FunctionScorer(lambda q, t: go.wait(30))), limits=limits)) as client:
         body = {"query": "q", "passages": TEXTS}
         asked = [asyncio.create_task(post(client, body)) for _ in range(2)]
@@ -192,14 +192,14 @@ async def unfinished(app, held, status, *, part=b"x" * 100_000):
 
 
 async def test_unfinished_bodies_are_bounded_together_and_cut():
-    app = make_app(Service(ENDDenoiser(BM25Scorer()), limits=ServiceLimits(bodies=1_000_000, body_seconds=0.2)))
+    app = make_app(Service(ENDDenoiser(BM25Scorer()), limits=ServiceLimits(max_read_bytes=1_000_000, body_timeout=0.2)))
     held, status = asyncio.Event(), []
     await asyncio.gather(*(unfinished(app, held, status) for _ in range(60)))
     assert sorted(status) == [408] * 10 + [503] * 50
 
 
 async def test_a_refused_body_is_freed_without_a_collection():
-    app = make_app(Service(ENDDenoiser(BM25Scorer()), limits=ServiceLimits(body=1000, body_seconds=0.05)))
+    app = make_app(Service(ENDDenoiser(BM25Scorer()), limits=ServiceLimits(max_body_bytes=1000, body_timeout=0.05)))
     gc.collect()
     gc.disable()
     try:
@@ -327,16 +327,16 @@ async def test_stock_spans_hold_no_text():
 
 
 def test_flags_come_before_the_environment(monkeypatch):
-    monkeypatch.setenv("RAG_DENOISE_PASSAGES", "20")
+    monkeypatch.setenv("RAG_DENOISE_MAX_PASSAGES", "20")
     monkeypatch.setenv("RAG_DENOISE_PORT", "10")
-    monkeypatch.setenv("RAG_DENOISE_SECONDS", "3.5")
-    asked = get_command(app("serve")).commands["serve"]
+    monkeypatch.setenv("RAG_DENOISE_TIMEOUT", "3.5")
+    asked = get_command(load_app("serve")).commands["serve"]
     found = asked.make_context("serve", ["--port", "100", "--name", "a", "--name", "b", "--access-log"]).params
     assert (found["port"], found["passages"], found["seconds"]) == (100, 20, 3.5)
     assert (found["name"], found["access_log"], found["workers"]) == (["a", "b"], True, None)
-    monkeypatch.setenv("RAG_DENOISE_WAITING", "0")
+    monkeypatch.setenv("RAG_DENOISE_MAX_WAITING", "0")
     with pytest.raises(InputError, match="waiting=0"):
-        CliRunner().invoke(app("serve"), ["serve"], catch_exceptions=False)
+        CliRunner().invoke(load_app("serve"), ["serve"], catch_exceptions=False)
 
 
 def test_a_passage_without_an_id_has_its_number():

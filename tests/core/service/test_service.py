@@ -28,7 +28,7 @@ pytestmark = pytest.mark.enable_socket
 QUERY = "Where is the tower?"
 TEXTS = ["The tower is in Porto.", "Bread is cheap.", "A tower stands in the harbour.", "Rain fell all day."]
 PASSAGES = tuple(Passage(t, str(i)) for i, t in enumerate(TEXTS))
-LIMITS = ServiceLimits(body=20_000, passages=50, characters=10_000)
+LIMITS = ServiceLimits(max_body_bytes=20_000, max_passages=50, max_characters=10_000)
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +138,7 @@ def test_a_body_that_says_no_length_is_limited_too(url):
 
 
 def test_a_body_that_does_not_come_is_given_up():
-    with serving(Service(default_denoiser(), limits=ServiceLimits(body_seconds=0.2))) as url:
+    with serving(Service(default_denoiser(), limits=ServiceLimits(body_timeout=0.2))) as url:
         with socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1])), timeout=30) as slow:
             head = "POST /v1/denoise HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             slow.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
@@ -152,7 +152,7 @@ def test_the_openapi_page_health_and_figures(url):
     assert {"/v1/denoise", "/v1/rerank", "/v1/check", "/livez", "/readyz", "/metrics"} <= set(paths)
     assert httpx.get(url + "/livez").json()["status"] == "ok"
     assert httpx.get(url + "/livez").json()["model"] == "rag-denoise"
-    fallbacks.fell_back("some part", ValueError("x"), "something else was done")
+    fallbacks.log_fallback("some part", ValueError("x"), "something else was done")
     page = httpx.get(url + "/metrics").text
     assert re.search(r'denoise_request_seconds_count\{path="/v1/denoise",status="200"\} [1-9]', page)
     assert re.search(r'denoise_fallbacks\{error="ValueError",part="some part"\} [1-9]', page)
@@ -201,7 +201,7 @@ class Slow:
 
 async def test_too_many_are_sent_away_and_late_ones_given_up():
     slow = Slow()
-    with serving(Service(slow, limits=ServiceLimits(waiting=2, seconds=3.0, workers=1))) as url:
+    with serving(Service(slow, limits=ServiceLimits(max_waiting=2, timeout=3.0, workers=1))) as url:
         async with httpx.AsyncClient(base_url=url, timeout=30) as client:
 
             async def ask(query):
@@ -242,4 +242,4 @@ def test_settings_that_make_no_sense_are_refused():
     with pytest.raises(InputError, match="name is empty"):
         Service(default_denoiser(), name=" ")
     with pytest.raises(InputError, match="waiting=0"):
-        ServiceLimits(waiting=0)
+        ServiceLimits(max_waiting=0)

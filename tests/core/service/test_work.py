@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 from denoise_core.service import ServiceLimits
-from denoise_core.service.desk import LOST, Busy, Desk, for_serving
+from denoise_core.service.request_queue import LOST, RequestQueue, ServiceBusy, tune_for_serving
 
 
 def stop():
@@ -17,7 +17,7 @@ def stop():
 
 
 async def test_a_call_is_answered_and_what_it_raises_is_raised():
-    desk = Desk(ServiceLimits(workers=2))
+    desk = RequestQueue(ServiceLimits(workers=2))
     assert await desk.ask(lambda: 3, 10) == 3
     for _ in range(5):
         with pytest.raises(RuntimeError, match="StopIteration"):
@@ -29,11 +29,11 @@ async def test_a_call_is_answered_and_what_it_raises_is_raised():
 
 async def test_a_request_that_would_wait_too_long_is_refused_at_once():
     go = threading.Event()
-    desk = Desk(ServiceLimits(workers=1, seconds=10))
+    desk = RequestQueue(ServiceLimits(workers=1, timeout=10))
     desk._rate = 0.001  # a second for a thousand characters
     first = asyncio.create_task(desk.ask(go.wait, 2000))  # four seconds with the fixed cost
     await asyncio.sleep(0)
-    with pytest.raises(Busy) as busy:
+    with pytest.raises(ServiceBusy) as busy:
         await desk.ask(lambda: None, 4000)  # six more
     assert busy.value.headers == {"Retry-After": "2"}, "then it would be done within eight tenths of the limit"
     second = asyncio.create_task(desk.ask(lambda: "done", 1000))
@@ -46,7 +46,7 @@ async def test_a_request_that_would_wait_too_long_is_refused_at_once():
 
 
 async def test_alone_everything_is_tried_and_what_was_learned_is_taken_back():
-    desk = Desk(ServiceLimits(workers=1, seconds=3000))
+    desk = RequestQueue(ServiceLimits(workers=1, timeout=3000))
     desk._rate = 1.45  # 2,900 s for any
     assert await desk.ask(lambda: "tried", 1) == "tried"
     for _ in range(40):
@@ -57,7 +57,7 @@ async def test_alone_everything_is_tried_and_what_was_learned_is_taken_back():
 
 async def test_what_has_expired_is_not_begun():
     go, begun = threading.Event(), []
-    desk = Desk(ServiceLimits(workers=1, seconds=0.1))
+    desk = RequestQueue(ServiceLimits(workers=1, timeout=0.1))
     desk._rate = 0.02 / 2001  # each takes 20 ms
     first = asyncio.create_task(desk.ask(go.wait, 1))
     await asyncio.sleep(0)
@@ -72,7 +72,7 @@ async def test_what_has_expired_is_not_begun():
 
 async def test_calls_that_hang_are_not_ready_and_bounded_and_their_slot_is_free():
     go = threading.Event()
-    desk = Desk(ServiceLimits(workers=1, seconds=0.05, stalled=0.01))
+    desk = RequestQueue(ServiceLimits(workers=1, timeout=0.05, stall_timeout=0.01))
     for _ in range(LOST):
         with pytest.raises(TimeoutError):
             await desk.ask(go.wait, 1)
@@ -81,7 +81,7 @@ async def test_calls_that_hang_are_not_ready_and_bounded_and_their_slot_is_free(
     assert await desk.ask(lambda: "answered", 1) == "answered", "those that hang hold no worker"
     with pytest.raises(TimeoutError):
         await desk.ask(go.wait, 1)
-    with pytest.raises(Busy):
+    with pytest.raises(ServiceBusy):
         await desk.ask(lambda: None, 1)
     go.set()
     while desk.working:  # noqa: ASYNC110
@@ -107,7 +107,7 @@ class Ring:
 @pytest.fixture
 def settled():
     before, interval = gc.get_threshold(), sys.getswitchinterval()
-    for_serving()
+    tune_for_serving()
     yield
     gc.set_threshold(*before)
     sys.setswitchinterval(interval)
@@ -126,7 +126,7 @@ async def test_objects_of_a_request_are_looked_through_when_nothing_is_under_way
         left.append(weakref.ref(Ring()))
         return len([(str(n), [n]) for n in range(500_000)])
 
-    desk = Desk(ServiceLimits(workers=1))
+    desk = RequestQueue(ServiceLimits(workers=1))
     gc.callbacks.append(noted)
     try:
         assert await desk.ask(work, 10) == 500_000

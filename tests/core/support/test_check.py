@@ -47,7 +47,7 @@ def test_without_a_judge_evidence_and_differences_are_shown_and_nothing_is_decid
     )
     assert "judge=" in verdict.reason
     claim = verdict.claims[0]
-    assert [d.said for d in claim.differences] == differing
+    assert [d.claimed_text for d in claim.differences] == differing
     assert any(quoted in q.text for q in claim.quotes)
     assert (claim.reason == verdict.reason) == (not differing)
 
@@ -56,7 +56,7 @@ def test_without_a_judge_evidence_and_differences_are_shown_and_nothing_is_decid
 def test_a_citation_that_does_not_bear_a_supported_claim_is_unsupported(cites, instead):
     verdict = said(f"The tower was completed in 1889 {cites}.", judge=Quoting())
     assert (verdict.supported, verdict.kind) == (False, "citation")
-    assert verdict.claims[0].differences[-1].stands == instead
+    assert verdict.claims[0].differences[-1].source_text == instead
     assert said("The tower was completed in 1889 [tower].", judge=Quoting()).passed
 
 

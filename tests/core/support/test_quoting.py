@@ -53,7 +53,7 @@ def test_claims_and_quotes_are_found_in_their_texts():
     assert (second.supported, second.kind, second.reason) == (False, "contradicted", "1889")
     assert second.quotes[0].relation == "contradicts"
     (told,) = second.differences
-    assert (ANSWER[told.start : told.end], told.stands) == ("1890", "was completed in 1889")
+    assert (ANSWER[told.start : told.end], told.source_text) == ("1890", "was completed in 1889")
     assert found.answers_question is True
 
 
@@ -100,7 +100,7 @@ def test_a_quote_that_is_proven_stands_there(text, quote):
 def test_facts_beyond_the_quotes_are_named_and_refused_when_strict():
     said = reply(claim("It was completed in **1890**", "supported", (1, "The Eiffel Tower in Paris")))
     (lenient,), (strict,) = judged(said).claims, judged(said, strict=True).claims
-    assert (lenient.supported, [d.said for d in lenient.differences]) == (True, ["1890"])
+    assert (lenient.supported, [d.claimed_text for d in lenient.differences]) == (True, ["1890"])
     assert strict.supported is None
 
 
@@ -121,15 +121,15 @@ def test_an_unreadable_reply_is_asked_for_once_more(bad):
     good = reply(claim("The tower stands in Paris.", "supported", (1, "Eiffel Tower in Paris")))
     llm = scripted(bad, good)
     assert LLMJudge(llm).judge(QUESTION, Claims(ANSWER), PASSAGES).supported is True
-    assert [m.role for m in llm.seen[1]] == ["system", "user"]
-    inside, outside = enclosed(llm.seen[1][1].content)
+    assert [m.role for m in llm.received_messages[1]] == ["system", "user"]
+    inside, outside = enclosed(llm.received_messages[1][1].content)
     assert inside[-1][0] == "reply"
     assert not bad or bad in inside[-1][1]
     assert not bad or bad not in outside
     twice = scripted(bad, bad, good)
     found = LLMJudge(twice).judge(QUESTION, Claims(ANSWER), PASSAGES)
     assert (found.claims, found.kind, bool(found.reason)) == ((), "unparsable", True)
-    assert len(twice.seen) == 2
+    assert len(twice.received_messages) == 2
 
 
 def test_both_drivers_budget_and_the_model_of_the_run():

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from laws import check_tiling
 
 from denoise_core import InputError, Passage, Span
-from denoise_core.errors import BrokenLaw
-from denoise_core.text.chunk import chunks, extract, sentences, whole
+from denoise_core.errors import ContractViolation
+from denoise_core.text.chunk import extract_spans, no_chunking, sentence_chunker, sentence_spans
 
 TEXTS = st.text(
     alphabet=st.sampled_from("aZ9 .!?…。！？؟\n\t\"'()-–אب你😀\r\u200f\u00a0"), max_size=200
@@ -24,7 +24,7 @@ def texts(passage, spans):
 @example("a" * 45_000)
 def test_sentences_tile_any_text(text):
     passage = Passage(text, "p")
-    spans = sentences(passage)
+    spans = sentence_spans(passage)
     check_tiling(passage, spans)
     assert all(len(s) for s in spans)
     if text.strip():
@@ -34,7 +34,7 @@ def test_sentences_tile_any_text(text):
 @given(TEXTS, st.integers(1, 50))
 def test_chunks_tile_any_text_and_keep_their_size(text, size):
     passage = Passage(text, "p")
-    spans = chunks(size)(passage)
+    spans = sentence_chunker(size)(passage)
     check_tiling(passage, spans)
     assert all(0 < len(s) <= size for s in spans)
 
@@ -53,17 +53,17 @@ def test_chunks_tile_any_text_and_keep_their_size(text, size):
 )
 def test_sentences_in_several_scripts(text, expected):
     passage = Passage(text, "p")
-    assert texts(passage, sentences(passage)) == expected
+    assert texts(passage, sentence_spans(passage)) == expected
 
 
 def test_chunks_pack_whole_sentences():
     passage = Passage("One two. Three four. Five six.", "p")
-    assert texts(passage, chunks(21)(passage)) == ["One two. Three four. ", "Five six."]
+    assert texts(passage, sentence_chunker(21)(passage)) == ["One two. Three four. ", "Five six."]
 
 
 def test_a_very_long_text_is_cut_in_bounded_pieces():
     passage = Passage("The cat sat on the mat. " * 90_000, "p")  # 2 MB
-    spans = chunks(1000)(passage)
+    spans = sentence_chunker(1000)(passage)
     check_tiling(passage, spans)
     assert len(spans) < 3000
 
@@ -71,44 +71,44 @@ def test_a_very_long_text_is_cut_in_bounded_pieces():
 @given(TEXTS, st.data())
 def test_extract_is_the_source_at_its_spans(text, data):
     passage = Passage(text, "p", score=0.5, metadata={"k": 1})
-    cut = sentences(passage)
+    cut = sentence_spans(passage)
     keep = [s for s in cut if data.draw(st.booleans())]
-    out = extract(passage, keep)
+    out = extract_spans(passage, keep)
     if not keep:
         assert out is None
         return
-    assert out.text == "".join(texts(passage, keep)) == "".join(texts(passage, out.covered))
+    assert out.text == "".join(texts(passage, keep)) == "".join(texts(passage, out.source_spans))
     assert (out.id, out.score, out.metadata) == ("p", 0.5, {"k": 1})
     assert len(keep) < len(cut) or out is passage
     assert all(a.end < b.start for a, b in zip(out.spans, out.spans[1:]))
 
 
 def test_whole_is_one_chunk_also_of_nothing():
-    assert whole(Passage("", "p")) == (Span("p", 0, 0),)
-    assert extract(Passage("", "p"), [Span("p", 0, 0)]) == Passage("", "p")
+    assert no_chunking(Passage("", "p")) == (Span("p", 0, 0),)
+    assert extract_spans(Passage("", "p"), [Span("p", 0, 0)]) == Passage("", "p")
 
 
 def test_a_size_that_makes_no_sense():
     with pytest.raises(InputError, match="max_characters=0"):
-        chunks(0)
+        sentence_chunker(0)
 
 
 def test_what_is_kept_whole_of_an_earlier_result_is_named_by_its_own_text():
     earlier = Passage("def ghi", "a", spans=(Span("a", 3, 10),))
-    assert extract(earlier, [Span("a", 0, 7)]).covered == (Span("a", 0, 7),)
+    assert extract_spans(earlier, [Span("a", 0, 7)]).source_spans == (Span("a", 0, 7),)
 
 
 def test_half_characters_do_not_stop_the_splitter():
     passage = Passage("One \ud83d. Two.", "p")
-    assert texts(passage, sentences(passage)) == ["One \ud83d. ", "Two."]
+    assert texts(passage, sentence_spans(passage)) == ["One \ud83d. ", "Two."]
 
 
 @pytest.mark.parametrize("space", "\u00a0\u2003\u3000\u2028\x85\u202f")
 def test_a_wide_space_before_a_full_stop_breaks_nothing(space):
     """The splitter panicked, and a panic is no `Exception`: it went through every policy."""
     text = f"Signed: M{space}. Smith. The next one."
-    check_tiling(Passage(text, "p"), sentences(Passage(text, "p")))
-    assert texts(Passage(text, "p"), sentences(Passage(text, "p")))[-1] == "The next one."
+    check_tiling(Passage(text, "p"), sentence_spans(Passage(text, "p")))
+    assert texts(Passage(text, "p"), sentence_spans(Passage(text, "p")))[-1] == "The next one."
 
 
 def test_a_panic_of_the_splitter_is_a_failure(monkeypatch):
@@ -119,5 +119,5 @@ def test_a_panic_of_the_splitter_is_a_failure(monkeypatch):
         raise PanicException("not a char boundary")
 
     monkeypatch.setattr("sentencex.get_sentence_boundaries", panic)
-    with pytest.raises(BrokenLaw, match="not a char boundary"):
-        sentences(Passage("A text of its own.", "p"))
+    with pytest.raises(ContractViolation, match="not a char boundary"):
+        sentence_spans(Passage("A text of its own.", "p"))

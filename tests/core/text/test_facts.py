@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from denoise_core.text.facts import differences, facts
+from denoise_core.text.facts import extract_facts, find_differences
 
 
 def norms(text, kind, language=""):
-    return [f.norm for f in facts(text, language=language) if f.kind == kind]
+    return [f.norm for f in extract_facts(text, language=language) if f.kind == kind]
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_what_is_no_date(text):
      ("$4.1 billion", 4.1e9), ("12k", 12000)],
 )  # fmt: skip
 def test_one_number_in_many_forms(text, value):
-    (found,) = [f for f in facts(text, language="de" if "Millionen" in text else "") if f.kind == "number"]
+    (found,) = [f for f in extract_facts(text, language="de" if "Millionen" in text else "") if f.kind == "number"]
     assert value in [pytest.approx(v) for v in found.values]
 
 
@@ -85,25 +85,25 @@ OTHER = [
 
 @pytest.mark.parametrize(("claim", "source"), SAME)
 def test_the_same_in_other_words(claim, source):
-    assert differences(claim, source) == ()
+    assert find_differences(claim, source) == ()
 
 
 @pytest.mark.parametrize(("claim", "source", "kind"), OTHER)
 def test_what_differs_is_named(claim, source, kind):
-    kinds = [d.kind for d in differences(claim, source)]
+    kinds = [d.kind for d in find_differences(claim, source)]
     assert (kind in kinds) if kind else not kinds
 
 
 @pytest.mark.parametrize("text", [one for one, _ in SAME] + [two for _, two in SAME] + [o[1] for o in OTHER])
 def test_a_text_bears_itself_out(text):
-    assert differences(text, text) == ()
+    assert find_differences(text, text) == ()
 
 
 @given(st.text(max_size=300))
 def test_any_text_is_read_and_its_places_are_its_own(text):
-    for fact in facts(text):
+    for fact in extract_facts(text):
         assert 0 <= fact.start < fact.end <= len(text)
-    differences(text, text[::-1])
+    find_differences(text, text[::-1])
 
 
 @given(
@@ -114,12 +114,12 @@ def test_any_text_is_read_and_its_places_are_its_own(text):
 )
 def test_any_row_of_words_is_read(words):
     text = " ".join(words)
-    found = facts(text)
+    found = extract_facts(text)
     assert list(found) == sorted(found, key=lambda f: (f.start, f.end, f.kind))
 
 
 def test_time_grows_with_the_text():
     """Counted, not timed: twice the text gives twice the facts, and each is read once."""
     once = "In 2021 Ann Lee did not pay $3.2 million. "
-    assert len(facts(once * 200)) == 2 * len(facts(once * 100))
+    assert len(extract_facts(once * 200)) == 2 * len(extract_facts(once * 100))
     assert re.search(r"\d", once)

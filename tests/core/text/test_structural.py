@@ -11,7 +11,7 @@ from laws import check_tiling
 from denoise_core import InputError, Passage
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer, check_denoiser
-from denoise_core.text.structural import brought, cut, pieces
+from denoise_core.text.structural import chunk_text, context_spans_of, structural_chunker
 from denoise_core.types import Span
 
 MARKDOWN = """# Hotel Sun
@@ -141,12 +141,12 @@ SCRAPS = st.lists(
 
 def read(text, holding):
     """What is read above the scored piece that holds some words, and its own text."""
-    own = cut(text)
-    return next(own.read(p) for p in own.pieces if not p.frame and holding in own.read(p)[1])
+    own = chunk_text(text)
+    return next(own.chunk_context_and_text(p) for p in own.chunks if not p.is_structural and holding in own.chunk_context_and_text(p)[1])
 
 
 def raws(text):
-    return [text[p.start : p.end].strip() for p in cut(text).pieces if not p.frame]
+    return [text[p.start : p.end].strip() for p in chunk_text(text).chunks if not p.is_structural]
 
 
 @given(st.one_of(st.text(), SCRAPS, st.recursive(st.text() | st.integers(), st.lists).map(json.dumps)))
@@ -157,29 +157,29 @@ def raws(text):
 @example("[" * 3000)
 def test_pieces_tile_any_text_and_what_stands_above_lies_in_it(text):
     passage = Passage(text, "p")
-    check_tiling(passage, pieces(passage))
-    own = cut(text)
-    for piece in own.pieces:
-        assert all(0 <= a < b <= len(text) for a, b in piece.above)
-        assert all(0 <= s.start < s.end <= len(text) for s in brought(passage, Span("p", piece.start, piece.end)))
-        parts = own.smaller(piece)
+    check_tiling(passage, structural_chunker(passage))
+    own = chunk_text(text)
+    for piece in own.chunks:
+        assert all(0 <= a < b <= len(text) for a, b in piece.context_spans)
+        assert all(0 <= s.start < s.end <= len(text) for s in context_spans_of(passage, Span("p", piece.start, piece.end)))
+        parts = own.split_chunk(piece)
         assert [parts[0][0], parts[-1][1]] == [piece.start, piece.end]
         assert all(a[1] == b[0] for a, b in pairwise(parts))
-    assert not text.strip() or any(not p.frame for p in own.pieces)
+    assert not text.strip() or any(not p.is_structural for p in own.chunks)
 
 
 @given(st.sampled_from(sorted(SAMPLES)), st.data())
 def test_every_format_is_known_and_tiles_also_where_it_is_cut_off(name, data):
     text = SAMPLES[name]
-    assert cut(text).kind == KINDS[name]
+    assert chunk_text(text).text_format == KINDS[name]
     part = text[data.draw(st.integers(0, len(text))) : data.draw(st.integers(0, len(text)))]
-    check_tiling(Passage(part, "p"), pieces(Passage(part, "p")))
+    check_tiling(Passage(part, "p"), structural_chunker(Passage(part, "p")))
 
 
 @pytest.mark.parametrize("name", sorted(SAMPLES))
 def test_what_is_kept_whole_goes_back_as_it_was(name):
     text = SAMPLES[name]
-    back = cut(text).back([(0, len(text))])
+    back = chunk_text(text).restore([(0, len(text))])
     assert json.loads(back) == json.loads(text) if KINDS[name] == "json" else back == text
 
 
@@ -230,16 +230,16 @@ def test_an_entry_has_the_lines_that_follow_it_and_an_answer_the_question_before
 def test_rows_of_csv_are_read_with_their_names_and_may_run_over_lines():
     assert read(TABLE, "lock")[1] == "code: A2; item: Nut, lock\nlong; price, net: 1.05"
     assert raws(TABLE)[1] == 'A2,"Nut, lock\nlong",1.05'
-    assert cut(TABLE).back([(TABLE.index("A3"), TABLE.index("A3") + 5)]).startswith('code,item,"price, net"\nA3')
+    assert chunk_text(TABLE).restore([(TABLE.index("A3"), TABLE.index("A3") + 5)]).startswith('code,item,"price, net"\nA3')
 
 
 def test_json_keeps_its_shape_with_the_records_and_the_sentences_that_are_left():
     for given_ in (RECORDS, json.dumps(RECORDS), json.dumps(RECORDS, ensure_ascii=False, indent=1).encode()):
-        own = cut(given_)
-        first = next(p for p in own.pieces if "19 June" in own.read(p)[1])
-        second = next(p for p in own.pieces if "Second" in own.read(p)[1])
-        assert "Boats" in own.read(first)[1]
-        back = own.back([(first.start, first.end), Span("p", second.start, second.end)])
+        own = chunk_text(given_)
+        first = next(p for p in own.chunks if "19 June" in own.chunk_context_and_text(p)[1])
+        second = next(p for p in own.chunks if "Second" in own.chunk_context_and_text(p)[1])
+        assert "Boats" in own.chunk_context_and_text(first)[1]
+        back = own.restore([(first.start, first.end), Span("p", second.start, second.end)])
         assert type(back) is type(given_)
         value = back if isinstance(back, dict) else json.loads(back)
         assert value["count"] == 2
@@ -256,14 +256,14 @@ def test_json_keeps_its_shape_with_the_records_and_the_sentences_that_are_left()
     ).filter(lambda v: isinstance(v, list | dict))
 )
 def test_any_json_value_comes_back_whole_and_never_grows(value):
-    own = cut(value)
-    assert own.back([(0, len(own.text))]) == value
-    assert len(json.dumps(own.back([]))) <= len(json.dumps(value))
+    own = chunk_text(value)
+    assert own.restore([(0, len(own.text))]) == value
+    assert len(json.dumps(own.restore([]))) <= len(json.dumps(value))
 
 
 def test_what_is_no_text_and_no_json_is_told():
     with pytest.raises(InputError, match="expected a text, bytes, or a list or dict that JSON holds, got object"):
-        cut(object())
+        chunk_text(object())
 
 
 def test_a_kept_piece_brings_its_heading_and_whom_its_pronoun_means():
@@ -293,33 +293,33 @@ def test_laws_hold_with_pieces_and_headers(first, second):
 def test_a_rule_between_records_ends_them_and_their_fields_are_no_speakers():
     hit = "[{0}] Town {0}\nURL: https://a.example/{0}\nSnippet: In town {0} it rains, and the harbour is old.\n"
     text = "Found 6 results\n\n" + "---\n".join(hit.format(n) for n in range(6))
-    shape = cut(text)
-    assert shape.kind == "text"
-    assert [n for n in range(6) if sum(f"Town {n}" in text[p.start : p.end] for p in shape.pieces) == 1] == [
+    shape = chunk_text(text)
+    assert shape.text_format == "text"
+    assert [n for n in range(6) if sum(f"Town {n}" in text[p.start : p.end] for p in shape.chunks) == 1] == [
         *range(6)
     ]
-    assert all(text[p.start : p.end].count("Snippet") < 2 for p in shape.pieces)
+    assert all(text[p.start : p.end].count("Snippet") < 2 for p in shape.chunks)
 
 
 def test_records_in_a_long_record_of_a_list_are_pieces():
     hours = [
         {"time": f"2026-10-10T{h:02}:00", "gust_kmh": 30.5 + h, "summary": "windy with rain"} for h in range(14)
     ]
-    shape = cut({"daily": [{"date": f"2026-10-{d}", "hours": hours} for d in (10, 11)]})
-    assert sum(p.path[-2:-1] == ("hours",) for p in shape.pieces) == 28
+    shape = chunk_text({"daily": [{"date": f"2026-10-{d}", "hours": hours} for d in (10, 11)]})
+    assert sum(p.path[-2:-1] == ("hours",) for p in shape.chunks) == 28
 
 
 def test_what_is_kept_of_json_is_spelled_as_it_was():
     text = '{"a": 1.50, "a": 2e2, "rows": [{"t": "x"}, {"t": "\\u00e9\\/"}, {"t": "z"}]}'
     row = text.index('{"t": "\\u00e9')
-    assert cut(text).back([(row, row + 5)]) == '{"a": 1.50, "a": 2e2, "rows": [{"t": "\\u00e9\\/"}]}'
+    assert chunk_text(text).restore([(row, row + 5)]) == '{"a": 1.50, "a": 2e2, "rows": [{"t": "\\u00e9\\/"}]}'
 
 
 def test_keys_and_rows_keep_the_types_that_json_does_not_have():
     value = {1: (1, 2), "1": [{"t": "x"}, {"t": "y"}], None: "z"}
-    shape = cut(value)
+    shape = chunk_text(value)
     row = shape.text.index('{"t": "y"}')
-    back = shape.back([(row, row + 4)])
+    back = shape.restore([(row, row + 4)])
     assert back == {1: (1, 2), "1": [{"t": "y"}], None: "z"}
     assert back[1] is value[1]
 

@@ -10,10 +10,10 @@ from denoise_core.text.token_budget import TokenBudget, estimate_tokens
 def test_what_fits_is_paid_and_nothing_else(texts, limit):
     budget = TokenBudget(limit, len)
     for text in texts:
-        left = budget.left
-        assert budget.take(text) == (len(text) <= left)
-        assert budget.left == (left - len(text) if len(text) <= left else left)
-    assert 0 <= budget.spent <= limit
+        left = budget.remaining_tokens
+        assert budget.try_add(text) == (len(text) <= left)
+        assert budget.remaining_tokens == (left - len(text) if len(text) <= left else left)
+    assert 0 <= budget.spent_tokens <= limit
 
 
 @given(st.text(alphabet="abc é.", max_size=40), st.text(alphabet="東京タワー🗼", max_size=10))

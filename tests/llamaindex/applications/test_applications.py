@@ -16,7 +16,7 @@ from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.scorers import BM25Scorer
-from denoise_core.text.chunk import sentences
+from denoise_core.text.chunk import sentence_spans
 from llamaindex_denoise import (
     AugmentedQueryEngine,
     Checked,
@@ -25,7 +25,7 @@ from llamaindex_denoise import (
     S2AQueryEngine,
     record,
 )
-from llamaindex_denoise.nodes.citations import cited
+from llamaindex_denoise.nodes.citations import resolve_citations
 
 QUESTION = "In which city is the red tower?"
 ANSWER = "The red tower is in Porto."
@@ -117,7 +117,7 @@ def model(messages):
 
 
 def end(keep=2):
-    return ENDDenoiser(BM25Scorer(), keep=keep, chunker=sentences)
+    return ENDDenoiser(BM25Scorer(), keep=keep, chunker=sentence_spans)
 
 
 def asks(engine):
@@ -172,7 +172,7 @@ def qa_by_an_llm(index, llm):
 
 
 def qa_by_embeddings(index, llm):
-    post = DenoisePostprocessor.from_embed_model(Words(), keep=2, chunker=sentences)
+    post = DenoisePostprocessor.from_embed_model(Words(), keep=2, chunker=sentence_spans)
     return asks(index.as_query_engine(llm=llm, node_postprocessors=[post])), denoised
 
 
@@ -201,7 +201,7 @@ def citations(index, llm):
 
     def right(response):
         response.response = f"{response.response} [1]"
-        (place,) = cited(response)[1]
+        (place,) = resolve_citations(response)[1]
         assert place.ranges
         assert place.node_id
 
@@ -259,7 +259,7 @@ def test_an_application(scripted, application, store):
 
 @pytest.mark.parametrize("store", STORES)
 def test_what_was_denoised_when_it_was_indexed_is_still_known_when_it_is_found(store):
-    step = DenoiseTransform(postprocessor=DenoisePostprocessor(denoiser=end(keep=1)), subject="the red tower")
+    step = DenoiseTransform(postprocessor=DenoisePostprocessor(denoiser=end(keep=1)), query="the red tower")
     index = index_of(STORES[store](), [step])
     (found, *_) = index.as_retriever(similarity_top_k=1).retrieve("red tower title")
     assert found.node.text.strip() == "The red tower is in Porto."

@@ -5,7 +5,7 @@ A framework's adapter supplies a `Drafter`; the loop judges, repairs and asks ag
     loop = Augmenter(judge=..., limits=..., budget=..., when=...)  # neither model nor retriever of its own
     answer = loop.answer(question, history, drafter=MyChain(...), evidence=passages_at_hand)
     answer.best.draft  # which of the drafter's drafts was sent; answer.best.origin is what that draft carried
-    held_back(loop, question, history, drafter=...)  # or draft_first
+    stream_verified(loop, question, history, drafter=...)
 """
 
 from denoise_core.augmenter.drafting.drafter import (

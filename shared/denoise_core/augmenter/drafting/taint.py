@@ -14,7 +14,7 @@ from denoise_core.augmenter.drafting.drafter import Drafted, Found
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import titled
 from denoise_core.support.citing import runs, uncited
-from denoise_core.text.words import content_words, word_places, words
+from denoise_core.text.words import content_words, split_words, word_spans
 from denoise_core.types import Passage
 
 BACK, BLANK = 3, 6  # words in a row that a tool repeats of what it was told: counted, and left out of what it said
@@ -84,10 +84,10 @@ def _own_part(passage: Passage, found: Found, asked: frozenset[str]) -> Passage 
     told = frozenset(content_words(found.query))
     if told <= asked:
         return passage
-    said = word_places(passage.text)
+    said = word_spans(passage.text)
     back = [
         (a, b)
-        for a, b in runs([w for w, _, _ in said], words(found.query))
+        for a, b in runs([w for w, _, _ in said], split_words(found.query))
         if b - a >= BACK and not frozenset(content_words(" ".join(w for w, _, _ in said[a:b]))) <= asked
     ]
     if sum(b - a for a, b in back) >= MOSTLY * len(said) or frozenset(content_words(passage.text)) <= told:

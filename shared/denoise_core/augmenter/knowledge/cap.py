@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.runtime.pipeline import Source
-from denoise_core.text.chunk import sentence_chunker, extract_spans
+from denoise_core.runtime.pipeline import SourceMap
+from denoise_core.text.chunk import extract_spans, sentence_chunker
 from denoise_core.text.token_budget import TokenBudget, estimate_tokens
 from denoise_core.text.words import content_words
 from denoise_core.types import Drop, Passage, Span, unique_ids
@@ -31,12 +31,12 @@ def capped(passages: Sequence[Passage], tokens: int, about: str) -> tuple[tuple[
     budget = TokenBudget(tokens)
     full = False
     for passage in passages:
-        if not full and budget.take(passage.headed):
+        if not full and budget.try_add(passage.text_with_header):
             kept.append(passage)
             continue
-        part, rest = None, passage.covered
-        if not full and estimate_tokens(passage.headed) > tokens // 4:
-            part, rest = _part(passage, budget.left, about)
+        part, rest = None, passage.source_spans
+        if not full and estimate_tokens(passage.text_with_header) > tokens // 4:
+            part, rest = _part(passage, budget.remaining_tokens, about)
         if part is not None:
             kept.append(part)
         left_out += [Drop(span, OVER) for span in rest]
@@ -46,7 +46,7 @@ def capped(passages: Sequence[Passage], tokens: int, about: str) -> tuple[tuple[
 
 def size_of(passages: Sequence[Passage]) -> int:
     """Tokens of all of them, by the estimate of `estimate_tokens`."""
-    return sum(estimate_tokens(p.headed) for p in passages)
+    return sum(estimate_tokens(p.text_with_header) for p in passages)
 
 
 def blanked(passages: Sequence[Passage], tokens: int, about: str) -> tuple[Passage, ...]:
@@ -55,20 +55,20 @@ def blanked(passages: Sequence[Passage], tokens: int, about: str) -> tuple[Passa
     For evidence that a drafter numbered: ``[7]`` stays the seventh. Which ones keep their text is decided by the
     words they share with ``about``, the earlier first among equals.
     """
-    sizes = [estimate_tokens(p.headed) for p in passages]
+    sizes = [estimate_tokens(p.text_with_header) for p in passages]
     if sum(sizes) <= tokens:
         return tuple(passages)
     wanted = frozenset(content_words(about))
-    shared = [len(wanted.intersection(content_words(p.headed))) for p in passages]
+    shared = [len(wanted.intersection(content_words(p.text_with_header))) for p in passages]
     order = sorted(range(len(passages)), key=lambda i: (-shared[i], i))
     out = list(passages)
     budget = TokenBudget(tokens)
     for i in order:
-        if not budget.spend(sizes[i]):
-            part = _part(passages[i], budget.left, about)[0] if budget.left > _WINDOW // 4 else None
-            out[i] = part or replace(passages[i], text="", header="", spans=(), rewritten=False)
+        if not budget.try_spend(sizes[i]):
+            part = _part(passages[i], budget.remaining_tokens, about)[0] if budget.remaining_tokens > _WINDOW // 4 else None
+            out[i] = part or replace(passages[i], text="", header="", spans=(), is_rewritten=False)
             if part:
-                budget.spend(min(budget.left, estimate_tokens(part.headed)))
+                budget.try_spend(min(budget.remaining_tokens, estimate_tokens(part.text_with_header)))
     return tuple(out)
 
 
@@ -82,19 +82,19 @@ def _part(passage: Passage, tokens: int, about: str) -> tuple[Passage | None, tu
     budget = TokenBudget(tokens - estimate_tokens(passage.header))
     keep: set[int] = set()
     for i in order:
-        if not budget.take(texts[i]):
+        if not budget.try_add(texts[i]):
             break
         keep.add(i)
     part = extract_spans(passage, [spans[i] for i in keep])
     if part is None:
-        return None, passage.covered
+        return None, passage.source_spans
     rest = [span for i, span in enumerate(spans) if i not in keep]
-    if not (passage.spans or passage.rewritten):
+    if not (passage.spans or passage.is_rewritten):
         return part, tuple(rest)
-    if passage.rewritten:  # its text is no longer the characters it stands for
-        return replace(part, spans=passage.covered, rewritten=True), ()
-    source = Source(passage)
-    kept = tuple(s for span in part.covered for s in source.back(span))
+    if passage.is_rewritten:  # its text is no longer the characters it stands for
+        return replace(part, spans=passage.source_spans, is_rewritten=True), ()
+    source = SourceMap(passage)
+    kept = tuple(s for span in part.source_spans for s in source.back(span))
     return replace(part, spans=kept), tuple(s for span in rest for s in source.back(span))
 
 
@@ -116,8 +116,8 @@ def _admit(retrieved: tuple[Passage, ...], evidence: tuple[Passage, ...], drop: 
     if source is None:  # a denoiser that names a passage nobody gave it
         return evidence
     for at, passage in enumerate(evidence):
-        if passage.id == source.id and not passage.rewritten:
-            whole = extract_spans(source, (*passage.covered, drop.span)) or passage
+        if passage.id == source.id and not passage.is_rewritten:
+            whole = extract_spans(source, (*passage.source_spans, drop.span)) or passage
             return (*evidence[:at], whole, *evidence[at + 1 :])
     back = extract_spans(source, (drop.span,))
     if back is None:

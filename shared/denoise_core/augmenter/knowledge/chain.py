@@ -24,7 +24,7 @@ from denoise_core.augmenter.knowledge.link import GazetteerLinker, Link, Linker
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.errors import InputError
 from denoise_core.result import DenoiseResult
-from denoise_core.runtime.offload import offload
+from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.text.token_budget import TokenBudget
 from denoise_core.types import Drop, Keep, Passage, check_passages
 
@@ -93,7 +93,7 @@ def pack(chains: Sequence[Chain], tokens: int) -> tuple[tuple[Passage, Chain], .
     taken: dict[str, tuple[Passage, Chain]] = {}
     for chain in chains:
         for passage in chain.passages:
-            if passage.id not in taken and budget.take(passage.text):
+            if passage.id not in taken and budget.try_add(passage.text):
                 taken[passage.id] = (passage, chain)
     return tuple(taken.values())
 
@@ -183,7 +183,7 @@ class ChainRetriever:
         return tuple(_marked(passage, chain, ranks[id(chain)]) for passage, chain in found)
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:
-        return await offload(self.retrieve, query)
+        return await run_in_pool(self.retrieve, query)
 
     def chains(self, query: str) -> tuple[Chain, ...]:
         """All chains over the candidates for ``query``, best first."""
@@ -245,13 +245,13 @@ class ChainDenoiser:
                 Drop(span, "not among the best chains", scores.get(p.id, 0.0))
                 for p in given
                 if p.id not in kept
-                for span in p.covered
+                for span in p.source_spans
             ),
-            kept=tuple(Keep(span, scores[p.id]) for p in given if p.id in kept for span in p.covered),
+            kept=tuple(Keep(span, scores[p.id]) for p in given if p.id in kept for span in p.source_spans),
         )
 
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        return await offload(self.denoise, query, passages)
+        return await run_in_pool(self.denoise, query, passages)
 
 
 def _marked(passage: Passage, chain: Chain, rank: int) -> Passage:

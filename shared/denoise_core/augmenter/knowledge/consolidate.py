@@ -12,7 +12,7 @@ from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import titled
 from denoise_core.errors import BudgetExceeded, InputError
 from denoise_core.protocols import Denoiser, Retriever, expect_denoiser, expect_retriever
-from denoise_core.runtime.effects import Failed, Flow, Retrieve, batch, denoise
+from denoise_core.runtime.effects import FailedItem, Flow, Retrieve, batch, denoise
 from denoise_core.types import Drop, Passage, unique_ids
 
 Queries: TypeAlias = Callable[[WorkingMemory, bool], Flow[tuple[str, ...]]]
@@ -65,8 +65,8 @@ class Consolidator:
         refused = [
             InputError(f"not asked, it holds words of a rejected draft: {q!r}") for q in wanted if q not in queries
         ]
-        failures = [("source", r.error) for r in replies if isinstance(r, Failed)]
-        merged = merge((*memory.retrieved, *memory.aside), [r for r in replies if not isinstance(r, Failed)])
+        failures = [("source", r.error) for r in replies if isinstance(r, FailedItem)]
+        merged = merge((*memory.retrieved, *memory.aside), [r for r in replies if not isinstance(r, FailedItem)])
         found = tuple(p for p in merged if p.counts)
         gathered = Gathered(
             queries,
@@ -84,12 +84,12 @@ class Consolidator:
         return replace(gathered, evidence=result.passages, dropped=result.dropped)
 
     def _searched(self, memory: WorkingMemory, queries: Sequence[str], wide: bool) -> Flow[list[Any]]:
-        """What each source says to each query that is new to it, or a `Failed`; raises when all failed, a spent
+        """What each source says to each query that is new to it, or a `FailedItem`; raises when all failed, a spent
         budget before anything else, because it ends the loop."""
         asked = [Retrieve(q, "search", s) for q in queries if q not in memory.queries for s in self.sources]
         asked += [Retrieve(q, "search", s) for q in queries if wide for s in self.wide]
         replies = (yield from batch(tuple(asked))) if asked else []
-        errors = [r.error for r in replies if isinstance(r, Failed)]
+        errors = [r.error for r in replies if isinstance(r, FailedItem)]
         if errors and len(errors) == len(replies):
             raise next((e for e in errors if isinstance(e, BudgetExceeded)), errors[0])
         return replies

@@ -7,11 +7,11 @@ from denoise_core.augmenter.prompts import history_block, question_block, titled
 from denoise_core.errors import BudgetExceeded, InputError, NotRecorded
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.runtime.effects import Flow, complete
-from denoise_core.runtime.fallbacks import fell_back
+from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.support.citing import uncited
 from denoise_core.text.delimit import ENVELOPE_NOTE
 from denoise_core.text.wordlists import STOPWORDS
-from denoise_core.text.words import content_words, words
+from denoise_core.text.words import content_words, split_words
 from denoise_core.types import Message
 
 QUERIES = (
@@ -47,11 +47,11 @@ def claim_queries(memory: WorkingMemory) -> tuple[str, ...]:
     last = memory.last
     if last is None or last.verdict.outcome != "fail":
         return ()
-    asked = frozenset(words(memory.question))
-    read = frozenset(w for p in memory.evidence for w in words(titled(p)))
+    asked = frozenset(split_words(memory.question))
+    read = frozenset(w for p in memory.evidence for w in split_words(titled(p)))
     found: list[str] = []
     for finding in last.verdict.findings:
-        missing = frozenset(w for d in finding.differences for w in words(d.said))
+        missing = frozenset(w for d in finding.differences for w in split_words(d.claimed_text))
         query = _without_doubt(uncited(finding.text), asked, read - missing)
         if query and frozenset(content_words(query)) - asked and query not in found:
             found.append(query)
@@ -61,7 +61,7 @@ def claim_queries(memory: WorkingMemory) -> tuple[str, ...]:
 def _without_doubt(claim: str, asked: frozenset[str], read: frozenset[str]) -> str:
     kept = []
     for n, word in enumerate(claim.split()):
-        own = words(word)
+        own = split_words(word)
         named = n > 0 and word[:1].isupper()
         sure = all(w in asked or (w in read and not named and not any(c.isdigit() for c in w)) for w in own)
         if own and (sure or all(w in STOPWORDS for w in own)):
@@ -94,7 +94,7 @@ class LLMQueries:
         except (BudgetExceeded, NotRecorded):
             raise
         except Exception as error:
-            fell_back("LLMQueries", error, "the question alone was searched for")
+            log_fallback("LLMQueries", error, "the question alone was searched for")
             return plain
         usable = [line for line in lines if line and len(line) <= _LONGEST]
         return (*plain, *usable[: self.most])

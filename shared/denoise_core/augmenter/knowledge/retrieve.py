@@ -15,7 +15,7 @@ from denoise_core._optional import require
 from denoise_core.augmenter.prompts import titled
 from denoise_core.errors import InputError
 from denoise_core.protocols import Retriever
-from denoise_core.runtime.offload import offload
+from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.types import Passage, check_passages
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class BM25Retriever:
         return tuple(replace(self.passages[i], score=float(scores[i])) for i in order[: self.k])
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:
-        return await offload(self.retrieve, query)
+        return await run_in_pool(self.retrieve, query)
 
     def scores(self, query: str) -> Sequence[float]:
         """One BM25 score for each passage, in their order; 0.0 where no word is shared."""
@@ -99,7 +99,7 @@ class DenseRetriever:
         return tuple(replace(self.passages[i], score=float(s)) for s, i in zip(scores[0], places[0], strict=True))
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:
-        return await offload(self.retrieve, query)
+        return await run_in_pool(self.retrieve, query)
 
 
 class HybridRetriever:

@@ -1,11 +1,9 @@
-"""Answers as they are written: held back until judged, or draft first and the verdict after (paper, section 6).
+"""Answers as a stream: the draft while it is written and the verdict after it, or the checked answer as a whole.
 
-``held_back`` releases a sentence only when the utility passes it; the first that does not pass ends the draft
-there, and a new one begins (`Restarted`). ``draft_first`` shows the first draft as it comes, not yet judged, and
-ends with what became of it. Either way the last event is `Finished` or `Revised` and holds the whole `Answer`. A
-``drafter`` writes in the place of the model, as in `Augmenter.answer`; one that cannot be repeated is never ended
-early. What they give is read by ``for`` or ``async for``; closing the iterator, or cancelling the task that reads
-it, ends the run.
+`stream_verified` is the one function. Each draft is judged exactly once, when it is complete. With
+``show="draft"`` the first draft is shown as it comes; with ``show="checked"`` nothing is shown before the loop has
+ended. The last event is `Finished` (the text shown is the answer) or `Revised` (it is not: show the answer
+instead); both carry the whole `Answer`. Read ``events`` first, then ``splitter``.
 """
 
 from __future__ import annotations
@@ -16,25 +14,15 @@ import queue
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from typing import Literal, TypeAlias
 
 from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.drafting.drafter import Drafter
 from denoise_core.augmenter.loop import Augmenter
 from denoise_core.augmenter.memory import same_text
-from denoise_core.augmenter.streaming.tee import Tee
-from denoise_core.augmenter.streaming.watch import (
-    DraftFirst,
-    Emit,
-    Finished,
-    HeldBack,
-    Restarted,
-    Revised,
-    StreamEvent,
-    StreamingLLM,
-    Text,
-    Watcher,
-)
+from denoise_core.augmenter.streaming.events import Finished, Revised, StreamEvent, StreamingLLM, TextReleased
+from denoise_core.augmenter.streaming.splitter import StreamSplitter
+from denoise_core.errors import InputError
 from denoise_core.result import Trace
 from denoise_core.runtime.effects import Flow
 from denoise_core.runtime.flow import arun, run
@@ -42,108 +30,126 @@ from denoise_core.types import Message, Passage
 
 __all__ = [
     "Finished",
-    "Restarted",
     "Revised",
+    "Show",
     "Stream",
     "StreamEvent",
     "StreamingLLM",
-    "Text",
-    "draft_first",
-    "held_back",
+    "TextReleased",
+    "stream_verified",
 ]
 
+Show: TypeAlias = Literal["draft", "checked"]
 
-def held_back(
+
+def stream_verified(
     augmenter: Augmenter,
     question: str,
     history: Sequence[Message] = (),
     *,
     drafter: Drafter | None = None,
     evidence: Sequence[Passage] = (),
+    show: Show = "draft",
 ) -> Stream:
-    """Sentences that passed, as they pass; see the module."""
-    watcher = partial(HeldBack, augmenter.utility, augmenter.when)
-    return Stream(augmenter, question, history, drafter, evidence, watcher)
+    """Stream the answer to one question.
 
+    Args:
+        augmenter: The loop that searches, drafts and judges.
+        question: The question.
+        history: The conversation before it.
+        drafter: Writes the drafts instead of the model, as in `Augmenter.answer`.
+        evidence: Passages at hand already.
+        show: ``"draft"`` shows the first draft as it is written, ``"checked"`` only the answer, once it is judged.
 
-def draft_first(
-    augmenter: Augmenter,
-    question: str,
-    history: Sequence[Message] = (),
-    *,
-    drafter: Drafter | None = None,
-    evidence: Sequence[Passage] = (),
-) -> Stream:
-    """The first draft in pieces, then its verdict or its replacement; see the module."""
-    return Stream(augmenter, question, history, drafter, evidence, DraftFirst)
+    Returns:
+        The events, for ``for`` or ``async for``. Closing the iterator, or cancelling the task that reads it, ends
+        the run.
+
+    Raises:
+        InputError: If ``show`` is neither of the two.
+    """
+    if show not in ("draft", "checked"):
+        raise InputError(f"show={show!r}: expected 'draft' or 'checked'")
+    return Stream(augmenter, question, history, drafter, evidence, show)
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One question with everything it is asked with: ``for event in stream``, or ``async for``.
-
-    Each iteration is a run of its own.
-    """
+    """One question with everything it is asked with. Each iteration is a new run."""
 
     augmenter: Augmenter
     question: str
     history: Sequence[Message]
     drafter: Drafter | None
     evidence: Sequence[Passage]
-    watcher: Callable[[], Watcher]
+    show: Show
 
     def __iter__(self) -> Generator[StreamEvent, None, None]:
-        events: queue.SimpleQueue[StreamEvent | BaseException] = queue.SimpleQueue()
+        """Run the loop in a thread and yield its events."""
+        events: queue.SimpleQueue[StreamEvent | BaseException | None] = queue.SimpleQueue()
         closed = threading.Event()
-        flow, tee = self._watched(events.put, closed)
+        flow, splitter = self._split_flow(events.put, closed)
 
-        def work() -> None:
+        def run_loop() -> None:
             try:
-                events.put(_last(*run(flow, **self.augmenter.driving()), tee))
+                answer, trace = run(flow, **self.augmenter.driving())
+                for event in self._closing_events(answer, trace, splitter):
+                    events.put(event)
+                events.put(None)
             except BaseException as error:
                 events.put(error)
 
-        # The run draws on the budget and the tracing of whoever reads the stream.
+        # The run draws on the budget and the tracing of the code that reads the stream.
         context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(work,), name="denoise-stream", daemon=True).start()
+        threading.Thread(target=context.run, args=(run_loop,), name="denoise-stream", daemon=True).start()
         try:
-            while True:
-                event = events.get()
+            while (event := events.get()) is not None:
                 if isinstance(event, BaseException):
                     raise event
                 yield event
-                if not isinstance(event, (Text, Restarted)):
-                    return
         finally:
             closed.set()
 
     async def __aiter__(self) -> AsyncGenerator[StreamEvent, None]:
+        """Run the loop in a task and yield its events."""
         events: asyncio.Queue[StreamEvent | None] = asyncio.Queue()
-        flow, tee = self._watched(events.put_nowait, threading.Event())
+        flow, splitter = self._split_flow(events.put_nowait, threading.Event())
 
-        async def work() -> StreamEvent:
+        async def run_loop() -> list[StreamEvent]:
             try:
-                return _last(*await arun(flow, **self.augmenter.driving()), tee)
+                answer, trace = await arun(flow, **self.augmenter.driving())
+                return self._closing_events(answer, trace, splitter)
             finally:
                 events.put_nowait(None)
 
-        task = asyncio.create_task(work())
+        task = asyncio.create_task(run_loop())
         try:
             while (event := await events.get()) is not None:
                 yield event
-            yield await task
+            for event in await task:
+                yield event
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    def _watched(self, emit: Emit, closed: threading.Event) -> tuple[Flow[Answer], Tee]:
-        """The loop with its drafts going through a tee."""
-        loop, tee = self.augmenter, Tee(self.augmenter.llm, self.watcher(), emit, closed)
-        through, drafter, evidence = tee.serving, self.drafter, self.evidence
-        return loop.flow(self.question, self.history, drafter=drafter, evidence=evidence, through=through), tee
+    def _split_flow(
+        self, emit_event: Callable[[StreamEvent], None], closed: threading.Event
+    ) -> tuple[Flow[Answer], StreamSplitter]:
+        """The loop as a flow whose drafts pass through a splitter."""
+        splitter = StreamSplitter(self.augmenter.llm, emit_event, closed, show_draft=self.show == "draft")
+        flow = self.augmenter.flow(
+            self.question,
+            self.history,
+            drafter=self.drafter,
+            evidence=self.evidence,
+            wrap_server=splitter.wrap_server,
+        )
+        return flow, splitter
 
-
-def _last(answer: Answer, trace: Trace, tee: Tee) -> StreamEvent:
-    whole = replace(answer, trace=trace + Trace(tuple(tee.lost)))
-    shown = same_text(tee.watcher.shown) == same_text(answer.text)
-    return Finished(whole) if shown else Revised(whole)
+    def _closing_events(self, answer: Answer, trace: Trace, splitter: StreamSplitter) -> list[StreamEvent]:
+        """What follows once the loop has ended."""
+        answer = replace(answer, trace=trace)
+        if self.show == "checked":
+            return [TextReleased(answer.text), Finished(answer)]
+        is_shown = same_text(splitter.shown_text) == same_text(answer.text)
+        return [Finished(answer) if is_shown else Revised(answer)]

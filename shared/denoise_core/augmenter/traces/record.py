@@ -6,13 +6,13 @@ from typing import Any
 
 from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.memory import Attempt
-from denoise_core.runtime.record import VERSION, costs_of
+from denoise_core.runtime.record import RECORD_VERSION, run_costs
 
 
 def answer_record(answer: Answer) -> dict[str, Any]:
     """Why the run stopped and every attempt on the way; strings, numbers, lists and dicts only."""
     return {
-        "v": VERSION,
+        "v": RECORD_VERSION,
         "outcome": str(answer.outcome),
         "stopped_because": str(answer.stopped_because),
         "score": answer.score,
@@ -25,7 +25,7 @@ def answer_record(answer: Answer) -> dict[str, Any]:
         "aside": [{"id": p.id, "provenance": p.provenance} for p in answer.memory.aside],
         "queries": list(answer.memory.queries),
         "failures": [{"what": what, "error": error} for what, error in answer.memory.failures],
-        **costs_of(answer.trace),
+        **run_costs(answer.trace),
     }
 
 

@@ -44,7 +44,7 @@ _OURS = frozenset(
 )  # fmt: skip
 _FREE = ("metadata", "fields")  # what others put there: nothing in it is ours
 
-_written = partial(to_jsonable, listed=(Span,))
+_written = partial(to_jsonable, list_classes=(Span,))
 
 
 def to_lines(answer: Answer, *, redact: Redact | None = None) -> Iterator[str]:
@@ -108,7 +108,7 @@ def from_lines(lines: Iterable[str]) -> Answer:
 def event_to_json(event: Event) -> dict[str, Any]:
     used = None if event.usage is None else list(_written(event.usage).values())
     common = {"tag": event.tag, "seconds": round(event.seconds, 6), "usage": used}
-    common |= {"error": event.error, "made": event.made}
+    common |= {"error": event.error, "made": event.executed}
     effect, reply = event.effect, event.reply
     if isinstance(effect, Complete):
         whole = isinstance(reply, Reply)

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.question import Question
-from denoise_core.runtime.effects import Complete, Failed, Flow, batch
+from denoise_core.runtime.effects import Complete, FailedItem, Flow, batch
 from denoise_core.scorers.bm25 import BM25Index
 from denoise_core.text.chunk import extract_spans, sentence_spans
-from denoise_core.text.replies import said
+from denoise_core.text.replies import strip_reasoning
 from denoise_core.types import Message, Passage, check_passages
 
 SYSTEM = (
@@ -76,8 +76,8 @@ def generate_questions(
         (Message("system", SYSTEM), Message("user", USER.format(passage=corpus.passages[i].text))) for i in chosen
     ]
     replies = yield from batch(tuple(Complete(messages, "ask") for messages in asked))
-    failed = [r for r in replies if isinstance(r, Failed)]
-    read = [(i, parse_question(r.text)) for i, r in zip(chosen, replies, strict=True) if not isinstance(r, Failed)]
+    failed = [r for r in replies if isinstance(r, FailedItem)]
+    read = [(i, parse_question(r.text)) for i, r in zip(chosen, replies, strict=True) if not isinstance(r, FailedItem)]
     made = tuple(corpus.question(i, text, corpus.passages[i]) for i, text in read if text)
     if not made and failed:
         raise failed[0].error
@@ -93,7 +93,7 @@ def parse_question(reply: str) -> str | None:
     ('Who built the Eiffel Tower?', None)
     """
     try:
-        lines = [_DECORATION.sub("", line, count=1).strip(_AROUND) for line in said(reply).splitlines()]
+        lines = [_DECORATION.sub("", line, count=1).strip(_AROUND) for line in strip_reasoning(reply).splitlines()]
     except UnparsableReply:  # it ends inside its thinking
         return None
     lines = [line for line in lines if line and line.strip(" .").upper() != "NONE"]

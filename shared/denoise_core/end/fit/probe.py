@@ -19,9 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from denoise_core._optional import require
 from denoise_core.end.calibration import calibrate
-from denoise_core.end.fit.states import HiddenStates, MapFunction, Progress, capture_states
 from denoise_core.end.fit.recall import RECALL_FRACTIONS, recall_table
-from denoise_core.end.probe import Probe, HiddenStateSpec
+from denoise_core.end.fit.states import HiddenStates, MapFunction, Progress, capture_states
+from denoise_core.end.probe import HiddenStateSpec, Probe
 from denoise_core.end.reader import HiddenReader
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.errors import InputError

@@ -10,12 +10,12 @@ from denoise_core._optional import require
 from denoise_core.augmenter.loop import Augmenter
 from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.evaluate.metrics import contains_answer, exact_match
-from denoise_core.local.generation.llm import LocalLLM
+from denoise_core.local.generation import LocalLLM
 from denoise_core.protocols import LLM
 from denoise_core.question import Question
-from denoise_core.runtime.offload import offload
+from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.text.delimit import ENVELOPE_NOTE, wrap_in_envelope
-from denoise_core.text.replies import said
+from denoise_core.text.replies import strip_reasoning
 from denoise_core.types import Message, Passage, Reply, Usage
 
 Rule = Literal["contains", "exact"]
@@ -88,11 +88,11 @@ class OpenAILLM:
         used = found.usage
         details = getattr(used, "prompt_tokens_details", None)
         cached = getattr(details, "cached_tokens", 0)
-        usage = None if used is None else Usage.reported(used.prompt_tokens, used.completion_tokens, cached)
+        usage = None if used is None else Usage.from_report(used.prompt_tokens, used.completion_tokens, cached)
         return Reply(found.choices[0].message.content or "", usage)
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        return await offload(self.complete, messages)
+        return await run_in_pool(self.complete, messages)
 
 
 def llm_from_name(name: str, *, max_tokens: int = MAX_REPLY_TOKENS) -> LLM:
@@ -117,7 +117,7 @@ class LLMAnswerer:
 
     def answer(self, question: str, passages: Sequence[Passage]) -> Reply:
         """One call. Raises what the model raises."""
-        text = "\n\n".join(p.headed.strip() for p in passages if p.text.strip())
+        text = "\n\n".join(p.text_with_header.strip() for p in passages if p.text.strip())
         reply = self.llm.complete([Message("user", f"{wrap_in_envelope(text)}\n\n{ASK}\n\nQuestion: {question}")])
         return Reply(reply.text.strip(), reply.usage)
 
@@ -142,7 +142,7 @@ class LLMGrader:
 def single_word(text: str) -> str:
     """The one word that a reply consists of, without what models set around it; empty where it cannot be read."""
     try:
-        return said(text).strip(".*`\"' ")
+        return strip_reasoning(text).strip(".*`\"' ")
     except UnparsableReply:
         return ""
 

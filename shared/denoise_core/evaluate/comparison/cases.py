@@ -19,7 +19,7 @@ from denoise_core.evaluate.datasets import EvaluationCase, EvaluationCases, Pass
 from denoise_core.protocols import LLM
 from denoise_core.question import Question
 from denoise_core.runtime.flow import run
-from denoise_core.s2a.teaching import labelled
+from denoise_core.s2a.llm_labels import label_questions
 from denoise_core.text.structural import chunk_text as cut_text
 from denoise_core.types import Passage
 
@@ -68,11 +68,11 @@ Progress = Callable[[int, int], None]
 
 
 def label_cases(cases: EvaluationCases, llm: LLM, model_name: str, *, progress: Progress | None = None) -> EvaluationCases:
-    """The cases of which nothing is known, with the passages as gold that ``llm`` selects (`s2a.teaching`); one in
+    """The cases of which nothing is known, with the passages as gold that ``llm`` selects (`s2a.llm_labels`); one in
     which it selects none, or on which it fails, stays as it is and is noted. ``name`` stands in the report."""
     out, noted = list(cases.cases), list(cases.warnings)
     asked = [n for n, case in enumerate(out) if case.gold_from is None]
-    for n, question in zip(asked, labelled([out[n].question for n in asked], llm, progress), strict=True):
+    for n, question in zip(asked, label_questions([out[n].question for n in asked], llm, progress), strict=True):
         if isinstance(question, Question):
             out[n] = replace(out[n], question=question, gold_from="model")
         else:

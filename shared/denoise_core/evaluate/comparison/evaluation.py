@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from denoise_core._files import write_whole
-from denoise_core._optional import html_of, require
+from denoise_core._optional import render_html, require
 from denoise_core.embedded.default import shared_encoder
 from denoise_core.end.calibration import GOLD_TARGETS
-from denoise_core.errors import InputError, is_mistake, said
+from denoise_core.errors import InputError, format_error, is_user_error
 from denoise_core.evaluate.comparison.answering import Answerer, Judge, Rule, judge_of
 from denoise_core.evaluate.comparison.figures import (
     GOLD,
@@ -45,7 +45,7 @@ from denoise_core.evaluate.datasets import EvaluationCase, EvaluationCases, Reco
 from denoise_core.protocols import LLM, Denoiser
 from denoise_core.question import Question
 from denoise_core.runtime.budget import Price
-from denoise_core.runtime.guard import check_laws
+from denoise_core.runtime.guard import validate_result
 
 FORMAT, VERSION = "rag-denoise evaluation", 1
 MORE = 1.15  # times the default's tokens: a way that keeps more than this does not compete on what it kept
@@ -137,7 +137,7 @@ class Evaluation:
         )
 
     def _repr_html_(self) -> str | None:
-        return html_of("evaluation", self)
+        return render_html("evaluation", self)
 
 
 def _ranked(
@@ -398,11 +398,11 @@ def _denoised(
             started = time.perf_counter()
             result = way.denoiser.denoise(question.text, question.passages)
             seconds = time.perf_counter() - started
-        result = check_laws(question.passages, result)
+        result = validate_result(question.passages, result)
     except Exception as error:  # a model, scorer or denoiser of the user's: a failure is counted, a mistake raises
-        if is_mistake(error):
+        if is_user_error(error):
             raise
-        return QuestionOutcome(case, error=said(error))
+        return QuestionOutcome(case, error=format_error(error))
     return replace(outcome_of(case, result, count, budget), seconds=seconds if timed else None)
 
 
@@ -414,6 +414,6 @@ def _answered(own: QuestionOutcome, answerer: Answerer, judge: Judge) -> Questio
         reply = answerer.answer(question.text, own.result.passages)
         return replace(own, reply=reply, is_correct=judge(question, reply.text) if question.answers else None)
     except Exception as error:  # as above: a model that fails on one question, or the one that judges
-        if is_mistake(error):
+        if is_user_error(error):
             raise
-        return QuestionOutcome(own.case, error=said(error))
+        return QuestionOutcome(own.case, error=format_error(error))

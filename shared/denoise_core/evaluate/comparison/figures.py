@@ -54,8 +54,8 @@ def outcome_of(
     the value to be expected, so that ways of equal length are of equal length.
     """
     question = case.question
-    kept = frozenset(s.passage_id for p in result.passages for s in p.covered)
-    tokens: float = sum(count(p.headed) for p in result.passages)
+    kept = frozenset(s.passage_id for p in result.passages for s in p.source_spans)
+    tokens: float = sum(count(p.text_with_header) for p in result.passages)
     gold = len(kept & question.gold) / len(question.gold) if question.gold else None
     ranked = _ranked(case, result, count)
     if ranked is not None and budget is not None:
@@ -109,7 +109,7 @@ def _ranked(case: EvaluationCase, result: DenoiseResult, count: Count) -> Ranked
 
 def whole(case: EvaluationCase, count: Count) -> int:
     """Tokens of all passages."""
-    return sum(count(p.headed) for p in case.question.passages)
+    return sum(count(p.text_with_header) for p in case.question.passages)
 
 
 def _expected(case: EvaluationCase, ranked: Ranked, budget: float) -> tuple[float, float]:
@@ -306,7 +306,7 @@ def mean_usage(used: Sequence[Usage], price: Price | None) -> dict[str, float | 
         "input_tokens": _plain(u.input_tokens for u in used),
         "output_tokens": _plain(u.output_tokens for u in used),
         "cached_tokens": _plain(u.cached_tokens for u in used) or None,
-        "cost": None if price is None else _plain(price.of(u) for u in used),
+        "cost": None if price is None else _plain(price.cost_of(u) for u in used),
     }
 
 
@@ -317,7 +317,7 @@ def _usage(outcome: QuestionOutcome) -> Usage | None:
     one, two = outcome.reply.usage, outcome.result.trace.usage
     cached = one.cached_tokens + two.cached_tokens
     read, written = one.input_tokens + two.input_tokens, one.output_tokens + two.output_tokens
-    return Usage(read, written, one.estimated or two.estimated, cached)
+    return Usage(read, written, one.is_estimated or two.is_estimated, cached)
 
 
 def _known(values: Iterable[float | None]) -> list[float]:

@@ -17,7 +17,7 @@ from denoise_core.errors import BudgetExceeded, InputError
 from denoise_core.protocols import LLM
 from denoise_core.runtime.budget import Price
 from denoise_core.runtime.caches import Cache
-from denoise_core.runtime.offload import offload
+from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.types import Message, Reply, Usage
 
 PER_MESSAGE = 16  # tokens of a chat format around a message, at most
@@ -57,7 +57,7 @@ class ReplyLog:
         self.max_tokens = max_tokens
         self.dry = dry_run
         self.call_count = 0  # calls made by this object
-        self.planned_usage = Usage(0, 0, estimated=True)
+        self.planned_usage = Usage(0, 0, is_estimated=True)
         self.planned_calls = 0
         self._keys = Cache(model)
         self._known = {} if self.path is None else _read(self.path)
@@ -91,7 +91,7 @@ class ReplyLog:
                 with self._lock:
                     self.total_spent -= worst
                 raise
-            usage = reply.usage or Usage(_bytes(messages) // 4, len(reply.text) // 4, estimated=True)
+            usage = reply.usage or Usage(_bytes(messages) // 4, len(reply.text) // 4, is_estimated=True)
             reply = Reply(reply.text, usage)
             with self._lock:
                 self.total_spent += self._cost(usage) - worst
@@ -100,7 +100,7 @@ class ReplyLog:
             return reply
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        return await offload(self.complete, messages)
+        return await run_in_pool(self.complete, messages)
 
     def _plan(self, key: str, messages: Sequence[Message]) -> Reply:
         with self._lock:
@@ -108,7 +108,7 @@ class ReplyLog:
             self.planned_usage = Usage(
                 self.planned_usage.input_tokens + _bytes(messages) // 4,
                 self.planned_usage.output_tokens + self.max_tokens // 4,
-                estimated=True,
+                is_estimated=True,
             )
             self._known[key] = Reply(PLANNED, Usage(0, 0), calls=0)
             return self._known[key]
@@ -117,7 +117,7 @@ class ReplyLog:
         return self._cost(Usage(_bytes(messages) + PER_MESSAGE * (len(messages) + 1), self.max_tokens))
 
     def _cost(self, usage: Usage) -> float:
-        return float(usage.total) if self.price is None else self.price.of(usage)
+        return float(usage.total) if self.price is None else self.price.cost_of(usage)
 
     def _write(self, key: str, reply: Reply) -> None:
         if self.path is None:

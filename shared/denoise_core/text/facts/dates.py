@@ -10,11 +10,11 @@ import re
 from collections.abc import Sequence
 
 from denoise_core.text.facts.fact import Fact
-from denoise_core.text.facts.numbers import UNITS, ordinal
+from denoise_core.text.facts.numbers import UNITS, parse_ordinal
 from denoise_core.text.lexemes import Lexeme
-from denoise_core.text.wordlists import keyed
+from denoise_core.text.wordlists import words_by_key
 
-_MONTHS = keyed(
+_MONTHS = words_by_key(
     """
     1: january jan januar jänner janvier enero ene
     2: february feb februar février febrero
@@ -38,7 +38,7 @@ _FIRST, _LAST = 1000, 2199  # years
 _CURRENCIES = frozenset("$€£¥")
 
 
-def dates(found: Sequence[Lexeme], language: str) -> tuple[list[Fact], frozenset[int]]:
+def find_dates(found: Sequence[Lexeme], language: str) -> tuple[list[Fact], frozenset[int]]:
     """The dates among lexemes that are `padded`, and the positions of those that they use."""
     out: list[Fact] = []
     taken: list[int] = []
@@ -54,12 +54,12 @@ def dates(found: Sequence[Lexeme], language: str) -> tuple[list[Fact], frozenset
     return out, frozenset(taken)
 
 
-def bears_out(claimed: str, told: str) -> bool:
+def entails_date(claimed: str, told: str) -> bool:
     """Whether a date of the source is the claimed one or a part of it: 1954 bears out the fifties.
 
     What one of the two leave open is not held against it, as long as they share something.
 
-    >>> bears_out("195?", "1954"), bears_out("1954", "195?"), bears_out("1962-06-04", "1962-07-04")
+    >>> entails_date("195?", "1954"), entails_date("1954", "195?"), entails_date("1962-06-04", "1962-07-04")
     (True, False, False)
     """
     shared = 0
@@ -72,22 +72,22 @@ def bears_out(claimed: str, told: str) -> bool:
     return shared > 0
 
 
-def covers(claimed: str, told: Sequence[str]) -> bool:
+def covers_date(claimed: str, told: Sequence[str]) -> bool:
     """Every part that the claim says stands in some date that bears it out: July 4th in one, 1962 in another."""
-    fitting = [t.split("-") for t in told if bears_out(claimed, t)]
+    fitting = [t.split("-") for t in told if entails_date(claimed, t)]
     parts = enumerate(claimed.split("-"))
     return all(part == "????" or any(n < len(t) and t[n] != "????" for t in fitting) for n, part in parts)
 
 
 def _read(found: Sequence[Lexeme], i: int, language: str) -> tuple[str, int] | None:
     x, after = found[i], found[i + 1]
-    read = (_written(found, i, language) if x.shape == "number" else None) or _spelled(found, i)
+    read = (_written(found, i, language) if x.kind == "number" else None) or _spelled(found, i)
     if read is not None:
         return read
-    is_decade = after.lower in ("s", "er") and after.start == x.end  # 1950er
+    is_decade = after.folded_text in ("s", "er") and after.start == x.end  # 1950er
     if is_decade and x.text.isdecimal() and len(x.text) in (2, 4) and x.text.endswith("0"):
         return f"{x.text[:-1]}?".rjust(4, "_").replace("__", "19"), i + 2
-    has_unit = (after.lower in UNITS and after.lower != "s") or found[i - 1].text in _CURRENCIES
+    has_unit = (after.folded_text in UNITS and after.folded_text != "s") or found[i - 1].text in _CURRENCIES
     return (x.text, i + 1) if _is_year(x.text) and not has_unit else None
 
 
@@ -121,15 +121,15 @@ def _spelled(found: Sequence[Lexeme], i: int) -> tuple[str, int] | None:
         if what and what not in parts and (what != "year" or "month" in parts):
             parts[what] = value
             j = end = after
-        elif parts and found[j].lower in _OF:
+        elif parts and found[j].folded_text in _OF:
             j += 1
         else:
             break
     if "month" not in parts:
         return None
     if len(parts) == 1:
-        doubtful = len(found[i].lower) < 4 or found[i].lower in _AMONG
-        if not found[i].capital or (doubtful and found[i - 1].lower not in ("in", "im", "since", "until")):
+        doubtful = len(found[i].folded_text) < 4 or found[i].folded_text in _AMONG
+        if not found[i].is_capitalized or (doubtful and found[i - 1].folded_text not in ("in", "im", "since", "until")):
             return None
     norm = f"{parts.get('year', '????')}-{parts['month']:02d}"
     return (f"{norm}-{parts['day']:02d}" if "day" in parts else norm), end
@@ -138,16 +138,16 @@ def _spelled(found: Sequence[Lexeme], i: int) -> tuple[str, int] | None:
 def _part(found: Sequence[Lexeme], j: int) -> tuple[str, int, int]:
     """What a lexeme is of a date: a month, a year, a day (4, 4th, fourth); its value, and the place behind it."""
     x, after = found[j], j + 1
-    if x.lower in MONTHS and (x.capital or x.lower not in _AMONG):
-        return "month", MONTHS[x.lower], after
+    if x.folded_text in MONTHS and (x.is_capitalized or x.folded_text not in _AMONG):
+        return "month", MONTHS[x.folded_text], after
     if _is_year(x.text):
         return "year", int(x.text), after
     day = 0
-    if x.shape == "word":
-        day = ordinal(x.lower) or 0
-    elif x.shape == "number" and x.text.isdecimal() and len(x.text) <= 2:
+    if x.kind == "word":
+        day = parse_ordinal(x.folded_text) or 0
+    elif x.kind == "number" and x.text.isdecimal() and len(x.text) <= 2:
         behind = found[after]
-        has_ending = behind.start == x.end and ordinal(x.text + behind.lower) is not None
-        has_unit = not has_ending and UNITS.get(behind.lower, ("time",))[0] != "time"
+        has_ending = behind.start == x.end and parse_ordinal(x.text + behind.folded_text) is not None
+        has_unit = not has_ending and UNITS.get(behind.folded_text, ("time",))[0] != "time"
         day, after = 0 if has_unit else int(x.text), after + has_ending
     return ("day", day, after) if 1 <= day <= 31 else ("", 0, j)

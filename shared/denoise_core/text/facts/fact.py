@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Kind = Literal["number", "date", "name"]
+FactKind = Literal["number", "date", "name"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +18,13 @@ class Fact:
     (``1.200``). ``doubtful`` is a name that may be a word which only opens a sentence.
     """
 
-    kind: Kind
+    kind: FactKind
     norm: str
     start: int
     end: int
     unit: str = ""
     values: tuple[float, ...] = ()
-    doubtful: bool = False
+    is_uncertain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,14 +36,14 @@ class Difference:
     """
 
     kind: str
-    said: str
-    stands: str
+    claimed_text: str
+    source_text: str
     start: int
     end: int
     source_start: int | None = None
     source_end: int | None = None
 
     def __str__(self) -> str:
-        if self.stands:
-            return f"{self.kind}: {self.said!r}, where the source has {self.stands!r}"
-        return f"{self.kind}: {self.said!r} stands nowhere in the source"
+        if self.source_text:
+            return f"{self.kind}: {self.claimed_text!r}, where the source has {self.source_text!r}"
+        return f"{self.kind}: {self.claimed_text!r} stands nowhere in the source"

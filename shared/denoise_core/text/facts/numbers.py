@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from denoise_core.text.facts.fact import Fact
 from denoise_core.text.lexemes import Lexeme
-from denoise_core.text.wordlists import keyed
+from denoise_core.text.wordlists import words_by_key
 
 
 def _row(words: str, first: int = 0, step: int = 1) -> dict[str, int]:
@@ -25,7 +25,7 @@ _ORDINALS = (
     | _row("fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth", 14)
     | _row("thirtieth", 30)
 )
-_POWERS = keyed(
+_POWERS = words_by_key(
     """
     2: hundred
     3: thousand tausend mil mille
@@ -40,7 +40,7 @@ _ROMAN = re.compile(r"(?=[IVXLC])(?:XC|XL|L?X{0,3}|C{1,2})?(?:IX|IV|V?I{0,3})$")
 _GROUPED = re.compile(r"\d{1,3}([.,'’\u00a0\u202f ])\d{3}(?:\1\d{3})*$")
 
 # Dimension, factor and names: what is of one dimension is compared by its factors.
-_UNITS = keyed(
+_UNITS = words_by_key(
     """
     share 0.01: % percent prozent pct percentage pourcent
     length 1: m metre metres meter meters metern mètres metros
@@ -97,7 +97,7 @@ _APART = ("t", "h", "m", "s", "g", "l", "w")  # letters that are a unit only rig
 _SAME = ({"degree", "celsius"}, {"degree", "fahrenheit"}, {"pound", "gbp"}, {"pound", "mass"})
 
 
-def numbers(found: Sequence[Lexeme], language: str, taken: frozenset[int]) -> Iterator[Fact]:
+def find_numbers(found: Sequence[Lexeme], language: str, taken: frozenset[int]) -> Iterator[Fact]:
     """Numbers among lexemes that are `padded`; ``taken`` are positions that something else (a date) uses."""
     i = 0
     while found[i].text:
@@ -109,7 +109,7 @@ def numbers(found: Sequence[Lexeme], language: str, taken: frozenset[int]) -> It
         yield fact
 
 
-def comparable(one: str, two: str) -> tuple[float, float] | None:
+def unit_factors(one: str, two: str) -> tuple[float, float] | None:
     """The factors that bring values in ``one`` and ``two`` to one unit; None when they measure different things.
 
     A value without a unit compares with anything: the unit may stand elsewhere.
@@ -122,7 +122,7 @@ def comparable(one: str, two: str) -> tuple[float, float] | None:
     return (of_one, of_two) if a == b else None
 
 
-def cardinal(word: str) -> int | None:
+def parse_cardinal(word: str) -> int | None:
     """The value of one folded English word: ``twenty``, ``twenty-one``."""
     if word in CARDINALS:
         return CARDINALS[word]
@@ -131,9 +131,9 @@ def cardinal(word: str) -> int | None:
     return tens + ones if tens >= 20 and 0 < ones < 10 else None
 
 
-def ordinal(word: str) -> int | None:
+def parse_ordinal(word: str) -> int | None:
     """
-    >>> ordinal("4th"), ordinal("twenty-first")
+    >>> parse_ordinal("4th"), parse_ordinal("twenty-first")
     (4, 21)
     """
     if match := _ORDINAL_DIGITS.match(word):
@@ -144,15 +144,15 @@ def ordinal(word: str) -> int | None:
     return None
 
 
-def is_roman(word: str) -> bool:
+def is_roman_numeral(word: str) -> bool:
     """A Roman numeral in capitals."""
     return _ROMAN.match(word) is not None
 
 
-def readings(digits: str, language: str) -> tuple[float, ...]:
+def parse_digits(digits: str, language: str) -> tuple[float, ...]:
     """The values that digits with points and commas may stand for; the likeliest first.
 
-    >>> readings("1.200", "de"), readings("1.200", "en"), readings("3,200,000", "en"), readings("2,4", "de")
+    >>> parse_digits("1.200", "de"), parse_digits("1.200", "en"), parse_digits("3,200,000", "en"), parse_digits("2,4", "de")
     ((1200.0,), (1.2, 1200.0), (3200000.0,), (2.4,))
     """
     plain = "".join(str(unicodedata.digit(c)) if c.isdigit() else c for c in digits)
@@ -186,18 +186,18 @@ def _plain(value: float) -> str:
 
 def _number(found: Sequence[Lexeme], i: int, language: str) -> tuple[Fact, int] | None:
     first, j = found[i], i + 1
-    if first.shape == "number":
-        glued = found[j].start == first.end and found[j].shape == "word"
-        if glued and ordinal(first.text + found[j].lower):
+    if first.kind == "number":
+        glued = found[j].start == first.end and found[j].kind == "word"
+        if glued and parse_ordinal(first.text + found[j].folded_text):
             return Fact("number", f"{first.text}th", first.start, found[j].end), j + 1
         if glued and not _scale(found, j) and not _unit(found, j)[0]:
             return None  # 7b
         code = first.text.startswith("0") and first.text.isdigit() and len(first.text) > 1
-        values = () if code else readings(first.text, language)
+        values = () if code else parse_digits(first.text, language)
         if not values:
-            return Fact("number", first.lower, first.start, first.end), j
-    elif first.shape == "word":
-        value, nth = cardinal(first.lower), ordinal(first.lower)
+            return Fact("number", first.folded_text, first.start, first.end), j
+    elif first.kind == "word":
+        value, nth = parse_cardinal(first.folded_text), parse_ordinal(first.folded_text)
         if nth is not None:
             return Fact("number", f"{nth}th", first.start, first.end), j
         if value is None or (value == 1 and not (_scale(found, j) or _unit(found, j)[0])):
@@ -222,9 +222,9 @@ def _measured(found: Sequence[Lexeme], i: int, j: int, values: tuple[float, ...]
 
 
 def _scale(found: Sequence[Lexeme], j: int) -> int:
-    word = found[j].lower
+    word = found[j].folded_text
     if word in _LETTERS and found[j].start == found[j - 1].end:
-        is_money = found[j - 2].lower in _MONEY or found[j + 1].lower in _MONEY
+        is_money = found[j - 2].folded_text in _MONEY or found[j + 1].folded_text in _MONEY
         if word == "k" or is_money:  # m and b of money alone: "$3.2m", "3.2M USD"
             return _LETTERS[word]
     return _SCALES.get(word, 0)
@@ -232,10 +232,10 @@ def _scale(found: Sequence[Lexeme], j: int) -> int:
 
 def _unit(found: Sequence[Lexeme], j: int) -> tuple[str, int]:
     """The unit at ``j``, if one stands there, and the position behind it."""
-    at = j + (found[j].lower in ("de", "-"))
-    word, after = found[at].lower, found[at + 1].lower
+    at = j + (found[j].folded_text in ("de", "-"))
+    word, after = found[at].folded_text, found[at + 1].folded_text
     two = word + after
-    if after and two in UNITS and (found[at].shape == "mark" or two in ("us$", "percent")):
+    if after and two in UNITS and (found[at].kind == "mark" or two in ("us$", "percent")):
         return two, at + 2
     if word not in UNITS or (word in _APART and found[at].start - found[at - 1].end > 1):
         return "", j
@@ -245,4 +245,4 @@ def _unit(found: Sequence[Lexeme], j: int) -> tuple[str, int]:
 def _negative(found: Sequence[Lexeme], i: int) -> bool:
     before, further = found[i - 1], found[i - 2]
     apart = further.end < before.start or further.text in "(,[="
-    return before.lower == "minus" or (before.text in _MINUS and before.end == found[i].start and apart)
+    return before.folded_text == "minus" or (before.text in _MINUS and before.end == found[i].start and apart)

@@ -44,7 +44,7 @@ def held_out(fit: FittedDenoiser, questions: Sequence[Question], read: SentenceE
     lost, text = [], []
     columns: list[tuple[NDArray[np.float32], ...]] = []
     for q in questions:
-        texts = [p.headed for p in q.passages]
+        texts = [p.text_with_header for p in q.passages]
         signals = collect_signals([read, BM25Scorer()], q.text, texts)
         own = fit.stack.combine(signals)
         sizes, gold = np.array([len(t) for t in texts], dtype=np.float64), np.array(q.labels)
@@ -58,7 +58,7 @@ def held_out(fit: FittedDenoiser, questions: Sequence[Question], read: SentenceE
         np.array(text),
         dict(scores),
         np.array([label for q in questions for label in q.labels]),
-        np.array([float(len(p.headed)) for q in questions for p in q.passages]),
+        np.array([float(len(p.text_with_header)) for q in questions for p in q.passages]),
         np.repeat(np.arange(len(questions)), [len(q.passages) for q in questions]),
     )
 

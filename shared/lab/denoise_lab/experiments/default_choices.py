@@ -35,7 +35,7 @@ class Scored:
 
     @property
     def lengths(self) -> NDArray[np.float64]:
-        return np.array([len(p.headed) for p in self.question.passages], dtype=np.float64)
+        return np.array([len(p.text_with_header) for p in self.question.passages], dtype=np.float64)
 
     def gold(self, kept: Mask) -> float:
         return float(kept[self.labels].mean())
@@ -68,7 +68,7 @@ def reported(
 def scored(questions: Sequence[Question], encoder: SentenceEncoder) -> list[Scored]:
     out = []
     for q in questions:
-        texts = [p.headed for p in q.passages]
+        texts = [p.text_with_header for p in q.passages]
         signals = encoder.signals(q.text, texts)
         by = {
             "default": default_stack().combine(signals),

@@ -16,12 +16,12 @@ import torch
 from transformers import LlamaConfig, LlamaModel
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
-from denoise_core.local.batching import batches
-from denoise_core.local.first_layers import EarlyLayers, early_layers, inputs_of
-from denoise_core.local.keeping.kv import cache_of
-from denoise_core.local.keeping.prefix import PrefixCache
-from denoise_core.local.keeping.reuse import PrefixReuse
-from denoise_core.local.layout import Prompt
+from denoise_core.local.batching import batch_by_length
+from denoise_core.local.kv_cache.prefix_cache import PrefixCache
+from denoise_core.local.kv_cache.recording import make_cache
+from denoise_core.local.kv_cache.reuse import PrefixReuse
+from denoise_core.local.layout import TokenPrompt
+from denoise_core.local.partial_forward import PartialForward, get_partial_forward, model_inputs
 
 INSTRUCTION, QUERY = 20, 30  # tokens
 
@@ -86,12 +86,12 @@ class Context:
     def ask(self) -> None:
         self.question = self.draw(QUERY)
 
-    def prompts(self) -> list[Prompt]:
+    def prompts(self) -> list[TokenPrompt]:
         out = []
         for chunk in self.chunks:
             shared = len(self.instruction) + len(chunk)
             ids = (*self.instruction, *chunk, *self.question)
-            out.append(Prompt(ids, (len(self.instruction), shared), (shared, len(ids)), shared))
+            out.append(TokenPrompt(ids, (len(self.instruction), shared), (shared, len(ids)), shared))
         return out
 
     def joined(self, keep: list[int]) -> list[int]:
@@ -115,31 +115,31 @@ class Paths:
         self.model = model
         self.layer = layer
         self.max_tokens = max_tokens
-        self.early: EarlyLayers = early_layers(model)
-        self.early.ensure(layer)
+        self.early: PartialForward = get_partial_forward(model)
+        self.early.check_layer(layer)
         self.cache: PrefixCache = PrefixCache(prefix_bytes)
         self.reuse = PrefixReuse(self.early, self.cache, scope=lambda n: n, max_tokens=max_tokens, pad=0)
-        assert self.reuse.off(layer) is None
-        self.probe = np.random.default_rng(0).normal(size=self.early.width).astype(np.float32)
+        assert self.reuse.disabled_reason(layer) is None
+        self.probe = np.random.default_rng(0).normal(size=self.early.hidden_size).astype(np.float32)
 
     @torch.inference_mode()
     def whole(self, ids: list[int], keeping: bool = False) -> object:
         """One forward pass of all blocks over ``ids``; ``keeping`` what an answer goes on from."""
         return self.model(input_ids=torch.tensor([ids], device=self.early.device), use_cache=keeping)
 
-    def uncached(self, prompts: list[Prompt], layer: int) -> np.ndarray:
+    def uncached(self, prompts: list[TokenPrompt], layer: int) -> np.ndarray:
         """Scores without keeping anything."""
         scores = np.zeros(len(prompts), dtype=np.float32)
-        for batch in batches([len(p.ids) for p in prompts], self.max_tokens):
+        for batch in batch_by_length([len(p.ids) for p in prompts], self.max_tokens):
             some = [prompts[i] for i in batch]
-            found = self.early.last(inputs_of(self.early, some, 0), layer)
+            found = self.early.read_last_token(model_inputs(self.early, some, 0), layer)
             scores[batch] = found.float().cpu().numpy() @ self.probe
         return scores
 
-    def scores(self, prompts: list[Prompt]) -> np.ndarray:
+    def scores(self, prompts: list[TokenPrompt]) -> np.ndarray:
         """Scores through the prefix cache: what is not there is computed and kept."""
         scores = np.zeros(len(prompts), dtype=np.float32)
-        for rows, states in self.reuse.states(prompts, self.layer):
+        for rows, states in self.reuse.read_states(prompts, self.layer):
             scores[rows] = states @ self.probe
         return scores
 
@@ -151,10 +151,10 @@ class Paths:
     @torch.inference_mode()
     def prefill(self, ids: list[int]) -> Page:
         """The whole of ``ids`` read by all blocks, with keys and values to generate from."""
-        layers = [DynamicLayer() for _ in range(self.early.count)]
+        layers = [DynamicLayer() for _ in range(self.early.block_count)]
         row = torch.tensor([ids], device=self.early.device)
-        self.model(input_ids=row, past_key_values=cache_of(layers), use_cache=True)
-        return Page([*ids, ids[-1]], cache_of(layers))
+        self.model(input_ids=row, past_key_values=make_cache(layers), use_cache=True)
+        return Page([*ids, ids[-1]], make_cache(layers))
 
     @torch.inference_mode()
     def generate(self, page: Page, tokens: int) -> None:
@@ -166,7 +166,7 @@ class Paths:
 
     def discriminate(self, context: Context, keep: float = 0.3) -> None:
         """LLM-Discrim: every chunk through the whole model, then one whole pass over those it accepts."""
-        self.whole(context.joined(self._best(self.uncached(context.prompts(), self.early.count), keep)))
+        self.whole(context.joined(self._best(self.uncached(context.prompts(), self.early.block_count), keep)))
 
     @staticmethod
     def _best(scores: np.ndarray, keep: float) -> list[int]:

@@ -94,9 +94,9 @@ class Scores:
 def scored(name: str, questions: Sequence[Question]) -> Scores:
     """Scores of the default, of its cosine alone, and of BM25."""
     read = bench_encoder()
-    signals = [read.signals(q.text, [p.headed for p in q.passages]) for q in questions]
+    signals = [read.signals(q.text, [p.text_with_header for p in q.passages]) for q in questions]
     words = BM25Scorer()
-    by_words = [words.score(q.text, [p.headed for p in q.passages]) for q in questions]
+    by_words = [words.score(q.text, [p.text_with_header for p in q.passages]) for q in questions]
     whole = np.concatenate(signals)
     by = {"BM25": np.concatenate(by_words), "cosine": whole[:, 0], "default": default_stack().combine(whole)}
     labels = np.array([label for q in questions for label in q.labels])
@@ -105,7 +105,7 @@ def scored(name: str, questions: Sequence[Question]) -> Scores:
 
 def bench_encoder() -> SentenceEncoder:
     """The default's encoder; what it reads stays in the system's temporary folder for another run."""
-    return SentenceEncoder(minilm_folder(), name=HUB_NAME, keep=cache_folder() / "readings")
+    return SentenceEncoder(minilm_folder(), name=HUB_NAME, cache_folder=cache_folder() / "readings")
 
 
 @cache

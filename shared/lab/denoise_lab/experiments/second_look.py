@@ -32,7 +32,7 @@ def with_second_look(bench: Bench, sets: Mapping[str, Sequence[Scored]], read: S
             two_steps([json.loads(line) for line in path.read_text("utf-8").splitlines()]), read
         )
     for name, rows in known.items():
-        texts = [[p.headed for p in s.question.passages] for s in rows]
+        texts = [[p.text_with_header for p in s.question.passages] for s in rows]
         first = [s.by["default"] for s in rows]
         second = [read.boost_multi_hop(s.question.text, t, f) for s, t, f in zip(rows, texts, first, strict=True)]
         for share in SHARES:

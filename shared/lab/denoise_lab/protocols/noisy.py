@@ -14,7 +14,7 @@ from denoise_core.end.answering import answer_messages
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.question import Question
-from denoise_core.runtime.effects import Complete, Failed, Flow, batch, complete, denoise
+from denoise_core.runtime.effects import Complete, FailedItem, Flow, batch, complete, denoise
 from denoise_core.scorers import decisions
 from denoise_core.types import Passage
 from denoise_lab.noisy_retrieval import CHARACTERS, LEVELS, NoisyRetrieval
@@ -101,7 +101,7 @@ def asked_outright(case: Case) -> Flow[Told]:
     """
     asked = tuple(Complete(decisions.messages(case.question, p.text), "discriminate") for p in case.passages)
     replies = yield from batch(asked)
-    failed = next((r for r in replies if isinstance(r, Failed)), None)
+    failed = next((r for r in replies if isinstance(r, FailedItem)), None)
     if failed is not None:
         raise failed.error
     known = Known([decisions.parse_verdict(r.text) for r in replies])

@@ -11,14 +11,14 @@ from concurrent.futures import as_completed
 from dataclasses import dataclass, field
 from functools import partial
 
-from denoise_core._optional import html_of
-from denoise_core.errors import is_mistake, said
+from denoise_core._optional import render_html
+from denoise_core.errors import format_error, is_user_error
 from denoise_core.evaluate.comparison.figures import MeanInterval, mean_interval, mean_usage
 from denoise_core.protocols import LLM
 from denoise_core.runtime.budget import Price
 from denoise_core.runtime.effects import Flow
 from denoise_core.runtime.flow import run
-from denoise_core.runtime.offload import Pool
+from denoise_core.runtime.thread_pool import DaemonThreadPool
 from denoise_core.types import Usage
 from denoise_lab.protocols.papers import ALL, Paper
 from denoise_lab.s2a.cases import Case
@@ -92,7 +92,7 @@ class Table:
         return f"Table({self.title!r}: {len(self.lines)} systems, {cases} cases, {self.measure})"
 
     def _repr_html_(self) -> str | None:
-        return html_of("denoise_lab.protocols.table", self)
+        return render_html("denoise_lab.protocols.table", self)
 
     def line(self, system: str) -> Line:
         """Raises `KeyError` for a system that is none."""
@@ -128,7 +128,7 @@ def run_sheets(
     """
     jobs = [(n, name, c) for n, sheet in enumerate(sheets) for name in sheet.systems for c in sheet.cases]
     found: dict[tuple[int, str, str], Result] = {}
-    pool = Pool(workers)
+    pool = DaemonThreadPool(workers)
     waiting = {
         pool.submit(partial(_result, sheets[n].systems[name], case, sheets[n].judge, llm)): (n, name, case.id)
         for n, name, case in jobs
@@ -181,7 +181,7 @@ def _result(system: System, case: Case, judge: Judge, llm: LLM) -> Result:
         answer, trace = run(system(case), llm=llm)
         value, _ = run(judge.judge(case, answer.text), llm=llm)
     except Exception as error:  # a model that fails on one case is counted, a mistake raises
-        if is_mistake(error):
+        if is_user_error(error):
             raise
-        return Result(None, error=said(error))
+        return Result(None, error=format_error(error))
     return Result(value, trace.usage, answer.fell_back)

@@ -12,7 +12,7 @@ from denoise_core.runtime.budget import Budget
 from denoise_core.runtime.effects import Flow
 from denoise_core.runtime.flow import arun, run
 from denoise_core.s2a import S2AResult
-from denoise_core.s2a.answer import S2AAnswer, reply_from
+from denoise_core.s2a.answer import S2AAnswer, answer_from_passages
 from denoise_core.s2a.prompts import Prompts
 from denoise_core.types import Passage
 
@@ -52,5 +52,5 @@ class Baseline:
         """The same as a flow, for a driver of your own."""
         p = self.prompts
         prompt = {"plain": p.answer, "instructed": p.answer_fairly, "stepwise": p.answer_stepwise}[self.kind]
-        text = yield from reply_from(self.llm, prompt, question, passages)
+        text = yield from answer_from_passages(self.llm, prompt, question, passages)
         return S2AAnswer(text, question, S2AResult(question, tuple(passages)))

@@ -16,7 +16,7 @@ from denoise_core.errors import InputError
 from denoise_core.s2a.answer import S2AAnswer
 from denoise_core.s2a.prompts import Prompts
 from denoise_core.text.delimit import wrap_in_envelope
-from denoise_core.types import Message, Passage, Role, well_formed
+from denoise_core.types import Message, Passage, Role, replace_surrogates
 
 Target = Literal["answer", "context"]
 Verdict = Literal["pass", "fail", "unknown"]
@@ -57,10 +57,10 @@ class Record:
             question,
             tuple(Text(p.id, p.text) for p in passages),
             answer.question,
-            tuple(Text(p.id, p.text, tuple((s.start, s.end) for s in p.covered)) for p in result.passages),
+            tuple(Text(p.id, p.text, tuple((s.start, s.end) for s in p.source_spans)) for p in result.passages),
             answer.text,
             verdict,
-            sum(len(r.uncovered) for r in result.reports),
+            sum(len(r.uncovered_sentences) for r in result.reports),
             result.fallback,
         )
 
@@ -81,7 +81,7 @@ def save(records: Iterable[Record], path: str | Path) -> int:
     count = 0
     with open(path, "a", encoding="utf-8") as out:
         for record in records:
-            out.write(well_formed(json.dumps(asdict(record), ensure_ascii=False)) + "\n")
+            out.write(replace_surrogates(json.dumps(asdict(record), ensure_ascii=False)) + "\n")
             out.flush()
             count += 1
     return count
@@ -130,7 +130,7 @@ def export_chat(
 ) -> int:
     """Write the examples of `chat` as JSON Lines, over what ``path`` held; returns how many."""
     told = (chat(r, target=target, prompts=prompts) for r in records)
-    lines = [well_formed(json.dumps(each, ensure_ascii=False)) for each in told]
+    lines = [replace_surrogates(json.dumps(each, ensure_ascii=False)) for each in told]
     Path(path).write_text("".join(line + "\n" for line in lines), encoding="utf-8")
     return len(lines)
 

@@ -65,7 +65,7 @@ class _ByModel:
     def ask(self, case: Case, answer: str) -> Flow[str]:
         material = wrap_in_envelope(f"Question: {case.clean_question}\n\nAnswer: {answer}", "answer")
         values = {"material": material, "gold": " / ".join(case.gold)}
-        messages = self.prompt.render(by_schema=False, **{f: values[f] for f in self.prompt.fields})
+        messages = self.prompt.render(by_schema=False, **{f: values[f] for f in self.prompt.field_names})
         reply = yield from complete(messages, tag=f"judge.{self.name}", llm=self.llm)
         return single_word(reply.text)
 

@@ -14,12 +14,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
-from denoise_core.errors import InputError, is_mistake, said
+from denoise_core.errors import InputError, format_error, is_user_error
 from denoise_core.protocols import LLM
 from denoise_core.runtime.budget import Budget
 from denoise_core.runtime.effects import Flow
 from denoise_core.runtime.flow import run
-from denoise_core.runtime.offload import Pool
+from denoise_core.runtime.thread_pool import DaemonThreadPool
 from denoise_core.s2a.answer import S2A, S2AAnswer
 from denoise_core.s2a.options import Options
 from denoise_lab.s2a.baselines import Baseline
@@ -116,7 +116,7 @@ def evaluate(
         answered = answers.get((name, case.id, seed))
         return list(_scores(name, systems[name], case, seed, missing, answered, budget))
 
-    pool = Pool(max_concurrency)
+    pool = DaemonThreadPool(max_concurrency)
     with open(path, "a", encoding="utf-8", errors="replace") as out:  # a reply may hold half a character
         _end_torn_line(path, out)
         waiting = [pool.submit(partial(work, *t)) for t in todo]
@@ -175,9 +175,9 @@ def _scores(
             answer, trace = run(system(case, seed), budget=budget)
             text, tokens = answer.text, trace.usage.total
         except Exception as error:
-            if is_mistake(error):
+            if is_user_error(error):
                 raise
-            why = said(error)
+            why = format_error(error)
             for judge in judges:
                 yield Score(name, case.id, case.kind, seed, judge.name, None, "", 0, why)
             return
@@ -186,7 +186,7 @@ def _scores(
             value, _ = run(judge.judge(case, text))
             yield Score(name, case.id, case.kind, seed, judge.name, value, text, tokens)
         except Exception as error:
-            if is_mistake(error):
+            if is_user_error(error):
                 raise
-            why = said(error)
+            why = format_error(error)
             yield Score(name, case.id, case.kind, seed, judge.name, None, text, tokens, why)

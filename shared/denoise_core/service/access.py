@@ -11,7 +11,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from denoise_core.service.keys import Keys
+from denoise_core.service.keys import ApiKeys
 
 OPEN = ("/livez", "/readyz")  # answer without a key, for whoever watches over the process
 
@@ -19,13 +19,13 @@ log = logging.getLogger("denoise")
 access = logging.getLogger("denoise.access")  # a line a request at INFO: no text, no address, no key
 
 
-class Outside:
+class AccessMiddleware:
     """ASGI middleware in front of everything. Nothing that a request holds is logged, whatever goes wrong.
 
     ``seconds`` is a histogram of Prometheus by path and status; ``scope["key"]`` is the name of the key.
     """
 
-    def __init__(self, app: Any, keys: Keys, seconds: Any) -> None:
+    def __init__(self, app: Any, keys: ApiKeys, seconds: Any) -> None:
         self.app = app
         self.keys = keys
         self.seconds = seconds
@@ -37,7 +37,7 @@ class Outside:
         headers, began, status = Headers(scope=scope), time.perf_counter(), 0
         asked = headers.get("x-request-id", "")
         number = asked if 0 < len(asked) <= 64 and asked.replace("-", "").isalnum() else uuid.uuid4().hex
-        who = scope["key"] = self.keys.who(headers.get("authorization", ""))
+        who = scope["key"] = self.keys.identify(headers.get("authorization", ""))
 
         async def answer(message: Message) -> None:
             nonlocal status

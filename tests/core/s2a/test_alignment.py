@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from denoise_core import Passage
 from denoise_core.s2a import Options, S2ADenoiser
-from denoise_core.s2a.cover import Source
-from denoise_core.s2a.pieces import units
+from denoise_core.s2a.alignment import SourceIndex
+from denoise_core.s2a.pieces import split_pieces
 from denoise_core.testing import FunctionLLM, check_denoiser
 
 from .fakes import says
@@ -28,9 +28,9 @@ def shown(source, written):
     """Numbers of the source's sentences that cover what was written, and whether every written sentence has
     some."""
     passage = Passage(source, "p")
-    spans = units(passage)
-    found = Source([source[s.start : s.end] for s in spans])
-    covers = [found.cover(written[s.start : s.end]).chosen for s in units(Passage(written, "w"))]
+    spans = split_pieces(passage)
+    found = SourceIndex([source[s.start : s.end] for s in spans])
+    covers = [found.align(written[s.start : s.end]).sentence_indices for s in split_pieces(Passage(written, "w"))]
     return {n for c in covers for n in c}, all(covers)
 
 
@@ -43,7 +43,7 @@ def test_a_faithful_rewrite_in_two_sentences_loses_nothing_in_silence():
     result = S2ADenoiser(says(written), variant="default").denoise("Who?", [VELTRIN])
     assert "took over" in result.passages[0].text
     assert "FDA" in result.passages[0].text
-    assert result.reports[0].uncovered == ()
+    assert result.reports[0].uncovered_sentences == ()
 
 
 def test_by_hand():
@@ -54,7 +54,7 @@ def test_by_hand():
         wanted, (got, every) = set(record["needed_sentences"]), shown(record["source"], record["written"])
         needed, found, complete = needed + len(wanted), found + len(wanted & got), complete + (wanted <= got)
         superfluous += len(got - wanted)
-        written += len(units(Passage(record["written"], "w")))
+        written += len(split_pieces(Passage(record["written"], "w")))
         assert every
     assert found >= 0.96 * needed
     assert complete >= 0.95 * len(faithful)
@@ -74,7 +74,7 @@ def test_when_nothing_written_has_a_source_it_is_a_failure():
     kept = S2ADenoiser(llm, variant="default").denoise("Who?", [VELTRIN])
     assert kept.passages == (VELTRIN,)
     assert "covers" in kept.failures["v"]
-    assert len(kept.reports[0].uncovered) == 2
+    assert len(kept.reports[0].uncovered_sentences) == 2
     dropped = S2ADenoiser(llm, variant="default", on_error="drop").denoise("Who?", [VELTRIN])
     assert dropped.passages == ()
     assert dropped.failures
@@ -82,12 +82,12 @@ def test_when_nothing_written_has_a_source_it_is_a_failure():
 
 def test_written_text_is_shown_as_it_is_and_marked_with_the_checkers_word():
     written = "The drug has been approved by the FDA."
-    options = Options(show="written")
+    options = Options(shown_text="written")
     result = check_denoiser(
         lambda: S2ADenoiser(says(f"Context: {written}"), variant="default", options=options), "Who?", [VELTRIN]
     )
     (passage,) = result.passages
-    assert (passage.text, passage.rewritten) == (written, True)
+    assert (passage.text, passage.is_rewritten) == (written, True)
     (sentence,) = result.reports[0].sentences
     assert sentence.supported is not True
 
@@ -95,12 +95,12 @@ def test_written_text_is_shown_as_it_is_and_marked_with_the_checkers_word():
 def test_flag_adds_the_checkers_word_to_the_source():
     llm = FunctionLLM(lambda m: "Context: She took over the programme in 2019.")
     plain, flagged = (
-        S2ADenoiser(llm, variant="default", options=Options(flag=f)).denoise("Who?", [VELTRIN])
+        S2ADenoiser(llm, variant="default", options=Options(check_sentences=f)).denoise("Who?", [VELTRIN])
         for f in (False, True)
     )
     assert plain.passages == flagged.passages
-    assert plain.reports[0].sentences[0].why == ""
-    assert flagged.reports[0].unsupported == flagged.reports[0].sentences
+    assert plain.reports[0].sentences[0].reason == ""
+    assert flagged.reports[0].unsupported_sentences == flagged.reports[0].sentences
 
 
 @given(
@@ -110,8 +110,8 @@ def test_flag_adds_the_checkers_word_to_the_source():
 )
 def test_sentences_of_the_source_cover_themselves(sentences):
     text = " ".join(sentences)
-    spans = units(Passage(text, "p"))
-    source = Source([text[s.start : s.end] for s in spans])
+    spans = split_pieces(Passage(text, "p"))
+    source = SourceIndex([text[s.start : s.end] for s in spans])
     for s in spans:
-        chosen = source.cover(text[s.start : s.end]).chosen
+        chosen = source.align(text[s.start : s.end]).sentence_indices
         assert any(text[spans[n].start : spans[n].end].strip() == text[s.start : s.end].strip() for n in chosen)

@@ -18,7 +18,7 @@ import pytest
 import denoise_core
 from denoise_core import Message, Reply, run
 from denoise_core.runtime.effects import Complete, batch
-from denoise_core.runtime.offload import LeftBehind, Pool, left_behind, offload
+from denoise_core.runtime.thread_pool import CancelToken, DaemonThreadPool, current_cancel_token, run_in_pool
 
 ADAPTERS = [name for name in ("langchain_denoise", "llamaindex_denoise") if find_spec(name)]
 WORD = contextvars.ContextVar("word", default="none")
@@ -28,24 +28,24 @@ async def test_what_it_returns_and_raises():
     def fails():
         raise KeyError("x")
 
-    assert await offload(lambda a, b=0: a + b, 1, b=2) == 3
+    assert await run_in_pool(lambda a, b=0: a + b, 1, b=2) == 3
     with pytest.raises(KeyError):
-        await offload(fails)
+        await run_in_pool(fails)
 
 
 async def test_stop_iteration_is_an_error():
     with pytest.raises(RuntimeError, match="StopIteration") as caught:
-        await asyncio.wait_for(offload(lambda: next(iter(()))), 5)
+        await asyncio.wait_for(run_in_pool(lambda: next(iter(()))), 5)
     assert isinstance(caught.value.__cause__, StopIteration)
 
 
 async def test_the_context_goes_along():
     WORD.set("ours")
-    assert await offload(WORD.get) == "ours"
+    assert await run_in_pool(WORD.get) == "ours"
 
 
 async def test_no_more_than_the_limit_run_at_once():
-    pool, running, most, lock = Pool(3), [0], [0], threading.Condition()
+    pool, running, most, lock = DaemonThreadPool(3), [0], [0], threading.Condition()
 
     def work():
         with lock:
@@ -60,7 +60,7 @@ async def test_no_more_than_the_limit_run_at_once():
 
 
 async def test_a_hung_call_costs_its_slot_only_until_its_time_out():
-    pool, end = Pool(2), threading.Event()
+    pool, end = DaemonThreadPool(2), threading.Event()
     hung = [asyncio.wait_for(pool.run(end.wait), 0.05) for _ in range(40)]
     assert all(isinstance(e, TimeoutError) for e in await asyncio.gather(*hung, return_exceptions=True))
     assert await asyncio.wait_for(pool.run(lambda: 7), 5) == 7
@@ -69,23 +69,23 @@ async def test_a_hung_call_costs_its_slot_only_until_its_time_out():
 
 async def test_the_applications_executor_stays_free():
     end = threading.Event()
-    hung = [asyncio.create_task(offload(end.wait)) for _ in range(64)]
+    hung = [asyncio.create_task(run_in_pool(end.wait)) for _ in range(64)]
     await asyncio.sleep(0.05)
     assert await asyncio.wait_for(asyncio.to_thread(lambda: 7), 5) == 7
     for task in hung:
         task.cancel()
     await asyncio.gather(*hung, return_exceptions=True)
-    assert await asyncio.wait_for(offload(lambda: 8), 5) == 8
+    assert await asyncio.wait_for(run_in_pool(lambda: 8), 5) == 8
     end.set()
 
 
 async def test_a_call_that_waits_for_a_call_does_not_wait_for_ever():
-    pool = Pool(1)
+    pool = DaemonThreadPool(1)
     assert await asyncio.wait_for(pool.run(lambda: asyncio.run(pool.run(lambda: 5))), 5) == 5
 
 
 async def test_many_threads_and_cancellations_leave_a_pool_that_works():
-    pool = Pool(4)
+    pool = DaemonThreadPool(4)
 
     async def one(n):
         try:
@@ -115,7 +115,7 @@ async def test_a_run_on_a_thread_that_nobody_waits_for_makes_no_further_call():
         finally:
             ended.set()
 
-    waiting = asyncio.create_task(offload(work))
+    waiting = asyncio.create_task(run_in_pool(work))
     await asyncio.to_thread(began.wait, 20)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -130,19 +130,19 @@ def test_who_was_left_behind_far_out_is_so_far_in():
 
     def inner():
         outer.set()
-        seen.append(left_behind.get().is_set())
+        seen.append(current_cancel_token.get().is_set())
 
-    outer = LeftBehind()
+    outer = CancelToken()
     context = contextvars.copy_context()
-    context.run(left_behind.set, outer)
-    context.run(lambda: asyncio.run(offload(inner)))
+    context.run(current_cancel_token.set, outer)
+    context.run(lambda: asyncio.run(run_in_pool(inner)))
     assert seen == [True]
-    assert left_behind.get() is None
+    assert current_cancel_token.get() is None
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_child_process_has_threads_of_its_own():
-    pool = Pool(1)
+    pool = DaemonThreadPool(1)
     assert pool.submit(lambda: 1).result(20) == 1  # its thread stays a while, and would be waited for
     child = os.fork()
     if child == 0:
@@ -170,7 +170,7 @@ def test_nothing_runs_on_threads_that_are_not_our_own():
 PROGRAM = """
 import asyncio, signal, threading, time
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs are born ignoring it
-from denoise_core.runtime.offload import offload, on_a_thread
+from denoise_core.runtime.thread_pool import offload, on_a_thread
 from denoise_core.runtime.effects import batch, Complete
 from denoise_core.runtime.flow import arun, run
 from denoise_core import Message

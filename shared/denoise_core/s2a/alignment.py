@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from rapidfuzz.distance import JaroWinkler
 
 from denoise_core.s2a.options import Options
-from denoise_core.s2a.pieces import units
-from denoise_core.s2a.replies import PartOutcome
+from denoise_core.s2a.pieces import split_pieces
+from denoise_core.s2a.replies import SliceOutcome
 from denoise_core.support import check
-from denoise_core.text.lexemes import lexemes
-from denoise_core.text.stems import stem
+from denoise_core.text.lexemes import tokenize_text
+from denoise_core.text.stems import stem_word
 from denoise_core.text.wordlists import FUNCTION_WORDS
 from denoise_core.types import Passage, Span
 
@@ -34,7 +34,7 @@ _LONGEST = 400  # words of a written sentence that are looked up
 
 
 @dataclass(frozen=True, slots=True)
-class Sentence:
+class WrittenSentence:
     """One sentence that a model wrote.
 
     ``start`` and ``end`` are characters of the model's own text (half-open). ``spans`` are the source sentences
@@ -45,29 +45,29 @@ class Sentence:
     start: int
     end: int
     spans: tuple[Span, ...] = ()
-    share: float = 0.0
+    covered_fraction: float = 0.0
     supported: bool | None = None
-    why: str = ""
+    reason: str = ""
 
 
-def align(
-    outcome: PartOutcome, options: Options, question: str, *, offset: int = 0
-) -> tuple[PartOutcome, list[Sentence]]:
+def align_outcome(
+    outcome: SliceOutcome, options: Options, question: str, *, offset: int = 0
+) -> tuple[SliceOutcome, list[WrittenSentence]]:
     """A written outcome with the pieces to keep: the source sentences that cover it; and its own sentences.
 
     One that only repeats ``question`` is left out. ``offset`` is where the text begins in all that was written.
     """
-    passage, pieces, text = outcome.part.passage, outcome.part.pieces, outcome.written or ""
-    source = Source(outcome.part.texts, options.language)
-    is_checked = options.flag or options.show == "written"
-    sentences: list[Sentence] = []
+    passage, pieces, text = outcome.part.passage, outcome.part.pieces, outcome.written_text or ""
+    source = SourceIndex(outcome.part.texts, options.language)
+    is_checked = options.check_sentences or options.shown_text == "written"
+    sentences: list[WrittenSentence] = []
     kept: dict[int, int] = {}
-    for span in units(Passage(text, passage.id), language=options.language):
+    for span in split_pieces(Passage(text, passage.id), language=options.language):
         sentence = text[span.start : span.end].strip()
         if not sentence or sentence.casefold().split() == question.casefold().split():
             continue
-        cover = source.cover(sentence)
-        kept.update(dict.fromkeys(cover.chosen, 0))
+        cover = source.align(sentence)
+        kept.update(dict.fromkeys(cover.sentence_indices, 0))
         supported, why = None, ""
         if is_checked:
             verdict = check("", sentence, [Passage(outcome.part.text, passage.id)])
@@ -75,25 +75,25 @@ def align(
             supported = False if missing_facts else None
             why = "; ".join(missing_facts) or verdict.reason
         start, end = offset + span.start, offset + span.end
-        spans = tuple(pieces[index] for index in cover.chosen)
-        sentences.append(Sentence(sentence, start, end, spans, cover.share, supported, why))
+        spans = tuple(pieces[index] for index in cover.sentence_indices)
+        sentences.append(WrittenSentence(sentence, start, end, spans, cover.covered_fraction, supported, why))
     problem = None
-    if sentences and not kept and options.show == "source":
+    if sentences and not kept and options.shown_text == "source":
         problem = "no sentence of the text covers anything that was written"
     reasons = dict.fromkeys(range(len(pieces)), NOT_COVERED)
-    return replace(outcome, kept=kept, problem=problem, drop_reasons=reasons), sentences
+    return replace(outcome, kept_places=kept, problem=problem, drop_reasons=reasons), sentences
 
 
 @dataclass(frozen=True, slots=True)
-class Cover:
+class SourceAlignment:
     """``chosen`` are positions of source sentences, in order; ``share`` in 0..1 is what they cover of the
     words."""
 
-    chosen: tuple[int, ...]
-    share: float
+    sentence_indices: tuple[int, ...]
+    covered_fraction: float
 
 
-class Source:
+class SourceIndex:
     """Sentences, ready to be looked up in."""
 
     def __init__(self, sentences: Sequence[str], language: str = "en") -> None:
@@ -103,14 +103,14 @@ class Source:
         self._known = frozenset().union(*self.terms)
         self._alike: dict[str, frozenset[str]] = {}
 
-    def cover(self, written: str) -> Cover:
+    def align(self, written: str) -> SourceAlignment:
         """The sentences that cover ``written``: none when the best of them covers too little of it."""
         wanted = list(dict.fromkeys(_terms(written, self.language)))[:_LONGEST]
         having = [[t for t in wanted if self._forms(t) & given] for given in self.terms]
         weight = {t: _weight(t, sum(t in h for h in having)) for t in wanted}
         chosen, covered, share = _greedy(having, weight)
         chosen += [n for n in self._copied(written, covered) if n not in chosen] if chosen else []
-        return Cover(tuple(sorted(chosen)), min(1.0, share))
+        return SourceAlignment(tuple(sorted(chosen)), min(1.0, share))
 
     def _copied(self, written: str, covered: set[str]) -> list[int]:
         """Sentences of which a run of words stands in ``written`` that says something not covered yet."""
@@ -154,17 +154,17 @@ def _weight(term: str, having: int) -> float:
 
 
 def _words(text: str) -> list[str]:
-    return [x.lower for x in lexemes(text) if x.shape != "mark"]
+    return [x.folded_text for x in tokenize_text(text) if x.kind != "mark"]
 
 
 def _terms(text: str, language: str) -> Iterator[str]:
     """Words of content by stem, ideographs one by one, numbers without what groups their digits."""
-    for x in lexemes(text):
-        if x.shape == "number":
+    for x in tokenize_text(text):
+        if x.kind == "number":
             yield _GROUPED.sub("", x.text)
-        elif x.shape == "ideograph":
+        elif x.kind == "ideograph":
             yield x.text
-        elif x.shape == "word":
-            for part in x.lower.removesuffix("'s").split("-"):
+        elif x.kind == "word":
+            for part in x.folded_text.removesuffix("'s").split("-"):
                 if part and part not in FUNCTION_WORDS:
-                    yield stem(part, language)
+                    yield stem_word(part, language)

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from denoise_core._files import write_whole
-from denoise_core._optional import html_of
+from denoise_core._optional import render_html
 from denoise_core.embedded.fitted import FittedDenoiser, fit_denoiser
-from denoise_core.errors import InputError, is_mistake, said
+from denoise_core.errors import InputError, format_error, is_user_error
 from denoise_core.protocols import LLM, Retriever, expect_retriever
 from denoise_core.question import Question
 from denoise_core.s2a.denoiser import S2ADenoiser
@@ -23,7 +23,7 @@ log = logging.getLogger("denoise_core")
 Progress = Callable[[int, int], None]
 
 
-def labelled(
+def label_questions(
     questions: Sequence[Question], llm: LLM, progress: Progress | None = None
 ) -> Iterator[Question | str]:
     """Each question with the passages as gold of which ``llm`` selects a part, or why there are none.
@@ -36,9 +36,9 @@ def labelled(
         try:
             kept = selecting.denoise(question.text, question.passages).passages
         except Exception as error:  # the model's failure on this question
-            if is_mistake(error):
+            if is_user_error(error):
                 raise
-            yield f"it could not be labelled: {said(error)}"
+            yield f"it could not be labelled: {format_error(error)}"
         else:
             gold = frozenset(p.id for p in kept)
             yield replace(question, gold=gold) if gold else "no passage is needed, says the model"
@@ -57,7 +57,7 @@ def write_labels(questions: Iterable[Question], path: str | Path) -> Path:
             "id": q.id,
             "answers": q.answers,
             "passages": [
-                {"is_gold": gold, "id": p.id, "source": str(p.metadata.get("source", "")), "text": p.headed}
+                {"is_gold": gold, "id": p.id, "source": str(p.metadata.get("source", "")), "text": p.text_with_header}
                 for p, gold in zip(q.passages, q.labels, strict=True)
             ],
         }
@@ -65,7 +65,7 @@ def write_labels(questions: Iterable[Question], path: str | Path) -> Path:
     ]
     path = Path(path)
     write_whole(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
-    if (page := html_of("labels", lines)) is not None:
+    if (page := render_html("labels", lines)) is not None:
         write_whole(path.with_name(f"{path.name}.html"), page)
     return path
 
@@ -90,7 +90,7 @@ def calibrate(
     """
     asked = [q if isinstance(q, Question) else _found(q, retriever) for q in questions]
     unknown = [q for q in asked if not q.gold]
-    made = iter(() if llm is None else labelled(unknown, llm, progress))
+    made = iter(() if llm is None else label_questions(unknown, llm, progress))
     found = [q if q.gold else next(made, "nobody has labelled it") for q in asked]
     known = [q for q in found if isinstance(q, Question)]
     for reason in (why for why in found if isinstance(why, str)):

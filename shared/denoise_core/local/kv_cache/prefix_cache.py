@@ -2,7 +2,7 @@
 
 In a layout with the passage before the question, the keys and values of instruction and passage in the
 first L blocks do not depend on the question (attention is causal), so the next question only costs its own
-tokens; `denoise_core.local.keeping.reuse` makes and uses them.
+tokens; `denoise_core.local.kv_cache.reuse` makes and uses them.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from collections.abc import Hashable
 from typing import Any
 
 from denoise_core.errors import InputError
-from denoise_core.runtime.caches import Bounded
+from denoise_core.runtime.caches import WeightedLRUCache
 
 
-class PrefixCache(Bounded[Hashable, Any]):
+class PrefixCache(WeightedLRUCache[Hashable, Any]):
     """Entries by key, the least recently used leaving first, never more than ``max_bytes`` of their ``nbytes``.
 
     Thread-safe. ``max_bytes=0`` keeps nothing. An entry larger than the whole cache is not kept. Readers may share

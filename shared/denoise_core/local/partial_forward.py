@@ -25,11 +25,11 @@ import torch
 from torch import nn
 
 from denoise_core.errors import InputError
-from denoise_core.local.batching import batches, positions_of
-from denoise_core.local.blocks import Norm, find_blocks, find_final_norm, last_token, unit_gain
-from denoise_core.local.layout import Prompt
+from denoise_core.local.batching import batch_by_length, position_limit
+from denoise_core.local.blocks import Norm, find_blocks, find_final_norm, remove_gain, run_last_token
+from denoise_core.local.layout import TokenPrompt
 
-Pool = Callable[[torch.Tensor], torch.Tensor]
+PoolingFunction = Callable[[torch.Tensor], torch.Tensor]
 T = TypeVar("T")
 
 
@@ -38,14 +38,14 @@ class StopForward(BaseException):
 
 
 @dataclass(slots=True)
-class Request:
+class LayerRequest:
     """One pass: pool the state at each layer of ``pools``, leave at ``stop``; ``entered`` counts blocks run.
 
     With ``last`` the final block of the pass runs for the last token only; ``inside`` is set meanwhile.
     """
 
-    owner: EarlyLayers
-    pools: Mapping[int, Pool]
+    owner: PartialForward
+    pools: Mapping[int, PoolingFunction]
     stop: int
     last: bool = False
     inside: bool = False
@@ -54,10 +54,10 @@ class Request:
 
     def arrive(self, layer: int, state: Any, entering: bool) -> None:
         if layer in self.pools and layer not in self.found:
-            if not isinstance(state, torch.Tensor) or state.ndim != 3 or state.shape[-1] != self.owner.width:
+            if not isinstance(state, torch.Tensor) or state.ndim != 3 or state.shape[-1] != self.owner.hidden_size:
                 shape = tuple(state.shape) if isinstance(state, torch.Tensor) else type(state).__name__
                 raise InputError(
-                    f"between its blocks this model carries {shape}, not one vector of width {self.owner.width} "
+                    f"between its blocks this model carries {shape}, not one vector of width {self.owner.hidden_size} "
                     "for each token, so a probe cannot read it"
                 )
             self.found[layer] = self.pools[layer](state)
@@ -69,20 +69,20 @@ class Request:
         """Run the final block for the last token and leave; come back when it has to be run whole."""
         self.inside = True
         try:
-            state = last_token(block, args, kwargs)
+            state = run_last_token(block, args, kwargs)
         finally:
             self.inside = False
         if state is not None:
             self.arrive(self.stop, state, entering=False)
 
 
-current_request: contextvars.ContextVar[Request | None] = contextvars.ContextVar("end_request", default=None)
+current_request: contextvars.ContextVar[LayerRequest | None] = contextvars.ContextVar("end_request", default=None)
 
 
 class LayerHook:
     """The hook before block ``n``: its input is ``h_n``. It knows its owner weakly, or models would live on."""
 
-    def __init__(self, n: int, owner: EarlyLayers | None) -> None:
+    def __init__(self, n: int, owner: PartialForward | None) -> None:
         self.n = n
         self.owner = weakref.ref(owner) if owner is not None else lambda: None
 
@@ -102,13 +102,13 @@ class LayerHook:
         if request is not None:
             request.arrive(self.n, output[0] if isinstance(output, tuple) else output, entering=False)
 
-    def _request(self) -> Request | None:
+    def _request(self) -> LayerRequest | None:
         """The pass that is under way in this thread, if it is one of the model watched."""
         request, owner = current_request.get(), self.owner()
         return request if request is not None and owner is request.owner and not request.inside else None
 
 
-class EarlyLayers:
+class PartialForward:
     """One loaded model, read at any layer. Get it from `early_layers`, which keeps one for each model.
 
     ``lock`` is for whoever runs batches: one batch at a time bounds memory. ``causal`` says whether a token
@@ -120,11 +120,11 @@ class EarlyLayers:
         self.config = config
         self.decoder = decoder  # takes input_ids and runs the blocks
         self.blocks = blocks
-        self.count = len(blocks)
-        self.width = int(config.hidden_size)
+        self.block_count = len(blocks)
+        self.hidden_size = int(config.hidden_size)
         self.lock = threading.RLock()
-        self.causal = True
-        self.norm = Norm()
+        self.is_causal = True
+        self.unit_norm = Norm()
         self.final_norm: nn.Module | None = None
         self._parameters = frozenset(inspect.signature(decoder.forward).parameters)
         self._checked: set[int] = set()
@@ -133,7 +133,7 @@ class EarlyLayers:
         self._learned = False
         for n, block in enumerate(blocks):
             block.register_forward_pre_hook(LayerHook(n, self).before, with_kwargs=True)
-        blocks[-1].register_forward_hook(LayerHook(self.count, self).after)
+        blocks[-1].register_forward_hook(LayerHook(self.block_count, self).after)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A copied or pickled model does not take this along (a lock cannot be copied); it gets its own.
@@ -148,30 +148,30 @@ class EarlyLayers:
         return str(next(p for p in self.blocks.parameters() if p.is_floating_point()).dtype).removeprefix("torch.")
 
     @property
-    def window(self) -> int | None:
+    def max_positions(self) -> int | None:
         """Positions the model has, or None when its configuration sets no limit."""
-        return positions_of(self.decoder, self.config) or None
+        return position_limit(self.decoder, self.config) or None
 
-    def takes(self, name: str) -> bool:
+    def accepts_argument(self, name: str) -> bool:
         """Whether the model's forward pass has a parameter of this name."""
         return name in self._parameters
 
-    def ensure(self, layer: int) -> None:
+    def check_layer(self, layer: int) -> None:
         """Check ``layer`` once: 8 random tokens, the hook against ``output_hidden_states``, blocks counted.
 
         Raises `InputError` for a layer outside the model, and when the state there cannot be read exactly.
         """
-        if not 0 <= layer <= self.count:
+        if not 0 <= layer <= self.block_count:
             raise InputError(
-                f"layer={layer} is outside the model: it has {self.count} blocks, so 0 to {self.count}"
+                f"layer={layer} is outside the model: it has {self.block_count} blocks, so 0 to {self.block_count}"
             )
-        self.check()
+        self.check_readable()
         if layer not in self._checked:
             with self.lock:
                 self._compare(layer)
                 self._checked.add(layer)
 
-    def check(self) -> None:
+    def check_readable(self) -> None:
         """Raises `InputError` when the model cannot be read at all, or is in training mode now."""
         if self.decoder.training:
             raise InputError(
@@ -183,30 +183,30 @@ class EarlyLayers:
         if self._refusal:
             raise InputError(self._refusal)
 
-    def read(self, inputs: Mapping[str, Any], layers: Sequence[int], pool: Pool) -> dict[int, torch.Tensor]:
+    def read_layers(self, inputs: Mapping[str, Any], layers: Sequence[int], pool: PoolingFunction) -> dict[int, torch.Tensor]:
         """``pool`` of the state at each of ``layers``, from one pass that ends at the highest.
 
         ``inputs`` are those of the model's forward pass; ``pool`` gets ``(batch, tokens, width)``. Raises
         `InputError` when a layer was never reached (a fused, compiled or patched forward pass).
         """
-        return self._pass(inputs, Request(self, dict.fromkeys(layers, pool), max(layers)))
+        return self._pass(inputs, LayerRequest(self, dict.fromkeys(layers, pool), max(layers)))
 
-    def last(self, inputs: Mapping[str, Any], layer: int) -> torch.Tensor:
+    def read_last_token(self, inputs: Mapping[str, Any], layer: int) -> torch.Tensor:
         """The last column's state at ``layer``, float32 ``(batch, width)``: rows are padded on the left.
 
         As ``read`` with that pooling, but the final block of the pass runs for the last token only, where
         that was found to give the same. Raises what `read` raises.
         """
         if layer not in self._narrow:
-            self._narrow[layer] = self.causal and layer > 0 and self._try_last(layer)
+            self._narrow[layer] = self.is_causal and layer > 0 and self._try_last(layer)
         return self._last(inputs, layer, self._narrow[layer])
 
     def _last(self, inputs: Mapping[str, Any], layer: int, narrow: bool) -> torch.Tensor:
-        pools: dict[int, Pool] = {layer: lambda h: h[:, -1].float()}
-        return self._pass(inputs, Request(self, pools, layer, last=narrow))[layer]
+        pools: dict[int, PoolingFunction] = {layer: lambda h: h[:, -1].float()}
+        return self._pass(inputs, LayerRequest(self, pools, layer, last=narrow))[layer]
 
     @torch.inference_mode()
-    def _pass(self, inputs: Mapping[str, Any], request: Request) -> dict[int, torch.Tensor]:
+    def _pass(self, inputs: Mapping[str, Any], request: LayerRequest) -> dict[int, torch.Tensor]:
         token = current_request.set(request)
         try:
             self.decoder(**inputs)
@@ -217,7 +217,7 @@ class EarlyLayers:
         missing = sorted(request.pools.keys() - request.found.keys())
         if missing or request.entered != request.stop:
             raise InputError(
-                f"the model's forward pass went around its blocks: expected {request.stop} of {self.count} to "
+                f"the model's forward pass went around its blocks: expected {request.stop} of {self.block_count} to "
                 f"run, saw {request.entered}; a fused, compiled or patched forward cannot be read, load the "
                 "model plainly"
             )
@@ -235,7 +235,7 @@ class EarlyLayers:
 
         handles = [m.register_forward_pre_hook(note(path)) for path, m in outside]
         try:
-            self.read(self._inputs(self._sample()), [layer], lambda h: h)
+            self.read_layers(self._inputs(self._sample()), [layer], lambda h: h)
         finally:
             for handle in handles:
                 handle.remove()
@@ -255,9 +255,9 @@ class EarlyLayers:
 
     def _inputs(self, ids: torch.Tensor) -> dict[str, Any]:
         inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
-        if self.takes("position_ids") and self.causal:
+        if self.accepts_argument("position_ids") and self.is_causal:
             inputs["position_ids"] = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
-        if self.takes("use_cache"):
+        if self.accepts_argument("use_cache"):
             inputs["use_cache"] = False
         return inputs
 
@@ -271,14 +271,14 @@ class EarlyLayers:
         """Whether the last token alone gives what the whole block gives: rows with padding, and without."""
         ids = self._sample()[0].tolist()
         for first in (ids, ids[3:]):
-            prompts = [Prompt(tuple(row), (0, 0), (0, 0), 0) for row in (first, ids[::-1])]
-            inputs = inputs_of(self, prompts, 0)
+            prompts = [TokenPrompt(tuple(row), (0, 0), (0, 0), 0) for row in (first, ids[::-1])]
+            inputs = model_inputs(self, prompts, 0)
             whole = self._last(inputs, layer, narrow=False)
             try:
                 alone = self._last(inputs, layer, narrow=True)
             except Exception:  # whatever a foreign block makes of one token and a past
                 return False
-            near = _same(alone, whole, 1e-5) if self.dtype in ("float32", "float64") else alike(alone, whole)
+            near = _same(alone, whole, 1e-5) if self.dtype in ("float32", "float64") else nearly_equal(alone, whole)
             if not near:
                 return False
         return True
@@ -298,23 +298,23 @@ class EarlyLayers:
         other = ids.clone()
         other[0, -1] = (other[0, -1] + 1) % int(self.config.vocab_size)
         try:
-            first, changed = (self.read(self._inputs(x), [1], lambda h: h[:, 0])[1] for x in (ids, other))
-            self.causal = torch.equal(first, changed)
+            first, changed = (self.read_layers(self._inputs(x), [1], lambda h: h[:, 0])[1] for x in (ids, other))
+            self.is_causal = torch.equal(first, changed)
             with torch.inference_mode():
-                top = self.read(self._inputs(ids), [self.count], lambda h: h)[self.count]
+                top = self.read_layers(self._inputs(ids), [self.block_count], lambda h: h)[self.block_count]
                 out = self.decoder(**self._inputs(ids)).last_hidden_state
                 self.final_norm = find_final_norm(self.decoder, self.blocks, top, out)
                 if self.final_norm is not None:
-                    self.norm = unit_gain(self.final_norm)
+                    self.unit_norm = remove_gain(self.final_norm)
         except InputError as error:
             self._refusal = str(error)
 
     @torch.inference_mode()
     def _compare(self, layer: int) -> None:
         inputs = self._inputs(self._sample())
-        state = self.read(inputs, [layer], lambda h: h)[layer]
+        state = self.read_layers(inputs, [layer], lambda h: h)[layer]
         given = self.decoder(**inputs, output_hidden_states=True)
-        if layer == self.count:
+        if layer == self.block_count:
             state = state if self.final_norm is None else self.final_norm(state)
             wanted = [given.last_hidden_state]
         else:
@@ -333,7 +333,7 @@ def _same(state: torch.Tensor, wanted: torch.Tensor, tolerance: float = 1e-3) ->
     return state.shape == wanted.shape and float((state - wanted).abs().max()) <= tolerance * scale
 
 
-def alike(found: torch.Tensor, wanted: torch.Tensor) -> bool:
+def nearly_equal(found: torch.Tensor, wanted: torch.Tensor) -> bool:
     """As near, row by row, as half precision is to itself in another batch."""
     return bool((torch.cosine_similarity(found.float(), wanted.float(), dim=-1) > 0.999).all())
 
@@ -342,7 +342,7 @@ _KEPT = "_denoise_early_layers"
 _lock = threading.Lock()
 
 
-def early_layers(model: nn.Module) -> EarlyLayers:
+def get_partial_forward(model: nn.Module) -> PartialForward:
     """The `EarlyLayers` of a model, made once and shared, so that all its readers share one lock.
 
     Raises `InputError` when the model has no list of blocks to stop between.
@@ -352,12 +352,12 @@ def early_layers(model: nn.Module) -> EarlyLayers:
     with _lock:
         found = decoder.__dict__.get(_KEPT)
         if found is None:
-            found = EarlyLayers(config, decoder, blocks)
+            found = PartialForward(config, decoder, blocks)
             object.__setattr__(decoder, _KEPT, found)  # past torch's own, which is for parameters and modules
         return found
 
 
-def inputs_of(early: EarlyLayers, prompts: Sequence[Prompt], pad: int) -> dict[str, Any]:
+def model_inputs(early: PartialForward, prompts: Sequence[TokenPrompt], pad: int) -> dict[str, Any]:
     """Inputs of the model's forward pass. Decoders are padded on the left, encoders on the right.
 
     Decoders always get position ids, because those with learned positions would count the padding in
@@ -367,23 +367,23 @@ def inputs_of(early: EarlyLayers, prompts: Sequence[Prompt], pad: int) -> dict[s
     ids, mask = torch.full((len(prompts), width), pad), torch.zeros(len(prompts), width, dtype=torch.long)
     types = torch.zeros(len(prompts), width, dtype=torch.long)
     for row, prompt in enumerate(prompts):
-        at = width - len(prompt.ids) if early.causal else 0
+        at = width - len(prompt.ids) if early.is_causal else 0
         ids[row, at : at + len(prompt.ids)] = torch.tensor(prompt.ids)
         mask[row, at : at + len(prompt.ids)] = 1
-        if prompt.types:
-            types[row, at : at + len(prompt.ids)] = torch.tensor(prompt.types)
+        if prompt.segment_ids:
+            types[row, at : at + len(prompt.ids)] = torch.tensor(prompt.segment_ids)
     out: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
-    if early.causal and early.takes("position_ids"):
+    if early.is_causal and early.accepts_argument("position_ids"):
         out["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
-    if any(p.types for p in prompts) and early.takes("token_type_ids"):
+    if any(p.segment_ids for p in prompts) and early.accepts_argument("token_type_ids"):
         out["token_type_ids"] = types
     out = {name: tensor.to(early.device) for name, tensor in out.items()}
-    if early.takes("use_cache"):
+    if early.accepts_argument("use_cache"):
         out["use_cache"] = False
     return out
 
 
-def pool_of(pooling: str, prompts: Sequence[Prompt]) -> Pool:
+def pooling_function(pooling: str, prompts: Sequence[TokenPrompt]) -> PoolingFunction:
     """``last``: the last token's state. ``cls_mean_question``: first token, mean over the passage's tokens,
     mean over the question's, one after the other (three times the model's width); the mean of no tokens is 0.
     """
@@ -393,7 +393,7 @@ def pool_of(pooling: str, prompts: Sequence[Prompt]) -> Pool:
     def pool(h: torch.Tensor) -> torch.Tensor:
         at = torch.arange(h.shape[1], device=h.device)
         parts = [h[:, 0].float()]
-        for spans in ([p.passage for p in prompts], [p.query for p in prompts]):
+        for spans in ([p.passage_span for p in prompts], [p.query_span for p in prompts]):
             ends = torch.tensor(spans, device=h.device)
             inside = ((at >= ends[:, :1]) & (at < ends[:, 1:])).float()
             weights = inside / inside.sum(-1, keepdim=True).clamp(min=1)
@@ -403,14 +403,14 @@ def pool_of(pooling: str, prompts: Sequence[Prompt]) -> Pool:
     return pool
 
 
-def out_of_memory(error: BaseException) -> bool:
+def is_out_of_memory(error: BaseException) -> bool:
     """Whether the batch was too large for the device or the machine; torch reports it in several ways."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and "allocate memory" in str(error)
 
 
-def halving(batch: list[int], run: Callable[[list[int]], T]) -> list[tuple[list[int], T]]:
+def run_halving(batch: list[int], run: Callable[[list[int]], T]) -> list[tuple[list[int], T]]:
     """``run(batch)``; a batch that does not fit into memory is halved and tried again, down to one row.
 
     Raises `InputError` when a single row does not fit.
@@ -418,7 +418,7 @@ def halving(batch: list[int], run: Callable[[list[int]], T]) -> list[tuple[list[
     try:
         return [(batch, run(batch))]
     except Exception as error:
-        if not out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
         if len(batch) == 1:
             raise InputError(
@@ -426,14 +426,14 @@ def halving(batch: list[int], run: Callable[[list[int]], T]) -> list[tuple[list[
                 "in bfloat16, or use another device"
             ) from error
     middle = len(batch) // 2
-    return halving(batch[:middle], run) + halving(batch[middle:], run)
+    return run_halving(batch[:middle], run) + run_halving(batch[middle:], run)
 
 
-def in_batches(
-    early: EarlyLayers, lengths: Sequence[int], max_tokens: int, run: Callable[[list[int]], T]
+def run_in_batches(
+    early: PartialForward, lengths: Sequence[int], max_tokens: int, run: Callable[[list[int]], T]
 ) -> list[tuple[list[int], T]]:
     """``run`` of positions of prompts of these lengths, a batch at a time (`batches`, `halving`)."""
     done: list[tuple[list[int], T]] = []
-    for batch in batches(lengths, max_tokens):
-        done += halving(batch, run)
+    for batch in batch_by_length(lengths, max_tokens):
+        done += run_halving(batch, run)
     return done

@@ -13,19 +13,19 @@ from typing import Any
 
 from denoise_core._optional import require
 from denoise_core.errors import InputError
-from denoise_core.local.layout import token_ids
-from denoise_core.runtime.offload import offload
+from denoise_core.local.layout import tokenize_texts
+from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.types import Message, Reply, Usage
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class GenerationEnd:
     """How a stream ended, and its whole ``text``. ``cut``: by the limit of tokens, in the middle of what the model
     had to say."""
 
     text: str
     usage: Usage
-    cut: bool
+    is_truncated: bool
 
 
 _SETTINGS = ("max_new_tokens", "temperature", "seed", "stop")
@@ -91,9 +91,9 @@ class LocalLLM:
         return Reply(self._text(made), Usage(before, len(made)))
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        return await offload(self.complete, messages)
+        return await run_in_pool(self.complete, messages)
 
-    def stream(self, messages: Sequence[Message]) -> Generator[str, None, Ended]:
+    def stream(self, messages: Sequence[Message]) -> Generator[str, None, GenerationEnd]:
         """Pieces of the reply as they are made; joined they are `complete`'s text. Returns how it `Ended`.
 
         Generation runs in a thread; letting the iterator go stops it at the next token. What goes wrong there is
@@ -101,7 +101,7 @@ class LocalLLM:
         """
         inputs = self._inputs(messages)
         before = inputs["input_ids"].shape[1]
-        streamer = Pieces(self.tokenizer)
+        streamer = TokenStreamer(self.tokenizer)
         left = threading.Event()
         failed: list[BaseException] = []
         made: list[int] = []
@@ -121,16 +121,16 @@ class LocalLLM:
         thread = threading.Thread(target=work, name="denoise-generate", daemon=True)
         thread.start()
         try:
-            yield from held_back(streamer, self.stop)
+            yield from stream_until_stop(streamer, self.stop)
         finally:
             left.set()
             thread.join()
         if failed:
             raise failed[0]
         whole = self.tokenizer.decode(made, skip_special_tokens=True)
-        text = cut(whole, self.stop)
+        text = truncate_at_stop(whole, self.stop)
         ended = (made[-1:] and made[-1] in self._ends()) or text != whole
-        return Ended(text, Usage(before, len(made)), cut=len(made) >= self._room(before) and not ended)
+        return GenerationEnd(text, Usage(before, len(made)), is_truncated=len(made) >= self._room(before) and not ended)
 
     def load(self) -> None:
         """Load a model given by name or folder; else done at the first call. Raises `InputError`."""
@@ -142,7 +142,7 @@ class LocalLLM:
             name = self.model
             try:
                 self.tokenizer = self.tokenizer or load_tokenizer(name)
-                self.model = shared_model(name, generates=True)
+                self.model = shared_model(name, has_lm_head=True)
             except (OSError, ValueError) as error:
                 reason = str(error).strip().splitlines()[0]
                 raise InputError(f"cannot load {str(name)!r} as a causal language model: {reason}") from error
@@ -166,12 +166,12 @@ class LocalLLM:
 
         def found(ids: Any, scores: Any, **_: Any) -> Any:
             made = self.tokenizer.batch_decode(ids[:, before:][:, -near:], skip_special_tokens=True)
-            return _flags([cut(text, self.stop) != text for text in made], ids)
+            return _flags([truncate_at_stop(text, self.stop) != text for text in made], ids)
 
         return [found]
 
     def _text(self, made: Any) -> str:
-        return cut(self.tokenizer.decode(made, skip_special_tokens=True), self.stop)
+        return truncate_at_stop(self.tokenizer.decode(made, skip_special_tokens=True), self.stop)
 
     def _ends(self) -> set[int]:
         ends = self.model.generation_config.eos_token_id
@@ -179,7 +179,7 @@ class LocalLLM:
 
     def _inputs(self, messages: Sequence[Message]) -> dict[str, Any]:
         self.load()
-        return self._row(prompt_ids(self.tokenizer, messages))
+        return self._row(tokenize_messages(self.tokenizer, messages))
 
     def _row(self, ids: Sequence[int]) -> dict[str, Any]:
         torch, window = require("torch", extra="end"), self._window()
@@ -210,14 +210,14 @@ class LocalLLM:
         return chosen | {"pad_token_id": self._pad()}
 
 
-def prompt_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
+def tokenize_messages(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
     """Messages as token ids. A message that spells a special token stays text: only the template's count.
 
     Raises `InputError` when the chat template refuses the conversation or changes a message.
     """
     if not getattr(tokenizer, "chat_template", None):
         start = tokenizer("a")["input_ids"][: -len(tokenizer("a", add_special_tokens=False)["input_ids"])]
-        return [*start, *token_ids(tokenizer, ["\n\n".join(m.content for m in messages)], own_text=False)[0]]
+        return [*start, *tokenize_texts(tokenizer, ["\n\n".join(m.content for m in messages)], is_trusted=False)[0]]
     marks = [f"zzMESSAGE{n}zz" for n in range(len(messages))]
     turns = [{"role": m.role, "content": mark} for m, mark in zip(messages, marks, strict=True)]
     try:
@@ -225,7 +225,7 @@ def prompt_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
     except Exception as error:  # jinja's own classes: a template refuses by raising
         if len(messages) > 1 and messages[0].role == "system":  # templates that know no system message
             merged = Message("user", f"{messages[0].content}\n\n{messages[1].content}")
-            return prompt_ids(tokenizer, [merged, *messages[2:]])
+            return tokenize_messages(tokenizer, [merged, *messages[2:]])
         raise InputError(f"the tokenizer's chat template refuses the messages: {error}") from error
     contents = dict(zip(marks, (m.content for m in messages), strict=True))
     pieces = re.split("(" + "|".join(marks) + ")", text)
@@ -233,7 +233,7 @@ def prompt_ids(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
         raise InputError("the tokenizer's chat template does not show the messages as they are, each once")
     out: list[int] = []
     for piece in filter(None, pieces):
-        out += token_ids(tokenizer, [contents.get(piece, piece)], own_text=piece not in contents)[0]
+        out += tokenize_texts(tokenizer, [contents.get(piece, piece)], is_trusted=piece not in contents)[0]
     return out
 
 
@@ -245,7 +245,7 @@ def _flags(stop: list[bool], ids: Any) -> Any:
 _HALF = "\ufffd"  # what a decoder makes of the first bytes of a character
 
 
-class Pieces:
+class TokenStreamer:
     """What ``generate`` takes as its ``streamer``; iterated, from another thread, the pieces until `end`.
 
     A piece is decoded together with the one before it, since the space before a word may depend on that.
@@ -284,7 +284,7 @@ class Pieces:
             yield piece
 
 
-def cut(text: str, stops: Sequence[str]) -> str:
+def truncate_at_stop(text: str, stops: Sequence[str]) -> str:
     """The text before the first place where one of ``stops`` stands.
 
     >>> cut("one. two. three", [". t"])
@@ -293,7 +293,7 @@ def cut(text: str, stops: Sequence[str]) -> str:
     return text[: min((at for stop in stops if (at := text.find(stop)) >= 0), default=len(text))]
 
 
-def held_back(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[str]:
+def stream_until_stop(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[str]:
     """The pieces, none empty; joined they are ``cut("".join(pieces), stops)``.
 
     As many characters as may begin a stop are kept until more have come. All pieces are read.
@@ -306,10 +306,10 @@ def held_back(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[str]:
         if over or not piece:
             continue
         kept += piece
-        at, known = len(cut(kept, stops)), max(0, len(kept) + 1 - longest)  # no stop that begins before is half
+        at, known = len(truncate_at_stop(kept, stops)), max(0, len(kept) + 1 - longest)  # no stop that begins before is half
         over = at < len(kept) and at <= known
         if out := kept[: min(at, known)]:
             yield out
         kept = "" if over else kept[len(out) :]
-    if rest := cut(kept, stops):
+    if rest := truncate_at_stop(kept, stops):
         yield rest

@@ -11,7 +11,7 @@ from denoise_core import InputError, Message, Passage, calibrate
 from denoise_core.embedded import sample_questions
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.question import Question
-from denoise_core.s2a.teaching import labelled, write_labels
+from denoise_core.s2a.llm_labels import label_questions, write_labels
 from denoise_core.testing import FunctionLLM
 
 ASKED = sample_questions()[:22]
@@ -58,13 +58,13 @@ def test_labels_of_people_are_not_asked_about():
     own = [replace(q, passages=few(q)) for q in ASKED]
     llm = FunctionLLM(selecting)
     assert calibrate(None, own, llm).evaluation.questions == 22
-    assert llm.seen == []
+    assert llm.received_messages == []
 
 
 def test_what_the_model_fails_on_is_told_in_its_place():
     passages = (Passage("It rained.", "a"), Passage("Chess is a game.", "b"))
     asked = [Question(text, passages, frozenset()) for text in ("Is it out of order?", "Who?")]
-    found = list(labelled(asked, FunctionLLM(selecting)))
+    found = list(label_questions(asked, FunctionLLM(selecting)))
     assert "away" in found[0]
     assert found[1] == "no passage is needed, says the model"
     with pytest.raises(InputError, match="give a retriever"):
@@ -110,7 +110,7 @@ def test_every_label_and_passage_stands_in_the_page_beside_the_labels_and_is_no_
     said = [" ".join(s.split()) for s in page.said]
     shown = iter(said)
     for q in asked:
-        for text in (q.text, *(p.headed for p in q.passages)):
+        for text in (q.text, *(p.text_with_header for p in q.passages)):
             assert any(" ".join(text.split()) in s for s in shown), text
 
 
@@ -156,7 +156,7 @@ def in_llamaindex():
     from llama_index.core.schema import NodeWithScore, TextNode
 
     from llamaindex_denoise import LlamaLLM
-    from llamaindex_denoise.models.retriever import RetrieverAdapter
+    from llamaindex_denoise.models.retriever import LlamaRetriever
 
     class Own(BaseRetriever):
         def _retrieve(self, query):
@@ -174,7 +174,7 @@ def in_llamaindex():
         def stream_complete(self, prompt, formatted=False, **kwargs):
             yield self.complete(prompt)
 
-    return RetrieverAdapter(Own()), LlamaLLM(Model())
+    return LlamaRetriever(Own()), LlamaLLM(Model())
 
 
 @pytest.mark.parametrize("framework", [in_langchain, in_llamaindex])

@@ -21,40 +21,40 @@ from weakref import WeakSet
 T = TypeVar("T")
 
 IDLE_SECONDS = 5.0  # how long a thread without work stays
-LIMIT = min(32, (os.cpu_count() or 1) + 4)
+MAX_THREADS = min(32, (os.cpu_count() or 1) + 4)
 
 _inside = threading.local()  # set on our own threads
 
 
-class LeftBehind:
+class CancelToken:
     """Whether nobody waits any more for the call that the work at hand is part of, or for one around it."""
 
     __slots__ = ("_gone", "_outer")
 
     def __init__(self) -> None:
-        self._outer = left_behind.get()
+        self._outer = current_cancel_token.get()
         self._gone = False
 
-    def set(self) -> None:
+    def cancel(self) -> None:
         self._gone = True
 
-    def is_set(self) -> bool:
-        return self._gone or (self._outer is not None and self._outer.is_set())
+    def is_cancelled(self) -> bool:
+        return self._gone or (self._outer is not None and self._outer.is_cancelled())
 
-    def around(self, call: Callable[[], T]) -> T:
+    def run_in(self, call: Callable[[], T]) -> T:
         """``call``, in a job's own copy of the context, where everything that it begins sees this."""
-        left_behind.set(self)
+        current_cancel_token.set(self)
         return call()
 
 
 # What work on another thread asks before it makes one more call that somebody would have to pay for.
-left_behind: contextvars.ContextVar[LeftBehind | None] = contextvars.ContextVar("denoise_left", default=None)
+current_cancel_token: contextvars.ContextVar[CancelToken | None] = contextvars.ContextVar("denoise_left", default=None)
 
 
-_pools: WeakSet[Pool] = WeakSet()
+_pools: WeakSet[DaemonThreadPool] = WeakSet()
 
 
-class Pool:
+class DaemonThreadPool:
     """At most ``limit`` daemon threads. Calls beyond that wait in order."""
 
     def __init__(self, limit: int, name: str = "denoise") -> None:
@@ -83,7 +83,7 @@ class Pool:
                 self._start()
         return job.future
 
-    def leave(self, future: Future[Any]) -> None:
+    def abandon(self, future: Future[Any]) -> None:
         """Nobody waits for this call any more: it does not begin, or its thread no longer counts."""
         with self._ready:
             job = next((j for j in self._jobs if j.future is future), None)
@@ -113,9 +113,9 @@ class Pool:
         otherwise hold the slot it waits for.
         """
         loop = asyncio.get_running_loop()
-        pool = Pool(1, self.name) if getattr(_inside, "pool", None) is self else self
-        left = LeftBehind()
-        future = pool.submit(partial(left.around, partial(call, *args, **named)))
+        pool = DaemonThreadPool(1, self.name) if getattr(_inside, "pool", None) is self else self
+        left = CancelToken()
+        future = pool.submit(partial(left.run_in, partial(call, *args, **named)))
         waiting: asyncio.Future[T] = loop.create_future()
 
         def landed(done: Future[T]) -> None:
@@ -129,8 +129,8 @@ class Pool:
             return await waiting
         finally:
             if not future.done():
-                left.set()
-            pool.leave(future)
+                left.cancel()
+            pool.abandon(future)
             if pool is not self:
                 pool.close()
 
@@ -190,17 +190,17 @@ def _hand_over(done: Future[T], waiting: asyncio.Future[T]) -> None:
         waiting.set_result(done.result())
 
 
-_shared = Pool(LIMIT)
+_shared = DaemonThreadPool(MAX_THREADS)
 
 
-async def offload(call: Callable[..., T], /, *args: Any, **named: Any) -> T:
+async def run_in_pool(call: Callable[..., T], /, *args: Any, **named: Any) -> T:
     """``await offload(scorer.score, query, texts)``: as `asyncio.to_thread`, on the package's own threads."""
     return await _shared.run(call, *args, **named)
 
 
-def on_a_thread(call: Callable[[], T]) -> T:
+def run_in_thread(call: Callable[[], T]) -> T:
     """What ``call`` returns, from a daemon thread: for sync code that must run an event loop of its own."""
-    with closing(Pool(1)) as pool:
+    with closing(DaemonThreadPool(1)) as pool:
         found: T = pool.submit(call).result()
         return found
 

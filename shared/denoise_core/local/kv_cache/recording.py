@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from transformers.cache_utils import DynamicCache, DynamicLayer
 
-from denoise_core.local.blocks import Pair
-from denoise_core.local.first_layers import EarlyLayers, inputs_of
-from denoise_core.local.layout import Prompt
+from denoise_core.local.blocks import KeyValuePair
+from denoise_core.local.layout import TokenPrompt
+from denoise_core.local.partial_forward import PartialForward, model_inputs
 
-Pairs = list[Pair]
+Pairs = list[KeyValuePair]
 
 
 class PlaceholderCache(DynamicLayer):
@@ -34,7 +34,7 @@ class PlaceholderCache(DynamicLayer):
         return self.length + query_length, 0
 
 
-def cache_of(layers: Sequence[DynamicLayer]) -> DynamicCache:
+def make_cache(layers: Sequence[DynamicLayer]) -> DynamicCache:
     """A cache of these layers. Without a configuration: with one, window models get layers that crop."""
     cache = DynamicCache()
     plain: list[Any] = [*layers]
@@ -43,11 +43,11 @@ def cache_of(layers: Sequence[DynamicLayer]) -> DynamicCache:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptPrefix:
+class CachedPrefix:
     """For each block below L the keys and values of one prefix, ``(heads, tokens, head width)`` each."""
 
     tokens: int
-    blocks: tuple[Pair, ...]
+    blocks: tuple[KeyValuePair, ...]
 
     @property
     def nbytes(self) -> int:
@@ -62,7 +62,7 @@ class _Recorder(DynamicLayer):
         self.spans = spans
         self.kept: Pairs = []
 
-    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Pair:
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> KeyValuePair:
         # Copies, or every kept prefix would hold on to its whole padded batch.
         self.kept = [
             (key_states[row, :, a:b].clone(), value_states[row, :, a:b].clone())
@@ -82,7 +82,7 @@ class _Resumed(PlaceholderCache):
         super().__init__(length)
         self.rows, self.space = rows, space
 
-    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> Pair:
+    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> KeyValuePair:
         return (
             self._padded(0, [k for k, _ in self.rows], key_states),
             self._padded(1, [v for _, v in self.rows], value_states),
@@ -114,27 +114,27 @@ class BatchBuffer:
 
 
 @torch.inference_mode()
-def record(
-    early: EarlyLayers,
-    prompts: Sequence[Prompt],
+def record_prefixes(
+    early: PartialForward,
+    prompts: Sequence[TokenPrompt],
     shared: Sequence[int],
     layer: int,
     pad: int,
-) -> tuple[torch.Tensor, list[KeptPrefix]]:
+) -> tuple[torch.Tensor, list[CachedPrefix]]:
     """One whole pass: the last tokens' states, and each prompt's first ``shared`` tokens kept."""
-    inputs = inputs_of(early, prompts, pad)
+    inputs = model_inputs(early, prompts, pad)
     width = inputs["input_ids"].shape[1]
     spans = [(width - len(p.ids), width - len(p.ids) + n) for p, n in zip(prompts, shared, strict=True)]
-    layers = [_Recorder(spans) for _ in range(early.count)]
-    inputs |= {"past_key_values": cache_of(layers), "use_cache": True}
-    last = early.last(inputs, layer)
+    layers = [_Recorder(spans) for _ in range(early.block_count)]
+    inputs |= {"past_key_values": make_cache(layers), "use_cache": True}
+    last = early.read_last_token(inputs, layer)
     blocks = [recorder.kept for recorder in layers[:layer]]
-    return last, [KeptPrefix(n, tuple(kept[row] for kept in blocks)) for row, n in enumerate(shared)]
+    return last, [CachedPrefix(n, tuple(kept[row] for kept in blocks)) for row, n in enumerate(shared)]
 
 
 @torch.inference_mode()
-def resume(
-    early: EarlyLayers, kept: Sequence[KeptPrefix], rest: Sequence[Sequence[int]], layer: int, space: BatchBuffer
+def resume_prefixes(
+    early: PartialForward, kept: Sequence[CachedPrefix], rest: Sequence[Sequence[int]], layer: int, space: BatchBuffer
 ) -> torch.Tensor:
     """The last tokens' states of prefixes and the ``rest`` of their prompts, all of one length."""
     more, width = len(rest[0]), max(k.tokens for k in kept)
@@ -143,13 +143,13 @@ def resume(
     mask = (at >= width - lengths).long()
     blocks = [_Resumed([k.blocks[n] for k in kept], width, space) for n in range(layer)]
     # Masks are made for every block before the first runs, so those above L need to exist as well.
-    blocks += [_Resumed([], width, space) for _ in range(early.count - layer)]
+    blocks += [_Resumed([], width, space) for _ in range(early.block_count - layer)]
     inputs: dict[str, Any] = {
         "input_ids": torch.tensor([list(r) for r in rest]).to(early.device),
         "attention_mask": mask.to(early.device),
-        "past_key_values": cache_of(blocks),
+        "past_key_values": make_cache(blocks),
         "use_cache": True,
     }
-    if early.takes("position_ids"):
+    if early.accepts_argument("position_ids"):
         inputs["position_ids"] = (lengths + torch.arange(more)).to(early.device)
-    return early.last(inputs, layer)
+    return early.read_last_token(inputs, layer)

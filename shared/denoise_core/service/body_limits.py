@@ -12,13 +12,13 @@ from fastapi import HTTPException, Request, Response
 from fastapi.routing import APIRoute
 
 from denoise_core.service import ServiceLimits
-from denoise_core.service.desk import Desk
-from denoise_core.service.keys import Keys
+from denoise_core.service.keys import ApiKeys
+from denoise_core.service.request_queue import RequestQueue
 
 EACH = 64  # quotes, commas and brackets for each passage, metadata included
 
 
-def routing(limits: ServiceLimits, desk: Desk, keys: Keys) -> type[APIRoute]:
+def make_route_class(limits: ServiceLimits, desk: RequestQueue, keys: ApiKeys) -> type[APIRoute]:
     """The class of all routes of a service. Where even a short body would be refused, none is read."""
     one, held = anyio.CapacityLimiter(1), [0]  # bodies are parsed one at a time; bytes of all there are
 
@@ -27,24 +27,24 @@ def routing(limits: ServiceLimits, desk: Desk, keys: Keys) -> type[APIRoute]:
 
         async def stream(self) -> AsyncGenerator[bytes, None]:
             length = self.headers.get("content-length", "")
-            too_long = length.isascii() and length.isdigit() and int(length[:20]) > limits.body
+            too_long = length.isascii() and length.isdigit() and int(length[:20]) > limits.max_body_bytes
             try:
-                async with asyncio.timeout(limits.body_seconds):
+                async with asyncio.timeout(limits.body_timeout):
                     async for part in super().stream():
                         self.own, held[0] = self.own + len(part), held[0] + len(part)
-                        if too_long or self.own > limits.body:
-                            raise refused(413, f"the body is longer than {limits.body:,} bytes")
-                        if held[0] > limits.bodies:
+                        if too_long or self.own > limits.max_body_bytes:
+                            raise refused(413, f"the body is longer than {limits.max_body_bytes:,} bytes")
+                        if held[0] > limits.max_read_bytes:
                             raise refused(503, "too many bodies are being read", {"retry-after": "1"})
                         yield part
             except TimeoutError:
-                raise refused(408, f"the body did not come within {limits.body_seconds:g} s") from None
+                raise refused(408, f"the body did not come within {limits.body_timeout:g} s") from None
 
         async def json(self) -> Any:
             try:
-                return await anyio.to_thread.run_sync(parsed, await self.body(), limits, limiter=one)
+                return await anyio.to_thread.run_sync(parse_body, await self.body(), limits, limiter=one)
             except OverflowError:
-                most = f"at most {limits.passages} passages of {limits.characters:,} characters in all"
+                most = f"at most {limits.max_passages} passages of {limits.max_characters:,} characters in all"
                 raise HTTPException(413, f"too much at once: {most}") from None
             except (ValueError, RecursionError):
                 raise HTTPException(422, "expected a JSON object in UTF-8 with finite numbers") from None
@@ -77,10 +77,10 @@ def refused(status: int, detail: str, headers: dict[str, str] | None = None) -> 
     return HTTPException(status, detail, {"connection": "close", **(headers or {})})
 
 
-def parsed(body: bytes, limits: ServiceLimits) -> Any:
+def parse_body(body: bytes, limits: ServiceLimits) -> Any:
     """The JSON of a body. Raises `OverflowError` for one of more parts than its limits could need, before anything
     is built of them, and `ValueError` for what is no JSON object."""
-    most = EACH * limits.passages + 2000
+    most = EACH * limits.max_passages + 2000
     parts = body.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"', most)
     outside = b"".join(parts[::2])  # of the texts
     if len(parts) > most or sum(map(outside.count, (b",", b"[", b"{"))) > most:

@@ -14,7 +14,7 @@ from typing import TypeVar
 import anyio
 from fastapi import HTTPException
 
-from denoise_core.runtime.offload import Pool
+from denoise_core.runtime.thread_pool import DaemonThreadPool
 from denoise_core.service import ServiceLimits
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ RARELY = 10_000  # collections of the middle generation before a full one, while
 _YOUNG = 10  # of them after which one is due as soon as nothing is under way
 
 
-def for_serving() -> None:
+def tune_for_serving() -> None:
     """Settles a process that only serves, after all is loaded: no full collection, which holds all threads up for
     as long as there are objects, while a request is worked on, and short turns of threads that compute."""
     gc.freeze()
@@ -36,14 +36,14 @@ def for_serving() -> None:
     sys.setswitchinterval(0.001)
 
 
-class Busy(HTTPException):
+class ServiceBusy(HTTPException):
     """It would not be done in time; nor may it be within ``after`` seconds."""
 
     def __init__(self, after: float) -> None:
         super().__init__(503, "busy: ask again later", {"Retry-After": str(max(1, math.ceil(after)))})
 
 
-class Desk:
+class RequestQueue:
     """Calls on ``limits.threads`` threads, each answered as it is done. Of one event loop."""
 
     def __init__(self, limits: ServiceLimits) -> None:
@@ -54,30 +54,30 @@ class Desk:
         self._lock = threading.Lock()
         self._progress = time.monotonic()
         self._room = anyio.CapacityLimiter(limits.threads)
-        self._pool = Pool(limits.threads * (LOST + 1), "denoise-service")
+        self._pool = DaemonThreadPool(limits.threads * (LOST + 1), "denoise-service")
 
     async def ask(self, call: Callable[[], T], characters: int) -> T:
-        """What ``call`` returns. Raises `Busy` at once for one that could not be done in time, `TimeoutError` when
+        """What ``call`` returns. Raises `ServiceBusy` at once for one that could not be done in time, `TimeoutError` when
         it was not, and what it raises."""
-        cost, until = characters + FIXED, time.monotonic() + self.limits.seconds
+        cost, until = characters + FIXED, time.monotonic() + self.limits.timeout
         self.admit(characters)
         self._ahead += cost
         try:
-            async with asyncio.timeout(self.limits.seconds), self._room:
+            async with asyncio.timeout(self.limits.timeout), self._room:
                 if time.monotonic() + cost * self._rate > until:
                     raise TimeoutError  # it would be given up on the way
                 if self._lost:
-                    raise Busy(self.limits.seconds / 2)
+                    raise ServiceBusy(self.limits.timeout / 2)
                 return await self._pool.run(self._timed, call, cost)
         finally:
             self._ahead -= cost
 
     def admit(self, characters: int = 0) -> None:
-        """Raises `Busy` for a request of so many characters that could not be done in time."""
+        """Raises `ServiceBusy` for a request of so many characters that could not be done in time."""
         expected = (self._ahead / self.limits.threads + characters + FIXED) * self._rate
-        late = expected - MARGIN * self.limits.seconds
-        if self._lost or self.waiting >= self.limits.waiting or (self._ahead and late > 0):
-            raise Busy(late)  # alone it is tried, however long the last one took
+        late = expected - MARGIN * self.limits.timeout
+        if self._lost or self.waiting >= self.limits.max_waiting or (self._ahead and late > 0):
+            raise ServiceBusy(late)  # alone it is tried, however long the last one took
 
     @property
     def waiting(self) -> int:
@@ -88,7 +88,7 @@ class Desk:
     def ready(self) -> bool:
         """False when work is under way and none was done for too long."""
         with self._lock:
-            return not self.working or time.monotonic() - self._progress < self.limits.stalled
+            return not self.working or time.monotonic() - self._progress < self.limits.stall_timeout
 
     def close(self) -> None:
         self._pool.close()

@@ -1,4 +1,4 @@
-"""`streaming="draft_first"`: the draft as it is written, then what became of it."""
+"""`streaming="draft"`: the draft as it is written, then what became of it."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ from llamaindex_doubles import Calling
 from denoise_core.augmenter import Augmenter, LoopLimits
 from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM
 from llamaindex_denoise.events import AnswerEvent
-from llamaindex_denoise.models.retriever import RetrieverAdapter
+from llamaindex_denoise.models.retriever import LlamaRetriever
 
 QUESTION = "Where is the red tower?"
 RIGHT = "The red tower is in Porto. [1]"
@@ -38,14 +38,14 @@ def right_when_told(messages):
 
 
 def own(scripted, reply, retriever=None, **settings):
-    augmenter = Augmenter(LlamaLLM(scripted(reply)), RetrieverAdapter(retriever or Fixed()), **settings)
-    return AugmentedQueryEngine(augmenter, streaming="draft_first")
+    augmenter = Augmenter(LlamaLLM(scripted(reply)), LlamaRetriever(retriever or Fixed()), **settings)
+    return AugmentedQueryEngine(augmenter, streaming="draft")
 
 
 def around(scripted, reply, *, streaming=True, **settings):
     inner = RetrieverQueryEngine.from_args(Fixed(), llm=scripted(reply), streaming=streaming)
     engine = Checked(inner, augmenter=Augmenter(**settings))
-    engine.streaming = "draft_first"
+    engine.streaming = "draft"
     return engine
 
 
@@ -160,8 +160,8 @@ class Endless(Calling):
 
 async def test_a_reader_that_leaves_ends_the_run():
     left = asyncio.Event()
-    augmenter = Augmenter(LlamaLLM(Endless(script=left)), RetrieverAdapter(Fixed()))
-    response = await AugmentedQueryEngine(augmenter, streaming="draft_first").aquery(QUESTION)
+    augmenter = Augmenter(LlamaLLM(Endless(script=left)), LlamaRetriever(Fixed()))
+    response = await AugmentedQueryEngine(augmenter, streaming="draft").aquery(QUESTION)
     assert await anext(response.response_gen) == "x"
     await response.response_gen.aclose()
     await asyncio.wait_for(left.wait(), 20)

@@ -1,0 +1,153 @@
+"""The splitter: the text of each draft goes to the loop, and that of the first draft also to the reader."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+from denoise_core.augmenter.drafting.drafter import Drafted, DraftServer, Found, StreamingDrafter
+from denoise_core.augmenter.streaming.events import StreamEvent, StreamingLLM, TextReleased
+from denoise_core.protocols import LLM
+from denoise_core.types import Message, Reply, Usage
+
+StreamPiece: TypeAlias = str | Usage | Found | Drafted
+
+
+class ReaderClosed(BaseException):
+    """The reader left: ends the run in its thread, past everything that handles errors."""
+
+
+class StreamSplitter:
+    """Shared by all drafts of one stream.
+
+    A synchronous call that timed out keeps running in its thread until its next piece. Its draft is no longer the
+    current one, so the call ends there and shows nothing more.
+    """
+
+    def __init__(
+        self,
+        llm: LLM | None,
+        emit_event: Callable[[StreamEvent], None],
+        closed: threading.Event,
+        *,
+        show_draft: bool,
+    ) -> None:
+        self.llm = llm
+        self.emit_event = emit_event
+        self.closed = closed
+        self.show_draft = show_draft
+        self.shown_text = ""
+        self.lock = threading.Lock()
+        self._draft_number = 0
+        self._is_shown = False
+
+    def wrap_server(self, server: LLM | None) -> SplitLLM:
+        """Return ``server`` (None: the model of the loop) with its text split between the loop and the reader."""
+        draft_server = server or self.llm
+        assert draft_server is not None, "the loop asks nobody to write without a model or a drafter"
+        return SplitLLM(self, draft_server)
+
+    def begin_draft(self) -> int:
+        """Start the next draft and return its number. Only the first draft with any text is shown."""
+        with self.lock:
+            self._draft_number += 1
+            self._is_shown = self.show_draft and not self.shown_text
+            return self._draft_number
+
+    def check_current(self, draft_number: int) -> None:
+        """Raise when the reader left or this draft has timed out. The caller holds the lock."""
+        if self.closed.is_set():
+            raise ReaderClosed
+        if draft_number != self._draft_number:
+            raise TimeoutError("this draft has timed out; a later one is being written")
+
+    def show(self, text: str) -> None:
+        """Send text of the current draft to the reader, if this draft is the one shown."""
+        if text and self._is_shown:
+            self.shown_text += text
+            self.emit_event(TextReleased(text))
+
+
+class SplitLLM:
+    """One draft's model or drafter, asked as an LLM."""
+
+    def __init__(self, splitter: StreamSplitter, server: LLM) -> None:
+        self.splitter = splitter
+        self.server = server
+        self._text_pieces: list[str] = []
+        self._usage: Usage | None = None
+        self._retrieved: list[Found] = []
+        self._draft_reply: Drafted | None = None
+
+    def complete(self, messages: Sequence[Message]) -> Reply:
+        """Draft, passing on each piece as it arrives."""
+        draft_number = self.splitter.begin_draft()
+        stream = self._open_stream("stream", messages)
+        if stream is None:
+            return self._show_reply(self.server.complete(messages), draft_number)
+        try:
+            for piece in stream:
+                self._take(piece, draft_number)
+        finally:  # do not leave a model's connection to the garbage collector
+            close = getattr(stream, "close", None)
+            if close is not None:
+                close()
+        return self._assembled_reply()
+
+    async def acomplete(self, messages: Sequence[Message]) -> Reply:
+        """Draft without blocking the event loop."""
+        draft_number = self.splitter.begin_draft()
+        stream = self._open_stream("astream", messages)
+        if stream is None:
+            return self._show_reply(await self.server.acomplete(messages), draft_number)
+        try:
+            async for piece in stream:
+                self._take(piece, draft_number)
+        finally:
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+        return self._assembled_reply()
+
+    def _open_stream(self, method: str, messages: Sequence[Message]) -> Any:
+        """The draft's pieces as an iterator; None when whoever writes it cannot stream."""
+        if isinstance(self.server, DraftServer):
+            drafter = self.server.drafter
+            if isinstance(drafter, StreamingDrafter):
+                return getattr(drafter, method)(self.server.request)
+        elif isinstance(self.server, StreamingLLM):
+            return getattr(self.server, method)(messages)
+        return None
+
+    def _show_reply(self, reply: Reply, draft_number: int) -> Reply:
+        """Show a reply that came in one piece, unless it is a step in the middle or structured output."""
+        is_text = not isinstance(reply, Drafted) or (reply.judge and reply.fields is None)
+        with self.splitter.lock:
+            self.splitter.check_current(draft_number)
+            if is_text:
+                self.splitter.show(reply.text)
+        return reply
+
+    def _take(self, piece: StreamPiece, draft_number: int) -> None:
+        with self.splitter.lock:
+            self.splitter.check_current(draft_number)
+            match piece:
+                case Usage():
+                    self._usage = piece
+                case Found():
+                    self._retrieved.append(piece)
+                case Drafted():
+                    self._draft_reply = piece
+                case _:
+                    self._text_pieces.append(piece)
+                    self.splitter.show(piece)
+
+    def _assembled_reply(self) -> Reply:
+        text = "".join(self._text_pieces)
+        if self._draft_reply is not None:
+            return replace(self._draft_reply, text=self._draft_reply.text or text)
+        if isinstance(self.server, DraftServer):
+            return Drafted(text, self._usage, found=tuple(self._retrieved))
+        return Reply(text, self._usage)
