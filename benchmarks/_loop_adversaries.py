@@ -15,7 +15,7 @@ from denoise_core.augmenter import (
     Outcome,
     WorkingMemory,
 )
-from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
+from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
 from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.augmenter.streaming import Finished, Revised, stream_verified
 from denoise_core.runtime.effects import Flow
@@ -54,22 +54,22 @@ class Searching:
         self.effects = 0
         self.used = Usage(0, 0)
 
-    def draft(self, request: DraftRequest) -> Drafted:
+    def draft(self, request: DraftRequest) -> DraftReply:
         self.effects += not self.repeatable
-        asked = " ".join(part for part in (request.question, request.rejected, request.feedback) if part)
+        asked = " ".join(part for part in (request.question, request.rejected_draft, request.feedback) if part)
         if self.echo:
             passages: tuple[Passage, ...] = (HOUSE, Passage(MADE_UP, "echo", provenance="tool"))
-            found = (Found(passages[:1], request.question), Found(passages[1:], MADE_UP))
+            found = (RetrievedEvidence(passages[:1], request.question), RetrievedEvidence(passages[1:], MADE_UP))
         else:
             passages = (HALL, HOUSE) if "Grand Hall" in asked else (HOUSE,)
-            found = (Found(passages, asked if self.told else None),)
+            found = (RetrievedEvidence(passages, asked if self.told else None),)
         usage = Usage(70_000 + len(asked), 262)
         self.used = Usage(
             self.used.input_tokens + usage.input_tokens, self.used.output_tokens + usage.output_tokens
         )
-        return Drafted(MADE_UP, usage, calls=3, found=found)
+        return DraftReply(MADE_UP, usage, calls=3, retrieved=found)
 
-    async def adraft(self, request: DraftRequest) -> Drafted:
+    async def adraft(self, request: DraftRequest) -> DraftReply:
         return self.draft(request)
 
 
@@ -80,14 +80,14 @@ class Streaming(Searching):
         super().__init__(repeatable=False)
         self.ended = 0
 
-    def stream(self, request: DraftRequest) -> Iterator[str | Found | Drafted]:
+    def stream(self, request: DraftRequest) -> Iterator[str | RetrievedEvidence | DraftReply]:
         drafted = self.draft(request)
-        yield from drafted.found
+        yield from drafted.retrieved
         yield f"{drafted.text} More was said."
         self.ended += 1
         yield replace(drafted, text=f"{drafted.text} More was said.")
 
-    async def astream(self, request: DraftRequest) -> AsyncIterator[str | Found | Drafted]:
+    async def astream(self, request: DraftRequest) -> AsyncIterator[str | RetrievedEvidence | DraftReply]:
         for piece in self.stream(request):
             yield piece
 
@@ -95,7 +95,7 @@ class Streaming(Searching):
 class TimingOut(Searching):
     """An agent that has acted when it fails."""
 
-    def draft(self, request: DraftRequest) -> Drafted:
+    def draft(self, request: DraftRequest) -> DraftReply:
         super().draft(request)
         raise TimeoutError("half way")
 

@@ -1,7 +1,7 @@
 """Answers as models write them, over records, and yes/no answers, by the quoting judge.
 
 The quoting judge answers from replies recorded from a large language model. Each answer is also a draft of the
-loop, alone and judged once: a right one must not be sent worse, in any form. Written by another hand; half of each
+loop, alone and judged once: a right one must not be sent worse, in any form. FixedText by another hand; half of each
 set was only counted.
 """
 
@@ -15,9 +15,9 @@ from _recorded import FOLDER
 from harness import Benchmark, arguments
 
 from denoise_core.augmenter import Augmenter, Groundedness
-from denoise_core.augmenter.drafting import Written
+from denoise_core.augmenter.drafting import FixedText
 from denoise_core.augmenter.drafting.repair import repaired
-from denoise_core.support import AnswerVerdict, check, parse
+from denoise_core.support import AnswerVerdict, check, parse_answer
 from denoise_core.support.judges import FunctionJudge
 from denoise_core.support.judging import Judge
 from denoise_core.support.quoting import LLMJudge
@@ -121,11 +121,11 @@ def _worse(
     worse = cut = asked = 0
     for case in (c for c in mine if c.label == "right"):
         loop = Augmenter(judge=utility)
-        answer = loop.answer(case.question, drafter=Written(case.answer), evidence=case.passages)
-        worse += answer.text != parse(case.answer).reply.strip()
+        answer = loop.answer(case.question, drafter=FixedText(case.answer), evidence=case.passages)
+        worse += answer.text != parse_answer(case.answer).text_without_reasoning.strip()
         asked += max(0, answer.memory.drafts - 1)
         found = checked[case.id]
-        cut += bool(repaired(parse(case.answer).reply.strip(), found))
+        cut += bool(repaired(parse_answer(case.answer).text_without_reasoning.strip(), found))
     bench.row(f"answer_forms, {name}: right drafts sent worse", worse, "count", at_most=0)
     bench.row(f"answer_forms, {name}: right drafts from which a claim would be taken", cut, "count", at_most=0)
     bench.row(f"answer_forms, {name}: further drafts asked for a right one", asked, "count")

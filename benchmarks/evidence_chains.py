@@ -17,7 +17,7 @@ from harness import Benchmark, arguments, read
 
 from denoise_core import Passage
 from denoise_core.augmenter.knowledge import BM25Retriever, Chainer, ChainRetriever
-from denoise_core.augmenter.knowledge.chain import Chain, pack
+from denoise_core.augmenter.knowledge.chain import Chain, pack_chains
 from denoise_core.text.words import split_words
 
 BUDGETS = (150, 250, 400, 600)
@@ -53,7 +53,7 @@ def questions(rows: Sequence[dict[str, Any]]) -> list[Question]:
 
 def plain(found: Sequence[Passage], tokens: int) -> set[str]:
     """The passages in their order, packed as the chains are."""
-    return {p.id for p, _ in pack([Chain((p,), (), 0.0) for p in found], tokens)}
+    return {p.id for p, _ in pack_chains([Chain((p,), (), 0.0) for p in found], tokens)}
 
 
 def within_own(asked: list[Question], length: int) -> dict[tuple[str, int], list[tuple[bool, bool]]]:
@@ -89,7 +89,7 @@ def within_all(asked: list[Question], length: int) -> dict[tuple[str, int], list
 
 def _note(found: dict[Any, Any], q: Question, bm25: Sequence[Passage], chains: Sequence[Chain]) -> None:
     for tokens in BUDGETS:
-        for name, kept in (("BM25", plain(bm25, tokens)), ("chains", {p.id for p, _ in pack(chains, tokens)})):
+        for name, kept in (("BM25", plain(bm25, tokens)), ("chains", {p.id for p, _ in pack_chains(chains, tokens)})):
             found.setdefault((name, tokens), []).append((bool(q.bearing & kept), q.gold <= kept))
 
 

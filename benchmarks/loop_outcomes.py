@@ -23,7 +23,7 @@ from harness import Benchmark, Options, arguments, read
 
 from denoise_core import Passage
 from denoise_core.augmenter import Answer, Augmenter, Groundedness, LoopLimits, Outcome
-from denoise_core.augmenter.drafting import Drafted, DraftRequest, Written
+from denoise_core.augmenter.drafting import DraftReply, DraftRequest, FixedText
 from denoise_core.embedded.sample import sample_questions
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.support.quoting import LLMJudge
@@ -45,10 +45,10 @@ class Drafts:
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = list(texts)
 
-    def draft(self, request: DraftRequest) -> Drafted:
-        return Drafted(self.texts[min(request.attempt, len(self.texts) - 1)])
+    def draft(self, request: DraftRequest) -> DraftReply:
+        return DraftReply(self.texts[min(request.attempt, len(self.texts) - 1)])
 
-    async def adraft(self, request: DraftRequest) -> Drafted:
+    async def adraft(self, request: DraftRequest) -> DraftReply:
         return self.draft(request)
 
 
@@ -165,7 +165,7 @@ def _distractors(
     loop = Augmenter(judge=utility)
 
     def judged(question: str, evidence: tuple[Passage, ...], draft: str) -> Answer:
-        return loop.answer(question, drafter=Written(draft), evidence=evidence)
+        return loop.answer(question, drafter=FixedText(draft), evidence=evidence)
 
     wrong = [judged(question, evidence, foreign) for question, evidence, _, foreign in rows]
     right = [judged(question, evidence, answer) for question, evidence, answer, _ in rows]

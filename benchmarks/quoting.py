@@ -19,7 +19,7 @@ from harness import Benchmark, arguments
 
 from denoise_core.support.check import check
 from denoise_core.support.judging import AnswerVerdict
-from denoise_core.support.quoting import AGAIN, VERSION, LLMJudge, locate_quote
+from denoise_core.support.quoting import RETRY_PROMPT, VERSION, LLMJudge, locate_quote
 from denoise_core.testing import RecordedLLM
 from denoise_core.types import Message, Passage, Reply
 
@@ -144,7 +144,7 @@ def _asked_again(bench: Benchmark, every: Sequence[Case]) -> None:
 
     class Broken(RecordedLLM):
         def complete(self, messages: Sequence[Message]) -> Reply:
-            first, again, _ = messages[1].content.partition(f"\n\n{AGAIN}")
+            first, again, _ = messages[1].content.partition(f"\n\n{RETRY_PROMPT}")
             reply = super().complete((messages[0], Message("user", first)))
             return reply if again else Reply(reply.text[: len(reply.text) // 2])
 

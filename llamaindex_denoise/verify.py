@@ -126,11 +126,11 @@ class EngineLoopRun:
     def _failed(self, answer: Answer) -> tuple[str, Exception | str] | None:
         """The part that left a run without an answer, and its error, of a loop of our own what the record says of
         it; None where nothing failed (a spent budget)."""
-        if answer.stopped_because not in (StopReason.LLM_ERROR, StopReason.RETRIEVER_ERROR):
+        if answer.stop_reason not in (StopReason.LLM_ERROR, StopReason.RETRIEVER_ERROR):
             return None
         if isinstance(self.drafter, EngineDrafter) and self.drafter.failed_part is not None:
             return self.drafter.failed_part
-        part = "the model" if answer.stopped_because is StopReason.LLM_ERROR else "the retriever"
+        part = "the model" if answer.stop_reason is StopReason.LLM_ERROR else "the retriever"
         return part, answer.memory.failures[-1][1] if answer.memory.failures else "no reason was noted"
 
 

@@ -1,7 +1,7 @@
 """A judge of your own: any function of the question, the evidence and a claim, for `check` and for the loop."""
 
 from denoise_core import Augmenter, Passage
-from denoise_core.augmenter.drafting import Written
+from denoise_core.augmenter.drafting import FixedText
 from denoise_core.support import check
 from denoise_core.text.words import content_words
 
@@ -18,5 +18,5 @@ def has_words(question: str, evidence: list[str], claim: str) -> float:
 verdict = check("When was it finished?", answer, passages)
 print("no judge:", verdict.outcome, [str(d) for claim in verdict.claims for d in claim.differences])
 
-verdict = Augmenter(judge=has_words).answer("When was it finished?", drafter=Written(answer), evidence=passages)
+verdict = Augmenter(judge=has_words).answer("When was it finished?", drafter=FixedText(answer), evidence=passages)
 print("your judge:", verdict.outcome.value, "|", verdict.text)

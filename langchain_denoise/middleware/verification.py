@@ -21,8 +21,8 @@ from typing_extensions import override
 
 from denoise_core import InputError, Usage
 from denoise_core.augmenter import Answer
-from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
-from denoise_core.augmenter.drafting.taint import drop_tainted_searches
+from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
+from denoise_core.augmenter.drafting.taint import drop_contaminated_searches
 from denoise_core.augmenter.streaming import Show
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.runtime.record import RECORD_KEY
@@ -166,12 +166,12 @@ class ModelDrafter:
     def history(self) -> Any:
         return history_before_question(self.request.messages)
 
-    def draft(self, request: DraftRequest) -> Drafted:
+    def draft(self, request: DraftRequest) -> DraftReply:
         if request.attempt == 0 or self.ask is None:
             return self._drafted(self.first)
         return self._drafted(self.ask(self._again(request)))
 
-    async def adraft(self, request: DraftRequest) -> Drafted:
+    async def adraft(self, request: DraftRequest) -> DraftReply:
         if request.attempt == 0 or self.aask is None:
             return self._drafted(self.first)
         return self._drafted(await self.aask(self._again(request)))
@@ -181,15 +181,15 @@ class ModelDrafter:
         self.more += 1
         return self.request.override(messages=[*self.request.messages, *(told.feedback_messages if told else [])])
 
-    def _drafted(self, response: ModelResponse[Any]) -> Drafted:
+    def _drafted(self, response: ModelResponse[Any]) -> DraftReply:
         message = next((m for m in reversed(response.result) if isinstance(m, AIMessage)), AIMessage(""))
         usage = message.usage_metadata
         tokens = Usage(usage["input_tokens"], usage["output_tokens"]) if usage else None
         final = final_claims(response, self.claims)
         if final is None:
             self.wants_tools = response
-            return Drafted(str(message.text), tokens, judge=False, origin=response)
-        return Drafted(final.text, tokens, found=self.found, fields=final.fields, origin=response)
+            return DraftReply(str(message.text), tokens, judge=False, origin=response)
+        return DraftReply(final.text, tokens, retrieved=self.found, fields=final.fields, origin=response)
 
     def record_answer(self, answer: Answer) -> dict[str, Any]:
         """Notes the answer that the loop ended with; gives what its span shows."""
@@ -247,16 +247,16 @@ def final_claims(response: ModelResponse[Any], claims: Sequence[str] | None = No
 
 def collect_evidence(
     messages: Sequence[BaseMessage], where: EvidenceFunction | EvidenceScope, rejected: Sequence[str]
-) -> tuple[Found, ...]:
+) -> tuple[RetrievedEvidence, ...]:
     """What the tools found, each with the words it was asked with; what a search for the words of an earlier
     rejected draft alone brought is left out."""
     if callable(where):
         passages = evidence_passages(where(messages))
-        return (Found(passages),) if passages else ()
+        return (RetrievedEvidence(passages),) if passages else ()
     results = tool_passages(messages, all_turns=where == "conversation")
-    found = [Found(p, None if asked is None else arguments_text(asked)) for asked, p in results if p]
+    found = [RetrievedEvidence(p, None if asked is None else arguments_text(asked)) for asked, p in results if p]
     said = " ".join(str(m.text) for m in messages if isinstance(m, HumanMessage))
-    return drop_tainted_searches(said, found, rejected)
+    return drop_contaminated_searches(said, found, rejected)
 
 
 def earlier_attempts(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from denoise_core import Budget, InputError
 from denoise_core.augmenter import Answer, LoopLimits
-from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
+from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
 from denoise_core.augmenter.traces.record import answer_record
 from langchain_denoise.convert import chain_values
 from langchain_denoise.convert.claims import (
@@ -188,17 +188,17 @@ class ChainDrafter:
     def repeatable(self) -> bool:
         return self.tools == 0
 
-    def draft(self, request: DraftRequest) -> Drafted:
+    def draft(self, request: DraftRequest) -> DraftReply:
         with self._noted() as handler, self._asked(request) as (chain, given):
             brought = chain.invoke(given, self._config(handler), **self.options)
             return self._drafted(brought, handler)
 
-    async def adraft(self, request: DraftRequest) -> Drafted:
+    async def adraft(self, request: DraftRequest) -> DraftReply:
         with self._noted() as handler, self._asked(request) as (chain, given):
             brought = await chain.ainvoke(given, self._config(handler), **self.options)
             return self._drafted(brought, handler)
 
-    def stream(self, request: DraftRequest) -> Iterator[str | Found | Drafted]:
+    def stream(self, request: DraftRequest) -> Iterator[str | RetrievedEvidence | DraftReply]:
         whole = None
         with self._noted() as handler, self._asked(request) as (chain, given):
             for chunk in chain.stream(given, self._config(handler), **self.options):
@@ -208,7 +208,7 @@ class ChainDrafter:
                     yield piece
             yield self._drafted(whole, handler)
 
-    async def astream(self, request: DraftRequest) -> AsyncIterator[str | Found | Drafted]:
+    async def astream(self, request: DraftRequest) -> AsyncIterator[str | RetrievedEvidence | DraftReply]:
         whole = None
         with self._noted() as handler, self._asked(request) as (chain, given):
             async for chunk in chain.astream(given, self._config(handler), **self.options):
@@ -254,18 +254,18 @@ class ChainDrafter:
             finally:
                 current_redraft.reset(token)
 
-    def _drafted(self, brought: Any, handler: EvidenceHandler) -> Drafted:
+    def _drafted(self, brought: Any, handler: EvidenceHandler) -> DraftReply:
         s, found = self.settings, handler.retrieved
         brought = chain_values.remove_feedback_messages(brought)
         said = extract_claims(brought, s.answer, s.claims)
         if s.evidence is not None or not any(f.passages for f in found):
             passages = chain_values.extract_evidence(self.given, brought, s.evidence, required=False)
-            found = [Found(passages)] if passages else []
-        return Drafted(
+            found = [RetrievedEvidence(passages)] if passages else []
+        return DraftReply(
             said.text,
             handler.usage,
             calls=handler.model_calls,
-            found=tuple(found),
+            retrieved=tuple(found),
             fields=said.fields,
             origin=brought,
         )

@@ -14,7 +14,7 @@ from langchain_core.outputs import LLMResult
 from typing_extensions import override
 
 from denoise_core import Passage, Usage
-from denoise_core.augmenter.drafting import Found
+from denoise_core.augmenter.drafting import RetrievedEvidence
 from denoise_core.tool_results import arguments_text
 from denoise_core.types import Provenance
 from langchain_denoise.convert.chain_values import artifact_documents
@@ -40,7 +40,7 @@ class EvidenceHandler(BaseCallbackHandler):
     run_inline = True  # in the order things happen, also under async
 
     def __init__(self) -> None:
-        self.retrieved: list[Found] = []
+        self.retrieved: list[RetrievedEvidence] = []
         self.model_calls = 0
         self.tool_calls = 0
         self._usages: list[Usage] = []
@@ -55,7 +55,7 @@ class EvidenceHandler(BaseCallbackHandler):
             return None
         return Usage(sum(u.input_tokens for u in self._usages), sum(u.output_tokens for u in self._usages))
 
-    def new_evidence(self) -> list[Found]:
+    def new_evidence(self) -> list[RetrievedEvidence]:
         """What was found since this was last asked."""
         with self._lock:
             new = self.retrieved[self._yielded :]
@@ -124,7 +124,7 @@ class EvidenceHandler(BaseCallbackHandler):
         text = str(message.text) if message is not None else output
         if isinstance(text, str) and text.strip():
             author: Provenance = "model" if "llm" in run.inner_kinds else "tool"
-            self._add(Found((Passage(text, f"tool-{id_from_text(text)}", provenance=author),), run.query))
+            self._add(RetrievedEvidence((Passage(text, f"tool-{id_from_text(text)}", provenance=author),), run.query))
 
     @override
     def on_llm_end(self, response: LLMResult, **kwargs: Any) -> None:
@@ -138,9 +138,9 @@ class EvidenceHandler(BaseCallbackHandler):
                 self._usages.append(Usage(input_tokens, sum(c["output_tokens"] for c in counts)))
 
     def _add_documents(self, documents: Any, query: str) -> None:
-        self._add(Found(passages_from_documents(read_documents(documents, "found"), HEADER_KEYS), query))
+        self._add(RetrievedEvidence(passages_from_documents(read_documents(documents, "found"), HEADER_KEYS), query))
 
-    def _add(self, found: Found) -> None:
+    def _add(self, found: RetrievedEvidence) -> None:
         with self._lock:
             self.retrieved.append(found)
 

@@ -33,7 +33,7 @@ class RedraftRequest:
 
     @staticmethod
     def from_request(request: DraftRequest) -> RedraftRequest | None:
-        return RedraftRequest(request.rejected, request.feedback, request.anew) if request.rejected else None
+        return RedraftRequest(request.rejected_draft, request.feedback, request.should_resample) if request.rejected_draft else None
 
     @property
     def feedback_messages(self) -> list[Any]:

@@ -18,8 +18,8 @@ from llama_index.core.workflow import Context, StopEvent, Workflow, step
 
 from denoise_core import InputError, Message, Passage
 from denoise_core.augmenter import Augmenter
-from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest, Found, Written
-from denoise_core.augmenter.drafting.taint import drop_tainted_searches
+from denoise_core.augmenter.drafting.drafter import DraftReply, DraftRequest, RetrievedEvidence, FixedText
+from denoise_core.augmenter.drafting.taint import drop_contaminated_searches
 from denoise_core.augmenter.prompts import REVISE
 from denoise_core.text.delimit import wrap_in_envelope
 from denoise_core.tool_results import arguments_text, read_result
@@ -118,7 +118,7 @@ class FinalOutputChecks:
         result: Any = getattr(stop, "result", None)
         fields = getattr(result, "structured_response", None)
         if fields:
-            judged = await self._judged(ctx, Drafted("", found=evidence_from_calls(calls, self.no_evidence), fields=fields))
+            judged = await self._judged(ctx, DraftReply("", retrieved=evidence_from_calls(calls, self.no_evidence), fields=fields))
             note = {**(await ctx.store.get(STORE_KEY, default=None) or judged), "structured": judged}
             if judged["outcome"] != "supported":
                 note["outcome"] = judged["outcome"]
@@ -130,17 +130,17 @@ class FinalOutputChecks:
         """Check what LlamaIndex sends at the limit of iterations, in the place of whatever was told before."""
         found = evidence_from_calls(await ctx.store.get("current_tool_calls", default=[]), self.no_evidence)
         stop: StopEvent = await super()._generate_early_stopping_response(ctx, *args)  # type: ignore[misc]
-        note = await self._judged(ctx, Drafted(stop.result.response.content or "", found=found))
+        note = await self._judged(ctx, DraftReply(stop.result.response.content or "", retrieved=found))
         await self._tell(ctx, note)
         stop.result.metadata = {"denoise": note}
         return stop
 
-    async def _judged(self, ctx: AgentContext | Context, drafted: Drafted) -> dict[str, Any]:
+    async def _judged(self, ctx: AgentContext | Context, drafted: DraftReply) -> dict[str, Any]:
         """The record of what is sent whatever its verdict."""
         question = (await ctx.store.get("user_msg_str", default="")) or NO_QUESTION
         loop = copy.copy(self.augmenter)
         loop.limits = replace(loop.limits, repair=False, unsupported="send")
-        said = Written()
+        said = FixedText()
         said.drafted = replace(drafted, calls=0)
         asked = EngineLoopRun(loop, question, said)
         return asked.emit_record(await asked.aanswer())
@@ -207,7 +207,7 @@ class AgentAnswerChecks(FinalOutputChecks):
         rejected = await ctx.store.get(_REJECTED, default=_NONE)
         records = rejected["records"]
         question = (await ctx.store.get("user_msg_str", default="")) or NO_QUESTION
-        found = drop_tainted_searches(question, evidence_from_calls(calls, self.no_evidence), [r["text"] for r in records])
+        found = drop_contaminated_searches(question, evidence_from_calls(calls, self.no_evidence), [r["text"] for r in records])
         drafts = AgentDrafter(first, again, found)
         loop = copy.copy(self.augmenter)
         loop.limits = replace(loop.limits, attempts=max(1, loop.limits.attempts - len(records)))
@@ -229,7 +229,7 @@ class AgentAnswerChecks(FinalOutputChecks):
         calls = await ctx.store.get("current_tool_calls", default=[])
         direct = next((c for c in calls if c.return_direct and not c.tool_output.is_error), None)
         if direct is not None and direct.tool_name != HANDOFF_TOOL:
-            drafted = Drafted(direct.tool_output.content or "", found=evidence_from_calls([direct], self.no_evidence))
+            drafted = DraftReply(direct.tool_output.content or "", retrieved=evidence_from_calls([direct], self.no_evidence))
             await self._tell(ctx, await self._judged(ctx, drafted))
         await self._forget(ctx)
         said: AgentOutput = await super().finalize(ctx, output, memory)  # type: ignore[misc]
@@ -254,29 +254,29 @@ class AgentDrafter:
 
     repeatable = True  # a model call alone: the tools are not asked again
 
-    def __init__(self, first: _Step, again: Callable[..., Awaitable[_Step]], found: tuple[Found, ...]) -> None:
+    def __init__(self, first: _Step, again: Callable[..., Awaitable[_Step]], found: tuple[RetrievedEvidence, ...]) -> None:
         self.first_step = first
         self.repeat_step = again
         self.evidence = found
         self.tool_step: _Step | None = None
 
-    def draft(self, request: DraftRequest) -> Drafted:
+    def draft(self, request: DraftRequest) -> DraftReply:
         raise NotImplementedError("a LlamaIndex agent is asynchronous")
 
-    async def adraft(self, request: DraftRequest) -> Drafted:
+    async def adraft(self, request: DraftRequest) -> DraftReply:
         if request.attempt == 0:
             return self._drafted(self.first_step)
         wrong = f"{REVISE}\n{wrap_in_envelope(request.feedback, 'feedback')}"
-        said = self.first_step.told(request.rejected, wrong) if request.rejected else ()
+        said = self.first_step.told(request.rejected_draft, wrong) if request.rejected_draft else ()
         return self._drafted(await self.repeat_step(*said))
 
-    def _drafted(self, step: _Step) -> Drafted:
+    def _drafted(self, step: _Step) -> DraftReply:
         output = step.output
         usage = reported_usage(ChatResponse(message=output.response, raw=output.raw))
         if output.tool_calls:
             self.tool_step = step
-            return Drafted(step.text, usage, judge=False, origin=step)
-        return Drafted(step.text, usage, found=self.evidence, origin=step)
+            return DraftReply(step.text, usage, judge=False, origin=step)
+        return DraftReply(step.text, usage, retrieved=self.evidence, origin=step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,11 +354,11 @@ class _Held:
         return other
 
 
-def evidence_from_calls(calls: Sequence[ToolCallResult], excluded_tools: Collection[str] = ()) -> tuple[Found, ...]:
+def evidence_from_calls(calls: Sequence[ToolCallResult], excluded_tools: Collection[str] = ()) -> tuple[RetrievedEvidence, ...]:
     """What each tool call found and the words it was asked with: the source nodes of a response or retrieval, else
     the tool's text. Errors found nothing; neither did what a model wrote: the reason of a handoff, a response
     without sources, an agent's or a model's reply. Nor counts a tool named in ``without``."""
-    return tuple(Found(() if c.tool_name in excluded_tools else _passages(c), arguments_text(c.tool_kwargs)) for c in calls)
+    return tuple(RetrievedEvidence(() if c.tool_name in excluded_tools else _passages(c), arguments_text(c.tool_kwargs)) for c in calls)
 
 
 _MODELS = (AgentOutput, ChatMessage, ChatResponse, CompletionResponse)

@@ -22,7 +22,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from denoise_core import Budget, InputError, Message, Passage, arun, run
 from denoise_core.augmenter import Answer, Augmenter, Consolidator, LoopLimits, WorkingMemory
-from denoise_core.augmenter.knowledge.consolidate import Gathered
+from denoise_core.augmenter.knowledge.consolidate import GatheredEvidence
 from denoise_core.augmenter.streaming import Finished, Revised, StreamEvent, TextReleased, stream_verified
 from denoise_core.runtime.effects import Flow
 from llamaindex_denoise.engines.base import (
@@ -233,7 +233,7 @@ class AugmentedQueryEngine(VerifiedEngine):
         found, _ = await arun(self._gathering(query_bundle), budget=self.augmenter.budget)
         return evidence_nodes(query_bundle.query_str, found.evidence, found.retrieved)
 
-    def _gathering(self, query: QueryBundle) -> Flow[Gathered]:
+    def _gathering(self, query: QueryBundle) -> Flow[GatheredEvidence]:
         return self._searching(query).gather(WorkingMemory(query.query_str))
 
     def _asked(self, query: QueryBundle, nodes: NodeSequence | None = None, additional: NodeSequence = ()) -> EngineLoopRun:

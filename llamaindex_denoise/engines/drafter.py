@@ -21,7 +21,7 @@ from llama_index.core.response_synthesizers import Accumulate
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from denoise_core import Passage
-from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest, Found
+from denoise_core.augmenter.drafting.drafter import DraftReply, DraftRequest, RetrievedEvidence
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, REVISE, draft_block
 from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.text.delimit import wrap_in_envelope
@@ -67,15 +67,15 @@ class EngineDrafter:
                 self.failed_part = (name, error)
             raise
 
-    def draft(self, request: DraftRequest) -> Drafted:
+    def draft(self, request: DraftRequest) -> DraftReply:
         *_, drafted = self.stream(request)
-        return cast(Drafted, drafted)
+        return cast(DraftReply, drafted)
 
-    async def adraft(self, request: DraftRequest) -> Drafted:
+    async def adraft(self, request: DraftRequest) -> DraftReply:
         drafted = [item async for item in self.astream(request)][-1]
-        return cast(Drafted, drafted)
+        return cast(DraftReply, drafted)
 
-    def stream(self, request: DraftRequest) -> Iterator[str | Found | Drafted]:
+    def stream(self, request: DraftRequest) -> Iterator[str | RetrievedEvidence | DraftReply]:
         """The draft in pieces, where the engine's own response is a stream."""
         with self._part(self._writes):
             if not self.has_retrieval:
@@ -84,7 +84,7 @@ class EngineDrafter:
                 if self.nodes is None:
                     with self._part(_RETRIEVAL):
                         self.nodes = self.engine.retrieve(self.query_bundle)
-                yield Found(_passages(self.nodes), request.question)
+                yield RetrievedEvidence(_passages(self.nodes), request.question)
                 response = self.engine.synthesize(self._query(request), self.nodes)
             pieces = []
             if isinstance(response, StreamingResponse):
@@ -96,7 +96,7 @@ class EngineDrafter:
                 yield pieces[0]
         yield self._drafted(request, response, "".join(pieces))
 
-    async def astream(self, request: DraftRequest) -> AsyncGenerator[str | Found | Drafted, None]:
+    async def astream(self, request: DraftRequest) -> AsyncGenerator[str | RetrievedEvidence | DraftReply, None]:
         """`stream` by the engine's own async form."""
         with self._part(self._writes):
             if not self.has_retrieval:
@@ -105,7 +105,7 @@ class EngineDrafter:
                 if self.nodes is None:
                     with self._part(_RETRIEVAL):
                         self.nodes = await aretrieve_nodes(self.engine, self.query_bundle)
-                yield Found(_passages(self.nodes), request.question)
+                yield RetrievedEvidence(_passages(self.nodes), request.question)
                 response = await self.engine.asynthesize(self._query(request), self.nodes)
             pieces = []
             if isinstance(response, AsyncStreamingResponse):
@@ -125,8 +125,8 @@ class EngineDrafter:
         """What was asked; with what was wrong with the last draft behind it, of which nothing is embedded."""
         before = [f"{m.role}: {m.content}" for m in request.history]
         after = []
-        if request.rejected:
-            after = [draft_block(request.rejected), REVISE, wrap_in_envelope(request.feedback, "feedback")]
+        if request.rejected_draft:
+            after = [draft_block(request.rejected_draft), REVISE, wrap_in_envelope(request.feedback, "feedback")]
         if not before and not after:
             return self.query_bundle
         text = "\n\n".join([*before, request.question, *after])
@@ -139,7 +139,7 @@ class EngineDrafter:
             return text  # cut within an answer, or another text
         return _BETWEEN.join(f"Response {n}: {p}" for n, p in kept)
 
-    def _drafted(self, request: DraftRequest, response: RESPONSE_TYPE, text: str) -> Drafted:
+    def _drafted(self, request: DraftRequest, response: RESPONSE_TYPE, text: str) -> DraftReply:
         if isinstance(getattr(self.engine, "_response_synthesizer", None), Accumulate):
             self._parts = [p.removeprefix(f"Response {n}: ") for n, p in enumerate(text.split(_BETWEEN), 1)]
             text = _RULE.join(self._parts)
@@ -151,11 +151,11 @@ class EngineDrafter:
         calls = 0 if self.is_retrieval_only else 1
         if not evidence and text.strip() == EMPTY_RESPONSE:
             calls = 0  # LlamaIndex's synthesizers say so without asking a model
-            text = QUESTION_ANSWERING.unknown
-        return Drafted(
+            text = QUESTION_ANSWERING.unknown_reply
+        return DraftReply(
             "" if fields is not None or self.is_retrieval_only else text,
             calls=calls,
-            found=(Found(_passages(evidence), self._query_asked),) if evidence else (),
+            retrieved=(RetrievedEvidence(_passages(evidence), self._query_asked),) if evidence else (),
             fields=fields,
             judge=not self.is_retrieval_only,
             origin=response,

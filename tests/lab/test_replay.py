@@ -8,7 +8,7 @@ from judging import by_words, quoting
 
 from denoise_core import Budget, Passage, Usage
 from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Outcome, StopReason
-from denoise_core.augmenter.drafting import Drafted, Found
+from denoise_core.augmenter.drafting import DraftReply, RetrievedEvidence
 from denoise_core.augmenter.feedback import ModelFeedback
 from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
@@ -39,19 +39,19 @@ def words_judge(monkeypatch):
 
 def test_a_spent_budget_is_replayed_as_one(passages, question):
     answer = through_json(recorded(passages, question, WRONG, RIGHT, budget=Budget(calls=2)))
-    assert answer.stopped_because is StopReason.BUDGET
+    assert answer.stop_reason is StopReason.BUDGET
     assert count_calls(answer.trace) == 1, "one search, one draft; the refused one was never asked"
     assert (
-        replay(Augmenter(Never(), Never(), denoiser=Never()), answer).answer.stopped_because is StopReason.BUDGET
+        replay(Augmenter(Never(), Never(), denoiser=Never()), answer).answer.stop_reason is StopReason.BUDGET
     )
 
 
 def test_a_stricter_utility_comes_to_the_end_of_the_recording(passages, question):
     answer = recorded(passages, question, RIGHT)
-    strict = Augmenter(Never(), Never(), denoiser=Never(), judge=judges.function(lambda *_: 0.2))
+    strict = Augmenter(Never(), Never(), denoiser=Never(), judge=judges.function_judge(lambda *_: 0.2))
     again = replay(strict, answer)
     assert (again.answer.text, again.answer.outcome) == (RIGHT, Outcome.UNSUPPORTED)
-    assert again.answer.stopped_because is StopReason.NOT_RECORDED
+    assert again.answer.stop_reason is StopReason.NOT_RECORDED
     assert not again.exact
     assert [e.tag for e in again.answer.trace.events] == ["judge"]
 
@@ -81,7 +81,7 @@ def test_verdicts_are_given_anew_and_compared(passages, question):
     answer = recorded(passages, question, WRONG, RIGHT)
     assert [v.outcome for v in rejudge(by_words(), answer)] == ["fail", "pass"]
     assert agreement(by_words(), [answer]) == 1.0
-    assert agreement(judges.function(lambda *_: 1.0), [answer]) == 0.5
+    assert agreement(judges.function_judge(lambda *_: 1.0), [answer]) == 0.5
     assert agreement(by_words(), []) is None
 
 
@@ -98,15 +98,15 @@ def test_any_run_replays_to_itself(replies):
 
 def test_runs_of_drafters_are_replayed(passages, question):
     chain = Chain(
-        Drafted(WRONG, Usage(9, 3), calls=2, found=(Found(passages, question),)), Drafted(RIGHT, Usage(8, 2))
+        DraftReply(WRONG, Usage(9, 3), calls=2, retrieved=(RetrievedEvidence(passages, question),)), DraftReply(RIGHT, Usage(8, 2))
     )
     again = through_json(Augmenter().answer(question, drafter=chain))
     played = replay(Augmenter(), again)
     assert played.exact
     assert (played.answer.text, played.answer.memory) == (again.text, again.memory)
     stricter = replay(Augmenter(judge=lambda question, evidence, claim: 0.0), again)
-    assert stricter.answer.stopped_because in (
-        StopReason.NOT_TOLD,
+    assert stricter.answer.stop_reason in (
+        StopReason.JUDGE_UNDECIDED,
         StopReason.NOT_RECORDED,
         StopReason.NO_PROGRESS,
         StopReason.ATTEMPTS,

@@ -146,7 +146,7 @@ async def test_a_chain_whose_tools_ran_is_not_run_again(sync):
     chain = RunnableLambda(lambda q: send_mail.invoke({"text": q})) | (lambda found: LIE)
     answers = []
     assert await asked(verified(chain, Verifier(on_answer=answers.append)), QUESTION, sync) == LIE
-    assert (sent, answers[0].stopped_because) == ([QUESTION], "not_repeatable")
+    assert (sent, answers[0].stop_reason) == ([QUESTION], "not_repeatable")
 
 
 @both_ways

@@ -28,7 +28,7 @@ def never(claim, passages):
 
 @pytest.mark.parametrize("make", ["around", "from_args"])
 def test_a_judge_acts(scripted, make):
-    engine = _made(make, scripted(lambda m: RIGHT), judge=judges.function(never))
+    engine = _made(make, scripted(lambda m: RIGHT), judge=judges.function_judge(never))
     assert engine.query(QUESTION).metadata["denoise"]["outcome"] == "unsupported"
     assert _made(make, scripted(lambda m: RIGHT)).query(QUESTION).metadata["denoise"]["outcome"] == "supported"
 

@@ -14,8 +14,8 @@ from llamaindex_doubles import Calling, calls
 from llamaindex_engines import Fixed, nodes
 
 from denoise_core.augmenter import Augmenter, LoopLimits, WorkingMemory
-from denoise_core.augmenter.drafting.drafter import Drafted
-from denoise_core.augmenter.drafting.taint import evidence_of
+from denoise_core.augmenter.drafting.drafter import DraftReply
+from denoise_core.augmenter.drafting.taint import split_evidence
 from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM, VerificationEvent
 from llamaindex_denoise.agents.checked import evidence_from_calls
 from llamaindex_denoise.models.retriever import LlamaRetriever
@@ -209,7 +209,7 @@ def found(content, raw=None, name="t", **arguments):
     call = ToolCallResult(
         tool_name=name, tool_kwargs=arguments, tool_id="i", tool_output=output, return_direct=False
     )
-    counts, _ = evidence_of(Drafted("", found=evidence_from_calls([call], {"planner"})), WorkingMemory(QUESTION))
+    counts, _ = split_evidence(DraftReply("", retrieved=evidence_from_calls([call], {"planner"})), WorkingMemory(QUESTION))
     return [p.text for p in counts]
 
 

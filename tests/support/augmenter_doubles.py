@@ -78,7 +78,7 @@ def check_loop(make, question, history=()):
     check_answer(answer)
     other = asyncio.run(make().aanswer(question, history))
     check_answer(other)
-    for what in ("text", "outcome", "stopped_because", "memory", "citations"):
+    for what in ("text", "outcome", "stop_reason", "memory", "citations"):
         ours, theirs = getattr(answer, what), getattr(other, what)
         assert ours == theirs, f"sync and async differ in {what}:\n{ours}\n{theirs}"
     tags = [[e.tag for e in a.trace.events] for a in (answer, other)]

@@ -8,8 +8,8 @@ from envelopes import enclosed
 from denoise_core import Passage, run
 from denoise_core.augmenter import WorkingMemory
 from denoise_core.augmenter.utility import Groundedness, as_utility
-from denoise_core.support.citing import uncited
-from denoise_core.support.evidence import terms_of
+from denoise_core.support.citing import remove_citations
+from denoise_core.support.evidence import content_terms
 from denoise_core.support.judging import AnswerVerdict, Claim, ClaimVerdict, FlowJudge, Quote
 from denoise_core.support.quoting import passage_header
 from denoise_core.testing import FunctionLLM
@@ -30,9 +30,9 @@ class WordForWord(FlowJudge):
         yield
 
     def one(self, question: str, claim: Claim, passages: Sequence[Passage]) -> ClaimVerdict:
-        text = uncited(claim.text if claim.kind == "field" else claim.whole)
-        said = terms_of(text, "en") - terms_of(question, "en") or terms_of(text, "en")
-        told = [terms_of(f"{passage_header(p)}\n{p.text}", "en") for p in passages]
+        text = remove_citations(claim.text if claim.kind == "field" else claim.full_text)
+        said = content_terms(text, "en") - content_terms(question, "en") or content_terms(text, "en")
+        told = [content_terms(f"{passage_header(p)}\n{p.text}", "en") for p in passages]
         best = max(range(len(passages)), key=lambda n: len(said & told[n]))
         passage = passages[best]
         quote = Quote(Span(passage.id, 0, len(passage.text)), passage.text)

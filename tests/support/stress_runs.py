@@ -194,9 +194,9 @@ def _returned(run: Run, outside: Outside, out: Any, tally: Tally) -> None:
     if run.fault in MISTAKES and outside.met:
         tally.bad("unreported", run, "a mistake was swallowed")
     if run.part == "Augmenter":
-        failed = any(what for what, _ in out.memory.failures) or out.stopped_because not in ("passed", "sent")
+        failed = any(what for what, _ in out.memory.failures) or out.stop_reason not in ("passed", "sent")
         if outside.met and run.fault in (*RAISED, NEVER) and not failed:
-            tally.bad("unreported", run, out.stopped_because)
+            tally.bad("unreported", run, out.stop_reason)
         return
     if run.part in ("LangChain", "LlamaIndex"):
         _documents(run, outside, out, tally)

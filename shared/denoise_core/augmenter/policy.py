@@ -69,7 +69,7 @@ class Rules:
     ``consult``: when to consult knowledge. ``"always"`` first of all; ``"self_ask"``: when the model says that it
     needs it (paper, section 3.5), or when there was nothing to hold its draft against; ``"never"``: then a draft
     can only be supported by what its drafter or ``answer(..., evidence=)`` brought. After a failed draft, in this
-    order and as far as there is anything to do: admit dropped chunks again, ``readmit`` at a time, highest score
+    order and as far as there is anything to do: admit dropped chunks again, ``restore_dropped`` at a time, highest score
     first; then, if ``widen``, one wide search. Without evidence it abstains, or with ``without_evidence="draft"``
     has the model answer from memory, which no utility passes.
     """
@@ -110,7 +110,7 @@ class Rules:
                 return SelfAsk()
             if memory.searchable and not memory.queries:
                 return Search()
-            if not memory.evidence and not memory.brings_own:
+            if not memory.evidence and not memory.drafter_brings_evidence:
                 more = self._more_evidence(memory)
                 if more:
                     return more
@@ -120,12 +120,12 @@ class Rules:
 
     def _after_unknown(self, memory: WorkingMemory, last: Attempt) -> Action:
         nothing = last.verdict.kind == "empty_evidence"
-        if last.abstained or nothing:
+        if last.is_abstention or nothing:
             if last.evidence != memory.evidence:
                 return Draft()
             if (more := self._once_wider(memory, last)) is not None:
                 return more
-        return Abstain() if last.abstained else Send()
+        return Abstain() if last.is_abstention else Send()
 
     def _once_wider(self, memory: WorkingMemory, last: Attempt) -> Action | None:
         """The one search that follows an abstention, if none has."""

@@ -35,10 +35,10 @@ from denoise_core.types import Passage
 if TYPE_CHECKING:
     from markdown_it.token import Token
 
-Kind = Literal[
+UnitKind = Literal[
     "sentence", "item", "cell", "field", "polarity", "code", "lead", "question", "talk", "reasoning"
 ]  # fmt: skip
-CLAIMS = frozenset(("sentence", "item", "cell", "field", "polarity", "code"))
+CLAIM_KINDS = frozenset(("sentence", "item", "cell", "field", "polarity", "code"))
 """Kinds of pieces that claim something; the others assert nothing of the world."""
 
 _THOUGHT = re.compile(
@@ -90,7 +90,7 @@ _LONGEST = 30  # words of a polite sentence, at most
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class AnswerUnit:
     """Characters ``[start, end)`` of an answer that belong together.
 
     ``text`` is what they say, without markup and citations. ``label`` says of what: the row and the column of a
@@ -99,7 +99,7 @@ class Piece:
     list item, the table's row), None where nothing can go.
     """
 
-    kind: Kind
+    kind: UnitKind
     text: str
     start: int
     end: int
@@ -108,12 +108,12 @@ class Piece:
     cut: tuple[int, int] | None = None
 
     @property
-    def claims(self) -> bool:
+    def is_claim(self) -> bool:
         """It says something of the world, so it can be right or wrong."""
-        return self.kind in CLAIMS
+        return self.kind in CLAIM_KINDS
 
     @property
-    def said(self) -> str:
+    def standalone_text(self) -> str:
         """What it claims, readable by itself: behind its label."""
         if self.kind == "cell":
             return f"{', '.join(self.label)}: {self.text}" if self.label else self.text
@@ -121,27 +121,27 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Parsed:
+class ParsedAnswer:
     """An answer as pieces, in order; they do not overlap."""
 
     answer: str
-    pieces: tuple[Piece, ...]
+    units: tuple[AnswerUnit, ...]
 
     @property
-    def claims(self) -> tuple[Piece, ...]:
-        return tuple(p for p in self.pieces if p.claims)
+    def claims(self) -> tuple[AnswerUnit, ...]:
+        return tuple(p for p in self.units if p.is_claim)
 
     @property
-    def reply(self) -> str:
+    def text_without_reasoning(self) -> str:
         """The answer without the model's reasoning: what is sent."""
         out, at = "", 0
-        for piece in self.pieces:
+        for piece in self.units:
             if piece.kind == "reasoning":
                 out, at = out + self.answer[at : piece.start], piece.end
         return (out + self.answer[at:]).strip() if at else self.answer
 
 
-def parse(answer: str, question: str = "", *, ids: Sequence[str] = ()) -> Parsed:
+def parse_answer(answer: str, question: str = "", *, ids: Sequence[str] = ()) -> ParsedAnswer:
     """The pieces of an answer to ``question``. Total and linear: any text is read, broken markup as prose.
 
     ``ids`` are names that count as citations in brackets beside numbers.
@@ -153,14 +153,14 @@ def parse(answer: str, question: str = "", *, ids: Sequence[str] = ()) -> Parsed
 
 
 @lru_cache(maxsize=256)
-def _parsed(answer: str, question: str, ids: tuple[str, ...]) -> Parsed:
+def _parsed(answer: str, question: str, ids: tuple[str, ...]) -> ParsedAnswer:
     clean = one_for_one(answer)
-    found = [Piece("reasoning", answer[a:b], a, b) for a, b in _reasoning(clean)]
+    found = [AnswerUnit("reasoning", answer[a:b], a, b) for a, b in _reasoning(clean)]
     shown = list(blanked(clean, [(p.start, p.end) for p in found]))
     for piece in found:  # no sentence goes on behind reasoning: pieces do not overlap
         shown[piece.start : piece.start + 2] = "\n\n"
     found += _Reader(answer, question, ids, [p.start for p in found]).read("".join(shown))
-    return Parsed(answer, tuple(sorted(found, key=lambda p: (p.start, p.end))))
+    return ParsedAnswer(answer, tuple(sorted(found, key=lambda p: (p.start, p.end))))
 
 
 def _reasoning(text: str) -> list[tuple[int, int]]:
@@ -185,7 +185,7 @@ class _Reader:
         self.lead: tuple[str, ...] = ()
         self.opened = False
 
-    def read(self, clean: str) -> Iterator[Piece]:
+    def read(self, clean: str) -> Iterator[AnswerUnit]:
         start = len(clean) - len(clean.lstrip())
         if (
             clean[start : start + 1] in ("{", "[")
@@ -197,12 +197,12 @@ class _Reader:
         found = list(self._blocks(clean))
         for n, piece in enumerate(found):
             if piece.kind == "lead" and not any(
-                p.claims for p in found[n + 1 :]
+                p.is_claim for p in found[n + 1 :]
             ):  # it announces nothing that came
                 piece = replace(piece, kind="talk" if _talk(piece.text, self.question) else "sentence")
             yield piece
 
-    def _blocks(self, clean: str) -> Iterator[Piece]:
+    def _blocks(self, clean: str) -> Iterator[AnswerUnit]:
         tokens, lines = tokens_of(clean), line_starts(clean)
         items = 0  # how deep in list items
         item: tuple[int, int] | None = None
@@ -230,7 +230,7 @@ class _Reader:
                     self.lead = self.lead if heading else ()
                 yield from self._prose(clean, inline(clean, token, *lined), lined[0], item, heading=heading)
 
-    def _fence(self, clean: str, token: Token, start: int, end: int) -> Iterator[Piece]:
+    def _fence(self, clean: str, token: Token, start: int, end: int) -> Iterator[AnswerUnit]:
         first = clean.find("\n", start, end) + 1 or end
         last = max(first, clean.rfind("\n", first, end - 1) + 1)
         if not clean[last:end].strip().startswith(token.markup[:3]):
@@ -243,9 +243,9 @@ class _Reader:
         elif token.info.strip().lower() in _TEXTS:
             yield from self._blocks(blanked(clean, [(0, first), (last, len(clean))]))
         elif start < end:
-            yield Piece("code", self.answer[start:end], start, end, self.lead)
+            yield AnswerUnit("code", self.answer[start:end], start, end, self.lead)
 
-    def _row(self, clean: str, row: tuple[int, int], head: list[str] | None) -> Generator[Piece, None, list[str]]:
+    def _row(self, clean: str, row: tuple[int, int], head: list[str] | None) -> Generator[AnswerUnit, None, list[str]]:
         """The claims of a table's row; gives the names of the columns, which the first row has."""
         places = list(cells(clean, *row))
         texts = [_TAGS.sub(" ", clean[a:b]).strip(" *_`~") for a, b in places]
@@ -258,28 +258,28 @@ class _Reader:
                     yield replace(piece, label=(*self.lead, *label), cut=row)
         return head
 
-    def _fields(self, clean: str, at: int) -> Iterator[Piece]:
+    def _fields(self, clean: str, at: int) -> Iterator[AnswerUnit]:
         for path, start, end in json_leaves(clean, at):
             label = tuple(in_words(p) for p in path if isinstance(p, str))
             raw = clean[start:end]
             if any(map(_of_the_reply, label)) or raw in ("null", '""'):
                 continue
             if raw in ("true", "false"):
-                yield Piece("polarity", raw, start, end, label)
+                yield AnswerUnit("polarity", raw, start, end, label)
                 continue
             quoted = raw.startswith('"')
             for piece in self._cut_up(clean[start + quoted : end - quoted], start + quoted, "field"):
                 said = parse_json_at(f'"{piece.text}"', 0) if quoted else None  # None for half of an escape
                 text = str(said[0]) if said else piece.text
-                yield replace(piece, text=text, label=label if piece.claims else (), cut=None)
+                yield replace(piece, text=text, label=label if piece.is_claim else (), cut=None)
 
     def _prose(
         self, clean: str, shown: str, start: int, item: tuple[int, int] | None, *, heading: bool
-    ) -> Iterator[Piece]:
+    ) -> Iterator[AnswerUnit]:
         found = list(self._cut_up(shown, start, "item" if item else "sentence"))
-        alone = item is not None and sum(p.claims for p in found) == 1
+        alone = item is not None and sum(p.is_claim for p in found) == 1
         for piece in found:
-            if not piece.claims:
+            if not piece.is_claim:
                 yield piece
             elif piece.kind != "polarity" and (heading or piece.text[-1:] in (":", "：")):
                 self.lead = () if _announces(piece.text) else (piece.text.rstrip(" :："),)
@@ -288,19 +288,19 @@ class _Reader:
                 cut = item if alone or piece.cut is None else whole(clean, shown, start, *piece.cut)
                 yield replace(piece, label=(*self.lead, *piece.label), cut=cut)
 
-    def _cut_up(self, buffer: str, start: int, kind: Kind) -> Iterator[Piece]:
+    def _cut_up(self, buffer: str, start: int, kind: UnitKind) -> Iterator[AnswerUnit]:
         """Sentences of ``buffer``, which stands in the answer from ``start``."""
         cites = [m.span() for m in _BRACKETS.finditer(buffer) if self._cites(m[0])]
         shown = _TAGS.sub(lambda m: " " * len(m[0]), blanked(buffer, cites))
-        for first, last in sentence_places(unfolded(shown), self.language):
+        for first, last in sentence_ranges(join_folded_lines(shown), self.language):
             mine = tuple((start + a, start + b) for a, b in cites if first <= a < last)
             for what, a, b in self._sentence(shown, *trimmed(shown, first, last), kind):
                 a, b = trimmed(shown, a, b)
                 text = re.sub(r" (?=[.,;:!?)])", "", " ".join(shown[a:b].split()))
                 label = (self.question,) if what == "polarity" else ()
-                yield Piece(what, text, start + a, start + b, label, mine, (start + first, start + last))
+                yield AnswerUnit(what, text, start + a, start + b, label, mine, (start + first, start + last))
 
-    def _sentence(self, shown: str, a: int, b: int, kind: Kind) -> Iterator[tuple[Kind, int, int]]:
+    def _sentence(self, shown: str, a: int, b: int, kind: UnitKind) -> Iterator[tuple[UnitKind, int, int]]:
         """A sentence by its parts: a yes or no that it opens with, and what is claimed."""
         if not any(map(str.isalnum, shown[a:b])):
             return
@@ -310,7 +310,7 @@ class _Reader:
         end = 0 if self.opened else _opening(shown[a:b])
         self.opened = True
         if end:
-            yield ("polarity" if asks(self.question) and kind != "cell" else "talk"), a, a + end
+            yield ("polarity" if is_yes_no_question(self.question) and kind != "cell" else "talk"), a, a + end
         a, b = trimmed(shown, a + end, b)
         if any(map(str.isalnum, shown[a:b])):
             spoken = _talk(shown[a:b], self.question)
@@ -334,7 +334,7 @@ def _opening(text: str) -> int:
     return behind[0].end if behind[0].text in ",.:;!，。！—–-" else 0
 
 
-def asks(question: str) -> bool:
+def is_yes_no_question(question: str) -> bool:
     """The question can be answered by yes or no: it asks for no thing, place, time or reason."""
     words = [x for x in tokenize_text(question) if x.kind != "mark"]
     what = _OPEN | {"was"} if detect_language(question) == "de" else _OPEN
@@ -377,13 +377,13 @@ def _content(text: str) -> list[str]:
 # --- Sentences, of answers and of passages
 
 
-def sentence_places(text: str, language: str) -> list[tuple[int, int]]:
+def sentence_ranges(text: str, language: str) -> list[tuple[int, int]]:
     """Sentences as characters."""
     known = language if language in ("de", "fr", "es", "zh") else "en"
     return [(s.start, s.end) for s in sentence_spans(Passage(text, "e"), language=known)]
 
 
-def unfolded(text: str) -> str:
+def join_folded_lines(text: str) -> str:
     """The text with a blank for each line break inside a sentence, all places as they were."""
     lines = text.split("\n")
     return "".join(line + (" " if _folds(line, after) else "\n") for line, after in pairwise(lines)) + lines[-1]

@@ -30,7 +30,7 @@ class Citation:
     unknown: tuple[str, ...]
 
 
-def cited(answer: str, passages: Sequence[Passage]) -> list[Citation]:
+def find_citations(answer: str, passages: Sequence[Passage]) -> list[Citation]:
     """``[1]``, ``[2, 4-6]``, ``[doc 3]``, ``【1†source】`` count the passages; ``[id]`` names one by its id.
     Brackets with anything else, and those in code, cite nothing. A year of four digits counts none."""
     ids = {p.id for p in passages}
@@ -58,10 +58,10 @@ def cited(answer: str, passages: Sequence[Passage]) -> list[Citation]:
 def cited_numbers(answer: str, count: int) -> tuple[int, ...]:
     """The numbers in brackets that name one of ``count`` passages, each once, in order of first mention."""
     shown = [Passage("", f"\0{n}") for n in range(1, count + 1)]
-    return tuple(dict.fromkeys(int(i[1:]) for c in cited(answer, shown) for i in c.ids))
+    return tuple(dict.fromkeys(int(i[1:]) for c in find_citations(answer, shown) for i in c.ids))
 
 
-def uncited(answer: str) -> str:
+def remove_citations(answer: str) -> str:
     """The answer without numbers in brackets."""
     return re.sub(r"\s?\[\d{1,3}(?:\s{0,9}[,;–-]\s{0,9}\d{1,3})*\]", "", answer)
 
@@ -74,19 +74,19 @@ def _ordinals(name: str) -> range:
     return range(low, min(int(match[2] or low), low + _LONGEST_RANGE) + 1)
 
 
-def copied_from(answer: str, passages: Sequence[Passage], share: float) -> str | None:
+def copied_passage_id(answer: str, passages: Sequence[Passage], share: float) -> str | None:
     """The id of a passage of which one stretch makes up more than ``share`` of a long answer's words."""
     said = split_words(answer)
     if len(said) <= SHORT or share >= 1.0:
         return None
     for passage in passages:
-        run = max((b - a for a, b in runs(said, split_words(passage.text))), default=0)
+        run = max((b - a for a, b in matching_runs(said, split_words(passage.text))), default=0)
         if run > SHORT and run > share * len(said):
             return passage.id
     return None
 
 
-def runs(said: Sequence[str], told: Sequence[str]) -> Iterator[tuple[int, int]]:
+def matching_runs(said: Sequence[str], told: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Half-open ranges of ``said`` that stand in ``told`` word for word; greedy, linear in use."""
     starts: dict[str, list[int]] = {}
     for i, w in enumerate(told):

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from denoise_core.support.answers import sentence_places, unfolded
+from denoise_core.support.answers import sentence_ranges, join_folded_lines
 from denoise_core.support.judging import Quote
 from denoise_core.support.quoting import passage_header
 from denoise_core.text.facts.numbers import parse_cardinal
@@ -35,7 +35,7 @@ class Sentence:
     terms: frozenset[str]
 
 
-class Evidence:
+class EvidenceIndex:
     """Passages cut into sentences that claims are compared with."""
 
     def __init__(self, passages: Sequence[Passage]) -> None:
@@ -43,7 +43,7 @@ class Evidence:
         self.ids = tuple(p.id for p in self.passages)
         self.headers = tuple(passage_header(p) for p in self.passages)
         self.language = detect_language("\n".join(p.text[:400] for p in self.passages)[:4000])
-        self.header_terms = [terms_of(h, self.language) for h in self.headers]
+        self.header_terms = [content_terms(h, self.language) for h in self.headers]
         cut = [_cut(p.text, self.language) for p in self.passages]
         self.sentences = [Sentence(n, *found) for n, own in enumerate(cut) for found in own]
         self.sentence_counts = Counter(t for s in self.sentences for t in s.terms)
@@ -97,7 +97,7 @@ class Evidence:
 
 
 @lru_cache(maxsize=1024)
-def terms_of(text: str, language: str) -> frozenset[str]:
+def content_terms(text: str, language: str) -> frozenset[str]:
     """Stems of a text's content words, and its numbers without their marks."""
     parts = tokenize_text(text)
     digits = {x.text.replace(",", "").replace(".", "") for x in parts if x.kind == "number"}
@@ -110,8 +110,8 @@ def terms_of(text: str, language: str) -> frozenset[str]:
 def _cut(text: str, language: str) -> tuple[tuple[int, int, frozenset[str]], ...]:
     """The sentences of a passage with their terms. A line break that only folds a long line is none."""
     cut = []
-    for start, end in sentence_places(unfolded(text), language):
+    for start, end in sentence_ranges(join_folded_lines(text), language):
         part = text[start:end].rstrip()
         if part.strip():
-            cut.append((start, start + len(part), terms_of(part, language)))
+            cut.append((start, start + len(part), content_terms(part, language)))
     return tuple(cut)

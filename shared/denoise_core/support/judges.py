@@ -110,7 +110,7 @@ class FunctionJudge:
         return await found if inspect.isawaitable(found) else found
 
     def _call(self, call: Callable[..., Any], question: str, claim: Claim, passages: Sequence[Passage]) -> Any:
-        args, named = _arguments(call, question, claim.whole, [p.text_with_header for p in passages if p.text.strip()])
+        args, named = _arguments(call, question, claim.full_text, [p.text_with_header for p in passages if p.text.strip()])
         return call(*args, **named)
 
     def _verdict(self, claim: Claim, found: object) -> ClaimVerdict:
@@ -127,10 +127,10 @@ class FunctionJudge:
         return ClaimVerdict(claim.text, claim.start, claim.end, supported, score, kind=kind, reason=reason)
 
 
-function = FunctionJudge
+function_judge = FunctionJudge
 
 
-def decision(decide: Any, *, threshold: float = 0.5, name: str = "decision") -> FunctionJudge:
+def decision_judge(decide: Any, *, threshold: float = 0.5, name: str = "decision") -> FunctionJudge:
     """The probability of yes to "is every statement said by the evidence?", from one forward pass a claim.
 
     ``decide`` is a model name for the ``decision`` pipeline of transformers, such a pipeline, or any callable

@@ -22,7 +22,7 @@ from denoise_core.types import Message, Passage, Reply, Span, Usage
 
 Relation = Literal["supports", "contradicts"]
 """What a quote does to a claim."""
-Outcome = Literal["pass", "fail", "unknown"]
+VerdictOutcome = Literal["pass", "fail", "unknown"]
 NO_CLAIMS = "not_applicable"
 ABSTENTION = "abstention"
 ABSTENTION_REASON = "the answer says that it does not know"
@@ -35,7 +35,7 @@ _UNSUPPORTED_MOST, _OFF_QUESTION_MOST, _UNKNOWN_MOST = 0.4, 0.45, 0.6
 class Claim:
     """Characters ``[start, end)`` of an answer that claim something; ``text`` are those characters.
 
-    ``reads`` is how the claim reads by itself, where its characters do not say it: a table cell with row and
+    ``standalone_text`` is how the claim reads by itself, where its characters do not say it: a table cell with row and
     column, a yes or no with its question. ``kind`` is ``claim``, or says what it is instead (``code``, ``cell``,
     ``field`` ...). ``citations`` are the citations in it or right behind it.
     """
@@ -44,17 +44,17 @@ class Claim:
     start: int
     end: int
     kind: str = "claim"
-    reads: str = ""
+    standalone_text: str = ""
     citations: tuple[Citation, ...] = ()
 
     @property
-    def whole(self) -> str:
+    def full_text(self) -> str:
         """What a judge compares with the evidence."""
-        return self.reads or self.text
+        return self.standalone_text or self.text
 
 
 @dataclass(frozen=True, slots=True)
-class Claims(Sequence[Claim]):
+class AnswerClaims(Sequence[Claim]):
     """The claims of one answer, in order, with the ``answer`` itself: a judge may cut it anew."""
 
     answer: str
@@ -174,7 +174,7 @@ class AnswerVerdict:
         return self.kind == NO_CLAIMS or (self.supported is True and self.answers_question is not False)
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> VerdictOutcome:
         """``pass``, ``fail``, or ``unknown`` where nothing could be said: that is never a pass."""
         if self.passed:
             return "pass"
@@ -303,7 +303,7 @@ def ask_judge(
         return (yield from judge.flow(question, claims, passages))
     shown = {
         "question": question,
-        "claims": [c.whole for c in claims],
+        "claims": [c.full_text for c in claims],
         "passages": [p.text_with_header for p in passages],
     }
     message = Message("user", json.dumps(shown, ensure_ascii=False))

@@ -21,7 +21,7 @@ from denoise_core.support.judging import (
     ABSTENTION_REASON,
     AnswerVerdict,
     Claim,
-    Claims,
+    AnswerClaims,
     ClaimVerdict,
     FlowJudge,
     Quote,
@@ -57,7 +57,7 @@ Then give each claim a verdict, by the evidence alone; what you know yourself do
 
 Reply with one JSON object and nothing else:
 {{"claims": [{{"words": "...", "verdict": "supported | contradicted | not_stated | unclear", "quotes": [{{"evidence": 1, "text": "..."}}], "wrong": "", "why": ""}}], "abstains": false, "answers_the_question": true}}"""  # noqa: E501
-AGAIN = "The reply below could not be read. Reply with the one JSON object that was asked for and nothing else."
+RETRY_PROMPT = "The reply below could not be read. Reply with the one JSON object that was asked for and nothing else."
 _VERDICTS = ("supported", "contradicted", "not_stated", "unclear")
 _TEXT = {"type": "string"}
 
@@ -89,7 +89,7 @@ SCHEMA = _object(
     answers_the_question={"type": "boolean"},
 )
 
-WORDS = 3  # of a quote, at least; less only where it is a whole line or cell
+MIN_QUOTE_WORDS = 3  # of a quote, at least; less only where it is a whole line or cell
 _SHORT = 120  # characters of a value of metadata that is read
 _FIELDS = 12
 # Metadata that the adapters write says where a text is from and how it scored, nothing about what it says.
@@ -119,7 +119,7 @@ class LLMJudge(FlowJudge):
         return f"quotes by {self.name}" if self.name else "quotes"
 
     def flow(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> Flow[AnswerVerdict]:
-        answer = claims.answer if isinstance(claims, Claims) else "\n".join(c.text for c in claims)
+        answer = claims.answer if isinstance(claims, AnswerClaims) else "\n".join(c.text for c in claims)
         messages = judge_prompt(question, answer, passages)
         llm = None if self.llm is None else with_schema(self.llm, SCHEMA)
         reply = yield from complete(messages, tag="judge", llm=llm)
@@ -127,7 +127,7 @@ class LLMJudge(FlowJudge):
             return self._read(reply.text, question, answer, passages)
         except UnparsableReply:
             # The reply may repeat what a passage told it to say, so it stands in an envelope as that does.
-            again = f"{messages[-1].content}\n\n{AGAIN}\n{wrap_in_envelope(reply.text[:_LONGEST], 'reply')}"
+            again = f"{messages[-1].content}\n\n{RETRY_PROMPT}\n{wrap_in_envelope(reply.text[:_LONGEST], 'reply')}"
             reply = yield from complete((*messages[:-1], Message("user", again)), tag="judge", llm=llm)
         try:
             return self._read(reply.text, question, answer, passages)
@@ -254,7 +254,7 @@ def locate_quote(quote: str, passage: Passage) -> Quote | None:
         return None
     start, end = found
     text = passage.text
-    if _count_words(text[start:end]) < WORDS:
+    if _count_words(text[start:end]) < MIN_QUOTE_WORDS:
         before, after = text[:start].rstrip(" \t\"'*_"), text[end:].lstrip(" \t\"'*_")
         if (before and before[-1] not in _EDGES) or (after and after[0] not in _EDGES):
             return None

@@ -15,8 +15,8 @@ from denoise_core.augmenter.prompts import draft_block, evidence_block, question
 from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.runtime.effects import Flow, complete
-from denoise_core.support.check import read_mark
-from denoise_core.support.citing import uncited
+from denoise_core.support.check import parse_no_answer
+from denoise_core.support.citing import remove_citations
 from denoise_core.support.judging import AnswerVerdict, ClaimVerdict
 from denoise_core.text.delimit import ENVELOPE_NOTE
 from denoise_core.types import Message
@@ -81,12 +81,12 @@ def abstains(candidate: str) -> bool:
     [True, True, False]
     """
     unknown = candidate.strip().rstrip(".").casefold() in ("unknown", "n/a")
-    return unknown or read_mark(candidate) is not None or gap(candidate)
+    return unknown or parse_no_answer(candidate) is not None or gap(candidate)
 
 
 def gap(text: str) -> bool:
     """The first sentence of a short text says that something is not known or not told."""
-    words = " ".join(uncited(text).replace("’", "'").split())
+    words = " ".join(remove_citations(text).replace("’", "'").split())
     first = re.split(r"(?<=[.!?])\s", words, maxsplit=1)[0]
     return len(words.split()) <= _LONGEST and _PHRASES.search(first) is not None
 

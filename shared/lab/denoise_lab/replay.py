@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from denoise_core.augmenter.answer import Answer
-from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest
+from denoise_core.augmenter.drafting.drafter import DraftReply, DraftRequest
 from denoise_core.augmenter.loop import Augmenter
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.utility import Utility, as_utility
@@ -42,7 +42,7 @@ def replay(augmenter: Augmenter, recorded: Answer) -> Replay:
     """``augmenter`` on the recorded question; its own model, retriever and denoiser are not called."""
     tape = _Tape(recorded.trace.events)
     memory = recorded.memory
-    drafter = _Recorded() if memory.brings_own or augmenter.llm is None else None
+    drafter = _Recorded() if memory.drafter_brings_evidence or augmenter.llm is None else None
     flow = augmenter.flow(memory.question, memory.history, drafter=drafter, evidence=_at_hand(recorded))
     answer, trace = run(_played(flow, tape), budget=augmenter.budget)
     return Replay(replace(answer, trace=trace), tape.exact)
@@ -72,10 +72,10 @@ class _Recorded:
 
     repeatable = True
 
-    def draft(self, request: DraftRequest) -> Drafted:
+    def draft(self, request: DraftRequest) -> DraftReply:
         raise NotRecorded("the recorded run made no further draft")
 
-    async def adraft(self, request: DraftRequest) -> Drafted:
+    async def adraft(self, request: DraftRequest) -> DraftReply:
         return self.draft(request)
 
 
@@ -84,9 +84,9 @@ def _at_hand(recorded: Answer) -> tuple[Passage, ...]:
     brought: set[str] = set()
     for event in recorded.trace.events:
         reply = event.reply
-        found = [f.passages for f in reply.found] if isinstance(reply, Drafted) else [reply]
+        found = [f.passages for f in reply.retrieved] if isinstance(reply, DraftReply) else [reply]
         brought.update(p.text for passages in found if isinstance(passages, tuple) for p in passages)
-    return tuple(p for p in (*recorded.memory.retrieved, *recorded.memory.aside) if p.text not in brought)
+    return tuple(p for p in (*recorded.memory.retrieved, *recorded.memory.excluded_evidence) if p.text not in brought)
 
 
 def _played(flow: Flow[Answer], tape: _Tape) -> Flow[Answer]:

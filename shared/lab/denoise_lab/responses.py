@@ -13,7 +13,7 @@ from typing import Any
 from denoise_core._optional import require
 from denoise_core.augmenter.answer import Answer
 from denoise_core.errors import InputError
-from denoise_core.support.citing import uncited
+from denoise_core.support.citing import remove_citations
 from denoise_lab.overlap import knowledge_f1
 
 LAB = "rag-denoise-lab"  # brings what the measures need
@@ -98,7 +98,7 @@ def _checked(candidates: Sequence[str], references: Sequence[str], knowledge: Se
     sizes = {len(candidates), len(references), len(candidates if knowledge is None else knowledge)}
     if len(sizes) != 1 or not candidates:
         raise InputError("expected as many references (and knowledge) as candidates, and one or more")
-    return [uncited(c) for c in candidates]
+    return [remove_citations(c) for c in candidates]
 
 
 def _rouge(said: Sequence[str], references: Sequence[str]) -> list[float]:

@@ -5,7 +5,7 @@ from judging import TEXT, judged, memory
 
 from denoise_core import run
 from denoise_core.augmenter.utility import Groundedness
-from denoise_core.support.check import read_mark
+from denoise_core.support.check import parse_no_answer
 
 
 def unjudged(candidate, *texts):
@@ -66,5 +66,5 @@ def test_a_year_in_brackets_is_no_citation():
     ],
 )
 def test_the_mark_of_a_draft_that_has_no_answer(text, nearest):
-    mark = read_mark(text)
+    mark = parse_no_answer(text)
     assert (mark.nearest if mark else None) == nearest

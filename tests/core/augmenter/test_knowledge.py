@@ -23,7 +23,7 @@ from denoise_core.augmenter.knowledge import (
     Link,
     rows_as_passages,
 )
-from denoise_core.augmenter.knowledge.chain import Chain, pack
+from denoise_core.augmenter.knowledge.chain import Chain, pack_chains
 from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.testing import FunctionLLM, ListRetriever, check_denoiser
 
@@ -230,13 +230,13 @@ def test_chains_are_paths_of_linked_passages_each_set_once(texts, pairs, length,
         assert len(ids) == len(set(ids)) <= length
         assert all(frozenset(step) in linked for step in itertools.pairwise(ids))
         assert len(chain.links) == len(ids) - 1
-    kept = pack(chains, tokens)
+    kept = pack_chains(chains, tokens)
     assert sum(-(-len(p.text) // 4) for p, _ in kept) <= tokens
 
 
 def test_packing_passes_over_what_does_not_fit():
     long, short = Passage("x" * 400, "long"), Passage("x" * 4, "short")
-    kept = pack([Chain((long, short), (), 1.0)], 50)
+    kept = pack_chains([Chain((long, short), (), 1.0)], 50)
     assert [p.id for p, _ in kept] == ["short"]
 
 

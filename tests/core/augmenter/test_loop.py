@@ -47,7 +47,7 @@ def test_usage_is_reported_when_it_fails_as_when_it_passes(passages, question):
 def test_no_evidence_is_an_abstention_without_a_call_to_the_model(question):
     llm = scripted(RIGHT)
     answer = check_loop(lambda: Augmenter(llm, ListRetriever([])), question)
-    assert (answer.outcome, answer.stopped_because) == (Outcome.ABSTAINED, StopReason.NO_EVIDENCE)
+    assert (answer.outcome, answer.stop_reason) == (Outcome.ABSTAINED, StopReason.NO_EVIDENCE)
     assert llm.received_messages == []
 
 
@@ -55,16 +55,16 @@ def test_without_evidence_nothing_the_model_says_is_supported(question):
     answer = check_loop(
         lambda: Augmenter(scripted(RIGHT), ListRetriever([]), policy=Rules(without_evidence="draft")), question
     )
-    assert (answer.outcome, answer.stopped_because) == (Outcome.UNKNOWN, StopReason.NO_EVIDENCE)
+    assert (answer.outcome, answer.stop_reason) == (Outcome.UNKNOWN, StopReason.NO_EVIDENCE)
     assert answer.memory.attempts[0].verdict.outcome == "unknown"
 
 
 def test_a_model_that_does_not_know_makes_an_abstention(passages, question):
     answer = check_loop(lambda: Augmenter(scripted("unknown"), ListRetriever(passages)), question)
-    assert (answer.outcome, answer.stopped_because) == (Outcome.ABSTAINED, StopReason.ABSTAINED)
+    assert (answer.outcome, answer.stop_reason) == (Outcome.ABSTAINED, StopReason.ABSTAINED)
     assert question in answer.text
     assert "The Eiffel Tower in Paris was completed in 1889." in answer.text
-    assert [p.id for p in answer.nearest] == ["eiffel"]
+    assert [p.id for p in answer.closest_evidence] == ["eiffel"]
 
 
 @pytest.mark.parametrize(

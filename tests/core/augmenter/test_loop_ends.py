@@ -29,7 +29,7 @@ def test_drafts_that_bring_nothing_end_the_loop(passages, question):
         lambda: Augmenter(scripted("a", "b", "c", "d"), ListRetriever(passages), judge=utility, limits=limits),
         question,
     )
-    assert (answer.text, answer.stopped_because) == ("a", StopReason.NO_PROGRESS)
+    assert (answer.text, answer.stop_reason) == ("a", StopReason.NO_PROGRESS)
     assert len(answer.memory.attempts) == 3
 
 
@@ -38,7 +38,7 @@ def test_the_same_answer_from_the_same_evidence_ends_the_loop(passages, question
     answer = check_loop(
         lambda: Augmenter(scripted(WRONG, WRONG.upper()), ListRetriever(passages), limits=limits), question
     )
-    assert answer.stopped_because is StopReason.REPEATED_ANSWER
+    assert answer.stop_reason is StopReason.REPEATED_ANSWER
     assert len(answer.memory.attempts) == 2
 
 
@@ -61,7 +61,7 @@ def test_a_budget_of_calls_is_never_passed_and_what_was_paid_for_is_sent(passage
         policy=Rules(widen=False),
     ).answer(question)
     assert len(made) + len(retriever.queries) == calls
-    assert answer.stopped_because is StopReason.BUDGET
+    assert answer.stop_reason is StopReason.BUDGET
     assert answer.outcome is (Outcome.UNSUPPORTED if calls > 1 else Outcome.FAILED)
     if calls > 1:
         assert answer.text == "ab"[(calls - 1) % 2] * (calls - 1)
@@ -74,7 +74,7 @@ def test_a_candidate_whose_judge_could_not_be_paid_is_still_sent(passages, quest
         lambda: Augmenter(scripted(RIGHT), ListRetriever(passages), judge=LLMJudge(), budget=Budget(calls=2)),
         question,
     )
-    assert (answer.text, answer.outcome, answer.stopped_because) == (RIGHT, Outcome.UNKNOWN, StopReason.BUDGET)
+    assert (answer.text, answer.outcome, answer.stop_reason) == (RIGHT, Outcome.UNKNOWN, StopReason.BUDGET)
     assert answer.memory.attempts[0].verdict.outcome == "unknown"
 
 
@@ -111,7 +111,7 @@ def test_failing_parts_end_in_a_named_reason(passages, question):
     ]
     for make, reason, outcome in cases:
         answer = check_loop(make, question)
-        assert (answer.stopped_because, answer.outcome) == (reason, outcome)
+        assert (answer.stop_reason, answer.outcome) == (reason, outcome)
         assert answer.memory.failures
 
 
@@ -147,7 +147,7 @@ def test_no_policy_can_loop_for_ever(passages, question):
     answer = check_loop(
         lambda: Augmenter(scripted(RIGHT), ListRetriever(passages), policy=Script(Search())), question
     )
-    assert answer.stopped_because is StopReason.STEPS
+    assert answer.stop_reason is StopReason.STEPS
     assert len(answer.memory.actions) == LoopLimits().steps
 
 
@@ -156,8 +156,8 @@ def test_a_policy_may_send_or_abstain_early(passages, question):
         lambda: Augmenter(scripted(WRONG), ListRetriever(passages), policy=Script(Search(), Draft(), Send())),
         question,
     )
-    assert (sent.outcome, sent.stopped_because) == (Outcome.UNSUPPORTED, StopReason.SENT)
+    assert (sent.outcome, sent.stop_reason) == (Outcome.UNSUPPORTED, StopReason.SENT)
     shy = check_loop(
         lambda: Augmenter(scripted(WRONG), ListRetriever(passages), policy=Script(Search(), Abstain())), question
     )
-    assert (shy.outcome, shy.stopped_because) == (Outcome.ABSTAINED, StopReason.ABSTAINED)
+    assert (shy.outcome, shy.stop_reason) == (Outcome.ABSTAINED, StopReason.ABSTAINED)

@@ -36,7 +36,7 @@ def test_a_hanging_call_is_given_up_after_its_time(passages, question):
         )
     finally:
         release.set()
-    assert answer.stopped_because is StopReason.LLM_ERROR
+    assert answer.stop_reason is StopReason.LLM_ERROR
     assert answer.memory.failures == (("draft", "TimeoutError: no reply within 0.02 s"),)
     assert cancelled == [True]
 
@@ -52,7 +52,7 @@ def test_the_deadline_of_the_budget_ends_a_call_in_the_middle(passages, question
 
     loop = Augmenter(Hanging(), ListRetriever(passages), budget=Budget(seconds=0.05))
     answer = asyncio.run(loop.aanswer(question))
-    assert (answer.stopped_because, answer.outcome) == (StopReason.DEADLINE, Outcome.FAILED)
+    assert (answer.stop_reason, answer.outcome) == (StopReason.DEADLINE, Outcome.FAILED)
 
 
 async def test_no_part_of_the_loop_blocks_the_event_loop(passages, question):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from denoise_core import Drop, InputError, Message, Passage, Span
 from denoise_core.augmenter import AnswerVerdict, Attempt, ClaimVerdict, WorkingMemory
 from denoise_core.augmenter.actions import Abstain, Draft, Readmit, Search, SelfAsk, Send
-from denoise_core.augmenter.knowledge.cap import readmit
+from denoise_core.augmenter.knowledge.cap import restore_dropped
 from denoise_core.augmenter.traces.recording import memory_from_json, memory_to_json
 from denoise_core.jsonable import to_jsonable
 from denoise_core.support.judging import Quote
@@ -117,17 +117,17 @@ def test_readmission_puts_a_range_back_at_its_place():
     kept = Passage("One. ", "p", spans=(Span("p", 0, 5),))
     drops = (Drop(Span("p", 5, 10), "low", 0.1), Drop(Span("p", 10, 16), "low", 0.2))
     memory = WorkingMemory("q", (kept,), retrieved=(source,), dropped=drops)
-    once = readmit(memory, 1)
+    once = restore_dropped(memory, 1)
     assert [p.text for p in once.evidence] == ["One. Three."]
     assert once.dropped == drops[:1]
-    assert readmit(once, 5).evidence == (source,)
+    assert restore_dropped(once, 5).evidence == (source,)
 
 
 def test_readmission_beside_rewritten_text_is_a_passage_of_its_own():
     source = Passage("One. Two.", "p")
     rewritten = Passage("Uno.", "p", spans=(Span("p", 0, 5),), is_rewritten=True)
     memory = WorkingMemory("q", (rewritten,), retrieved=(source,), dropped=(Drop(Span("p", 5, 9), "low"),))
-    back = readmit(memory, 1).evidence
+    back = restore_dropped(memory, 1).evidence
     assert [(p.id, p.text) for p in back] == [("p", "Uno."), ("p#2", "Two.")]
 
 
@@ -135,4 +135,4 @@ def test_chunks_without_a_score_come_back_last():
     source = Passage("abc", "p")
     drops = tuple(Drop(Span("p", n, n + 1), "low", s) for n, s in enumerate((None, -5.0, 2.0)))
     memory = WorkingMemory("q", retrieved=(source,), dropped=drops)
-    assert [readmit(memory, n).evidence[0].text for n in (1, 2, 3)] == ["c", "bc", "abc"]
+    assert [restore_dropped(memory, n).evidence[0].text for n in (1, 2, 3)] == ["c", "bc", "abc"]

@@ -26,7 +26,7 @@ def through_json(answer):
 def test_a_run_survives_being_written_and_read(passages, question):
     answer = recorded(passages, question, WRONG, OSError("down"), RIGHT)
     again = through_json(answer)
-    for what in ("text", "outcome", "stopped_because", "memory", "citations"):
+    for what in ("text", "outcome", "stop_reason", "memory", "citations"):
         assert getattr(again, what) == getattr(answer, what)
     assert again.trace.usage == answer.trace.usage
     assert [(e.tag, e.error) for e in again.trace.events] == [(e.tag, e.error) for e in answer.trace.events]
@@ -80,7 +80,7 @@ def test_redaction_is_by_position_and_reaches_keys_and_numbers(metadata, fields)
     lines = list(to_lines(answer, redact=lambda text: text.replace(SECRET, "####")))
     assert SECRET not in "\n".join(lines)
     again = from_lines(lines)
-    assert (again.outcome, again.stopped_because) == (answer.outcome, answer.stopped_because)
+    assert (again.outcome, again.stop_reason) == (answer.outcome, answer.stop_reason)
     assert [m.role for m in again.memory.history] == [m.role for m in answer.memory.history]
     assert [e.tag for e in again.trace.events] == [e.tag for e in answer.trace.events]
     assert [type(a) for a in again.memory.actions] == [type(a) for a in answer.memory.actions]

@@ -7,9 +7,9 @@ from judging import by_words
 
 from denoise_core import Passage
 from denoise_core.augmenter import Augmenter, LoopLimits, Outcome
-from denoise_core.augmenter.drafting import Written
+from denoise_core.augmenter.drafting import FixedText
 from denoise_core.augmenter.drafting.repair import holding, repaired
-from denoise_core.support import parse
+from denoise_core.support import parse_answer
 from denoise_core.support.judging import AnswerVerdict, ClaimVerdict
 
 TOWER = Passage(
@@ -25,7 +25,7 @@ def failed(draft, *words):
 
 def asked(draft, **limits):
     loop = Augmenter(judge=by_words(), limits=LoopLimits(**limits))
-    return loop.answer("When was the tower completed?", drafter=Written(draft), evidence=[TOWER])
+    return loop.answer("When was the tower completed?", drafter=FixedText(draft), evidence=[TOWER])
 
 
 def test_what_holds_is_sent_and_what_does_not_is_taken_away():
@@ -86,7 +86,7 @@ LINES = st.sampled_from(PIECES)
 
 @given(st.lists(LINES, max_size=8).map("".join), st.data())
 def test_what_is_left_was_there_before(draft, data):
-    claims = parse(draft).claims
+    claims = parse_answer(draft).claims
     if not claims:
         return
     claim = data.draw(st.sampled_from(claims))
@@ -94,4 +94,4 @@ def test_what_is_left_was_there_before(draft, data):
     rest = iter(draft)
     assert all(c in rest for c in left)  # in the same order, nothing put in
     before = [p.text for p in claims]
-    assert all(p.text in before for p in parse(left).claims)
+    assert all(p.text in before for p in parse_answer(left).claims)

@@ -139,7 +139,7 @@ def test_usage_of_a_stream_is_counted():
 def test_without_evidence_nothing_is_shown():
     found = list(stream_verified(Augmenter(Pieces(GOOD), ListRetriever([])), QUESTION))
     assert [type(e) for e in found] == [Revised]
-    assert found[0].answer.stopped_because is StopReason.NO_EVIDENCE
+    assert found[0].answer.stop_reason is StopReason.NO_EVIDENCE
 
 
 def test_a_judge_that_is_the_drafting_model_is_not_shown():
@@ -154,7 +154,7 @@ def test_the_budget_covers_judge_and_drafts():
     judge = quoting("not_stated")
     running = loop(BAD, HALF, GOOD, judge=judge, budget=Budget(calls=3))
     *_, last = stream_verified(running, QUESTION)
-    assert last.answer.stopped_because is StopReason.BUDGET
+    assert last.answer.stop_reason is StopReason.BUDGET
     assert len(judge.received_messages) == 1
 
 

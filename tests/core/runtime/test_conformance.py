@@ -25,8 +25,8 @@ from denoise_core.runtime.caches import Cache, MemoryStore, SqliteStore
 from denoise_core.runtime.engines import RemoteLimits
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.scorers import CrossEncoderScorer, DecisionScorer, EmbeddingScorer, LLMDiscrim, RemoteReranker
-from denoise_core.support.answers import parse
-from denoise_core.support.check import check, claims_of
+from denoise_core.support.answers import parse_answer
+from denoise_core.support.check import check, extract_claims
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import FunctionLLM, ListRetriever
 
@@ -128,7 +128,7 @@ HANGS = {
     "store": lambda part: cached(part).adenoise(QUERY, PASSAGES),
     "model of the loop": lambda part: Augmenter(part, ListRetriever(PASSAGES)).aanswer(QUERY),
     "retriever of the loop": lambda part: Augmenter(FunctionLLM(lambda m: "It is."), part).aanswer(QUERY),
-    "judge": lambda part: LLMJudge(part, name="m").ajudge(QUERY, claims_of(parse("It is.")), PASSAGES),
+    "judge": lambda part: LLMJudge(part, name="m").ajudge(QUERY, extract_claims(parse_answer("It is.")), PASSAGES),
 }
 
 

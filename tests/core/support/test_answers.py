@@ -7,7 +7,7 @@ from growth import slope
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from denoise_core.support.answers import CLAIMS, _parsed, parse
+from denoise_core.support.answers import CLAIM_KINDS, _parsed, parse_answer
 
 PIECES = [
     *("**", "*", "`", "```", "```json\n", "\n", "\n\n", "- ", "1. ", "> ", "# ", "| ", " |", "|---|---|\n", "[1]"),
@@ -29,7 +29,7 @@ JSON = st.recursive(
 @example(answer="```json\n**<think></think>**")  # nor code
 @example(answer="```json\n```**")  # a fence with nothing in it claims nothing
 def test_places_are_exact_for_any_text(answer: str) -> None:
-    parsed = parse(answer, "Was the tower completed in 1889?")
+    parsed = parse_answer(answer, "Was the tower completed in 1889?")
     last = 0
     for piece in parsed.pieces:
         assert last <= piece.start < piece.end <= len(answer)
@@ -43,7 +43,7 @@ def test_places_are_exact_for_any_text(answer: str) -> None:
 @given(st.recursive(st.integers(10, 99), lambda inner: st.lists(inner, min_size=1, max_size=4), max_leaves=12))
 def test_each_value_of_json_is_found_at_its_place(value: object) -> None:
     written = json.dumps({"value": value}, indent=1)
-    found = [written[p.start : p.end] for p in parse(written).claims]
+    found = [written[p.start : p.end] for p in parse_answer(written).claims]
     assert found == json.dumps(value).translate(str.maketrans("[],", "   ")).split()
 
 
@@ -56,7 +56,7 @@ def test_work_grows_with_the_length_alone(unit: str) -> None:
 
 
 def kinds(answer: str, question: str = "") -> list[tuple[str, str]]:
-    return [(p.kind, p.said) for p in parse(answer, question).pieces]
+    return [(p.kind, p.standalone_text) for p in parse_answer(answer, question).units]
 
 
 def test_what_asserts_nothing_is_no_claim() -> None:
@@ -66,8 +66,8 @@ def test_what_asserts_nothing_is_no_claim() -> None:
         "<think>1889?</think>",
         "Sure! Let me know if you need anything else.",
     ):
-        assert parse(answer).pieces, answer
-        assert not parse(answer).claims, answer
+        assert parse_answer(answer).units, answer
+        assert not parse_answer(answer).claims, answer
 
 
 def test_a_preamble_is_no_part_of_the_claim() -> None:
@@ -77,11 +77,11 @@ def test_a_preamble_is_no_part_of_the_claim() -> None:
 
 
 def test_reasoning_is_not_what_is_sent() -> None:
-    parsed = parse("<think>Maybe 1890?</think>\nIt was completed in 1889.")
+    parsed = parse_answer("<think>Maybe 1890?</think>\nIt was completed in 1889.")
     assert [p.kind for p in parsed.pieces] == ["reasoning", "sentence"]
-    assert parsed.reply == "It was completed in 1889."
-    assert parse("so it was 1890.</think>It was 1889.").reply == "It was 1889."
-    assert not parse("<think>It was 18").claims
+    assert parsed.text_without_reasoning == "It was completed in 1889."
+    assert parse_answer("so it was 1890.</think>It was 1889.").text_without_reasoning == "It was 1889."
+    assert not parse_answer("<think>It was 18").claims
 
 
 def test_yes_and_no_are_claims_with_their_question() -> None:
@@ -97,14 +97,14 @@ def test_yes_and_no_are_claims_with_their_question() -> None:
 def test_cells_carry_their_row_and_column_and_fields_their_path() -> None:
     table = "| Film | Year |\n|---|---|\n| *88:88* | 2015 |\n| Sailor | 1958 |"
     assert kinds(table) == [("cell", "88:88, Year: 2015"), ("cell", "Sailor, Year: 1958")]
-    cell = parse(table).claims[0]
+    cell = parse_answer(table).claims[0]
     assert table[cell.start : cell.end] == "2015"
     assert cell.cut
     assert table[slice(*cell.cut)] == "| *88:88* | 2015 |\n"
     fields = '{"builtIn": {"year": 1889, "by": "Caf\\u00e9 \\"X\\" & Co"}, "confidence": 0.9, "open": null}'
     reply = f"```json\n{fields}\n```"
     assert kinds(reply) == [("field", "built In: year: 1889"), ("field", 'built In: by: Café "X" & Co')]
-    assert all(p.cut is None for p in parse(reply).claims)
+    assert all(p.cut is None for p in parse_answer(reply).claims)
 
 
 def test_a_list_carries_the_line_before_it_and_an_item_goes_whole() -> None:
@@ -115,7 +115,7 @@ def test_a_list_carries_the_line_before_it_and_an_item_goes_whole() -> None:
         ("item", "It comes in two kinds: a dark"),
         ("sentence", "Both are exported."),
     ]
-    item = parse(answer).claims[1]
+    item = parse_answer(answer).claims[1]
     assert item.cut
     assert answer[slice(*item.cut)] == "- **a dark** [2]\n\n"
     assert [answer[a:b] for a, b in item.citations] == ["[2]"]
@@ -123,16 +123,16 @@ def test_a_list_carries_the_line_before_it_and_an_item_goes_whole() -> None:
 
 def test_no_cut_parts_markup_from_its_other_half() -> None:
     answer = "**It opened in 1889. It closed in 1900.** *Then* it burnt."
-    first, second, third = parse(answer).claims
+    first, second, third = parse_answer(answer).claims
     assert (first.cut, second.cut) == (None, None)
     assert third.cut
     assert answer[slice(*third.cut)] == "*Then* it burnt."
 
 
 def test_names_of_passages_in_brackets_are_citations() -> None:
-    assert [p.citations for p in parse("It was 1889 [doc-7].", ids=["doc-7"]).claims] == [((12, 19),)]
-    assert [p.citations for p in parse("It was 1889 [sic].").claims] == [()]
+    assert [p.citations for p in parse_answer("It was 1889 [doc-7].", ids=["doc-7"]).claims] == [((12, 19),)]
+    assert [p.citations for p in parse_answer("It was 1889 [sic].").claims] == [()]
 
 
 def test_every_kind_that_claims_is_named() -> None:
-    assert sorted(CLAIMS) == ["cell", "code", "field", "item", "polarity", "sentence"]
+    assert sorted(CLAIM_KINDS) == ["cell", "code", "field", "item", "polarity", "sentence"]

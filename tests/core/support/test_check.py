@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage
 from denoise_core.support import AnswerVerdict, check
-from denoise_core.support.citing import cited
+from denoise_core.support.citing import find_citations
 from denoise_core.support.judging import ClaimVerdict, FlowJudge, Quote
 from denoise_core.text.facts.names import same_name
 from denoise_core.types import Span
@@ -128,18 +128,18 @@ def test_slips_raise_and_say_what_to_pass(wrong):
 
 def test_brackets_that_cite_nothing():
     passages = [Passage("x", "p1"), Passage("y", "p2")]
-    assert cited("`pip install .[dev]` and `a[1]` [see note] [2019]", passages) == []
-    (one,) = cited("So it is [p1, p2].", passages)
+    assert find_citations("`pip install .[dev]` and `a[1]` [see note] [2019]", passages) == []
+    (one,) = find_citations("So it is [p1, p2].", passages)
     assert one.ids == ("p1", "p2")
-    (two,) = cited("So it is [1-2].", passages)
+    (two,) = find_citations("So it is [1-2].", passages)
     assert two.ids == ("p1", "p2")
 
 
 def test_a_number_counts_what_was_shown_also_where_ids_are_numbers():
     """`[1]` named the second passage, whose id was "1", and not the first, which the prompt showed as 1."""
     passages = [Passage("x", "0"), Passage("y", "1")]
-    assert [c.ids for c in cited("So it is [1]. And [2]. And [0].", passages)] == [("0",), ("1",), ("0",)]
-    assert [c.ids for c in cited("So it is [Source 2] and 【1†a】.", passages)] == [("1",), ("0",)]
+    assert [c.ids for c in find_citations("So it is [1]. And [2]. And [0].", passages)] == [("0",), ("1",), ("0",)]
+    assert [c.ids for c in find_citations("So it is [Source 2] and 【1†a】.", passages)] == [("1",), ("0",)]
 
 
 WORDS = st.sampled_from(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from denoise_core import Passage, run
 from denoise_core.runtime.budget import Budget
-from denoise_core.support.judging import Claims, ask_judge
+from denoise_core.support.judging import AnswerClaims, ask_judge
 from denoise_core.support.quoting import SCHEMA, LLMJudge, judge_prompt, locate_quote
 from denoise_core.testing import FunctionLLM
 from denoise_core.types import Reply, Span
@@ -34,7 +34,7 @@ def reply(*claims, abstains=False, answers=True):
 
 
 def judged(*replies, answer=ANSWER, strict=False, question=QUESTION):
-    return LLMJudge(scripted(*replies), strict=strict).judge(question, Claims(answer), PASSAGES)
+    return LLMJudge(scripted(*replies), strict=strict).judge(question, AnswerClaims(answer), PASSAGES)
 
 
 def test_claims_and_quotes_are_found_in_their_texts():
@@ -120,14 +120,14 @@ def test_an_answer_in_part_is_judged_by_what_it_says_and_an_abstention_is_known(
 def test_an_unreadable_reply_is_asked_for_once_more(bad):
     good = reply(claim("The tower stands in Paris.", "supported", (1, "Eiffel Tower in Paris")))
     llm = scripted(bad, good)
-    assert LLMJudge(llm).judge(QUESTION, Claims(ANSWER), PASSAGES).supported is True
+    assert LLMJudge(llm).judge(QUESTION, AnswerClaims(ANSWER), PASSAGES).supported is True
     assert [m.role for m in llm.received_messages[1]] == ["system", "user"]
     inside, outside = enclosed(llm.received_messages[1][1].content)
     assert inside[-1][0] == "reply"
     assert not bad or bad in inside[-1][1]
     assert not bad or bad not in outside
     twice = scripted(bad, bad, good)
-    found = LLMJudge(twice).judge(QUESTION, Claims(ANSWER), PASSAGES)
+    found = LLMJudge(twice).judge(QUESTION, AnswerClaims(ANSWER), PASSAGES)
     assert (found.claims, found.kind, bool(found.reason)) == ((), "unparsable", True)
     assert len(twice.received_messages) == 2
 
@@ -135,11 +135,11 @@ def test_an_unreadable_reply_is_asked_for_once_more(bad):
 def test_both_drivers_budget_and_the_model_of_the_run():
     good = reply(claim("The tower stands in Paris.", "supported", (1, "Eiffel Tower in Paris")))
     judge = LLMJudge(FunctionLLM(lambda messages: good))
-    assert asyncio.run(judge.ajudge(QUESTION, Claims(ANSWER), PASSAGES)) == judge.judge(
-        QUESTION, Claims(ANSWER), PASSAGES
+    assert asyncio.run(judge.ajudge(QUESTION, AnswerClaims(ANSWER), PASSAGES)) == judge.judge(
+        QUESTION, AnswerClaims(ANSWER), PASSAGES
     )
     found, trace = run(
-        ask_judge(LLMJudge(), QUESTION, Claims(ANSWER), PASSAGES), llm=scripted(good), budget=Budget(calls=1)
+        ask_judge(LLMJudge(), QUESTION, AnswerClaims(ANSWER), PASSAGES), llm=scripted(good), budget=Budget(calls=1)
     )
     assert found.supported is True
     assert [e.tag for e in trace.events] == ["judge"]
@@ -161,7 +161,7 @@ def test_a_model_that_can_is_held_to_the_schema():
         async def acomplete_json(self, messages, schema):
             return self.complete_json(messages, schema)
 
-    assert LLMJudge(Held()).judge(QUESTION, Claims("I cannot tell."), PASSAGES).abstains is True
+    assert LLMJudge(Held()).judge(QUESTION, AnswerClaims("I cannot tell."), PASSAGES).abstains is True
     assert seen == [SCHEMA]
 
 

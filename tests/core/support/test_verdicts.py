@@ -12,7 +12,7 @@ from denoise_core.support.judging import (
     NO_CLAIMS,
     AnswerVerdict,
     Claim,
-    Claims,
+    AnswerClaims,
     ClaimVerdict,
     FlowJudge,
     Quote,
@@ -22,7 +22,7 @@ from denoise_core.text.facts import Difference
 from denoise_core.types import Passage, Span
 
 PASSAGES = (Passage("The tower was completed in 1889.", "p"),)
-CLAIMS = Claims("It was built in 1890.", (Claim("It was built in 1890.", 0, 21),))
+CLAIMS = AnswerClaims("It was built in 1890.", (Claim("It was built in 1890.", 0, 21),))
 FAILED = ClaimVerdict(
     "It was built in 1890.",
     0,

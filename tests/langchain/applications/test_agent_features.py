@@ -114,7 +114,7 @@ async def test_a_conversation_is_no_claim(kit, sync, said):
     agent = create_agent(
         kit.chat(looking_up(lambda m: WRONG)), [look], middleware=[VerificationMiddleware(verifier)]
     )
-    assert (await asked(agent, ASKED, sync))["messages"][-1].text.startswith(QUESTION_ANSWERING.abstaining)
+    assert (await asked(agent, ASKED, sync))["messages"][-1].text.startswith(QUESTION_ANSWERING.abstention_text)
 
 
 @both_ways

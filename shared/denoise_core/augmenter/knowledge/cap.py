@@ -19,7 +19,7 @@ OVER = "over the limit of evidence tokens"
 _WINDOW = 600  # characters of the parts that a passage longer than the cap is read in
 
 
-def capped(passages: Sequence[Passage], tokens: int, about: str) -> tuple[tuple[Passage, ...], tuple[Drop, ...]]:
+def truncate_to_budget(passages: Sequence[Passage], tokens: int, about: str) -> tuple[tuple[Passage, ...], tuple[Drop, ...]]:
     """The passages that fit in ``tokens``, in their order, and what was left out.
 
     Passages are taken best first; one that does not fit any more is left out, and shorter ones after it are not
@@ -44,12 +44,12 @@ def capped(passages: Sequence[Passage], tokens: int, about: str) -> tuple[tuple[
     return tuple(kept), tuple(left_out)
 
 
-def size_of(passages: Sequence[Passage]) -> int:
+def count_tokens(passages: Sequence[Passage]) -> int:
     """Tokens of all of them, by the estimate of `estimate_tokens`."""
     return sum(estimate_tokens(p.text_with_header) for p in passages)
 
 
-def blanked(passages: Sequence[Passage], tokens: int, about: str) -> tuple[Passage, ...]:
+def blank_over_budget(passages: Sequence[Passage], tokens: int, about: str) -> tuple[Passage, ...]:
     """The passages in their order and number, those over the cap without text.
 
     For evidence that a drafter numbered: ``[7]`` stays the seventh. Which ones keep their text is decided by the
@@ -98,7 +98,7 @@ def _part(passage: Passage, tokens: int, about: str) -> tuple[Passage | None, tu
     return replace(part, spans=kept), tuple(s for span in rest for s in source.back(span))
 
 
-def readmit(memory: WorkingMemory, count: int) -> WorkingMemory:
+def restore_dropped(memory: WorkingMemory, count: int) -> WorkingMemory:
     """``memory`` with up to ``count`` dropped ranges back in the evidence.
 
     A range goes back into its passage, at its place; beside text that a model rewrote it stands as a passage

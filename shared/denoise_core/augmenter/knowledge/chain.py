@@ -86,7 +86,7 @@ class Chainer:
         return tuple(Chain(tuple(passages[i] for i in path), graph.along(path), score) for score, path in ranked)
 
 
-def pack(chains: Sequence[Chain], tokens: int) -> tuple[tuple[Passage, Chain], ...]:
+def pack_chains(chains: Sequence[Chain], tokens: int) -> tuple[tuple[Passage, Chain], ...]:
     """The passages of the best chains that fit into ``tokens`` (by `estimate_tokens`), each once
     with the chain that brought it. A passage too long for what is left is passed over."""
     budget = TokenBudget(tokens)
@@ -177,7 +177,7 @@ class ChainRetriever:
         self._links: dict[str, list[Link]] | None = None
 
     def retrieve(self, query: str) -> tuple[Passage, ...]:
-        found = pack(self.chains(query), self.tokens)
+        found = pack_chains(self.chains(query), self.tokens)
         order = list({id(chain): None for _, chain in found})
         ranks = {key: n for n, key in enumerate(order, 1)}
         return tuple(_marked(passage, chain, ranks[id(chain)]) for passage, chain in found)
@@ -233,7 +233,7 @@ class ChainDenoiser:
             return DenoiseResult(query, ())
         links = self.linker.link(given, given)
         chains = self.chainer.chains(given, BM25Retriever(given).term_scores(query), links)
-        kept = {p.id for p, _ in pack(chains, self.tokens)}
+        kept = {p.id for p, _ in pack_chains(chains, self.tokens)}
         scores: dict[str, float] = {}
         for chain in chains:
             for passage in chain.passages:

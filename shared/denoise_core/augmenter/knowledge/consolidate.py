@@ -6,20 +6,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from denoise_core.augmenter.drafting.taint import own_words, tainted
+from denoise_core.augmenter.drafting.taint import rejected_draft_words, is_contaminated
 from denoise_core.augmenter.knowledge.queries import question_queries
 from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.augmenter.prompts import titled
+from denoise_core.augmenter.prompts import with_title_line
 from denoise_core.errors import BudgetExceeded, InputError
 from denoise_core.protocols import Denoiser, Retriever, expect_denoiser, expect_retriever
 from denoise_core.runtime.effects import FailedItem, Flow, Retrieve, batch, denoise
 from denoise_core.types import Drop, Passage, unique_ids
 
-Queries: TypeAlias = Callable[[WorkingMemory, bool], Flow[tuple[str, ...]]]
+QueryFunction: TypeAlias = Callable[[WorkingMemory, bool], Flow[tuple[str, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class GatheredEvidence:
     """What one search adds: all that was found new, what of it is shown, what was left out, what is no evidence by
     its provenance, what failed."""
 
@@ -28,7 +28,7 @@ class Gathered:
     evidence: tuple[Passage, ...] = ()
     dropped: tuple[Drop, ...] = ()
     failures: tuple[tuple[str, Exception], ...] = ()
-    aside: tuple[Passage, ...] = ()
+    excluded_evidence: tuple[Passage, ...] = ()
 
 
 class Consolidator:
@@ -46,7 +46,7 @@ class Consolidator:
         sources: Retriever | Sequence[Retriever],
         *,
         wide: Sequence[Retriever] = (),
-        queries: Queries | None = None,
+        queries: QueryFunction | None = None,
         denoiser: Denoiser | None = None,
     ) -> None:
         several = isinstance(sources, Iterable) and not isinstance(sources, str)
@@ -56,24 +56,24 @@ class Consolidator:
         self.queries = queries or question_queries
         self.denoiser = None if denoiser is None else expect_denoiser(denoiser)
 
-    def gather(self, memory: WorkingMemory, *, wide: bool = False) -> Flow[Gathered]:
+    def gather(self, memory: WorkingMemory, *, wide: bool = False) -> Flow[GatheredEvidence]:
         """Raises what the outside raised when nothing at all came back, `BudgetExceeded` included."""
         wanted = [q for q in dict.fromkeys((yield from self.queries(memory, wide))) if q.strip()]
-        own = own_words(memory)
-        queries = tuple(q for q in wanted if q == memory.question or not tainted(q, own))
+        own = rejected_draft_words(memory)
+        queries = tuple(q for q in wanted if q == memory.question or not is_contaminated(q, own))
         replies = yield from self._searched(memory, queries, wide)
         refused = [
             InputError(f"not asked, it holds words of a rejected draft: {q!r}") for q in wanted if q not in queries
         ]
         failures = [("source", r.error) for r in replies if isinstance(r, FailedItem)]
-        merged = merge((*memory.retrieved, *memory.aside), [r for r in replies if not isinstance(r, FailedItem)])
+        merged = merge_by_rank((*memory.retrieved, *memory.excluded_evidence), [r for r in replies if not isinstance(r, FailedItem)])
         found = tuple(p for p in merged if p.counts)
-        gathered = Gathered(
+        gathered = GatheredEvidence(
             queries,
             found,
             found,
             failures=(*failures, *(("query", error) for error in refused)),
-            aside=tuple(p for p in merged if not p.counts),
+            excluded_evidence=tuple(p for p in merged if not p.counts),
         )
         if self.denoiser is None or not found:
             return gathered
@@ -95,13 +95,13 @@ class Consolidator:
         return replies
 
 
-def merge(known: tuple[Passage, ...], found: Sequence[Sequence[Passage]]) -> tuple[Passage, ...]:
+def merge_by_rank(known: tuple[Passage, ...], found: Sequence[Sequence[Passage]]) -> tuple[Passage, ...]:
     """The lists dealt out rank by rank, best first, each text once, with ids that differ."""
-    seen = {titled(p) for p in known}
+    seen = {with_title_line(p) for p in known}
     fresh: list[Passage] = []
     for rank in range(max(map(len, found), default=0)):
         for passages in found:
-            if rank < len(passages) and (key := titled(passages[rank])) not in seen:
+            if rank < len(passages) and (key := with_title_line(passages[rank])) not in seen:
                 seen.add(key)
                 fresh.append(passages[rank])
     ids = unique_ids([p.id for p in (*known, *fresh)])[len(known) :]

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from denoise_core.augmenter.prompts import titled
+from denoise_core.augmenter.prompts import with_title_line
 from denoise_core.text.wordlists import STOPWORDS
 from denoise_core.text.words import split_words
 from denoise_core.types import Passage, Span
@@ -102,7 +102,7 @@ class _Context:
     """Which of several passages fits a mention: shared words, rare ones counting more."""
 
     def __init__(self, known: Sequence[Passage]) -> None:
-        self._words = {p.id: frozenset(split_words(titled(p))) - STOPWORDS for p in known}
+        self._words = {p.id: frozenset(split_words(with_title_line(p))) - STOPWORDS for p in known}
         self._count = Counter(word for found in self._words.values() for word in found)
 
     def nearest(self, passage: Passage, ids: Sequence[str]) -> str | None:
@@ -110,7 +110,7 @@ class _Context:
         others = [i for i in ids if i != passage.id]
         if len(others) <= 1:
             return others[0] if others else None
-        here = self._words.get(passage.id) or frozenset(split_words(titled(passage)))
+        here = self._words.get(passage.id) or frozenset(split_words(with_title_line(passage)))
         all_, count = len(self._words), self._count
         return max(others, key=lambda i: sum(math.log(1 + all_ / (count[w] or 1)) for w in here & self._words[i]))
 

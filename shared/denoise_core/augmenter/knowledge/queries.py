@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.augmenter.prompts import history_block, question_block, titled
+from denoise_core.augmenter.prompts import history_block, question_block, with_title_line
 from denoise_core.errors import BudgetExceeded, InputError, NotRecorded
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.runtime.fallbacks import log_fallback
-from denoise_core.support.citing import uncited
+from denoise_core.support.citing import remove_citations
 from denoise_core.text.delimit import ENVELOPE_NOTE
 from denoise_core.text.wordlists import STOPWORDS
 from denoise_core.text.words import content_words, split_words
@@ -48,11 +48,11 @@ def claim_queries(memory: WorkingMemory) -> tuple[str, ...]:
     if last is None or last.verdict.outcome != "fail":
         return ()
     asked = frozenset(split_words(memory.question))
-    read = frozenset(w for p in memory.evidence for w in split_words(titled(p)))
+    read = frozenset(w for p in memory.evidence for w in split_words(with_title_line(p)))
     found: list[str] = []
     for finding in last.verdict.findings:
         missing = frozenset(w for d in finding.differences for w in split_words(d.claimed_text))
-        query = _without_doubt(uncited(finding.text), asked, read - missing)
+        query = _without_doubt(remove_citations(finding.text), asked, read - missing)
         if query and frozenset(content_words(query)) - asked and query not in found:
             found.append(query)
     return tuple(found[:_MOST])

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.augmenter.prompts import titled
+from denoise_core.augmenter.prompts import with_title_line
 from denoise_core.errors import InputError
 from denoise_core.protocols import Retriever
 from denoise_core.runtime.thread_pool import run_in_pool
@@ -62,7 +62,7 @@ class BM25Retriever:
             if self._index is None:
                 from denoise_core.scorers.bm25 import BM25Index  # not before a search: all scorers come with it
 
-                self._index = BM25Index([titled(p) for p in self.passages], language=self.language)
+                self._index = BM25Index([with_title_line(p) for p in self.passages], language=self.language)
         return self._index.term_scores(query)
 
 
@@ -91,7 +91,7 @@ class DenseRetriever:
             return ()
         with self._lock:  # models are rarely safe to call from two threads
             if self._index is None:
-                known = self._scorer.text_vectors([titled(p) for p in self.passages])
+                known = self._scorer.text_vectors([with_title_line(p) for p in self.passages])
                 self._index = require("faiss", extra="dense").IndexFlatIP(known.shape[1])
                 self._index.add(known)
             asked = self._scorer.query_vector(query, self._index.d)[None]
@@ -129,7 +129,7 @@ class HybridRetriever:
         for found in lists:
             seen: set[str] = set()
             for rank, passage in enumerate(found, 1):
-                key = titled(passage)
+                key = with_title_line(passage)
                 if key in seen:
                     continue
                 seen.add(key)

@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias
 from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.drafting.drafter import Drafter
 from denoise_core.augmenter.loop import Augmenter
-from denoise_core.augmenter.memory import same_text
+from denoise_core.augmenter.memory import normalized_text
 from denoise_core.augmenter.streaming.events import Finished, Revised, StreamEvent, StreamingLLM, TextReleased
 from denoise_core.augmenter.streaming.splitter import StreamSplitter
 from denoise_core.errors import InputError
@@ -92,7 +92,7 @@ class Stream:
 
         def run_loop() -> None:
             try:
-                answer, trace = run(flow, **self.augmenter.driving())
+                answer, trace = run(flow, **self.augmenter.run_options())
                 for event in self._closing_events(answer, trace, splitter):
                     events.put(event)
                 events.put(None)
@@ -117,7 +117,7 @@ class Stream:
 
         async def run_loop() -> list[StreamEvent]:
             try:
-                answer, trace = await arun(flow, **self.augmenter.driving())
+                answer, trace = await arun(flow, **self.augmenter.run_options())
                 return self._closing_events(answer, trace, splitter)
             finally:
                 events.put_nowait(None)
@@ -151,5 +151,5 @@ class Stream:
         answer = replace(answer, trace=trace)
         if self.show == "checked":
             return [TextReleased(answer.text), Finished(answer)]
-        is_shown = same_text(splitter.shown_text) == same_text(answer.text)
+        is_shown = normalized_text(splitter.shown_text) == normalized_text(answer.text)
         return [Finished(answer) if is_shown else Revised(answer)]

@@ -16,10 +16,10 @@ from typing import Any, TypeAlias, get_args
 
 from denoise_core.augmenter.actions import Action
 from denoise_core.augmenter.answer import Answer, Outcome, StopReason
-from denoise_core.augmenter.drafting.drafter import Drafted, Found
+from denoise_core.augmenter.drafting.drafter import DraftReply, RetrievedEvidence
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.prompts import VERSION as PROMPTS
-from denoise_core.augmenter.prompts import citations
+from denoise_core.augmenter.prompts import cited_passages
 from denoise_core.errors import InputError
 from denoise_core.jsonable import from_jsonable, to_jsonable
 from denoise_core.result import DenoiseResult, Trace
@@ -55,10 +55,10 @@ def to_lines(answer: Answer, *, redact: Redact | None = None) -> Iterator[str]:
         "prompts": PROMPTS,
         "text": answer.text,
         "outcome": str(answer.outcome),
-        "stopped_because": str(answer.stopped_because),
+        "stopped_because": str(answer.stop_reason),
         "judge": answer.judge,
-        "holds": answer.holds,
-        "nearest": _written(answer.nearest),
+        "holds": answer.supported_part,
+        "nearest": _written(answer.closest_evidence),
     }
     for record in (
         head,
@@ -95,7 +95,7 @@ def from_lines(lines: Iterable[str]) -> Answer:
     outcome = Outcome(head["outcome"])
     best = memory.best
     sent = best is not None and best.candidate == head["text"]
-    cited = citations(best.candidate, best.evidence) if sent and best else ()
+    cited = cited_passages(best.candidate, best.evidence) if sent and best else ()
     stop = StopReason(head["stopped_because"])
     try:
         near = from_jsonable(tuple[Passage, ...], head["nearest"])
@@ -114,8 +114,8 @@ def event_to_json(event: Event) -> dict[str, Any]:
         whole = isinstance(reply, Reply)
         common |= {"reply": reply.text if whole else None, "calls": reply.calls if whole else 1}
         drafted = None
-        if isinstance(reply, Drafted):
-            drafted = {"found": _written(reply.found), "fields": _written(reply.fields), "judge": reply.judge}
+        if isinstance(reply, DraftReply):
+            drafted = {"found": _written(reply.retrieved), "fields": _written(reply.fields), "judge": reply.judge}
         return {"kind": "complete", **common, "messages": _written(effect.messages), "drafted": drafted}
     if isinstance(effect, Retrieve):
         return {"kind": "retrieve", **common, "query": effect.query, "reply": _written(reply)}
@@ -134,8 +134,8 @@ def event_from_json(data: Mapping[str, Any]) -> Event:
         case "complete":
             effect = Complete(from_jsonable(tuple[Message, ...], data["messages"]), data["tag"])
             if reply is not None and (told := data["drafted"]) is not None:
-                found = from_jsonable(tuple[Found, ...], told["found"])
-                reply = Drafted(reply, usage, data["calls"], (), found, told["fields"], told["judge"])
+                found = from_jsonable(tuple[RetrievedEvidence, ...], told["found"])
+                reply = DraftReply(reply, usage, data["calls"], (), found, told["fields"], told["judge"])
             else:
                 reply = None if reply is None else Reply(reply, usage, data["calls"])
         case "retrieve":
@@ -175,17 +175,21 @@ def _hidden(value: Any, redact: Redact) -> Any:
 
 
 _ACTIONS = {cls.__name__: cls for cls in get_args(Action)}
-_TABLED = ("evidence", "retrieved", "aside")  # of the memory: passages, which stand in a table
+# The memory's lists of passages, which go into a table; their names in the file.
+_TABLED = {"evidence": "evidence", "retrieved": "retrieved", "excluded_evidence": "aside"}
 
 
 def memory_to_json(memory: WorkingMemory) -> dict[str, Any]:
     """Everything in the memory; each passage stands once and is named by its place in ``passages``."""
     table = _Table()
     bare: dict[str, Any] = dict.fromkeys(_TABLED, ())
+    written: dict[str, Any] = _written(replace(memory, attempts=(), actions=(), **bare))
+    del written["excluded_evidence"]
+    written["brings_own"] = written.pop("drafter_brings_evidence")
     return {
         "version": VERSION,
-        **_written(replace(memory, attempts=(), actions=(), **bare)),
-        **{name: table.add(getattr(memory, name)) for name in _TABLED},
+        **written,
+        **{key: table.add(getattr(memory, name)) for name, key in _TABLED.items()},
         "attempts": [
             _written(replace(a, evidence=())) | {"evidence": table.add(a.evidence)} for a in memory.attempts
         ],
@@ -204,10 +208,11 @@ def memory_from_json(data: Mapping[str, Any]) -> WorkingMemory:
         def named(places: Iterable[int]) -> tuple[Passage, ...]:
             return tuple(passages[i] for i in places)
 
-        own: dict[str, Any] = {name: named(data[name]) for name in _TABLED}
+        own: dict[str, Any] = {name: named(data[key]) for name, key in _TABLED.items()}
         return WorkingMemory(
             **own,
-            **{name: data[name] for name in ("question", "needs_knowledge", "searchable", "brings_own")},
+            **{name: data[name] for name in ("question", "needs_knowledge", "searchable")},
+            drafter_brings_evidence=data["brings_own"],
             attempts=tuple(
                 replace(from_jsonable(Attempt, {**a, "evidence": ()}), evidence=named(a["evidence"]))
                 for a in data["attempts"]

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from denoise_core.augmenter.actions import Action, Draft, Readmit, Search, Send
 from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.augmenter.prompts import titled
+from denoise_core.augmenter.prompts import with_title_line
 from denoise_core.errors import InputError
 from denoise_core.text.words import content_words, split_words
 
@@ -58,7 +58,7 @@ def numbers_of(memory: WorkingMemory) -> dict[str, float]:
     """What a trained policy sees of the memory, each number under its name."""
     last, best, question = memory.last, memory.best, memory.question
     asked = set(content_words(question))
-    seen = {w for p in memory.evidence for w in split_words(titled(p))}
+    seen = {w for p in memory.evidence for w in split_words(with_title_line(p))}
     kinds = last.verdict.kinds if last else frozenset()
     return {
         "always": 1.0,

@@ -20,7 +20,7 @@ from denoise_core.errors import DenoiseError, InputError
 from denoise_core.protocols import LLM, Retriever
 from denoise_core.question import Question
 from denoise_core.runtime.effects import Flow
-from denoise_core.support.citing import uncited
+from denoise_core.support.citing import remove_citations
 from denoise_core.types import Passage, unique_ids
 from denoise_lab.conversations import DIALOGUE
 from denoise_lab.criticism import SelfCriticism
@@ -138,10 +138,10 @@ def systems(llm: LLM, settings: Mapping[str, Setting], corpus: Sequence[Passage]
 
 
 def _told(answer: Answer) -> Told:
-    stopped = answer.stopped_because
+    stopped = answer.stop_reason
     if answer.outcome is Outcome.FAILED or stopped in (StopReason.BUDGET, StopReason.DEADLINE):
         raise CutShort(f"the loop was cut short: {stopped.value}")
-    return Told(uncited(answer.text))
+    return Told(remove_citations(answer.text))
 
 
 class KnowledgeF1:
