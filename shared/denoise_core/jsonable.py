@@ -40,7 +40,7 @@ def to_jsonable(value: Any, *, list_classes: tuple[type, ...] = ()) -> Any:
         number = float(value)
         return number if math.isfinite(number) else None
     if is_dataclass(value) and not isinstance(value, type):
-        written = {f.name: to_jsonable(getattr(value, f.name), list_classes=list_classes) for f in fields(value) if f.compare}
+        written = {_json_name(f): to_jsonable(getattr(value, f.name), list_classes=list_classes) for f in fields(value) if f.compare}
         return list(written.values()) if isinstance(value, list_classes) else written
     if isinstance(value, Mapping):
         return {str(key): to_jsonable(item, list_classes=list_classes) for key, item in value.items()}
