@@ -152,7 +152,7 @@ def rewrite(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
             denoiser = S2ADenoiser(own or model(replies, r.get("held", False)), variant="default")
             result = denoiser.denoise(r["question"], [Passage(r["passage"], "p")])
             told += [] if result.failures else result.reports
-        uncovered = sum(len(r.uncovered) for r in told)
+        uncovered = sum(len(r.uncovered_sentences) for r in told)
         bench.row(f"rewriting, {version}: documents", len(found), "documents")
         bench.row(f"rewriting, {version}: nothing written", sum(not r.sentences for r in told), "documents")
         bench.row(f"rewriting, {version}: sentences written", sum(len(r.sentences) for r in told), "sentences")

@@ -23,7 +23,7 @@ def batch_by_length(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
     A row longer than the cap is a batch alone. A batch also ends where it would hold more than `PADDING` tokens of
     padding.
 
-    >>> batches([5, 1, 4, 2], 8)
+    >>> batch_by_length([5, 1, 4, 2], 8)
     [[1, 3], [2], [0]]
     """
     groups: list[list[int]] = []
@@ -44,7 +44,7 @@ def batch_by_length(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
 def split_windows(ids: Sequence[int], room: int) -> list[list[int]]:
     """``ids`` in parts of at most ``room`` tokens, as even as can be; one part when they fit.
 
-    >>> windows([1, 2, 3, 4, 5], 3)
+    >>> split_windows([1, 2, 3, 4, 5], 3)
     [[1, 2, 3], [4, 5]]
     """
     if room < 1:

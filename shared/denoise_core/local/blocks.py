@@ -3,7 +3,7 @@
 In the last block that runs, every token's key and value are needed, but the query, the attention, the output
 projection and the feed-forward part of the last token alone (`last_token`). The block itself does the arithmetic,
 in two calls: the first runs as far as its keys and values, which a cache catches; the second gets one token, and
-the caught keys and values as its past. `EarlyLayers.last` compares the result with the whole block before it
+the caught keys and values as its past. `PartialForward.read_last_token` compares the result with the whole block before it
 uses it, so a family whose blocks do more than that runs them whole.
 """
 

@@ -287,18 +287,18 @@ class TokenStreamer:
 def truncate_at_stop(text: str, stops: Sequence[str]) -> str:
     """The text before the first place where one of ``stops`` stands.
 
-    >>> cut("one. two. three", [". t"])
+    >>> truncate_at_stop("one. two. three", [". t"])
     'one'
     """
     return text[: min((at for stop in stops if (at := text.find(stop)) >= 0), default=len(text))]
 
 
 def stream_until_stop(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[str]:
-    """The pieces, none empty; joined they are ``cut("".join(pieces), stops)``.
+    """The pieces, none empty; joined they are ``truncate_at_stop("".join(pieces), stops)``.
 
     As many characters as may begin a stop are kept until more have come. All pieces are read.
 
-    >>> list(held_back(["on", "e.", " two. three"], [". th"]))
+    >>> list(stream_until_stop(["on", "e.", " two. three"], [". th"]))
     ['o', 'ne. two']
     """
     kept, over, longest = "", False, max((len(stop) for stop in stops), default=1)

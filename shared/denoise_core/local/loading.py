@@ -62,7 +62,7 @@ def truncate_config(config: Any, layers: int) -> int:
 def load_model(
     name: str | Path, *, load: LoadOptions | None = None, has_lm_head: bool = False, layers: int | None = None
 ) -> nn.Module:
-    """A model in eval mode: the base model, or with ``generates`` the one with its language head.
+    """A model in eval mode: the base model, or with ``has_lm_head`` the one with its language head.
 
     With ``layers`` only its first so many blocks; the others are never read. Safetensors files are mapped, so the
     memory used is that of these blocks and the embeddings. Such a model is not for saving or generating: its last

@@ -109,7 +109,7 @@ class LayerHook:
 
 
 class PartialForward:
-    """One loaded model, read at any layer. Get it from `early_layers`, which keeps one for each model.
+    """One loaded model, read at any layer. Get it from `get_partial_forward`, which keeps one for each model.
 
     ``lock`` is for whoever runs batches: one batch at a time bounds memory. ``causal`` says whether a token
     sees those after it, ``norm`` is the final norm with its gain at one; both are found by trying, at the
@@ -343,7 +343,7 @@ _lock = threading.Lock()
 
 
 def get_partial_forward(model: nn.Module) -> PartialForward:
-    """The `EarlyLayers` of a model, made once and shared, so that all its readers share one lock.
+    """The `PartialForward` of a model, made once and shared, so that all its readers share one lock.
 
     Raises `InputError` when the model has no list of blocks to stop between.
     """
@@ -432,7 +432,7 @@ def run_halving(batch: list[int], run: Callable[[list[int]], T]) -> list[tuple[l
 def run_in_batches(
     early: PartialForward, lengths: Sequence[int], max_tokens: int, run: Callable[[list[int]], T]
 ) -> list[tuple[list[int], T]]:
-    """``run`` of positions of prompts of these lengths, a batch at a time (`batches`, `halving`)."""
+    """``run`` of positions of prompts of these lengths, a batch at a time (`batches`, `run_halving`)."""
     done: list[tuple[list[int], T]] = []
     for batch in batch_by_length(lengths, max_tokens):
         done += run_halving(batch, run)

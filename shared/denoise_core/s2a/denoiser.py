@@ -41,7 +41,7 @@ NOT_NEEDED = "not needed for the question"
 RECHECK_THRESHOLD = 3.0  # halfway from the floor of the default's scale (1.5: nothing seems to fit) to its top (4.57)
 _MOST_RECHECKED = 3  # passages that are looked at again
 _LOOKED_RELEVANT = "nothing was kept of any passage, though this one looked relevant: asked once more"
-_TEXT, _WRITTEN = attrgetter("text"), attrgetter("written")
+_TEXT, _WRITTEN = attrgetter("text"), attrgetter("written_text")
 
 
 @dataclass(frozen=True, slots=True)

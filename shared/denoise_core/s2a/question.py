@@ -65,7 +65,7 @@ def split_clauses(text: str, *, language: str = "en") -> tuple[Span, ...]:
 def open_tag_question(text: str) -> str:
     """ "X is Y, right?" as "X is …?", where it is the whole text and has one such verb; else the text as it is.
 
-    >>> untagged("The capital of Kazakhstan is Almaty, correct?")
+    >>> open_tag_question("The capital of Kazakhstan is Almaty, correct?")
     'The capital of Kazakhstan is …?'
     """
     found = _TAG.fullmatch(text.strip())

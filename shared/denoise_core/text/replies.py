@@ -161,7 +161,7 @@ def parse_number_ranges(text: str) -> list[tuple[int, int]] | None:
 
     The text is read once from left to right: there is nothing to go back to.
 
-    >>> number_ranges("2, 5-7"), number_ranges("2 are relevant")
+    >>> parse_number_ranges("2, 5-7"), parse_number_ranges("2 are relevant")
     ([(2, 2), (5, 7)], None)
     """
     ranges: list[tuple[int, int]] = []

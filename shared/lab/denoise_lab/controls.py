@@ -57,12 +57,12 @@ def with_fresh_blocks(backbone: Any, seed: int = 0) -> Any:
     """
     torch = require("torch", extra="end")
     model = backbone.model
-    blocks = {id(p) for p in backbone.early.blocks.parameters()}
+    blocks = {id(p) for p in backbone.partial_forward.blocks.parameters()}
     inside = {name for name, p in model.named_parameters() if id(p) in blocks}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         fresh = type(model)(copy.deepcopy(model.config))
     kept = {name: value for name, value in model.state_dict().items() if name not in inside}
     fresh.load_state_dict(kept, strict=False)
-    sample = next(iter(backbone.early.blocks.parameters()))
+    sample = next(iter(backbone.partial_forward.blocks.parameters()))
     return fresh.to(device=sample.device, dtype=sample.dtype).eval()

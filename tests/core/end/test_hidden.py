@@ -56,7 +56,7 @@ def alone_and_together(early, pooling, tolerance):
     prompts = [prompt(n) for n in (9, 40, 17, 33)]
 
     def states(some):
-        return early.read(model_inputs(early, some, pad=2), [3], pooling_function(pooling, some))[3]
+        return early.read_layers(model_inputs(early, some, pad=2), [3], pooling_function(pooling, some))[3]
 
     together = states(prompts)
     for i, p in enumerate(prompts):
@@ -82,8 +82,8 @@ def the_last_token_alone(early, shortened):
         inputs = model_inputs(early, [prompt(n, seed) for seed, n in enumerate(lengths)], pad=2)
         for layer in (1, 3, 5):
             seen = last_tokens_of_block(early, layer)
-            found = early.last(inputs, layer)
-            wanted = early.read(inputs, [layer], lambda h: h[:, -1])[layer]
+            found = early.read_last_token(inputs, layer)
+            wanted = early.read_layers(inputs, [layer], lambda h: h[:, -1])[layer]
             worst = float((found - wanted).abs().max())
             assert worst <= 1e-5 * max(1.0, float(wanted.abs().max())), (layer, worst)
             if layer == 3:
@@ -91,8 +91,8 @@ def the_last_token_alone(early, shortened):
 
 
 def last_tokens_of_block(early, layer):
-    """How many tokens each finished run of the last block gave until asked, in `early.last` and no other pass."""
-    early.last(early._inputs(IDS), layer)  # the trial, which runs once, is over
+    """How many tokens each finished run of the last block gave until asked, in `early.read_last_token` and no other pass."""
+    early.read_last_token(early._inputs(IDS), layer)  # the trial, which runs once, is over
     tokens: list[int] = []
 
     def after(module, args, output):

@@ -42,10 +42,10 @@ def test_the_spans_hold_the_texts_ids_and_nothing_is_retokenised(plain, question
     bound = layout.bind(plain)
     passage_ids, question_ids = bound.encode([passage, question])
     prompt = bound.assemble(passage_ids, question_ids)
-    assert list(prompt.ids[slice(*prompt.passage)]) == passage_ids
-    assert len(prompt.ids) == bound.overhead + len(passage_ids) + (len(question_ids) if layout is not SC else 0)
+    assert list(prompt.ids[slice(*prompt.passage_span)]) == passage_ids
+    assert len(prompt.ids) == bound.overhead_tokens + len(passage_ids) + (len(question_ids) if layout is not SC else 0)
     if layout is not SC:
-        assert list(prompt.ids[slice(*prompt.query)]) == question_ids
+        assert list(prompt.ids[slice(*prompt.query_span)]) == question_ids
 
 
 @settings(max_examples=25, deadline=None)
@@ -69,7 +69,7 @@ def test_the_parts_come_in_the_order_of_the_name(layout, order, kind, request):
     marks = {"S": "passage to" if layout is not DISTINGUISH else "You judge", "C": "CCC", "Q": "QQQ"}
     places = [text.index(marks[letter]) for letter in order]
     assert places == sorted(places)
-    assert layout.bind(tokenizer).reusable == (order in ("SCQ", "SC"))
+    assert layout.bind(tokenizer).is_prefix_reusable == (order in ("SCQ", "SC"))
 
 
 def test_a_plain_prompt_begins_with_the_start_token_and_a_chat_prompt_with_the_template(plain, chat):

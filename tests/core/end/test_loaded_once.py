@@ -29,7 +29,7 @@ def loads(monkeypatch):
     found, real = [], loading.load_model
 
     def counted(name, **how):
-        found.append("AutoModelForCausalLM" if how.get("generates") else "AutoModel")
+        found.append("AutoModelForCausalLM" if how.get("has_lm_head") else "AutoModel")
         return real(name, **how)
 
     monkeypatch.setattr(loading, "load_model", counted)

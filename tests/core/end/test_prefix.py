@@ -30,7 +30,7 @@ def pair_of_readers(model, tokenizer, layout=SHORT, cache=None):
 
 def off(reader):
     """Why nothing is kept at layer 3, or None."""
-    with reader.backbone.early.lock:
+    with reader.backbone.partial_forward.lock:
         return reader._keeps(3)
 
 

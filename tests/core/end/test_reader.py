@@ -32,7 +32,7 @@ def tokenizer(byte_tokenizer):
 
 
 def probe_for(reader, layer=3, seed=0):
-    width = reader.backbone.early.width * (1 if reader.pooling == "last" else 3)
+    width = reader.backbone.partial_forward.hidden_size * (1 if reader.pooling == "last" else 3)
     weight = np.random.default_rng(seed).normal(size=width)
     return Probe(weight.astype(np.float32), 0.25, reader.reading(layer))
 

@@ -51,8 +51,8 @@ def test_how_a_stream_ended_is_returned(llm):
                 return ended.value
 
     whole = llm.complete(HELLO)
-    assert (end(llm.stream(HELLO)).usage, end(llm.stream(HELLO)).cut) == (whole.usage, True)
-    assert not end(llm.with_settings(stop=[whole.text[-2:]]).stream(HELLO)).cut
+    assert (end(llm.stream(HELLO)).usage, end(llm.stream(HELLO)).is_truncated) == (whole.usage, True)
+    assert not end(llm.with_settings(stop=[whole.text[-2:]]).stream(HELLO)).is_truncated
 
 
 def test_settings_are_the_copys_own_and_the_weights_are_shared(llm):

@@ -253,7 +253,7 @@ def test_cutting_much_text_and_reading_about_it_leaves_the_event_loop_alone(monk
         cut_on.append(threading.get_ident())
         return split_pieces(passage, language=language)
 
-    monkeypatch.setattr(module, "units", recorded)
+    monkeypatch.setattr(module, "split_pieces", recorded)
     much = [Passage("The tower is 330 m tall. It stands in Paris. " * 120, str(n)) for n in range(4)]
     s2a = S2ADenoiser(FunctionLLM(lambda m: "1"))
     assert asyncio.run(s2a.adenoise("How tall?", much)).passages == s2a.denoise("How tall?", much).passages

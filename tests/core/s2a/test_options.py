@@ -103,18 +103,18 @@ def test_a_structured_model_is_held_to_the_schema(variant):
 
 @pytest.mark.parametrize("prompt", [getattr(Prompts(), f.name) for f in dataclasses.fields(Prompts)])
 def test_a_question_is_read_after_the_text_that_it_is_about(prompt):
-    if "question" in prompt.fields:
+    if "question" in prompt.field_names:
         said = prompt.user
         assert said.rindex("{question}") > max(
-            said.rindex(f"{{{f}}}") for f in prompt.fields - {"question", "marker"}
+            said.rindex(f"{{{f}}}") for f in prompt.field_names - {"question", "marker"}
         )
 
 
 @pytest.mark.parametrize("name", [f.name for f in dataclasses.fields(Prompts)])
 def test_every_prompt_can_be_replaced_and_keeps_its_fields(name):
     old = getattr(Prompts(), name)
-    same = Prompt(name, "mine", "", " ".join(f"{{{f}}}" for f in sorted(old.fields)))
-    assert getattr(dataclasses.replace(Prompts(), **{name: same}), name).fields == old.fields
+    same = Prompt(name, "mine", "", " ".join(f"{{{f}}}" for f in sorted(old.field_names)))
+    assert getattr(dataclasses.replace(Prompts(), **{name: same}), name).field_names == old.field_names
     with pytest.raises(InputError, match="lacks"):
         dataclasses.replace(Prompts(), **{name: Prompt(name, "mine", "", "nothing at all")})
     with pytest.raises(InputError, match=r"names \{surprise\}"):
@@ -146,7 +146,7 @@ def test_the_estimate_is_close_above_what_is_used(variant):
 
 
 @pytest.mark.parametrize(
-    "bad", [{"window": 0}, {"metadata": "title"}, {"show": ("title",)}, {"pieces": 0}, {"at_least": -1}]
+    "bad", [{"max_characters": 0}, {"metadata": "title"}, {"shown_text": ("title",)}, {"max_pieces": 0}, {"min_passages": -1}]
 )
 def test_bad_options_are_refused(bad):
     with pytest.raises(InputError, match="expected"):

@@ -91,8 +91,8 @@ PROSE = f"{', '.join(map(str, range(1, 61)))} are relevant."
 def test_prose_behind_a_list_of_numbers_is_refused_at_once():
     """The time doubled with each number: 24 froze the process, in compiled code that nothing interrupts."""
     script = (
-        "from denoise_core.s2a.replies import named\n"
-        f"try: named({PROSE!r}, 60)\n"
+        "from denoise_core.s2a.replies import parse_selection\n"
+        f"try: parse_selection({PROSE!r}, 60)\n"
         "except ValueError: print('refused')"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
@@ -330,4 +330,4 @@ def test_at_least_so_many_passages_stay():
     options = Options(scorer=SURE, recheck_threshold=9.0, min_passages=1)
     result = S2ADenoiser(says("NONE"), options=options).denoise("How tall?", [FRUIT, TOWER])
     assert result.passages == (TOWER,)
-    assert "at_least=1" in result.reports[1].notes[-1]
+    assert "min_passages=1" in result.reports[1].notes[-1]
