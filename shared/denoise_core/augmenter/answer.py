@@ -21,7 +21,9 @@ from denoise_core.types import Passage
 class Outcome(StrEnum):
     """How far the text can be trusted, in the judgement of `Answer.judge` and no further."""
 
-    SUPPORTED = "supported"  # the judge found it in the evidence, and an answer to the question
+    SUPPORTED = (
+        "supported"  # the judge found it in the evidence, and an answer to the question
+    )
     UNSUPPORTED = "unsupported"  # the judge did not: the best text there was
     UNKNOWN = "unknown"  # nothing could be said: no evidence, a judge that failed or could not tell, not judged
     ABSTAINED = "abstained"  # the evidence does not answer the question, or nothing that held may be sent
@@ -40,15 +42,21 @@ class StopReason(StrEnum):
     ATTEMPTS = "attempts"  # LoopLimits.attempts drafts were made
     STEPS = "steps"  # LoopLimits.steps actions were taken
     NO_PROGRESS = "no_progress"  # LoopLimits.patience drafts in a row were no better than the best
-    REPEATED_ANSWER = "repeated_answer"  # the model says the same again from the same evidence
-    NOT_REPEATABLE = "not_repeatable"  # asking the drafter again would have effects outside
+    REPEATED_ANSWER = (
+        "repeated_answer"  # the model says the same again from the same evidence
+    )
+    NOT_REPEATABLE = (
+        "not_repeatable"  # asking the drafter again would have effects outside
+    )
     BUDGET = "budget"  # calls, tokens or money are spent
     DEADLINE = "deadline"  # the budget's seconds are spent
     LLM_ERROR = "llm_error"
     JUDGE_ERROR = "judge_error"
     RETRIEVER_ERROR = "retriever_error"
     POLICY_ERROR = "policy_error"
-    NOT_RECORDED = "not_recorded"  # a replay came to a call that the recording does not hold
+    NOT_RECORDED = (
+        "not_recorded"  # a replay came to a call that the recording does not hold
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +103,9 @@ class Answer:
     def verdict(self) -> AnswerVerdict | None:
         """The verdict on the text, with each claim and its quotes; None where another text was judged."""
         best = self.memory.best
-        return best.verdict if best is not None and self.text == best.candidate else None
+        return (
+            best.verdict if best is not None and self.text == best.candidate else None
+        )
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -126,7 +136,13 @@ _QUOTED = 200  # characters of the nearest evidence
 _BARE = 3  # words; an abstention no longer than this is replaced by a sentence
 
 
-def finish_answer(memory: WorkingMemory, stop: StopReason, limits: LoopLimits, task: Task, utility: Utility) -> Answer:
+def finish_answer(
+    memory: WorkingMemory,
+    stop: StopReason,
+    limits: LoopLimits,
+    task: Task,
+    utility: Utility,
+) -> Answer:
     """The best attempt under the outcome it earns.
 
     A model that says at last that it does not know is believed, also after drafts that did not hold. Where nothing
@@ -139,43 +155,74 @@ def finish_answer(memory: WorkingMemory, stop: StopReason, limits: LoopLimits, t
         shown = best is not None and text == best.candidate
         cited = cited_passages(text, best.evidence) if best and shown else ()
         near = () if outcome is Outcome.SUPPORTED else closest_passages(memory)
-        return Answer(text, outcome, why, memory, citations=cited, judge=judge, closest_evidence=near, supported_part=holds)
+        return Answer(
+            text,
+            outcome,
+            why,
+            memory,
+            citations=cited,
+            judge=judge,
+            closest_evidence=near,
+            supported_part=holds,
+        )
 
     if best is not None and best.verdict.passed:
-        return sent(best.candidate, Outcome.SUPPORTED, StopReason.PASSED, best.candidate)
+        return sent(
+            best.candidate, Outcome.SUPPORTED, StopReason.PASSED, best.candidate
+        )
     holds = holds_in(best) if best is not None else ""
     if last is not None and last.is_abstention:
         return sent(
-            abstention_text(memory, task, holds, last.candidate), Outcome.ABSTAINED, StopReason.ABSTAINED, holds
+            abstention_text(memory, task, holds, last.candidate),
+            Outcome.ABSTAINED,
+            StopReason.ABSTAINED,
+            holds,
         )
     if stop is StopReason.ABSTAINED:
         why = stop if memory.evidence or memory.attempts else StopReason.NO_EVIDENCE
         return sent(abstention_text(memory, task, holds), Outcome.ABSTAINED, why, holds)
     if best is None or not best.candidate:
         empty = best is not None and not best.candidate
-        why_not = "the model wrote nothing" if empty else _WHY.get(stop) or _failed(memory)
+        why_not = (
+            "the model wrote nothing" if empty else _WHY.get(stop) or _failed(memory)
+        )
         return sent(NO_ANSWER.format(why=why_not), Outcome.FAILED, stop, holds)
     unknown = best.verdict.outcome == "unknown"
     if unknown and stop in (StopReason.SENT, StopReason.NOT_REPEATABLE):
         stop = _UNKNOWN.get(best.verdict.kind, StopReason.JUDGE_UNDECIDED)
     if stop is not StopReason.UNJUDGED and limits.unsupported == "abstain":
-        return sent(abstention_text(memory, task, holds), Outcome.ABSTAINED, stop, holds)
-    return sent(best.candidate, Outcome.UNKNOWN if unknown else Outcome.UNSUPPORTED, stop, holds)
+        return sent(
+            abstention_text(memory, task, holds), Outcome.ABSTAINED, stop, holds
+        )
+    return sent(
+        best.candidate, Outcome.UNKNOWN if unknown else Outcome.UNSUPPORTED, stop, holds
+    )
 
 
-def abstention_text(memory: WorkingMemory, task: Task, holds: str, said: str = "") -> str:
+def abstention_text(
+    memory: WorkingMemory, task: Task, holds: str, said: str = ""
+) -> str:
     """A sentence that says there is no answer (the model's own, when it wrote one), what was looked for, the
     nearest evidence, and what part of a draft holds."""
     mark = parse_no_answer(said)
-    lines = [said if mark is None and len(split_words(said)) > _BARE else task.abstention_text]
+    lines = [
+        said
+        if mark is None and len(split_words(said)) > _BARE
+        else task.abstention_text
+    ]
     if mark is not None and mark.nearest:
         lines.append(f"Nearest to it: {' '.join(mark.nearest.split())[:_QUOTED]}")
     if memory.queries:
-        shown = "; ".join(f"\u201c{' '.join(q.split())[:_QUOTED]}\u201d" for q in memory.queries[:_SHOWN])
+        shown = "; ".join(
+            f"\u201c{' '.join(q.split())[:_QUOTED]}\u201d"
+            for q in memory.queries[:_SHOWN]
+        )
         lines.append(f"Looked for: {shown}.")
     near = closest_passages(memory)
     if near:
-        lines.append(f"Nearest evidence: \u201c{_quoted(with_title_line(near[0]))}\u201d")
+        lines.append(
+            f"Nearest evidence: \u201c{_quoted(with_title_line(near[0]))}\u201d"
+        )
     if holds:
         lines.append(f"What holds of a draft: {holds}")
     return "\n".join(lines)
@@ -185,15 +232,26 @@ def closest_passages(memory: WorkingMemory) -> tuple[Passage, ...]:
     """The two passages of the evidence that share most words with the question, the earlier first among equals;
     none that shares no word."""
     asked = frozenset(content_words(memory.question))
-    shared = {p.id: len(asked.intersection(content_words(with_title_line(p)))) for p in memory.evidence}
-    order = sorted((p for p in memory.evidence if shared[p.id]), key=lambda p: -shared[p.id])
+    shared = {
+        p.id: len(asked.intersection(content_words(with_title_line(p))))
+        for p in memory.evidence
+    }
+    order = sorted(
+        (p for p in memory.evidence if shared[p.id]), key=lambda p: -shared[p.id]
+    )
     return tuple(order[:_NEAREST])
 
 
 def _failed(memory: WorkingMemory) -> str:
     """The part that failed last, with its error's class: the message is for the record, it may quote anything."""
-    what, error = next((f for f in reversed(memory.failures) if f[0] in _PARTS), ("", ""))
-    return f"{_PARTS[what]} failed ({error.partition(':')[0]})" if what else "there is no draft"
+    what, error = next(
+        (f for f in reversed(memory.failures) if f[0] in _PARTS), ("", "")
+    )
+    return (
+        f"{_PARTS[what]} failed ({error.partition(':')[0]})"
+        if what
+        else "there is no draft"
+    )
 
 
 def _quoted(text: str) -> str:

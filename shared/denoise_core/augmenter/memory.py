@@ -105,14 +105,21 @@ class WorkingMemory:
             return False
         *earlier, last = self.attempts
         said = normalized_text(last.candidate)
-        return any(normalized_text(a.candidate) == said and a.evidence == last.evidence for a in earlier)
+        return any(
+            normalized_text(a.candidate) == said and a.evidence == last.evidence
+            for a in earlier
+        )
 
     def attempts_since_best(self) -> int:
         """How many attempts have been made since the best one."""
         best = self.best
         if best is None:
             return 0
-        return len(self.attempts) - 1 - next(i for i, a in enumerate(self.attempts) if a is best)
+        return (
+            len(self.attempts)
+            - 1
+            - next(i for i, a in enumerate(self.attempts) if a is best)
+        )
 
 
 def best_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
@@ -122,7 +129,12 @@ def best_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
 
 def attempt_rank(attempt: Attempt) -> tuple[bool, bool, bool, float]:
     """What attempts are compared by; see `WorkingMemory.best`."""
-    return attempt.verdict.passed, bool(attempt.candidate), not attempt.is_abstention, attempt.verdict.score
+    return (
+        attempt.verdict.passed,
+        bool(attempt.candidate),
+        not attempt.is_abstention,
+        attempt.verdict.score,
+    )
 
 
 def normalized_text(text: str) -> str:

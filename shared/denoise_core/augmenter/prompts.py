@@ -57,16 +57,24 @@ def draft_prompt(memory: WorkingMemory, task: Task) -> tuple[Message, ...]:
     if memory.history:
         parts.append(history_block(memory.history))
     parts += [evidence_block(memory.evidence), question_block(memory.question)]
-    messages = [Message("system", f"{task.instruction}\n{ENVELOPE_NOTE}"), Message("user", "\n\n".join(parts))]
+    messages = [
+        Message("system", f"{task.instruction}\n{ENVELOPE_NOTE}"),
+        Message("user", "\n\n".join(parts)),
+    ]
     last = memory.last
     if last and not last.verdict.passed and last.feedback:
         feedback = wrap_in_envelope(last.feedback, "feedback")
-        messages.append(Message("user", f"{draft_block(last.candidate)}\n\n{REVISE}\n\n{feedback}"))
+        messages.append(
+            Message("user", f"{draft_block(last.candidate)}\n\n{REVISE}\n\n{feedback}")
+        )
     return tuple(messages)
 
 
 def self_ask_prompt(memory: WorkingMemory) -> tuple[Message, ...]:
-    return (Message("system", SELF_ASK), Message("user", question_block(memory.question)))
+    return (
+        Message("system", SELF_ASK),
+        Message("user", question_block(memory.question)),
+    )
 
 
 def question_block(question: str) -> str:
@@ -74,7 +82,9 @@ def question_block(question: str) -> str:
 
 
 def history_block(history: Sequence[Message]) -> str:
-    return wrap_in_envelope("\n".join(f"{m.role}: {m.content}" for m in history), "history")
+    return wrap_in_envelope(
+        "\n".join(f"{m.role}: {m.content}" for m in history), "history"
+    )
 
 
 def draft_block(candidate: str) -> str:
@@ -83,7 +93,11 @@ def draft_block(candidate: str) -> str:
 
 def evidence_block(evidence: Sequence[Passage]) -> str:
     """The passages under their numbers; one without text keeps its number and is not shown."""
-    shown = [wrap_in_envelope(with_title_line(p), f"evidence {n}") for n, p in enumerate(evidence, 1) if p.text.strip()]
+    shown = [
+        wrap_in_envelope(with_title_line(p), f"evidence {n}")
+        for n, p in enumerate(evidence, 1)
+        if p.text.strip()
+    ]
     return "\n".join(shown) or "(There is no evidence.)"
 
 
@@ -101,4 +115,9 @@ def with_title_line(passage: Passage) -> str:
 def cited_passages(candidate: str, evidence: Sequence[Passage]) -> tuple[Passage, ...]:
     """The passages a candidate names, in order of first mention; what names none is left out."""
     by_id = {p.id: p for p in evidence}
-    return tuple(by_id[i] for i in dict.fromkeys(i for c in find_citations(candidate, evidence) for i in c.ids))
+    return tuple(
+        by_id[i]
+        for i in dict.fromkeys(
+            i for c in find_citations(candidate, evidence) for i in c.ids
+        )
+    )

@@ -8,11 +8,22 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from denoise_core.augmenter.answer import StopReason
-from denoise_core.augmenter.drafting.drafter import DraftReply, Drafter, DraftRequest, DraftServer, request_messages
+from denoise_core.augmenter.drafting.drafter import (
+    DraftReply,
+    Drafter,
+    DraftRequest,
+    DraftServer,
+    request_messages,
+)
 from denoise_core.augmenter.drafting.repair import repaired
 from denoise_core.augmenter.drafting.taint import split_evidence
 from denoise_core.augmenter.feedback import Feedback
-from denoise_core.augmenter.knowledge.cap import blank_over_budget, truncate_to_budget, restore_dropped, count_tokens
+from denoise_core.augmenter.knowledge.cap import (
+    blank_over_budget,
+    truncate_to_budget,
+    restore_dropped,
+    count_tokens,
+)
 from denoise_core.augmenter.knowledge.consolidate import Consolidator, merge_by_rank
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits
@@ -25,7 +36,12 @@ from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.support.answers import parse_answer
 from denoise_core.support.check import verdict_without_claims
 from denoise_core.support.citing import remove_citations
-from denoise_core.support.judging import ABSTENTION, ABSTENTION_REASON, NO_CLAIMS, AnswerVerdict
+from denoise_core.support.judging import (
+    ABSTENTION,
+    ABSTENTION_REASON,
+    NO_CLAIMS,
+    AnswerVerdict,
+)
 from denoise_core.text.words import split_words
 from denoise_core.types import Passage, Reply
 
@@ -70,7 +86,9 @@ class LoopParts:
     wrap_server: WrapServer | None
 
 
-def record_failure(memory: WorkingMemory, what: str, error: Exception, instead: str) -> WorkingMemory:
+def record_failure(
+    memory: WorkingMemory, what: str, error: Exception, instead: str
+) -> WorkingMemory:
     """The memory with a failure in it, which is also logged and counted. A mistake raises: see `is_user_error`."""
     if what != "query" and is_user_error(error):
         raise error
@@ -78,10 +96,14 @@ def record_failure(memory: WorkingMemory, what: str, error: Exception, instead: 
     return memory.with_failure(what, error)
 
 
-def with_evidence(memory: WorkingMemory, evidence: Sequence[Passage], limits: LoopLimits) -> WorkingMemory:
+def with_evidence(
+    memory: WorkingMemory, evidence: Sequence[Passage], limits: LoopLimits
+) -> WorkingMemory:
     """A new memory with evidence that is at hand before anything is asked."""
     if isinstance(evidence, (str, Passage)):
-        raise InputError(f"evidence: expected a list of Passages, got a {type(evidence).__name__}")
+        raise InputError(
+            f"evidence: expected a list of Passages, got a {type(evidence).__name__}"
+        )
     passages = tuple(evidence)
     for p in passages:
         if not isinstance(p, Passage):
@@ -89,7 +111,12 @@ def with_evidence(memory: WorkingMemory, evidence: Sequence[Passage], limits: Lo
     passages = merge_by_rank((), [passages])
     counts = tuple(p for p in passages if p.counts)
     shown = blank_over_budget(counts, limits.evidence_tokens, memory.question)
-    return replace(memory, evidence=shown, retrieved=counts, excluded_evidence=tuple(p for p in passages if not p.counts))
+    return replace(
+        memory,
+        evidence=shown,
+        retrieved=counts,
+        excluded_evidence=tuple(p for p in passages if not p.counts),
+    )
 
 
 def search(
@@ -101,7 +128,9 @@ def search(
     except ENDING as error:
         raise BudgetExhausted(memory, error) from error
     except Exception as error:
-        return record_failure(memory, "search", error, "the loop goes on with the evidence in hand")
+        return record_failure(
+            memory, "search", error, "the loop goes on with the evidence in hand"
+        )
     for what, failure in found.failures:
         memory = record_failure(memory, what, failure, _INSTEAD[what])
     memory = replace(
@@ -114,7 +143,9 @@ def search(
     return _shown(memory, memory.evidence, found.evidence, limits)
 
 
-def restore_evidence(memory: WorkingMemory, count: int, limits: LoopLimits) -> WorkingMemory:
+def restore_evidence(
+    memory: WorkingMemory, count: int, limits: LoopLimits
+) -> WorkingMemory:
     """`restore_dropped` within the limit of tokens: what comes back takes the room of what was shown before."""
     back = restore_dropped(memory, count)
     before = {(p.id, p.text) for p in memory.evidence}
@@ -160,10 +191,18 @@ def draft(memory: WorkingMemory, parts: LoopParts) -> Flow[WorkingMemory]:
         fields=drafted.fields,
         origin=drafted.origin,
     )
-    wanted = parts.when is None or drafted.fields is not None or bool(parts.when(memory.question, candidate))
+    wanted = (
+        parts.when is None
+        or drafted.fields is not None
+        or bool(parts.when(memory.question, candidate))
+    )
     if not (drafted.judge and wanted):
         return memory.with_attempt(replace(attempt, verdict=unjudged_verdict()))
-    verdict = _without_answer(memory.question, candidate, parts.task) if drafted.fields is None else None
+    verdict = (
+        _without_answer(memory.question, candidate, parts.task)
+        if drafted.fields is None
+        else None
+    )
     if verdict is None:
         memory, verdict = yield from _judged(memory, parts.utility, attempt)
     attempt = replace(attempt, verdict=verdict)
@@ -179,8 +218,12 @@ def draft(memory: WorkingMemory, parts: LoopParts) -> Flow[WorkingMemory]:
     except ENDING as error:
         raise BudgetExhausted(memory, error) from error
     except Exception as error:
-        return record_failure(memory, "feedback", error, "the next draft is written without")
-    return replace(memory, attempts=(*memory.attempts[:-1], replace(attempt, feedback=feedback)))
+        return record_failure(
+            memory, "feedback", error, "the next draft is written without"
+        )
+    return replace(
+        memory, attempts=(*memory.attempts[:-1], replace(attempt, feedback=feedback))
+    )
 
 
 def _ask(memory: WorkingMemory, parts: LoopParts) -> Flow[Reply]:
@@ -195,14 +238,21 @@ def _ask(memory: WorkingMemory, parts: LoopParts) -> Flow[Reply]:
     else:
         rejected = (last.candidate, last.feedback) if last and failed else ("", "")
         known = (memory.question, memory.history, memory.evidence)
-        request = DraftRequest(*known, *rejected, memory.draft_count, should_resample=failed)
-        messages, server = request_messages(request), DraftServer(parts.drafter, request)
+        request = DraftRequest(
+            *known, *rejected, memory.draft_count, should_resample=failed
+        )
+        messages, server = (
+            request_messages(request),
+            DraftServer(parts.drafter, request),
+        )
     if parts.wrap_server is not None:
         server = parts.wrap_server(server)
     return (yield from complete(messages, tag="draft", llm=server))
 
 
-def _collected(memory: WorkingMemory, drafted: DraftReply, candidate: str, limits: LoopLimits) -> WorkingMemory:
+def _collected(
+    memory: WorkingMemory, drafted: DraftReply, candidate: str, limits: LoopLimits
+) -> WorkingMemory:
     """With the evidence that came with a draft, behind what there was; what does not count is set aside."""
     if not drafted.retrieved:
         return memory
@@ -210,8 +260,17 @@ def _collected(memory: WorkingMemory, drafted: DraftReply, candidate: str, limit
     known = (*memory.retrieved, *memory.excluded_evidence)
     fresh = merge_by_rank(known, [counts])
     aside = merge_by_rank((*known, *fresh), [aside])
-    evidence = blank_over_budget((*memory.evidence, *fresh), limits.evidence_tokens, f"{memory.question} {candidate}")
-    return replace(memory, evidence=evidence, retrieved=(*memory.retrieved, *fresh), excluded_evidence=(*memory.excluded_evidence, *aside))
+    evidence = blank_over_budget(
+        (*memory.evidence, *fresh),
+        limits.evidence_tokens,
+        f"{memory.question} {candidate}",
+    )
+    return replace(
+        memory,
+        evidence=evidence,
+        retrieved=(*memory.retrieved, *fresh),
+        excluded_evidence=(*memory.excluded_evidence, *aside),
+    )
 
 
 def _judged(
@@ -223,16 +282,22 @@ def _judged(
         try:
             verdict = yield from utility.assess(memory, attempt.candidate)
             if not isinstance(verdict, AnswerVerdict):
-                raise TypeError(f"Utility.assess must return an AnswerVerdict, got {type(verdict).__name__}")
+                raise TypeError(
+                    f"Utility.assess must return an AnswerVerdict, got {type(verdict).__name__}"
+                )
             return memory, verdict
         except ENDING as error:
             raise BudgetExhausted(memory.with_attempt(attempt), error) from error
         except Exception as error:
-            memory = record_failure(memory, "judge", error, "it is asked once more, then nothing is known")
+            memory = record_failure(
+                memory, "judge", error, "it is asked once more, then nothing is known"
+            )
     return memory, _unknown(f"the judge failed: {memory.failures[-1][1]}")
 
 
-def _repaired(memory: WorkingMemory, utility: Utility, attempt: Attempt) -> Flow[WorkingMemory]:
+def _repaired(
+    memory: WorkingMemory, utility: Utility, attempt: Attempt
+) -> Flow[WorkingMemory]:
     """With what is left of a failed attempt without the claims that do not hold, if that passes."""
     left = repaired(attempt.candidate, attempt.verdict)
     if not left:
@@ -244,26 +309,37 @@ def _repaired(memory: WorkingMemory, utility: Utility, attempt: Attempt) -> Flow
     except Exception as error:
         return record_failure(memory, "judge", error, "the draft was not repaired")
     if isinstance(verdict, AnswerVerdict) and verdict.passed:
-        return memory.with_attempt(replace(attempt, candidate=left, verdict=verdict, repaired=True))
+        return memory.with_attempt(
+            replace(attempt, candidate=left, verdict=verdict, repaired=True)
+        )
     return memory
 
 
 def _shown(
-    memory: WorkingMemory, old: tuple[Passage, ...], new: Sequence[Passage], limits: LoopLimits
+    memory: WorkingMemory,
+    old: tuple[Passage, ...],
+    new: Sequence[Passage],
+    limits: LoopLimits,
 ) -> WorkingMemory:
     """With old and new evidence under the cap; when both do not fit, the new gets at least half of the room."""
     room = limits.evidence_tokens
     if count_tokens(old) + count_tokens(new) <= room:
         return replace(memory, evidence=(*old, *new))
-    second, more = truncate_to_budget(new, max(room // 2, room - count_tokens(old)), memory.question)
+    second, more = truncate_to_budget(
+        new, max(room // 2, room - count_tokens(old)), memory.question
+    )
     first, over = truncate_to_budget(old, room - count_tokens(second), memory.question)
-    return replace(memory, evidence=(*first, *second), dropped=(*memory.dropped, *over, *more))
+    return replace(
+        memory, evidence=(*first, *second), dropped=(*memory.dropped, *over, *more)
+    )
 
 
 def _without_answer(question: str, candidate: str, task: Task) -> AnswerVerdict | None:
     """The verdict on a draft that holds no answer, whatever the judge is; None for every other."""
     parsed = parse_answer(candidate, question)
-    if split_words(remove_citations(parsed.text_without_reasoning)) == split_words(task.unknown_reply):
+    if split_words(remove_citations(parsed.text_without_reasoning)) == split_words(
+        task.unknown_reply
+    ):
         return AnswerVerdict(kind=ABSTENTION, reason=ABSTENTION_REASON)
     verdict = verdict_without_claims(question, candidate, parsed)
     return None if verdict is None or verdict.kind in ("length", NO_CLAIMS) else verdict

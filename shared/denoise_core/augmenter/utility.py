@@ -19,7 +19,9 @@ from denoise_core.support.judging import NO_CLAIMS, AnswerVerdict, Judge
 from denoise_core.support.quoting import LLMJudge
 
 T = TypeVar("T")
-COPIED = 0.9  # share of a candidate of more than 40 words that may be one unbroken quotation
+COPIED = (
+    0.9  # share of a candidate of more than 40 words that may be one unbroken quotation
+)
 COPIED_MOST = 0.3  # its highest score
 When: TypeAlias = Callable[[str, str], bool]
 """``when(question, answer)``: whether this answer is to be judged."""
@@ -61,11 +63,15 @@ class Groundedness:
         return "no judge" if self.judge is None else self.judge.id
 
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[AnswerVerdict]:
-        verdict = yield from check_flow(memory.question, candidate, memory.evidence, self.judge)
+        verdict = yield from check_flow(
+            memory.question, candidate, memory.evidence, self.judge
+        )
         if copied_passage_id(candidate, memory.evidence, COPIED) is not None:
             reason = "repeats the evidence word for word instead of answering"
             score = min(verdict.score, COPIED_MOST)
-            return replace(verdict, supported=False, score=score, kind="copy", reason=reason)
+            return replace(
+                verdict, supported=False, score=score, kind="copy", reason=reason
+            )
         return unjudged_verdict() if verdict.kind == NO_CLAIMS else verdict
 
 
@@ -74,7 +80,9 @@ def unjudged_verdict() -> AnswerVerdict:
     return AnswerVerdict(kind="unjudged", reason="it makes no statement to judge")
 
 
-def as_utility(judge: Any = None, llm: LLM | None = None, name: str = "judge") -> Utility:
+def as_utility(
+    judge: Any = None, llm: LLM | None = None, name: str = "judge"
+) -> Utility:
     """Whatever judges as the loop asks it: a `Utility` as it is, any other judge (`as_judge`) in `Groundedness`,
     None for `Groundedness.for_model`. Raises `InputError` for what judges nothing."""
     if judge is None:

@@ -28,7 +28,10 @@ INSTRUCTION = (
 
 def answer_messages(query: str, passages: Sequence[Passage]) -> tuple[Message, ...]:
     """The messages of the second pass: kept passages in the input's order, each between marks."""
-    blocks = [f'<passage number="{n}">\n{_inert(p.text)}\n</passage>' for n, p in enumerate(passages, 1)]
+    blocks = [
+        f'<passage number="{n}">\n{_inert(p.text)}\n</passage>'
+        for n, p in enumerate(passages, 1)
+    ]
     body = "\n\n".join([*blocks, f"Question: {query}"])
     return Message("system", INSTRUCTION), Message("user", body)
 
@@ -60,49 +63,77 @@ class DenoisedAnswerer:
     ``budget`` holds for one answer.
     """
 
-    def __init__(self, denoiser: Denoiser, llm: LLM, *, budget: Budget | None = None) -> None:
+    def __init__(
+        self, denoiser: Denoiser, llm: LLM, *, budget: Budget | None = None
+    ) -> None:
         self.denoiser = denoiser
         self.llm = llm
         self.budget = budget
 
     def answer(self, query: str, passages: Sequence[Passage]) -> DenoisedAnswer:
         """Raises what the denoiser or the LLM raises, with the trace on it."""
-        answered, trace = run(self._answered(query, tuple(passages)), budget=self.budget)
+        answered, trace = run(
+            self._answered(query, tuple(passages)), budget=self.budget
+        )
         return replace(answered, trace=trace)
 
     async def aanswer(self, query: str, passages: Sequence[Passage]) -> DenoisedAnswer:
         """`answer` without blocking the event loop."""
-        answered, trace = await arun(self._answered(query, tuple(passages)), budget=self.budget)
+        answered, trace = await arun(
+            self._answered(query, tuple(passages)), budget=self.budget
+        )
         return replace(answered, trace=trace)
 
-    def stream(self, query: str, passages: Sequence[Passage]) -> tuple[DenoiseResult, TokenStream]:
+    def stream(
+        self, query: str, passages: Sequence[Passage]
+    ) -> tuple[DenoiseResult, TokenStream]:
         """What was kept, at once, and then the answer in pieces; their ``answered`` is there when they have ended.
 
         Raises `InputError` if the LLM cannot stream, and what the denoiser or the budget raises.
         """
-        (kept, meter), trace = run(self._kept(query, tuple(passages)), budget=self.budget)
-        return kept, TokenStream(self._streamed(query, DenoisedAnswer("", kept, trace), meter))
+        (kept, meter), trace = run(
+            self._kept(query, tuple(passages)), budget=self.budget
+        )
+        return kept, TokenStream(
+            self._streamed(query, DenoisedAnswer("", kept, trace), meter)
+        )
 
-    async def astream(self, query: str, passages: Sequence[Passage]) -> tuple[DenoiseResult, TokenStream]:
+    async def astream(
+        self, query: str, passages: Sequence[Passage]
+    ) -> tuple[DenoiseResult, TokenStream]:
         """`stream` without blocking the event loop: iterate the pieces with ``async for``."""
-        (kept, meter), trace = await arun(self._kept(query, tuple(passages)), budget=self.budget)
-        return kept, TokenStream(self._streamed(query, DenoisedAnswer("", kept, trace), meter))
+        (kept, meter), trace = await arun(
+            self._kept(query, tuple(passages)), budget=self.budget
+        )
+        return kept, TokenStream(
+            self._streamed(query, DenoisedAnswer("", kept, trace), meter)
+        )
 
-    def _answered(self, query: str, passages: tuple[Passage, ...]) -> Flow[DenoisedAnswer]:
+    def _answered(
+        self, query: str, passages: tuple[Passage, ...]
+    ) -> Flow[DenoisedAnswer]:
         kept = yield from denoise(query, passages, denoiser=self.denoiser)
-        reply = yield from complete(answer_messages(query, kept.passages), tag="answer", llm=self.llm)
+        reply = yield from complete(
+            answer_messages(query, kept.passages), tag="answer", llm=self.llm
+        )
         return DenoisedAnswer(reply.text, kept, Trace())
 
-    def _kept(self, query: str, passages: tuple[Passage, ...]) -> Flow[tuple[DenoiseResult, Meter | None]]:
+    def _kept(
+        self, query: str, passages: tuple[Passage, ...]
+    ) -> Flow[tuple[DenoiseResult, Meter | None]]:
         if getattr(self.llm, "stream", None) is None:
-            raise InputError(f"{type(self.llm).__name__} has no stream(messages); use answer()")
+            raise InputError(
+                f"{type(self.llm).__name__} has no stream(messages); use answer()"
+            )
         kept = yield from denoise(query, passages, denoiser=self.denoiser)
         meter = current_meter.get()
         if meter is not None:
             meter.reserve(1)
         return kept, meter
 
-    def _streamed(self, query: str, so_far: DenoisedAnswer, meter: Meter | None) -> Generator[str, None, DenoisedAnswer]:
+    def _streamed(
+        self, query: str, so_far: DenoisedAnswer, meter: Meter | None
+    ) -> Generator[str, None, DenoisedAnswer]:
         """The pieces; returns the answer. Raises `BudgetExceeded` when the time of the budget is up."""
         effect = Complete(answer_messages(query, so_far.result.passages), "answer")
         started = time.perf_counter()
@@ -123,7 +154,9 @@ class DenoisedAnswerer:
         reply = Reply("".join(parts), usage if isinstance(usage, Usage) else None)
         if meter is not None and reply.usage is not None:
             meter.add_usage(reply.usage)
-        event = Event(effect.tag, effect, reply, time.perf_counter() - started, reply.usage)
+        event = Event(
+            effect.tag, effect, reply, time.perf_counter() - started, reply.usage
+        )
         return replace(so_far, text=reply.text, trace=so_far.trace + Trace((event,)))
 
 

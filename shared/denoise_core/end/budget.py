@@ -15,7 +15,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from denoise_core.end.selection import Floats, Selection, TokenLimit, rank_by_score, split_span
+from denoise_core.end.selection import (
+    Floats,
+    Selection,
+    TokenLimit,
+    rank_by_score,
+    split_span,
+)
 from denoise_core.protocols import ScoredTexts
 from denoise_core.text.structural import chunk_text, context_spans_of
 from denoise_core.text.text_chunk import TextChunk
@@ -25,7 +31,9 @@ from denoise_core.types import Passage, Span, replace_surrogates
 CUT_AT_MOST = 12  # pieces that are cut for one budget
 
 ScoredPart: TypeAlias = tuple[Span, float]
-Trimmed: TypeAlias = Generator[list[str], tuple[ScoredTexts, float], tuple[Selection, float]]
+Trimmed: TypeAlias = Generator[
+    list[str], tuple[ScoredTexts, float], tuple[Selection, float]
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +75,11 @@ class Trimming:
         too_long: list[int] = []
         for i in rank_by_score(self.scores).tolist():
             below_edge = bool(too_long) and self.scores[i] < edge
-            if not np.isfinite(self.scores[i]) or below_edge or len(too_long) == CUT_AT_MOST:
+            if (
+                not np.isfinite(self.scores[i])
+                or below_edge
+                or len(too_long) == CUT_AT_MOST
+            ):
                 break
             if too_long or not payments.take(self.spans[i]):
                 too_long.append(i)
@@ -84,7 +96,10 @@ class Trimming:
         for start, end in whole.split_chunk(piece):
             if passage.text[start:end].strip():
                 above = (passage.header, heading, whole.readable_text(start, end))
-                yield Span(span.passage_id, start, end), replace_surrogates("\n".join(filter(None, above)))
+                yield (
+                    Span(span.passage_id, start, end),
+                    replace_surrogates("\n".join(filter(None, above))),
+                )
 
     def _selection(self, scored_parts: dict[int, list[ScoredPart]]) -> Selection:
         """What the budget keeps: pieces that are cut are listed as their parts from here on."""
@@ -103,7 +118,9 @@ class Trimming:
                 owners.append(i)
                 spans.append(part)
                 kept.append(i in whole or part in own_parts)
-        too_long = [i for i in unfit if payments.tokens_of(self.spans[i]) > self.rule.limit]
+        too_long = [
+            i for i in unfit if payments.tokens_of(self.spans[i]) > self.rule.limit
+        ]
         return Selection(
             spans,
             self.scores[owners],
@@ -125,12 +142,17 @@ class Trimming:
             has_hole = bool(kept_parts or unfit)
             if not np.isfinite(self.scores[i]) or (has_hole and self.scores[i] < edge):
                 break
-            if self.max_keep is not None and len(whole) + len(kept_parts) >= self.max_keep:
+            if (
+                self.max_keep is not None
+                and len(whole) + len(kept_parts) >= self.max_keep
+            ):
                 break
             if payments.take(self.spans[i]):
                 whole.add(i)
                 continue
-            fitting = takewhile(payments.take, self._best_first(scored_parts.get(i, ())))
+            fitting = takewhile(
+                payments.take, self._best_first(scored_parts.get(i, ()))
+            )
             kept_spans = sorted(fitting, key=lambda span: span.start)
             if kept_spans:
                 kept_parts[i] = tuple(kept_spans)
@@ -143,14 +165,21 @@ class Trimming:
 
     def _best_first(self, parts: Sequence[ScoredPart]) -> list[Span]:
         """The parts of one piece by score; nothing below the margin fills the room."""
-        low = self.edge(np.array([score for _, score in parts], dtype=np.float32), -np.inf)
+        low = self.edge(
+            np.array([score for _, score in parts], dtype=np.float32), -np.inf
+        )
         fitting = [part for part in parts if part[1] >= low]
         return [span for span, _ in sorted(fitting, key=lambda part: -part[1])]
 
-    def _notes(self, too_long: Sequence[int], whole: set[int], evicted: frozenset[Span]) -> tuple[str, ...]:
+    def _notes(
+        self, too_long: Sequence[int], whole: set[int], evicted: frozenset[Span]
+    ) -> tuple[str, ...]:
         notes = []
         if too_long:
-            named = ", ".join(f"{s.passage_id} [{s.start}:{s.end}]" for s in (self.spans[i] for i in too_long[:3]))
+            named = ", ".join(
+                f"{s.passage_id} [{s.start}:{s.end}]"
+                for s in (self.spans[i] for i in too_long[:3])
+            )
             fate = "left out" if whole.isdisjoint(too_long) else "kept over the budget"
             notes.append(
                 f"{len(too_long)} too long for {self.rule.limit} tokens and not to be cut, {fate}: {named}"
@@ -165,8 +194,12 @@ class _Payments:
     """What a budget has paid for while pieces are taken, best first."""
 
     trimming: Trimming
-    budget: TokenBudget  # of which pieces are paid; what their headings cost must stay left
-    headers: list[list[Span]] = field(default_factory=list)  # of each piece taken, outermost first
+    budget: (
+        TokenBudget  # of which pieces are paid; what their headings cost must stay left
+    )
+    headers: list[list[Span]] = field(
+        default_factory=list
+    )  # of each piece taken, outermost first
     wanted_headers: set[Span] = field(default_factory=set)
     _tokens: dict[Span, int] = field(default_factory=dict)
 
@@ -179,7 +212,11 @@ class _Payments:
     def take(self, span: Span) -> bool:
         """Pay for a range with what it brings along, as much of that as fits; False where it does not fit."""
         trimming = self.trimming
-        own_headers = context_spans_of(trimming.passages[span.passage_id], span) if trimming.structured else ()
+        own_headers = (
+            context_spans_of(trimming.passages[span.passage_id], span)
+            if trimming.structured
+            else ()
+        )
         headers = [*map(list, self.headers), list(dict.fromkeys(own_headers))]
         tokens, last = self.tokens_of(span), len(headers) - 1
         while tokens + self._tokens_of_all(headers) > self.budget.remaining_tokens:

@@ -28,7 +28,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from denoise_core._optional import require
-from denoise_core.end.selection import Floats, Mask, ScoreCalibration, list_length_factor, rank_by_score
+from denoise_core.end.selection import (
+    Floats,
+    Mask,
+    ScoreCalibration,
+    list_length_factor,
+    rank_by_score,
+)
 from denoise_core.errors import InputError
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
@@ -54,17 +60,30 @@ class Calibration:
     score: Floats
 
     def __post_init__(self) -> None:
-        for name, kind in (("question", np.int32), ("depth", np.float64), ("score", np.float32)):
+        for name, kind in (
+            ("question", np.int32),
+            ("depth", np.float64),
+            ("score", np.float32),
+        ):
             values = np.array(getattr(self, name), dtype=kind)
             values.setflags(write=False)
             object.__setattr__(self, name, values)
         sizes = {self.question.shape, self.depth.shape, self.score.shape}
         if len(sizes) != 1 or self.question.ndim != 1:
-            raise InputError(f"a calibration is three arrays of one length, got shapes {sorted(map(str, sizes))}")
+            raise InputError(
+                f"a calibration is three arrays of one length, got shapes {sorted(map(str, sizes))}"
+            )
         if self.question.size and set(self.question.tolist()) != set(range(self.n)):
-            raise InputError("a calibration counts its questions 0, 1, 2, ... without a gap")
-        if np.isnan(self.score).any() or not ((self.depth >= 0) & (self.depth < 1)).all():
-            raise InputError("a calibration's scores are numbers and its depths lie in [0, 1)")
+            raise InputError(
+                "a calibration counts its questions 0, 1, 2, ... without a gap"
+            )
+        if (
+            np.isnan(self.score).any()
+            or not ((self.depth >= 0) & (self.depth < 1)).all()
+        ):
+            raise InputError(
+                "a calibration's scores are numbers and its depths lie in [0, 1)"
+            )
 
     @property
     def n(self) -> int:
@@ -72,7 +91,12 @@ class Calibration:
         return int(self.question.max()) + 1 if self.question.size else 0
 
     def rule(
-        self, risk: float = 0.05, *, loss: Loss = "any", by: By = "rank", confidence: float | None = None
+        self,
+        risk: float = 0.05,
+        *,
+        loss: Loss = "any",
+        by: By = "rank",
+        confidence: float | None = None,
     ) -> ConformalRule:
         """The rule that keeps least at this risk; see the module's docstring for what it guarantees.
 
@@ -83,14 +107,22 @@ class Calibration:
         Raises `InputError` when there are too few questions to promise this; it names how many are needed.
         """
         if not 0 < risk < 1:
-            raise InputError(f"risk={risk}: expected a share between 0 and 1, such as 0.05")
+            raise InputError(
+                f"risk={risk}: expected a share between 0 and 1, such as 0.05"
+            )
         if confidence is not None and not 0 < confidence < 1:
-            raise InputError(f"confidence={confidence}: expected a share between 0 and 1, such as 0.95, or None")
+            raise InputError(
+                f"confidence={confidence}: expected a share between 0 and 1, such as 0.95, or None"
+            )
         if loss not in ("any", "share") or by not in ("rank", "score"):
-            raise InputError(f"loss={loss!r}, by={by!r}: expected loss 'any' or 'share', by 'rank' or 'score'")
+            raise InputError(
+                f"loss={loss!r}, by={by!r}: expected loss 'any' or 'share', by 'rank' or 'score'"
+            )
         needed = min_question_count(risk, confidence)
         if self.n < needed:
-            sure = "" if confidence is None else f" with {100 * confidence:g} % confidence"
+            sure = (
+                "" if confidence is None else f" with {100 * confidence:g} % confidence"
+            )
             raise InputError(
                 f"a risk of {100 * risk:g} %{sure} needs {needed} calibration questions with a relevant chunk, "
                 f"here are {self.n}: calibrate on more, or accept a higher risk"
@@ -102,7 +134,9 @@ class Calibration:
             np.maximum.at(worst, self.question, cost)
             limit = _indicator_limit(worst, risk, confidence)
         else:
-            weight = 1 / np.bincount(self.question, minlength=self.n)[self.question] / self.n
+            weight = (
+                1 / np.bincount(self.question, minlength=self.n)[self.question] / self.n
+            )
             limit = share_limit(cost, weight, self.n, risk, confidence)
         return ConformalRule(by, float(limit), risk, loss, confidence, self.n)
 
@@ -153,7 +187,11 @@ class ConformalRule:
         return np.asarray(rank_depths(scores) <= self.limit, dtype=np.bool_)
 
     def reason(self) -> str:
-        cut = f"deeper than {100 * self.limit:.3g} %" if self.by == "rank" else f"score below {-self.limit:.4g}"
+        cut = (
+            f"deeper than {100 * self.limit:.3g} %"
+            if self.by == "rank"
+            else f"score below {-self.limit:.4g}"
+        )
         return f"{cut}, calibrated for a risk of {100 * self.risk:g} %"
 
 
@@ -164,19 +202,32 @@ def calibrate(scorer: Scorer, questions: Iterable[Question]) -> Calibration:
     relevant passage say nothing about losing one and are left out. Raises `InputError` for NaN scores.
     """
     return calibrate_from_scores(
-        (scorer.score(q.text, [p.text for p in q.passages]), q.labels) for q in questions if q.gold
+        (scorer.score(q.text, [p.text for p in q.passages]), q.labels)
+        for q in questions
+        if q.gold
     )
 
 
-def calibrate_from_scores(scored: Iterable[tuple[Floats, Sequence[bool]]]) -> Calibration:
+def calibrate_from_scores(
+    scored: Iterable[tuple[Floats, Sequence[bool]]],
+) -> Calibration:
     """`calibrate` from scores at hand: for each question its scores ``(m,)`` and labels ``(m,)``."""
     rows: list[tuple[int, float, float]] = []
-    asked = ((s, gold) for s, labels in scored if (gold := np.asarray(labels, dtype=np.bool_)).any())
+    asked = (
+        (s, gold)
+        for s, labels in scored
+        if (gold := np.asarray(labels, dtype=np.bool_)).any()
+    )
     for n, (scores, gold) in enumerate(asked):
         if np.isnan(scores).any():
-            raise InputError("the scorer gave NaN for a calibration question; check its model's dtype")
+            raise InputError(
+                "the scorer gave NaN for a calibration question; check its model's dtype"
+            )
         own = np.asarray(scores, dtype=np.float32)[gold].tolist()
-        rows += [(n, deep, score) for deep, score in zip(rank_depths(scores)[gold].tolist(), own, strict=True)]
+        rows += [
+            (n, deep, score)
+            for deep, score in zip(rank_depths(scores)[gold].tolist(), own, strict=True)
+        ]
     return Calibration(*np.array(rows).reshape(-1, 3).T)
 
 
@@ -198,7 +249,9 @@ def min_question_count(risk: float, confidence: float | None = None) -> int:
     return math.ceil(math.log(1 - confidence) / math.log(1 - risk) - 1e-9)
 
 
-def _indicator_limit(worst: NDArray[np.float64], risk: float, confidence: float | None) -> float:
+def _indicator_limit(
+    worst: NDArray[np.float64], risk: float, confidence: float | None
+) -> float:
     """The limit that the k-th costliest question still passes: k questions may lose a chunk, no more."""
     n = len(worst)
     k = math.floor(risk * (n + 1) + 1e-9)
@@ -212,7 +265,11 @@ def _indicator_limit(worst: NDArray[np.float64], risk: float, confidence: float 
 
 
 def share_limit(
-    cost: NDArray[np.float64], weight: NDArray[np.float64], n: int, risk: float, confidence: float | None = None
+    cost: NDArray[np.float64],
+    weight: NDArray[np.float64],
+    n: int,
+    risk: float,
+    confidence: float | None = None,
 ) -> float:
     """The smallest limit at which the mean loss over ``n`` questions is within the risk (conformal risk control).
 
@@ -224,11 +281,17 @@ def share_limit(
     costs, kept = cost[order], np.cumsum(weight[order])
     last_of_ties = np.searchsorted(costs, costs, side="right") - 1
     losses = np.clip(1 - kept[last_of_ties], 0, 1)
-    if confidence is None:  # with one more question that loses all, the mean must be within the risk
+    if (
+        confidence is None
+    ):  # with one more question that loses all, the mean must be within the risk
         fine = n / (n + 1) * losses + 1 / (n + 1) <= risk + 1e-12
     else:
-        fine = np.array([_p_value(float(loss), n, risk) <= 1 - confidence for loss in losses])
-    return float(costs[np.argmax(fine)])  # monotone: the first that is fine; the last always is
+        fine = np.array(
+            [_p_value(float(loss), n, risk) <= 1 - confidence for loss in losses]
+        )
+    return float(
+        costs[np.argmax(fine)]
+    )  # monotone: the first that is fine; the last always is
 
 
 def _p_value(loss: float, n: int, risk: float) -> float:
@@ -237,8 +300,13 @@ def _p_value(loss: float, n: int, risk: float) -> float:
         return 1.0
     binom = require("scipy.stats", extra="end").binom
     kept = 1 - loss
-    entropy = kept * math.log(kept / (1 - risk)) + (loss * math.log(loss / risk) if loss > 0 else 0.0)
-    return min(math.exp(-n * entropy), math.e * float(binom.cdf(math.ceil(n * loss - 1e-9), n, risk)))
+    entropy = kept * math.log(kept / (1 - risk)) + (
+        loss * math.log(loss / risk) if loss > 0 else 0.0
+    )
+    return min(
+        math.exp(-n * entropy),
+        math.e * float(binom.cdf(math.ceil(n * loss - 1e-9), n, risk)),
+    )
 
 
 def calibrate_margins(
@@ -254,12 +322,18 @@ def calibrate_margins(
     questions.
     """
     used = {
-        name: [(s, gold) for s, given in rows if (gold := np.asarray(given, dtype=np.bool_)).any()]
+        name: [
+            (s, gold)
+            for s, given in rows
+            if (gold := np.asarray(given, dtype=np.bool_)).any()
+        ]
         for name, rows in scored_sets.items()
     }
     used = {name: rows for name, rows in used.items() if rows}
     if not used:
-        raise InputError("no question has a relevant passage: there is nothing to calibrate on")
+        raise InputError(
+            "no question has a relevant passage: there is nothing to calibrate on"
+        )
     bests = [float(s.max()) for rows in used.values() for s, _ in rows]
     floor = None if miss_rate is None else float(np.quantile(bests, miss_rate))
     margins = {risk: _margin(used, risk) for risk in risks}
@@ -280,7 +354,9 @@ def _margin(sets: Mapping[str, Sequence[tuple[Floats, Mask]]], risk: float) -> f
     cost, weight = [], []
     for rows in sets.values():
         for scores, gold in rows:
-            below = (float(scores.max()) - scores[gold].astype(np.float64)) / list_length_factor(len(scores))
+            below = (
+                float(scores.max()) - scores[gold].astype(np.float64)
+            ) / list_length_factor(len(scores))
             cost.append(below)
             weight.append(np.full(len(below), 1 / (len(sets) * len(rows) * len(below))))
     return share_limit(np.concatenate(cost), np.concatenate(weight), n, risk)
@@ -301,21 +377,30 @@ def required_text_fraction(
     One entry a passage: its score, whether it is gold, its size in any unit, its question. Questions without gold
     are left out.
     """
-    values, owner = np.asarray(scores, dtype=np.float64), np.unique(groups, return_inverse=True)[1]
+    values, owner = (
+        np.asarray(scores, dtype=np.float64),
+        np.unique(groups, return_inverse=True)[1],
+    )
     known = np.bincount(owner, np.asarray(gold, dtype=np.float64))[owner] > 0
     values, owner = values[known], np.unique(owner[known], return_inverse=True)[1]
     best = np.full(owner.max() + 1, -np.inf)
     np.maximum.at(best, owner, values)
     below = (best[owner] - values) / np.log1p(np.bincount(owner))[owner]
     order = np.argsort(below, kind="stable")
-    last = np.searchsorted(below[order], below[order], side="right") - 1  # what scores alike is kept together
+    last = (
+        np.searchsorted(below[order], below[order], side="right") - 1
+    )  # what scores alike is kept together
     parts = [np.asarray(v, dtype=np.float64)[known] for v in (gold, sizes)]
-    kept, read = ((v / np.maximum(1e-9, np.bincount(owner, v))[owner])[order] for v in parts)
+    kept, read = (
+        (v / np.maximum(1e-9, np.bincount(owner, v))[owner])[order] for v in parts
+    )
     n = len(best)
     drawn = np.random.default_rng(0).multinomial(n, np.full(n, 1 / n), resamples)
     out = []
     for times in (np.ones(n), *drawn):
         weight = times[owner[order]]
         at = np.searchsorted(np.cumsum(kept * weight), fraction * n - 1e-9)
-        out.append(float((read * weight)[: last[min(int(at), len(last) - 1)] + 1].sum() / n))
+        out.append(
+            float((read * weight)[: last[min(int(at), len(last) - 1)] + 1].sum() / n)
+        )
     return np.array(out)

@@ -37,8 +37,21 @@ from denoise_core.protocols import (
 from denoise_core.result import DenoiseResult, Trace
 from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.text.chunk import Chunker, extract_spans, no_chunking
-from denoise_core.text.structural import ChunkedText, chunk_text, context_spans_of, structural_chunker
-from denoise_core.types import Drop, Event, Keep, Passage, Span, check_passages, replace_surrogates
+from denoise_core.text.structural import (
+    ChunkedText,
+    chunk_text,
+    context_spans_of,
+    structural_chunker,
+)
+from denoise_core.types import (
+    Drop,
+    Event,
+    Keep,
+    Passage,
+    Span,
+    check_passages,
+    replace_surrogates,
+)
 
 DEFAULT_KEEP = 0.3  # the paper's share
 CALIBRATED_RISK = 0.05
@@ -112,19 +125,29 @@ class ENDDenoiser:
         if min_keep < 0:
             raise InputError(f"min_keep={min_keep}: expected 0 or more")
         if max_keep is not None and max_keep < max(1, min_keep):
-            raise InputError(f"max_keep={max_keep}: expected at least 1 and at least min_keep={min_keep}")
+            raise InputError(
+                f"max_keep={max_keep}: expected at least 1 and at least min_keep={min_keep}"
+            )
         if on_irrelevant not in ("keep", "drop"):
-            raise InputError(f"on_irrelevant={on_irrelevant!r}: expected 'keep' or 'drop'")
+            raise InputError(
+                f"on_irrelevant={on_irrelevant!r}: expected 'keep' or 'drop'"
+            )
         if isinstance(chunker, str) and chunker != "auto":
-            raise InputError(f"chunker={chunker!r}: expected 'auto' or a function from a passage to its spans")
+            raise InputError(
+                f"chunker={chunker!r}: expected 'auto' or a function from a passage to its spans"
+            )
         self.scorer = expect_scorer(scorer)
         if keep == "calibrated" and threshold is None:
             own = "pass keep=calibrate(scorer, questions).rule(risk), or a share such as 0.3"
-            keep = _required_attribute(scorer, "calibration", own).rule(CALIBRATED_RISK if risk is None else risk)
+            keep = _required_attribute(scorer, "calibration", own).rule(
+                CALIBRATED_RISK if risk is None else risk
+            )
         elif keep == "auto" and threshold is None:
             own = "pass a share such as 0.3, or keep=calibrate_margins({'mine': scored}).rule() (denoise_core.end.calibration)"
             keep = _required_attribute(scorer, "scale", own).rule(risk)
-        self.rule = rule_for(DEFAULT_KEEP if keep is None and threshold is None else keep, threshold)
+        self.rule = rule_for(
+            DEFAULT_KEEP if keep is None and threshold is None else keep, threshold
+        )
         if max_keep is not None and isinstance(self.rule, ConformalRule):
             raise InputError(
                 f"max_keep={max_keep} would void the calibrated guarantee: leave it out, or give a share"
@@ -133,22 +156,29 @@ class ENDDenoiser:
         self.max_keep = max_keep
         self.on_irrelevant: OnIrrelevant = on_irrelevant
         self.attaches_context = chunker == "auto"
-        self.chunker: Chunker = structural_chunker if isinstance(chunker, str) else chunker
+        self.chunker: Chunker = (
+            structural_chunker if isinstance(chunker, str) else chunker
+        )
 
     def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
         steps = self._steps(query, passages)
         return self._finished(steps, query, self._scored(query, next(steps)))
 
-    def denoise_many(self, requests: Sequence[tuple[str, Sequence[Passage]]]) -> list[DenoiseResult]:
+    def denoise_many(
+        self, requests: Sequence[tuple[str, Sequence[Passage]]]
+    ) -> list[DenoiseResult]:
         """Several questions, each over its own passages; what the scorer can read together it reads together."""
         if not isinstance(self.scorer, BatchScorer):
             return [self.denoise(query, passages) for query, passages in requests]
         begun = [(query, self._steps(query, passages)) for query, passages in requests]
         started = time.perf_counter()
-        scored = self.scorer.score_batch([(query, next(steps)) for query, steps in begun])
+        scored = self.scorer.score_batch(
+            [(query, next(steps)) for query, steps in begun]
+        )
         each = (time.perf_counter() - started) / max(1, len(requests))
         return [
-            self._finished(steps, query, (own, each)) for (query, steps), own in zip(begun, scored, strict=True)
+            self._finished(steps, query, (own, each))
+            for (query, steps), own in zip(begun, scored, strict=True)
         ]
 
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
@@ -159,20 +189,30 @@ class ENDDenoiser:
         texts = await run_in_pool(next, steps)
         while True:
             started = time.perf_counter()
-            given = await scorer.ascore(replace_surrogates(query), texts) if texts else ()  # pyright: ignore
+            given = (
+                await scorer.ascore(replace_surrogates(query), texts) if texts else ()
+            )  # pyright: ignore
             try:
-                texts = steps.send((ScoredTexts(to_float32(given), ()), time.perf_counter() - started))
+                texts = steps.send(
+                    (ScoredTexts(to_float32(given), ()), time.perf_counter() - started)
+                )
             except StopIteration as stop:
                 return cast(DenoiseResult, stop.value)
 
-    def precompute(self, passages: Sequence[Passage], progress: Callable[[int, int], None] | None = None) -> int:
+    def precompute(
+        self,
+        passages: Sequence[Passage],
+        progress: Callable[[int, int], None] | None = None,
+    ) -> int:
         """Read passages before any question, such as at indexing time; returns how many chunks had to be read.
 
         ``progress`` hears of chunks done, and of all. Raises `InputError` for a scorer that keeps nothing of what
         it reads.
         """
         if not isinstance(self.scorer, Prefetchable):
-            raise InputError(f"{type(self.scorer).__name__} keeps nothing of passages: there is nothing to warm")
+            raise InputError(
+                f"{type(self.scorer).__name__} keeps nothing of passages: there is nothing to warm"
+            )
         texts = self._chunked(tuple(passages)).scorer_texts
         if progress is None:
             return self.scorer.precompute(texts)
@@ -184,7 +224,9 @@ class ENDDenoiser:
 
     # -- scoring -----------------------------------------------------------------------------------------------
 
-    def _finished(self, steps: _Steps, query: str, scored: tuple[ScoredTexts, float]) -> DenoiseResult:
+    def _finished(
+        self, steps: _Steps, query: str, scored: tuple[ScoredTexts, float]
+    ) -> DenoiseResult:
         """The rest of the steps, from what the scorer gave for the first texts."""
         while True:
             try:
@@ -201,7 +243,9 @@ class ENDDenoiser:
         elif isinstance(self.scorer, WindowedScorer):
             scored = self.scorer.score_with_windows(replace_surrogates(query), texts)
         else:
-            scored = ScoredTexts(to_float32(self.scorer.score(replace_surrogates(query), texts)), ())
+            scored = ScoredTexts(
+                to_float32(self.scorer.score(replace_surrogates(query), texts)), ()
+            )
         return scored, time.perf_counter() - started
 
     def _steps(self, query: str, passages: Sequence[Passage]) -> _Steps:
@@ -228,9 +272,19 @@ class ENDDenoiser:
             selection, longer = yield from trimming.steps()
             seconds += longer
         else:
-            kept, reasons = select(rule, scores, chunked.texts, min_keep=self.min_keep, max_keep=self.max_keep)
+            kept, reasons = select(
+                rule,
+                scores,
+                chunked.texts,
+                min_keep=self.min_keep,
+                max_keep=self.max_keep,
+            )
             selection = Selection(chunked.spans, scores, kept, reasons)
-        split = [chunked.spans[chunked.scorable[n]] for n, parts in enumerate(scored.window_counts) if parts > 1]
+        split = [
+            chunked.spans[chunked.scorable[n]]
+            for n, parts in enumerate(scored.window_counts)
+            if parts > 1
+        ]
         return self._result(query, chunked, rule, selection, tuple(split), seconds)
 
     def _chunked(self, passages: tuple[Passage, ...]) -> _Chunked:
@@ -240,10 +294,14 @@ class ENDDenoiser:
             if self.attaches_context and passage.text:
                 chunked.add_pieces(passage, chunk_text(passage.text))
             else:
-                chunked.add_chunks(passage, _check_tiles(passage, self.chunker(passage)))
+                chunked.add_chunks(
+                    passage, _check_tiles(passage, self.chunker(passage))
+                )
         return chunked
 
-    def _chunk_scores(self, chunked: _Chunked, scored: ScoredTexts) -> NDArray[np.float32]:
+    def _chunk_scores(
+        self, chunked: _Chunked, scored: ScoredTexts
+    ) -> NDArray[np.float32]:
         """A score for each chunk, minus infinity for one without text or of structure alone."""
         scores = np.full(len(chunked.spans), -np.inf, dtype=np.float32)
         if chunked.scorable:
@@ -259,12 +317,18 @@ class ENDDenoiser:
     def _scale(self) -> ScoreCalibration | None:
         return getattr(self.scorer, "scale", None)
 
-    def _edge(self, chunked: _Chunked, scores: NDArray[np.float32], unknown: float) -> float:
+    def _edge(
+        self, chunked: _Chunked, scores: NDArray[np.float32], unknown: float
+    ) -> float:
         """The score down to which pieces may fill what one that did not fit left; ``unknown`` without a scale."""
         scale = self._scale
         if scale is None:
             return unknown
-        return scale.rule().for_input(len(chunked.passages), len(chunked.scorable)).keep_threshold(scores)
+        return (
+            scale.rule()
+            .for_input(len(chunked.passages), len(chunked.scorable))
+            .keep_threshold(scores)
+        )
 
     # -- the result --------------------------------------------------------------------------------------------
 
@@ -278,8 +342,12 @@ class ENDDenoiser:
         seconds: float,
     ) -> DenoiseResult:
         selection, relevant, note = self._judged(query, chunked, rule, selection)
-        scores = [None if score == -np.inf else score for score in selection.scores.tolist()]
-        guarantee = rule.guarantee if isinstance(rule, ConformalRule | MarginRule) else None
+        scores = [
+            None if score == -np.inf else score for score in selection.scores.tolist()
+        ]
+        guarantee = (
+            rule.guarantee if isinstance(rule, ConformalRule | MarginRule) else None
+        )
         scoring = Scoring(query, tuple(selection.spans), guarantee, split, note)
         kept_spans, dropped_spans = self._divided(chunked, selection)
         keeps: list[Keep] = []
@@ -292,13 +360,19 @@ class ENDDenoiser:
                 best[name] = max(score, best.get(name, score))
         drops: list[Drop] = []
         for i, span in dropped_spans:
-            reason = chunked.why_unscored(span) if scores[i] is None else selection.reasons[i]
+            reason = (
+                chunked.why_unscored(span)
+                if scores[i] is None
+                else selection.reasons[i]
+            )
             drops.append(Drop(span, reason, scores[i]))
         passages: list[Passage] = []
         for name, spans in kept_spans.items():
             part = extract_spans(chunked.passages[name], spans) if spans else None
             if part is not None:
-                passages.append(replace(part, score=best[name]) if name in best else part)
+                passages.append(
+                    replace(part, score=best[name]) if name in best else part
+                )
         return DenoiseResult(
             query,
             tuple(passages),
@@ -314,16 +388,28 @@ class ENDDenoiser:
     ) -> tuple[Selection, bool | None, str | None]:
         """The selection, whether its best chunk bears on the question (None: unknown), and what must be said."""
         relevant, notes = None, list(selection.notes)
-        heads = [p.text[:200] for p in list(chunked.passages.values())[:20]]  # enough to tell a language
-        foreign = "" if self._scale is None else self._scale.language_mismatch(query, "\n".join(heads))
+        heads = [
+            p.text[:200] for p in list(chunked.passages.values())[:20]
+        ]  # enough to tell a language
+        foreign = (
+            ""
+            if self._scale is None
+            else self._scale.language_mismatch(query, "\n".join(heads))
+        )
         if isinstance(rule, MarginRule):
             relevant = None if foreign else rule.is_relevant(selection.scores)
             notes.insert(0, rule.note(selection.scores, selection.kept) or "")
         if relevant is False:
-            notes[0] = "nothing seems to bear on the question: the best score is below the floor"
+            notes[0] = (
+                "nothing seems to bear on the question: the best score is below the floor"
+            )
             if self.on_irrelevant == "drop":
-                reasons = ["nothing seems to bear on the question"] * len(selection.spans)
-                selection = replace(selection, kept=np.zeros_like(selection.kept), reasons=reasons)
+                reasons = ["nothing seems to bear on the question"] * len(
+                    selection.spans
+                )
+                selection = replace(
+                    selection, kept=np.zeros_like(selection.kept), reasons=reasons
+                )
         return selection, relevant, "; ".join(filter(None, (*notes, foreign))) or None
 
     def _divided(
@@ -347,12 +433,20 @@ class ENDDenoiser:
             inside: list[Span] = []
             for other in context[span.passage_id]:
                 if other.start < span.end and other.end > span.start:
-                    inside.append(Span(other.passage_id, max(other.start, span.start), min(other.end, span.end)))
+                    inside.append(
+                        Span(
+                            other.passage_id,
+                            max(other.start, span.start),
+                            min(other.end, span.end),
+                        )
+                    )
             if not inside:
                 dropped_spans.append((i, span))
                 continue
             for part in split_span(span, inside):
-                if any(own.start <= part.start and part.end <= own.end for own in inside):
+                if any(
+                    own.start <= part.start and part.end <= own.end for own in inside
+                ):
                     kept_spans[span.passage_id].append(part)
                 else:
                     dropped_spans.append((i, part))
@@ -376,18 +470,25 @@ class _Chunked:
             heading, text = structure.chunk_context_and_text(piece)
             above = "\n".join(filter(None, (passage.header, heading)))
             self._add(
-                passage, Span(passage.id, piece.start, piece.end), above, "" if piece.is_structural else text
+                passage,
+                Span(passage.id, piece.start, piece.end),
+                above,
+                "" if piece.is_structural else text,
             )
 
     def add_chunks(self, passage: Passage, spans: Sequence[Span]) -> None:
         """A passage in the chunks of a chunker."""
         for span in spans:
-            self._add(passage, span, passage.header, passage.text[span.start : span.end])
+            self._add(
+                passage, span, passage.header, passage.text[span.start : span.end]
+            )
 
     def _add(self, passage: Passage, span: Span, above: str, text: str) -> None:
         if text.strip():
             self.scorable.append(len(self.spans))
-            self.scorer_texts.append(replace_surrogates(f"{above}\n{text}" if above else text))
+            self.scorer_texts.append(
+                replace_surrogates(f"{above}\n{text}" if above else text)
+            )
         self.spans.append(span)
         self.texts.append(replace_surrogates(passage.text[span.start : span.end]))
 
@@ -411,7 +512,9 @@ def _required_attribute(scorer: Scorer, name: str, otherwise: str) -> Any:
     """What the scorer was given when it was fitted: its ``calibration``, or the ``scale`` of its scores."""
     carried = getattr(scorer, name, None)
     if carried is None:
-        raise InputError(f"this {type(scorer).__name__} comes without a {name} of its scores: {otherwise}")
+        raise InputError(
+            f"this {type(scorer).__name__} comes without a {name} of its scores: {otherwise}"
+        )
     return carried
 
 

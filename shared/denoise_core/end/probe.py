@@ -60,7 +60,9 @@ class HiddenStateSpec:
         for name in ("layer", "layout", "pooling", "normalisation"):
             mine, its = getattr(self, name), getattr(other, name)
             if mine != its:
-                out.append(f"{name}: the probe was fitted with {mine!r}, this scorer uses {its!r}")
+                out.append(
+                    f"{name}: the probe was fitted with {mine!r}, this scorer uses {its!r}"
+                )
         return out
 
     def to_dict(self) -> dict[str, Any]:
@@ -71,12 +73,19 @@ class HiddenStateSpec:
     def from_dict(cls, data: Mapping[str, Any]) -> HiddenStateSpec:
         """Raises `InputError` for a missing or ill-typed field."""
         if not isinstance(data, Mapping):
-            raise InputError(f"expected a reading as a JSON object, got {type(data).__name__}")
+            raise InputError(
+                f"expected a reading as a JSON object, got {type(data).__name__}"
+            )
         kinds = {"layer": int, "layout": str, "pooling": str, "normalisation": str}
         for name, kind in kinds.items():
             if type(data.get(name)) is not kind:
-                raise InputError(f"{name!r}: expected {kind.__name__}, got {data.get(name)!r}")
-        return cls(ModelFingerprint.from_dict(data.get("model") or {}), **{name: data[name] for name in kinds})
+                raise InputError(
+                    f"{name!r}: expected {kind.__name__}, got {data.get(name)!r}"
+                )
+        return cls(
+            ModelFingerprint.from_dict(data.get("model") or {}),
+            **{name: data[name] for name in kinds},
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,12 +112,18 @@ class Probe:
     def __post_init__(self) -> None:
         weight = np.array(self.weight, dtype=np.float32)
         if weight.ndim != 1 or not weight.size:
-            raise InputError(f"a probe's weight is a vector of shape (d,), got shape {weight.shape}")
+            raise InputError(
+                f"a probe's weight is a vector of shape (d,), got shape {weight.shape}"
+            )
         if not np.isfinite(weight).all() or not np.isfinite(self.bias):
-            raise InputError("a probe's weight and bias must be finite; was it fitted on states with NaN?")
+            raise InputError(
+                "a probe's weight and bias must be finite; was it fitted on states with NaN?"
+            )
         width = self.reading.model.hidden_size
         if width and weight.size % width:
-            raise InputError(f"weight of {weight.size} values does not belong to states of width {width}")
+            raise InputError(
+                f"weight of {weight.size} values does not belong to states of width {width}"
+            )
         weight.setflags(write=False)
         object.__setattr__(self, "weight", weight)
         object.__setattr__(self, "bias", float(self.bias))
@@ -125,7 +140,9 @@ class Probe:
                 f"states have shape {states.shape}, but this probe was fitted on {self.reading.model.name!r} "
                 f"and reads (n, {self.weight.size})"
             )
-        logits = np.asarray(states @ self.weight + np.float32(self.bias), dtype=np.float32)
+        logits = np.asarray(
+            states @ self.weight + np.float32(self.bias), dtype=np.float32
+        )
         if not np.isfinite(logits).all():
             rows = np.flatnonzero(~np.isfinite(logits)).tolist()
             raise InputError(
@@ -138,26 +155,41 @@ class Probe:
         """Raises `ProbeMismatch` naming every way in which ``reading`` is not what this probe reads."""
         wrong = self.reading.differences(reading)
         if wrong:
-            raise ProbeMismatch("this probe does not belong to these states: " + "; ".join(wrong))
+            raise ProbeMismatch(
+                "this probe does not belong to these states: " + "; ".join(wrong)
+            )
 
     def save(self, folder: str | Path) -> Path:
         """Write the probe folder; see `denoise_core.end.probe`."""
         arrays = {"weight": self.weight, "bias": np.array([self.bias])}
         if self.calibration is not None:
             arrays |= {PREFIX + k: v for k, v in self.calibration.to_arrays().items()}
-        told = {"reading": self.reading.to_dict(), "threshold": self.threshold, "card": dict(self.card)}
+        told = {
+            "reading": self.reading.to_dict(),
+            "threshold": self.threshold,
+            "card": dict(self.card),
+        }
         return _save(folder, arrays, told)
 
     @classmethod
     def load(cls, folder: str | Path) -> Probe:
         """Read a probe folder; see `denoise_core.end.probe`."""
         arrays, told = _load(folder)
-        own = {k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)}
+        own = {
+            k.removeprefix(PREFIX): v for k, v in arrays.items() if k.startswith(PREFIX)
+        }
         try:
             calibration = Calibration.from_arrays(own) if own else None
             reading = HiddenStateSpec.from_dict(told.get("reading") or {})
             bias = float(arrays["bias"][0])
-            return cls(arrays["weight"], bias, reading, told["threshold"], told["card"], calibration)
+            return cls(
+                arrays["weight"],
+                bias,
+                reading,
+                told["threshold"],
+                told["card"],
+                calibration,
+            )
         except InputError as error:
             raise InputError(f"{Path(folder) / MANIFEST}: {error}") from error
 
@@ -170,22 +202,35 @@ LARGEST = 1 << 30  # bytes of one file: a probe has some hundred kilobytes
 PROBE_FILES = frozenset({TENSORS, MANIFEST, CARD})
 
 
-def _save(folder: str | Path, arrays: Mapping[str, NDArray[Any]], told: Mapping[str, Any]) -> Path:
+def _save(
+    folder: str | Path, arrays: Mapping[str, NDArray[Any]], told: Mapping[str, Any]
+) -> Path:
     """Write a probe as ``folder``; returns the folder.
 
     ``arrays`` are "weight" ``(d,)``, "bias" ``(1,)`` and the calibration's behind `PREFIX`; ``told`` is its
     reading (`Reading.to_dict`), threshold and card. An older probe there is replaced whole. Raises `InputError`
     when the folder holds anything else.
     """
-    tensors = require("safetensors.numpy", extra="end").save({name: np.array(a) for name, a in arrays.items()})
-    manifest = {"format": FORMAT, "version": VERSION, "sha256": hashlib.sha256(tensors).hexdigest(), **told}
+    tensors = require("safetensors.numpy", extra="end").save(
+        {name: np.array(a) for name, a in arrays.items()}
+    )
+    manifest = {
+        "format": FORMAT,
+        "version": VERSION,
+        "sha256": hashlib.sha256(tensors).hexdigest(),
+        **told,
+    }
     try:
         text = json.dumps(manifest, indent=1, ensure_ascii=False, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise InputError(f"the probe's card must hold plain, finite JSON values: {error}") from error
+        raise InputError(
+            f"the probe's card must hold plain, finite JSON values: {error}"
+        ) from error
     with replace_folder(Path(folder), own_names=PROBE_FILES) as stage:
         (stage / TENSORS).write_bytes(tensors)
-        (stage / MANIFEST).write_text(text + "\n", encoding="utf-8", errors="replace")  # a card holds users' words
+        (stage / MANIFEST).write_text(
+            text + "\n", encoding="utf-8", errors="replace"
+        )  # a card holds users' words
         (stage / CARD).write_text(render_card(told), encoding="utf-8", errors="replace")
     return Path(folder)
 
@@ -196,29 +241,51 @@ def _load(folder: str | Path) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     manifest = _manifest(folder)
     blob = read_file(folder / TENSORS)
     if hashlib.sha256(blob).hexdigest() != manifest.get("sha256"):
-        raise InputError(f"{folder / TENSORS} is damaged or not from this probe: its sha256 is not the manifest's")
+        raise InputError(
+            f"{folder / TENSORS} is damaged or not from this probe: its sha256 is not the manifest's"
+        )
     try:
         arrays = require("safetensors.numpy", extra="end").load(blob)
-    except Exception as error:  # safetensors raises its own class, which is no ValueError
-        raise InputError(f"{folder / TENSORS} is not a safetensors file: {error}") from error
-    if not {"weight", "bias"} <= set(arrays) or arrays["bias"].shape != (1,) or arrays["weight"].ndim != 1:
+    except (
+        Exception
+    ) as error:  # safetensors raises its own class, which is no ValueError
+        raise InputError(
+            f"{folder / TENSORS} is not a safetensors file: {error}"
+        ) from error
+    if (
+        not {"weight", "bias"} <= set(arrays)
+        or arrays["bias"].shape != (1,)
+        or arrays["weight"].ndim != 1
+    ):
         raise InputError(
             f"{folder / TENSORS}: expected tensors 'weight' (d,) and 'bias' (1,), got {sorted(arrays)}"
         )
-    bad = sorted(name for name, a in arrays.items() if a.dtype.kind not in "fiub" or not np.isfinite(a).all())
+    bad = sorted(
+        name
+        for name, a in arrays.items()
+        if a.dtype.kind not in "fiub" or not np.isfinite(a).all()
+    )
     if bad:
         raise InputError(f"{folder / TENSORS}: {bad[:3]} hold no finite numbers")
     threshold = manifest.get("threshold")
-    number = isinstance(threshold, int | float) and not isinstance(threshold, bool) and math.isfinite(threshold)
+    number = (
+        isinstance(threshold, int | float)
+        and not isinstance(threshold, bool)
+        and math.isfinite(threshold)
+    )
     if not isinstance(manifest.get("card"), dict) or not number:
-        raise InputError(f"{folder / MANIFEST}: expected 'card' as an object and 'threshold' as a number")
+        raise InputError(
+            f"{folder / MANIFEST}: expected 'card' as an object and 'threshold' as a number"
+        )
     return arrays, manifest
 
 
 def read_file(path: Path) -> bytes:
     try:
         if path.stat().st_size > LARGEST:
-            raise InputError(f"{path} is larger than {LARGEST} bytes: it is no part of a probe")
+            raise InputError(
+                f"{path} is larger than {LARGEST} bytes: it is no part of a probe"
+            )
         return path.read_bytes()
     except OSError as error:
         raise InputError(
@@ -234,7 +301,9 @@ def _manifest(folder: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{folder / MANIFEST} is not JSON: {error}") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise InputError(f'{folder / MANIFEST} is not a probe: expected "format": {FORMAT!r}')
+        raise InputError(
+            f'{folder / MANIFEST} is not a probe: expected "format": {FORMAT!r}'
+        )
     if manifest.get("version") != VERSION:
         raise InputError(
             f"{folder / MANIFEST} is of version {manifest.get('version')!r}, this release reads {VERSION}: "
@@ -264,26 +333,34 @@ def replace_folder(folder: Path, *, own_names: frozenset[str]) -> Iterator[Path]
 def check_replaceable(folder: Path, own_names: frozenset[str] = PROBE_FILES) -> None:
     """Raises `InputError` when `replacing` would refuse: worth asking before hours of work."""
     try:
-        inside = os.listdir(folder)  # one look: another saver may move the folder away at any time
+        inside = os.listdir(
+            folder
+        )  # one look: another saver may move the folder away at any time
     except FileNotFoundError:
         return
     except NotADirectoryError:
         inside = [folder.name]
     others = sorted(name for name in inside if name not in own_names)
     if others:
-        raise InputError(f"{folder} exists and holds {others[:3]}: choose another folder")
+        raise InputError(
+            f"{folder} exists and holds {others[:3]}: choose another folder"
+        )
 
 
 def _swap(stage: Path, folder: Path) -> None:
     """Two that write the same folder take turns: the last one's stays, whole."""
     old = stage.with_suffix(".old")
     for _ in range(100):
-        with contextlib.suppress(FileNotFoundError):  # nothing there, or another one moved it just now
+        with contextlib.suppress(
+            FileNotFoundError
+        ):  # nothing there, or another one moved it just now
             os.rename(folder, old)
         try:
             os.rename(stage, folder)
             return
-        except OSError as error:  # another one's is there by now: the next round moves it away
+        except (
+            OSError
+        ) as error:  # another one's is there by now: the next round moves it away
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 if old.exists() and not folder.exists():
                     os.rename(old, folder)
@@ -295,14 +372,26 @@ def _swap(stage: Path, folder: Path) -> None:
 
 def render_card(told: Mapping[str, Any]) -> str:
     """Markdown with the Hub's YAML head, of what `_save` was told. Nothing is filled in."""
-    head = ["---", "library_name: rag-denoise", "tags: [early-noise-dropping, linear-probe, rag]", "---"]
+    head = [
+        "---",
+        "library_name: rag-denoise",
+        "tags: [early-noise-dropping, linear-probe, rag]",
+        "---",
+    ]
     if licence := told["card"].get("licence"):
         head.insert(-1, f"license: {json.dumps(licence)}")  # JSON is YAML
     said = json.dumps(told, indent=1, ensure_ascii=False)
-    return "\n".join([*head, "", "# Early Noise Dropping probe", "", "```json", said, "```", ""])
+    return "\n".join(
+        [*head, "", "# Early Noise Dropping probe", "", "```json", said, "```", ""]
+    )
 
 
 def markdown_table(rows: Iterable[Iterable[Any]]) -> str:
     """Markdown of rows, the first its header."""
-    lines = ["| " + " | ".join(" ".join(str(c).split()).replace("|", "\\|") for c in row) + " |" for row in rows]
+    lines = [
+        "| "
+        + " | ".join(" ".join(str(c).split()).replace("|", "\\|") for c in row)
+        + " |"
+        for row in rows
+    ]
     return "\n".join([lines[0], "|" + "---|" * (lines[0].count(" | ") + 1), *lines[1:]])

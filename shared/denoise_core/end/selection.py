@@ -21,7 +21,10 @@ SHORT_LIST = 4  # lists of at most so many are too short to tell by scores: all 
 DEFAULT_RISK = 0.10
 PIECES_RISK = 0.035  # of pieces of files: a point less lost costs a few hundredths of the text there
 TEN = math.log(11)
-PASSAGE_LISTS, FILE_PIECES = "lists of passages", "pieces of files"  # kinds of input, as the trace names them
+PASSAGE_LISTS, FILE_PIECES = (
+    "lists of passages",
+    "pieces of files",
+)  # kinds of input, as the trace names them
 UNSURE = "could not tell them apart"
 
 Floats = NDArray[np.float32]
@@ -122,7 +125,9 @@ class TokenLimit:
 
     def __post_init__(self) -> None:
         if self.limit < 1:
-            raise InputError(f"Tokens({self.limit}): expected a budget of 1 token or more")
+            raise InputError(
+                f"Tokens({self.limit}): expected a budget of 1 token or more"
+            )
 
     def choose(self, scores: Floats, texts: Sequence[str]) -> Mask:
         """Best first, up to the first text that does not fit any more; a mask of shape ``(len(scores),)``."""
@@ -149,7 +154,9 @@ def rule_for(keep: KeepSetting | None, threshold: float | None) -> KeepRule:
     """
     if threshold is not None:
         if keep is not None:
-            raise InputError(f"keep={keep!r} and threshold={threshold!r}: give one of the two")
+            raise InputError(
+                f"keep={keep!r} and threshold={threshold!r}: give one of the two"
+            )
         return ScoreThreshold(float(threshold))
     if isinstance(keep, bool) or keep is None or isinstance(keep, str):
         raise InputError(
@@ -163,7 +170,12 @@ def rule_for(keep: KeepSetting | None, threshold: float | None) -> KeepRule:
 
 
 def select(
-    rule: KeepRule, scores: Floats, texts: Sequence[str], *, min_keep: int = 1, max_keep: int | None = None
+    rule: KeepRule,
+    scores: Floats,
+    texts: Sequence[str],
+    *,
+    min_keep: int = 1,
+    max_keep: int | None = None,
 ) -> tuple[Mask, list[str]]:
     """Which chunks stay, shape ``(n,)``, and for each the reason why it would be dropped.
 
@@ -172,7 +184,9 @@ def select(
     """
     scores = check_no_nan(np.asarray(scores, dtype=np.float32))
     reasons = [rule.reason()] * len(scores)
-    kept = ensure_min(min_keep, np.array(rule.choose(scores, texts), dtype=np.bool_), scores)
+    kept = ensure_min(
+        min_keep, np.array(rule.choose(scores, texts), dtype=np.bool_), scores
+    )
     if max_keep is not None:
         for i in [i for i in rank_by_score(scores).tolist() if kept[i]][max_keep:]:
             kept[i], reasons[i] = False, f"more than {max_keep} chunks"
@@ -253,8 +267,14 @@ class ScoreCalibration:
             self.top_score,
             0.0 if self.floor is None else self.floor,
         ]
-        if not self.margins or not all(map(math.isfinite, numbers)) or min(self.margins.values()) < 0:
-            raise InputError("an ScoreCalibration needs a finite margin, 0 or more, for one risk or more")
+        if (
+            not self.margins
+            or not all(map(math.isfinite, numbers))
+            or min(self.margins.values()) < 0
+        ):
+            raise InputError(
+                "an ScoreCalibration needs a finite margin, 0 or more, for one risk or more"
+            )
 
     def language_mismatch(self, *texts: str) -> str:
         """In words, that texts seem to be in a language that the scale does not know; "" where they do not."""
@@ -264,7 +284,9 @@ class ScoreCalibration:
         languages.pop(self.language, None)
         if not languages:
             return ""
-        return f"calibrated for {self.language}; this seems to be {', '.join(languages)}"
+        return (
+            f"calibrated for {self.language}; this seems to be {', '.join(languages)}"
+        )
 
     def rule(self, risk: float | None = None) -> MarginRule:
         """The rule for a risk, `RISK` for passages and `PIECES_RISK` for pieces of files unless given. Raises
@@ -278,14 +300,22 @@ class ScoreCalibration:
         known = {round(r, 6): margin for r, margin in self.margins.items()}
         if round(risk, 6) not in known:
             said = ", ".join(f"{r:g}" for r in sorted(known))
-            raise InputError(f"risk={risk}: this scorer's keep='auto' is calibrated for {said}")
+            raise InputError(
+                f"risk={risk}: this scorer's keep='auto' is calibrated for {said}"
+            )
         pieces = None if pieces is None else replace(pieces, input_kind=FILE_PIECES)
         return MarginRule(self, risk, known[round(risk, 6)], pieces)
 
     def to_dict(self) -> dict[str, Any]:
-        apart = {} if self.piece_calibration is None else {"pieces": self.piece_calibration.to_dict()}
+        apart = (
+            {}
+            if self.piece_calibration is None
+            else {"pieces": self.piece_calibration.to_dict()}
+        )
         return {
-            "margins": {f"{risk:g}": margin for risk, margin in sorted(self.margins.items())},
+            "margins": {
+                f"{risk:g}": margin for risk, margin in sorted(self.margins.items())
+            },
             "floor": self.floor,
             "top": self.top_score,
             "questions": self.questions,
@@ -299,16 +329,23 @@ class ScoreCalibration:
         """Raises `InputError` for missing fields or values that are no numbers."""
         try:
             return cls(
-                {float(risk): float(margin) for risk, margin in data["margins"].items()},
+                {
+                    float(risk): float(margin)
+                    for risk, margin in data["margins"].items()
+                },
                 None if data["floor"] is None else float(data["floor"]),
                 float(data["top"]),
                 int(data["questions"]),
                 tuple(map(str, data.get("sets", ()))),
-                cls.from_dict(data["pieces"]) if data.get("pieces") is not None else None,
+                cls.from_dict(data["pieces"])
+                if data.get("pieces") is not None
+                else None,
                 data.get("language"),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise InputError(f"not an ScoreCalibration: {error!r}; expected margins, floor, top and questions") from error
+            raise InputError(
+                f"not an ScoreCalibration: {error!r}; expected margins, floor, top and questions"
+            ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,12 +366,20 @@ class MarginRule:
     def for_input(self, passages: int, chunks: int) -> MarginRule:
         """The rule for what was given: that for pieces of files where ``passages`` were cut into twice as many
         chunks or more."""
-        return self.piece_rule if self.piece_rule is not None and chunks >= 2 * passages else self
+        return (
+            self.piece_rule
+            if self.piece_rule is not None and chunks >= 2 * passages
+            else self
+        )
 
     @property
     def guarantee(self) -> str:
         """What holds, for whom, in one sentence."""
-        of = f" ({', '.join(self.calibration.set_names)})" if self.calibration.set_names else ""
+        of = (
+            f" ({', '.join(self.calibration.set_names)})"
+            if self.calibration.set_names
+            else ""
+        )
         return (
             f"on average at most {100 * self.risk:g} % of a question's relevant chunks are dropped, for questions "
             f"drawn like the {self.calibration.questions} calibration questions on {self.input_kind}{of}, each set as often; "
@@ -347,8 +392,15 @@ class MarginRule:
         n = int(known.sum())
         if not n:
             return np.zeros(len(scores), dtype=np.bool_)
-        kept = np.asarray(scores.astype(np.float64) >= self.keep_threshold(scores), dtype=np.bool_) & known
-        return ensure_min(min(max(MIN_KEPT, n - 1) if n <= SHORT_LIST else MIN_KEPT, n), kept, scores)
+        kept = (
+            np.asarray(
+                scores.astype(np.float64) >= self.keep_threshold(scores), dtype=np.bool_
+            )
+            & known
+        )
+        return ensure_min(
+            min(max(MIN_KEPT, n - 1) if n <= SHORT_LIST else MIN_KEPT, n), kept, scores
+        )
 
     def keep_threshold(self, scores: Floats) -> float:
         """The score down to which chunks lie within the margin; plus infinity where none has text."""
@@ -356,7 +408,11 @@ class MarginRule:
         if not len(found):
             return math.inf
         best = float(found.max())
-        margin = max(self.calibration.margins.values()) if best > self.calibration.top_score else self.margin
+        margin = (
+            max(self.calibration.margins.values())
+            if best > self.calibration.top_score
+            else self.margin
+        )
         return best - list_length_factor(len(found)) * margin - 1e-9
 
     def reason(self) -> str:

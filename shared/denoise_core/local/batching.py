@@ -76,13 +76,17 @@ def rope_limit(config: Any) -> int | None:
         if original is not None and kind == "longrope":
             limits.append(int(original))
         elif original is not None and "dynamic" in kind:
-            limits.append(int(original) - 1)  # only below it are the frequencies of a longer text forgotten
+            limits.append(
+                int(original) - 1
+            )  # only below it are the frequencies of a longer text forgotten
     return min(limits, default=None)
 
 
 def _ropes(config: Any) -> list[Mapping[str, Any]]:
     """The settings, one for each kind of layer where they differ."""
-    told = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None)
+    told = getattr(config, "rope_parameters", None) or getattr(
+        config, "rope_scaling", None
+    )
     if not isinstance(told, Mapping):
         return []
     inner = [v for v in told.values() if isinstance(v, Mapping)]
@@ -99,7 +103,9 @@ def position_limit(model: Any, config: Any = None) -> int | None:
     if limit is None:
         return rope_limit(config)
     for module in model.modules():
-        behind = getattr(getattr(module, "position_embeddings", None), "padding_idx", None)
+        behind = getattr(
+            getattr(module, "position_embeddings", None), "padding_idx", None
+        )
         if behind is not None:
             return int(limit) - int(behind) - 1
     return min(int(limit), rope_limit(config) or int(limit))

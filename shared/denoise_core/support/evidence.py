@@ -42,21 +42,31 @@ class EvidenceIndex:
         self.passages = tuple(p for p in passages if p.text.strip() or p.header.strip())
         self.ids = tuple(p.id for p in self.passages)
         self.headers = tuple(passage_header(p) for p in self.passages)
-        self.language = detect_language("\n".join(p.text[:400] for p in self.passages)[:4000])
+        self.language = detect_language(
+            "\n".join(p.text[:400] for p in self.passages)[:4000]
+        )
         self.header_terms = [content_terms(h, self.language) for h in self.headers]
         cut = [_cut(p.text, self.language) for p in self.passages]
-        self.sentences = [Sentence(n, *found) for n, own in enumerate(cut) for found in own]
+        self.sentences = [
+            Sentence(n, *found) for n, own in enumerate(cut) for found in own
+        ]
         self.sentence_counts = Counter(t for s in self.sentences for t in s.terms)
-        self.text = "\n".join(f"{h}\n{p.text}" for h, p in zip(self.headers, self.passages, strict=True))
+        self.text = "\n".join(
+            f"{h}\n{p.text}" for h, p in zip(self.headers, self.passages, strict=True)
+        )
 
     def rarity(self, term: str) -> float:
         """How much a term tells: more, the fewer sentences have it; 1 for one that none has."""
         count = len(self.sentences)
         if count <= 1:
             return 1.0
-        return math.log(1 + count / max(1, self.sentence_counts[term])) / math.log(1 + count)
+        return math.log(1 + count / max(1, self.sentence_counts[term])) / math.log(
+            1 + count
+        )
 
-    def nearest(self, terms: frozenset[str], among: frozenset[int] | None = None) -> tuple[float, Sentence | None]:
+    def nearest(
+        self, terms: frozenset[str], among: frozenset[int] | None = None
+    ) -> tuple[float, Sentence | None]:
         """The share of these terms, 0 to 1, that the nearest sentence has with its header and its neighbours, and
         that sentence. ``among`` are the passages to look in, by place; None for all."""
         weights = {term: self.rarity(term) for term in terms}
@@ -100,8 +110,12 @@ class EvidenceIndex:
 def content_terms(text: str, language: str) -> frozenset[str]:
     """Stems of a text's content words, and its numbers without their marks."""
     parts = tokenize_text(text)
-    digits = {x.text.replace(",", "").replace(".", "") for x in parts if x.kind == "number"}
-    spelled = {parse_cardinal(x.folded_text) for x in parts if x.kind == "word"} - {None}
+    digits = {
+        x.text.replace(",", "").replace(".", "") for x in parts if x.kind == "number"
+    }
+    spelled = {parse_cardinal(x.folded_text) for x in parts if x.kind == "word"} - {
+        None
+    }
     stems = {word.stem for word in content_stems(parts, language)}
     return frozenset(stems | digits | {str(value) for value in spelled})
 

@@ -16,7 +16,9 @@ from denoise_core.support.judges import FunctionJudge
 from denoise_core.support.judging import Claim, AnswerClaims
 
 ANSWER = "the tower has floors. it was completed."
-CLAIMS = AnswerClaims(ANSWER, (Claim("the tower has floors.", 0, 21), Claim("it was completed.", 22, 39)))
+CLAIMS = AnswerClaims(
+    ANSWER, (Claim("the tower has floors.", 0, 21), Claim("it was completed.", 22, 39))
+)
 PASSAGES = (
     Passage("the tower was completed.", "a", header="tower"),
     Passage("it has three floors. " * 40 + "the tower was completed.", "b"),
@@ -29,7 +31,13 @@ def test_a_decision_model_judges_each_claim():
 
     def decide(asked):
         seen.append(asked["state"])
-        return {"grounded": {"noul": 0.9 if "floors" in asked["state"].rpartition("BEGIN draft")[2] else 0.2}}
+        return {
+            "grounded": {
+                "noul": 0.9
+                if "floors" in asked["state"].rpartition("BEGIN draft")[2]
+                else 0.2
+            }
+        }
 
     found = judges.decision_judge(decide).judge(QUESTION, CLAIMS, PASSAGES[:1])
     assert [j.supported for j in found.claims] == [True, False]
@@ -52,13 +60,24 @@ def test_a_function_is_asked_claim_by_claim_both_ways(shape):
 
 
 def test_what_cannot_say_is_unknown_and_what_is_no_verdict_is_refused():
-    for nothing in (None, math.nan, {"score": None}, SimpleNamespace(score=None, invalid_result=True)):
-        found = judges.function_judge(lambda q, e, c, n=nothing: n).judge("", CLAIMS[:1], PASSAGES)
+    for nothing in (
+        None,
+        math.nan,
+        {"score": None},
+        SimpleNamespace(score=None, invalid_result=True),
+    ):
+        found = judges.function_judge(lambda q, e, c, n=nothing: n).judge(
+            "", CLAIMS[:1], PASSAGES
+        )
         assert found.supported is None
     for wrong in ("yes", 5, -0.1, object()):
         with pytest.raises(InputError):
-            judges.function_judge(lambda q, e, c, w=wrong: w).judge("", CLAIMS[:1], PASSAGES)
-    found = judges.function_judge(lambda q, e, c: 4, best=5).judge("", CLAIMS[:1], PASSAGES)
+            judges.function_judge(lambda q, e, c, w=wrong: w).judge(
+                "", CLAIMS[:1], PASSAGES
+            )
+    found = judges.function_judge(lambda q, e, c: 4, best=5).judge(
+        "", CLAIMS[:1], PASSAGES
+    )
     assert found.claims[0].probability == 0.8
 
 
@@ -100,5 +119,10 @@ def repairs(judge):
     answer = loop.answer("What has it?", drafter=FixedText(DRAFT, EVIDENCE))
     assert (answer.text, answer.outcome) == ("It has three floors.", Outcome.SUPPORTED)
     assert answer.best.repaired
-    assert asyncio.run(loop.aanswer("What has it?", drafter=FixedText(DRAFT, EVIDENCE))).text == answer.text
+    assert (
+        asyncio.run(
+            loop.aanswer("What has it?", drafter=FixedText(DRAFT, EVIDENCE))
+        ).text
+        == answer.text
+    )
     return answer

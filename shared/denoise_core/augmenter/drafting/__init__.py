@@ -17,4 +17,11 @@ from denoise_core.augmenter.drafting.drafter import (
     FixedText,
 )
 
-__all__ = ["DraftRequest", "DraftReply", "Drafter", "RetrievedEvidence", "StreamingDrafter", "FixedText"]
+__all__ = [
+    "DraftRequest",
+    "DraftReply",
+    "Drafter",
+    "RetrievedEvidence",
+    "StreamingDrafter",
+    "FixedText",
+]

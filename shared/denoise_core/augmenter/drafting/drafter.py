@@ -98,11 +98,15 @@ class StreamingDrafter(Drafter, Protocol):
     """A drafter that also gives its draft as it is written: pieces of text, each `RetrievedEvidence` before the text that
     rests on it, and as the last item the whole `DraftReply`."""
 
-    def stream(self, request: DraftRequest) -> Iterator[str | RetrievedEvidence | DraftReply]:
+    def stream(
+        self, request: DraftRequest
+    ) -> Iterator[str | RetrievedEvidence | DraftReply]:
         """Pieces of the draft's text as they come, what was found, and at last the draft itself."""
         ...
 
-    def astream(self, request: DraftRequest) -> AsyncIterator[str | RetrievedEvidence | DraftReply]:
+    def astream(
+        self, request: DraftRequest
+    ) -> AsyncIterator[str | RetrievedEvidence | DraftReply]:
         """The same without blocking the event loop."""
         ...
 
@@ -116,10 +120,16 @@ class FixedText:
     repeatable = False
 
     def __init__(
-        self, text: str = "", evidence: Sequence[Passage] = (), *, fields: Mapping[str, Any] | None = None
+        self,
+        text: str = "",
+        evidence: Sequence[Passage] = (),
+        *,
+        fields: Mapping[str, Any] | None = None,
     ) -> None:
         if isinstance(evidence, (str, Passage)):
-            raise InputError(f"evidence: expected a list of Passages, got a {type(evidence).__name__}")
+            raise InputError(
+                f"evidence: expected a list of Passages, got a {type(evidence).__name__}"
+            )
         found = (RetrievedEvidence(tuple(evidence)),) if evidence else ()
         self.drafted = DraftReply(text, calls=0, retrieved=found, fields=fields)
 
@@ -148,7 +158,10 @@ def request_messages(request: DraftRequest) -> tuple[Message, ...]:
     """How a request stands in the trace: the conversation, the question, the rejected draft and what was wrong."""
     messages = [*request.history, Message("user", request.question)]
     if request.rejected_draft:
-        messages += [Message("assistant", request.rejected_draft), Message("user", request.feedback)]
+        messages += [
+            Message("assistant", request.rejected_draft),
+            Message("user", request.feedback),
+        ]
     return tuple(messages)
 
 
@@ -158,5 +171,7 @@ def _checked(drafted: object) -> DraftReply:
     if type(drafted) is Reply:
         return DraftReply(drafted.text, drafted.usage)
     if not isinstance(drafted, DraftReply):
-        raise TypeError(f"Drafter.draft must return a DraftReply, got {type(drafted).__name__}")
+        raise TypeError(
+            f"Drafter.draft must return a DraftReply, got {type(drafted).__name__}"
+        )
     return drafted

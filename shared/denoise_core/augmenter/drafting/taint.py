@@ -17,7 +17,10 @@ from denoise_core.support.citing import matching_runs, remove_citations
 from denoise_core.text.words import content_words, split_words, word_spans
 from denoise_core.types import Passage
 
-BACK, BLANK = 3, 6  # words in a row that a tool repeats of what it was told: counted, and left out of what it said
+BACK, BLANK = (
+    3,
+    6,
+)  # words in a row that a tool repeats of what it was told: counted, and left out of what it said
 MOSTLY = 0.6  # of a tool's words, from which on it said nothing of its own
 
 
@@ -36,7 +39,9 @@ def is_contaminated(query: str, own: frozenset[str]) -> bool:
     return not own.isdisjoint(content_words(query))
 
 
-def split_evidence(drafted: DraftReply, memory: WorkingMemory) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
+def split_evidence(
+    drafted: DraftReply, memory: WorkingMemory
+) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
     """The passages of a draft that count as evidence, and those that are set aside.
 
     Set aside is what a user or a model wrote, what a tool only said back, and, once a draft was rejected, what a
@@ -50,14 +55,20 @@ def split_evidence(drafted: DraftReply, memory: WorkingMemory) -> tuple[tuple[Pa
     for found in drafted.retrieved:
         bad = found.query is not None and is_contaminated(found.query, own)
         for passage in found.passages:
-            doubtful = found.query is None and own and not own.isdisjoint(content_words(with_title_line(passage)))
+            doubtful = (
+                found.query is None
+                and own
+                and not own.isdisjoint(content_words(with_title_line(passage)))
+            )
             own_part = _own_part(passage, found, asked)
             fit = passage.counts and not bad and not doubtful and own_part is not None
             (counts if fit else aside).append(own_part or passage)
     return tuple(counts), tuple(aside)
 
 
-def drop_contaminated_searches(question: str, found: Sequence[RetrievedEvidence], rejected: Sequence[str]) -> tuple[RetrievedEvidence, ...]:
+def drop_contaminated_searches(
+    question: str, found: Sequence[RetrievedEvidence], rejected: Sequence[str]
+) -> tuple[RetrievedEvidence, ...]:
     """What an agent's searches found, in order, without those that looked for what only a rejected draft says.
 
     ``question`` is all that the user said, ``rejected_draft`` the drafts judged before these searches are read again. A
@@ -69,10 +80,14 @@ def drop_contaminated_searches(question: str, found: Sequence[RetrievedEvidence]
     for one, query in zip(found, queries):
         if not query & (drafted_words - known):
             known |= _of(one.passages)
-    return tuple(one for one, query in zip(found, queries) if not query & (drafted_words - known))
+    return tuple(
+        one for one, query in zip(found, queries) if not query & (drafted_words - known)
+    )
 
 
-def _own_part(passage: Passage, found: RetrievedEvidence, asked: frozenset[str]) -> Passage | None:
+def _own_part(
+    passage: Passage, found: RetrievedEvidence, asked: frozenset[str]
+) -> Passage | None:
     """A tool's text without what it says back of its arguments, which a model wrote; None when that is most of it.
 
     A run of `BACK` words or more that stand so in the arguments, and that the question alone does not make up, is
@@ -88,9 +103,13 @@ def _own_part(passage: Passage, found: RetrievedEvidence, asked: frozenset[str])
     back = [
         (a, b)
         for a, b in matching_runs([w for w, _, _ in said], split_words(found.query))
-        if b - a >= BACK and not frozenset(content_words(" ".join(w for w, _, _ in said[a:b]))) <= asked
+        if b - a >= BACK
+        and not frozenset(content_words(" ".join(w for w, _, _ in said[a:b]))) <= asked
     ]
-    if sum(b - a for a, b in back) >= MOSTLY * len(said) or frozenset(content_words(passage.text)) <= told:
+    if (
+        sum(b - a for a, b in back) >= MOSTLY * len(said)
+        or frozenset(content_words(passage.text)) <= told
+    ):
         return None
     text = passage.text
     for a, b in back:

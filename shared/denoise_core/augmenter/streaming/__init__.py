@@ -20,7 +20,13 @@ from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.drafting.drafter import Drafter
 from denoise_core.augmenter.loop import Augmenter
 from denoise_core.augmenter.memory import normalized_text
-from denoise_core.augmenter.streaming.events import Finished, Revised, StreamEvent, StreamingLLM, TextReleased
+from denoise_core.augmenter.streaming.events import (
+    Finished,
+    Revised,
+    StreamEvent,
+    StreamingLLM,
+    TextReleased,
+)
 from denoise_core.augmenter.streaming.splitter import StreamSplitter
 from denoise_core.errors import InputError
 from denoise_core.result import Trace
@@ -86,7 +92,9 @@ class Stream:
 
     def __iter__(self) -> Generator[StreamEvent, None, None]:
         """Run the loop in a thread and yield its events."""
-        events: queue.SimpleQueue[StreamEvent | BaseException | None] = queue.SimpleQueue()
+        events: queue.SimpleQueue[StreamEvent | BaseException | None] = (
+            queue.SimpleQueue()
+        )
         closed = threading.Event()
         flow, splitter = self._split_flow(events.put, closed)
 
@@ -101,7 +109,9 @@ class Stream:
 
         # The run draws on the budget and the tracing of the code that reads the stream.
         context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(run_loop,), name="denoise-stream", daemon=True).start()
+        threading.Thread(
+            target=context.run, args=(run_loop,), name="denoise-stream", daemon=True
+        ).start()
         try:
             while (event := events.get()) is not None:
                 if isinstance(event, BaseException):
@@ -136,7 +146,9 @@ class Stream:
         self, emit_event: Callable[[StreamEvent], None], closed: threading.Event
     ) -> tuple[Flow[Answer], StreamSplitter]:
         """The loop as a flow whose drafts pass through a splitter."""
-        splitter = StreamSplitter(self.augmenter.llm, emit_event, closed, show_draft=self.show == "draft")
+        splitter = StreamSplitter(
+            self.augmenter.llm, emit_event, closed, show_draft=self.show == "draft"
+        )
         flow = self.augmenter.flow(
             self.question,
             self.history,
@@ -146,7 +158,9 @@ class Stream:
         )
         return flow, splitter
 
-    def _closing_events(self, answer: Answer, trace: Trace, splitter: StreamSplitter) -> list[StreamEvent]:
+    def _closing_events(
+        self, answer: Answer, trace: Trace, splitter: StreamSplitter
+    ) -> list[StreamEvent]:
         """What follows once the loop has ended."""
         answer = replace(answer, trace=trace)
         if self.show == "checked":

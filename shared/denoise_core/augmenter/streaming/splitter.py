@@ -7,8 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from denoise_core.augmenter.drafting.drafter import DraftReply, DraftServer, RetrievedEvidence, StreamingDrafter
-from denoise_core.augmenter.streaming.events import StreamEvent, StreamingLLM, TextReleased
+from denoise_core.augmenter.drafting.drafter import (
+    DraftReply,
+    DraftServer,
+    RetrievedEvidence,
+    StreamingDrafter,
+)
+from denoise_core.augmenter.streaming.events import (
+    StreamEvent,
+    StreamingLLM,
+    TextReleased,
+)
 from denoise_core.protocols import LLM
 from denoise_core.types import Message, Reply, Usage
 
@@ -46,7 +55,9 @@ class StreamSplitter:
     def wrap_server(self, server: LLM | None) -> SplitLLM:
         """Return ``server`` (None: the model of the loop) with its text split between the loop and the reader."""
         draft_server = server or self.llm
-        assert draft_server is not None, "the loop asks nobody to write without a model or a drafter"
+        assert draft_server is not None, (
+            "the loop asks nobody to write without a model or a drafter"
+        )
         return SplitLLM(self, draft_server)
 
     def begin_draft(self) -> int:
@@ -123,7 +134,9 @@ class SplitLLM:
 
     def _show_reply(self, reply: Reply, draft_number: int) -> Reply:
         """Show a reply that came in one piece, unless it is a step in the middle or structured output."""
-        is_text = not isinstance(reply, DraftReply) or (reply.judge and reply.fields is None)
+        is_text = not isinstance(reply, DraftReply) or (
+            reply.judge and reply.fields is None
+        )
         with self.splitter.lock:
             self.splitter.check_current(draft_number)
             if is_text:

@@ -22,9 +22,14 @@ def answer_record(answer: Answer) -> dict[str, Any]:
         "evidence": [p.id for p in answer.memory.evidence],
         "nearest": [p.id for p in answer.closest_evidence],
         "holds": answer.supported_part,
-        "aside": [{"id": p.id, "provenance": p.provenance} for p in answer.memory.excluded_evidence],
+        "aside": [
+            {"id": p.id, "provenance": p.provenance}
+            for p in answer.memory.excluded_evidence
+        ],
         "queries": list(answer.memory.queries),
-        "failures": [{"what": what, "error": error} for what, error in answer.memory.failures],
+        "failures": [
+            {"what": what, "error": error} for what, error in answer.memory.failures
+        ],
         **run_costs(answer.trace),
     }
 
@@ -55,7 +60,12 @@ def claims_record(answer: Answer) -> list[dict[str, Any]]:
             "supported": claim.supported,
             "why": claim.reason,
             "quotes": [
-                {"id": q.span.passage_id, "start": q.span.start, "end": q.span.end, "text": q.text}
+                {
+                    "id": q.span.passage_id,
+                    "start": q.span.start,
+                    "end": q.span.end,
+                    "text": q.text,
+                }
                 for q in claim.quotes
             ],
         }
