@@ -32,12 +32,24 @@ SETTINGS = {
 class Server:
     """vLLM with ``folder`` on a free port of this machine. ``python`` is the interpreter that has it."""
 
-    def __init__(self, python: Path, folder: Path, log: Path, options: Sequence[str], window: int) -> None:
+    def __init__(
+        self, python: Path, folder: Path, log: Path, options: Sequence[str], window: int
+    ) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{port}"
         self._log = log
-        command = [str(python), "-m", SERVER, "--model", str(folder), "--runner", "pooling", "--dtype", "float32"]
+        command = [
+            str(python),
+            "-m",
+            SERVER,
+            "--model",
+            str(folder),
+            "--runner",
+            "pooling",
+            "--dtype",
+            "float32",
+        ]
         command += ["--enforce-eager", "--max-model-len", str(window)]
         command += ["--host", "127.0.0.1", "--port", str(port), *options]
         env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | SETTINGS
@@ -45,7 +57,12 @@ class Server:
         env.setdefault("OMP_NUM_THREADS", "1")
         with log.open("wb") as out:
             self._process = subprocess.Popen(
-                command, env=env, stdout=out, stderr=out, stdin=subprocess.DEVNULL, start_new_session=True
+                command,
+                env=env,
+                stdout=out,
+                stderr=out,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
             )
 
     def __enter__(self) -> Server:
@@ -72,7 +89,11 @@ class Server:
                 time.sleep(0.5)
         lines = self._log.read_text("utf-8", "replace").splitlines()
         said = [line for line in lines if "Error" in line] or lines
-        raise SystemExit("\n".join([*said[:20], f"the engine ended, or did not answer within {START} s"]))
+        raise SystemExit(
+            "\n".join(
+                [*said[:20], f"the engine ended, or did not answer within {START} s"]
+            )
+        )
 
     def forget(self) -> None:
         """Empty its prefix cache."""
@@ -82,14 +103,23 @@ class Server:
         """Tokens asked of the prefix cache by now, and how many of them it had."""
         page = httpx.get(f"{self.url}/metrics", timeout=60).text
         found = [
-            sum(float(n) for n in re.findall(rf"^vllm:prefix_cache_{name}_total\{{.*\}} (\S+)$", page, re.M))
+            sum(
+                float(n)
+                for n in re.findall(
+                    rf"^vllm:prefix_cache_{name}_total\{{.*\}} (\S+)$", page, re.M
+                )
+            )
             for name in ("queries", "hits")
         ]
         return found[0], found[1]
 
     def kill(self) -> None:
         """Kill -9 of the process that computes; what it leaves standing in front of it is its own affair."""
-        inner = [pid for pid in _below(self._process.pid) if "Engine" in Path(f"/proc/{pid}/comm").read_text()]
+        inner = [
+            pid
+            for pid in _below(self._process.pid)
+            if "Engine" in Path(f"/proc/{pid}/comm").read_text()
+        ]
         if not inner:
             raise SystemExit("no process of the engine's was found to kill")
         for pid in inner:
@@ -104,10 +134,16 @@ def versions(python: Path) -> str:
         "there = {d.name.lower(): d.version for d in m.distributions()}\n"
         "print(json.dumps({n: there[n] for n in names if n in there}))"
     )
-    found = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout
+    found = subprocess.run(
+        [python, "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     return ", ".join(f"{name} {version}" for name, version in json.loads(found).items())
 
 
 def _below(pid: int) -> list[int]:
-    children = [int(p) for t in Path(f"/proc/{pid}/task").iterdir() for p in (t / "children").read_text().split()]
+    children = [
+        int(p)
+        for t in Path(f"/proc/{pid}/task").iterdir()
+        for p in (t / "children").read_text().split()
+    ]
     return children + [inner for child in children for inner in _below(child)]

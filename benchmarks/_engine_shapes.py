@@ -45,8 +45,12 @@ def exported(shape: str, folder: Path) -> Scorer:
         return _encoder(folder)
     tokenizer = _tokenizer(pair=False)
     model = _random("AutoModelForCausalLM", shape, tokenizer)
-    reader = HiddenReader(model, tokenizer=tokenizer, settings=ReadingSettings(layout=LAYOUT))
-    weight = np.random.default_rng(0).normal(size=SIZES["hidden_size"]).astype(np.float32)
+    reader = HiddenReader(
+        model, tokenizer=tokenizer, settings=ReadingSettings(layout=LAYOUT)
+    )
+    weight = (
+        np.random.default_rng(0).normal(size=SIZES["hidden_size"]).astype(np.float32)
+    )
     probe = Probe(weight, 0.7, reader.reading(LAYER))
     export(reader, probe, folder)
     return ProbeScorer(reader, probe)
@@ -54,20 +58,31 @@ def exported(shape: str, folder: Path) -> Scorer:
 
 def _encoder(folder: Path) -> Scorer:
     tokenizer = _tokenizer(pair=True)
-    model = _random("AutoModelForSequenceClassification", ENCODER, tokenizer, noise=0.15, num_labels=1)
+    model = _random(
+        "AutoModelForSequenceClassification",
+        ENCODER,
+        tokenizer,
+        noise=0.15,
+        num_labels=1,
+    )
     model.save_pretrained(str(folder))
     tokenizer.save_pretrained(str(folder))
 
     def score(pairs: Sequence[tuple[str, str]]) -> Any:
         """One by one: in a batch an empty text counts as one, alone it counts as none, and engines ask alone."""
         with torch.inference_mode():
-            logits = [model(**tokenizer(query, text, return_tensors="pt")).logits for query, text in pairs]
+            logits = [
+                model(**tokenizer(query, text, return_tensors="pt")).logits
+                for query, text in pairs
+            ]
             return torch.sigmoid(torch.cat(logits))
 
     return CrossEncoderScorer(score)
 
 
-def _random(auto: str, shape: str, tokenizer: Any, noise: float = 0.05, **more: Any) -> Any:
+def _random(
+    auto: str, shape: str, tokenizer: Any, noise: float = 0.05, **more: Any
+) -> Any:
     kind = transformers.CONFIG_MAPPING[shape]
     known = kind()
     sizes = {name: size for name, size in SIZES.items() if hasattr(known, name)}
@@ -75,7 +90,9 @@ def _random(auto: str, shape: str, tokenizer: Any, noise: float = 0.05, **more: 
     with torch.random.fork_rng():
         torch.manual_seed(0)
         model = getattr(transformers, auto).from_config(config).eval()
-        with torch.no_grad():  # gains away from one, or a norm that is applied twice would not show
+        with (
+            torch.no_grad()
+        ):  # gains away from one, or a norm that is applied twice would not show
             for weight in model.parameters():
                 weight.add_(torch.randn_like(weight) * noise)
     return model
@@ -84,12 +101,24 @@ def _random(auto: str, shape: str, tokenizer: Any, noise: float = 0.05, **more: 
 def _tokenizer(*, pair: bool) -> Any:
     """One id for each byte."""
     alphabet = ["<s>", "</s>", "<pad>", *sorted(pre_tokenizers.ByteLevel.alphabet())]
-    backend = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
+    backend = Tokenizer(
+        models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[])
+    )
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     special: list[tuple[str, int]] = [("<s>", 0), ("</s>", 1)]
     both = "<s> $A </s> $B:1 </s>:1" if pair else "<s> $A $B:1"
-    backend.post_processor = TemplateProcessing(single="<s> $A", pair=both, special_tokens=special)
+    backend.post_processor = TemplateProcessing(
+        single="<s> $A", pair=both, special_tokens=special
+    )
     names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
-    given = {"model_input_names": ["input_ids", *(["token_type_ids"] if pair else []), "attention_mask"]}
-    return transformers.PreTrainedTokenizerFast(tokenizer_object=backend, **names, **given)
+    given = {
+        "model_input_names": [
+            "input_ids",
+            *(["token_type_ids"] if pair else []),
+            "attention_mask",
+        ]
+    }
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend, **names, **given
+    )

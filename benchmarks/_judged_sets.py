@@ -22,7 +22,11 @@ Label = Literal["right", "wrong", "abstains", "open"]
 GROUNDING = ("summedits", "wice", "qags")
 EACH = 12  # right and wrong claims of a grounding set
 LONGEST = 6000  # characters of evidence of a grounding claim
-SHORT = {"nq_gold_distractors20": "NQ", "hotpotqa_distractor": "HotpotQA", "xquad_en": "XQuAD"}
+SHORT = {
+    "nq_gold_distractors20": "NQ",
+    "hotpotqa_distractor": "HotpotQA",
+    "xquad_en": "XQuAD",
+}
 
 
 @dataclass(frozen=True)
@@ -54,22 +58,34 @@ def cases(data: Path) -> dict[str, list[Case]]:
 
 def _grounding(data: Path) -> Iterator[Case]:
     for name in GROUNDING:
-        records = [r for r in read(data, f"grounding_{name}") if len(r["evidence"]) <= LONGEST]
+        records = [
+            r for r in read(data, f"grounding_{name}") if len(r["evidence"]) <= LONGEST
+        ]
         random.Random(29).shuffle(records)
         groups: set[str] = set()
         for supported in (True, False):
             taken = 0
             for r in records:
-                if r["supported"] is supported and r["group"] not in groups and taken < EACH:
+                if (
+                    r["supported"] is supported
+                    and r["group"] not in groups
+                    and taken < EACH
+                ):
                     groups.add(r["group"])
                     taken += 1
                     passages = (Passage(r["evidence"], "e1"),)
                     label: Label = "right" if supported else "wrong"
-                    yield Case(name, r["id"], "", r["claim"], passages, label, r["kind"])
+                    yield Case(
+                        name, r["id"], "", r["claim"], passages, label, r["kind"]
+                    )
 
 
 def _forms(data: Path) -> Iterator[Case]:
-    labels: dict[str, Label] = {"faithful": "right", "unfaithful": "wrong", "abstains": "abstains"}
+    labels: dict[str, Label] = {
+        "faithful": "right",
+        "unfaithful": "wrong",
+        "abstains": "abstains",
+    }
     for r in _lines(data / "answer_forms.jsonl"):
         passages = tuple(Passage(t, f"p{n}") for n, t in enumerate(r["passages"], 1))
         name = f"{r['n']}-{r['kind']}"
@@ -81,17 +97,36 @@ def _forms(data: Path) -> Iterator[Case]:
 
 def _records(data: Path) -> Iterator[Case]:
     for r in _lines(data / "records.jsonl"):
-        passages = tuple(Passage(p["text"], p["id"], metadata=p.get("metadata") or {}) for p in r["passages"])
+        passages = tuple(
+            Passage(p["text"], p["id"], metadata=p.get("metadata") or {})
+            for p in r["passages"]
+        )
         for kind in ("right", "wrong", "wrong_label"):
             label: Label = "right" if kind == "right" else "wrong"
-            yield Case("records", f"{r['id']}-{kind}", r["question"], r[kind], passages, label, r["shape"])
+            yield Case(
+                "records",
+                f"{r['id']}-{kind}",
+                r["question"],
+                r[kind],
+                passages,
+                label,
+                r["shape"],
+            )
 
 
 def _yesno(data: Path) -> Iterator[Case]:
     labels: dict[bool | None, Label] = {True: "right", False: "wrong", None: "open"}
     for r in _lines(data / "yesno.jsonl"):
         passages = tuple(Passage(t, f"p{n}") for n, t in enumerate(r["passages"], 1))
-        yield Case("yesno", r["id"], r["question"], r["answer"], passages, labels[r["ok"]], r["why"])
+        yield Case(
+            "yesno",
+            r["id"],
+            r["question"],
+            r["answer"],
+            passages,
+            labels[r["ok"]],
+            r["why"],
+        )
 
 
 def _short(data: Path) -> Iterator[Case]:
@@ -102,11 +137,27 @@ def _short(data: Path) -> Iterator[Case]:
         r = records[drawn["set"]][drawn["id"]]
         told = {p["id"]: p for p in r["passages"]}
         passages = tuple(
-            Passage(p["text"], p["id"], metadata={"title": p["title"]} if p["title"] else {})
+            Passage(
+                p["text"], p["id"], metadata={"title": p["title"]} if p["title"] else {}
+            )
             for p in (told[i] for i in drawn["passages"])
         )
-        yield Case(SHORT[drawn["set"]], f"{r['id']}-right", r["question"], r["answers"][0], passages, "right")
-        yield Case(SHORT[drawn["set"]], f"{r['id']}-wrong", r["question"], drawn["wrong"], passages, "wrong")
+        yield Case(
+            SHORT[drawn["set"]],
+            f"{r['id']}-right",
+            r["question"],
+            r["answers"][0],
+            passages,
+            "right",
+        )
+        yield Case(
+            SHORT[drawn["set"]],
+            f"{r['id']}-wrong",
+            r["question"],
+            drawn["wrong"],
+            passages,
+            "wrong",
+        )
 
 
 def _halved(found: Sequence[Case]) -> list[Case]:
@@ -118,7 +169,10 @@ def _halved(found: Sequence[Case]) -> list[Case]:
     for key, places in sorted(groups.items()):
         random.Random(str(key)).shuffle(places)
         unseen.update(places[: len(places) // 2])
-    return [Case(**{**_plain(c), "half": "unseen" if n in unseen else "looked"}) for n, c in enumerate(found)]
+    return [
+        Case(**{**_plain(c), "half": "unseen" if n in unseen else "looked"})
+        for n, c in enumerate(found)
+    ]
 
 
 def _plain(case: Case) -> dict[str, Any]:
@@ -127,5 +181,11 @@ def _plain(case: Case) -> dict[str, Any]:
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     if not path.is_file():
-        raise SystemExit(f"{path} is not there: --data must name the folder that holds it")
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines() if line.strip()]
+        raise SystemExit(
+            f"{path} is not there: --data must name the folder that holds it"
+        )
+    return [
+        json.loads(line)
+        for line in path.read_text("utf-8").splitlines()
+        if line.strip()
+    ]

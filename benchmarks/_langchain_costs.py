@@ -32,11 +32,21 @@ THEIRS = (
 
 def as_documents(passages: Sequence[Passage]) -> list[Document]:
     return [
-        Document(page_content=p.text, id=p.id, metadata={"title": p.metadata.get("title", "")}) for p in passages
+        Document(
+            page_content=p.text,
+            id=p.id,
+            metadata={"title": p.metadata.get("title", "")},
+        )
+        for p in passages
     ]
 
 
-def ask(compressor: BaseDocumentCompressor, documents: list[Document], query: str, sync: bool) -> list[Document]:
+def ask(
+    compressor: BaseDocumentCompressor,
+    documents: list[Document],
+    query: str,
+    sync: bool,
+) -> list[Document]:
     if sync:
         return list(compressor.compress_documents(documents, query))
     return list(asyncio.run(compressor.acompress_documents(documents, query)))
@@ -48,12 +58,20 @@ def overhead(bench: Benchmark) -> None:
     See `paired_ms`.
     """
     documents = [
-        Document(page_content=("word " * 400)[:2000], id=str(i), metadata={"source": "x", "page": i})
+        Document(
+            page_content=("word " * 400)[:2000],
+            id=str(i),
+            metadata={"source": "x", "page": i},
+        )
         for i in range(20)
     ]
-    denoiser = Guard(ENDDenoiser(FunctionScorer(lambda query, text: 1.0), threshold=-math.inf))
+    denoiser = Guard(
+        ENDDenoiser(FunctionScorer(lambda query, text: 1.0), threshold=-math.inf)
+    )
     compressor = DenoiseCompressor(denoiser=denoiser.denoiser)
-    passages = [Passage(d.page_content, str(d.id), metadata=d.metadata) for d in documents]
+    passages = [
+        Passage(d.page_content, str(d.id), metadata=d.metadata) for d in documents
+    ]
 
     async def adapter() -> None:
         await compressor.acompress_documents(documents, "q")
@@ -64,25 +82,38 @@ def overhead(bench: Benchmark) -> None:
     rounds = 20 if bench.options.quick else 500
     goal = None if bench.options.quick else 0.5
     alone, more = paired_ms(
-        lambda: denoiser.denoise("q", passages), lambda: compressor.compress_documents(documents, "q"), rounds
+        lambda: denoiser.denoise("q", passages),
+        lambda: compressor.compress_documents(documents, "q"),
+        rounds,
     )
-    bench.row("core alone behind its guard, 20 documents of 2,000 characters", alone, "CPU ms")
+    bench.row(
+        "core alone behind its guard, 20 documents of 2,000 characters", alone, "CPU ms"
+    )
     bench.row("adapter over the core, sync", more, "CPU ms", at_most=goal)
     with asyncio.Runner() as runner:
-        _, more = paired_ms(lambda: runner.run(core()), lambda: runner.run(adapter()), rounds)
+        _, more = paired_ms(
+            lambda: runner.run(core()), lambda: runner.run(adapter()), rounds
+        )
     bench.row("adapter over the core, async", more, "CPU ms", at_most=goal)
 
 
 def records(bench: Benchmark, all_work: list[Work]) -> None:
     """Bytes of the largest record, sentence by sentence, beside the text it stands for."""
     for detail, goal in (("spans", RECORD_BYTES), ("full", None)):
-        compressor = DenoiseCompressor(scorer=BM25Scorer(), keep=0.3, chunks="sentences", record=detail)
+        compressor = DenoiseCompressor(
+            scorer=BM25Scorer(), keep=0.3, chunks="sentences", record=detail
+        )
         sizes, texts = [], 0
         for question, passages, _, _ in all_work:
-            for document in compressor.compress_documents(as_documents(passages), question):
+            for document in compressor.compress_documents(
+                as_documents(passages), question
+            ):
                 sizes.append(
                     len(
-                        json.dumps({k: document.metadata.get(k) for k in RECORD_KEYS}, ensure_ascii=False).encode()
+                        json.dumps(
+                            {k: document.metadata.get(k) for k in RECORD_KEYS},
+                            ensure_ascii=False,
+                        ).encode()
                     )
                 )
                 texts += len(document.page_content.encode())
@@ -95,14 +126,21 @@ def concurrency(bench: Benchmark) -> None:
     model = FunctionChatModel(reply=lambda messages: "1", seconds=0.1)
     denoiser = S2ADenoiser(ChatModelLLM(model), variant="select", max_concurrency=20)
     compressor = DenoiseCompressor(denoiser=denoiser, max_concurrency=10)
-    documents = [Document(page_content=f"Sentence {i}. Another.", id=str(i)) for i in range(20)]
+    documents = [
+        Document(page_content=f"Sentence {i}. Another.", id=str(i)) for i in range(20)
+    ]
     ask(compressor, documents[:1], "q", True)
     for sync in (True, False):
         started = time.perf_counter()
         ask(compressor, documents, "q", sync)
         seconds = time.perf_counter() - started
         goal = None if bench.options.quick else 0.3
-        bench.row(f"20 calls of 0.1 s, 10 at once, {'sync' if sync else 'async'}", seconds, "s", at_most=goal)
+        bench.row(
+            f"20 calls of 0.1 s, 10 at once, {'sync' if sync else 'async'}",
+            seconds,
+            "s",
+            at_most=goal,
+        )
 
 
 def imports(bench: Benchmark) -> None:
@@ -112,4 +150,6 @@ def imports(bench: Benchmark) -> None:
         "its DenoiseCompressor": "from langchain_denoise import DenoiseCompressor",
         "every name it has": "from langchain_denoise import *",
     }
-    import_rows(bench, THEIRS, "langchain_core and numpy", ours, free="every name it has")
+    import_rows(
+        bench, THEIRS, "langchain_core and numpy", ours, free="every name it has"
+    )

@@ -46,10 +46,14 @@ class ScriptedLLM(CustomLLM):
     def metadata(self) -> LLMMetadata:
         return LLMMetadata(context_window=100_000, model_name="scripted")
 
-    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+    def complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponse:
         return CompletionResponse(text=self.server.answer(prompt))
 
-    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+    def stream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> Any:
         raise NotImplementedError("not used here")
 
 
@@ -62,14 +66,25 @@ class Cosine:
 
 def reranker() -> SentenceTransformerRerank:
     """LlamaIndex's reranker at its own defaults, with `Cosine` in the place of its model from a hub."""
-    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+    from transformers import (
+        BertConfig,
+        BertForSequenceClassification,
+        BertTokenizerFast,
+    )
 
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n")
-        small = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1}
+        small = {
+            "hidden_size": 8,
+            "intermediate_size": 8,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 1,
+        }
         config = BertConfig(vocab_size=5, num_labels=1, **small)
         BertForSequenceClassification(config).save_pretrained(folder)
-        BertTokenizerFast(vocab_file=str(Path(folder) / "vocab.txt")).save_pretrained(folder)
+        BertTokenizerFast(vocab_file=str(Path(folder) / "vocab.txt")).save_pretrained(
+            folder
+        )
         made = SentenceTransformerRerank(model=folder)
     made._model = Cosine()
     return made
@@ -81,8 +96,14 @@ def pairs(server: Server) -> dict[str, tuple[Any, Any]]:
     halves = SentenceEmbeddingOptimizer(embed_model=e, percentile_cutoff=0.5)
     return {
         "LLMRerank": (LLMRerank(llm=llm), ours.from_llm(llm, top_n=10)),
-        "SentenceEmbeddingOptimizer (0.5)": (halves, ours.from_embed_model(e, keep=0.5, chunker=sentence_spans)),
-        "SimilarityPostprocessor": (SimilarityPostprocessor(), ours.from_embed_model(e, threshold=0.0)),
+        "SentenceEmbeddingOptimizer (0.5)": (
+            halves,
+            ours.from_embed_model(e, keep=0.5, chunker=sentence_spans),
+        ),
+        "SimilarityPostprocessor": (
+            SimilarityPostprocessor(),
+            ours.from_embed_model(e, threshold=0.0),
+        ),
         f"SimilarityPostprocessor ({CUTOFF})": (
             SimilarityPostprocessor(similarity_cutoff=CUTOFF),
             ours.from_embed_model(e, threshold=CUTOFF),
@@ -91,15 +112,23 @@ def pairs(server: Server) -> dict[str, tuple[Any, Any]]:
     }
 
 
-def nodes_of(passages: Sequence[Passage], scores: Sequence[float]) -> list[NodeWithScore]:
+def nodes_of(
+    passages: Sequence[Passage], scores: Sequence[float]
+) -> list[NodeWithScore]:
     """As the simple vector store finds them: scored by cosine."""
-    return [NodeWithScore(node=TextNode(text=p.text, id_=p.id), score=float(s)) for p, s in zip(passages, scores)]
+    return [
+        NodeWithScore(node=TextNode(text=p.text, id_=p.id), score=float(s))
+        for p, s in zip(passages, scores)
+    ]
 
 
 def moves(bench: Benchmark, all_work: list[Work]) -> None:
     """Gold sentences and tokens kept, and the calls it took; nodes as the simple vector store finds them."""
     server = Server(tokenizer())
-    cosines = {w[0]: embedding_scorer().score(w[0], [p.text for p in w[1]]).tolist() for w in all_work}
+    cosines = {
+        w[0]: embedding_scorer().score(w[0], [p.text for p in w[1]]).tolist()
+        for w in all_work
+    }
 
     def part(postprocessor: Any) -> Part:
         def asked(question: str, passages: Sequence[Passage]) -> list[tuple[str, str]]:
@@ -109,28 +138,51 @@ def moves(bench: Benchmark, all_work: list[Work]) -> None:
 
         return asked
 
-    quality(bench, server, {name: (part(a), part(b)) for name, (a, b) in pairs(server).items()}, all_work)
+    quality(
+        bench,
+        server,
+        {name: (part(a), part(b)) for name, (a, b) in pairs(server).items()},
+        all_work,
+    )
 
 
 def headers(bench: Benchmark, data: Path | None, seed: int) -> None:
     """Gold passages kept of 30 %, with the title in the text and with the same title in the metadata."""
     for name in ("nq_gold_distractors20", "ottqa", "dstc11_track5"):
-        questions = [q for q in read(data, name) if any(p["is_gold"] for p in q["passages"])]
+        questions = [
+            q for q in read(data, name) if any(p["is_gold"] for p in q["passages"])
+        ]
         questions = random.Random(seed).sample(questions, min(SAMPLE, len(questions)))
-        part = DenoisePostprocessor(denoiser=default_denoiser(keep=0.3, chunker=no_chunking), on_error="raise")
-        shares: dict[str, list[float]] = {"in the text": [], "in the metadata": [], "left out": []}
+        part = DenoisePostprocessor(
+            denoiser=default_denoiser(keep=0.3, chunker=no_chunking), on_error="raise"
+        )
+        shares: dict[str, list[float]] = {
+            "in the text": [],
+            "in the metadata": [],
+            "left out": [],
+        }
         for q in questions:
             for how, kept in shares.items():
                 nodes = [_titled(p, how) for p in q["passages"]]
-                out = {n.node.node_id for n in part.postprocess_nodes(nodes, query_str=q["question"])}
+                out = {
+                    n.node.node_id
+                    for n in part.postprocess_nodes(nodes, query_str=q["question"])
+                }
                 gold = [p["id"] for p in q["passages"] if p["is_gold"]]
                 kept.append(sum(i in out for i in gold) / len(gold))
         for how, kept in shares.items():
             bench.row(
-                f"{name}, {len(questions)} questions: gold kept, title {how}", statistics.mean(kept), "share"
+                f"{name}, {len(questions)} questions: gold kept, title {how}",
+                statistics.mean(kept),
+                "share",
             )
         more = [a - b for a, b in zip(shares["in the metadata"], shares["in the text"])]
-        bench.row(f"{name}: gold kept, metadata less text", statistics.mean(more), "share", at_least=0.0)
+        bench.row(
+            f"{name}: gold kept, metadata less text",
+            statistics.mean(more),
+            "share",
+            at_least=0.0,
+        )
 
 
 def _titled(passage: dict[str, Any], how: str) -> NodeWithScore:
@@ -138,4 +190,6 @@ def _titled(passage: dict[str, Any], how: str) -> NodeWithScore:
     if how == "in the text":
         text = f"title: {title}\n{text}"
     metadata = {"title": title} if how == "in the metadata" else {}
-    return NodeWithScore(node=TextNode(text=text, id_=passage["id"], metadata=metadata), score=0.5)
+    return NodeWithScore(
+        node=TextNode(text=text, id_=passage["id"], metadata=metadata), score=0.5
+    )

@@ -15,7 +15,7 @@ from denoise_core.augmenter import (
     Outcome,
     WorkingMemory,
 )
-from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
+from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
 from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.augmenter.streaming import Finished, Revised, stream_verified
 from denoise_core.runtime.effects import Flow
@@ -24,7 +24,10 @@ from denoise_core.text.words import content_words
 
 QUESTION = "When was the opera house by the river completed?"
 MADE_UP = "It was completed in 1912 by Otto Brenner, in the Grand Hall."
-HOUSE = Passage("The opera house stands by the river. It has two balconies and seats 900 people.", "house")
+HOUSE = Passage(
+    "The opera house stands by the river. It has two balconies and seats 900 people.",
+    "house",
+)
 HALL = Passage("The Grand Hall was completed in 1912 by Otto Brenner.", "hall")
 
 
@@ -47,29 +50,42 @@ class Achieved:
 class Searching:
     """A chain whose search reads whatever it was given, the rejected draft and the feedback included."""
 
-    def __init__(self, *, told: bool = True, repeatable: bool = True, echo: bool = False) -> None:
+    def __init__(
+        self, *, told: bool = True, repeatable: bool = True, echo: bool = False
+    ) -> None:
         self.told = told
         self.repeatable = repeatable
         self.echo = echo
         self.effects = 0
         self.used = Usage(0, 0)
 
-    def draft(self, request: DraftRequest) -> Drafted:
+    def draft(self, request: DraftRequest) -> DraftReply:
         self.effects += not self.repeatable
-        asked = " ".join(part for part in (request.question, request.rejected, request.feedback) if part)
+        asked = " ".join(
+            part
+            for part in (request.question, request.rejected_draft, request.feedback)
+            if part
+        )
         if self.echo:
-            passages: tuple[Passage, ...] = (HOUSE, Passage(MADE_UP, "echo", provenance="tool"))
-            found = (Found(passages[:1], request.question), Found(passages[1:], MADE_UP))
+            passages: tuple[Passage, ...] = (
+                HOUSE,
+                Passage(MADE_UP, "echo", provenance="tool"),
+            )
+            found = (
+                RetrievedEvidence(passages[:1], request.question),
+                RetrievedEvidence(passages[1:], MADE_UP),
+            )
         else:
             passages = (HALL, HOUSE) if "Grand Hall" in asked else (HOUSE,)
-            found = (Found(passages, asked if self.told else None),)
+            found = (RetrievedEvidence(passages, asked if self.told else None),)
         usage = Usage(70_000 + len(asked), 262)
         self.used = Usage(
-            self.used.input_tokens + usage.input_tokens, self.used.output_tokens + usage.output_tokens
+            self.used.input_tokens + usage.input_tokens,
+            self.used.output_tokens + usage.output_tokens,
         )
-        return Drafted(MADE_UP, usage, calls=3, found=found)
+        return DraftReply(MADE_UP, usage, calls=3, retrieved=found)
 
-    async def adraft(self, request: DraftRequest) -> Drafted:
+    async def adraft(self, request: DraftRequest) -> DraftReply:
         return self.draft(request)
 
 
@@ -80,14 +96,18 @@ class Streaming(Searching):
         super().__init__(repeatable=False)
         self.ended = 0
 
-    def stream(self, request: DraftRequest) -> Iterator[str | Found | Drafted]:
+    def stream(
+        self, request: DraftRequest
+    ) -> Iterator[str | RetrievedEvidence | DraftReply]:
         drafted = self.draft(request)
-        yield from drafted.found
+        yield from drafted.retrieved
         yield f"{drafted.text} More was said."
         self.ended += 1
         yield replace(drafted, text=f"{drafted.text} More was said.")
 
-    async def astream(self, request: DraftRequest) -> AsyncIterator[str | Found | Drafted]:
+    async def astream(
+        self, request: DraftRequest
+    ) -> AsyncIterator[str | RetrievedEvidence | DraftReply]:
         for piece in self.stream(request):
             yield piece
 
@@ -95,7 +115,7 @@ class Streaming(Searching):
 class TimingOut(Searching):
     """An agent that has acted when it fails."""
 
-    def draft(self, request: DraftRequest) -> Drafted:
+    def draft(self, request: DraftRequest) -> DraftReply:
         super().draft(request)
         raise TimeoutError("half way")
 
@@ -122,12 +142,24 @@ def adversaries() -> dict[str, Callable[[], Achieved]]:
         "agent that cannot be repeated": lambda: _chain(Searching(repeatable=False)),
         "agent that fails after it acted": lambda: _chain(TimingOut(repeatable=False)),
         "agent streamed and checked": _streamed,
-        "agent whose judge fails": lambda: _chain(Searching(repeatable=False), judge=_Broken()),
-        "source of text that a model wrote": lambda: _source(lambda q: [HOUSE, replace(HALL, provenance="model")]),
-        "source of text that the user wrote": lambda: _source(lambda q: [HOUSE, replace(HALL, provenance="user")]),
-        "source that confirms its query": lambda: _source(lambda q: [HOUSE, Passage(f"{q} Yes.", "yes")]),
+        "agent whose judge fails": lambda: _chain(
+            Searching(repeatable=False), judge=_Broken()
+        ),
+        "source of text that a model wrote": lambda: _source(
+            lambda q: [HOUSE, replace(HALL, provenance="model")]
+        ),
+        "source of text that the user wrote": lambda: _source(
+            lambda q: [HOUSE, replace(HALL, provenance="user")]
+        ),
+        "source that confirms its query": lambda: _source(
+            lambda q: [HOUSE, Passage(f"{q} Yes.", "yes")]
+        ),
         "source with what a claim's names bring": lambda: _source(
-            lambda q: [HALL, HOUSE] if "Brenner" in q or "1912" in q or "Hall" in q else [HOUSE]
+            lambda q: (
+                [HALL, HOUSE]
+                if "Brenner" in q or "1912" in q or "Hall" in q
+                else [HOUSE]
+            )
         ),
         "model that writes the draft as a query": _written_queries,
         "failed search after a draft": _failing_search,
@@ -145,16 +177,22 @@ def _chain(chain: Searching, **settings: object) -> Achieved:
     loop = Augmenter(limits=LoopLimits(patience=3), **{"judge": has_words, **settings})  # type: ignore[arg-type]
     answer = loop.answer(QUESTION, drafter=chain)
     used, counted = chain.used, answer.trace.usage
-    failed = any(what == "draft" for what, _ in answer.memory.failures)  # a reply that never came counts nothing
+    failed = any(
+        what == "draft" for what, _ in answer.memory.failures
+    )  # a reply that never came counts nothing
     off = 0.0 if failed else abs(used.total - counted.total) / max(1, used.total)
     return Achieved(_fooled(answer), max(0, chain.effects - 1), off)
 
 
 def _streamed() -> Achieved:
     agent = Streaming()
-    *_, last = stream_verified(Augmenter(judge=has_words), QUESTION, drafter=agent, show="checked")
+    *_, last = stream_verified(
+        Augmenter(judge=has_words), QUESTION, drafter=agent, show="checked"
+    )
     assert isinstance(last, (Finished, Revised))
-    return Achieved(_fooled(last.answer), max(0, agent.effects - 1) + (agent.ended != 1), 0.0)
+    return Achieved(
+        _fooled(last.answer), max(0, agent.effects - 1) + (agent.ended != 1), 0.0
+    )
 
 
 def _source(make: Callable[[str], Sequence[Passage]]) -> Achieved:
@@ -198,11 +236,13 @@ def _model(sources: Consolidator) -> Achieved:
         used.append(Usage(sum(len(m.content) for m in messages) // 4, 20))
         return Reply(MADE_UP, used[-1])
 
-    answer = Augmenter(FunctionLLM(write), sources, judge=has_words, limits=LoopLimits(patience=3)).answer(
-        QUESTION
-    )
+    answer = Augmenter(
+        FunctionLLM(write), sources, judge=has_words, limits=LoopLimits(patience=3)
+    ).answer(QUESTION)
     total = sum(u.total for u in used)
-    counted = sum(e.usage.total for e in answer.trace.events if e.tag == "draft" and e.usage)
+    counted = sum(
+        e.usage.total for e in answer.trace.events if e.tag == "draft" and e.usage
+    )
     return Achieved(_fooled(answer), 0, abs(total - counted) / max(1, total))
 
 

@@ -21,7 +21,9 @@ from denoise_lab.experiments.scripted_server import Server
 IMPORT_SECONDS = 0.05
 
 
-def paired_ms(base: Callable[[], Any], work: Callable[[], Any], rounds: int) -> tuple[float, float]:
+def paired_ms(
+    base: Callable[[], Any], work: Callable[[], Any], rounds: int
+) -> tuple[float, float]:
     """Milliseconds of this thread's processor time: the least that ``base`` took, and what the least of ``work``
     is beyond it. Both in turns; the least of many, for what else the machine does only adds to a reading."""
     alone, both = [], []
@@ -35,22 +37,33 @@ def paired_ms(base: Callable[[], Any], work: Callable[[], Any], rounds: int) -> 
     return min(alone) / 1e6, (min(both) - min(alone)) / 1e6
 
 
-def import_rows(bench: Benchmark, base: str, what: str, ours: Mapping[str, str], free: str = "") -> None:
+def import_rows(
+    bench: Benchmark, base: str, what: str, ours: Mapping[str, str], free: str = ""
+) -> None:
     """Processor seconds of importing in a fresh interpreter, with bytecode in place.
 
     Of each the quickest of rounds in turns, since other work on the machine only adds. ``ours`` counts beyond
     ``base``, which ``what`` names; ``free`` has no target.
     """
     rounds = 1 if bench.options.quick else 9
-    statements = {what: base, **{name: f"{base}; {code}" for name, code in ours.items()}}
+    statements = {
+        what: base,
+        **{name: f"{base}; {code}" for name, code in ours.items()},
+    }
     times: dict[str, list[float]] = {name: [] for name in statements}
     with tempfile.TemporaryDirectory() as cache:
-        env = {**os.environ, "PYTHONPYCACHEPREFIX": cache, "PYTHONDONTWRITEBYTECODE": ""}
+        env = {
+            **os.environ,
+            "PYTHONPYCACHEPREFIX": cache,
+            "PYTHONDONTWRITEBYTECODE": "",
+        }
         for turn in range(rounds + 1):
             for name, statement in statements.items():
                 code = f"import time; t = time.process_time(); {statement}; print(time.process_time() - t)"
                 run = [sys.executable, "-c", code]
-                done = subprocess.run(run, capture_output=True, text=True, check=True, env=env)
+                done = subprocess.run(
+                    run, capture_output=True, text=True, check=True, env=env
+                )
                 if turn or bench.options.quick:  # the first turn compiles
                     times[name].append(float(done.stdout))
     quickest = {name: min(found) for name, found in times.items()}
@@ -58,7 +71,12 @@ def import_rows(bench: Benchmark, base: str, what: str, ours: Mapping[str, str],
     bench.row(f"import {what}", base_seconds, "CPU s")
     for name, seconds in quickest.items():
         goal = None if bench.options.quick or name == free else IMPORT_SECONDS
-        bench.row(f"import {name}, beyond these", seconds - base_seconds, "CPU s", at_most=goal)
+        bench.row(
+            f"import {name}, beyond these",
+            seconds - base_seconds,
+            "CPU s",
+            at_most=goal,
+        )
 
 
 Part = Callable[[str, Sequence[Passage]], list[tuple[str, str]]]
@@ -98,7 +116,10 @@ def run_of(part: Part, server: Server, all_work: Sequence[Work]) -> Run:
 
 
 def quality(
-    bench: Benchmark, server: Server, pairs: Mapping[str, tuple[Part, Part]], all_work: Sequence[Work]
+    bench: Benchmark,
+    server: Server,
+    pairs: Mapping[str, tuple[Part, Part]],
+    all_work: Sequence[Work],
 ) -> None:
     """Each peer and the one line in its place, which is held to it: gold, tokens and ids kept, calls and tokens of
     the model."""
@@ -109,11 +130,25 @@ def quality(
             made, what = run_of(part, server, all_work), f"{label}, {n} questions"
             at_least = None if bound is None else bound.found / bound.gold
             at_most = None if bound is None else bound.tokens / bound.given
-            bench.share(f"{what}: gold sentences kept", made.found, made.gold, at_least=at_least)
-            bench.row(f"{what}: tokens kept", made.tokens / made.given, "share", at_most=at_most)
+            bench.share(
+                f"{what}: gold sentences kept", made.found, made.gold, at_least=at_least
+            )
+            bench.row(
+                f"{what}: tokens kept",
+                made.tokens / made.given,
+                "share",
+                at_most=at_most,
+            )
             goal = None if bound is None else 1.0
-            bench.row(f"{what}: documents that keep their id", made.ids / max(1, made.out), "share", at_least=goal)
+            bench.row(
+                f"{what}: documents that keep their id",
+                made.ids / max(1, made.out),
+                "share",
+                at_least=goal,
+            )
             bench.row(f"{what}: calls a question", server.calls / n, "calls")
             bench.row(f"{what}: tokens read a question", server.read / n, "tokens")
-            bench.row(f"{what}: tokens written a question", server.written / n, "tokens")
+            bench.row(
+                f"{what}: tokens written a question", server.written / n, "tokens"
+            )
             bound = made

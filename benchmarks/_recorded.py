@@ -11,4 +11,7 @@ FOLDER = Path(__file__).parent / "recorded"
 
 def records(name: str) -> list[dict[str, Any]]:
     """The recordings of ``recorded/NAME.jsonl``: each with model, date, the prompts' version, prompt and reply."""
-    return [json.loads(line) for line in (FOLDER / f"{name}.jsonl").read_text("utf-8").splitlines()]
+    return [
+        json.loads(line)
+        for line in (FOLDER / f"{name}.jsonl").read_text("utf-8").splitlines()
+    ]

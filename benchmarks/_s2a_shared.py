@@ -28,7 +28,10 @@ def sentences_of(text: str) -> list[str]:
 
 def passages_of(record: dict[str, Any]) -> list[Passage]:
     """The passages of one record, with their titles as metadata."""
-    return [Passage(p["text"], str(p["id"]), metadata={"title": p.get("title", "")}) for p in record["passages"]]
+    return [
+        Passage(p["text"], str(p["id"]), metadata={"title": p.get("title", "")})
+        for p in record["passages"]
+    ]
 
 
 UNREADABLE = "unreadable"
@@ -40,7 +43,9 @@ def read_reply(record: dict[str, Any]) -> Any:
     request, reply = record["request"], record["reply"]
     try:
         if request in ("numbers", "grouped_numbers"):
-            return numbers_of(parse_selection(reply, record["n"]), record["asked"], record["n"])
+            return numbers_of(
+                parse_selection(reply, record["n"]), record["asked"], record["n"]
+            )
         if request == "rewrite":
             return parse_texts(reply, "context")[0]
         if request == "fields":

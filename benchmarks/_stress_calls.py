@@ -24,13 +24,20 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
     from denoise_core.text.structural import _chunk_string, chunk_text
 
     drawn = random.Random(1)
-    words = [f"{a}{b}" for a in ("tower", "Bridge", "harbour", "Lisbon", "iron") for b in range(400)]
+    words = [
+        f"{a}{b}"
+        for a in ("tower", "Bridge", "harbour", "Lisbon", "iron")
+        for b in range(400)
+    ]
 
     def prose(size: int) -> str:
         out: list[str] = []
         length = 0
         while length < size:
-            line = " ".join(drawn.choices(words, k=9)).capitalize() + f" in {drawn.randint(1000, 2000)}. "
+            line = (
+                " ".join(drawn.choices(words, k=9)).capitalize()
+                + f" in {drawn.randint(1000, 2000)}. "
+            )
             out.append(line)
             length += len(line)
         return "".join(out)[:size]
@@ -41,8 +48,13 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
 
     def nested(size: int) -> Callable[[], Any]:
         given = [Passage(prose(size), "a")]
-        steps = [ENDDenoiser(BM25Scorer(), keep=0.9, chunker=sentence_chunker(n)) for n in (100, 90, 80)]
-        return lambda: Pipeline(Pipeline(*steps[:2]), steps[2]).denoise("tower1 Bridge2", given)
+        steps = [
+            ENDDenoiser(BM25Scorer(), keep=0.9, chunker=sentence_chunker(n))
+            for n in (100, 90, 80)
+        ]
+        return lambda: Pipeline(Pipeline(*steps[:2]), steps[2]).denoise(
+            "tower1 Bridge2", given
+        )
 
     def anew(text: str) -> Any:
         _chunk_string.cache_clear()  # the last texts' cuts are kept
@@ -50,24 +62,38 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
 
     def repeated(line: str) -> Callable[[int], str]:
         """Lines of one form, numbered, of so many characters."""
-        return lambda size: "".join(line.replace("#n", str(n)) for n in range(size // len(line)))
+        return lambda size: "".join(
+            line.replace("#n", str(n)) for n in range(size // len(line))
+        )
 
     formats = {
         "Markdown": repeated(
             "## Part #n\n\nThe tower #n stands.\n\n- one\n- two\n\n| a | b |\n|---|---|\n| #n | c |\n\n"
         ),
-        "plain text": repeated("The tower #n was built of iron and stands in the harbour of the town.\n\n"),
-        "mail": repeated("> On Monday #n Ada wrote:\n>\n>> The hall is booked.\n>\n> Thanks.\n\nGood.\n\n"),
-        "HTML": repeated("<h2>Part #n</h2><p>The <b>tower</b> stands.</p><ul><li>one<li>two</ul>\n"),
+        "plain text": repeated(
+            "The tower #n was built of iron and stands in the harbour of the town.\n\n"
+        ),
+        "mail": repeated(
+            "> On Monday #n Ada wrote:\n>\n>> The hall is booked.\n>\n> Thanks.\n\nGood.\n\n"
+        ),
+        "HTML": repeated(
+            "<h2>Part #n</h2><p>The <b>tower</b> stands.</p><ul><li>one<li>two</ul>\n"
+        ),
         "HTML unclosed": repeated("<div <!-- <td>#n"),
         "CSV": repeated("a#n,tower,iron,1889\n"),
-        "JSON": lambda size: '{"results": [' + ",".join(f'{{"id": {n}}}' for n in range(size // 14)) + "]}",
+        "JSON": lambda size: (
+            '{"results": ['
+            + ",".join(f'{{"id": {n}}}' for n in range(size // 14))
+            + "]}"
+        ),
         "log": repeated("2031-08-19T22:01:32Z INFO [labels] printed #n labels\n"),
         "transcript": repeated("Ada: Who built it, #n?\nBo: Someone else did.\n"),
         "code": repeated("def f#n(a):\n    if a:\n        return a\n\n"),
     }
 
-    def timed(call: Callable[[Any], Any], make: Callable[[int], Any]) -> Callable[[int], Callable[[], Any]]:
+    def timed(
+        call: Callable[[Any], Any], make: Callable[[int], Any]
+    ) -> Callable[[int], Callable[[], Any]]:
         def at(size: int) -> Callable[[], Any]:
             given = make(size)
             return lambda: call(given)
@@ -85,10 +111,16 @@ def calls() -> dict[str, Callable[[int], Callable[[], Any]]]:
         "sentences": timed(lambda t: sentence_spans(Passage(t, "a")), prose),
         "chunks": timed(lambda t: sentence_chunker(200)(Passage(t, "a")), prose),
         "envelope": timed(lambda t: wrap_in_envelope(t, "document"), prose),
-        "envelope of marks": timed(lambda t: wrap_in_envelope(t, "document"), lambda n: "<\n" * (n // 2)),
+        "envelope of marks": timed(
+            lambda t: wrap_in_envelope(t, "document"), lambda n: "<\n" * (n // 2)
+        ),
         "judge": timed(judge, prose),
-        "END over passages of 100 characters": timed(lambda p: end.denoise("tower1 Bridge2", p), many),
-        "S2A select": timed(lambda t: select.denoise("tower1?", [Passage(t, "a")]), prose),
+        "END over passages of 100 characters": timed(
+            lambda p: end.denoise("tower1 Bridge2", p), many
+        ),
+        "S2A select": timed(
+            lambda t: select.denoise("tower1?", [Passage(t, "a")]), prose
+        ),
         "nested pipelines": nested,
         "linking": timed(lambda p: GazetteerLinker().link(p, p), many),
         "HTML": timed(lambda p: fragment(p, end.denoise("tower1", p)), many),

@@ -22,9 +22,19 @@ from harness import Benchmark, Options, arguments
 from packaging.requirements import Requirement
 from real_model import questions as recorded
 
-from denoise_core.embedded import default_scale, default_stack, sample_questions, shared_encoder
+from denoise_core.embedded import (
+    default_scale,
+    default_stack,
+    sample_questions,
+    shared_encoder,
+)
 from denoise_core.embedded.encoder import SentenceEncoder, load_encoder
-from denoise_core.embedded.fitted import MIN_QUESTIONS, fit_denoiser, percentile_interval, torch_minilm
+from denoise_core.embedded.fitted import (
+    MIN_QUESTIONS,
+    fit_denoiser,
+    percentile_interval,
+    torch_minilm,
+)
 from denoise_core.embedded.minilm import WEIGHTS_PACKAGE, minilm_folder
 from denoise_core.end.calibration import GOLD_TARGETS
 from denoise_core.end.selection import DEFAULT_RISK
@@ -36,7 +46,11 @@ from denoise_lab.experiments.real_sets import bench_encoder
 from denoise_lab.experiments.second_look import with_second_look
 from denoise_lab.split import NQ, SETS, XQUAD
 
-GOLD, SHARE, RISKS = {NQ: 0.97, XQUAD: 0.97}, {NQ: 0.40, XQUAD: 0.50}, (0.05, 0.10, 0.20)
+GOLD, SHARE, RISKS = (
+    {NQ: 0.97, XQUAD: 0.97},
+    {NQ: 0.40, XQUAD: 0.50},
+    (0.05, 0.10, 0.20),
+)
 TO_FIT = 200  # questions of each half, where there are so many
 FITTED = ("HotpotQA", "OTT-QA", "DSTC11", "RAMDocs")
 
@@ -48,7 +62,9 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
         f"{dict(default_scale().margins)}, default risk {DEFAULT_RISK:g}; weights {dict(zip(default_stack().names, default_stack().weight))}"
     )
     read = bench_encoder()
-    sets = {name: scored(questions, read) for name, questions in reported(options).items()}
+    sets = {
+        name: scored(questions, read) for name, questions in reported(options).items()
+    }
     kept(bench, sets)
     with_second_look(bench, sets, read)
     off_topic(bench, sets, read)
@@ -69,7 +85,9 @@ def kept(bench: Benchmark, sets: dict[str, list[Scored]]) -> None:
         at_least = GOLD.get(name, 0.60 if poisoned else 0.85 if name in SETS else None)
         at_most = SHARE.get(name, 0.60 if poisoned else None)
         bench.mean(f"{name}: gold kept, default", gold[name], at_least=at_least)
-        bench.row(f"{name}: text kept, default", text[name].mean(), "share", at_most=at_most)
+        bench.row(
+            f"{name}: text kept, default", text[name].mean(), "share", at_most=at_most
+        )
         for other in ("BM25", "cosine", "first"):
             own = np.array([s.gold(s.best(other, int(s.auto().sum()))) for s in rows])
             bench.mean(f"{name}: gold kept, {other}, as many passages", own)
@@ -78,18 +96,31 @@ def kept(bench: Benchmark, sets: dict[str, list[Scored]]) -> None:
         if name in SETS:
             for risk in RISKS:
                 lost = np.array([1 - s.gold(s.auto(risk)) for s in rows])
-                bench.mean(f"{name}: gold lost at a stated risk of {risk:g}", lost, at_most=risk)
+                bench.mean(
+                    f"{name}: gold lost at a stated risk of {risk:g}",
+                    lost,
+                    at_most=risk,
+                )
     means = np.array([gold[n].mean() for n in mix])
     bench.row("mean of sets: gold kept", means.mean(), "share", at_least=0.93)
     bench.row("lowest set: gold kept", means.min(), "share", at_least=0.85)
-    bench.row("mean of sets: text kept", np.mean([text[n].mean() for n in mix]), "share", at_most=0.60)
-    gain, ends, share = over_share(sets, mix, float(np.mean([text[n].mean() for n in mix])))
+    bench.row(
+        "mean of sets: text kept",
+        np.mean([text[n].mean() for n in mix]),
+        "share",
+        at_most=0.60,
+    )
+    gain, ends, share = over_share(
+        sets, mix, float(np.mean([text[n].mean() for n in mix]))
+    )
     bench.row("one fixed share that keeps as much text", share, "share")
     bench.row("mean of sets: gain over it", gain, "share", at_least=0.02, interval=ends)
     bench.row("its interval's lower end", ends[0], "share", at_least=1e-9)
 
 
-def off_topic(bench: Benchmark, sets: dict[str, list[Scored]], read: SentenceEncoder) -> None:
+def off_topic(
+    bench: Benchmark, sets: dict[str, list[Scored]], read: SentenceEncoder
+) -> None:
     rule = default_scale().rule()
     mix = [n for n in sets if n in SETS]
     wanted = -(-200 // len(mix))
@@ -98,13 +129,22 @@ def off_topic(bench: Benchmark, sets: dict[str, list[Scored]], read: SentenceEnc
         rows = [s.question for s in sets[name]][:wanted]
         for q, other in zip(rows, [*rows[1:], rows[0]]):
             if {p.text for p in q.passages}.isdisjoint(p.text for p in other.passages):
-                found = default_stack().combine(read.signals(q.text, [p.text_with_header for p in other.passages]))
+                found = default_stack().combine(
+                    read.signals(q.text, [p.text_with_header for p in other.passages])
+                )
                 flagged.append(rule.relevant(found) is False)
     answerable = [rule.relevant(s.by["default"]) is False for n in mix for s in sets[n]]
     if flagged:
         bench.row("passages of another question: pairs", len(flagged), "pairs")
-        bench.row("passages of another question: flagged", np.mean(flagged), "share", at_least=0.8)
-    bench.row("answerable questions: flagged", np.mean(answerable), "share", at_most=0.05)
+        bench.row(
+            "passages of another question: flagged",
+            np.mean(flagged),
+            "share",
+            at_least=0.8,
+        )
+    bench.row(
+        "answerable questions: flagged", np.mean(answerable), "share", at_most=0.05
+    )
 
 
 def speed(bench: Benchmark, options: Options) -> None:
@@ -112,27 +152,42 @@ def speed(bench: Benchmark, options: Options) -> None:
     rounds = 3 if options.quick else 9
     questions = sample_questions()[: rounds + 1]
     fresh = SentenceEncoder(minilm_folder(), name="bench")
-    fresh.signals(questions[0].text, [p.text_with_header for p in questions[0].passages[:2]])
+    fresh.signals(
+        questions[0].text, [p.text_with_header for p in questions[0].passages[:2]]
+    )
     ratios, cold, second, old = [], [], [], []
     before = None if importlib.util.find_spec("torch") is None else torch_before()
     for q, other in zip(questions[1:], questions):
         texts = [p.text_with_header for p in q.passages]
         cold.append(timed(partial(whole, fresh, q.text, texts)))
         second.append(timed(partial(whole, fresh, other.text, texts)))
-        ratios.append(second[-1] / timed(partial(cosine, other.text, fresh.embed_texts(texts))))
+        ratios.append(
+            second[-1] / timed(partial(cosine, other.text, fresh.embed_texts(texts)))
+        )
         if before is not None:
             old.append(timed(partial(before, q.text, texts)))
     said = "second question over the same passages: against cosine over stored vectors"
     bench.row(said, np.median(ratios), "times", at_most=1.5)
-    bench.row("first question: against a second one", np.median(np.array(cold) / second), "times")
+    bench.row(
+        "first question: against a second one",
+        np.median(np.array(cold) / second),
+        "times",
+    )
     if not old:
         return
     said = "first question: of the time of joint reading in torch, as before"
     bench.row(said, np.median(np.array(cold) / old), "times", at_most=0.8)
-    bench.row("second question: less than before", np.median(np.array(old) / second), "times", at_least=20)
+    bench.row(
+        "second question: less than before",
+        np.median(np.array(old) / second),
+        "times",
+        at_least=20,
+    )
     now, then = first_result(NOW), first_result(THEN)
     bench.row("fresh process to first result", now, "s")
-    bench.row("fresh process to first result, of before", now / then, "times", at_most=0.5)
+    bench.row(
+        "fresh process to first result, of before", now / then, "times", at_most=0.5
+    )
 
 
 def whole(read: SentenceEncoder, query: str, texts: list[str]) -> None:
@@ -153,7 +208,12 @@ def torch_before() -> Callable[[str, list[str]], None]:
     first_four, _ = torch_minilm()
     first_four.encoder.layer = first_four.encoder.layer[:4]
     torch.set_num_threads(1)
-    settings = {"return_tensors": "pt", "padding": True, "truncation": True, "max_length": 512}
+    settings = {
+        "return_tensors": "pt",
+        "padding": True,
+        "truncation": True,
+        "max_length": 512,
+    }
 
     def run(query: str, texts: list[str]) -> None:
         with torch.inference_mode():
@@ -180,7 +240,10 @@ def first_result(code: str, runs: int = 3) -> float:
     for _ in range(runs):
         started = time.perf_counter()
         subprocess.run(
-            [sys.executable, "-c", code], check=True, capture_output=True, cwd=Path(__file__).parents[1]
+            [sys.executable, "-c", code],
+            check=True,
+            capture_output=True,
+            cwd=Path(__file__).parents[1],
         )
         best = min(best, time.perf_counter() - started)
     return float(best)
@@ -199,10 +262,21 @@ def size(bench: Benchmark) -> None:
     base = closure([r for r in mine if "extra ==" not in r])
     light = closure(["tokenizers", "safetensors"]) | {WEIGHTS_PACKAGE}
     more = light - base
-    bench.row("embedded: packages more than the base", len(more), "packages", at_most=15)
+    bench.row(
+        "embedded: packages more than the base", len(more), "packages", at_most=15
+    )
     least = light & {"tokenizers", "safetensors", WEIGHTS_PACKAGE}
-    bench.row("embedded: packages, installed with --no-deps: all that is imported", len(least), "packages")
-    bench.row("embedded: size more than the base", sum(map(megabytes, more)), "MB", at_most=350)
+    bench.row(
+        "embedded: packages, installed with --no-deps: all that is imported",
+        len(least),
+        "packages",
+    )
+    bench.row(
+        "embedded: size more than the base",
+        sum(map(megabytes, more)),
+        "MB",
+        at_most=350,
+    )
 
 
 def closure(roots: Sequence[str]) -> set[str]:
@@ -210,7 +284,9 @@ def closure(roots: Sequence[str]) -> set[str]:
     while todo:
         wanted = Requirement(todo.pop())
         name = wanted.name.lower().replace("_", "-")
-        if name not in found and (wanted.marker is None or wanted.marker.evaluate({"extra": ""})):
+        if name not in found and (
+            wanted.marker is None or wanted.marker.evaluate({"extra": ""})
+        ):
             found.add(name)
             todo += importlib.metadata.requires(name) or []
     return found
@@ -225,53 +301,117 @@ def calibrated(bench: Benchmark, options: Options, read: SentenceEncoder) -> Non
     """After calibrating on a hundred questions of a set: what its held-out half loses, and the text it takes."""
     for name in (*SETS, "RAMDocs"):
         fitting, rest = (
-            reported(options, [name], fitting=f, limit=n)[name] for f, n in ((True, 100), (False, 80))
+            reported(options, [name], fitting=f, limit=n)[name]
+            for f, n in ((True, 100), (False, 80))
         )
-        on_held_out(bench, f"{name}, calibrated on {len(fitting)} of its own", fit_denoiser(fitting), rest, read)
+        on_held_out(
+            bench,
+            f"{name}, calibrated on {len(fitting)} of its own",
+            fit_denoiser(fitting),
+            rest,
+            read,
+        )
     known: dict[str, list[tuple[Question, Question]]] = {"HotpotQA": [], "MuSiQue": []}
     for shown, asked in recorded(options.data, None):
         people = Question(asked.text, tuple(asked.passages), frozenset(asked.gold))
         with contextlib.suppress(KeyError):  # nobody recorded what would be asked today
             (model,) = label_questions([people], asked.llm)
-            known[shown.partition(",")[0]] += [(people, model)] if isinstance(model, Question) else []
+            known[shown.partition(",")[0]] += (
+                [(people, model)] if isinstance(model, Question) else []
+            )
     for name, pairs in known.items():
-        bench.row(f"{name}: questions with recorded labels", len(pairs), "questions", at_least=MIN_QUESTIONS)
+        bench.row(
+            f"{name}: questions with recorded labels",
+            len(pairs),
+            "questions",
+            at_least=MIN_QUESTIONS,
+        )
         if len(pairs) < MIN_QUESTIONS:
             continue
         seen = {people.text for people, _ in pairs}
         rest = [q for q in reported(options, [name])[name] if q.text not in seen]
         of = f"{name}, calibrated on {len(pairs)}"
-        by_people = on_held_out(bench, f"{of}, people's labels", fit_denoiser([p for p, _ in pairs]), rest, read)
-        by_model = on_held_out(bench, f"{of}, a model's labels", fit_denoiser([m for _, m in pairs]), rest, read)
-        bench.gain(f"{of}: text more by a model's labels", by_model.text, by_people.text, at_most=0.05)
+        by_people = on_held_out(
+            bench,
+            f"{of}, people's labels",
+            fit_denoiser([p for p, _ in pairs]),
+            rest,
+            read,
+        )
+        by_model = on_held_out(
+            bench,
+            f"{of}, a model's labels",
+            fit_denoiser([m for _, m in pairs]),
+            rest,
+            read,
+        )
+        bench.gain(
+            f"{of}: text more by a model's labels",
+            by_model.text,
+            by_people.text,
+            at_most=0.05,
+        )
 
 
 def fits(bench: Benchmark, options: Options, read: SentenceEncoder) -> None:
     """Verdicts of `fit_denoiser` on one half against the other half, and on shuffled labels."""
-    mine = shared_encoder()  # the fit reads through the shared encoder: give it what was read already
+    mine = (
+        shared_encoder()
+    )  # the fit reads through the shared encoder: give it what was read already
     mine.embedding_cache = read.embedding_cache
     rng = np.random.default_rng(options.seed)
     for name in FITTED:
-        fitting, rest = (reported(options, [name], fitting=f, limit=TO_FIT)[name] for f in (True, False))
+        fitting, rest = (
+            reported(options, [name], fitting=f, limit=TO_FIT)[name]
+            for f in (True, False)
+        )
         fit = fit_denoiser(fitting)
         held = held_out(fit, rest, read)
         gain, low, high = percentile_interval(
-            held.needed("cosine", GOLD_TARGETS[0]) - held.needed("fitted", GOLD_TARGETS[0])
+            held.needed("cosine", GOLD_TARGETS[0])
+            - held.needed("fitted", GOLD_TARGETS[0])
         )
         word = "better" if low > 0 else "worse" if high < 0 else "no difference found"
         said = f"{fit.evaluation.outcome} ({fit.evaluation.gain:+.3f}); held-out half: {word} ({gain:+.3f})"
         bench.about[f"fit on {name}"] = said
         own = f"fit on {name}: its verdict"
-        bench.row(f"fit on {name}: text saved against cosine, held-out half", gain, "share", interval=(low, high))
-        bench.row(f"{own} is the held-out half's", float(fit.evaluation.outcome == word), "1 or 0", at_least=1)
+        bench.row(
+            f"fit on {name}: text saved against cosine, held-out half",
+            gain,
+            "share",
+            interval=(low, high),
+        )
+        bench.row(
+            f"{own} is the held-out half's",
+            float(fit.evaluation.outcome == word),
+            "1 or 0",
+            at_least=1,
+        )
         opposite = {fit.evaluation.outcome, word} == {"better", "worse"}
-        bench.row(f"{own} contradicts the held-out half's", float(opposite), "1 or 0", at_most=0)
+        bench.row(
+            f"{own} contradicts the held-out half's",
+            float(opposite),
+            "1 or 0",
+            at_most=0,
+        )
         shuffled = [
-            replace(q, gold=frozenset(rng.choice([p.id for p in q.passages], len(q.gold), replace=False).tolist()))
+            replace(
+                q,
+                gold=frozenset(
+                    rng.choice(
+                        [p.id for p in q.passages], len(q.gold), replace=False
+                    ).tolist()
+                ),
+            )
             for q in fitting
         ]
         better = float(fit_denoiser(shuffled).evaluation.outcome == "better")
-        bench.row(f"fit on {name}, labels shuffled: called better", better, "1 or 0", at_most=0)
+        bench.row(
+            f"fit on {name}, labels shuffled: called better",
+            better,
+            "1 or 0",
+            at_most=0,
+        )
     calibrated(bench, options, read)
 
 

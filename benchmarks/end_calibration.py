@@ -49,14 +49,30 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
                 at = f"{name}, risk {risk:.0%}, {form}"
                 needed = min_question_count(risk, confidence)
                 if half < needed:
-                    bench.row(f"{at}: not promised, calibration questions needed", needed, "questions")
+                    bench.row(
+                        f"{at}: not promised, calibration questions needed",
+                        needed,
+                        "questions",
+                    )
                     continue
-                found = _repeat(of_each, risk, (loss, by, confidence), splits, options.seed)
+                found = _repeat(
+                    of_each, risk, (loss, by, confidence), splits, options.seed
+                )
                 ends = bootstrap_interval(found.losses)
-                bench.row(f"{at}: loss", found.losses.mean(), "share", at_most=risk, interval=ends)
+                bench.row(
+                    f"{at}: loss",
+                    found.losses.mean(),
+                    "share",
+                    at_most=risk,
+                    interval=ends,
+                )
                 bench.row(f"{at}: mean kept share", found.kept, "share")
                 if confidence is not None:
-                    bench.row(f"{at}: splits with more loss than the risk", found.over, "share")
+                    bench.row(
+                        f"{at}: splits with more loss than the risk",
+                        found.over,
+                        "share",
+                    )
     return bench.finish()
 
 
@@ -80,12 +96,18 @@ def _repeat(
             scores, gold = of_each[i]
             keep = rule.choose(scores, [""] * len(scores))
             dropped = (~keep & gold).sum()
-            here.append(float(dropped > 0) if loss == "any" else float(dropped / gold.sum()))
+            here.append(
+                float(dropped > 0) if loss == "any" else float(dropped / gold.sum())
+            )
             lost[i] += here[-1]
             counted[i] += 1
             kept.append(keep.mean())
         over.append(np.mean(here) > risk)
-    return Outcome(lost[counted > 0] / counted[counted > 0], float(np.mean(kept)), float(np.mean(over)))
+    return Outcome(
+        lost[counted > 0] / counted[counted > 0],
+        float(np.mean(kept)),
+        float(np.mean(over)),
+    )
 
 
 if __name__ == "__main__":

@@ -42,7 +42,9 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     bench = Benchmark("end_quality", options)
     sets = measured(options)
     _default(bench, sets)
-    fitting = sets[NQ] if options.quick else part(options, NQ, fitting=True, limit=FITTED_ON)
+    fitting = (
+        sets[NQ] if options.quick else part(options, NQ, fitting=True, limit=FITTED_ON)
+    )
     _curve(bench, fitting, sets)
     _controls(bench, options, sets)
     return bench.finish()
@@ -53,7 +55,12 @@ def _default(bench: Benchmark, sets: dict[str, list[Question]]) -> None:
     above_both = dict.fromkeys(SHARES, 0)
     for name, questions in sets.items():
         scores = scored(name, questions)
-        chance = {s: np.mean([np.ceil(s * len(q.passages)) / len(q.passages) for q in questions]) for s in SHARES}
+        chance = {
+            s: np.mean(
+                [np.ceil(s * len(q.passages)) / len(q.passages) for q in questions]
+            )
+            for s in SHARES
+        }
         bench.row(f"{name}: questions", len(questions), "questions")
         for share in SHARES:
             at = f"{name}, {share:.0%} kept"
@@ -63,16 +70,32 @@ def _default(bench: Benchmark, sets: dict[str, list[Question]]) -> None:
                 bench.mean(f"{at}: gold kept, {scorer}", values)
             best = max(("BM25", "cosine"), key=lambda s: kept[s].mean())
             more, ends = difference(kept["default"], kept[best])
-            bench.row(f"{at}: default over {best}, the better of both", more, "share", at_least=0.0, interval=ends)
+            bench.row(
+                f"{at}: default over {best}, the better of both",
+                more,
+                "share",
+                at_least=0.0,
+                interval=ends,
+            )
             above_both[share] += more > 0
     for share, count in above_both.items():
         least = min(3, len(sets)) if not bench.options.quick else None
-        bench.row(f"{share:.0%} kept: sets on which the default is above both", count, "sets", at_least=least)
+        bench.row(
+            f"{share:.0%} kept: sets on which the default is above both",
+            count,
+            "sets",
+            at_least=least,
+        )
 
 
-def _curve(bench: Benchmark, fitting: list[Question], sets: dict[str, list[Question]]) -> None:
+def _curve(
+    bench: Benchmark, fitting: list[Question], sets: dict[str, list[Question]]
+) -> None:
     fitted = states_of("NQ, to fit on", fitting)
-    lines = {k: fit_line(fitted.by_layer[k], fitted.labels, fitted.question_index.tolist()) for k in LAYERS}
+    lines = {
+        k: fit_line(fitted.by_layer[k], fitted.labels, fitted.question_index.tolist())
+        for k in LAYERS
+    }
     for name, questions in sets.items():
         seen = states_of(name, questions)
         for layer, line in lines.items():
@@ -80,22 +103,36 @@ def _curve(bench: Benchmark, fitting: list[Question], sets: dict[str, list[Quest
             _rows(bench, f"{name}, probe of NQ at layer {layer}", logits, seen)
 
 
-def _controls(bench: Benchmark, options: Options, sets: dict[str, list[Question]]) -> None:
-    fresh = HiddenReader(with_fresh_blocks(reader().backbone), tokenizer=reader().backbone.tokenizer)
+def _controls(
+    bench: Benchmark, options: Options, sets: dict[str, list[Question]]
+) -> None:
+    fresh = HiddenReader(
+        with_fresh_blocks(reader().backbone), tokenizer=reader().backbone.tokenizer
+    )
     for name, questions in sets.items():
         chosen = questions[:IN_CONTROLS]
         read = {
             "the probe itself": states_of(f"{name}, control", chosen, [CONTROL_LAYER]),
-            "random weights": states_of(f"{name}, random weights", chosen, [CONTROL_LAYER], fresh),
-            "no question": states_of(f"{name}, no question", without_text(chosen, NO_QUESTION), [CONTROL_LAYER]),
+            "random weights": states_of(
+                f"{name}, random weights", chosen, [CONTROL_LAYER], fresh
+            ),
+            "no question": states_of(
+                f"{name}, no question",
+                without_text(chosen, NO_QUESTION),
+                [CONTROL_LAYER],
+            ),
         }
         for control, seen in read.items():
-            line = fit_line(seen.by_layer[CONTROL_LAYER], seen.labels, seen.question_index.tolist())
+            line = fit_line(
+                seen.by_layer[CONTROL_LAYER], seen.labels, seen.question_index.tolist()
+            )
             label = f"{name}, fitted within the set at layer {CONTROL_LAYER}, {control}"
             _rows(bench, label, line.held_out, seen)
 
 
-def _rows(bench: Benchmark, label: str, scores: NDArray[np.float32], seen: HiddenStates) -> None:
+def _rows(
+    bench: Benchmark, label: str, scores: NDArray[np.float32], seen: HiddenStates
+) -> None:
     for share in SHARES:
         values = recall_at(scores, seen.labels, seen.question_index, share)
         bench.mean(f"{label}: gold at {share:.0%}", values)

@@ -31,7 +31,9 @@ from denoise_core.local.partial_forward import model_inputs, pooling_function
 from denoise_lab.experiments.paths import Context, Operations, Paths, Shape
 
 TRUE = Shape(blocks=32, layer=13, width=1024, inner=3584, heads=16, kv_heads=4)
-SMALL = Shape(blocks=4, layer=2, width=64, inner=128, heads=4, kv_heads=2, vocabulary=500)
+SMALL = Shape(
+    blocks=4, layer=2, width=64, inner=128, heads=4, kv_heads=2, vocabulary=500
+)
 
 REPETITIONS = {4096: 5, 8192: 3, 16384: 2}  # by tokens of the context
 ABOVE_BOUND = 1.08  # of what the operations alone come to
@@ -57,7 +59,9 @@ def main(argv: list[str] | None = None) -> Benchmark:
     shape = SMALL if options.quick else TRUE
     model = shape.build()
     paths = Paths(model, shape.layer)
-    peak(bench, paths, shape, options.quick, options.seed)  # first: later steps leave memory behind to reuse
+    peak(
+        bench, paths, shape, options.quick, options.seed
+    )  # first: later steps leave memory behind to reuse
     warm_over_cold(bench, paths, shape, options.quick, options.seed)
     sweep(bench, paths, shape, options.quick, options.seed)
     fit(bench, options.quick)
@@ -66,9 +70,15 @@ def main(argv: list[str] | None = None) -> Benchmark:
     return bench.finish()
 
 
-def end_over_full(bench: Benchmark, paths: Paths, shape: Shape, quick: bool, seed: int) -> None:
+def end_over_full(
+    bench: Benchmark, paths: Paths, shape: Shape, quick: bool, seed: int
+) -> None:
     for tokens, repetitions in REPETITIONS.items():
-        tokens, name = (tokens // 16, f"{tokens // 1024}k/16") if quick else (tokens, f"{tokens // 1024}k")
+        tokens, name = (
+            (tokens // 16, f"{tokens // 1024}k/16")
+            if quick
+            else (tokens, f"{tokens // 1024}k")
+        )
         cold, warm, discrim_cold, discrim_warm, seconds = [], [], [], [], []
         for n in range(repetitions):
             context = Context.of(tokens, 10, shape.vocabulary, seed + n)
@@ -93,12 +103,29 @@ def end_over_full(bench: Benchmark, paths: Paths, shape: Shape, quick: bool, see
             ratio = min(taken) / min(seconds)
             bench.row(f"END / full forward, {name}, {what}", ratio, "ratio")
             bench.row(f"bound from operations, {name}, {what}", bound, "ratio")
-            bench.row(f"measured / bound, {name}, {what}", ratio / bound, "ratio", at_most=limit)
-        bench.row(f"LLM-Discrim / END, {name}, cold", median(discrim_cold), "ratio", at_least=1.6)
-        bench.row(f"LLM-Discrim / END, {name}, warm prefixes", median(discrim_warm), "ratio", at_least=3.0)
+            bench.row(
+                f"measured / bound, {name}, {what}",
+                ratio / bound,
+                "ratio",
+                at_most=limit,
+            )
+        bench.row(
+            f"LLM-Discrim / END, {name}, cold",
+            median(discrim_cold),
+            "ratio",
+            at_least=1.6,
+        )
+        bench.row(
+            f"LLM-Discrim / END, {name}, warm prefixes",
+            median(discrim_warm),
+            "ratio",
+            at_least=3.0,
+        )
 
 
-def warm_over_cold(bench: Benchmark, paths: Paths, shape: Shape, quick: bool, seed: int) -> None:
+def warm_over_cold(
+    bench: Benchmark, paths: Paths, shape: Shape, quick: bool, seed: int
+) -> None:
     for size, target in SPEEDUPS.items():
         gain, building = [], []
         for n in range(1 if quick else 7):
@@ -110,39 +137,70 @@ def warm_over_cold(bench: Benchmark, paths: Paths, shape: Shape, quick: bool, se
             warm = cpu(lambda c=context: paths.scores(c.prompts()))
             gain.append(cold / warm)
             building.append(build / cold)
-        bench.row(f"cold / warm scoring, 10 chunks of {size}, question 30", median(gain), "times", at_least=target)
-        bench.row(f"first scoring with keeping / without, chunk {size}", median(building), "ratio")
+        bench.row(
+            f"cold / warm scoring, 10 chunks of {size}, question 30",
+            median(gain),
+            "times",
+            at_least=target,
+        )
+        bench.row(
+            f"first scoring with keeping / without, chunk {size}",
+            median(building),
+            "ratio",
+        )
     paths.cache.clear()
 
 
 def sweep(bench: Benchmark, paths: Paths, shape: Shape, quick: bool, seed: int) -> None:
     """One pass that takes the last token at every layer, against the plain pass of the model."""
     prompts = Context.of(8 * 256, 8, shape.vocabulary, seed).prompts()
-    inputs, pool = model_inputs(paths.early, prompts, 0), pooling_function("last", prompts)
+    inputs, pool = (
+        model_inputs(paths.early, prompts, 0),
+        pooling_function("last", prompts),
+    )
 
     @torch.inference_mode()
     def plain() -> None:
         paths.model(**inputs)
 
     taken = [
-        (cpu(plain), cpu(lambda: paths.early.read_layers(inputs, range(shape.blocks + 1), pool)))
+        (
+            cpu(plain),
+            cpu(lambda: paths.early.read_layers(inputs, range(shape.blocks + 1), pool)),
+        )
         for _ in range(1 if quick else 5)
     ]
     base, swept = (min(seconds) for seconds in zip(*taken, strict=True))
-    bench.row("layer sweep (all layers captured) / plain pass", swept / base, "ratio", at_most=1.05)
+    bench.row(
+        "layer sweep (all layers captured) / plain pass",
+        swept / base,
+        "ratio",
+        at_most=1.05,
+    )
 
 
 def fit(bench: Benchmark, quick: bool) -> None:
     rows, width = (220, 32) if quick else (11_000, 4096)
     rng = np.random.default_rng(0)
     labels = np.arange(rows) % 11 == 0
-    states = rng.normal(size=(rows, width)).astype(np.float32) * np.linspace(3, 0.1, width, dtype=np.float32)
+    states = rng.normal(size=(rows, width)).astype(np.float32) * np.linspace(
+        3, 0.1, width, dtype=np.float32
+    )
     states[labels] += rng.normal(size=width).astype(np.float32) * 0.05
-    reading = HiddenStateSpec(ModelFingerprint("random", "none", width, "float32"), 1, "none")
+    reading = HiddenStateSpec(
+        ModelFingerprint("random", "none", width, "float32"), 1, "none"
+    )
     groups = [n // 11 for n in range(rows)]
     start = time.perf_counter()
-    build_probe(fit_line(states, labels, groups, penalties=(3e-4,)), reading, labels, groups)
-    bench.row(f"probe fit, {rows} x {width}, one penalty", time.perf_counter() - start, "s", at_most=10)
+    build_probe(
+        fit_line(states, labels, groups, penalties=(3e-4,)), reading, labels, groups
+    )
+    bench.row(
+        f"probe fit, {rows} x {width}, one penalty",
+        time.perf_counter() - start,
+        "s",
+        at_most=10,
+    )
 
 
 LOADER = """
@@ -166,7 +224,10 @@ def loading(bench: Benchmark, shape: Shape, quick: bool) -> None:
         used = {
             layers: int(
                 subprocess.run(
-                    [sys.executable, "-c", LOADER, folder, str(layers)], check=True, capture_output=True, text=True
+                    [sys.executable, "-c", LOADER, folder, str(layers)],
+                    check=True,
+                    capture_output=True,
+                    text=True,
                 ).stdout
             )
             for layers in (0, first)
@@ -174,7 +235,10 @@ def loading(bench: Benchmark, shape: Shape, quick: bool) -> None:
     bench.row(f"memory of the whole model, {blocks} blocks", used[0] / 1024, "MiB")
     share = used[first] / used[0]
     bench.row(
-        f"memory of {first} of {blocks} blocks loaded / the whole", share, "ratio", at_most=None if quick else 0.65
+        f"memory of {first} of {blocks} blocks loaded / the whole",
+        share,
+        "ratio",
+        at_most=None if quick else 0.65,
     )
 
 
@@ -191,7 +255,11 @@ def peak(bench: Benchmark, paths: Paths, shape: Shape, quick: bool, seed: int) -
         Path("/proc/self/clear_refs").write_text("5")  # resets the high-water mark
         run()
         grown[name] = (status("VmHWM") - base) / 1024
-        bench.row(f"peak memory, {name} of {tokens} tokens, above the loaded model", grown[name], "MiB")
+        bench.row(
+            f"peak memory, {name} of {tokens} tokens, above the loaded model",
+            grown[name],
+            "MiB",
+        )
         paths.cache.clear()
     bench.row(
         "peak memory, scoring / full forward",

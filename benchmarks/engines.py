@@ -40,8 +40,16 @@ KEEPS = ("--enable-prefix-caching",)
 MORE = {  # what an engine has to be told of a shape
     "llama": KEEPS,
     "qwen3": KEEPS,
-    "gemma3_text": (*KEEPS, "--hf-overrides", '{"architectures": ["Gemma3ForCausalLM"]}', "--convert", "classify"),
-    ENCODER: ("--no-enable-prefix-caching",),  # it reads both ways, so nothing of a text stays true
+    "gemma3_text": (
+        *KEEPS,
+        "--hf-overrides",
+        '{"architectures": ["Gemma3ForCausalLM"]}',
+        "--convert",
+        "classify",
+    ),
+    ENCODER: (
+        "--no-enable-prefix-caching",
+    ),  # it reads both ways, so nothing of a text stays true
 }
 TEXTS, LONG = 40, 90  # texts of so many words
 REQUESTS, EACH, THREADS = 1000, 3, 8
@@ -51,13 +59,24 @@ SAME = 1e-4
 
 def main(argv: list[str] | None = None) -> Benchmark:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--engine", type=Path, required=True, help="the Python interpreter that has vLLM")
-    parser.add_argument("--only", default="", help="comma-separated parts: " + ", ".join(PARTS))
+    parser.add_argument(
+        "--engine",
+        type=Path,
+        required=True,
+        help="the Python interpreter that has vLLM",
+    )
+    parser.add_argument(
+        "--only", default="", help="comma-separated parts: " + ", ".join(PARTS)
+    )
     given = parser.parse_args(argv)
     parts = [p for p in given.only.split(",") if p] or list(PARTS)
     if unknown := sorted(set(parts) - set(PARTS)):
-        parser.error(f"unknown part {', '.join(unknown)}; there are: {', '.join(PARTS)}")
-    python = given.engine.absolute()  # not resolved: a link of a virtual environment is what makes it one
+        parser.error(
+            f"unknown part {', '.join(unknown)}; there are: {', '.join(PARTS)}"
+        )
+    python = (
+        given.engine.absolute()
+    )  # not resolved: a link of a virtual environment is what makes it one
     if not python.is_file():
         parser.error(f"{python} is not there: `make engines` makes it")
     bench = Benchmark("engines", Options(None, False, 0))
@@ -92,10 +111,17 @@ def _texts(count: int, words: int, seed: int) -> list[str]:
 
 
 def _started(
-    stack: ExitStack, python: Path, folder: Path, scratch: Path, shape: str, count: int = 1
+    stack: ExitStack,
+    python: Path,
+    folder: Path,
+    scratch: Path,
+    shape: str,
+    count: int = 1,
 ) -> list[Server]:
     made = [
-        stack.enter_context(Server(python, folder, scratch / f"log-{n}", MORE[shape], WINDOW))
+        stack.enter_context(
+            Server(python, folder, scratch / f"log-{n}", MORE[shape], WINDOW)
+        )
         for n in range(count)
     ]
     for server in made:
@@ -109,7 +135,9 @@ def _remote(urls: Sequence[str], folder: Path, shape: str, **more: Any) -> Score
     return RemoteScorer(urls, folder, model=str(folder), **more)
 
 
-def _shape(bench: Benchmark, stack: ExitStack, python: Path, scratch: Path, shape: str) -> None:
+def _shape(
+    bench: Benchmark, stack: ExitStack, python: Path, scratch: Path, shape: str
+) -> None:
     folder = scratch / shape
     local = exported(shape, folder)
     (server,) = _started(stack, python, folder, scratch, shape)
@@ -131,7 +159,13 @@ def _shape(bench: Benchmark, stack: ExitStack, python: Path, scratch: Path, shap
 
 
 def _kept(
-    bench: Benchmark, shape: str, server: Server, remote: Scorer, local: Scorer, texts: list[str], query: str
+    bench: Benchmark,
+    shape: str,
+    server: Server,
+    remote: Scorer,
+    local: Scorer,
+    texts: list[str],
+    query: str,
 ) -> None:
     """A second question about the same texts."""
     server.forget()
@@ -144,23 +178,44 @@ def _kept(
     warm = time.perf_counter() - began
     asked_later, had_later = server.prefixes()
     share = (had_later - had) / max(1.0, asked_later - asked)
-    bench.row(f"{shape}: tokens of a second question found kept", share, "share", at_least=0.8)
+    bench.row(
+        f"{shape}: tokens of a second question found kept", share, "share", at_least=0.8
+    )
     apart = float(np.abs(found - np.asarray(local.score(query, texts))).max())
-    bench.row(f"{shape}: largest difference to local scores, from what was kept", apart, "score", at_most=CLOSE)
-    bench.row(f"{shape}: seconds of the first question over those of the second", cold / warm, "ratio")
+    bench.row(
+        f"{shape}: largest difference to local scores, from what was kept",
+        apart,
+        "score",
+        at_most=CLOSE,
+    )
+    bench.row(
+        f"{shape}: seconds of the first question over those of the second",
+        cold / warm,
+        "ratio",
+    )
 
 
-def _company(bench: Benchmark, shape: str, server: Server, remote: Scorer, texts: list[str]) -> None:
+def _company(
+    bench: Benchmark, shape: str, server: Server, remote: Scorer, texts: list[str]
+) -> None:
     """One list of twenty alone, and among eight that are asked at the same time."""
     query, *others = _texts(THREADS, 6, 3)
     server.forget()
     alone = np.asarray(remote.score(query, texts[:20]))
     server.forget()
     with ThreadPoolExecutor(THREADS) as pool:
-        asked = [(query, texts[:20]), *((q, texts[n : n + 20]) for n, q in enumerate(others))]
+        asked = [
+            (query, texts[:20]),
+            *((q, texts[n : n + 20]) for n, q in enumerate(others)),
+        ]
         found = list(pool.map(lambda a: np.asarray(remote.score(*a)), asked))
     apart = float(np.abs(found[0] - alone).max())
-    bench.row(f"{shape}: largest difference, alone and among {THREADS}", apart, "score", at_most=SAME)
+    bench.row(
+        f"{shape}: largest difference, alone and among {THREADS}",
+        apart,
+        "score",
+        at_most=SAME,
+    )
 
 
 def _replicas(bench: Benchmark, stack: ExitStack, python: Path, scratch: Path) -> None:
@@ -173,7 +228,10 @@ def _replicas(bench: Benchmark, stack: ExitStack, python: Path, scratch: Path) -
     limits = RemoteLimits(timeout=120, cooldown=60, concurrency=THREADS)
     remote = _remote([first.url, second.url], folder, shape, limits=limits)
     drawn = random.Random(5)
-    asked = [(drawn.choice(queries), drawn.sample(range(len(texts)), EACH)) for _ in range(REQUESTS)]
+    asked = [
+        (drawn.choice(queries), drawn.sample(range(len(texts)), EACH))
+        for _ in range(REQUESTS)
+    ]
     lost, wrong, done, lock = [], [], [0], threading.Lock()
 
     def one(n: int) -> None:
@@ -196,10 +254,14 @@ def _replicas(bench: Benchmark, stack: ExitStack, python: Path, scratch: Path) -
     for error in lost[:3]:
         print(f"lost: {type(error).__name__}: {error}")
     bench.row(
-        f"replicas: requests answered, one of two engines killed in the middle of {REQUESTS}", done[0], "requests"
+        f"replicas: requests answered, one of two engines killed in the middle of {REQUESTS}",
+        done[0],
+        "requests",
     )
     bench.row("replicas: requests lost", len(lost), "requests", at_most=0)
-    bench.row("replicas: requests with a wrong score", len(wrong), "requests", at_most=0)
+    bench.row(
+        "replicas: requests with a wrong score", len(wrong), "requests", at_most=0
+    )
 
 
 if __name__ == "__main__":

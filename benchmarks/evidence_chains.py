@@ -17,7 +17,7 @@ from harness import Benchmark, arguments, read
 
 from denoise_core import Passage
 from denoise_core.augmenter.knowledge import BM25Retriever, Chainer, ChainRetriever
-from denoise_core.augmenter.knowledge.chain import Chain, pack
+from denoise_core.augmenter.knowledge.chain import Chain, pack_chains
 from denoise_core.text.words import split_words
 
 BUDGETS = (150, 250, 400, 600)
@@ -36,36 +36,53 @@ class Question:
 def questions(rows: Sequence[dict[str, Any]]) -> list[Question]:
     found = []
     for row in rows:
-        answers = [f" {' '.join(split_words(a))} " for a in row["answers"] if split_words(a)]
+        answers = [
+            f" {' '.join(split_words(a))} " for a in row["answers"] if split_words(a)
+        ]
         passages, gold, bearing = [], set(), set()
         for p in row["passages"]:
             metadata = {"title": p["title"], "kind": p.get("kind", "passage")}
-            passages.append(Passage(p["text"], f"{row['id']}/{p['id']}", metadata=metadata))
+            passages.append(
+                Passage(p["text"], f"{row['id']}/{p['id']}", metadata=metadata)
+            )
             if p["is_gold"]:
                 gold.add(passages[-1].id)
                 said = f" {' '.join(split_words(p['title'] + ' ' + p['text']))} "
                 if any(a in said for a in answers):
                     bearing.add(passages[-1].id)
         if bearing:
-            found.append(Question(row["question"], tuple(passages), frozenset(gold), frozenset(bearing)))
+            found.append(
+                Question(
+                    row["question"],
+                    tuple(passages),
+                    frozenset(gold),
+                    frozenset(bearing),
+                )
+            )
     return found
 
 
 def plain(found: Sequence[Passage], tokens: int) -> set[str]:
     """The passages in their order, packed as the chains are."""
-    return {p.id for p, _ in pack([Chain((p,), (), 0.0) for p in found], tokens)}
+    return {p.id for p, _ in pack_chains([Chain((p,), (), 0.0) for p in found], tokens)}
 
 
-def within_own(asked: list[Question], length: int) -> dict[tuple[str, int], list[tuple[bool, bool]]]:
+def within_own(
+    asked: list[Question], length: int
+) -> dict[tuple[str, int], list[tuple[bool, bool]]]:
     found: dict[tuple[str, int], list[tuple[bool, bool]]] = {}
     for q in asked:
         bm25 = BM25Retriever(q.passages, k=ALL).retrieve(q.text)
-        chains = ChainRetriever(q.passages, starts=ALL, chainer=Chainer(length=length)).chains(q.text)
+        chains = ChainRetriever(
+            q.passages, starts=ALL, chainer=Chainer(length=length)
+        ).chains(q.text)
         _note(found, q, bm25, chains)
     return found
 
 
-def within_all(asked: list[Question], length: int) -> dict[tuple[str, int], list[tuple[bool, bool]]]:
+def within_all(
+    asked: list[Question], length: int
+) -> dict[tuple[str, int], list[tuple[bool, bool]]]:
     """One index of all passages; a text that several questions share stands once, with all its ids."""
     first: dict[tuple[str, str], str] = {}
     pool: list[Passage] = []
@@ -87,10 +104,17 @@ def within_all(asked: list[Question], length: int) -> dict[tuple[str, int], list
     return found
 
 
-def _note(found: dict[Any, Any], q: Question, bm25: Sequence[Passage], chains: Sequence[Chain]) -> None:
+def _note(
+    found: dict[Any, Any], q: Question, bm25: Sequence[Passage], chains: Sequence[Chain]
+) -> None:
     for tokens in BUDGETS:
-        for name, kept in (("BM25", plain(bm25, tokens)), ("chains", {p.id for p, _ in pack(chains, tokens)})):
-            found.setdefault((name, tokens), []).append((bool(q.bearing & kept), q.gold <= kept))
+        for name, kept in (
+            ("BM25", plain(bm25, tokens)),
+            ("chains", {p.id for p, _ in pack_chains(chains, tokens)}),
+        ):
+            found.setdefault((name, tokens), []).append(
+                (bool(q.bearing & kept), q.gold <= kept)
+            )
 
 
 def main(argv: Sequence[str] | None = None) -> Benchmark:
@@ -100,23 +124,44 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     if options.quick:
         _report(bench, "made up", within_own(questions(_made_up()), 2), rng, None)
         return bench.finish()
-    for name, file, target in (("OTT-QA", "ottqa", TARGET), ("MuSiQue", "musique", None)):
+    for name, file, target in (
+        ("OTT-QA", "ottqa", TARGET),
+        ("MuSiQue", "musique", None),
+    ):
         asked = questions(read(options.data, file))
         bench.row(f"{name}: questions with answer-bearing gold", len(asked), "count")
         _report(bench, f"{name}, own passages", within_own(asked, 2), rng, target)
-        _report(bench, f"{name}, own passages, length 3", within_own(asked, 3), rng, None)
-        _report(bench, f"{name}, all passages together", within_all(asked, 2), rng, None)
+        _report(
+            bench, f"{name}, own passages, length 3", within_own(asked, 3), rng, None
+        )
+        _report(
+            bench, f"{name}, all passages together", within_all(asked, 2), rng, None
+        )
     return bench.finish()
 
 
-def _report(bench: Benchmark, name: str, found: Any, rng: np.random.Generator, target: float | None) -> None:
+def _report(
+    bench: Benchmark,
+    name: str,
+    found: Any,
+    rng: np.random.Generator,
+    target: float | None,
+) -> None:
     for tokens in BUDGETS:
-        values = {m: np.array(found[m, tokens], dtype=float) for m in ("BM25", "chains")}
+        values = {
+            m: np.array(found[m, tokens], dtype=float) for m in ("BM25", "chains")
+        }
         for at, what in enumerate(("found", "complete")):
             for method, value in values.items():
-                bench.row(f"{name}, {tokens} tokens: {what}, {method}", value[:, at].mean(), "share")
+                bench.row(
+                    f"{name}, {tokens} tokens: {what}, {method}",
+                    value[:, at].mean(),
+                    "share",
+                )
         gain = values["chains"][:, 0] - values["BM25"][:, 0]
-        draws = [gain[rng.integers(0, len(gain), len(gain))].mean() for _ in range(1000)]
+        draws = [
+            gain[rng.integers(0, len(gain), len(gain))].mean() for _ in range(1000)
+        ]
         ends = (float(np.percentile(draws, 2.5)), float(np.percentile(draws, 97.5)))
         row = f"{name}, {tokens} tokens: found, chains less BM25"
         bench.row(row, gain.mean(), "share", at_least=target, interval=ends)
@@ -143,7 +188,14 @@ def _made_up() -> list[dict[str, Any]]:
         ]
         for m in range(12):
             text = f"The rovers club {m} has players with a cap and a home near a lake and a mill."
-            passages.append({"id": f"other{m}", "title": f"Club {m}", "is_gold": False, "text": text})
+            passages.append(
+                {
+                    "id": f"other{m}",
+                    "title": f"Club {m}",
+                    "is_gold": False,
+                    "text": text,
+                }
+            )
         rows.append(
             {
                 "id": str(n),

@@ -44,7 +44,11 @@ def _claims(options: Options) -> Iterator[tuple[str, str, bool]]:
         random.Random(options.seed).shuffle(rows)
         taken: Counter[bool] = Counter()
         for r in rows:
-            label = r["supported"] if "supported" in r else {"SUPPORTS": True, "REFUTES": False}.get(r["label"])
+            label = (
+                r["supported"]
+                if "supported" in r
+                else {"SUPPORTS": True, "REFUTES": False}.get(r["label"])
+            )
             if label is not None and taken[label] < EACH:
                 taken[label] += 1
                 yield r["claim"], r["evidence"], label

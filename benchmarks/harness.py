@@ -45,7 +45,15 @@ __all__ = ["RESULTS", "Benchmark", "Options", "Row", "arguments", "read"]
 
 RESULTS = Path(__file__).parent / "results"
 REAL = 0.01  # an effect counts as real when the 95 % interval of the gain begins at a point or more
-PACKAGES = ("rag-denoise", "numpy", "torch", "transformers", "scikit-learn", "langchain-core", "llama-index-core")
+PACKAGES = (
+    "rag-denoise",
+    "numpy",
+    "torch",
+    "transformers",
+    "scikit-learn",
+    "langchain-core",
+    "llama-index-core",
+)
 
 
 @dataclass(frozen=True)
@@ -71,8 +79,14 @@ class Row:
 
 def arguments(description: str, argv: Sequence[str] | None = None) -> Options:
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--data", type=Path, help="folder with the real data sets (*.jsonl.gz)")
-    parser.add_argument("--quick", action="store_true", help="small form: shows that it runs, measures nothing")
+    parser.add_argument(
+        "--data", type=Path, help="folder with the real data sets (*.jsonl.gz)"
+    )
+    parser.add_argument(
+        "--quick",
+        action="store_true",
+        help="small form: shows that it runs, measures nothing",
+    )
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args(argv)
     return Options(given.data, given.quick, given.seed)
@@ -83,7 +97,9 @@ class Benchmark:
         self.name = name
         self.options = options
         self.rows: list[Row] = []
-        self.about: dict[str, str] = {}  # what else a reader of the results must know: model, decoding, ...
+        self.about: dict[
+            str, str
+        ] = {}  # what else a reader of the results must know: model, decoding, ...
         random.seed(options.seed)
 
     def row(
@@ -107,18 +123,43 @@ class Benchmark:
         self.rows.append(row)
         return row
 
-    def share(self, measure: str, hits: float, n: int, unit: str = "share", **target: float | None) -> Row:
+    def share(
+        self,
+        measure: str,
+        hits: float,
+        n: int,
+        unit: str = "share",
+        **target: float | None,
+    ) -> Row:
         """``hits`` of ``n``, with Wilson's interval; 0 in (0, 1) when nothing was counted."""
         ends = wilson_interval(round(hits), n) if n else (0.0, 1.0)
         return self.row(measure, hits / n if n else 0.0, unit, interval=ends, **target)
 
-    def right(self, measure: str, values: Sequence[bool], unit: str = "share", **target: float | None) -> Row:
+    def right(
+        self,
+        measure: str,
+        values: Sequence[bool],
+        unit: str = "share",
+        **target: float | None,
+    ) -> Row:
         """As `share`, of one yes or no for each question."""
         return self.share(measure, int(sum(values)), len(values), unit, **target)
 
-    def mean(self, measure: str, values: ArrayLike, unit: str = "share", **target: float | None) -> Row:
+    def mean(
+        self,
+        measure: str,
+        values: ArrayLike,
+        unit: str = "share",
+        **target: float | None,
+    ) -> Row:
         """The mean over questions, with a bootstrap's interval."""
-        return self.row(measure, float(np.mean(np.asarray(values))), unit, interval=bootstrap_interval(values), **target)
+        return self.row(
+            measure,
+            float(np.mean(np.asarray(values))),
+            unit,
+            interval=bootstrap_interval(values),
+            **target,
+        )
 
     def gain(
         self,
@@ -131,11 +172,18 @@ class Benchmark:
         **target: float | None,
     ) -> Row:
         """The mean difference on the same questions. A ``claim`` holds when its interval begins at `REAL`."""
-        less = np.asarray(better, dtype=np.float64) - np.asarray(worse, dtype=np.float64)
+        less = np.asarray(better, dtype=np.float64) - np.asarray(
+            worse, dtype=np.float64
+        )
         row = self.mean(measure, less, unit, **target)
         if claim and row.interval is not None:
             aim = None if self.options.quick else REAL
-            self.row(f"{measure}: lower end of the interval", row.interval[0], unit, at_least=aim)
+            self.row(
+                f"{measure}: lower end of the interval",
+                row.interval[0],
+                unit,
+                at_least=aim,
+            )
         return row
 
     def file(self, ending: str) -> Path:
@@ -148,7 +196,10 @@ class Benchmark:
         self._print()
         path = self.file("json")
         scratch = path.with_suffix(".part")
-        scratch.write_text(json.dumps(self._record(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        scratch.write_text(
+            json.dumps(self._record(), indent=1, ensure_ascii=False) + "\n",
+            encoding="utf-8",
+        )
         os.replace(scratch, path)
         return self
 
@@ -169,7 +220,10 @@ class Benchmark:
         from rich.console import Console
         from rich.table import Table
 
-        table = Table(title=self.name + (" (quick form: not a measurement)" if self.options.quick else ""))
+        table = Table(
+            title=self.name
+            + (" (quick form: not a measurement)" if self.options.quick else "")
+        )
         table.add_column("measure")
         table.add_column("value", justify="right")
         table.add_column("unit")
@@ -179,7 +233,9 @@ class Benchmark:
         for r in self.rows:
             ends = f"{r.interval[0]:.3g} to {r.interval[1]:.3g}" if r.interval else ""
             holds = {None: "", True: "yes", False: "NO"}[r.holds]
-            table.add_row(r.measure, f"{r.value:.4g}", r.unit, ends, r.target or "", holds)
+            table.add_row(
+                r.measure, f"{r.value:.4g}", r.unit, ends, r.target or "", holds
+            )
         Console(width=max(100, Console().width)).print(table)
 
 

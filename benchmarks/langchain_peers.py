@@ -67,10 +67,16 @@ class Scripted(BaseChatModel):
     def _result(self, messages: Sequence[Any]) -> tuple[ChatResult, float]:
         prompt = "\n".join(str(m.text) for m in messages)
         text, read, written, seconds = self.server.answer(prompt)
-        usage = UsageMetadata(input_tokens=read, output_tokens=written, total_tokens=read + written)
-        return ChatResult(generations=[ChatGeneration(message=AIMessage(text, usage_metadata=usage))]), seconds
+        usage = UsageMetadata(
+            input_tokens=read, output_tokens=written, total_tokens=read + written
+        )
+        return ChatResult(
+            generations=[ChatGeneration(message=AIMessage(text, usage_metadata=usage))]
+        ), seconds
 
-    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+    def _generate(
+        self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any
+    ) -> ChatResult:
         result, seconds = self._result(messages)
         time.sleep(seconds)
         return result
@@ -87,13 +93,20 @@ class CosinePairs(BaseCrossEncoder):
     """The cosine that ships in the place of a cross-encoder, the same for theirs and ours."""
 
     def score(self, text_pairs: list[tuple[str, str]]) -> list[float]:
-        return [float(embedding_scorer().score(query, [text])[0]) for query, text in text_pairs]
+        return [
+            float(embedding_scorer().score(query, [text])[0])
+            for query, text in text_pairs
+        ]
 
 
-def moves(model: BaseChatModel) -> dict[str, tuple[BaseDocumentCompressor, BaseDocumentCompressor]]:
+def moves(
+    model: BaseChatModel,
+) -> dict[str, tuple[BaseDocumentCompressor, BaseDocumentCompressor]]:
     """LangChain's compressors at their own defaults, and the one line that takes the place of each."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # one of them imports langchain-community, which warns
+        warnings.simplefilter(
+            "ignore"
+        )  # one of them imports langchain-community, which warns
         from langchain_classic.retrievers.document_compressors import (
             CrossEncoderReranker,
             EmbeddingsFilter,
@@ -107,7 +120,10 @@ def moves(model: BaseChatModel) -> dict[str, tuple[BaseDocumentCompressor, BaseD
                 LLMChainExtractor.from_llm(model),
                 DenoiseCompressor.from_llm(model, context=False),
             ),
-            "LLMChainFilter": (LLMChainFilter.from_llm(model), DenoiseCompressor.from_llm(model)),
+            "LLMChainFilter": (
+                LLMChainFilter.from_llm(model),
+                DenoiseCompressor.from_llm(model),
+            ),
             "EmbeddingsFilter": (
                 EmbeddingsFilter(embeddings=embeddings),
                 DenoiseCompressor.from_embeddings(embeddings),
@@ -124,25 +140,39 @@ def as_parts(model: BaseChatModel, sync: bool) -> dict[str, tuple[Part, Part]]:
 
     def part(compressor: BaseDocumentCompressor) -> Part:
         def asked(question: str, passages: Sequence[Passage]) -> list[tuple[str, str]]:
-            return [(str(d.id), d.page_content) for d in ask(compressor, as_documents(passages), question, sync)]
+            return [
+                (str(d.id), d.page_content)
+                for d in ask(compressor, as_documents(passages), question, sync)
+            ]
 
         return asked
 
-    return {name: (part(theirs), part(ours)) for name, (theirs, ours) in moves(model).items()}
+    return {
+        name: (part(theirs), part(ours))
+        for name, (theirs, ours) in moves(model).items()
+    }
 
 
 def times(bench: Benchmark, all_work: list[Work]) -> None:
     """How long each takes for a question, with the model behind its clock."""
     timed = Timed(speed=50.0 if bench.options.quick else 1.0)
     for how in ("sync", "async"):
-        for name, (theirs, ours) in as_parts(Scripted(server=timed), how == "sync").items():
+        for name, (theirs, ours) in as_parts(
+            Scripted(server=timed), how == "sync"
+        ).items():
             ours(*all_work[0][:2])  # warm up
             for label, part in ((name, theirs), (f"in place of {name}", ours)):
                 seconds = run_of(part, timed.server, all_work).seconds / len(all_work)
-                bench.row(f"{label}, {len(all_work)} questions, {how}: time a question", seconds, "s")
+                bench.row(
+                    f"{label}, {len(all_work)} questions, {how}: time a question",
+                    seconds,
+                    "s",
+                )
 
 
-Refused = type("Refused", (Exception,), {"status_code": 400})  # what a content filter answers
+Refused = type(
+    "Refused", (Exception,), {"status_code": 400}
+)  # what a content filter answers
 BAD = {
     "a content filter's 400": Refused("content_filter"),
     "an error": TimeoutError("the model is busy"),
@@ -153,7 +183,10 @@ BAD = {
 
 def survival(bench: Benchmark) -> None:
     """Twenty documents, one reply of twenty bad: how many of the other nineteen come through, word for word?"""
-    documents = [Document(page_content=f"Fact {i} is known. So is more.", id=str(i)) for i in range(20)]
+    documents = [
+        Document(page_content=f"Fact {i} is known. So is more.", id=str(i))
+        for i in range(20)
+    ]
     own = {str(d.id): d.page_content for d in documents}
     for what, bad in BAD.items():
 
@@ -166,7 +199,9 @@ def survival(bench: Benchmark) -> None:
             if "Relevant (YES / NO)" in prompt:
                 return "YES"
             if "Extracted relevant parts:" in prompt:
-                return next(f"Fact {i} is known." for i in range(20) if f"Fact {i} " in prompt)
+                return next(
+                    f"Fact {i} is known." for i in range(20) if f"Fact {i} " in prompt
+                )
             return "ALL"
 
         model = FunctionChatModel(reply=reply)
@@ -183,13 +218,31 @@ def survival(bench: Benchmark) -> None:
                     out = ask(compressor, documents, "What is known?", sync)
                 except Exception as error:
                     failed = f" ({type(error).__name__})"
-                texts = [d.page_content.strip() for d in out if "denoise_fallback" not in d.metadata]
-                others = {i for i, text in own.items() if i != "7" and any(t and t in text for t in texts)}
+                texts = [
+                    d.page_content.strip()
+                    for d in out
+                    if "denoise_fallback" not in d.metadata
+                ]
+                others = {
+                    i
+                    for i, text in own.items()
+                    if i != "7" and any(t and t in text for t in texts)
+                }
                 junk = sum(not any(t in text for text in own.values()) for t in texts)
                 label = f"one bad reply, {what}: {name}, {'sync' if sync else 'async'}"
                 least, most = (19, 0) if name.startswith("ours") else (None, None)
-                bench.row(f"{label}: of the other 19 kept{failed}", len(others), "documents", at_least=least)
-                bench.row(f"{label}: texts that are not the source's", junk, "documents", at_most=most)
+                bench.row(
+                    f"{label}: of the other 19 kept{failed}",
+                    len(others),
+                    "documents",
+                    at_least=least,
+                )
+                bench.row(
+                    f"{label}: texts that are not the source's",
+                    junk,
+                    "documents",
+                    at_most=most,
+                )
 
 
 def main(argv: list[str] | None = None) -> Benchmark:

@@ -28,7 +28,11 @@ from llama_index.core import MockEmbedding, Settings
 from llama_index.core.base.llms.types import CompletionResponse, LLMMetadata
 from llama_index.core.llms import CustomLLM
 from llama_index.core.postprocessor import LLMRerank, SentenceEmbeddingOptimizer
-from llama_index.core.query_engine import RetrieverQueryEngine, RetryQueryEngine, RetrySourceQueryEngine
+from llama_index.core.query_engine import (
+    RetrieverQueryEngine,
+    RetryQueryEngine,
+    RetrySourceQueryEngine,
+)
 from llama_index.core.retrievers import BaseRetriever
 from llama_index.core.schema import NodeWithScore, TextNode
 from s2a_cost import work
@@ -40,12 +44,21 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.s2a import S2ADenoiser
 from denoise_core.scorers import BM25Scorer
 from denoise_core.text.chunk import sentence_spans
-from llamaindex_denoise import Checked, DenoisePostprocessor, LlamaLLM, UtilityEvaluator, record
+from llamaindex_denoise import (
+    Checked,
+    DenoisePostprocessor,
+    LlamaLLM,
+    UtilityEvaluator,
+    record,
+)
 from llamaindex_denoise.nodes.convert import to_passages
 
 QUESTION = "Where is the red tower?"
 RIGHT, WRONG = "The red tower is in Porto.", "The red tower was built in 1755."
-FACTS = ("The red tower is in Porto. Bread is cheap there.", "The blue bridge crosses the river.")
+FACTS = (
+    "The red tower is in Porto. Bread is cheap there.",
+    "The blue bridge crosses the river.",
+)
 
 
 class Model(CustomLLM):
@@ -59,26 +72,41 @@ class Model(CustomLLM):
     def metadata(self) -> LLMMetadata:
         return LLMMetadata(model_name="scripted")
 
-    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+    def complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> CompletionResponse:
         self.calls += 1
         time.sleep(self.seconds)
         return CompletionResponse(text=self.reply(prompt))
 
-    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+    def stream_complete(
+        self, prompt: str, formatted: bool = False, **kwargs: Any
+    ) -> Any:
         text = self.complete(prompt).text
         pieces = re.findall(r"\S+\s*", text)
-        return (CompletionResponse(text="".join(pieces[: i + 1]), delta=p) for i, p in enumerate(pieces))
+        return (
+            CompletionResponse(text="".join(pieces[: i + 1]), delta=p)
+            for i, p in enumerate(pieces)
+        )
 
 
 class Found(BaseRetriever):
     def _retrieve(self, query_bundle: Any) -> list[NodeWithScore]:
-        return [NodeWithScore(node=TextNode(text=t, id_=f"n{i}"), score=0.9) for i, t in enumerate(FACTS)]
+        return [
+            NodeWithScore(node=TextNode(text=t, id_=f"n{i}"), score=0.9)
+            for i, t in enumerate(FACTS)
+        ]
 
 
 def passages() -> list[NodeWithScore]:
     found = sample_questions()[0].passages
     return [
-        NodeWithScore(node=TextNode(text=p.text, id_=f"p{i}", metadata={"title": p.metadata["title"]}), score=0.5)
+        NodeWithScore(
+            node=TextNode(
+                text=p.text, id_=f"p{i}", metadata={"title": p.metadata["title"]}
+            ),
+            score=0.5,
+        )
         for i, p in enumerate(found)
     ]
 
@@ -131,17 +159,31 @@ def postprocessors(bench: Benchmark, seconds: float) -> None:
         return LLMRerank(llm=model, top_n=len(nodes))
 
     for name in ("ours", "LLMRerank"):
-        build(name, Model(reply=selects())).postprocess_nodes(nodes, query_str=query)  # imports and first calls
+        build(name, Model(reply=selects())).postprocess_nodes(
+            nodes, query_str=query
+        )  # imports and first calls
         model = Model(reply=selects(), seconds=seconds)
         started = time.perf_counter()
         build(name, model).postprocess_nodes(nodes, query_str=query)
         took = time.perf_counter() - started
         what = f"{len(nodes)} nodes, {seconds:g} s a call"
-        bench.row(f"{what}: {name}, sync", took, "s", at_most=target if name == "ours" else None)
+        bench.row(
+            f"{what}: {name}, sync",
+            took,
+            "s",
+            at_most=target if name == "ours" else None,
+        )
         bench.row(f"{what}: {name}, calls", model.calls, "calls")
         part = build(name, Model(reply=selects(), seconds=seconds))
-        stall, took = asyncio.run(stall_while(part.apostprocess_nodes(nodes, query_str=query)))
-        bench.row(f"{what}: {name}, async", took, "s", at_most=target if name == "ours" else None)
+        stall, took = asyncio.run(
+            stall_while(part.apostprocess_nodes(nodes, query_str=query))
+        )
+        bench.row(
+            f"{what}: {name}, async",
+            took,
+            "s",
+            at_most=target if name == "ours" else None,
+        )
         bench.row(
             f"{what}: {name}, event loop held up at most", stall, "s", at_most=seconds if name == "ours" else None
         )  # fmt: skip
@@ -152,15 +194,25 @@ def postprocessors(bench: Benchmark, seconds: float) -> None:
             at_least=len(nodes) if name == "ours" else None,
         )  # fmt: skip
         same = sum(
-            n.score == 0.5 for n in build(name, Model(reply=selects())).postprocess_nodes(nodes, query_str=query)
+            n.score == 0.5
+            for n in build(name, Model(reply=selects())).postprocess_nodes(
+                nodes, query_str=query
+            )
         )
-        bench.row(f"retrieval score kept: {name}", same, "nodes", at_least=len(nodes) if name == "ours" else None)
+        bench.row(
+            f"retrieval score kept: {name}",
+            same,
+            "nodes",
+            at_least=len(nodes) if name == "ours" else None,
+        )
 
 
 def inputs(bench: Benchmark) -> None:
     query = sample_questions()[0].text
     parts = {
-        "ours": DenoisePostprocessor(denoiser=S2ADenoiser(LlamaLLM(Model(reply=lambda p: "1")), variant="select")),
+        "ours": DenoisePostprocessor(
+            denoiser=S2ADenoiser(LlamaLLM(Model(reply=lambda p: "1")), variant="select")
+        ),
         "SentenceEmbeddingOptimizer": SentenceEmbeddingOptimizer(
             embed_model=MockEmbedding(embed_dim=4), percentile_cutoff=0.5
         ),
@@ -170,7 +222,12 @@ def inputs(bench: Benchmark) -> None:
         before = copy.deepcopy(nodes)
         out = part.postprocess_nodes(nodes, query_str=query)
         changed = sum(a.model_dump() != b.model_dump() for a, b in zip(nodes, before))
-        bench.row(f"inputs changed: {name}", changed, "nodes", at_most=0 if name == "ours" else None)
+        bench.row(
+            f"inputs changed: {name}",
+            changed,
+            "nodes",
+            at_most=0 if name == "ours" else None,
+        )
         texts = {n.node.node_id: n.node.text for n in before}
         ours = sum(n.node.text in texts.get(n.node.node_id, "") for n in out)
         bench.row(
@@ -198,20 +255,39 @@ def loops(bench: Benchmark, seconds: float) -> None:
         target = name == "ours"
         model = Model(reply=mends, seconds=seconds)
         Settings.llm = model
-        response, error = _try(lambda name=name, model=model: engine(name, model).query(QUESTION))
+        response, error = _try(
+            lambda name=name, model=model: engine(name, model).query(QUESTION)
+        )
         right = RIGHT in str(response) and not error
-        bench.row(f"repaired after feedback: {name}", right, "1 = right answer", at_least=1 if target else None)
+        bench.row(
+            f"repaired after feedback: {name}",
+            right,
+            "1 = right answer",
+            at_least=1 if target else None,
+        )
         bench.row(f"repaired after feedback: {name}, calls", model.calls, "calls")
-        ids = [n.node.node_id in ("n0", "n1") for n in getattr(response, "source_nodes", [])]
+        ids = [
+            n.node.node_id in ("n0", "n1")
+            for n in getattr(response, "source_nodes", [])
+        ]
         bench.row(
             f"sources with the user's ids: {name}", sum(ids) / len(ids) if ids else 0.0, "share",
             at_least=1 if target else None,
         )  # fmt: skip
 
         Settings.llm = never = Model(reply=lambda p: WRONG)
-        response, _ = _try(lambda name=name, never=never: engine(name, never).query(QUESTION))
-        told = (getattr(response, "metadata", None) or {}).get("denoise", {}).get("outcome") == "unsupported"
-        bench.row(f"says that no answer passed: {name}", told, "1 = yes", at_least=1 if target else None)
+        response, _ = _try(
+            lambda name=name, never=never: engine(name, never).query(QUESTION)
+        )
+        told = (getattr(response, "metadata", None) or {}).get("denoise", {}).get(
+            "outcome"
+        ) == "unsupported"
+        bench.row(
+            f"says that no answer passed: {name}",
+            told,
+            "1 = yes",
+            at_least=1 if target else None,
+        )
         bench.row(f"never right: {name}, calls", never.calls, "calls")
 
         Settings.llm = waits = Model(reply=mends, seconds=seconds)
@@ -222,16 +298,30 @@ def loops(bench: Benchmark, seconds: float) -> None:
 
         Settings.llm = streams = Model(reply=mends)
         response, _ = _try(
-            lambda name=name, streams=streams: engine(name, streams, streaming=True).query(QUESTION)
+            lambda name=name, streams=streams: engine(
+                name, streams, streaming=True
+            ).query(QUESTION)
         )
-        delivered = "".join(response.response_gen) if hasattr(response, "response_gen") else ""
+        delivered = (
+            "".join(response.response_gen) if hasattr(response, "response_gen") else ""
+        )
         bench.row(
-            f"stream delivers the answer: {name}", RIGHT in delivered, "1 = yes", at_least=1 if target else None
+            f"stream delivers the answer: {name}",
+            RIGHT in delivered,
+            "1 = yes",
+            at_least=1 if target else None,
         )
 
         Settings.llm = flaky = Model(reply=_raises_once())
-        response, error = _try(lambda name=name, flaky=flaky: engine(name, flaky).query(QUESTION))
-        bench.row(f"survives a call that raises: {name}", not error, "1 = yes", at_least=1 if target else None)
+        response, error = _try(
+            lambda name=name, flaky=flaky: engine(name, flaky).query(QUESTION)
+        )
+        bench.row(
+            f"survives a call that raises: {name}",
+            not error,
+            "1 = yes",
+            at_least=1 if target else None,
+        )
     Settings.llm = None
 
 
@@ -275,16 +365,22 @@ def costs(bench: Benchmark, rounds: int) -> None:
     part, core = DenoisePostprocessor(denoiser=Untouched()), Guard(Untouched())
     given = to_passages(nodes)
     alone, more = paired_ms(
-        lambda: core.denoise("q", given), lambda: part.postprocess_nodes(nodes, query_str="q"), rounds
+        lambda: core.denoise("q", given),
+        lambda: part.postprocess_nodes(nodes, query_str="q"),
+        rounds,
     )
     bench.row(f"core alone behind its guard, {len(nodes)} nodes", alone, "CPU ms")
     goal = None if bench.options.quick else 0.5
-    bench.row(f"adapter over the core, {len(nodes)} nodes", more, "CPU ms", at_most=goal)
+    bench.row(
+        f"adapter over the core, {len(nodes)} nodes", more, "CPU ms", at_most=goal
+    )
     ours = {
         "llamaindex_denoise": "import llamaindex_denoise",
         "its DenoisePostprocessor": "from llamaindex_denoise import DenoisePostprocessor",
     }
-    import_rows(bench, "import numpy, llama_index.core", "llama_index.core and numpy", ours)
+    import_rows(
+        bench, "import numpy, llama_index.core", "llama_index.core and numpy", ours
+    )
 
 
 def records(bench: Benchmark) -> None:
@@ -292,16 +388,22 @@ def records(bench: Benchmark) -> None:
     found = passages()
     for n in found:
         n.node.text = n.node.text * 20  # type: ignore[attr-defined]
-    part = DenoisePostprocessor(denoiser=ENDDenoiser(BM25Scorer(), keep=0.5, chunker=sentence_spans))
+    part = DenoisePostprocessor(
+        denoiser=ENDDenoiser(BM25Scorer(), keep=0.5, chunker=sentence_spans)
+    )
     out = part.postprocess_nodes(found, query_str=sample_questions()[0].text)
-    most = max(len(json.dumps(record(n.node), ensure_ascii=False).encode()) for n in out)
+    most = max(
+        len(json.dumps(record(n.node), ensure_ascii=False).encode()) for n in out
+    )
     bench.row(f"largest record of {len(out)} long nodes", most, "bytes", at_most=2048)
 
 
 def main(argv: list[str] | None = None) -> Benchmark:
     options = arguments(__doc__ or "", argv)
     bench = Benchmark("llamaindex_peers", options)
-    costs(bench, 5 if options.quick else 1000)  # first: what the others leave in memory slows every call
+    costs(
+        bench, 5 if options.quick else 1000
+    )  # first: what the others leave in memory slows every call
     postprocessors(bench, 0.01 if options.quick else 0.1)
     inputs(bench)
     loops(bench, 0.01 if options.quick else 0.1)

@@ -23,7 +23,7 @@ from harness import Benchmark, Options, arguments, read
 
 from denoise_core import Passage
 from denoise_core.augmenter import Answer, Augmenter, Groundedness, LoopLimits, Outcome
-from denoise_core.augmenter.drafting import Drafted, DraftRequest, Written
+from denoise_core.augmenter.drafting import DraftReply, DraftRequest, FixedText
 from denoise_core.embedded.sample import sample_questions
 from denoise_core.evaluate.datasets import read_questions
 from denoise_core.support.quoting import LLMJudge
@@ -31,10 +31,23 @@ from denoise_core.testing import RecordedLLM
 from denoise_lab.split import place_of
 
 _NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-Z][a-z]+(?:\s[A-Z][a-z]+){1,3}\b")
-_NAMED = {"NQ": "nq_gold_distractors20", "XQuAD": "xquad_en", "HotpotQA": "hotpotqa_distractor"}
-_FROM = {"NQ": 0.75, "XQuAD": 0.75, "HotpotQA": 0.70}  # places of the questions that replies were recorded for
+_NAMED = {
+    "NQ": "nq_gold_distractors20",
+    "XQuAD": "xquad_en",
+    "HotpotQA": "hotpotqa_distractor",
+}
+_FROM = {
+    "NQ": 0.75,
+    "XQuAD": 0.75,
+    "HotpotQA": 0.70,
+}  # places of the questions that replies were recorded for
 _MOST = 100  # questions of each
-_SAMPLE = {"MTRAG": 16, "NQ": 10, "XQuAD": 10, "HotpotQA": 10}  # questions with recorded replies
+_SAMPLE = {
+    "MTRAG": 16,
+    "NQ": 10,
+    "XQuAD": 10,
+    "HotpotQA": 10,
+}  # questions with recorded replies
 
 
 class Drafts:
@@ -45,10 +58,10 @@ class Drafts:
     def __init__(self, texts: Sequence[str]) -> None:
         self.texts = list(texts)
 
-    def draft(self, request: DraftRequest) -> Drafted:
-        return Drafted(self.texts[min(request.attempt, len(self.texts) - 1)])
+    def draft(self, request: DraftRequest) -> DraftReply:
+        return DraftReply(self.texts[min(request.attempt, len(self.texts) - 1)])
 
-    async def adraft(self, request: DraftRequest) -> Drafted:
+    async def adraft(self, request: DraftRequest) -> DraftReply:
         return self.draft(request)
 
 
@@ -56,9 +69,14 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     options = arguments(__doc__.splitlines()[0], argv)
     bench = Benchmark("loop_outcomes", options)
     rows = _made_up() if options.quick else _rated(options)
-    named = {name: _made_up_names() if options.quick else _names(options, name) for name in _NAMED}
+    named = {
+        name: _made_up_names() if options.quick else _names(options, name)
+        for name in _NAMED
+    }
     if options.quick:
-        quoting = Groundedness(lambda question, evidence, claim: float(any(claim in e for e in evidence)))
+        quoting = Groundedness(
+            lambda question, evidence, claim: float(any(claim in e for e in evidence))
+        )
     else:
         quoting = Groundedness(LLMJudge(RecordedLLM.from_file(FOLDER / "loop.jsonl")))
     _real_drafts(bench, sampled(rows, _SAMPLE["MTRAG"]), quoting)
@@ -97,7 +115,9 @@ def _passages(listed: Sequence[dict[str, Any]]) -> tuple[Passage, ...]:
 
 
 def _real_drafts(
-    bench: Benchmark, rows: Sequence[tuple[str, tuple[Passage, ...], dict[str, bool]]], utility: Groundedness
+    bench: Benchmark,
+    rows: Sequence[tuple[str, tuple[Passage, ...], dict[str, bool]]],
+    utility: Groundedness,
 ) -> None:
     supported = good = extra = corrected = harmed = repaired = cut_good = runs = 0
     outcomes: dict[Outcome, int] = dict.fromkeys(Outcome, 0)
@@ -113,7 +133,10 @@ def _real_drafts(
             extra += answer.memory.drafts - 1
             if answer.text not in rated:
                 repaired += answer.outcome is Outcome.SUPPORTED
-                cut_good += answer.outcome is Outcome.SUPPORTED and rated[order[answer.best.draft]]
+                cut_good += (
+                    answer.outcome is Outcome.SUPPORTED
+                    and rated[order[answer.best.draft]]
+                )
                 continue
             corrected += rated[answer.text] and not rated[order[0]]
             harmed += rated[order[0]] and not rated[answer.text]
@@ -126,17 +149,30 @@ def _real_drafts(
         bench.row(f"{by} {outcome}", count / max(1, runs), "share")
     bench.share(f"{by} supported as written: good", good, supported, at_least=0.9)
     bench.row(f"{by} supported after repair", repaired / max(1, runs), "share")
-    bench.row(f"{by} repaired: the draft was good as a whole", cut_good / max(1, repaired), "share of these")
-    bench.row(f"{by} corrected less harmed", corrected - harmed, "answers of " + str(runs))
+    bench.row(
+        f"{by} repaired: the draft was good as a whole",
+        cut_good / max(1, repaired),
+        "share of these",
+    )
+    bench.row(
+        f"{by} corrected less harmed", corrected - harmed, "answers of " + str(runs)
+    )
     mended = corrected - harmed + repaired - cut_good
     bench.row(f"{by} extra drafts", extra, "drafts")
     price = extra / (corrected - harmed) if corrected > harmed else 999.0
-    bench.row(f"{by} extra drafts for each net correction, repairs not counted", price, "drafts", at_most=6)
+    bench.row(
+        f"{by} extra drafts for each net correction, repairs not counted",
+        price,
+        "drafts",
+        at_most=6,
+    )
     best = extra / mended if mended > 0 else 999.0
     bench.row(f"{by} the same, were every repair of a bad draft good", best, "drafts")
 
 
-def _names(options: Options, name: str) -> list[tuple[str, tuple[Passage, ...], str, str]]:
+def _names(
+    options: Options, name: str
+) -> list[tuple[str, tuple[Passage, ...], str, str]]:
     """(question, evidence, right answer, a name that a distractor has and neither gold nor answers)."""
     assert options.data is not None
     found = []
@@ -147,7 +183,15 @@ def _names(options: Options, name: str) -> list[tuple[str, tuple[Passage, ...], 
         gold = " ".join(p.text for p in q.passages if p.id in q.gold)
         known = f"{gold} {q.text} {' '.join(q.answers)}".casefold()
         others = (p.text for p in q.passages if p.id not in q.gold)
-        wrong = next((n for text in others for n in _NAME.findall(text) if n.casefold() not in known), None)
+        wrong = next(
+            (
+                n
+                for text in others
+                for n in _NAME.findall(text)
+                if n.casefold() not in known
+            ),
+            None,
+        )
         if wrong and q.answers:
             found.append((q.text, q.passages, q.answers[0], wrong))
     return found[:_MOST]
@@ -165,17 +209,26 @@ def _distractors(
     loop = Augmenter(judge=utility)
 
     def judged(question: str, evidence: tuple[Passage, ...], draft: str) -> Answer:
-        return loop.answer(question, drafter=Written(draft), evidence=evidence)
+        return loop.answer(question, drafter=FixedText(draft), evidence=evidence)
 
-    wrong = [judged(question, evidence, foreign) for question, evidence, _, foreign in rows]
-    right = [judged(question, evidence, answer) for question, evidence, answer, _ in rows]
+    wrong = [
+        judged(question, evidence, foreign) for question, evidence, _, foreign in rows
+    ]
+    right = [
+        judged(question, evidence, answer) for question, evidence, answer, _ in rows
+    ]
     by = f"{name}, {utility.name}:"
-    bench.share(f"{by} distractor drafts supported", _supported(wrong), len(rows), at_most=most)
+    bench.share(
+        f"{by} distractor drafts supported", _supported(wrong), len(rows), at_most=most
+    )
     bench.share(f"{by} right answers supported", _supported(right), len(rows))
 
 
 def _supported(answers: Sequence[Answer]) -> int:
-    return sum(a.outcome is Outcome.SUPPORTED and not (a.best and a.best.repaired) for a in answers)
+    return sum(
+        a.outcome is Outcome.SUPPORTED and not (a.best and a.best.repaired)
+        for a in answers
+    )
 
 
 def _adversaries(bench: Benchmark) -> None:
@@ -183,16 +236,27 @@ def _adversaries(bench: Benchmark) -> None:
     bench.about["adversaries"] = "; ".join(results)
     bench.row("adversaries", len(results), "tried", at_least=12)
     bench.row(
-        "hallucinations that fetched their own evidence", sum(r.supported for r in results.values()), "", at_most=0
+        "hallucinations that fetched their own evidence",
+        sum(r.supported for r in results.values()),
+        "",
+        at_most=0,
     )
-    bench.row("side effects that happened twice", sum(r.twice for r in results.values()), "", at_most=0)
+    bench.row(
+        "side effects that happened twice",
+        sum(r.twice for r in results.values()),
+        "",
+        at_most=0,
+    )
     worst = max(r.tokens_off for r in results.values())
     bench.row("tokens counted, off what was used", worst, "share, worst", at_most=0.01)
 
 
 def _made_up() -> list[tuple[str, tuple[Passage, ...], dict[str, bool]]]:
     tower = (Passage("The tower was completed in 1889. It stands in Paris.", "a"),)
-    said = {"The tower was completed in 1889.": True, "The tower was completed in 1925.": False}
+    said = {
+        "The tower was completed in 1889.": True,
+        "The tower was completed in 1925.": False,
+    }
     return [("When was the tower completed?", tower, said)] * 3
 
 

@@ -19,7 +19,13 @@ from typing import Any, TypedDict
 from harness import Benchmark, arguments
 
 from denoise_core import Budget, Message, Passage, Reply
-from denoise_core.augmenter import AnswerVerdict, Augmenter, ClaimVerdict, LoopLimits, WorkingMemory
+from denoise_core.augmenter import (
+    AnswerVerdict,
+    Augmenter,
+    ClaimVerdict,
+    LoopLimits,
+    WorkingMemory,
+)
 from denoise_core.augmenter.utility import without_effects
 from denoise_core.runtime.effects import Flow
 from denoise_core.testing import ListRetriever
@@ -90,8 +96,12 @@ class Table:
         score = quality(candidate)
         if score >= PASS:
             return without_effects(AnswerVerdict(True, score))
-        failed = ClaimVerdict(candidate, 0, len(candidate), False, kind="other", reason="not good enough")
-        return without_effects(AnswerVerdict(False, score, (failed,), None, failed.kind, failed.reason))
+        failed = ClaimVerdict(
+            candidate, 0, len(candidate), False, kind="other", reason="not good enough"
+        )
+        return without_effects(
+            AnswerVerdict(False, score, (failed,), None, failed.kind, failed.reason)
+        )
 
 
 class OurLLM:
@@ -109,7 +119,9 @@ class OurLLM:
         return Reply(text)
 
 
-def ours(script: Script, budget: Budget | None = None, call_seconds: float = LIMIT) -> Coroutine[Any, Any, str]:
+def ours(
+    script: Script, budget: Budget | None = None, call_seconds: float = LIMIT
+) -> Coroutine[Any, Any, str]:
     loop = Augmenter(
         OurLLM(script),
         ListRetriever([Passage(EVIDENCE, "a")]),
@@ -137,17 +149,23 @@ def llamaindex(script: Script) -> Coroutine[Any, Any, str]:
         def metadata(self) -> LLMMetadata:
             return LLMMetadata()
 
-        def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        def complete(
+            self, prompt: str, formatted: bool = False, **kwargs: Any
+        ) -> CompletionResponse:
             text, seconds = script.next(prompt)
             time.sleep(seconds)
             return CompletionResponse(text=text)
 
-        async def acomplete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        async def acomplete(
+            self, prompt: str, formatted: bool = False, **kwargs: Any
+        ) -> CompletionResponse:
             text, seconds = script.next(prompt)
             await asyncio.sleep(seconds)
             return CompletionResponse(text=text)
 
-        def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+        def stream_complete(
+            self, prompt: str, formatted: bool = False, **kwargs: Any
+        ) -> Any:
             raise NotImplementedError
 
     class One(BaseRetriever):
@@ -161,11 +179,28 @@ def llamaindex(script: Script) -> Coroutine[Any, Any, str]:
         def _update_prompts(self, prompts: Any) -> None:
             return
 
-        def evaluate(self, query: Any = None, response: Any = None, contexts: Any = None, **kw: Any) -> Any:
+        def evaluate(
+            self,
+            query: Any = None,
+            response: Any = None,
+            contexts: Any = None,
+            **kw: Any,
+        ) -> Any:
             score = quality(str(response))
-            return EvaluationResult(response=str(response), passing=score >= PASS, score=score, feedback="no")
+            return EvaluationResult(
+                response=str(response),
+                passing=score >= PASS,
+                score=score,
+                feedback="no",
+            )
 
-        async def aevaluate(self, query: Any = None, response: Any = None, contexts: Any = None, **kw: Any) -> Any:
+        async def aevaluate(
+            self,
+            query: Any = None,
+            response: Any = None,
+            contexts: Any = None,
+            **kw: Any,
+        ) -> Any:
             return self.evaluate(query, response, contexts)
 
     llm = Generator()
@@ -215,7 +250,9 @@ PEERS: dict[str, Callable[[Script], Coroutine[Any, Any, str]]] = {
 }
 
 
-async def play(make: Callable[[Script], Coroutine[Any, Any, str]], script: Script) -> Outcome:
+async def play(
+    make: Callable[[Script], Coroutine[Any, Any, str]], script: Script
+) -> Outcome:
     """One run, with a ticker beside it that counts how often the event loop came round."""
     ticks = 0
 
@@ -246,9 +283,18 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
         for peer, make in PEERS.items():
             found = asyncio.run(play(make, Script(list(outcomes))))
             at_least = 1 if peer == "ours" else None
-            bench.row(f"{name}: {peer}: best answer returned", float(found.best), "yes or no", at_least=at_least)
+            bench.row(
+                f"{name}: {peer}: best answer returned",
+                float(found.best),
+                "yes or no",
+                at_least=at_least,
+            )
             bench.row(f"{name}: {peer}: generator calls", found.script.calls, "calls")
-            bench.row(f"{name}: {peer}: prompt tokens", found.script.characters / 4, "tokens, by length")
+            bench.row(
+                f"{name}: {peer}: prompt tokens",
+                found.script.characters / 4,
+                "tokens, by length",
+            )
             if found.error:
                 bench.row(f"{name}: {peer}: raised {found.error}", 1, "yes or no")
             if name == "hangs once":
@@ -257,17 +303,34 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     for peer, make in PEERS.items():
         found = asyncio.run(play(make, Script([0.5, 0.95], seconds=0.1)))
         least = 20 if peer == "ours" else None
-        bench.row(f"event loop came round while waiting 0.2 s: {peer}", found.ticks, "times", at_least=least)
+        bench.row(
+            f"event loop came round while waiting 0.2 s: {peer}",
+            found.ticks,
+            "times",
+            at_least=least,
+        )
     passed = []
     for calls in range(1, 6):
         script = Script(SCENARIOS["never passes"][:])
         asyncio.run(play(lambda s, n=calls: ours(s, Budget(calls=n)), script))
         passed.append(script.calls + 1 - calls)  # one call is the search
-    bench.row("budgets of 1 to 5 calls: most calls beyond the budget, ours", max(0, *passed), "calls", at_most=0)
+    bench.row(
+        "budgets of 1 to 5 calls: most calls beyond the budget, ours",
+        max(0, *passed),
+        "calls",
+        at_most=0,
+    )
     loops = 50 if options.quick else 1000
     seconds, peak = crowd(loops)
-    bench.row(f"{loops} loops at once on one event loop, calls of 0.05 s: time", seconds, "s")
-    bench.row(f"{loops} loops at once on one event loop: peak of new memory", peak, "MiB", at_most=100)
+    bench.row(
+        f"{loops} loops at once on one event loop, calls of 0.05 s: time", seconds, "s"
+    )
+    bench.row(
+        f"{loops} loops at once on one event loop: peak of new memory",
+        peak,
+        "MiB",
+        at_most=100,
+    )
     return bench.finish()
 
 
@@ -277,12 +340,17 @@ def crowd(loops: int) -> tuple[float, float]:
     async def all_of_them() -> float:
         started = time.perf_counter()
         answers = await asyncio.gather(
-            *(ours(Script([0.5, 0.95], seconds=0.05), call_seconds=60) for _ in range(loops))
+            *(
+                ours(Script([0.5, 0.95], seconds=0.05), call_seconds=60)
+                for _ in range(loops)
+            )
         )
         assert set(answers) == {"answer of quality 0.95"}
         return time.perf_counter() - started
 
-    seconds = asyncio.run(all_of_them())  # apart from the measurement of memory, which slows everything
+    seconds = asyncio.run(
+        all_of_them()
+    )  # apart from the measurement of memory, which slows everything
     tracemalloc.start()
     asyncio.run(all_of_them())
     peak = tracemalloc.get_traced_memory()[1] / 2**20

@@ -53,7 +53,9 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     options = arguments(__doc__ or "", argv)
     bench = Benchmark("ordinary", options)
     asked = (
-        _quick() if options.data is None else read_files(options.data / "ordinary", 12 if options.quick else None)
+        _quick()
+        if options.data is None
+        else read_files(options.data / "ordinary", 12 if options.quick else None)
     )
     denoiser = default_denoiser()
     results = [denoiser.denoise(a.question, [a.passage]) for a in asked]
@@ -73,8 +75,19 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
 def read_files(folder: Path, most: int | None) -> list[Asked]:
     lines = (folder / "questions.jsonl").read_text("utf-8").splitlines()
     rows = [json.loads(line) for line in lines if line.strip()][:most]
-    texts = {r["file"]: (folder / r["file"]).read_bytes().decode("utf-8-sig") for r in rows}
-    return [Asked(r["file"], r["question"], tuple(r["needed"]), texts[r["file"]], r["answer"] or "") for r in rows]
+    texts = {
+        r["file"]: (folder / r["file"]).read_bytes().decode("utf-8-sig") for r in rows
+    }
+    return [
+        Asked(
+            r["file"],
+            r["question"],
+            tuple(r["needed"]),
+            texts[r["file"]],
+            r["answer"] or "",
+        )
+        for r in rows
+    ]
 
 
 def _quick() -> list[Asked]:
@@ -97,7 +110,10 @@ def _kept(asked: Asked, result: DenoiseResult) -> np.ndarray:
 def _answered(asked: Asked, result: DenoiseResult) -> bool:
     """Whether each place that is needed is kept somewhere in full."""
     kept = _kept(asked, result)
-    return all(any(kept[a:b].all() for a, b in _places(asked.text, needed)) for needed in asked.needed)
+    return all(
+        any(kept[a:b].all() for a, b in _places(asked.text, needed))
+        for needed in asked.needed
+    )
 
 
 def _places(text: str, words: str) -> list[tuple[int, int]]:
@@ -123,41 +139,70 @@ def _told(
     ):
         if chosen:
             hits = sum(_answered(a, r) for a, r in chosen)
-            bench.share(f"{name}all needed kept, {label}", hits, len(chosen), at_least=least)
+            bench.share(
+                f"{name}all needed kept, {label}", hits, len(chosen), at_least=least
+            )
     whole = one is not None
     large = [_kept(a, r).mean() for a, r in pairs if len(a.text) > LARGE]
     small = [_kept(a, r).mean() for a, r in pairs if len(a.text) <= LARGE]
     if large:
-        bench.mean(f"{name}text kept of files over {LARGE:,} characters", large, at_most=0.30 if whole else None)
+        bench.mean(
+            f"{name}text kept of files over {LARGE:,} characters",
+            large,
+            at_most=0.30 if whole else None,
+        )
     if small:
         bench.mean(f"{name}text kept of shorter files", small)
     can = [r.relevant is False for a, r in pairs if a.needed]
     cannot = [r.relevant is False for a, r in pairs if not a.needed]
-    bench.share(f"{name}answerable called irrelevant", sum(can), len(can), at_most=0.02 if whole else None)
+    bench.share(
+        f"{name}answerable called irrelevant",
+        sum(can),
+        len(can),
+        at_most=0.02 if whole else None,
+    )
     if cannot:
         bench.share(f"{name}unanswerable said to be so", sum(cannot), len(cannot))
 
 
 def _budget(
-    bench: Benchmark, limit: int, least: float, asked: Sequence[Asked], auto: Sequence[DenoiseResult]
+    bench: Benchmark,
+    limit: int,
+    least: float,
+    asked: Sequence[Asked],
+    auto: Sequence[DenoiseResult],
 ) -> None:
     """Answers kept in a budget; and how often it took a piece below the margin while it left an answer out."""
     denoiser = default_denoiser(keep=TokenLimit(limit, shared_encoder().count_tokens))
     chosen = [(a, r) for a, r in zip(asked, auto, strict=True) if len(a.needed) == 1]
     results = [denoiser.denoise(a.question, [a.passage]) for a, _ in chosen]
     hits = sum(_answered(a, r) for (a, _), r in zip(chosen, results, strict=True))
-    bench.share(f"Tokens({limit}): all needed kept, one place", hits, len(chosen), at_least=least)
+    bench.share(
+        f"Tokens({limit}): all needed kept, one place",
+        hits,
+        len(chosen),
+        at_least=least,
+    )
     rubbish = 0
     for (a, whole), found in zip(chosen, results, strict=True):
         edge = min((k.score for k in whole.kept), default=-np.inf)
         low = any(k.score < edge for k in found.kept)
         rubbish += low and not _answered(a, found) and _answered(a, whole)
-    bench.row(f"Tokens({limit}): pieces below the margin in an answer's place", rubbish, "questions", at_most=0)
-    counted = [sum(shared_encoder().count_tokens(p.text) for p in r.passages) for r in results]
+    bench.row(
+        f"Tokens({limit}): pieces below the margin in an answer's place",
+        rubbish,
+        "questions",
+        at_most=0,
+    )
+    counted = [
+        sum(shared_encoder().count_tokens(p.text) for p in r.passages) for r in results
+    ]
     bench.row(f"Tokens({limit}): most tokens kept", max(counted, default=0), "tokens")
 
 
-def _doors(bench: Benchmark, asked: Sequence[Asked], results: Sequence[DenoiseResult]) -> None:
+def _doors(
+    bench: Benchmark, asked: Sequence[Asked], results: Sequence[DenoiseResult]
+) -> None:
     """What each door makes of the same question and file, against the library."""
     doors: dict[str, Callable[[Asked], str]] = {
         "command": _command(asked),
@@ -171,7 +216,12 @@ def _doors(bench: Benchmark, asked: Sequence[Asked], results: Sequence[DenoiseRe
             for a, r in zip(asked, results, strict=True)
             if door(a) != "".join(p.text for p in r.passages)
         ]
-        bench.row(f"{name}: questions kept otherwise than by the library", len(other), "questions", at_most=0)
+        bench.row(
+            f"{name}: questions kept otherwise than by the library",
+            len(other),
+            "questions",
+            at_most=0,
+        )
         for question in other[:3]:
             print(f"{name}: {question}")
 
@@ -188,7 +238,10 @@ def _command(asked: Sequence[Asked]) -> Callable[[Asked], str]:
         (folder / one.file).write_bytes(one.text.encode())
 
     def door(a: Asked) -> str:
-        done = CliRunner().invoke(load_app("run"), ["run", "-q", a.question, "-p", str(folder / a.file), "--json"])
+        done = CliRunner().invoke(
+            load_app("run"),
+            ["run", "-q", a.question, "-p", str(folder / a.file), "--json"],
+        )
         return "".join(p["text"] for p in json.loads(done.stdout)["passages"])
 
     return door
@@ -202,7 +255,9 @@ def _langchain() -> Callable[[Asked], str]:
     made = DenoiseCompressor()
 
     def door(a: Asked) -> str:
-        found = made.compress_documents([Document(page_content=a.text, id=a.file)], a.question)
+        found = made.compress_documents(
+            [Document(page_content=a.text, id=a.file)], a.question
+        )
         return "".join(d.page_content for d in found)
 
     return door
@@ -237,7 +292,9 @@ def _service() -> Callable[[Asked], str]:
 
     async def asked(a: Asked) -> str:
         body = {"query": a.question, "passages": [{"text": a.text, "id": a.file}]}
-        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(app), base_url="http://localhost"
+        ) as client:
             reply = await client.post("/v1/denoise", json=body)
         return "".join(p["text"] for p in reply.json()["passages"])
 
@@ -256,7 +313,12 @@ def _times(bench: Benchmark, asked: Sequence[Asked]) -> None:
             began = time.thread_time()
             cutting.chunk_text(text)
             best = min(best, time.thread_time() - began)
-        bench.row(f"{name}: cutting 10 kB", best * 1000 * 10_000 / len(text), "ms", at_most=1.0)
+        bench.row(
+            f"{name}: cutting 10 kB",
+            best * 1000 * 10_000 / len(text),
+            "ms",
+            at_most=1.0,
+        )
 
 
 def _calibration(bench: Benchmark, asked: Sequence[Asked]) -> None:
@@ -270,13 +332,21 @@ def _calibration(bench: Benchmark, asked: Sequence[Asked]) -> None:
                 for e in ranked.denoise(a.question, [a.passage]).trace.events
                 if isinstance(e.effect, Scoring)
             )
-            best: dict[str, tuple[float, list[int]]] = defaultdict(lambda: (-np.inf, []))
+            best: dict[str, tuple[float, list[int]]] = defaultdict(
+                lambda: (-np.inf, [])
+            )
             known = [i for i, s in enumerate(reply) if s is not None]
             for needed in a.needed:
                 for start, end in _places(a.text, needed):
-                    inside = [i for i in known if effect.spans[i].start < end and effect.spans[i].end > start]
+                    inside = [
+                        i
+                        for i in known
+                        if effect.spans[i].start < end and effect.spans[i].end > start
+                    ]
                     if inside:
-                        best[needed] = max(best[needed], (max(reply[i] for i in inside), inside))
+                        best[needed] = max(
+                            best[needed], (max(reply[i] for i in inside), inside)
+                        )
             gold = {i for _, inside in best.values() for i in inside}
             scores = np.array([reply[i] for i in known], dtype=np.float32)
             scored.append((scores, [i in gold for i in known]))
@@ -284,7 +354,9 @@ def _calibration(bench: Benchmark, asked: Sequence[Asked]) -> None:
         return
     scale = calibrate_margins({"ordinary files": scored}, risks=RISKS, miss_rate=0.01)
     for risk in RISKS:
-        bench.row(f"margin for a risk of {100 * risk:g} %", scale.margins[risk], "score")
+        bench.row(
+            f"margin for a risk of {100 * risk:g} %", scale.margins[risk], "score"
+        )
     bench.row("best score that all but 1 % reach", scale.floor or 0.0, "score")
 
 

@@ -37,7 +37,10 @@ def main(argv: list[str] | None = None) -> Benchmark:
     if options.quick or options.data is None:
         cases = [OWN]
     else:
-        cases = [json.loads(p.read_text("utf-8")) for p in sorted((options.data / "payloads").glob("*.json"))]
+        cases = [
+            json.loads(p.read_text("utf-8"))
+            for p in sorted((options.data / "payloads").glob("*.json"))
+        ]
     middleware = DenoiseToolResults()
     shaped, complete, whole, shares = [], [], [], []
     for case in cases:
@@ -45,26 +48,48 @@ def main(argv: list[str] | None = None) -> Benchmark:
         got = middleware.wrap_tool_call(request_of(case), lambda _, given=given: given)
         after = written(got)
         missing = [n for n in case["needed"] if n not in said(got)]
-        stands = in_shape(given, got) and all(m in after or m in said(got) for m in case["must_stay"])
+        stands = in_shape(given, got) and all(
+            m in after or m in said(got) for m in case["must_stay"]
+        )
         shaped.append(stands)
         complete.append(not missing)
         whole.append(stands and not missing)
-        shares.append(sum(map(read_of, messages_of(got))) / sum(map(read_of, messages_of(given))))
+        shares.append(
+            sum(map(read_of, messages_of(got))) / sum(map(read_of, messages_of(given)))
+        )
         bench.row(f"{case['id']}: characters left", shares[-1], "share")
         kept = len(case["needed"]) - len(missing)
-        bench.row(f"{case['id']}: needed parts kept, in shape: {stands}", kept / len(case["needed"]), "share")
+        bench.row(
+            f"{case['id']}: needed parts kept, in shape: {stands}",
+            kept / len(case["needed"]),
+            "share",
+        )
     bench.right("in shape", shaped)
     bench.right("all needed parts", complete)
-    bench.row("in shape with all needed parts", sum(whole), "results", at_least=0.9 * len(cases))
+    bench.row(
+        "in shape with all needed parts",
+        sum(whole),
+        "results",
+        at_least=0.9 * len(cases),
+    )
     bench.mean("characters left, mean", shares, at_most=0.40)
-    bench.about["middleware"] = "DenoiseToolResults(), the embedded default; the user's message is the task"
-    bench.about["chosen on"] = "all of them: weights, share and cutting were chosen with these results in sight"
+    bench.about["middleware"] = (
+        "DenoiseToolResults(), the embedded default; the user's message is the task"
+    )
+    bench.about["chosen on"] = (
+        "all of them: weights, share and cutting were chosen with these results in sight"
+    )
     return bench.finish()
 
 
 def request_of(case: dict[str, Any]) -> ToolCallRequest:
     """The call: the user's task, and the words the tool was asked with."""
-    call: Any = {"name": case["tool"], "args": {"query": case["query"]}, "id": "call", "type": "tool_call"}
+    call: Any = {
+        "name": case["tool"],
+        "args": {"query": case["query"]},
+        "id": "call",
+        "type": "tool_call",
+    }
     state = {"messages": [HumanMessage(case["task"])]}
     runtime: Any = None
     return ToolCallRequest(tool_call=call, tool=None, state=state, runtime=runtime)
@@ -78,7 +103,10 @@ def as_returned(case: dict[str, Any]) -> ToolMessage | Command[Any]:
         update["messages"] = [message_of(m) for m in update["messages"]]
         return Command(update=update, goto=result["goto"] or ())
     if case["kind"] == "mcp_tool_result":
-        structure = {"structured_content": result["structuredContent"], "is_error": result["isError"]}
+        structure = {
+            "structured_content": result["structuredContent"],
+            "is_error": result["isError"],
+        }
         return ToolMessage(result["content"], artifact=structure, **about)
     if isinstance(result, dict):
         return ToolMessage(json.dumps(result, ensure_ascii=False), **about)
@@ -91,22 +119,45 @@ def message_of(given: dict[str, Any]) -> BaseMessage:
 
 
 def messages_of(result: Any) -> list[Any]:
-    return [result] if isinstance(result, ToolMessage) else list(result.update["messages"])
+    return (
+        [result] if isinstance(result, ToolMessage) else list(result.update["messages"])
+    )
 
 
 def read_of(message: Any) -> int:
     """How many characters of a message the model reads."""
-    return len(message.content if isinstance(message.content, str) else _json(message.content))
+    return len(
+        message.content if isinstance(message.content, str) else _json(message.content)
+    )
 
 
 def written(result: Any) -> str:
     """All that the model would read, and what stands beside it in a command or an artifact."""
-    parts = [m.content if isinstance(m.content, str) else _json(m.content) for m in messages_of(result)]
-    parts += [_json(m.artifact) for m in messages_of(result) if getattr(m, "artifact", None) is not None]
+    parts = [
+        m.content if isinstance(m.content, str) else _json(m.content)
+        for m in messages_of(result)
+    ]
+    parts += [
+        _json(m.artifact)
+        for m in messages_of(result)
+        if getattr(m, "artifact", None) is not None
+    ]
     if isinstance(result, Command):
         rest = {k: v for k, v in dict(result.update or {}).items() if k != "messages"}
-        ids = [{"tool_call_id": m.tool_call_id} for m in messages_of(result) if isinstance(m, ToolMessage)]
-        parts.append(_json({"graph": result.graph, "update": {"messages": ids, **rest}, "goto": result.goto}))
+        ids = [
+            {"tool_call_id": m.tool_call_id}
+            for m in messages_of(result)
+            if isinstance(m, ToolMessage)
+        ]
+        parts.append(
+            _json(
+                {
+                    "graph": result.graph,
+                    "update": {"messages": ids, **rest},
+                    "goto": result.goto,
+                }
+            )
+        )
     elif result.artifact is not None:  # what MCP calls these parts
         parts.append(_json(["content", "structuredContent", "isError"]))
     return "\n".join(parts)
@@ -116,7 +167,9 @@ def said(result: Any) -> str:
     """The strings of a result as they read: of JSON its values, unescaped."""
     found: list[str] = []
     for message in messages_of(result):
-        for block in [message.content] if isinstance(message.content, str) else message.content:
+        for block in (
+            [message.content] if isinstance(message.content, str) else message.content
+        ):
             text = block if isinstance(block, str) else block.get("text", _json(block))
             found.append(text)
             found += leaves(_parsed(text))
@@ -129,15 +182,22 @@ def in_shape(given: Any, got: Any) -> bool:
     if type(given) is not type(got):
         return False
     for before, after in zip(messages_of(given), messages_of(got), strict=True):
-        if (before.type, before.id) != (after.type, after.id) or type(before.content) is not type(after.content):
+        if (before.type, before.id) != (after.type, after.id) or type(
+            before.content
+        ) is not type(after.content):
             return False
         if isinstance(before.content, str):
             was, now = _parsed(before.content), _parsed(str(after.content))
-            if type(was) is not type(now) or (isinstance(was, dict) and list(was) != list(now)):
+            if type(was) is not type(now) or (
+                isinstance(was, dict) and list(was) != list(now)
+            ):
                 return False
         elif [_kind(b) for b in before.content] != [_kind(b) for b in after.content]:
             return False
-    return not isinstance(given, Command) or (given.goto, list(given.update or {})) == (got.goto, list(got.update))
+    return not isinstance(given, Command) or (given.goto, list(given.update or {})) == (
+        got.goto,
+        list(got.update),
+    )
 
 
 def leaves(value: Any) -> Iterator[str]:

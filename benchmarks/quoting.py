@@ -19,13 +19,18 @@ from harness import Benchmark, arguments
 
 from denoise_core.support.check import check
 from denoise_core.support.judging import AnswerVerdict
-from denoise_core.support.quoting import AGAIN, VERSION, LLMJudge, locate_quote
+from denoise_core.support.quoting import RETRY_PROMPT, VERSION, LLMJudge, locate_quote
 from denoise_core.testing import RecordedLLM
 from denoise_core.types import Message, Passage, Reply
 
 FABRICATED = 100
-UNRECORDED = {("answer_forms", "28-abstains")}  # words knew it for an abstention when the replies were recorded
-TARGETS: dict[str, tuple[float, float]] = {"SummEdits, WiCE and QAGS": (0.80, 0.08), "answer forms": (0.90, 0.05)}
+UNRECORDED = {
+    ("answer_forms", "28-abstains")
+}  # words knew it for an abstention when the replies were recorded
+TARGETS: dict[str, tuple[float, float]] = {
+    "SummEdits, WiCE and QAGS": (0.80, 0.08),
+    "answer forms": (0.90, 0.05),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> Benchmark:
@@ -38,7 +43,10 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
         raise SystemExit("this benchmark needs real data: pass --data FOLDER")
     found = cases(options.data)
     llm = RecordedLLM.from_file(FOLDER / "quoting.jsonl")
-    bench.about |= {"prompt": f"version {VERSION}", "replies": "recorded from a large language model, 2026-11"}
+    bench.about |= {
+        "prompt": f"version {VERSION}",
+        "replies": "recorded from a large language model, 2026-11",
+    }
     judges = {"": LLMJudge(llm), ", strict": LLMJudge(llm, strict=True)}
     groups: dict[str, Callable[[Case], bool]] = {
         "SummEdits, WiCE and QAGS": lambda c: c.set in GROUNDING,
@@ -50,10 +58,19 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     }
     every = [c for of in found.values() for c in of if (c.set, c.id) not in UNRECORDED]
     for suffix, judge in judges.items():
-        checked = {(c.set, c.id): check(c.question, c.answer, c.passages, judge=judge) for c in every}
+        checked = {
+            (c.set, c.id): check(c.question, c.answer, c.passages, judge=judge)
+            for c in every
+        }
         for name, belongs in groups.items():
             mine = [c for c in every if belongs(c)]
-            _passed(bench, name + suffix, mine, checked, TARGETS.get(name) if not suffix else None)
+            _passed(
+                bench,
+                name + suffix,
+                mine,
+                checked,
+                TARGETS.get(name) if not suffix else None,
+            )
         if not suffix:
             _proven(bench, every, checked)
             _forms(bench, [c for c in every if c.set == "answer_forms"], checked)
@@ -66,17 +83,33 @@ Checked = dict[tuple[str, str], AnswerVerdict]
 
 
 def _passed(
-    bench: Benchmark, name: str, mine: Sequence[Case], checked: Checked, aimed: tuple[float, float] | None
+    bench: Benchmark,
+    name: str,
+    mine: Sequence[Case],
+    checked: Checked,
+    aimed: tuple[float, float] | None,
 ) -> None:
     for half in ("", "unseen"):
         part = [c for c in mine if not half or c.half == half]
         shown = f"{name}, half only counted" if half else name
         right = [checked[c.set, c.id].passed for c in part if c.label == "right"]
-        wrong = [checked[c.set, c.id].passed for c in part if c.label in ("wrong", "open")]
+        wrong = [
+            checked[c.set, c.id].passed for c in part if c.label in ("wrong", "open")
+        ]
         bench.row(f"{shown}: right answers", len(right), "count")
-        bench.row(f"{shown}: right passed", statistics.fmean(right), "share", at_least=aimed[0] if aimed else None)
+        bench.row(
+            f"{shown}: right passed",
+            statistics.fmean(right),
+            "share",
+            at_least=aimed[0] if aimed else None,
+        )
         bench.row(f"{shown}: wrong answers", len(wrong), "count")
-        bench.row(f"{shown}: wrong passed", statistics.fmean(wrong), "share", at_most=aimed[1] if aimed else None)
+        bench.row(
+            f"{shown}: wrong passed",
+            statistics.fmean(wrong),
+            "share",
+            at_most=aimed[1] if aimed else None,
+        )
 
 
 def _proven(bench: Benchmark, every: Sequence[Case], checked: Checked) -> None:
@@ -90,14 +123,25 @@ def _proven(bench: Benchmark, every: Sequence[Case], checked: Checked) -> None:
                 assert texts[q.span.passage_id][q.span.start : q.span.end] == q.text
                 quotes += 1
     bench.row("quotes found in their passages", quotes, "count")
-    bench.row("supported claims without a quote in a passage", without, "count", at_most=0)
-    unproven = sum(j.kind == "unproven" for c in every for j in checked[c.set, c.id].claims)
+    bench.row(
+        "supported claims without a quote in a passage", without, "count", at_most=0
+    )
+    unproven = sum(
+        j.kind == "unproven" for c in every for j in checked[c.set, c.id].claims
+    )
     bench.row("claims said to be supported, without a proven quote", unproven, "count")
 
 
 def _forms(bench: Benchmark, mine: Sequence[Case], checked: Checked) -> None:
-    known = [checked[c.set, c.id].kind == "abstention" for c in mine if c.label == "abstains"]
-    bench.row("answer forms: abstentions known as such", statistics.fmean(known), "share", at_least=0.95)
+    known = [
+        checked[c.set, c.id].kind == "abstention" for c in mine if c.label == "abstains"
+    ]
+    bench.row(
+        "answer forms: abstentions known as such",
+        statistics.fmean(known),
+        "share",
+        at_least=0.95,
+    )
     hit = [
         any(_overlap(c.answer, words, d.start, d.end) for j in checked[c.set, c.id].claims for d in j.differences)
         for c in mine for words in c.unsupported
@@ -132,7 +176,9 @@ def _fabricated(bench: Benchmark, every: Sequence[Case], seed: int) -> None:
         if " ".join(piece).casefold() in " ".join(words).casefold():
             continue
         made += 1
-        passed += any(locate_quote(" ".join(piece), p) is not None for p in case.passages)
+        passed += any(
+            locate_quote(" ".join(piece), p) is not None for p in case.passages
+        )
     bench.row("fabricated quotes", made, "count")
     bench.row("fabricated quotes that pass", passed, "count", at_most=0)
 
@@ -144,14 +190,19 @@ def _asked_again(bench: Benchmark, every: Sequence[Case]) -> None:
 
     class Broken(RecordedLLM):
         def complete(self, messages: Sequence[Message]) -> Reply:
-            first, again, _ = messages[1].content.partition(f"\n\n{AGAIN}")
+            first, again, _ = messages[1].content.partition(f"\n\n{RETRY_PROMPT}")
             reply = super().complete((messages[0], Message("user", first)))
             return reply if again else Reply(reply.text[: len(reply.text) // 2])
 
     broken = Broken.of(FOLDER / "quoting.jsonl")
     same = check(case.question, case.answer, case.passages, judge=LLMJudge(broken))
     meant = check(case.question, case.answer, case.passages, judge=LLMJudge(recorded))
-    bench.row("calls for a reply that cannot be read", len(broken.received_messages), "count", at_most=2)
+    bench.row(
+        "calls for a reply that cannot be read",
+        len(broken.received_messages),
+        "count",
+        at_most=2,
+    )
     bench.row("then judged the same", float(same == meant), "share", at_least=1.0)
 
 

@@ -65,7 +65,13 @@ class ByMaterial(Held):
 
     @staticmethod
     def key(messages: Sequence[Message]) -> str:
-        return "".join(re.findall(r"^BEGIN (.*?)^END ", "\n".join(m.content for m in messages), re.M | re.S))
+        return "".join(
+            re.findall(
+                r"^BEGIN (.*?)^END ",
+                "\n".join(m.content for m in messages),
+                re.M | re.S,
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -81,8 +87,16 @@ class Asked:
 
 def before(data: Path, kind: str) -> list[dict[str, Any]]:
     """Recordings of version 4, keyed by their material."""
-    found = [json.loads(line) for line in (data / "recorded" / f"{kind}.jsonl").read_text("utf-8").splitlines()]
-    return [r | {"prompt": ByMaterial.key([Message(**m) for m in r["messages"]])} for r in found]
+    found = [
+        json.loads(line)
+        for line in (data / "recorded" / f"{kind}.jsonl")
+        .read_text("utf-8")
+        .splitlines()
+    ]
+    return [
+        r | {"prompt": ByMaterial.key([Message(**m) for m in r["messages"]])}
+        for r in found
+    ]
 
 
 def questions(data: Path, own: RecordedLLM | None) -> Iterator[tuple[str, Asked]]:
@@ -91,14 +105,26 @@ def questions(data: Path, own: RecordedLLM | None) -> Iterator[tuple[str, Asked]
     replies = {r["prompt"]: r["reply"] for r in records("s2a") if r["kind"] == "select"}
     for name, shown in SETS.items():
         for q in (q for q in read(data, name) if q["id"] in mine):
-            passages = [Passage(f"{p['title']}: {p['text']}", str(n)) for n, p in enumerate(q["passages"])]
+            passages = [
+                Passage(f"{p['title']}: {p['text']}", str(n))
+                for n, p in enumerate(q["passages"])
+            ]
             gold = {str(n) for n, p in enumerate(q["passages"]) if p["is_gold"]}
             llm = own or Held(replies, mine[q["id"]]["held"])
-            yield f"{shown}, {NOW}", Asked(q["question"], passages, gold, q["answers"], llm)
+            yield (
+                f"{shown}, {NOW}",
+                Asked(q["question"], passages, gold, q["answers"], llm),
+            )
     replies = {r["prompt"]: r["reply"] for r in before(data, "select")}
     for r in () if own else before(data, "select"):
         passages = [Passage(text, str(n)) for n, text in enumerate(r["passages"])]
-        asked = Asked(r["question"], passages, {str(n) for n in r["gold"]}, r["answers"], ByMaterial(replies))
+        asked = Asked(
+            r["question"],
+            passages,
+            {str(n) for n in r["gold"]},
+            r["answers"],
+            ByMaterial(replies),
+        )
         yield f"{SETS[r['set']]}, {BEFORE}", asked
 
 
@@ -109,7 +135,11 @@ def holds(text: str, part: str) -> bool:
 def counted(q: Asked, kept: Sequence[Passage]) -> tuple[float, float, float]:
     """Shares of gold passages (any part) and of text that were kept, and whether the answer's words were."""
     answers = [a for a in q.answers if any(holds(p.text, a) for p in q.passages)]
-    told = float(any(holds(p.text, a) for a in answers for p in kept)) if answers else np.nan
+    told = (
+        float(any(holds(p.text, a) for a in answers for p in kept))
+        if answers
+        else np.nan
+    )
     size = sum(len(p.text) for p in kept) / sum(len(p.text) for p in q.passages)
     return len(q.gold & {p.id for p in kept}) / len(q.gold), told, size
 
@@ -126,13 +156,22 @@ def select(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
         kept["the default"] = default_denoiser().denoise(q.text, q.passages).passages
         for way in ("select", "the default"):
             keep = TokenLimit(sum(len(p.text) for p in kept[way]), count=len)
-            by_cosine = ENDDenoiser(embedding_scorer(), keep=keep, chunker=sentence_spans)
-            kept[f"cosine, as much as {way}"] = by_cosine.denoise(q.text, q.passages).passages
+            by_cosine = ENDDenoiser(
+                embedding_scorer(), keep=keep, chunker=sentence_spans
+            )
+            kept[f"cosine, as much as {way}"] = by_cosine.denoise(
+                q.text, q.passages
+            ).passages
         for way, of in kept.items():
             ways.setdefault((name, way), []).append(counted(q, of))
     for (name, way), rows in ways.items():
         if way == "prompts that have changed":
-            bench.row(f"{name}: {way}", len(rows), "questions", at_most=0 if NOW in name else None)
+            bench.row(
+                f"{name}: {way}",
+                len(rows),
+                "questions",
+                at_most=0 if NOW in name else None,
+            )
             continue
         gold, answered, size = np.array(rows).T
         if way == "everything":
@@ -144,20 +183,39 @@ def select(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
 
 def rewrite(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
     mine = [r for r in records("s2a") if r["kind"] == "rewrite"]
-    made = [(NOW, mine, Held)] + ([] if own else [(BEFORE, before(data, "rewrite"), ByMaterial)])
+    made = [(NOW, mine, Held)] + (
+        [] if own else [(BEFORE, before(data, "rewrite"), ByMaterial)]
+    )
     for version, found, model in made:
         replies = {r["prompt"]: r["reply"] for r in found}
         told = []
         for r in found:
-            denoiser = S2ADenoiser(own or model(replies, r.get("held", False)), variant="default")
+            denoiser = S2ADenoiser(
+                own or model(replies, r.get("held", False)), variant="default"
+            )
             result = denoiser.denoise(r["question"], [Passage(r["passage"], "p")])
             told += [] if result.failures else result.reports
-        uncovered = sum(len(r.uncovered) for r in told)
+        uncovered = sum(len(r.uncovered_sentences) for r in told)
         bench.row(f"rewriting, {version}: documents", len(found), "documents")
-        bench.row(f"rewriting, {version}: nothing written", sum(not r.sentences for r in told), "documents")
-        bench.row(f"rewriting, {version}: sentences written", sum(len(r.sentences) for r in told), "sentences")
-        bench.row(f"rewriting, {version}: sentences without a source", uncovered, "sentences")
-        bench.row(f"rewriting, {version}: fell back", len(found) - len(told), "documents", at_most=0)
+        bench.row(
+            f"rewriting, {version}: nothing written",
+            sum(not r.sentences for r in told),
+            "documents",
+        )
+        bench.row(
+            f"rewriting, {version}: sentences written",
+            sum(len(r.sentences) for r in told),
+            "sentences",
+        )
+        bench.row(
+            f"rewriting, {version}: sentences without a source", uncovered, "sentences"
+        )
+        bench.row(
+            f"rewriting, {version}: fell back",
+            len(found) - len(told),
+            "documents",
+            at_most=0,
+        )
 
 
 def by_words(case: Case) -> float:
@@ -180,12 +238,17 @@ def judging(bench: Benchmark, found: Sequence[Case], own: RecordedLLM | None) ->
     labelled = [c for c in found if c.label in ("right", "wrong")]
     words = [(c, by_words(c)) for c in labelled]
     looked = [(score, c.label == "right") for c, score in words if c.half == "looked"]
-    line = max((s for s, _ in looked), key=lambda at: sum((s >= at) == right for s, right in looked))
+    line = max(
+        (s for s, _ in looked),
+        key=lambda at: sum((s >= at) == right for s, right in looked),
+    )
     bench.about["words"] = f"passed from {line:.2f} on"
     quoting = LLMJudge(own or RecordedLLM.from_file(FOLDER / "quoting.jsonl"))
 
     def quoted(c: Case) -> bool:
-        with suppress(KeyError):  # nobody has answered its prompt yet; ``main`` counts it
+        with suppress(
+            KeyError
+        ):  # nobody has answered its prompt yet; ``main`` counts it
             return check(c.question, c.answer, c.passages, judge=quoting).passed
         return False
 
@@ -212,18 +275,28 @@ def answering(bench: Benchmark, data: Path, own: RecordedLLM | None) -> None:
         ways = {
             "the whole file": (asked.passage,),
             "what the default keeps": kept,
-            "what cosine keeps in as much": by_cosine.denoise(asked.question, [asked.passage]).passages,
+            "what cosine keeps in as much": by_cosine.denoise(
+                asked.question, [asked.passage]
+            ).passages,
             "the needed places": (Passage("\n".join(asked.needed), asked.file),),
         }
         for way, passages in ways.items():
             good = False
             with suppress(KeyError):  # as above
-                said, _ = run(answer_from_passages(llm, Prompts().answer, asked.question, passages))
-                shown = Passage(said, "answer", header=f"The answer to: {asked.question}")
+                said, _ = run(
+                    answer_from_passages(
+                        llm, Prompts().answer, asked.question, passages
+                    )
+                )
+                shown = Passage(
+                    said, "answer", header=f"The answer to: {asked.question}"
+                )
                 told = check(asked.question, asked.answer, [shown], judge=LLMJudge(llm))
                 good = told.supported is True
             right.setdefault(way, []).append(good)
-            sizes.setdefault(way, []).append(sum(len(p.text) for p in passages) / len(asked.text))
+            sizes.setdefault(way, []).append(
+                sum(len(p.text) for p in passages) / len(asked.text)
+            )
     bench.row("ordinary files: asked", len(right["the whole file"]), "questions")
     for way, found in right.items():
         bench.right(f"ordinary files: answers right, from {way}", found)
@@ -236,7 +309,9 @@ def main(argv: list[str] | None = None) -> Benchmark:
     given, rest = parser.parse_known_args(argv)
     own = None
     if given.own is not None:
-        own = RecordedLLM.from_file(given.own) if given.own.exists() else RecordedLLM({})
+        own = (
+            RecordedLLM.from_file(given.own) if given.own.exists() else RecordedLLM({})
+        )
     name = "real_model" if own is None else f"real_model.{given.own.stem}"
     bench = Benchmark(name, arguments(__doc__ or "", rest))
     bench.about |= {
@@ -245,7 +320,9 @@ def main(argv: list[str] | None = None) -> Benchmark:
         "replies": "recorded, replayed by prompt",
     }
     if bench.options.quick:
-        bench.row("recorded replies", len(records("s2a")) + len(records("quoting")), "replies")
+        bench.row(
+            "recorded replies", len(records("s2a")) + len(records("quoting")), "replies"
+        )
         return bench.finish()
     data = bench.options.data
     if data is None:

@@ -30,17 +30,29 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
     others: dict[str, Evaluation] = {}
     for name, (first, second) in _sets(options).items():
         chosen[name], others[name] = evaluate(first), evaluate(second)
-    fixed = max(WAYS, key=lambda way: np.mean([_gold(found, way).mean() for found in chosen.values()]))
+    fixed = max(
+        WAYS,
+        key=lambda way: np.mean(
+            [_gold(found, way).mean() for found in chosen.values()]
+        ),
+    )
     bench.about["best fixed way"] = fixed
     said = (f"{name}: {found.recommendation.name}" for name, found in chosen.items())
     bench.about["recommended"] = ", ".join(said)
     for name, found in others.items():
         recommended = chosen[name].recommendation.name
-        own, best = _gold(found, recommended), max(_gold(found, way).mean() for way in WAYS)
+        own, best = (
+            _gold(found, recommended),
+            max(_gold(found, way).mean() for way in WAYS),
+        )
         over = paired_difference(own.tolist(), _gold(found, fixed).tolist())
         bench.row(f"{name}: tokens a question", found.budget or 0, "tokens")
         for way in WAYS:
-            bench.row(f"{name}: gold kept on the others, {way}", _gold(found, way).mean(), "share")
+            bench.row(
+                f"{name}: gold kept on the others, {way}",
+                _gold(found, way).mean(),
+                "share",
+            )
         bench.row(
             f"{name}: recommended ({recommended}) over the best fixed way ({fixed})",
             over.value,
@@ -48,12 +60,18 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
             at_least=0.0,
             interval=(over.low, over.high),
         )
-        bench.row(f"{name}: recommended under the best in hindsight", best - own.mean(), "share")
+        bench.row(
+            f"{name}: recommended under the best in hindsight",
+            best - own.mean(),
+            "share",
+        )
     return bench.finish()
 
 
 def _gold(found: Evaluation, way: str) -> np.ndarray:
-    return np.array([o.gold_recall for o in found.outcomes[way] if o.gold_recall is not None])
+    return np.array(
+        [o.gold_recall for o in found.outcomes[way] if o.gold_recall is not None]
+    )
 
 
 def _sets(options: Options) -> dict[str, tuple[Sequence[Question], Sequence[Question]]]:
@@ -62,7 +80,9 @@ def _sets(options: Options) -> dict[str, tuple[Sequence[Question], Sequence[Ques
     if options.data is None:
         raise SystemExit("this benchmark needs real data: pass --data FOLDER")
     found = {name: halves(options.data, name, 2 * EACH)[1] for name in SETS}
-    return {name: (questions[:EACH], questions[EACH:]) for name, questions in found.items()}
+    return {
+        name: (questions[:EACH], questions[EACH:]) for name, questions in found.items()
+    }
 
 
 if __name__ == "__main__":

@@ -49,7 +49,9 @@ def main(argv: list[str] | None = None) -> Benchmark:
     drawn = random.Random(options.seed)
     texts = [f"document {i} of the tower" for i in range(documents)]
     weights = [1 / (n + 1) for n in range(documents)]
-    asked = [(f"tower {n}", drawn.choices(texts, weights, k=20)) for n in range(requests)]
+    asked = [
+        (f"tower {n}", drawn.choices(texts, weights, k=20)) for n in range(requests)
+    ]
     with _replica(3 * documents // 4) as first, _replica(3 * documents // 4) as second:
         _run(bench, first, second, texts, asked)
     return bench.finish()
@@ -59,9 +61,14 @@ class _replica:
     """A server in a process of its own."""
 
     def __init__(self, keeps: int) -> None:
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SUPPORT), *(p for p in sys.path if p)])}
+        env = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(SUPPORT), *(p for p in sys.path if p)]),
+        }
         command = [sys.executable, "-c", SERVER, str(keeps)]
-        self.process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            command, env=env, stdout=subprocess.PIPE, text=True
+        )
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().strip()
 
@@ -79,11 +86,17 @@ class _replica:
 
 
 def _run(
-    bench: Benchmark, first: _replica, second: _replica, texts: list[str], asked: list[tuple[str, list[str]]]
+    bench: Benchmark,
+    first: _replica,
+    second: _replica,
+    texts: list[str],
+    asked: list[tuple[str, list[str]]],
 ) -> None:
     urls = [first.url, second.url]
     scorer = RemoteReranker(urls, limits=RemoteLimits(cooldown=30, concurrency=THREADS))
-    lives = {t for t in texts if rendezvous_order(document_key(t), urls)[0] == second.url}
+    lives = {
+        t for t in texts if rendezvous_order(document_key(t), urls)[0] == second.url
+    }
     scorer.score("warm", texts)
     lost, wrong, killed, at = [], [], [], iter(range(len(asked)))
     before: dict[str, list[int]] = {}
@@ -118,16 +131,30 @@ def _run(
     after = second.kept()
 
     def rate(some: set[str]) -> float:
-        hits, misses = (sum(after[t][i] - before.get(t, [0, 0])[i] for t in some if t in after) for i in (0, 1))
+        hits, misses = (
+            sum(after[t][i] - before.get(t, [0, 0])[i] for t in some if t in after)
+            for i in (0, 1)
+        )
         return hits / max(1, hits + misses)
 
     bench.row("requests lost", len(lost), "requests", at_most=0)
     bench.row("requests with a wrong score", len(wrong), "requests", at_most=0)
-    bench.row("hit rate after the kill, documents whose replica lived", rate(lives), "share", at_least=0.9)
-    bench.row("hit rate after the kill, documents of the killed replica", rate(set(texts) - lives), "share")
+    bench.row(
+        "hit rate after the kill, documents whose replica lived",
+        rate(lives),
+        "share",
+        at_least=0.9,
+    )
+    bench.row(
+        "hit rate after the kill, documents of the killed replica",
+        rate(set(texts) - lives),
+        "share",
+    )
     times: list[Any] = sorted(s for t, s in latencies if t < killed[0])
     later = sorted(s for t, s in latencies if t >= killed[0])
-    bench.row("median of a request before the kill", 1000 * times[len(times) // 2], "ms")
+    bench.row(
+        "median of a request before the kill", 1000 * times[len(times) // 2], "ms"
+    )
     bench.row("median of a request after it", 1000 * later[len(later) // 2], "ms")
     bench.row("longest request", 1000 * max(s for _, s in latencies), "ms")
 

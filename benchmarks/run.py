@@ -12,13 +12,21 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-NOT_BENCHMARKS = {"harness", "run", "engines"}  # the last needs an engine's environment: make engines
+NOT_BENCHMARKS = {
+    "harness",
+    "run",
+    "engines",
+}  # the last needs an engine's environment: make engines
 
 
 def scripts() -> dict[str, Path]:
     """Every benchmark by name; parts that several share are none."""
     found = sorted(HERE.glob("*.py"), key=lambda p: p.stem)
-    return {p.stem: p for p in found if p.stem not in NOT_BENCHMARKS and not p.stem.startswith("_")}
+    return {
+        p.stem: p
+        for p in found
+        if p.stem not in NOT_BENCHMARKS and not p.stem.startswith("_")
+    }
 
 
 def anywhere() -> list[str]:
@@ -35,14 +43,19 @@ def environment() -> dict[str, str]:
 def main() -> int:
     every = scripts()
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", help="comma-separated names: " + ", ".join(every))
+    parser.add_argument(
+        "--only", default="", help="comma-separated names: " + ", ".join(every)
+    )
     parser.add_argument("--data", default="", help="folder with the real data sets")
     parser.add_argument("--quick", action="store_true", help="small forms only")
     given, more = parser.parse_known_args()  # what else a script takes is handed to it
     wanted = [n for n in given.only.split(",") if n] or anywhere()
     unknown = sorted(set(wanted) - every.keys())
     if unknown:
-        print(f"unknown benchmark {', '.join(unknown)}; there are: {', '.join(every)}", file=sys.stderr)
+        print(
+            f"unknown benchmark {', '.join(unknown)}; there are: {', '.join(every)}",
+            file=sys.stderr,
+        )
         return 2
     failed = []
     for name in wanted:

@@ -49,15 +49,40 @@ Work = tuple[
 def work(bench: Benchmark, limit: int) -> list[Work]:
     if bench.options.quick:
         ps = [Passage(t, str(i)) for i, t in enumerate(SMALL)]
-        return [("Where was Marie Curie born?", ps, sentences_of(SMALL[0])[:1], sentences_of(SMALL[0]))]
-    records = [r for r in read(bench.options.data, "hotpotqa_distractor") if len(r["passages"]) == 10]
+        return [
+            (
+                "Where was Marie Curie born?",
+                ps,
+                sentences_of(SMALL[0])[:1],
+                sentences_of(SMALL[0]),
+            )
+        ]
+    records = [
+        r
+        for r in read(bench.options.data, "hotpotqa_distractor")
+        if len(r["passages"]) == 10
+    ]
     out: list[Work] = []
     for one, other in zip(records, records[1:] + records[:1]):
         own = passages_of(one)
-        documents = own + [Passage(p.text, f"other-{p.id}", metadata=p.metadata) for p in passages_of(other)]
-        gold = [(p, n) for p in one["passages"] for n in p["gold_sentences"] if n < len(p["sentences"])]
+        documents = own + [
+            Passage(p.text, f"other-{p.id}", metadata=p.metadata)
+            for p in passages_of(other)
+        ]
+        gold = [
+            (p, n)
+            for p in one["passages"]
+            for n in p["gold_sentences"]
+            if n < len(p["sentences"])
+        ]
         sparse = [s for p, n in gold if telling(s := p["sentences"][n].strip())]
-        dense = [s for p in one["passages"] if p["is_gold"] for s in map(str.strip, p["sentences"]) if telling(s)]
+        dense = [
+            s
+            for p in one["passages"]
+            if p["is_gold"]
+            for s in map(str.strip, p["sentences"])
+            if telling(s)
+        ]
         if sparse:
             out.append((one["question"], documents, sparse, dense))
     return out[:limit]
@@ -68,13 +93,21 @@ def telling(sentence: str) -> bool:
     return len(sentence) >= 20
 
 
-EXTRACTOR, SELECT, ALONE, DEFAULT = "LLMChainExtractor", "S2A select", "S2A select, one by one", "S2A default"
+EXTRACTOR, SELECT, ALONE, DEFAULT = (
+    "LLMChainExtractor",
+    "S2A select",
+    "S2A select, one by one",
+    "S2A default",
+)
 HELD = "S2A select, held to a schema"
 
 
 def ways(server: Server) -> dict[str, Callable[[str, list[Passage]], Any]]:
     """Each way to denoise, as a function of the question and the documents; calls one after another."""
-    from langchain_classic.retrievers.document_compressors import LLMChainExtractor, LLMChainFilter
+    from langchain_classic.retrievers.document_compressors import (
+        LLMChainExtractor,
+        LLMChainFilter,
+    )
     from langchain_core.documents import Document
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 
@@ -94,8 +127,12 @@ def ways(server: Server) -> dict[str, Callable[[str, list[Passage]], Any]]:
 
     return {
         EXTRACTOR: lambda q, ps: extractor.compress_documents(docs(ps), q),
-        "LLMChainFilter (whole documents)": lambda q, ps: whole.compress_documents(docs(ps), q),
-        "LLMRerank (whole documents)": lambda q, ps: rerank.postprocess_nodes(nodes(ps), QueryBundle(q)),
+        "LLMChainFilter (whole documents)": lambda q, ps: whole.compress_documents(
+            docs(ps), q
+        ),
+        "LLMRerank (whole documents)": lambda q, ps: rerank.postprocess_nodes(
+            nodes(ps), QueryBundle(q)
+        ),
         SELECT: ours(),
         HELD: S2ADenoiser(HeldModel(server), max_concurrency=1).denoise,
         ALONE: ours(options=Options(join_passages=False)),
@@ -113,10 +150,17 @@ def main(argv: list[str] | None = None) -> Benchmark:
         lost = 0
         for name, way in ways(server).items():
             server.forget()
-            for spent, shift in ((cold, 0), (warm, 1)):  # the second time with another question
+            for spent, shift in (
+                (cold, 0),
+                (warm, 1),
+            ):  # the second time with another question
                 server.clear()
                 for i, (_, documents, sparse, dense) in enumerate(all_work):
-                    question = all_work[(i + shift) % len(all_work)][0] if len(all_work) > 1 else f"{shift}: who?"
+                    question = (
+                        all_work[(i + shift) % len(all_work)][0]
+                        if len(all_work) > 1
+                        else f"{shift}: who?"
+                    )
                     server.wanted = sparse if script == "sparse" else dense
                     result = way(question, documents)
                     if getattr(result, "fallback", None):
@@ -126,11 +170,18 @@ def main(argv: list[str] | None = None) -> Benchmark:
                         lost += sum(s.strip(QUOTES) not in text for s in server.wanted)
                 spent[name] = server.spent
         report(bench, script, cold, warm, len(all_work))
-        bench.row(f"{script}: needed sentences lost by select", lost, "sentences", at_most=0)
+        bench.row(
+            f"{script}: needed sentences lost by select", lost, "sentences", at_most=0
+        )
         if script == "sparse":
             today = sum(written_before(server.encode, *w[:3]) for w in all_work)
-            ratio, goal = cold[DEFAULT].written / today, None if bench.options.quick else 0.3
-            measure = "default: tokens written / before, with the question in every reply"
+            ratio, goal = (
+                cold[DEFAULT].written / today,
+                None if bench.options.quick else 0.3,
+            )
+            measure = (
+                "default: tokens written / before, with the question in every reply"
+            )
             bench.row(measure, ratio, "ratio", at_most=goal)
     prefixes(bench)
     orders(bench, server, all_work)
@@ -139,35 +190,64 @@ def main(argv: list[str] | None = None) -> Benchmark:
 
 
 def written_before(
-    encode: Callable[[str], list[int]], question: str, documents: list[Passage], wanted: list[str]
+    encode: Callable[[str], list[int]],
+    question: str,
+    documents: list[Passage],
+    wanted: list[str],
 ) -> int:
     """What `default` wrote when every document's reply gave the question back."""
     replies = (
-        f"Context: {' '.join(s for s in wanted if s in p.text) or 'NONE'}\nQuestion: {question}" for p in documents
+        f"Context: {' '.join(s for s in wanted if s in p.text) or 'NONE'}\nQuestion: {question}"
+        for p in documents
     )
     return sum(len(encode(r)) for r in replies)
 
 
-def report(bench: Benchmark, script: str, cold: dict[str, Spent], warm: dict[str, Spent], count: int) -> None:
+def report(
+    bench: Benchmark,
+    script: str,
+    cold: dict[str, Spent],
+    warm: dict[str, Spent],
+    count: int,
+) -> None:
     for name, spent in cold.items():
         bench.row(f"{script}: {name}: calls a question", spent.calls / count, "calls")
         bench.row(f"{script}: {name}: input a question", spent.read / count, "tokens")
-        bench.row(f"{script}: {name}: output a question", spent.written / count, "tokens")
-        bench.row(f"{script}: {name}: money, cold", spent.money() / count, "input tokens' worth")
+        bench.row(
+            f"{script}: {name}: output a question", spent.written / count, "tokens"
+        )
+        bench.row(
+            f"{script}: {name}: money, cold",
+            spent.money() / count,
+            "input tokens' worth",
+        )
         for cache in CACHES:
-            bench.row(f"{script}: {name}: cached input, warm, {cache}", warm[name].cached[cache] / count, "tokens")
             bench.row(
-                f"{script}: {name}: money, warm, {cache}", warm[name].money(cache) / count, "input tokens' worth"
+                f"{script}: {name}: cached input, warm, {cache}",
+                warm[name].cached[cache] / count,
+                "tokens",
+            )
+            bench.row(
+                f"{script}: {name}: money, warm, {cache}",
+                warm[name].money(cache) / count,
+                "input tokens' worth",
             )
     quick = bench.options.quick
     for name in (SELECT, HELD, ALONE, DEFAULT):
         goal = 0.6 if name == SELECT and not quick else None
         ratio = cold[name].money() / cold[EXTRACTOR].money()
-        bench.row(f"{script}: {name} / extractor, money, cold", ratio, "ratio", at_most=goal)
+        bench.row(
+            f"{script}: {name} / extractor, money, cold", ratio, "ratio", at_most=goal
+        )
         for cache in CACHES:
             goal = 0.35 if name == SELECT and cache == "vLLM" and not quick else None
             ratio = warm[name].money(cache) / warm[EXTRACTOR].money(cache)
-            bench.row(f"{script}: {name} / extractor, money, warm, {cache}", ratio, "ratio", at_most=goal)
+            bench.row(
+                f"{script}: {name} / extractor, money, warm, {cache}",
+                ratio,
+                "ratio",
+                at_most=goal,
+            )
 
 
 def prefixes(bench: Benchmark) -> None:
@@ -177,9 +257,14 @@ def prefixes(bench: Benchmark) -> None:
     options = Options(max_pieces=10_000)
     for variant, reply in (("select", "1"), ("default", "NONE")):
         prompts = []
-        for question in ("How tall is the Eiffel Tower?", "Where was Albert Einstein born, and when?"):
+        for question in (
+            "How tall is the Eiffel Tower?",
+            "Where was Albert Einstein born, and when?",
+        ):
             llm = FunctionLLM(lambda messages, reply=reply: reply)
-            S2ADenoiser(llm, variant=variant, options=options).denoise(question, [passage])
+            S2ADenoiser(llm, variant=variant, options=options).denoise(
+                question, [passage]
+            )
             prompts.append("\n".join(m.content for m in llm.received_messages[0]))
         bench.row(
             f"{variant}: share of the prompt that two questions have in common", shared(*prompts), "share",
@@ -189,7 +274,10 @@ def prefixes(bench: Benchmark) -> None:
 
 def shared(one: str, other: str) -> float:
     """The share of the longer text that both begin with."""
-    same = next((i for i, (a, b) in enumerate(zip(one, other)) if a != b), min(len(one), len(other)))
+    same = next(
+        (i for i, (a, b) in enumerate(zip(one, other)) if a != b),
+        min(len(one), len(other)),
+    )
     return same / max(len(one), len(other))
 
 
@@ -204,7 +292,10 @@ def orders(bench: Benchmark, server: Server, all_work: list[Work]) -> None:
     eighty = [hundred[n] for n in range(100) if n % 5]
     mixed = random.Random(bench.options.seed).sample(eighty, len(eighty))
     server.wanted = all_work[0][2]
-    for name, options in (("joint calls", Options()), ("a call a document", Options(join_passages=False))):
+    for name, options in (
+        ("joint calls", Options()),
+        ("a call a document", Options(join_passages=False)),
+    ):
         for order, again in (("same order", eighty), ("other order", mixed)):
             server.forget()
             denoiser = S2ADenoiser(OurModel(server), max_concurrency=1, options=options)
@@ -212,7 +303,11 @@ def orders(bench: Benchmark, server: Server, all_work: list[Work]) -> None:
             server.clear()
             denoiser.denoise("Another question?", again)
             share = server.cached["vLLM"] / server.read
-            bench.row(f"80 of 100 documents, another question, {order}, {name}: prompt cached", share, "share")
+            bench.row(
+                f"80 of 100 documents, another question, {order}, {name}: prompt cached",
+                share,
+                "share",
+            )
             bench.row(
                 f"80 of 100 documents, another question, {order}, {name}: money, warm",
                 server.spent.money("vLLM"), "input tokens' worth",
@@ -221,11 +316,24 @@ def orders(bench: Benchmark, server: Server, all_work: list[Work]) -> None:
     cached.denoise("First question?", hundred)
     server.clear()
     cached.denoise("First question?", mixed)
-    bench.row("80 of 100 documents shuffled, selections known: calls", server.calls, "calls", at_most=0)
+    bench.row(
+        "80 of 100 documents shuffled, selections known: calls",
+        server.calls,
+        "calls",
+        at_most=0,
+    )
     cached.denoise("Another question?", mixed)
     server.clear()
-    cached.denoise("First question?", [*mixed[:40], Passage("A new document. It says little.", "new")])
-    bench.row("40 of them and a new one, another question between: calls", server.calls, "calls", at_most=1)
+    cached.denoise(
+        "First question?",
+        [*mixed[:40], Passage("A new document. It says little.", "new")],
+    )
+    bench.row(
+        "40 of them and a new one, another question between: calls",
+        server.calls,
+        "calls",
+        at_most=1,
+    )
 
 
 def again(bench: Benchmark, server: Server, all_work: list[Work]) -> None:

@@ -41,21 +41,36 @@ def needed(bench: Benchmark) -> None:
     for name, more in (("by hand", 0), ("by hand, longer sources", 3)):
         wanted = shown = complete = superfluous = written = nothing = 0
         for n, r in enumerate(faithful):
-            others = [faithful[(n + k) % len(faithful)]["source"] for k in range(1, more + 1)]
-            source = sentences_of(r["source"]) + [s for o in others if o != r["source"] for s in sentences_of(o)]
+            others = [
+                faithful[(n + k) % len(faithful)]["source"] for k in range(1, more + 1)
+            ]
+            source = sentences_of(r["source"]) + [
+                s for o in others if o != r["source"] for s in sentences_of(o)
+            ]
             found = covers(source, r["written"])
             got, need = {i for c in found for i in c}, set(r["needed_sentences"])
-            wanted, shown, complete = wanted + len(need), shown + len(need & got), complete + (need <= got)
+            wanted, shown, complete = (
+                wanted + len(need),
+                shown + len(need & got),
+                complete + (need <= got),
+            )
             superfluous, written, nothing = (
                 superfluous + len(got - need),
                 written + len(found),
                 nothing + (not got),
             )
         bench.row(f"{name}: faithful rewrites", len(faithful), "rewrites")
-        bench.share(f"{name}: needed source sentences shown", shown, wanted, at_least=0.98)
-        bench.share(f"{name}: rewrites shown whole", complete, len(faithful), at_least=0.95)
+        bench.share(
+            f"{name}: needed source sentences shown", shown, wanted, at_least=0.98
+        )
+        bench.share(
+            f"{name}: rewrites shown whole", complete, len(faithful), at_least=0.95
+        )
         bench.row(
-            f"{name}: superfluous for each sentence written", superfluous / written, "sentences", at_most=0.25
+            f"{name}: superfluous for each sentence written",
+            superfluous / written,
+            "sentences",
+            at_most=0.25,
         )
         bench.row(f"{name}: nothing shown", nothing, "rewrites", at_most=0)
 
@@ -66,8 +81,16 @@ def halves(bench: Benchmark) -> None:
         half = path.stem.removeprefix("fidelity_")
         records = lines(path)
         own = [covers(sentences_of(r["source"]), r["written"]) for r in records]
-        right = [c for r, c in zip(records, own, strict=True) if r.get("faithful", not r.get("wrong"))]
-        bench.share(f"{half}: faithful rewrites with every sentence covered", sum(map(all, right)), len(right))
+        right = [
+            c
+            for r, c in zip(records, own, strict=True)
+            if r.get("faithful", not r.get("wrong"))
+        ]
+        bench.share(
+            f"{half}: faithful rewrites with every sentence covered",
+            sum(map(all, right)),
+            len(right),
+        )
         bench.share(
             f"{half}: faithful rewrites of which nothing is shown",
             sum(not any(c) for c in right),
@@ -84,18 +107,37 @@ def halves(bench: Benchmark) -> None:
 
 
 def questions(bench: Benchmark) -> None:
-    sets = {p.stem.removeprefix("questions_"): lines(p) for p in sorted(SETS.glob("questions_*.jsonl"))}
-    by_hand = bench.options.data / "s2a_by_hand" / "questions.jsonl" if bench.options.data else None
+    sets = {
+        p.stem.removeprefix("questions_"): lines(p)
+        for p in sorted(SETS.glob("questions_*.jsonl"))
+    }
+    by_hand = (
+        bench.options.data / "s2a_by_hand" / "questions.jsonl"
+        if bench.options.data
+        else None
+    )
     if by_hand and by_hand.exists():
-        sets["by hand"] = [{**r, "same": not r["wrong"], "language": "en"} for r in lines(by_hand)]
+        sets["by hand"] = [
+            {**r, "same": not r["wrong"], "language": "en"} for r in lines(by_hand)
+        ]
     for half, records in sets.items():
-        verdicts = [(r, same_question(r["asked"], r["cleared"], language=r["language"])) for r in records]
+        verdicts = [
+            (r, same_question(r["asked"], r["cleared"], language=r["language"]))
+            for r in records
+        ]
         wrong = [problem for r, problem in verdicts if not r["same"]]
         right = [problem for r, problem in verdicts if r["same"]]
         bench.row(f"{half}: questions", len(records), "questions")
-        bench.share(f"{half}: wrong questions accepted", wrong.count(None), len(wrong), at_most=0.03)
         bench.share(
-            f"{half}: right questions accepted, the others left as they are", right.count(None), len(right)
+            f"{half}: wrong questions accepted",
+            wrong.count(None),
+            len(wrong),
+            at_most=0.03,
+        )
+        bench.share(
+            f"{half}: right questions accepted, the others left as they are",
+            right.count(None),
+            len(right),
         )
 
 
@@ -104,14 +146,18 @@ def clauses(bench: Benchmark) -> None:
     records = [r for r in lines(RECORDED) if r["kind"] == "question"]
     cleared = left = refused = 0
     for r in records:
-        neutral = MessageDenoiser(FunctionLLM(lambda m, r=r: r["reply"])).neutralize(r["asked"])
+        neutral = MessageDenoiser(FunctionLLM(lambda m, r=r: r["reply"])).neutralize(
+            r["asked"]
+        )
         cleared += bool(neutral.dropped)
         left += not neutral.dropped and neutral.fallback is None
         refused += neutral.fallback is not None
         assert neutral.question in r["asked"] or neutral.dropped
     bench.row("recorded: questions in clauses", len(records), "questions")
     bench.share("recorded: cleared of a clause", cleared, len(records))
-    bench.share("recorded: left as they are, all clauses being named", left, len(records))
+    bench.share(
+        "recorded: left as they are, all clauses being named", left, len(records)
+    )
     bench.row("recorded: refused by the code", refused, "questions")
 
 

@@ -36,7 +36,11 @@ def by_hand(folder: Path | None) -> list[dict[str, Any]]:
         return []
     common = {"request": "numbers", "n": 8, "asked": "keep"}
     return [
-        {**common, "reply": r["reply"], "read": UNREADABLE if r["expected"] == "FAIL" else r["expected"]}
+        {
+            **common,
+            "reply": r["reply"],
+            "read": UNREADABLE if r["expected"] == "FAIL" else r["expected"],
+        }
         for r in lines(path)
         if r["expected"] != "?"
     ]
@@ -49,18 +53,26 @@ def corrected(bench: Benchmark) -> float:
     for r in records:
         try:
             asked = "keep" if r["asked"] == "keep" else "leave_out"
-            got = numbers_of(parse_selection(r["reply"], r["n_pieces"]), asked, r["n_pieces"])
+            got = numbers_of(
+                parse_selection(r["reply"], r["n_pieces"]), asked, r["n_pieces"]
+            )
         except UnparsableReply:
             continue
         right += got == r["expected"]
         wrong += got != r["expected"]
     bench.row("recorded corrective turns", len(records), "replies")
-    bench.row("recorded corrective turns: read as a person reads the first", right / len(records), "share")
+    bench.row(
+        "recorded corrective turns: read as a person reads the first",
+        right / len(records),
+        "share",
+    )
     bench.row("recorded corrective turns: read wrongly", wrong, "replies", at_most=0)
     return right / len(records)
 
 
-def corpus(bench: Benchmark, half: str, records: list[dict[str, Any]], share: float) -> int:
+def corpus(
+    bench: Benchmark, half: str, records: list[dict[str, Any]], share: float
+) -> int:
     found: Counter[str] = Counter()
     for record in records:
         if record["request"] not in LISTS:
@@ -68,21 +80,41 @@ def corpus(bench: Benchmark, half: str, records: list[dict[str, Any]], share: fl
         got, wanted = read_reply(record), record["read"]
         readable = wanted != UNREADABLE
         found["readable"] += readable
-        outcome = "asked" if got == UNREADABLE and readable else "refused" if got == UNREADABLE else "wrong"
+        outcome = (
+            "asked"
+            if got == UNREADABLE and readable
+            else "refused"
+            if got == UNREADABLE
+            else "wrong"
+        )
         found["right" if got == wanted and readable else outcome] += 1
     readable = found["readable"]
     after = found["right"] + share * found["asked"]
     bench.row(f"{half}: lists", sum(r["request"] in LISTS for r in records), "replies")
-    bench.row(f"{half}: lists a person can read, read at once", found["right"] / readable, "share")
+    bench.row(
+        f"{half}: lists a person can read, read at once",
+        found["right"] / readable,
+        "share",
+    )
     measure = f"{half}: lists a person can read, read after at most one corrective turn"
     bench.share(measure, after, readable, at_least=0.97)
-    bench.row(f"{half}: calls a readable list costs", 1 + found["asked"] / readable, "calls")
+    bench.row(
+        f"{half}: calls a readable list costs", 1 + found["asked"] / readable, "calls"
+    )
     bench.row(f"{half}: lists read wrongly", found["wrong"], "replies", at_most=0)
-    rewritten = [read_reply(r) for r in records if r["request"] not in LISTS and r["read"] != UNREADABLE]
+    rewritten = [
+        read_reply(r)
+        for r in records
+        if r["request"] not in LISTS and r["read"] != UNREADABLE
+    ]
     rewritten = [text for text in rewritten if text != NOT_ASKED]
     if rewritten:
         read = sum(text != UNREADABLE for text in rewritten)
-        bench.row(f"{half}: rewritten text a person can read, read at once", read / len(rewritten), "share")
+        bench.row(
+            f"{half}: rewritten text a person can read, read at once",
+            read / len(rewritten),
+            "share",
+        )
     return found["wrong"]
 
 
@@ -90,7 +122,11 @@ def recorded(bench: Benchmark) -> None:
     """Replies of a large language model to prompts of version 4 (the data folder) and 5 (here)."""
     mine = [r for r in lines(RECORDED) if r["kind"] != "corrections"]
     folder = bench.options.data / "recorded" if bench.options.data else None
-    before = [r for name in ("select", "rewrite") for r in lines(folder / f"{name}.jsonl")] if folder else []
+    before = (
+        [r for name in ("select", "rewrite") for r in lines(folder / f"{name}.jsonl")]
+        if folder
+        else []
+    )
     for name, records in (("version 5", mine), ("version 4", before)):
         read = 0
         for r in records:
@@ -108,7 +144,10 @@ def recorded(bench: Benchmark) -> None:
         if records:
             bench.row(f"recorded, {name}: replies", len(records), "replies")
             bench.row(
-                f"recorded, {name}: read without a corrective turn", read / len(records), "share", at_least=1.0
+                f"recorded, {name}: read without a corrective turn",
+                read / len(records),
+                "share",
+                at_least=1.0,
             )
 
 
@@ -117,7 +156,9 @@ def main(argv: list[str] | None = None) -> Benchmark:
     share = corrected(bench)
     sets = {path.stem: lines(path) for path in sorted(CORPUS.glob("*.jsonl"))}
     sets["by another hand"] = by_hand(bench.options.data)
-    wrong = sum(corpus(bench, half, records, share) for half, records in sets.items() if records)
+    wrong = sum(
+        corpus(bench, half, records, share) for half, records in sets.items() if records
+    )
     bench.row("all lists: read wrongly", wrong, "replies", at_most=0)
     recorded(bench)
     return bench.finish()

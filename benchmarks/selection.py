@@ -11,7 +11,14 @@ from harness import Benchmark, Options, arguments
 
 from denoise_core.embedded import sample_questions
 from denoise_core.question import Question
-from denoise_lab.experiments.real_sets import NQ, SHARES, difference, measured, quick_questions, scored
+from denoise_lab.experiments.real_sets import (
+    NQ,
+    SHARES,
+    difference,
+    measured,
+    quick_questions,
+    scored,
+)
 
 
 def main(argv: Sequence[str] | None = None) -> Benchmark:
@@ -26,9 +33,21 @@ def main(argv: Sequence[str] | None = None) -> Benchmark:
             for scorer, values in kept.items():
                 bench.mean(f"{at}: gold kept, {scorer}", values)
             over_cosine, ends = difference(kept["default"], kept["cosine"])
-            bench.row(f"{at}: default over cosine", over_cosine, "share", at_least=0.0, interval=ends)
+            bench.row(
+                f"{at}: default over cosine",
+                over_cosine,
+                "share",
+                at_least=0.0,
+                interval=ends,
+            )
             over_words, ends = difference(kept["default"], kept["BM25"])
-            bench.row(f"{at}: default over BM25", over_words, "share", at_least=0.001, interval=ends)
+            bench.row(
+                f"{at}: default over BM25",
+                over_words,
+                "share",
+                at_least=0.001,
+                interval=ends,
+            )
     return bench.finish()
 
 

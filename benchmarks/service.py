@@ -20,7 +20,9 @@ from multiprocessing import Pipe, get_context
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # before anything loads NumPy: the server's processes have it too
+os.environ.setdefault(
+    "OMP_NUM_THREADS", "1"
+)  # before anything loads NumPy: the server's processes have it too
 
 import httpx
 from _words import WORDS
@@ -54,16 +56,28 @@ def main(argv: list[str] | None = None) -> Benchmark:
             errors += failed
         ratios.sort()
         # As many as at full load: of fewer, the 99th percentile is the chance of one burst.
-        latencies, failed = asyncio.run(_half(url, _requests(drawn, pairs * count), rate / 2, drawn))
+        latencies, failed = asyncio.run(
+            _half(url, _requests(drawn, pairs * count), rate / 2, drawn)
+        )
         errors += failed
     bench.row(f"errors, {CLIENTS} clients and half load", errors, "requests", at_most=0)
     bench.row("requests a second, bare denoiser", bare, "1/s")
     bench.row(f"requests a second, {CLIENTS} clients", rate, "1/s")
-    bench.row("throughput over the bare denoiser's, median of pairs", ratios[pairs // 2], "ratio", at_least=0.9)
-    median, p99 = latencies[len(latencies) // 2], latencies[int(0.99 * (len(latencies) - 1))]
+    bench.row(
+        "throughput over the bare denoiser's, median of pairs",
+        ratios[pairs // 2],
+        "ratio",
+        at_least=0.9,
+    )
+    median, p99 = (
+        latencies[len(latencies) // 2],
+        latencies[int(0.99 * (len(latencies) - 1))],
+    )
     bench.row("median at half load", 1000 * median, "ms")
     bench.row("99th percentile at half load", 1000 * p99, "ms")
-    bench.row("99th percentile over the median at half load", p99 / median, "ratio", at_most=3)
+    bench.row(
+        "99th percentile over the median at half load", p99 / median, "ratio", at_most=3
+    )
     asyncio.run(_overload(bench, 5 if options.quick else 20))
     _attacked(bench)
     return bench.finish()
@@ -73,28 +87,52 @@ async def _overload(bench: Benchmark, seconds: float) -> None:
     """Requests of .2 s at four times what two workers can do, each given up after a second."""
     each, limit, workers = 0.2, 1.0, 2
     capacity = workers / each
-    with _apart(Service(Pausing(each), limits=ServiceLimits(workers=workers, timeout=limit))) as url:
+    with _apart(
+        Service(Pausing(each), limits=ServiceLimits(workers=workers, timeout=limit))
+    ) as url:
         found: list[tuple[int, float]] = []
-        async with httpx.AsyncClient(base_url=url, timeout=30, limits=httpx.Limits(max_connections=500)) as client:
+        async with httpx.AsyncClient(
+            base_url=url, timeout=30, limits=httpx.Limits(max_connections=500)
+        ) as client:
 
             async def one() -> None:
                 began = time.perf_counter()
-                reply = await client.post("/v1/denoise", json={"query": "q", "passages": ["a"]})
+                reply = await client.post(
+                    "/v1/denoise", json={"query": "q", "passages": ["a"]}
+                )
                 found.append((reply.status_code, time.perf_counter() - began))
 
             tasks, began = [], time.perf_counter()
             for n in range(int(4 * capacity * seconds)):
-                await asyncio.sleep(max(0.0, began + n / (4 * capacity) - time.perf_counter()))
+                await asyncio.sleep(
+                    max(0.0, began + n / (4 * capacity) - time.perf_counter())
+                )
                 tasks.append(asyncio.create_task(one()))
             sent = time.perf_counter() - began
             await asyncio.gather(*tasks)
     good = sum(status == 200 and took <= limit for status, took in found)
     refused = sorted(took for status, took in found if status == 503)
-    bench.row("overload: answered in time over capacity", good / (capacity * sent), "ratio", at_least=0.8)
+    bench.row(
+        "overload: answered in time over capacity",
+        good / (capacity * sent),
+        "ratio",
+        at_least=0.8,
+    )
     bench.row("overload: refused", len(refused), "requests")
-    bench.row("overload: admitted and too late", sum(status == 504 for status, _ in found), "requests")
-    bench.row("overload: refusal, median", 1000 * refused[len(refused) // 2], "ms", at_most=50)
-    bench.row("overload: refusal, 99th percentile", 1000 * refused[int(0.99 * len(refused))], "ms", at_most=50)
+    bench.row(
+        "overload: admitted and too late",
+        sum(status == 504 for status, _ in found),
+        "requests",
+    )
+    bench.row(
+        "overload: refusal, median", 1000 * refused[len(refused) // 2], "ms", at_most=50
+    )
+    bench.row(
+        "overload: refusal, 99th percentile",
+        1000 * refused[int(0.99 * len(refused))],
+        "ms",
+        at_most=50,
+    )
 
 
 def _attacked(bench: Benchmark) -> None:
@@ -102,19 +140,29 @@ def _attacked(bench: Benchmark) -> None:
     attacks = {
         "a million empty passages": {"query": "q", "passages": [""] * 1_000_000},
         "300 kB of wrong items": {"query": "q", "passages": [{"a": 1}] * 33_000},
-        "300,000 unknown fields": {"query": "q", "passages": []} | {f"k{i}": 1 for i in range(300_000)},
+        "300,000 unknown fields": {"query": "q", "passages": []}
+        | {f"k{i}": 1 for i in range(300_000)},
         "a million numbers": {"query": "q", "passages": [1] * 1_000_000},
-        "500,000 objects in metadata": {"query": "", "passages": [{"text": "", "metadata": {"": [{}] * 500_000}}]},
+        "500,000 objects in metadata": {
+            "query": "",
+            "passages": [{"text": "", "metadata": {"": [{}] * 500_000}}],
+        },
         "8 MB of one text": {"query": "q", "passages": ["a" * 8_000_000]},
     }
     with _started() as (url, pid):
         for name, body in attacks.items():
             with _watched(url) as times, httpx.Client(timeout=60) as client:
-                longest = max(len(client.post(url + "/v1/denoise", json=body).content) for _ in range(3))
+                longest = max(
+                    len(client.post(url + "/v1/denoise", json=body).content)
+                    for _ in range(3)
+                )
             bench.row(f"{name}: /livez at worst", 1000 * max(times), "ms", at_most=100)
             bench.row(f"{name}: bytes of the reply", longest, "bytes", at_most=1000)
         before = _memory(pid)
-        port, head = int(url.rsplit(":", 1)[1]), "POST /v1/denoise HTTP/1.1\r\nHost: localhost\r\n"
+        port, head = (
+            int(url.rsplit(":", 1)[1]),
+            "POST /v1/denoise HTTP/1.1\r\nHost: localhost\r\n",
+        )
         head += "Content-Type: application/json\r\nContent-Length: 8000000\r\n\r\n"
         slow = []
         with _watched(url) as times:
@@ -130,17 +178,45 @@ def _attacked(bench: Benchmark) -> None:
             sock.close()
         time.sleep(2)
         after = _memory(pid)
-        bench.row("60 unfinished bodies of 5 MB: /livez at worst", 1000 * max(times), "ms", at_most=100)
+        bench.row(
+            "60 unfinished bodies of 5 MB: /livez at worst",
+            1000 * max(times),
+            "ms",
+            at_most=100,
+        )
         drawn = random.Random(0)
-        most = {"passages": [" ".join(drawn.choices(WORDS, k=200))[:990] for _ in range(1000)]}
-        asked = {"/v1/check": {"question": "q", "answer": "A clerk wrote it."}, "/v1/denoise": {"query": "q"}}
+        most = {
+            "passages": [
+                " ".join(drawn.choices(WORDS, k=200))[:990] for _ in range(1000)
+            ]
+        }
+        asked = {
+            "/v1/check": {"question": "q", "answer": "A clerk wrote it."},
+            "/v1/denoise": {"query": "q"},
+        }
         for path, body in asked.items():
             with _watched(url) as times:
-                status = httpx.post(url + path, json=most | body, timeout=120).status_code
+                status = httpx.post(
+                    url + path, json=most | body, timeout=120
+                ).status_code
             bench.row(f"a valid megabyte to {path}: answered with", status, "status")
-            bench.row(f"a valid megabyte to {path}: /livez at worst", 1000 * max(times), "ms", at_most=100)
-    bench.row("60 unfinished bodies: memory while they wait, above before", held - before, "MB")
-    bench.row("60 unfinished bodies: memory after, over before", after / before, "ratio", at_most=1.2)
+            bench.row(
+                f"a valid megabyte to {path}: /livez at worst",
+                1000 * max(times),
+                "ms",
+                at_most=100,
+            )
+    bench.row(
+        "60 unfinished bodies: memory while they wait, above before",
+        held - before,
+        "MB",
+    )
+    bench.row(
+        "60 unfinished bodies: memory after, over before",
+        after / before,
+        "ratio",
+        at_most=1.2,
+    )
 
 
 @contextlib.contextmanager
@@ -190,7 +266,11 @@ def _serve(service: Service, pipe: Any) -> None:
 
 def _memory(pid: int) -> float:
     """Resident megabytes of a process."""
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return (
+        int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        * os.sysconf("SC_PAGE_SIZE")
+        / 1e6
+    )
 
 
 class Pausing:
@@ -210,7 +290,9 @@ class Pausing:
 @contextlib.contextmanager
 def _started() -> Iterator[tuple[str, int]]:
     """The command's address, and its process."""
-    with subprocess.Popen([sys.executable, "-c", START], stderr=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen(
+        [sys.executable, "-c", START], stderr=subprocess.PIPE, text=True
+    ) as server:
         try:
             assert server.stderr is not None
             found = map(re.compile(r"(http://127\.0\.0\.1:\d+)/").search, server.stderr)
@@ -220,13 +302,23 @@ def _started() -> Iterator[tuple[str, int]]:
 
 
 def _requests(drawn: random.Random, count: int) -> list[dict[str, Any]]:
-    text = [" ".join(drawn.choice(WORDS) for _ in range(n)) for _ in range(count) for n in (6, 20, 20, 20, 20, 20)]
-    return [{"query": text[n], "passages": text[n + 1 : n + 6]} for n in range(0, len(text), 6)]
+    text = [
+        " ".join(drawn.choice(WORDS) for _ in range(n))
+        for _ in range(count)
+        for n in (6, 20, 20, 20, 20, 20)
+    ]
+    return [
+        {"query": text[n], "passages": text[n + 1 : n + 6]}
+        for n in range(0, len(text), 6)
+    ]
 
 
 def _bare(requests: list[dict[str, Any]]) -> float:
     denoiser = default_denoiser()
-    work = [(r["query"], [Passage(t, str(i)) for i, t in enumerate(r["passages"])]) for r in requests]
+    work = [
+        (r["query"], [Passage(t, str(i)) for i, t in enumerate(r["passages"])])
+        for r in requests
+    ]
     denoiser.denoise(*work[0])
     began = time.perf_counter()
     for query, passages in work[1:]:
@@ -251,7 +343,9 @@ async def _full(url: str, requests: list[dict[str, Any]]) -> tuple[float, int]:
     return len(requests) / (time.perf_counter() - began), failed
 
 
-async def _half(url: str, requests: Any, rate: float, drawn: random.Random) -> tuple[list[float], int]:
+async def _half(
+    url: str, requests: Any, rate: float, drawn: random.Random
+) -> tuple[list[float], int]:
     """Seconds of each request, sorted; they come at random times, ``rate`` a second on average."""
     times, failed = list[float](), 0
     async with httpx.AsyncClient(base_url=url, timeout=120) as client:

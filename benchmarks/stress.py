@@ -36,7 +36,14 @@ from stress_faults import KINDS  # noqa: E402
 from stress_runs import Run, Tally, run_async, run_sync  # noqa: E402
 
 FULL, QUICK = 100_000, 400
-WRONG = ("lost", "unreported", "law broken", "budget over", "tasks left", "threads left")
+WRONG = (
+    "lost",
+    "unreported",
+    "law broken",
+    "budget over",
+    "tasks left",
+    "threads left",
+)
 SIZES = (62_500, 125_000, 250_000, 500_000, 1_000_000)
 
 
@@ -47,10 +54,17 @@ def main(argv: list[str] | None = None) -> Benchmark:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--runs", type=int, default=0)
     parser.add_argument(
-        "--minutes", type=float, default=600, help="stop the random runs then, and count what was run"
+        "--minutes",
+        type=float,
+        default=600,
+        help="stop the random runs then, and count what was run",
     )
-    parser.add_argument("--tally", type=Path, help="only the random runs, counted in this folder")
-    parser.add_argument("--sum", type=Path, help="count the runs of every --tally to this folder")
+    parser.add_argument(
+        "--tally", type=Path, help="only the random runs, counted in this folder"
+    )
+    parser.add_argument(
+        "--sum", type=Path, help="count the runs of every --tally to this folder"
+    )
     given = parser.parse_args(argv)
     logging.getLogger("denoise").setLevel(logging.CRITICAL)
     bench = Benchmark("stress", Options(given.data, given.quick, given.seed))
@@ -58,7 +72,9 @@ def main(argv: list[str] | None = None) -> Benchmark:
     if given.tally is not None:
         counted = _random_runs(runs, given.seed, given.minutes * 60)
         given.tally.mkdir(parents=True, exist_ok=True)
-        (given.tally / f"{given.seed}.json").write_text(json.dumps(asdict(counted)), "utf-8")
+        (given.tally / f"{given.seed}.json").write_text(
+            json.dumps(asdict(counted)), "utf-8"
+        )
         print(counted)
         return bench
     _slopes(bench, SIZES[:3] if given.quick else SIZES, repeats=1 if given.quick else 3)
@@ -93,14 +109,24 @@ def _random_runs(runs: int, seed: int, limit: float) -> Counted:
     while tally.runs < runs and time.perf_counter() - began < limit:
         for _ in range(min(100, runs - tally.runs)):
             run_sync(Run.draw(drawn), tally)
-        asyncio.run(_many([Run.draw(drawn) for _ in range(min(100, runs - tally.runs))], tally))
+        asyncio.run(
+            _many([Run.draw(drawn) for _ in range(min(100, runs - tally.runs))], tally)
+        )
     seconds = time.perf_counter() - began
     deadline = time.monotonic() + 20
     while threading.active_count() > before and time.monotonic() < deadline:
         time.sleep(0.2)
     tally.wrong["threads left"] = max(0, threading.active_count() - before)
     wrong = {name: tally.wrong[name] for name in WRONG}
-    return Counted(seed, tally.runs, seconds, dict(tally.faults), dict(tally.parts), wrong, tally.examples[:20])
+    return Counted(
+        seed,
+        tally.runs,
+        seconds,
+        dict(tally.faults),
+        dict(tally.parts),
+        wrong,
+        tally.examples[:20],
+    )
 
 
 def _told(bench: Benchmark, counted: Sequence[Counted]) -> None:
@@ -109,11 +135,17 @@ def _told(bench: Benchmark, counted: Sequence[Counted]) -> None:
     runs = sum(c.runs for c in counted)
     faults = sum((Counter(c.faults) for c in counted), Counter[str]())
     parts = sum((Counter(c.parts) for c in counted), Counter[str]())
-    bench.about["random runs"] = "; ".join(f"seed {c.seed}: {c.runs} in {c.seconds / 60:.0f} min" for c in counted)
-    bench.row("random runs", runs, "runs", at_least=None if bench.options.quick else FULL)
+    bench.about["random runs"] = "; ".join(
+        f"seed {c.seed}: {c.runs} in {c.seconds / 60:.0f} min" for c in counted
+    )
+    bench.row(
+        "random runs", runs, "runs", at_least=None if bench.options.quick else FULL
+    )
     for part, number in sorted(parts.items()):
         bench.row(f"runs, {part}", number, "runs")
-    bench.row("kinds of fault injected", len(faults), "kinds", at_least=min(20, len(KINDS)))
+    bench.row(
+        "kinds of fault injected", len(faults), "kinds", at_least=min(20, len(KINDS))
+    )
     bench.row("faults injected", sum(faults.values()), "faults")
     for name in WRONG:
         bench.row(name, sum(c.wrong[name] for c in counted), "runs", at_most=0)
@@ -144,7 +176,12 @@ def _slopes(bench: Benchmark, sizes: Sequence[int], repeats: int) -> None:
             gc.enable()
             best.append(min(taken))
         slope = float(np.polyfit(np.log(sizes), np.log(np.maximum(best, 1e-6)), 1)[0])
-        bench.row(f"slope of time, {name}, to {sizes[-1]:,} characters", slope, "log/log", at_most=1.2)
+        bench.row(
+            f"slope of time, {name}, to {sizes[-1]:,} characters",
+            slope,
+            "log/log",
+            at_most=1.2,
+        )
         bench.row(f"time, {name}, {sizes[-1]:,} characters", best[-1], "s")
 
 
@@ -152,8 +189,15 @@ def _patterns(bench: Benchmark, most: int | None) -> None:
     found = [pumped(one) for one in ALL[:most]]
     slow = [problem for _, problem in found if problem]
     bench.row("regular expressions", len(found), "patterns")
-    bench.row("strings they were pumped with", sum(strings for strings, _ in found), "strings")
-    bench.row("regular expressions slower than in proportion", len(slow), "patterns", at_most=0)
+    bench.row(
+        "strings they were pumped with", sum(strings for strings, _ in found), "strings"
+    )
+    bench.row(
+        "regular expressions slower than in proportion",
+        len(slow),
+        "patterns",
+        at_most=0,
+    )
     for problem in slow:
         print(problem)
 
@@ -189,7 +233,9 @@ def _stall(bench: Benchmark, size: int) -> None:
         await ticking
         worst[name] = max(gaps) * 1000
 
-    loop = Augmenter(FunctionLLM(lambda m: "The tower is 330 m tall [1]."), ListRetriever(evidence))
+    loop = Augmenter(
+        FunctionLLM(lambda m: "The tower is 330 m tall [1]."), ListRetriever(evidence)
+    )
     end = ENDDenoiser(BM25Scorer(), keep=0.5)
     s2a = S2ADenoiser(FunctionLLM(lambda m: "1"), variant="select")
     for name, call in (
@@ -198,7 +244,12 @@ def _stall(bench: Benchmark, size: int) -> None:
         ("Augmenter", lambda: loop.aanswer("How tall is the tower?")),
     ):
         asyncio.run(watched(name, call))
-        bench.row(f"worst stall of the event loop, {name}, {size:,} characters", worst[name], "ms", at_most=50)
+        bench.row(
+            f"worst stall of the event loop, {name}, {size:,} characters",
+            worst[name],
+            "ms",
+            at_most=50,
+        )
 
 
 def _attacks(bench: Benchmark) -> None:

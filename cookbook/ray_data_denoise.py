@@ -42,7 +42,11 @@ class DenoiseFiles:
     def denoise_file(self, source: Path) -> int:
         """Denoise the rows of one file; returns how many failed."""
         with source.open(encoding="utf-8") as lines:
-            rows = [self.denoise_row(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+            rows = [
+                self.denoise_row(number, line)
+                for number, line in enumerate(lines, 1)
+                if line.strip()
+            ]
         write_part(self.output / source.name, rows)
         return sum("error" in row for row in rows)
 
@@ -51,11 +55,21 @@ class DenoiseFiles:
         try:
             row = json.loads(line)
             row_id = row["id"]
-            passages = [Passage(text, str(position)) for position, text in enumerate(row["passages"])]
+            passages = [
+                Passage(text, str(position))
+                for position, text in enumerate(row["passages"])
+            ]
             result = self.denoiser.denoise(row["query"], passages)
         except Exception as error:
-            return {"line": number, "id": row_id, "error": f"{type(error).__name__}: {error}"}
-        return {"id": row_id, "passages": [{"id": p.id, "text": p.text} for p in result.passages]}
+            return {
+                "line": number,
+                "id": row_id,
+                "error": f"{type(error).__name__}: {error}",
+            }
+        return {
+            "id": row_id,
+            "passages": [{"id": p.id, "text": p.text} for p in result.passages],
+        }
 
 
 def write_part(path: Path, rows: Iterable[dict[str, Any]]) -> None:
@@ -65,32 +79,50 @@ def write_part(path: Path, rows: Iterable[dict[str, Any]]) -> None:
         for row in rows:
             file.write(json.dumps(row) + "\n")
         file.flush()
-        os.fsync(file.fileno())  # a machine that stops must not leave the new name on an empty file
+        os.fsync(
+            file.fileno()
+        )  # a machine that stops must not leave the new name on an empty file
     unfinished.replace(path)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("rows", type=Path)
     parser.add_argument("output", type=Path)
-    parser.add_argument("--workers", type=int, help="actors; all CPUs of the cluster but one, unless given")
-    parser.add_argument("--keep", type=int, help="passages to keep for each row; as many as help, unless given")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        help="actors; all CPUs of the cluster but one, unless given",
+    )
+    parser.add_argument(
+        "--keep",
+        type=int,
+        help="passages to keep for each row; as many as help, unless given",
+    )
     options = parser.parse_args()
     options.output.mkdir(parents=True, exist_ok=True)
     for unfinished in options.output.glob("*.tmp"):
         unfinished.unlink()
     sources = sorted(options.rows.glob("*.jsonl"))
-    missing = [source for source in sources if not (options.output / source.name).exists()]
+    missing = [
+        source for source in sources if not (options.output / source.name).exists()
+    ]
     print(f"{len(sources) - len(missing)} of {len(sources)} parts are there")
     if not missing:
         return
     ray.init(include_dashboard=False)
-    free_cpus = int(ray.cluster_resources()["CPU"]) - 1  # actors on every CPU would starve what feeds them
+    free_cpus = (
+        int(ray.cluster_resources()["CPU"]) - 1
+    )  # actors on every CPU would starve what feeds them
     items = [{"source": str(source.resolve())} for source in missing]
     finished = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
         DenoiseFiles,
         batch_size=1,
-        compute=ray.data.ActorPoolStrategy(size=max(1, min(options.workers or free_cpus, free_cpus))),
+        compute=ray.data.ActorPoolStrategy(
+            size=max(1, min(options.workers or free_cpus, free_cpus))
+        ),
         fn_constructor_args=(str(options.output.resolve()), options.keep or "auto"),
     )
     for part in finished.iter_rows():

@@ -66,7 +66,9 @@ def __getattr__(name: str) -> object:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != "langchain_core":
             raise
-        raise MissingExtra("langchain_core is not installed; run: pip install 'rag-denoise[langchain]'") from error
+        raise MissingExtra(
+            "langchain_core is not installed; run: pip install 'rag-denoise[langchain]'"
+        ) from error
     return getattr(module, name)
 
 

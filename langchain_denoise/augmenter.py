@@ -60,7 +60,9 @@ class AugmentedRunnable(VerifyingRunnable[str | AugmentedInput, AugmentedOutput]
     """Called with each `denoise_core.augmenter.Answer`: to record it, to replay it, to learn from it."""
 
     @override
-    def _loop_run(self, input: str | AugmentedInput, options: dict[str, Any]) -> LoopRun:
+    def _loop_run(
+        self, input: str | AugmentedInput, options: dict[str, Any]
+    ) -> LoopRun:
         question, history = _read(input)
         return LoopRun(self.augmenter, question, history, self._heard, _output)
 
@@ -74,8 +76,14 @@ def _read(input: str | AugmentedInput) -> tuple[str, tuple[Message, ...]]:
     if isinstance(input, str):
         return input, ()
     if not isinstance(input, dict) or "question" not in input:
-        got = f"a dict with the keys {sorted(input)}" if isinstance(input, dict) else f"a {type(input).__name__}"
-        raise InputError(f"expected a question as a str, or {{'question': ..., 'history': [...]}}, got {got}")
+        got = (
+            f"a dict with the keys {sorted(input)}"
+            if isinstance(input, dict)
+            else f"a {type(input).__name__}"
+        )
+        raise InputError(
+            f"expected a question as a str, or {{'question': ..., 'history': [...]}}, got {got}"
+        )
     return input["question"], to_core_messages(input.get("history", ()))
 
 

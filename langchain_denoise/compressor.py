@@ -17,7 +17,12 @@ from denoise_core._frameworks import cache_signature
 from denoise_core.ranking import keep_top, may_fill, order_by_score
 from denoise_core.runtime.budget import limit_concurrency
 from langchain_denoise.convert.documents import DocumentBatch, read_documents
-from langchain_denoise.observe import SUMMARY_FUNCTIONS, aemit_record, emit_record, has_listeners
+from langchain_denoise.observe import (
+    SUMMARY_FUNCTIONS,
+    aemit_record,
+    emit_record,
+    has_listeners,
+)
 from langchain_denoise.settings import Denoise, request_settings
 
 
@@ -28,7 +33,9 @@ class DenoiseInput(TypedDict):
     query: str
 
 
-class DenoiseCompressor(Denoise, RunnableSerializable[DenoiseInput, list[Document]], BaseDocumentCompressor):
+class DenoiseCompressor(
+    Denoise, RunnableSerializable[DenoiseInput, list[Document]], BaseDocumentCompressor
+):
     """Takes the noise out of retrieved documents.
 
     One object, three places: ``base_compressor`` of a ``ContextualCompressionRetriever``, a member of a
@@ -63,25 +70,39 @@ class DenoiseCompressor(Denoise, RunnableSerializable[DenoiseInput, list[Documen
 
     @override
     def compress_documents(
-        self, documents: Iterable[Document], query: str, callbacks: Callbacks | None = None
+        self,
+        documents: Iterable[Document],
+        query: str,
+        callbacks: Callbacks | None = None,
     ) -> list[Document]:
-        return self.invoke({"documents": documents, "query": query}, {"callbacks": callbacks})
+        return self.invoke(
+            {"documents": documents, "query": query}, {"callbacks": callbacks}
+        )
 
     @override
     async def acompress_documents(
-        self, documents: Iterable[Document], query: str, callbacks: Callbacks | None = None
+        self,
+        documents: Iterable[Document],
+        query: str,
+        callbacks: Callbacks | None = None,
     ) -> list[Document]:
-        return await self.ainvoke({"documents": documents, "query": query}, {"callbacks": callbacks})
+        return await self.ainvoke(
+            {"documents": documents, "query": query}, {"callbacks": callbacks}
+        )
 
     @override
-    def invoke(self, input: DenoiseInput, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
+    def invoke(
+        self, input: DenoiseInput, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> list[Document]:
         return self._call_with_config(self._denoise, _read(input, kwargs), config)
 
     @override
     async def ainvoke(
         self, input: DenoiseInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[Document]:
-        return await self._acall_with_config(self._adenoise, _read(input, kwargs), config)
+        return await self._acall_with_config(
+            self._adenoise, _read(input, kwargs), config
+        )
 
     def denoise_texts(self, input: Any, config: RunnableConfig | None) -> Any:
         """`invoke`, or of ``{"texts": passages, "query": ...}`` the core's result: texts of any kind, cut by their
@@ -93,7 +114,9 @@ class DenoiseCompressor(Denoise, RunnableSerializable[DenoiseInput, list[Documen
         return await self._acall_with_config(self._adenoise, input, config)
 
     @cache_signature
-    def _denoise(self, input: DenoiseInput, run_manager: ParentRunManager, config: RunnableConfig) -> Any:
+    def _denoise(
+        self, input: DenoiseInput, run_manager: ParentRunManager, config: RunnableConfig
+    ) -> Any:
         work = self._work(input, config)
         with limit_concurrency(work.concurrency):
             result = work.finished(work.guard.denoise(work.query, work.passages))
@@ -103,7 +126,10 @@ class DenoiseCompressor(Denoise, RunnableSerializable[DenoiseInput, list[Documen
 
     @cache_signature
     async def _adenoise(
-        self, input: DenoiseInput, run_manager: AsyncParentRunManager, config: RunnableConfig
+        self,
+        input: DenoiseInput,
+        run_manager: AsyncParentRunManager,
+        config: RunnableConfig,
     ) -> Any:
         work = self._work(input, config)
         with limit_concurrency(work.concurrency):
@@ -122,24 +148,41 @@ class _Work:
 
     of = "texts"
 
-    def __init__(self, settings: DenoiseCompressor, input: Mapping[str, Any], config: RunnableConfig) -> None:
+    def __init__(
+        self,
+        settings: DenoiseCompressor,
+        input: Mapping[str, Any],
+        config: RunnableConfig,
+    ) -> None:
         asked = request_settings(config)
         self.settings = settings
         self.query: str = input["query"]
         denoiser = self.denoiser(settings.denoiser_for(asked), input[self.of])
-        self.guard = Guard(denoiser, on_error=settings.on_error, on_empty=settings.on_empty)
+        self.guard = Guard(
+            denoiser, on_error=settings.on_error, on_empty=settings.on_empty
+        )
         self.passages: Sequence[Passage] = self.read(input[self.of])
         self.n = asked.get("top_n", settings.top_n)
         self.order = asked.get("order", settings.order)
         self.fill = may_fill(denoiser)
-        bounds = (b for b in (settings.max_concurrency, config.get("max_concurrency")) if b is not None)
+        bounds = (
+            b
+            for b in (settings.max_concurrency, config.get("max_concurrency"))
+            if b is not None
+        )
         self.concurrency = min(bounds, default=None)
-        self.about = {"query": self.query, self.of: len(self.passages), "method": type(denoiser).__name__}
+        self.about = {
+            "query": self.query,
+            self.of: len(self.passages),
+            "method": type(denoiser).__name__,
+        }
 
     def denoiser(self, chosen: Denoiser, given: Any) -> Denoiser:
         from denoise_core.end.results import for_tool_results
 
-        return for_tool_results(chosen, given) if self.settings.chunks is None else chosen
+        return (
+            for_tool_results(chosen, given) if self.settings.chunks is None else chosen
+        )
 
     def read(self, given: Any) -> Sequence[Passage]:
         return tuple(given)
@@ -152,7 +195,9 @@ class _Work:
 
     def summaries(self, result: DenoiseResult) -> tuple[dict[str, Any], dict[str, Any]]:
         """What is told of the run, bounded and whole."""
-        return SUMMARY_FUNCTIONS[0](self.passages, result), SUMMARY_FUNCTIONS[1](self.passages, result)
+        return SUMMARY_FUNCTIONS[0](self.passages, result), SUMMARY_FUNCTIONS[1](
+            self.passages, result
+        )
 
 
 class _Documents(_Work):
@@ -175,10 +220,14 @@ class _Documents(_Work):
     def output(self, result: DenoiseResult) -> list[Document]:
         """The documents of the result; behind them those that could not be read, where ``on_error`` keeps them."""
         scores = self.settings._scores or self.order == "score"
-        return self.converted.restore_documents(result, self.settings.record, scores=scores)
+        return self.converted.restore_documents(
+            result, self.settings.record, scores=scores
+        )
 
     def summaries(self, result: DenoiseResult) -> tuple[dict[str, Any], dict[str, Any]]:
-        return super().summaries(replace(result, failures={**result.failures, **self.converted.failures}))
+        return super().summaries(
+            replace(result, failures={**result.failures, **self.converted.failures})
+        )
 
 
 def _read(input: Any, kwargs: Mapping[str, Any]) -> DenoiseInput:
@@ -190,7 +239,11 @@ def _read(input: Any, kwargs: Mapping[str, Any]) -> DenoiseInput:
     try:
         documents, query = input["documents"], input["query"]
     except (KeyError, TypeError):
-        got = f"a dict with the keys {sorted(input)}" if isinstance(input, dict) else f"a {type(input).__name__}"
+        got = (
+            f"a dict with the keys {sorted(input)}"
+            if isinstance(input, dict)
+            else f"a {type(input).__name__}"
+        )
         raise InputError(
             f"expected {{'documents': [...], 'query': '...'}}, got {got}; in a chain, put "
             "RunnablePassthrough.assign(...) or a dict before this step"

@@ -15,10 +15,18 @@ from denoise_core.runtime.record import bounded_result_summary, result_summary
 
 EVENT_NAME = "denoise"
 SPAN_NAME = "denoise_record"
-SUMMARY_FUNCTIONS = (bounded_result_summary, result_summary)  # of a denoising, for the span and for the event
+SUMMARY_FUNCTIONS = (
+    bounded_result_summary,
+    result_summary,
+)  # of a denoising, for the span and for the event
 
 
-def emit_record(run: ParentRunManager, asked: dict[str, Any], short: dict[str, Any], whole: dict[str, Any]) -> None:
+def emit_record(
+    run: ParentRunManager,
+    asked: dict[str, Any],
+    short: dict[str, Any],
+    whole: dict[str, Any],
+) -> None:
     """``short`` as the outputs of a child span (tracers know no custom events), ``whole`` as the custom event."""
     child = run.get_child()
     child.on_chain_start({"name": SPAN_NAME}, asked, name=SPAN_NAME).on_chain_end(short)
@@ -26,11 +34,16 @@ def emit_record(run: ParentRunManager, asked: dict[str, Any], short: dict[str, A
 
 
 async def aemit_record(
-    run: AsyncParentRunManager, asked: dict[str, Any], short: dict[str, Any], whole: dict[str, Any]
+    run: AsyncParentRunManager,
+    asked: dict[str, Any],
+    short: dict[str, Any],
+    whole: dict[str, Any],
 ) -> None:
     """`tell` for async."""
     child = run.get_child()
-    await (await child.on_chain_start({"name": SPAN_NAME}, asked, name=SPAN_NAME)).on_chain_end(short)
+    await (
+        await child.on_chain_start({"name": SPAN_NAME}, asked, name=SPAN_NAME)
+    ).on_chain_end(short)
     await adispatch_custom_event(EVENT_NAME, whole)
 
 
@@ -42,7 +55,16 @@ def has_listeners(run: ParentRunManager | AsyncParentRunManager) -> bool:
 def short_record(record: dict[str, Any]) -> dict[str, Any]:
     """The record without the drafts' words, for a span."""
     attempts = [
-        {k: a[k] for k in ("draft", "repaired", "outcome", "score", "reasons")} for a in record["attempts"]
+        {k: a[k] for k in ("draft", "repaired", "outcome", "score", "reasons")}
+        for a in record["attempts"]
     ]
-    keys = ("outcome", "stopped_because", "score", "judge", "calls", "input_tokens", "output_tokens")
+    keys = (
+        "outcome",
+        "stopped_because",
+        "score",
+        "judge",
+        "calls",
+        "input_tokens",
+        "output_tokens",
+    )
     return {**{k: record[k] for k in keys}, "attempts": attempts}

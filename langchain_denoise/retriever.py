@@ -8,7 +8,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Self
 
-from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, CallbackManagerForRetrieverRun
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForRetrieverRun,
+    CallbackManagerForRetrieverRun,
+)
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.retrievers import BaseRetriever
@@ -30,9 +33,16 @@ from langchain_denoise.convert.documents import (
     validate_header_keys,
 )
 from langchain_denoise.convert.messages import internal_config
-from langchain_denoise.settings import Denoise, PositiveCount, RetrieverLike, request_settings
+from langchain_denoise.settings import (
+    Denoise,
+    PositiveCount,
+    RetrieverLike,
+    request_settings,
+)
 
-_config: ContextVar[RunnableConfig | None] = ContextVar("denoise_retriever_config", default=None)
+_config: ContextVar[RunnableConfig | None] = ContextVar(
+    "denoise_retriever_config", default=None
+)
 
 
 @contextmanager
@@ -90,7 +100,9 @@ class DenoisingRetriever(Denoise, BaseRetriever):
     @model_validator(mode="after")
     def _one_number(self) -> Self:
         if self.top_n is not None and self.k is not None and self.top_n != self.k:
-            raise InputError(f"top_n={self.top_n} and k={self.k}: both say how many come back; give k")
+            raise InputError(
+                f"top_n={self.top_n} and k={self.k}: both say how many come back; give k"
+            )
         if self.fetch_k is not None and self.k is not None and self.fetch_k < self.k:
             raise InputError(f"fetch_k={self.fetch_k}: expected at least k={self.k}")
         if self.fetch_k is not None and not _takes(self.retriever, "k"):
@@ -101,30 +113,53 @@ class DenoisingRetriever(Denoise, BaseRetriever):
         return self
 
     @override
-    def invoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
+    def invoke(
+        self, input: str, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> list[Document]:
         with _called_with(config):
             return super().invoke(input, config, **kwargs)
 
     @override
-    async def ainvoke(self, input: str, config: RunnableConfig | None = None, **kwargs: Any) -> list[Document]:
+    async def ainvoke(
+        self, input: str, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> list[Document]:
         with _called_with(config):
             return await super().ainvoke(input, config, **kwargs)
 
     @override
     def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, k: int | None = None, **kwargs: Any
+        self,
+        query: str,
+        *,
+        run_manager: CallbackManagerForRetrieverRun,
+        k: int | None = None,
+        **kwargs: Any,
     ) -> list[Document]:
         config = patch_config(_config.get(), callbacks=run_manager.get_child())
-        found = read_documents(self.retriever.invoke(query, config, **self._asked(kwargs)), "retriever")
-        return self._compressor.invoke({"documents": found, "query": query}, _with_k(config, k))
+        found = read_documents(
+            self.retriever.invoke(query, config, **self._asked(kwargs)), "retriever"
+        )
+        return self._compressor.invoke(
+            {"documents": found, "query": query}, _with_k(config, k)
+        )
 
     @override
     async def _aget_relevant_documents(
-        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, k: int | None = None, **kwargs: Any
+        self,
+        query: str,
+        *,
+        run_manager: AsyncCallbackManagerForRetrieverRun,
+        k: int | None = None,
+        **kwargs: Any,
     ) -> list[Document]:
         config = patch_config(_config.get(), callbacks=run_manager.get_child())
-        found = read_documents(await self.retriever.ainvoke(query, config, **self._asked(kwargs)), "retriever")
-        return await self._compressor.ainvoke({"documents": found, "query": query}, _with_k(config, k))
+        found = read_documents(
+            await self.retriever.ainvoke(query, config, **self._asked(kwargs)),
+            "retriever",
+        )
+        return await self._compressor.ainvoke(
+            {"documents": found, "query": query}, _with_k(config, k)
+        )
 
     def _asked(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         """What goes to the inner retriever with a call. Raises `InputError` for what that would leave out."""
@@ -139,7 +174,9 @@ class DenoisingRetriever(Denoise, BaseRetriever):
     @property
     def _compressor(self) -> DenoiseCompressor:
         settings = {name: getattr(self, name) for name in Denoise.model_fields}
-        compressor = DenoiseCompressor(**{**settings, "top_n": self.top_n if self.k is None else self.k})
+        compressor = DenoiseCompressor(
+            **{**settings, "top_n": self.top_n if self.k is None else self.k}
+        )
         compressor._scores = self.order == "score"
         return compressor
 
@@ -157,7 +194,10 @@ class RetrieverAdapter:
     """
 
     def __init__(
-        self, retriever: Runnable[str, list[Document]], *, header_keys: Sequence[str] = HEADER_KEYS
+        self,
+        retriever: Runnable[str, list[Document]],
+        *,
+        header_keys: Sequence[str] = HEADER_KEYS,
     ) -> None:
         require_retriever(retriever)
         self.retriever = retriever
@@ -171,9 +211,13 @@ class RetrieverAdapter:
 
     def _passages(self, found: Sequence[Document]) -> Sequence[Passage]:
         try:
-            return passages_from_documents(read_documents(found, "found"), self.header_keys)
+            return passages_from_documents(
+                read_documents(found, "found"), self.header_keys
+            )
         except InputError as error:
-            raise ContractViolation(f"{type(self.retriever).__name__}: {error}") from error
+            raise ContractViolation(
+                f"{type(self.retriever).__name__}: {error}"
+            ) from error
 
 
 def require_retriever(retriever: Any) -> None:
@@ -192,14 +236,26 @@ def _with_k(config: RunnableConfig, k: int | None) -> RunnableConfig:
     """The config with the call's own k, where it gave one."""
     if k is None:
         return config
-    return {**config, "configurable": {**config.get("configurable", {}), RECORD_KEY: {**request_settings(config), "top_n": k}}}
+    return {
+        **config,
+        "configurable": {
+            **config.get("configurable", {}),
+            RECORD_KEY: {**request_settings(config), "top_n": k},
+        },
+    }
 
 
 def _takes(retriever: Any, name: str) -> bool:
     """Whether ``invoke(query, name=...)`` reaches the search; LangChain drops what a retriever does not take."""
     while isinstance(retriever, (RunnableBindingBase, DynamicRunnable)):
-        retriever = retriever.bound if isinstance(retriever, RunnableBindingBase) else retriever.default
+        retriever = (
+            retriever.bound
+            if isinstance(retriever, RunnableBindingBase)
+            else retriever.default
+        )
     if not isinstance(retriever, BaseRetriever):
         return True
     accepted = inspect.signature(retriever._get_relevant_documents).parameters.values()
-    return any(p.name == name or p.kind is inspect.Parameter.VAR_KEYWORD for p in accepted)
+    return any(
+        p.name == name or p.kind is inspect.Parameter.VAR_KEYWORD for p in accepted
+    )

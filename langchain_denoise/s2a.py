@@ -55,20 +55,30 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
         return True
 
     @override
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> list[BaseMessage]:
+    def invoke(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> list[BaseMessage]:
         return self._call_with_config(self._clear, input, config)
 
     @override
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> list[BaseMessage]:
+    async def ainvoke(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> list[BaseMessage]:
         return await self._acall_with_config(self._aclear, input, config)
 
-    def _clear(self, input: Any, run_manager: ParentRunManager, config: RunnableConfig) -> list[BaseMessage]:
+    def _clear(
+        self, input: Any, run_manager: ParentRunManager, config: RunnableConfig
+    ) -> list[BaseMessage]:
         messages, turn = self._turn(input)
         if turn is None:
             return messages
         with limit_concurrency(config.get("max_concurrency")):
             result = self._denoiser().denoise(turn.question, turn.passages)
-        emit_record(run_manager, {"question": turn.question}, *(f(turn.passages, result) for f in SUMMARY_FUNCTIONS))
+        emit_record(
+            run_manager,
+            {"question": turn.question},
+            *(f(turn.passages, result) for f in SUMMARY_FUNCTIONS),
+        )
         return turn.apply_result(result)
 
     async def _aclear(
@@ -79,7 +89,11 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
             return messages
         with limit_concurrency(config.get("max_concurrency")):
             result = await self._denoiser().adenoise(turn.question, turn.passages)
-        await aemit_record(run_manager, {"question": turn.question}, *(f(turn.passages, result) for f in SUMMARY_FUNCTIONS))
+        await aemit_record(
+            run_manager,
+            {"question": turn.question},
+            *(f(turn.passages, result) for f in SUMMARY_FUNCTIONS),
+        )
         return turn.apply_result(result)
 
     def _turn(self, given: Any) -> tuple[list[BaseMessage], UserTurn | None]:
@@ -88,8 +102,12 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
         elif isinstance(given, Sequence):
             messages = convert_to_messages([given] if isinstance(given, str) else given)
         else:
-            raise InputError(f"expected messages or a prompt, got {type(given).__name__}")
+            raise InputError(
+                f"expected messages or a prompt, got {type(given).__name__}"
+            )
         return messages, UserTurn.from_messages(messages, self.scope, self.variant)
 
     def _denoiser(self) -> S2ADenoiser:
-        return S2ADenoiser(as_llm(self.model), variant=self.variant, on_error=self.on_error)
+        return S2ADenoiser(
+            as_llm(self.model), variant=self.variant, on_error=self.on_error
+        )

@@ -52,7 +52,16 @@ if TYPE_CHECKING:
 else:  # `as_llm`, `as_scorer` and their like look at what is given, and say what to type
     LLMLike = ScorerLike = DenoiserLike = KeepLike = RetrieverLike = Any
 
-VariantName = Literal["select", "remove", "auto", "default", "single", "keep_original", "not_instructed", "relevance"]
+VariantName = Literal[
+    "select",
+    "remove",
+    "auto",
+    "default",
+    "single",
+    "keep_original",
+    "not_instructed",
+    "relevance",
+]
 DocumentOrder = Literal["input", "score"]
 PositiveCount = Annotated[int, Field(ge=1)]
 Chunking = Literal["whole", "sentences"] | PositiveCount
@@ -144,7 +153,9 @@ class Denoise(BaseModel):
     order: DocumentOrder = "input"
     """``"input"`` leaves documents in the order they came; ``"score"`` puts the best first."""
 
-    header_keys: Annotated[tuple[str, ...], BeforeValidator(validate_header_keys)] = HEADER_KEYS
+    header_keys: Annotated[tuple[str, ...], BeforeValidator(validate_header_keys)] = (
+        HEADER_KEYS
+    )
     """Metadata that is read with a document's text, and is no part of what is kept."""
 
     on_error: FailurePolicy = "keep"
@@ -169,26 +180,39 @@ class Denoise(BaseModel):
         return cls._made({"model": model, "variant": "select"}, settings)
 
     @classmethod
-    def from_embeddings(cls, embeddings: Embeddings, **settings: Unpack[DenoiseSettings]) -> Self:
+    def from_embeddings(
+        cls, embeddings: Embeddings, **settings: Unpack[DenoiseSettings]
+    ) -> Self:
         """END by the cosine of ``embeddings``: the best 20 documents, or what ``keep`` or ``threshold`` says."""
         keep = 20 if settings.get("threshold") is None else None
         return cls._made({"scorer": embeddings, "keep": keep}, settings)
 
     @classmethod
-    def from_cross_encoder(cls, model: BaseCrossEncoder, **settings: Unpack[DenoiseSettings]) -> Self:
+    def from_cross_encoder(
+        cls, model: BaseCrossEncoder, **settings: Unpack[DenoiseSettings]
+    ) -> Self:
         """END by a cross-encoder: the best ``top_n`` documents, 3 unless it says otherwise, best first. It reads
         the text alone; ``header_keys=("title",)`` shows it titles too."""
-        return cls._made({"scorer": model, "top_n": 3, "order": "score", "header_keys": ()}, settings)
+        return cls._made(
+            {"scorer": model, "top_n": 3, "order": "score", "header_keys": ()}, settings
+        )
 
     @classmethod
-    def from_probe(cls, folder: str | Path, model: Any = None, **settings: Unpack[DenoiseSettings]) -> Self:
+    def from_probe(
+        cls, folder: str | Path, model: Any = None, **settings: Unpack[DenoiseSettings]
+    ) -> Self:
         """END with the probe in ``folder``; ``model`` as in `denoise_core.end.ProbeScorer`, or None for the one
         that the probe's card names. Loaded at the first use."""
         return cls._made({"probe": str(folder), "model": model}, settings)
 
     @classmethod
     def from_file(
-        cls, path: str | Path, model: Any = None, *, llm: LLM | None = None, **settings: Unpack[DenoiseSettings]
+        cls,
+        path: str | Path,
+        model: Any = None,
+        *,
+        llm: LLM | None = None,
+        **settings: Unpack[DenoiseSettings],
     ) -> Self:
         """What ``rag-denoise evaluate`` recommended (its ``denoise.json``), or a folder of ``rag-denoise fit``.
 
@@ -210,7 +234,10 @@ class Denoise(BaseModel):
             return values
         given = dict(values)
         below = given.pop("settings", None) if "settings" in cls.model_fields else None
-        known = {*cls.model_fields, *(f.alias for f in cls.model_fields.values() if f.alias)}
+        known = {
+            *cls.model_fields,
+            *(f.alias for f in cls.model_fields.values() if f.alias),
+        }
         for name in given:
             if name not in known:
                 near = difflib.get_close_matches(name, known, 1)
@@ -218,14 +245,18 @@ class Denoise(BaseModel):
                 raise InputError(f"{name}: {cls.__name__} has no such setting{hint}")
         inherited = _set_in(below)
         if {"keep", "threshold"} & set(given):  # two ways of saying one thing
-            inherited = {n: v for n, v in inherited.items() if n not in ("keep", "threshold")}
+            inherited = {
+                n: v for n, v in inherited.items() if n not in ("keep", "threshold")
+            }
         return {**inherited, **given}
 
     @field_validator("probe")
     @classmethod
     def _is_there(cls, probe: str | None) -> str | None:
         if probe is not None and not Path(probe).is_dir():
-            raise InputError(f"probe={probe!r}: there is no such folder; Probe.save(folder) writes one")
+            raise InputError(
+                f"probe={probe!r}: there is no such folder; Probe.save(folder) writes one"
+            )
         return probe
 
     @model_validator(mode="after")
@@ -233,19 +264,38 @@ class Denoise(BaseModel):
         s2a = self.model is not None and self.probe is None
         if self.denoiser is not None:
             require_denoiser(self.denoiser)
-            self._without("not beside denoiser=, which is built already", "model", "scorer", "probe", "chunks")
+            self._without(
+                "not beside denoiser=, which is built already",
+                "model",
+                "scorer",
+                "probe",
+                "chunks",
+            )
         elif not s2a:
-            self._without("a setting of System 2 Attention, which needs model=", "variant")
+            self._without(
+                "a setting of System 2 Attention, which needs model=", "variant"
+            )
         if s2a:
-            self._without("a setting of END; with model= there is variant=", "keep", "threshold", "chunks")
+            self._without(
+                "a setting of END; with model= there is variant=",
+                "keep",
+                "threshold",
+                "chunks",
+            )
         elif not self.context:
-            raise InputError("context=False: a setting of System 2 Attention, which needs model=")
+            raise InputError(
+                "context=False: a setting of System 2 Attention, which needs model="
+            )
         if self.model is not None or self.probe is not None:
             self._without("give a scorer, a model or a probe, not several", "scorer")
         if self.keep is not None and self.threshold is not None:
-            raise InputError(f"keep={self.keep!r} and threshold={self.threshold!r}: give one of the two")
+            raise InputError(
+                f"keep={self.keep!r} and threshold={self.threshold!r}: give one of the two"
+            )
         if self.probe is None:
-            self.denoiser_for({})  # wrong settings raise here, and not in the middle of a run
+            self.denoiser_for(
+                {}
+            )  # wrong settings raise here, and not in the middle of a run
         return self
 
     def _without(self, why: str, *names: str) -> None:
@@ -255,7 +305,10 @@ class Denoise(BaseModel):
 
     def denoiser_for(self, asked: Mapping[str, Any]) -> Denoiser:
         """The denoiser with what this request asks for. Raises `InputError` for what does not go with it."""
-        keep, threshold = asked.get("keep", self.keep), asked.get("threshold", self.threshold)
+        keep, threshold = (
+            asked.get("keep", self.keep),
+            asked.get("threshold", self.threshold),
+        )
         if "keep" in asked and "threshold" not in asked:
             threshold = None
         if "threshold" in asked and "keep" not in asked:
@@ -266,7 +319,9 @@ class Denoise(BaseModel):
         if self.model is not None and self.probe is None:
             return self._s2a(variant)
         if variant is not None:
-            raise InputError(f"variant={variant!r}: a setting of System 2 Attention, and this is END")
+            raise InputError(
+                f"variant={variant!r}: a setting of System 2 Attention, and this is END"
+            )
         return self._end(keep, threshold)
 
     def _s2a(self, variant: str | None) -> Denoiser:
@@ -274,9 +329,19 @@ class Denoise(BaseModel):
         from langchain_denoise.models.chat_llm import as_llm
 
         chosen: Any = variant or "select"
-        bound: dict[str, Any] = {} if self.max_concurrency is None else {"max_concurrency": self.max_concurrency}
+        bound: dict[str, Any] = (
+            {}
+            if self.max_concurrency is None
+            else {"max_concurrency": self.max_concurrency}
+        )
         options = Options(keep_context=self.context)
-        return S2ADenoiser(as_llm(self.model), variant=chosen, options=options, on_error=self.on_error, **bound)
+        return S2ADenoiser(
+            as_llm(self.model),
+            variant=chosen,
+            options=options,
+            on_error=self.on_error,
+            **bound,
+        )
 
     def _end(self, keep: Any, threshold: float | None) -> Denoiser:
         from denoise_core.end import ENDDenoiser
@@ -285,13 +350,24 @@ class Denoise(BaseModel):
         own = self.scorer is None and self.probe is None
         chunker: Any = "auto" if own and threshold is None else chunking.no_chunking
         if self.chunks is not None:
-            named = {"whole": chunking.no_chunking, "sentences": chunking.sentence_spans}
-            chunker = named[self.chunks] if isinstance(self.chunks, str) else chunking.sentence_chunker(self.chunks)
+            named = {
+                "whole": chunking.no_chunking,
+                "sentences": chunking.sentence_spans,
+            }
+            chunker = (
+                named[self.chunks]
+                if isinstance(self.chunks, str)
+                else chunking.sentence_chunker(self.chunks)
+            )
         if own:
             return bundled_denoiser(keep, threshold, chunker)
         from langchain_denoise.models.scoring import FolderProbe, as_scorer
 
-        scorer = as_scorer(self.scorer) if self.probe is None else FolderProbe(self.probe, self.model)
+        scorer = (
+            as_scorer(self.scorer)
+            if self.probe is None
+            else FolderProbe(self.probe, self.model)
+        )
         if keep is None and threshold is None and self.top_n is not None:
             keep = self.top_n
         return ENDDenoiser(scorer, keep=keep, threshold=threshold, chunker=chunker)
@@ -306,19 +382,30 @@ def _set_in(settings: Any) -> dict[str, Any]:
             f"settings: expected Denoise(...) or a dict of its fields, got a {type(settings).__name__}"
         )
     made = settings if isinstance(settings, Denoise) else Denoise(**settings)
-    return {name: getattr(made, name) for name in made.model_fields_set & set(Denoise.model_fields)}
+    return {
+        name: getattr(made, name)
+        for name in made.model_fields_set & set(Denoise.model_fields)
+    }
 
 
 def require_denoiser(denoiser: Any) -> None:
     """Raises `InputError` that says what to write for anything that is no denoiser."""
     if isinstance(denoiser, Denoiser) and not isinstance(denoiser, type):
         return
-    kind = f"the class {denoiser.__name__}" if isinstance(denoiser, type) else f"a {type(denoiser).__name__}"
+    kind = (
+        f"the class {denoiser.__name__}"
+        if isinstance(denoiser, type)
+        else f"a {type(denoiser).__name__}"
+    )
     instead = "from_llm(...) for a chat model, from_embeddings(...) for embeddings"
-    raise InputError(f"denoiser: expected an object with denoise and adenoise, got {kind}; {instead}")
+    raise InputError(
+        f"denoiser: expected an object with denoise and adenoise, got {kind}; {instead}"
+    )
 
 
-def _changed(denoiser: Any, keep: Any, threshold: float | None, variant: str | None) -> Denoiser:
+def _changed(
+    denoiser: Any, keep: Any, threshold: float | None, variant: str | None
+) -> Denoiser:
     """A copy of END with another rule or of S2A with another variant; itself when nothing is asked."""
     if keep is not None or threshold is not None:
         denoiser = with_keep_rule(denoiser, keep, threshold)
@@ -337,7 +424,9 @@ def config_with_request(asked: Any) -> RunnableConfig | None:
     """A config that asks for these settings, beside what the surrounding run's has; None to ask for none."""
     if asked is None:
         return None
-    return {"configurable": {**ensure_config().get("configurable", {}), RECORD_KEY: asked}}
+    return {
+        "configurable": {**ensure_config().get("configurable", {}), RECORD_KEY: asked}
+    }
 
 
 def request_settings(config: RunnableConfig | None) -> dict[str, Any]:
@@ -349,11 +438,17 @@ def request_settings(config: RunnableConfig | None) -> dict[str, Any]:
     if found is None:
         return {}
     try:
-        asked = dict(_request().validate_python(_set_in(found) if isinstance(found, Denoise) else found))
+        asked = dict(
+            _request().validate_python(
+                _set_in(found) if isinstance(found, Denoise) else found
+            )
+        )
     except ValidationError as error:
         wrong = error.errors()[0]
         where = "".join(f": {name}" for name in wrong["loc"][:1])
-        raise InputError(f"configurable[{RECORD_KEY!r}]{where}={wrong['input']!r}: {wrong['msg']}") from error
+        raise InputError(
+            f"configurable[{RECORD_KEY!r}]{where}={wrong['input']!r}: {wrong['msg']}"
+        ) from error
     return asked
 
 

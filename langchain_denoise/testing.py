@@ -48,7 +48,9 @@ class FunctionChatModel(BaseChatModel):
         return "function"
 
     @override
-    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Runnable[Any, AIMessage]:
+    def bind_tools(
+        self, tools: Sequence[Any], **kwargs: Any
+    ) -> Runnable[Any, AIMessage]:
         return self
 
     @override
@@ -71,9 +73,17 @@ class FunctionChatModel(BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         message = self._answer(messages)
         *words, last = str(message.text).split(" ")
-        rest: dict[str, Any] = {"usage_metadata": message.usage_metadata, "tool_calls": message.tool_calls}
-        said: list[dict[str, Any]] = [*({"content": f"{word} "} for word in words), {"content": last, **rest}]
-        for chunk in (ChatGenerationChunk(message=AIMessageChunk(**one)) for one in said):
+        rest: dict[str, Any] = {
+            "usage_metadata": message.usage_metadata,
+            "tool_calls": message.tool_calls,
+        }
+        said: list[dict[str, Any]] = [
+            *({"content": f"{word} "} for word in words),
+            {"content": last, **rest},
+        ]
+        for chunk in (
+            ChatGenerationChunk(message=AIMessageChunk(**one)) for one in said
+        ):
             if run_manager:
                 run_manager.on_llm_new_token(str(chunk.text), chunk=chunk)
             yield chunk
@@ -94,5 +104,7 @@ class FunctionChatModel(BaseChatModel):
             return answer
         asked = sum(len(str(m.text).split()) for m in messages)
         said = len(answer.split())
-        usage = UsageMetadata(input_tokens=asked, output_tokens=said, total_tokens=asked + said)
+        usage = UsageMetadata(
+            input_tokens=asked, output_tokens=said, total_tokens=asked + said
+        )
         return AIMessage(answer, usage_metadata=usage)

@@ -57,7 +57,9 @@ def Checked(
         if isinstance(what, (VerifiedEngine, CheckedChatEngine)):
             raise InputError(f"{name}: its answers are checked already")
         if isinstance(what, BaseQueryEngine):
-            return CheckedQueryEngine(what, loop, **_only(settings, name, "streaming", "on_error"))
+            return CheckedQueryEngine(
+                what, loop, **_only(settings, name, "streaming", "on_error")
+            )
         return CheckedChatEngine(what, loop, **_only(settings, name, "on_error"))
     from llamaindex_denoise.agents.checked import (  # slow to import
         CheckedTool,
@@ -70,7 +72,9 @@ def Checked(
     if isinstance(what, QueryEngineTool):
         engine = what.query_engine
         if not isinstance(engine, VerifiedEngine):
-            engine = CheckedQueryEngine(engine, loop, **_only(settings, name, "streaming", "on_error"))
+            engine = CheckedQueryEngine(
+                engine, loop, **_only(settings, name, "streaming", "on_error")
+            )
         return CheckedTool(engine, what.metadata, what._resolve_input_errors)
     if isinstance(what, Workflow):
         return checked_workflow(what, loop, **_only(settings, name, "no_evidence"))
@@ -82,6 +86,10 @@ def Checked(
 
 def _only(settings: dict[str, Any], of: str, *known: str) -> dict[str, Any]:
     if unknown := [n for n in settings if n not in known]:
-        also = ", ".join(("judge", "budget", "limits", "unsupported", "augmenter", *known))
-        raise InputError(f"Checked({of}): no setting {', '.join(unknown)}; there are {also}")
+        also = ", ".join(
+            ("judge", "budget", "limits", "unsupported", "augmenter", *known)
+        )
+        raise InputError(
+            f"Checked({of}): no setting {', '.join(unknown)}; there are {also}"
+        )
     return settings

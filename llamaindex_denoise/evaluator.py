@@ -10,7 +10,13 @@ from llama_index.core.base.response.schema import Response
 from llama_index.core.evaluation.base import BaseEvaluator, EvaluationResult
 
 from denoise_core import LLM, Budget, InputError, Passage, arun, run
-from denoise_core.augmenter import AnswerVerdict, Feedback, TemplateFeedback, Utility, WorkingMemory
+from denoise_core.augmenter import (
+    AnswerVerdict,
+    Feedback,
+    TemplateFeedback,
+    Utility,
+    WorkingMemory,
+)
 from denoise_core.augmenter.utility import as_utility
 from denoise_core.errors import format_error, is_user_error
 from denoise_core.runtime.effects import Flow
@@ -37,7 +43,9 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
         budget: Budget | None = None,
     ) -> None:
         if judge is None:
-            raise InputError("judge: expected what judges, such as Groundedness() or LLMJudge(llm)")
+            raise InputError(
+                "judge: expected what judges, such as Groundedness() or LLMJudge(llm)"
+            )
         self.utility = as_utility(judge)
         self.feedback = feedback or TemplateFeedback()
         self.run_settings: dict[str, Any] = {"llm": llm, "budget": budget}
@@ -50,7 +58,9 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
         **kwargs: Any,
     ) -> EvaluationResult:
         """Starts no event loop. Raises `InputError` when query or response is missing, as does `aevaluate`."""
-        return run(self._flow(query, response, _passages(contexts)), **self.run_settings)[0]
+        return run(
+            self._flow(query, response, _passages(contexts)), **self.run_settings
+        )[0]
 
     async def aevaluate(
         self,
@@ -60,8 +70,14 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
         sleep_time_in_seconds: int = 0,
         **kwargs: Any,
     ) -> EvaluationResult:
-        await asyncio.sleep(sleep_time_in_seconds)  # LlamaIndex's runner spaces its calls this way
-        return (await arun(self._flow(query, response, _passages(contexts)), **self.run_settings))[0]
+        await asyncio.sleep(
+            sleep_time_in_seconds
+        )  # LlamaIndex's runner spaces its calls this way
+        return (
+            await arun(
+                self._flow(query, response, _passages(contexts)), **self.run_settings
+            )
+        )[0]
 
     def evaluate_response(
         self, query: str | None = None, response: Response | None = None, **kwargs: Any
@@ -80,19 +96,28 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
         """What a judge that failed leaves is unknown; a mistake (`is_user_error`) raises."""
         if query is None or response is None:
             missing = "query" if query is None else "response"
-            raise InputError(f"{missing} must be given: an evaluation needs query, response and contexts")
+            raise InputError(
+                f"{missing} must be given: an evaluation needs query, response and contexts"
+            )
         memory, words = WorkingMemory(query, evidence=passages), ""
         nothing = "there is nothing to check the answer against"
         verdict = AnswerVerdict(kind="empty_evidence", reason=nothing)
         try:
             if any(p.text.strip() for p in passages):
                 verdict = yield from self.utility.assess(memory, response)
-                words = "" if verdict.passed else (yield from self.feedback.write(memory, response, verdict))
+                words = (
+                    ""
+                    if verdict.passed
+                    else (yield from self.feedback.write(memory, response, verdict))
+                )
         except Exception as error:
             if is_user_error(error):
                 raise
             log_fallback("evaluation", error, "nothing is known of the answer")
-            verdict, words = AnswerVerdict(kind="judge_error", reason=format_error(error)), ""
+            verdict, words = (
+                AnswerVerdict(kind="judge_error", reason=format_error(error)),
+                "",
+            )
         unknown = verdict.outcome == "unknown"
         reasons = "; ".join(verdict.reasons)
         return EvaluationResult(
@@ -114,4 +139,6 @@ def _read(response: Response | None) -> tuple[str | None, tuple[Passage, ...]]:
 
 
 def _passages(contexts: Sequence[str] | None) -> tuple[Passage, ...]:
-    return tuple(Passage(text, f"context-{i}") for i, text in enumerate(contexts or (), 1))
+    return tuple(
+        Passage(text, f"context-{i}") for i, text in enumerate(contexts or (), 1)
+    )

@@ -8,14 +8,21 @@ from typing import Any, Literal
 from uuid import uuid4
 
 from llama_index.core.bridge.pydantic import ConfigDict, Field
-from llama_index.core.schema import BaseNode, NodeWithScore, QueryBundle, TransformComponent
+from llama_index.core.schema import (
+    BaseNode,
+    NodeWithScore,
+    QueryBundle,
+    TransformComponent,
+)
 
 from denoise_core import DenoiseResult, __version__
 from denoise_core.errors import DenoiseError
 from llamaindex_denoise.nodes.convert import NodeBatch
 from llamaindex_denoise.postprocessor import DenoisePostprocessor
 
-NOTHING_KEPT_NOTE = "nothing was kept"  # an empty result is a finding; any other fallback is a failure
+NOTHING_KEPT_NOTE = (
+    "nothing was kept"  # an empty result is a finding; any other fallback is a failure
+)
 
 
 class DenoisingFailure(DenoiseError, RuntimeError):
@@ -37,10 +44,16 @@ class DenoiseTransform(TransformComponent):
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     postprocessor: DenoisePostprocessor = Field(exclude=True)
-    query: str = Field(min_length=1, description="What the index is about; takes the place of the question.")
-    denoise_together: bool = Field(default=False, description="Denoise all nodes of a call as one list.")
+    query: str = Field(
+        min_length=1,
+        description="What the index is about; takes the place of the question.",
+    )
+    denoise_together: bool = Field(
+        default=False, description="Denoise all nodes of a call as one list."
+    )
     on_fallback: Literal["raise", "keep"] = Field(
-        default="raise", description="What a node that could not be denoised gives: an error, or itself, uncached."
+        default="raise",
+        description="What a node that could not be denoised gives: an error, or itself, uncached.",
     )
 
     @classmethod
@@ -56,12 +69,16 @@ class DenoiseTransform(TransformComponent):
         denoising = {
             **self.postprocessor.to_dict(),
             "cache_key": f"{cache_key}, rag-denoise {__version__}",
-            "prompts": {name: template.get_template() for name, template in templates.items()},
+            "prompts": {
+                name: template.get_template() for name, template in templates.items()
+            },
         }
         return {**super().to_dict(**kwargs), "postprocessor": denoising}
 
     def __getstate__(self) -> dict[str, Any]:
-        pickle.dumps(self.postprocessor)  # raises; LlamaIndex would take it out of this object and of the pickle
+        pickle.dumps(
+            self.postprocessor
+        )  # raises; LlamaIndex would take it out of this object and of the pickle
         state: dict[str, Any] = super().__getstate__()
         return state
 
@@ -92,7 +109,11 @@ class DenoiseTransform(TransformComponent):
     def _check(self, result: DenoiseResult, read: NodeBatch) -> None:
         """Raise `DenoisingFailure` where a node fell back and the pipeline would cache it."""
         failures = {**result.failures, **read.failures}
-        failed = {node_id: why for node_id, why in failures.items() if NOTHING_KEPT_NOTE not in why}
+        failed = {
+            node_id: why
+            for node_id, why in failures.items()
+            if NOTHING_KEPT_NOTE not in why
+        }
         if not failed or self.on_fallback == "keep":
             return
         node_id, why = next(iter(failed.items()))

@@ -12,7 +12,10 @@ from typing import Any, Literal, Self, TypeAlias
 from llama_index.core.base.embeddings.base import BaseEmbedding
 from llama_index.core.bridge.pydantic import ConfigDict, Field, model_validator
 from llama_index.core.callbacks.schema import CBEventType, EventPayload
-from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
+from llama_index.core.instrumentation.events.rerank import (
+    ReRankEndEvent,
+    ReRankStartEvent,
+)
 from llama_index.core.llms import LLM
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.prompts.mixin import PromptDictType
@@ -26,7 +29,11 @@ from denoise_core.ranking import keep_top, order_by_score
 from denoise_core.runtime.budget import limit_concurrency
 from denoise_core.runtime.guard import FailurePolicy
 from denoise_core.text.chunk import Chunker, no_chunking
-from llamaindex_denoise.engines.base import NestedPrompts, denoiser_prompts, with_prompts
+from llamaindex_denoise.engines.base import (
+    NestedPrompts,
+    denoiser_prompts,
+    with_prompts,
+)
 from llamaindex_denoise.events import DenoiseEvent
 from llamaindex_denoise.models.llm import LlamaLLM, resolve_model
 from llamaindex_denoise.models.scorers import EmbedModelScorer, RerankerScorer
@@ -71,25 +78,44 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     denoiser: Denoiser = Field(
-        default_factory=lambda: _embedded(None, None), exclude=True, description="Any denoise_core Denoiser."
+        default_factory=lambda: _embedded(None, None),
+        exclude=True,
+        description="Any denoise_core Denoiser.",
     )
-    keep: Any = Field(default=None, description="END: a share of the chunks below 1, a number of them, 'auto'.")
-    threshold: float | None = Field(default=None, description="END: every chunk of at least this score.")
-    on_error: FailurePolicy = Field(default="keep", description="What an exception gives: the input, nothing, or itself.")
-    on_empty: FailurePolicy = Field(default="keep", description="What a result without text gives.")
-    score_policy: ScorePolicy = Field(default="keep", description="'replace' puts the method's score on the nodes.")
+    keep: Any = Field(
+        default=None,
+        description="END: a share of the chunks below 1, a number of them, 'auto'.",
+    )
+    threshold: float | None = Field(
+        default=None, description="END: every chunk of at least this score."
+    )
+    on_error: FailurePolicy = Field(
+        default="keep",
+        description="What an exception gives: the input, nothing, or itself.",
+    )
+    on_empty: FailurePolicy = Field(
+        default="keep", description="What a result without text gives."
+    )
+    score_policy: ScorePolicy = Field(
+        default="keep", description="'replace' puts the method's score on the nodes."
+    )
     top_n: int | None = Field(
-        default=None, ge=1, description="At most this many nodes with text, the method's best; None for all."
+        default=None,
+        ge=1,
+        description="At most this many nodes with text, the method's best; None for all.",
     )
     order: NodeOrder = Field(
-        default="given", description="'score' puts the method's best node first, 'given' leaves the order."
+        default="given",
+        description="'score' puts the method's best node first, 'given' leaves the order.",
     )
     record_detail: RecordDetail = Field(
         default="spans",
         description="What is noted on nodes: 'spans' (at most 2 KB), 'full' (every chunk), 'none'.",
     )
     max_concurrency: int | None = Field(
-        default=None, ge=1, description="At most this many calls at once; None leaves it to the denoiser."
+        default=None,
+        ge=1,
+        description="At most this many calls at once; None leaves it to the denoiser.",
     )
     events_with_text: bool = Field(
         default=True,
@@ -114,14 +140,28 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
             return values
         values = dict(values)
         if unknown := values.keys() - cls.model_fields:
-            raise InputError(f"{', '.join(unknown)}: no such setting; there are {', '.join(cls.model_fields)}")
-        given, keep, threshold = (values.get(n) for n in ("denoiser", "keep", "threshold"))
-        makes = {LLM: "from_llm", BaseEmbedding: "from_embed_model", BaseNodePostprocessor: "from_reranker"}
-        make = next((make for kind, make in makes.items() if isinstance(given, kind)), None)
+            raise InputError(
+                f"{', '.join(unknown)}: no such setting; there are {', '.join(cls.model_fields)}"
+            )
+        given, keep, threshold = (
+            values.get(n) for n in ("denoiser", "keep", "threshold")
+        )
+        makes = {
+            LLM: "from_llm",
+            BaseEmbedding: "from_embed_model",
+            BaseNodePostprocessor: "from_reranker",
+        }
+        make = next(
+            (make for kind, make in makes.items() if isinstance(given, kind)), None
+        )
         if make and not isinstance(given, Denoiser):
-            raise InputError(f"denoiser: {type(given).__name__} is none; write DenoisePostprocessor.{make}(...)")
+            raise InputError(
+                f"denoiser: {type(given).__name__} is none; write DenoisePostprocessor.{make}(...)"
+            )
         if isinstance(given, str):
-            raise InputError(f"expected a Denoiser, got {given!r}; of to_dict load from_dict(data, denoiser=...)")
+            raise InputError(
+                f"expected a Denoiser, got {given!r}; of to_dict load from_dict(data, denoiser=...)"
+            )
         if given is None:
             given = _embedded(keep, threshold)
             values["cache_key"] = values.get("cache_key") or DEFAULT_CACHE_KEY
@@ -131,7 +171,12 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
 
     @classmethod
     def from_llm(
-        cls, llm: LLM | None = None, *, max_concurrency: int = 10, context: bool = True, **settings: Any
+        cls,
+        llm: LLM | None = None,
+        *,
+        max_concurrency: int = 10,
+        context: bool = True,
+        **settings: Any,
     ) -> Self:
         """System 2 Attention by a LlamaIndex model, `Settings.llm` if none is given: the model names what to keep.
 
@@ -140,25 +185,42 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         """
         from denoise_core.s2a import Options, S2ADenoiser
 
-        model = LlamaLLM(resolve_model("llm", llm, caller="DenoisePostprocessor.from_llm"))
+        model = LlamaLLM(
+            resolve_model("llm", llm, caller="DenoisePostprocessor.from_llm")
+        )
         options = Options(keep_context=context)
-        denoiser = S2ADenoiser(model, variant="select", options=options, max_concurrency=max_concurrency)
-        settings.setdefault("cache_key", f"S2A, context={context}, {_model_key(model.model)}")
+        denoiser = S2ADenoiser(
+            model, variant="select", options=options, max_concurrency=max_concurrency
+        )
+        settings.setdefault(
+            "cache_key", f"S2A, context={context}, {_model_key(model.model)}"
+        )
         return cls(denoiser=denoiser, **settings)
 
     @classmethod
-    def from_file(cls, path: Any, model: Any = None, *, llm: LLM | None = None, **settings: Any) -> Self:
+    def from_file(
+        cls, path: Any, model: Any = None, *, llm: LLM | None = None, **settings: Any
+    ) -> Self:
         """What ``rag-denoise evaluate`` recommended (its ``denoise.json``), or a folder of ``rag-denoise fit``.
 
         ``model`` is a probe's, ``llm`` a LlamaIndex model, where the setting asks one.
         """
         from denoise_core import load_denoiser
 
-        return cls(denoiser=load_denoiser(path, model, llm=None if llm is None else LlamaLLM(llm)), **settings)
+        return cls(
+            denoiser=load_denoiser(
+                path, model, llm=None if llm is None else LlamaLLM(llm)
+            ),
+            **settings,
+        )
 
     @classmethod
     def from_embed_model(
-        cls, embed_model: BaseEmbedding | None = None, *, chunker: Chunker = no_chunking, **settings: Any
+        cls,
+        embed_model: BaseEmbedding | None = None,
+        *,
+        chunker: Chunker = no_chunking,
+        **settings: Any,
     ) -> Self:
         """END by the cosine of a LlamaIndex embedding model, `Settings.embed_model` if none is given.
 
@@ -166,13 +228,23 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         ``settings`` are this class's fields, ``keep`` and ``threshold`` among them. Raises `InputError` when there
         is no model.
         """
-        model = resolve_model("embed_model", embed_model, caller="DenoisePostprocessor.from_embed_model")
-        if chunker is no_chunking:  # what another function cuts, a key of ours cannot say
+        model = resolve_model(
+            "embed_model", embed_model, caller="DenoisePostprocessor.from_embed_model"
+        )
+        if (
+            chunker is no_chunking
+        ):  # what another function cuts, a key of ours cannot say
             settings.setdefault("cache_key", f"END, {_model_key(model)}")
         return cls(denoiser=_end(EmbedModelScorer(model), chunker), **settings)
 
     @classmethod
-    def from_reranker(cls, reranker: BaseNodePostprocessor, *, chunker: Chunker = no_chunking, **settings: Any) -> Self:
+    def from_reranker(
+        cls,
+        reranker: BaseNodePostprocessor,
+        *,
+        chunker: Chunker = no_chunking,
+        **settings: Any,
+    ) -> Self:
         """END by a LlamaIndex reranker's scores; without ``keep`` and ``threshold`` its own ``top_n``, best first.
 
         Raises `InputError` for something that is no node postprocessor.
@@ -185,7 +257,9 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         return cls(denoiser=_end(scorer, chunker), **settings)
 
     @classmethod
-    def from_cross_encoder(cls, model: Any, *, top_n: int = 2, order: NodeOrder = "score", **settings: Any) -> Self:
+    def from_cross_encoder(
+        cls, model: Any, *, top_n: int = 2, order: NodeOrder = "score", **settings: Any
+    ) -> Self:
         """END by a cross-encoder: a sentence-transformers one by name or path, a loaded one, or a function of
         pairs. The best ``top_n`` nodes, best first, as LlamaIndex's ``SentenceTransformerRerank`` gives them; code
         that comes with a model is not run. Raises `InputError` for something that scores no pairs.
@@ -194,7 +268,12 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
 
         if isinstance(model, str):
             settings.setdefault("cache_key", f"END, cross-encoder {model}")
-        return cls(denoiser=_end(CrossEncoderScorer(model), no_chunking), keep=top_n, order=order, **settings)
+        return cls(
+            denoiser=_end(CrossEncoderScorer(model), no_chunking),
+            keep=top_n,
+            order=order,
+            **settings,
+        )
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
         """Settings, for ``from_dict``; in the place of a denoiser other than the default its class, which loads
@@ -207,7 +286,9 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         from denoise_core.embedded import DefaultScorer
         from denoise_core.end import ENDDenoiser
 
-        if not isinstance(self.denoiser, ENDDenoiser) or not isinstance(self.denoiser.scorer, DefaultScorer):
+        if not isinstance(self.denoiser, ENDDenoiser) or not isinstance(
+            self.denoiser.scorer, DefaultScorer
+        ):
             return False
         default = _embedded(self.keep, self.threshold)
         settings = {**vars(self.denoiser), "scorer": None}
@@ -227,18 +308,31 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         with self._start_run(nodes, query_bundle) as run:
-            self._set_output(run, await run.guard.adenoise(run.query, run.node_batch.passages))
+            self._set_output(
+                run, await run.guard.adenoise(run.query, run.node_batch.passages)
+            )
         return run.output_nodes
 
     @contextmanager
-    def _start_run(self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> Iterator[_PostprocessRun]:
+    def _start_run(
+        self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None
+    ) -> Iterator[_PostprocessRun]:
         query = _query_of(query_bundle)
-        guard = Guard(with_metadata_mode(self.denoiser), on_error=self.on_error, on_empty=self.on_empty)
+        guard = Guard(
+            with_metadata_mode(self.denoiser),
+            on_error=self.on_error,
+            on_empty=self.on_empty,
+        )
         run = _PostprocessRun(query, NodeBatch(nodes, guard), guard)
         shown_nodes = run.node_batch.nodes if self.events_with_text else []
         top_n = self.top_n or len(run.node_batch.nodes)
         dispatcher.event(
-            ReRankStartEvent(query=query_bundle, nodes=shown_nodes, top_n=top_n, model_name=self._method)
+            ReRankStartEvent(
+                query=query_bundle,
+                nodes=shown_nodes,
+                top_n=top_n,
+                model_name=self._method,
+            )
         )
         payload: dict[str, Any] = {
             EventPayload.NODES: shown_nodes,
@@ -250,9 +344,17 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
             with self.callback_manager.event(CBEventType.RERANKING, payload) as event:
                 with limit_concurrency(self.max_concurrency):
                     yield run
-                event.on_end({EventPayload.NODES: run.output_nodes if self.events_with_text else []})
+                event.on_end(
+                    {
+                        EventPayload.NODES: run.output_nodes
+                        if self.events_with_text
+                        else []
+                    }
+                )
         finally:  # what began also ends when it fails
-            dispatcher.event(ReRankEndEvent(nodes=run.output_nodes if self.events_with_text else []))
+            dispatcher.event(
+                ReRankEndEvent(nodes=run.output_nodes if self.events_with_text else [])
+            )
 
     def _set_output(self, run: _PostprocessRun, result: DenoiseResult) -> None:
         read = run.node_batch
@@ -260,14 +362,23 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
             result = keep_top(result, read.passages, self.top_n)
         if self.order == "score":
             result = order_by_score(result)
-        kept_nodes = read.build_nodes(result, by=self._method, scores=self.score_policy, detail=self.record_detail)
+        kept_nodes = read.build_nodes(
+            result, by=self._method, scores=self.score_policy, detail=self.record_detail
+        )
         if self.order == "given":
             run.output_nodes = read.restore_order(kept_nodes)
         else:
-            run.output_nodes = [*kept_nodes, *read.untouched_nodes]  # by score there are no places to go back to
+            run.output_nodes = [
+                *kept_nodes,
+                *read.untouched_nodes,
+            ]  # by score there are no places to go back to
         passed_through = [n.node.node_id for n in read.untouched_nodes]
         dispatcher.event(
-            DenoiseEvent(method=self._method, summary=read.summary(result), passed_through=passed_through)
+            DenoiseEvent(
+                method=self._method,
+                summary=read.summary(result),
+                passed_through=passed_through,
+            )
         )
 
     def _get_prompts(self) -> PromptDictType:
@@ -281,7 +392,9 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         return type(self.denoiser).__name__
 
     def __getstate__(self) -> dict[str, Any]:
-        pickle.dumps(self.denoiser)  # raises; LlamaIndex would leave it out, and load the default in its place
+        pickle.dumps(
+            self.denoiser
+        )  # raises; LlamaIndex would leave it out, and load the default in its place
         state: dict[str, Any] = super().__getstate__()
         return state
 
@@ -323,5 +436,7 @@ def _embedded(keep: Any, threshold: float | None) -> Denoiser:
     minilm_folder()
     if threshold is None:
         return default_denoiser(**({} if keep is None else {"keep": keep}))
-    ruled_default: Denoiser = with_keep_rule(_end(DefaultScorer(), "auto"), keep, threshold)
+    ruled_default: Denoiser = with_keep_rule(
+        _end(DefaultScorer(), "auto"), keep, threshold
+    )
     return ruled_default

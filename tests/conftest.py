@@ -18,7 +18,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 # How long an example takes is the machine's: neither a deadline nor the check of slow data may fail a test.
-settings.register_profile("full", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "full", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile("here", settings.get_profile("full"), max_examples=25)
 settings.load_profile("here")
 
@@ -51,7 +53,11 @@ def pytest_ignore_collect(collection_path, config):
 
 def pytest_collection_modifyitems(items):
     for item in items:
-        name = item.path.relative_to(TESTS).as_posix() if item.path.is_relative_to(TESTS) else ""
+        name = (
+            item.path.relative_to(TESTS).as_posix()
+            if item.path.is_relative_to(TESTS)
+            else ""
+        )
         if name in FULL or f"{name}::{getattr(item, 'originalname', '')}" in FULL:
             item.add_marker("full")
 

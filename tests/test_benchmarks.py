@@ -31,7 +31,9 @@ def test_the_quick_form_runs(name, tmp_path):
         assert (row["target"] is None) == (row["holds"] is None)
 
 
-@pytest.mark.parametrize("path", sorted((FOLDER / "results").glob("*.json")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", sorted((FOLDER / "results").glob("*.json")), ids=lambda p: p.stem
+)
 def test_published_results_are_of_full_runs_and_name_their_versions(path):
     record = json.loads(path.read_text())
     assert record["benchmark"] == path.stem
@@ -40,7 +42,9 @@ def test_published_results_are_of_full_runs_and_name_their_versions(path):
     assert record["rows"]
 
 
-def test_what_engines_serves_is_exported_and_what_is_missing_is_said(tmp_path, monkeypatch, capsys):
+def test_what_engines_serves_is_exported_and_what_is_missing_is_said(
+    tmp_path, monkeypatch, capsys
+):
     monkeypatch.syspath_prepend(str(FOLDER))
     import engines
     from _engine_shapes import DECODERS, ENCODER, exported
@@ -50,10 +54,14 @@ def test_what_engines_serves_is_exported_and_what_is_missing_is_said(tmp_path, m
             "who wrote it", ["Rain fell all day.", "A clerk did.", ""]
         )
         assert len(set(scores.tolist())) == 3
-        assert json.loads((tmp_path / shape / "config.json").read_text())["architectures"]
+        assert json.loads((tmp_path / shape / "config.json").read_text())[
+            "architectures"
+        ]
     with pytest.raises(SystemExit):
         engines.main(["--engine", str(tmp_path / "python")])
     assert "`make engines` makes it" in capsys.readouterr().err
     record = json.loads((FOLDER / "results" / "engines.json").read_text())
     assert "vllm" in record["about"]["engine"]
-    assert {row["measure"].split(":")[0] for row in record["rows"]} == set(engines.PARTS)
+    assert {row["measure"].split(":")[0] for row in record["rows"]} == set(
+        engines.PARTS
+    )

@@ -32,28 +32,54 @@ def test_it_runs(notebook, tmp_path):
     if (COOKBOOK / "data").is_dir():
         shutil.copytree(COOKBOOK / "data", tmp_path / "data")
     done = subprocess.run(
-        [sys.executable, "-c", RUN, str(notebook)], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-c", RUN, str(notebook)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
 
 
 def test_it_is_read_in_one_sitting(notebook):
     cells = json.loads(notebook.read_text("utf-8"))["cells"]
-    text = {kind: "".join("".join(c["source"]) + "\n" for c in cells if c["cell_type"] == kind) for kind in KINDS}
-    assert len([line for line in text["code"].splitlines() if line.strip()]) <= CODE_LINES
+    text = {
+        kind: "".join(
+            "".join(c["source"]) + "\n" for c in cells if c["cell_type"] == kind
+        )
+        for kind in KINDS
+    }
+    assert (
+        len([line for line in text["code"].splitlines() if line.strip()]) <= CODE_LINES
+    )
     assert len(text["markdown"].split()) <= WORDS
 
 
 def test_each_recipe_is_listed_with_who_answers():
     page = (COOKBOOK.parent / "docs" / "how_to" / "index.md").read_text("utf-8")
-    assert sorted(re.findall(r"\(\.\./\.\./cookbook/(\w+)\.ipynb\)", page)) == [n.stem for n in NOTEBOOKS]
+    assert sorted(re.findall(r"\(\.\./\.\./cookbook/(\w+)\.ipynb\)", page)) == [
+        n.stem for n in NOTEBOOKS
+    ]
 
 
 @pytest.mark.notebook
 def test_its_outputs_are_kept_and_hold_no_local_paths(notebook):
-    cells = [c for c in json.loads(notebook.read_text("utf-8"))["cells"] if c["cell_type"] == "code"]
-    assert [c["execution_count"] for c in cells] == list(range(1, len(cells) + 1)), "run all, top to bottom"
+    cells = [
+        c
+        for c in json.loads(notebook.read_text("utf-8"))["cells"]
+        if c["cell_type"] == "code"
+    ]
+    assert [c["execution_count"] for c in cells] == list(range(1, len(cells) + 1)), (
+        "run all, top to bottom"
+    )
     assert cells[-1]["outputs"], "the last cell shows what was measured"
     shown = json.dumps([c["outputs"] for c in cells])
-    local = ("/home/", "/root/", "/tmp/", "site-packages", "C:\\\\Users", str(Path(__file__).parents[1]))
+    local = (
+        "/home/",
+        "/root/",
+        "/tmp/",
+        "site-packages",
+        "C:\\\\Users",
+        str(Path(__file__).parents[1]),
+    )
     assert not any(path in shown for path in local)

@@ -18,19 +18,34 @@ PARTS = 3
 
 
 def good_row(n):
-    return {"id": f"row {n}", "query": f"Where is tower {n}?", "passages": [f"Number {n}.", *TEXTS]}
+    return {
+        "id": f"row {n}",
+        "query": f"Where is tower {n}?",
+        "passages": [f"Number {n}.", *TEXTS],
+    }
 
 
 BAD_ROWS = {
     4: ("{not JSON", None, "JSONDecodeError"),
-    9: (json.dumps({"id": "no question", "passages": TEXTS}), "no question", "KeyError"),
-    14: (json.dumps({"id": "a number", "query": "q", "passages": [7]}), "a number", "InputError"),
+    9: (
+        json.dumps({"id": "no question", "passages": TEXTS}),
+        "no question",
+        "KeyError",
+    ),
+    14: (
+        json.dumps({"id": "a number", "query": "q", "passages": [7]}),
+        "a number",
+        "InputError",
+    ),
 }
 
 
 def lines_of_input():
     """Five lines for each part, with a bad row as the last one of each."""
-    return [BAD_ROWS[n][0] if n in BAD_ROWS else json.dumps(good_row(n)) for n in range(5 * PARTS)]
+    return [
+        BAD_ROWS[n][0] if n in BAD_ROWS else json.dumps(good_row(n))
+        for n in range(5 * PARTS)
+    ]
 
 
 class Recipe:
@@ -46,7 +61,9 @@ class Recipe:
             rows.mkdir()
             self.parts = [f"{n}.jsonl" for n in range(PARTS)]
             for n, part in enumerate(self.parts):
-                (rows / part).write_text("\n".join(lines[5 * n : 5 * n + 5]) + "\n", "utf-8")
+                (rows / part).write_text(
+                    "\n".join(lines[5 * n : 5 * n + 5]) + "\n", "utf-8"
+                )
             self.options = [rows, self.output]
         else:
             (folder / "rows.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
@@ -54,15 +71,27 @@ class Recipe:
             self.options = [folder / "rows.jsonl", self.output, "--parts", PARTS]
 
     def start(self):
-        command = [sys.executable, COOKBOOK / RECIPES[self.name], *self.options, "--keep", 1]
+        command = [
+            sys.executable,
+            COOKBOOK / RECIPES[self.name],
+            *self.options,
+            "--keep",
+            1,
+        ]
         log = (self.folder / "log").open("a")
-        return subprocess.Popen([str(part) for part in command], stdout=log, stderr=log, cwd=self.folder)
+        return subprocess.Popen(
+            [str(part) for part in command], stdout=log, stderr=log, cwd=self.folder
+        )
 
     def run(self):
         assert self.start().wait(300) == 0, (self.folder / "log").read_text()[-3000:]
 
     def written(self):
-        lines = [line for part in self.parts for line in (self.output / part).read_text("utf-8").splitlines()]
+        lines = [
+            line
+            for part in self.parts
+            for line in (self.output / part).read_text("utf-8").splitlines()
+        ]
         return [json.loads(line) for line in lines]
 
     def check(self):
@@ -76,9 +105,15 @@ class Recipe:
                 assert row["line"] == (n % 5 + 1 if self.name == "ray" else n + 1)
                 continue
             asked = good_row(n)
-            given = [Passage(text, str(place)) for place, text in enumerate(asked["passages"])]
+            given = [
+                Passage(text, str(place))
+                for place, text in enumerate(asked["passages"])
+            ]
             kept = denoiser.denoise(asked["query"], given).passages
-            assert row == {"id": asked["id"], "passages": [{"id": p.id, "text": p.text} for p in kept]}
+            assert row == {
+                "id": asked["id"],
+                "passages": [{"id": p.id, "text": p.text} for p in kept],
+            }
         assert n == 5 * PARTS - 1
         assert sorted(path.name for path in self.output.iterdir()) == sorted(self.parts)
 
@@ -89,16 +124,22 @@ def check_resumed(recipe):
     whole = (recipe.output / recipe.parts[1]).read_text("utf-8")
     (recipe.output / recipe.parts[0]).write_text("done before\n", "utf-8")
     (recipe.output / recipe.parts[1]).unlink()
-    (recipe.output / f"{recipe.parts[1]}.cut.tmp").write_text(whole[: len(whole) // 2], "utf-8")
+    (recipe.output / f"{recipe.parts[1]}.cut.tmp").write_text(
+        whole[: len(whole) // 2], "utf-8"
+    )
     recipe.run()
-    assert (recipe.output / recipe.parts[0]).read_text("utf-8") == "done before\n", "a part was done again"
+    assert (recipe.output / recipe.parts[0]).read_text("utf-8") == "done before\n", (
+        "a part was done again"
+    )
     (recipe.output / recipe.parts[0]).unlink()
     recipe.run()
     recipe.check()
 
 
 def test_datasets_does_each_row_once_and_goes_on(tmp_path):
-    pytest.importorskip("datasets", reason="datasets is not installed: its recipe is not run")
+    pytest.importorskip(
+        "datasets", reason="datasets is not installed: its recipe is not run"
+    )
     check_resumed(Recipe("datasets", tmp_path))
 
 
@@ -108,7 +149,9 @@ def test_ray_does_each_row_once_and_goes_on(tmp_path):
 
 
 def test_a_killed_run_goes_on(tmp_path):
-    pytest.importorskip("datasets", reason="datasets is not installed: its recipe is not run")
+    pytest.importorskip(
+        "datasets", reason="datasets is not installed: its recipe is not run"
+    )
     recipe = Recipe("datasets", tmp_path)
     running = recipe.start()
     first = recipe.output / recipe.parts[0]
@@ -116,7 +159,9 @@ def test_a_killed_run_goes_on(tmp_path):
         time.sleep(0.02)
     running.kill()
     running.wait(30)
-    assert len(list(recipe.output.glob("*.jsonl"))) < PARTS, "it was killed too late to tell"
+    assert len(list(recipe.output.glob("*.jsonl"))) < PARTS, (
+        "it was killed too late to tell"
+    )
     recipe.run()
     recipe.check()
 
@@ -124,7 +169,9 @@ def test_a_killed_run_goes_on(tmp_path):
 @pytest.mark.parametrize("name", RECIPES)
 def test_a_part_that_cannot_be_written_whole_is_not_there(name, tmp_path):
     pytest.importorskip(name, reason=f"{name} is not installed: its recipe is not read")
-    spec = importlib.util.spec_from_file_location(name + "_recipe", COOKBOOK / RECIPES[name])
+    spec = importlib.util.spec_from_file_location(
+        name + "_recipe", COOKBOOK / RECIPES[name]
+    )
     recipe = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(recipe)
 

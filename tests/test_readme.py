@@ -10,7 +10,14 @@ EXAMPLES = list(EXAMPLE.finditer(README.read_text(encoding="utf-8")))
 
 def test_there_are_examples_for_both_frameworks_and_the_core():
     text = "".join(e["code"] for e in EXAMPLES)
-    assert all(name in text for name in ("langchain_denoise", "llamaindex_denoise", "denoise_core.augmenter"))
+    assert all(
+        name in text
+        for name in (
+            "langchain_denoise",
+            "llamaindex_denoise",
+            "denoise_core.augmenter",
+        )
+    )
 
 
 def test_links_lead_somewhere():

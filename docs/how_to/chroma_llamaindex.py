@@ -12,8 +12,12 @@ from llamaindex_denoise import DenoisePostprocessor, EmbeddedEmbedding, record
 texts = Path(__file__).with_name("handbook.txt").read_text("utf-8").split("\n\n")
 nodes = [TextNode(text=text.strip(), id_=f"p{n}") for n, text in enumerate(texts)]
 collection = chromadb.EphemeralClient().create_collection("handbook-nodes")
-storage = StorageContext.from_defaults(vector_store=ChromaVectorStore(chroma_collection=collection))
-index = VectorStoreIndex(nodes, storage_context=storage, embed_model=EmbeddedEmbedding())
+storage = StorageContext.from_defaults(
+    vector_store=ChromaVectorStore(chroma_collection=collection)
+)
+index = VectorStoreIndex(
+    nodes, storage_context=storage, embed_model=EmbeddedEmbedding()
+)
 
 question = "How much does a night in the garage cost?"
 before = index.as_retriever(similarity_top_k=8).retrieve(question)
@@ -22,4 +26,8 @@ after = DenoisePostprocessor().postprocess_nodes(before, query_str=question)  # 
 
 print(f"{len(before)} nodes before, {len(after)} after")
 for found in after:
-    print(found.node.node_id, found.node.get_content()[:60], record(found.node)["origin_spans"])
+    print(
+        found.node.node_id,
+        found.node.get_content()[:60],
+        record(found.node)["origin_spans"],
+    )

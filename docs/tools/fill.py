@@ -17,9 +17,21 @@ from tables import TABLES
 
 DOCS = HOW_TO.parent
 PAGES = [DOCS.parent / "README.md", *sorted(DOCS.rglob("*.md"))]
-__all__ = ["BLOCK", "OUT", "SCRIPTS", "curve", "filled", "page_of", "printed_by", "result_of"]
+__all__ = [
+    "BLOCK",
+    "OUT",
+    "SCRIPTS",
+    "curve",
+    "filled",
+    "page_of",
+    "printed_by",
+    "result_of",
+]
 
-BLOCK = re.compile(r"(<!-- (?P<kind>script|table): (?P<name>[\w-]+) -->\n)(?P<body>.*?)(<!-- end -->)", re.S)
+BLOCK = re.compile(
+    r"(<!-- (?P<kind>script|table): (?P<name>[\w-]+) -->\n)(?P<body>.*?)(<!-- end -->)",
+    re.S,
+)
 
 
 def script_block(name: str, printed: str) -> str:
@@ -36,7 +48,9 @@ def filled(text: str, printed: Callable[[str], str | None]) -> str:
         else:
             said = printed(found["name"])
             if said is None:
-                said = (re.findall(r"```text\n(.*?)\n```", found["body"], re.S) or [""])[0]
+                said = (
+                    re.findall(r"```text\n(.*?)\n```", found["body"], re.S) or [""]
+                )[0]
             made = script_block(found["name"], said)
         return f"{found[1]}\n{made}\n\n{found[5]}"
 

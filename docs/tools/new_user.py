@@ -45,7 +45,13 @@ def applications() -> dict[str, str]:
 
 def lines_of(code: str) -> int:
     """Lines that do something: no blank lines, no comments."""
-    return len([line for line in code.splitlines() if line.strip() and not line.strip().startswith("#")])
+    return len(
+        [
+            line
+            for line in code.splitlines()
+            if line.strip() and not line.strip().startswith("#")
+        ]
+    )
 
 
 def main() -> None:
@@ -58,14 +64,25 @@ def main() -> None:
             command = asking(re.sub(r"https://\S+", str(ROOT), step), question)
             where = folder if command.startswith("git clone") else str(clone)
             began = time.monotonic()
-            done = subprocess.run(command, shell=True, cwd=where, check=True, stdout=subprocess.PIPE, text=True)
+            done = subprocess.run(
+                command,
+                shell=True,
+                cwd=where,
+                check=True,
+                stdout=subprocess.PIPE,
+                text=True,
+            )
             said = done.stdout
             total += time.monotonic() - began
             print(f"{time.monotonic() - began:7.1f} s  {step}", flush=True)
             if clone.is_dir():
                 (clone / "notes.md").write_text(notes, "utf-8")
-        print(f"{total:7.1f} s  from a clone to one's own documents denoised: {len(steps)} commands")
-        assert 0 < len(said) < len(notes) / 3, f"{len(said)} of {len(notes)} characters were kept"
+        print(
+            f"{total:7.1f} s  from a clone to one's own documents denoised: {len(steps)} commands"
+        )
+        assert 0 < len(said) < len(notes) / 3, (
+            f"{len(said)} of {len(notes)} characters were kept"
+        )
         print(f"{len(said):7,} of {len(notes):,} characters kept")
     for framework, code in applications().items():
         count = lines_of(code)

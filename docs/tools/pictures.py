@@ -13,23 +13,51 @@ from textwrap import wrap
 ROOT = Path(__file__).parents[2]
 OUT = ROOT / "docs" / "pictures"
 INK, GREY, LINE, KEPT, DROPPED = "#1f2933", "#5a6672", "#c3ccd5", "#0b6e4f", "#a33a2c"
-SETS = ("NQ", "HotpotQA", "MuSiQue", "2Wiki", "OTT-QA", "DSTC11", "XQuAD", "PoisonedNQ", "RAMDocs")
+SETS = (
+    "NQ",
+    "HotpotQA",
+    "MuSiQue",
+    "2Wiki",
+    "OTT-QA",
+    "DSTC11",
+    "XQuAD",
+    "PoisonedNQ",
+    "RAMDocs",
+)
 WAYS = {"default": KEPT, "cosine": "#2563a8", "BM25": "#b7791f", "first": "#8a8f98"}
 
 
-def text(x: float, y: float, words: str, size: int = 13, fill: str = INK, **more: str) -> str:
+def text(
+    x: float, y: float, words: str, size: int = 13, fill: str = INK, **more: str
+) -> str:
     rest = "".join(f' {key.replace("_", "-")}="{value}"' for key, value in more.items())
     return f'<text x="{x:g}" y="{y:g}" font-size="{size}" fill="{fill}"{rest}>{escape(words)}</text>'
 
 
-def box(x: float, y: float, width: float, height: float, lines: list[str], fill: str = "#eef2f6") -> str:
+def box(
+    x: float,
+    y: float,
+    width: float,
+    height: float,
+    lines: list[str],
+    fill: str = "#eef2f6",
+) -> str:
     drawn = [
         f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="6" fill="{fill}" stroke="{LINE}"/>'
     ]
     top = y + height / 2 - 8 * (len(lines) - 1) + 4
     for n, line in enumerate(lines):
         weight = "bold" if n == 0 else "normal"
-        drawn.append(text(x + width / 2, top + 16 * n, line, 11, text_anchor="middle", font_weight=weight))
+        drawn.append(
+            text(
+                x + width / 2,
+                top + 16 * n,
+                line,
+                11,
+                text_anchor="middle",
+                font_weight=weight,
+            )
+        )
     return "".join(drawn)
 
 
@@ -63,36 +91,66 @@ def architecture() -> str:
     drawn = []
     for n, lines in enumerate(steps):
         fill = "#e3f1ea" if n in (2, 5) else "#eef2f6"
-        drawn.append(box(14, 14 + 74 * n, 256, 48, [line for line in lines if line], fill))
+        drawn.append(
+            box(14, 14 + 74 * n, 256, 48, [line for line in lines if line], fill)
+        )
         if n:
-            drawn.append(arrow(142, 62 + 74 * (n - 1), 142, 14 + 74 * n, "supported" if n == 5 else ""))
+            drawn.append(
+                arrow(
+                    142,
+                    62 + 74 * (n - 1),
+                    142,
+                    14 + 74 * n,
+                    "supported" if n == 5 else "",
+                )
+            )
     back = f'<path d="M270 334 H372 V260 H274" fill="none" stroke="{GREY}" marker-end="url(#a)"/>'
     said = ("not supported:", "repair, search,", "try again")
-    drawn += [back, *(text(277, 282 + 15 * n, line, 11, GREY) for n, line in enumerate(said))]
+    drawn += [
+        back,
+        *(text(277, 282 + 15 * n, line, 11, GREY) for n, line in enumerate(said)),
+    ]
     return card(WIDE, 452, "From retriever to checked answer", drawn)
 
 
 def which() -> str:
     rows = [
-        (["Does the message hold", "opinions?"], ["S2A on the message", "clears what is asked"]),
+        (
+            ["Does the message hold", "opinions?"],
+            ["S2A on the message", "clears what is asked"],
+        ),
         (["Five passages", "or fewer?"], ["Nothing", "pass them all"]),
         (["50 labelled", "questions?"], ["rag-denoise evaluate", "from 200 on: fit"]),
-        (["Sentences, and may it", "cost a call?"], ["S2A select", "a model names them"]),
-        (["Your model's weights", "here, and labels?"], ["END with a probe", "its early layers score"]),
+        (
+            ["Sentences, and may it", "cost a call?"],
+            ["S2A select", "a model names them"],
+        ),
+        (
+            ["Your model's weights", "here, and labels?"],
+            ["END with a probe", "its early layers score"],
+        ),
     ]
     drawn = [text(8, 26, "Which one? Yes: right, no: down", 14, font_weight="bold")]
     for n, (asked, outcome) in enumerate(rows):
         y = 42 + 74 * n
-        drawn += [box(8, y, 164, 46, asked), arrow(172, y + 23, 204, y + 23), arrow(90, y + 46, 90, y + 74)]
+        drawn += [
+            box(8, y, 164, 46, asked),
+            arrow(172, y + 23, 204, y + 23),
+            arrow(90, y + 46, 90, y + 74),
+        ]
         drawn.append(box(208, y, 164, 46, outcome, "#e3f1ea"))
     y = 42 + 74 * len(rows)
     drawn.append(box(8, y, 164, 46, ["The default", "END, small encoder"], "#e3f1ea"))
-    drawn.append(box(208, y, 164, 46, ["Must answers hold?", "Add LLM-Augmenter"], "#e3f1ea"))
+    drawn.append(
+        box(208, y, 164, 46, ["Must answers hold?", "Add LLM-Augmenter"], "#e3f1ea")
+    )
     return card(WIDE, y + 60, "Which method to take", drawn)
 
 
 def rows() -> dict[str, dict]:
-    found = json.loads((ROOT / "benchmarks" / "results" / "default.json").read_text("utf-8"))["rows"]
+    found = json.loads(
+        (ROOT / "benchmarks" / "results" / "default.json").read_text("utf-8")
+    )["rows"]
     return {row["measure"]: row for row in found}
 
 
@@ -111,20 +169,30 @@ def curve() -> str:
         return left + width * value
 
     bottom = top + row * len(order)
-    drawn = [text(14, 26, "Gold passages kept, at equal numbers", 15, font_weight="bold")]
+    drawn = [
+        text(14, 26, "Gold passages kept, at equal numbers", 15, font_weight="bold")
+    ]
     for tick in (0, 0.25, 0.5, 0.75, 1):
-        drawn.append(f'<path d="M{x(tick):g} {top - 8} V{bottom - 10}" stroke="{LINE}"/>')
-        drawn.append(text(x(tick), bottom + 6, f"{tick:g}", 11, GREY, text_anchor="middle"))
+        drawn.append(
+            f'<path d="M{x(tick):g} {top - 8} V{bottom - 10}" stroke="{LINE}"/>'
+        )
+        drawn.append(
+            text(x(tick), bottom + 6, f"{tick:g}", 11, GREY, text_anchor="middle")
+        )
     for n, name in enumerate(order):
         y = top + row * n + 8
         low, high = gold_kept(found, name, "default")["interval"]
-        drawn.append(f'<path d="M{x(low):.1f} {y} H{x(high):.1f}" stroke="{KEPT}" stroke-width="2"/>')
+        drawn.append(
+            f'<path d="M{x(low):.1f} {y} H{x(high):.1f}" stroke="{KEPT}" stroke-width="2"/>'
+        )
         drawn.append(text(14, y, name, 11))
         kept = found[f"{name}: text kept, default"]["value"]
         drawn.append(text(14, y + 13, f"{kept:.0%} of text", 10, GREY))
         for way, colour in reversed(WAYS.items()):
             at = x(gold_kept(found, name, way)["value"])
-            drawn.append(f'<circle cx="{at:.1f}" cy="{y}" r="{5 if way == "default" else 4}" fill="{colour}"/>')
+            drawn.append(
+                f'<circle cx="{at:.1f}" cy="{y}" r="{5 if way == "default" else 4}" fill="{colour}"/>'
+            )
     for m, (way, colour) in enumerate(WAYS.items()):
         drawn.append(f'<circle cx="{20 + 90 * m}" cy="46" r="5" fill="{colour}"/>')
         drawn.append(text(30 + 90 * m, 50, way, 12))
@@ -143,31 +211,78 @@ def kept_and_dropped() -> str:
     question = sample_questions()[6]
     result = default_denoiser().denoise(question.text, question.passages)
     kept = {chunk.span.passage_id: chunk.score for chunk in result.kept}
-    scores = kept | {c.span.passage_id: c.score for c in result.dropped if c.span.passage_id not in kept}
-    shown = sorted(question.passages, key=lambda p: (p.id not in kept, -scores[p.id]))[:7]
-    drawn = [text(14, 26, question.text[0].upper() + question.text[1:] + "?", 14, font_weight="bold")]
-    drawn.append(text(14, 46, f"{len(question.passages)} passages, {len(kept)} kept", 12, GREY))
+    scores = kept | {
+        c.span.passage_id: c.score
+        for c in result.dropped
+        if c.span.passage_id not in kept
+    }
+    shown = sorted(question.passages, key=lambda p: (p.id not in kept, -scores[p.id]))[
+        :7
+    ]
+    drawn = [
+        text(
+            14,
+            26,
+            question.text[0].upper() + question.text[1:] + "?",
+            14,
+            font_weight="bold",
+        )
+    ]
+    drawn.append(
+        text(14, 46, f"{len(question.passages)} passages, {len(kept)} kept", 12, GREY)
+    )
     y = 60
     for passage in shown:
         stays = passage.id in kept
         colour = KEPT if stays else DROPPED
         answer = (
-            next((a for a in question.answers if a in passage.text), "") if passage.id in question.gold else ""
+            next((a for a in question.answers if a in passage.text), "")
+            if passage.id in question.gold
+            else ""
         )
         start = max(0, passage.text.find(answer) - 60) if answer else 0
         lines = wrap(passage.text[start:], 46)[: 3 if stays else 1]
-        drawn.append(f'<rect x="14" y="{y}" width="4" height="{16 * len(lines) + 20}" fill="{colour}"/>')
-        drawn.append(text(26, y + 12, f"{'kept' if stays else 'dropped'}, {scores[passage.id]:.1f}", 11, colour))
+        drawn.append(
+            f'<rect x="14" y="{y}" width="4" height="{16 * len(lines) + 20}" fill="{colour}"/>'
+        )
+        drawn.append(
+            text(
+                26,
+                y + 12,
+                f"{'kept' if stays else 'dropped'}, {scores[passage.id]:.1f}",
+                11,
+                colour,
+            )
+        )
         for n, line in enumerate(lines):
             end = " ..." if n + 1 == len(lines) else ""
             struck = {} if stays else {"text_decoration": "line-through"}
-            drawn.append(text(26, y + 29 + 16 * n, line + end, 12, INK if stays else GREY, **struck))
+            drawn.append(
+                text(
+                    26,
+                    y + 29 + 16 * n,
+                    line + end,
+                    12,
+                    INK if stays else GREY,
+                    **struck,
+                )
+            )
             if answer and answer in line:
                 drawn[-1] = drawn[-1].replace(
-                    escape(answer), f'<tspan font-weight="bold">{escape(answer)}</tspan>', 1
+                    escape(answer),
+                    f'<tspan font-weight="bold">{escape(answer)}</tspan>',
+                    1,
                 )
         y += 16 * len(lines) + 30
-    drawn.append(text(14, y + 8, f"and {len(question.passages) - len(shown)} more that were dropped", 12, GREY))
+    drawn.append(
+        text(
+            14,
+            y + 8,
+            f"and {len(question.passages) - len(shown)} more that were dropped",
+            12,
+            GREY,
+        )
+    )
     return card(WIDE, y + 22, "Passages of one question, kept and dropped", drawn)
 
 

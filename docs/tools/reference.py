@@ -23,7 +23,8 @@ ALSO = (
 def says_all(path: Path) -> bool:
     tree = ast.parse(path.read_text("utf-8"))
     return any(
-        isinstance(node, ast.Assign) and any(getattr(t, "id", "") == "__all__" for t in node.targets)
+        isinstance(node, ast.Assign)
+        and any(getattr(t, "id", "") == "__all__" for t in node.targets)
         for node in tree.body
     )
 
@@ -33,7 +34,9 @@ def public_modules() -> dict[str, tuple[str, ...]]:
     found = {}
     for package, base in PACKAGES.items():
         for path in sorted((base / package).rglob("*.py")):
-            name = ".".join(path.relative_to(base).with_suffix("").parts).removesuffix(".__init__")
+            name = ".".join(path.relative_to(base).with_suffix("").parts).removesuffix(
+                ".__init__"
+            )
             if name in ALSO:
                 module = importlib.import_module(name)
                 found[name] = tuple(
@@ -62,7 +65,9 @@ def home_of(module: str, name: str) -> str:
         for node in ast.walk(ast.parse(Path(spec.origin).read_text("utf-8"))):
             if isinstance(node, ast.ImportFrom) and node.module:
                 for alias in node.names:
-                    if (alias.asname or alias.name) == name and node.module.split(".")[0] in PACKAGES:
+                    if (alias.asname or alias.name) == name and node.module.split(".")[
+                        0
+                    ] in PACKAGES:
                         module, name = node.module, alias.name
                         break
     return f"{module}.{name}"
@@ -78,16 +83,27 @@ def pages() -> dict[str, str]:
     written = {}
     for module, names in modules.items():
         elsewhere = [n for n in names if homes[home_of(module, n)] != module]
-        options = ["    options:", "      members: []", "      show_root_heading: false"]
+        options = [
+            "    options:",
+            "      members: []",
+            "      show_root_heading: false",
+        ]
         lines = [f"# {module}", "", f"::: {module}", *options, ""]
         if elsewhere:
             lines += ["| name | its entry |", "|---|---|"]
             for name in elsewhere:
                 home = homes[home_of(module, name)]
-                lines.append(f"| `{name}` | [{home}]({home}.md#{home_of(module, name)}) |")
+                lines.append(
+                    f"| `{name}` | [{home}]({home}.md#{home_of(module, name)}) |"
+                )
             lines.append("")
         for name in names:
             if name not in elsewhere:
-                lines += [f"::: {home_of(module, name)}", "    options:", "      heading_level: 2", ""]
+                lines += [
+                    f"::: {home_of(module, name)}",
+                    "    options:",
+                    "      heading_level: 2",
+                    "",
+                ]
         written[module] = "\n".join(lines)
     return written

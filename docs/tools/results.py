@@ -52,14 +52,20 @@ def installed(page: str) -> set[str]:
     lines = re.findall(r"^    pip install (.*)$", page, re.MULTILINE)
     names = re.compile(r"[a-zA-Z][\w.-]*(?:\[[\w,]+\])?")
     asked = [name for line in lines for name in names.findall(line.partition("#")[0])]
-    asked += [name for line in lines for name in re.findall(r"rag-denoise\[[\w,]+\]", line)]  # "or ..." as well
+    asked += [
+        name for line in lines for name in re.findall(r"rag-denoise\[[\w,]+\]", line)
+    ]  # "or ..." as well
     todo, done = [Requirement(name) for name in asked], set()
     while todo:
         need = todo.pop()
         for extra in {"", *need.extras} - {e for n, e in done if n == need.name}:
             done.add((need.name, extra))
             needs = map(Requirement, metadata.requires(need.name) or ())
-            todo += [n for n in needs if n.marker is None or n.marker.evaluate({"extra": extra})]
+            todo += [
+                n
+                for n in needs
+                if n.marker is None or n.marker.evaluate({"extra": extra})
+            ]
     return {canonicalize_name(name) for name, _ in done}
 
 
@@ -67,7 +73,9 @@ def hidden(page: str) -> set[str]:
     """Modules that are here, but not where only the page's lines were typed."""
     there = installed(page)
     found = metadata.packages_distributions()
-    return {m for m, of in found.items() if not there & set(map(canonicalize_name, of))} - {"denoise_lab"}
+    return {
+        m for m, of in found.items() if not there & set(map(canonicalize_name, of))
+    } - {"denoise_lab"}
 
 
 # Runs a script where some modules are not found, as if they were not installed.
@@ -95,11 +103,24 @@ def result_of(script: str, folder: Path) -> str:
 def printed_by(script: str, path: Path, page: Path, folder: Path) -> str:
     """What the file at ``path`` prints where what ``page`` says was installed."""
     with beside(script) as needed:
-        paths = os.pathsep.join([*(p for p in sys.path if p), os.environ.get("PYTHONPATH", "")])
+        paths = os.pathsep.join(
+            [*(p for p in sys.path if p), os.environ.get("PYTHONPATH", "")]
+        )
         done = subprocess.run(
-            [sys.executable, "-c", HIDING, str(path), " ".join(hidden(page.read_text("utf-8")))],
+            [
+                sys.executable,
+                "-c",
+                HIDING,
+                str(path),
+                " ".join(hidden(page.read_text("utf-8"))),
+            ],
             cwd=folder,
-            env={**os.environ, "PYTHONPATH": paths, "PYTHONIOENCODING": "utf-8", **needed},
+            env={
+                **os.environ,
+                "PYTHONPATH": paths,
+                "PYTHONIOENCODING": "utf-8",
+                **needed,
+            },
             capture_output=True,
             encoding="utf-8",
             check=False,

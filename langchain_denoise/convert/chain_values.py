@@ -17,7 +17,11 @@ from pydantic import BaseModel
 
 from denoise_core import InputError, Passage, unique_ids
 from denoise_core.runtime.record import RECORD_KEY
-from langchain_denoise.convert.documents import HEADER_KEYS, passages_from_documents, read_documents
+from langchain_denoise.convert.documents import (
+    HEADER_KEYS,
+    passages_from_documents,
+    read_documents,
+)
 
 ValueSelector: TypeAlias = str | Callable[..., Any] | None
 
@@ -29,7 +33,9 @@ MESSAGES_KEY = "messages"
 
 def as_mapping(given: Any) -> Any:
     """A pydantic or dataclass state as a mapping of its fields, not of what is in them; anything else as it is."""
-    if isinstance(given, BaseModel) and not isinstance(given, (BaseMessage, PromptValue, Document)):
+    if isinstance(given, BaseModel) and not isinstance(
+        given, (BaseMessage, PromptValue, Document)
+    ):
         return {name: getattr(given, name) for name in type(given).model_fields}
     if dataclasses.is_dataclass(given) and not isinstance(given, type):
         return {f.name: getattr(given, f.name) for f in dataclasses.fields(given)}
@@ -46,7 +52,9 @@ def extract_question(given: Any, place: ValueSelector) -> str:
     elif isinstance(given, str):
         found = given
     elif (messages := extract_messages(given)) is not None:
-        found = next((m.text for m in reversed(messages) if isinstance(m, HumanMessage)), None)
+        found = next(
+            (m.text for m in reversed(messages) if isinstance(m, HumanMessage)), None
+        )
     else:
         found = _first_of(given, QUESTION_KEYS, "question")
     return _text(found, "the question")
@@ -60,14 +68,18 @@ def extract_answer(given: Any, place: ValueSelector) -> str:
         return _text(value_under_key(given, place, "answer"), "the answer")
     if isinstance(given, (str, BaseMessage)):
         return _text(given, "the answer")
-    named = isinstance(given, Mapping) and any(isinstance(given.get(key), str) for key in ANSWER_KEYS)
+    named = isinstance(given, Mapping) and any(
+        isinstance(given.get(key), str) for key in ANSWER_KEYS
+    )
     if not named and (messages := extract_messages(given)) is not None:
         found = next((m for m in reversed(messages) if isinstance(m, AIMessage)), None)
         return "" if found is None else str(found.text)
     return _text(_first_of(given, ANSWER_KEYS, "answer"), "the answer")
 
 
-def extract_evidence(given: Any, brought: Any, place: ValueSelector, *, required: bool = True) -> tuple[Passage, ...]:
+def extract_evidence(
+    given: Any, brought: Any, place: ValueSelector, *, required: bool = True
+) -> tuple[Passage, ...]:
     """From the output or else the input: documents under a usual key, or what the tools of this turn found. Not
     ``needed``: nothing, where neither is there."""
     if callable(place):
@@ -76,14 +88,27 @@ def extract_evidence(given: Any, brought: Any, place: ValueSelector, *, required
         source = brought if isinstance(brought, Mapping) and place in brought else given
         return evidence_passages(value_under_key(source, place, "evidence"))
     for source in (as_mapping(brought), as_mapping(given)):
-        key = next((k for k in EVIDENCE_KEYS if k in source), None) if isinstance(source, Mapping) else None
+        key = (
+            next((k for k in EVIDENCE_KEYS if k in source), None)
+            if isinstance(source, Mapping)
+            else None
+        )
         if key is not None:
             return evidence_passages(source[key])
-        if (isinstance(source, Mapping) or required) and (messages := extract_messages(source)) is not None:
+        if (isinstance(source, Mapping) or required) and (
+            messages := extract_messages(source)
+        ) is not None:
             passages = [p for _, found in tool_passages(messages) for p in found]
             ids = unique_ids([p.id for p in passages])
-            return tuple(dataclasses.replace(p, id=i) if p.id != i else p for p, i in zip(passages, ids))
-    return evidence_passages(_first_of(brought, EVIDENCE_KEYS, "evidence")) if required else ()
+            return tuple(
+                dataclasses.replace(p, id=i) if p.id != i else p
+                for p, i in zip(passages, ids)
+            )
+    return (
+        evidence_passages(_first_of(brought, EVIDENCE_KEYS, "evidence"))
+        if required
+        else ()
+    )
 
 
 def tool_passages(
@@ -95,9 +120,20 @@ def tool_passages(
     Of the turn since the last human message, or of the whole conversation.
     """
     start = (
-        0 if all_turns else 1 + max((i for i, m in enumerate(messages) if isinstance(m, HumanMessage)), default=-1)
+        0
+        if all_turns
+        else 1
+        + max(
+            (i for i, m in enumerate(messages) if isinstance(m, HumanMessage)),
+            default=-1,
+        )
     )
-    arguments = {c["id"]: c["args"] for m in messages if isinstance(m, AIMessage) for c in m.tool_calls}
+    arguments = {
+        c["id"]: c["args"]
+        for m in messages
+        if isinstance(m, AIMessage)
+        for c in m.tool_calls
+    }
     found: list[tuple[Any, tuple[Passage, ...]]] = []
     for message in messages[start:]:
         if not isinstance(message, ToolMessage) or message.status == "error":
@@ -105,7 +141,12 @@ def tool_passages(
         documents = artifact_documents(message)
         if documents is None:
             about = {"tool": message.name}
-            text = Passage(str(message.text), message.tool_call_id, metadata=about, provenance="tool")
+            text = Passage(
+                str(message.text),
+                message.tool_call_id,
+                metadata=about,
+                provenance="tool",
+            )
             passages: tuple[Passage, ...] = (text,) if text.text.strip() else ()
         else:
             passages = passages_from_documents(documents, HEADER_KEYS)
@@ -135,8 +176,13 @@ def evidence_passages(found: Any) -> tuple[Passage, ...]:
     """Documents, strings, or one of either, as passages."""
     items = [found] if isinstance(found, (str, Document)) else found
     if items is None or not isinstance(items, Iterable):
-        raise InputError(f"evidence: expected documents or strings, got {type(found).__name__}")
-    documents = read_documents((Document(page_content=i) if isinstance(i, str) else i for i in items), "evidence")
+        raise InputError(
+            f"evidence: expected documents or strings, got {type(found).__name__}"
+        )
+    documents = read_documents(
+        (Document(page_content=i) if isinstance(i, str) else i for i in items),
+        "evidence",
+    )
     return passages_from_documents(documents, HEADER_KEYS)
 
 
@@ -145,7 +191,9 @@ def add_feedback(given: Any, rejected: str, feedback: str, place: ValueSelector)
     if callable(place):
         return place(given, rejected, feedback)
     if not isinstance(place, str) or not isinstance(given, Mapping):
-        raise InputError(f"feedback={place!r} names a key, and the input is a {type(given).__name__}")
+        raise InputError(
+            f"feedback={place!r} names a key, and the input is a {type(given).__name__}"
+        )
     return {**given, place: f"{rejected}\n\n{feedback}"}
 
 
@@ -155,7 +203,10 @@ FEEDBACK_ID_PREFIX = "denoise-feedback-"
 
 def append_feedback_messages(given: Any, said: Sequence[BaseMessage]) -> Any:
     """The messages of an input with ours behind them."""
-    marked = [m.model_copy(update={"id": f"{FEEDBACK_ID_PREFIX}{n}"}) for n, m in enumerate(said)]
+    marked = [
+        m.model_copy(update={"id": f"{FEEDBACK_ID_PREFIX}{n}"})
+        for n, m in enumerate(said)
+    ]
     messages = [*(extract_messages(given) or []), *marked]
     return {**given, MESSAGES_KEY: messages} if isinstance(given, Mapping) else messages
 
@@ -163,8 +214,16 @@ def append_feedback_messages(given: Any, said: Sequence[BaseMessage]) -> Any:
 def remove_feedback_messages(brought: Any) -> Any:
     """An output without the messages that `with_said` put into the input."""
     if isinstance(brought, Mapping) and isinstance(brought.get(MESSAGES_KEY), list):
-        kept = [m for m in brought[MESSAGES_KEY] if not str(getattr(m, "id", "")).startswith(FEEDBACK_ID_PREFIX)]
-        return {**brought, MESSAGES_KEY: kept} if len(kept) < len(brought[MESSAGES_KEY]) else brought
+        kept = [
+            m
+            for m in brought[MESSAGES_KEY]
+            if not str(getattr(m, "id", "")).startswith(FEEDBACK_ID_PREFIX)
+        ]
+        return (
+            {**brought, MESSAGES_KEY: kept}
+            if len(kept) < len(brought[MESSAGES_KEY])
+            else brought
+        )
     return brought
 
 
@@ -175,10 +234,16 @@ def replace_answer(brought: Any, text: str, place: ValueSelector) -> Any:
     if isinstance(brought, BaseMessage):
         return brought.model_copy(update={"content": text})
     if isinstance(brought, Mapping):
-        said = change_answer_message(brought, lambda m: m.model_copy(update={"content": text}))
+        said = change_answer_message(
+            brought, lambda m: m.model_copy(update={"content": text})
+        )
         if place is None and said is not brought:
             return said
-        key = place if isinstance(place, str) else next((k for k in ANSWER_KEYS if k in brought), None)
+        key = (
+            place
+            if isinstance(place, str)
+            else next((k for k in ANSWER_KEYS if k in brought), None)
+        )
         if key is not None:
             return {**brought, key: text}
     raise InputError(
@@ -187,12 +252,25 @@ def replace_answer(brought: Any, text: str, place: ValueSelector) -> Any:
     )
 
 
-def change_answer_message(brought: Any, change: Callable[[BaseMessage], BaseMessage]) -> Any:
+def change_answer_message(
+    brought: Any, change: Callable[[BaseMessage], BaseMessage]
+) -> Any:
     """The output with the message changed that is its answer; as it came where that is none."""
     if isinstance(brought, BaseMessage):
         return change(brought)
-    messages = list(brought[MESSAGES_KEY]) if isinstance(brought, Mapping) and MESSAGES_KEY in brought else []
-    at = next((i for i in reversed(range(len(messages))) if isinstance(messages[i], AIMessage)), None)
+    messages = (
+        list(brought[MESSAGES_KEY])
+        if isinstance(brought, Mapping) and MESSAGES_KEY in brought
+        else []
+    )
+    at = next(
+        (
+            i
+            for i in reversed(range(len(messages)))
+            if isinstance(messages[i], AIMessage)
+        ),
+        None,
+    )
     if at is None:
         return brought
     messages[at] = change(messages[at])
@@ -202,7 +280,11 @@ def change_answer_message(brought: Any, change: Callable[[BaseMessage], BaseMess
 def attach_record(brought: Any, record: dict[str, Any]) -> Any:
     """The output with the record under a key, in a message's ``response_metadata``, or on the string itself."""
     if isinstance(brought, BaseMessage):
-        return brought.model_copy(update={"response_metadata": {**brought.response_metadata, RECORD_KEY: record}})
+        return brought.model_copy(
+            update={
+                "response_metadata": {**brought.response_metadata, RECORD_KEY: record}
+            }
+        )
     if isinstance(brought, Mapping):
         return {**brought, RECORD_KEY: record}
     return VerifiedText(brought, record) if isinstance(brought, str) else brought
@@ -227,7 +309,11 @@ def extract_messages(given: Any) -> list[BaseMessage] | None:
         return given.to_messages()
     if isinstance(given, Mapping):
         given = given.get(MESSAGES_KEY)
-    if isinstance(given, Sequence) and given and all(isinstance(m, BaseMessage) for m in given):
+    if (
+        isinstance(given, Sequence)
+        and given
+        and all(isinstance(m, BaseMessage) for m in given)
+    ):
         return list(given)
     return None
 
@@ -237,17 +323,25 @@ def _first_of(given: Any, keys: Sequence[str], what: str) -> Any:
         for key in keys:
             if key in given:
                 return given[key]
-        raise InputError(f"no {what} under any of {keys}; keys: {sorted(map(str, given))}; pass {what}='key'")
-    raise InputError(f"no {what} in a {type(given).__name__}; pass {what}= a function that finds it")
+        raise InputError(
+            f"no {what} under any of {keys}; keys: {sorted(map(str, given))}; pass {what}='key'"
+        )
+    raise InputError(
+        f"no {what} in a {type(given).__name__}; pass {what}= a function that finds it"
+    )
 
 
 def value_under_key(given: Any, key: str, what: str) -> Any:
     """What stands under a key that the user named, of a mapping, a pydantic object or a dataclass."""
     given = as_mapping(given)
     if not isinstance(given, Mapping):
-        raise InputError(f"{what}={key!r} names a key, and this is a {type(given).__name__}; pass a function")
+        raise InputError(
+            f"{what}={key!r} names a key, and this is a {type(given).__name__}; pass a function"
+        )
     if key not in given:
-        raise InputError(f"{what}={key!r}: there is no such key; keys: {sorted(map(str, given))}")
+        raise InputError(
+            f"{what}={key!r}: there is no such key; keys: {sorted(map(str, given))}"
+        )
     return given[key]
 
 
@@ -255,5 +349,7 @@ def _text(found: Any, what: str) -> str:
     if isinstance(found, BaseMessage):
         return str(found.text)
     if not isinstance(found, str):
-        raise InputError(f"{what}: expected a str or a message, got {type(found).__name__}")
+        raise InputError(
+            f"{what}: expected a str or a message, got {type(found).__name__}"
+        )
     return found

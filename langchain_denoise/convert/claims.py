@@ -25,10 +25,20 @@ from langchain_denoise.convert import chain_values
 SOURCE_KEYS = ("sources", "citations", "references")
 """Fields that name documents: resolved, and not judged."""
 
-NON_CLAIM_FIELDS = (*SOURCE_KEYS, *chain_values.QUESTION_KEYS, *chain_values.EVIDENCE_KEYS, "confidence", "follow_up_questions")
+NON_CLAIM_FIELDS = (
+    *SOURCE_KEYS,
+    *chain_values.QUESTION_KEYS,
+    *chain_values.EVIDENCE_KEYS,
+    "confidence",
+    "follow_up_questions",
+)
 """Fields of a structured answer that are left out where all of it is judged."""
 
-_RAW = {"raw", "parsed", "parsing_error"}  # what with_structured_output(include_raw=True) gives
+_RAW = {
+    "raw",
+    "parsed",
+    "parsing_error",
+}  # what with_structured_output(include_raw=True) gives
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +52,9 @@ class ClaimedOutput:
     sources: tuple[Any, ...] = ()
 
 
-def extract_claims(brought: Any, place: chain_values.ValueSelector, claims: Sequence[str] | None = None) -> ClaimedOutput:
+def extract_claims(
+    brought: Any, place: chain_values.ValueSelector, claims: Sequence[str] | None = None
+) -> ClaimedOutput:
     """What of an output is judged.
 
     ``place`` is the user's key or function (which gets the very object the chain gave), ``claims`` the user's
@@ -51,22 +63,38 @@ def extract_claims(brought: Any, place: chain_values.ValueSelector, claims: Sequ
     """
     if callable(place):
         text, where = chain_values.extract_answer(brought, place), ClaimedOutput()
-        with suppress(InputError):  # only where it stands is asked, for a text that takes its place
+        with suppress(
+            InputError
+        ):  # only where it stands is asked, for a text that takes its place
             where = extract_claims(brought, None)
-        return ClaimedOutput(text, path=where.path if where.text == text else (), sources=where.sources)
+        return ClaimedOutput(
+            text, path=where.path if where.text == text else (), sources=where.sources
+        )
     output, path = _unwrapped(brought)
     cited: tuple[Any, ...] = ()
     if place is not None:
-        output, path = chain_values.value_under_key(output, place, "answer"), (*path, place)
+        output, path = (
+            chain_values.value_under_key(output, place, "answer"),
+            (*path, place),
+        )
     while _is_structured(output):
         state = chain_values.as_mapping(output)
         cited = _cited(output) or cited
         if claims is not None:
-            named = {name: _plain(value) for name in claims for value in (_under_path(state, name),)}
+            named = {
+                name: _plain(value)
+                for name in claims
+                for value in (_under_path(state, name),)
+            }
             return ClaimedOutput(fields=named, path=path, sources=cited)
-        key = next((k for k in chain_values.ANSWER_KEYS if k in state and _says(state[k])), None)
+        key = next(
+            (k for k in chain_values.ANSWER_KEYS if k in state and _says(state[k])),
+            None,
+        )
         if key is None:
-            if any(k in state for k in chain_values.ANSWER_KEYS) and isinstance(output, Mapping):
+            if any(k in state for k in chain_values.ANSWER_KEYS) and isinstance(
+                output, Mapping
+            ):
                 break  # said as an error by what looks for the answer
             left = {k: _plain(v) for k, v in state.items() if k not in NON_CLAIM_FIELDS}
             return ClaimedOutput(fields=left, path=path, sources=cited)
@@ -75,15 +103,21 @@ def extract_claims(brought: Any, place: chain_values.ValueSelector, claims: Sequ
         raise InputError(
             f"claims={list(claims)}: paths of a structured answer, and this is a {type(output).__name__}"
         )
-    return ClaimedOutput(chain_values.extract_answer(output, None), path=path, sources=cited)
+    return ClaimedOutput(
+        chain_values.extract_answer(output, None), path=path, sources=cited
+    )
 
 
 def replace_claim_text(brought: Any, text: str, path: Sequence[str]) -> Any:
     """The output with another text at the place where `claimed` found it; everything else stays."""
-    return change_at_path(brought, lambda at: chain_values.replace_answer(at, text, None), path)
+    return change_at_path(
+        brought, lambda at: chain_values.replace_answer(at, text, None), path
+    )
 
 
-def change_at_path(brought: Any, change: Callable[[Any], Any], path: Sequence[str]) -> Any:
+def change_at_path(
+    brought: Any, change: Callable[[Any], Any], path: Sequence[str]
+) -> Any:
     """The output with what `claimed` found changed."""
     if not path:
         return change(brought)
@@ -96,7 +130,9 @@ def change_at_path(brought: Any, change: Callable[[Any], Any], path: Sequence[st
     return dataclasses.replace(brought, **{key: changed})
 
 
-def resolve_sources(cited: Sequence[Any], evidence: Sequence[Passage]) -> dict[str, Any]:
+def resolve_sources(
+    cited: Sequence[Any], evidence: Sequence[Passage]
+) -> dict[str, Any]:
     """What an answer names as its sources, found in the evidence; {} where it names none.
 
     A source is named by id, by metadata ``source`` (or the last part of its path), by title, or as a number
@@ -112,8 +148,15 @@ def resolve_sources(cited: Sequence[Any], evidence: Sequence[Passage]) -> dict[s
     found, lost = [], []
     for one in cited:
         names, quote = _asked(one)
-        passage: Passage | None = next((by_name[n] for n in names if n in by_name), None)
-        if passage is None and names and names[0].isdecimal() and 1 <= int(names[0]) <= len(evidence):
+        passage: Passage | None = next(
+            (by_name[n] for n in names if n in by_name), None
+        )
+        if (
+            passage is None
+            and names
+            and names[0].isdecimal()
+            and 1 <= int(names[0]) <= len(evidence)
+        ):
             passage = evidence[int(names[0]) - 1]
         if passage is None and not names and quote:
             passage = next((p for p in evidence if quote in p.text), None)
@@ -121,7 +164,10 @@ def resolve_sources(cited: Sequence[Any], evidence: Sequence[Passage]) -> dict[s
         if passage is None or (quote and at < 0):
             lost.append(_plain(one))
             continue
-        entry: dict[str, Any] = {"cited": names[0] if names else quote, "id": passage.id}
+        entry: dict[str, Any] = {
+            "cited": names[0] if names else quote,
+            "id": passage.id,
+        }
         found.append({**entry, "span": [at, at + len(quote)]} if quote else entry)
     return {"resolved": found, "unresolved": lost}
 
@@ -136,7 +182,9 @@ def _unwrapped(brought: Any) -> tuple[Any, tuple[str, ...]]:
 
 def _is_structured(value: Any) -> bool:
     if isinstance(value, Mapping):
-        return chain_values.MESSAGES_KEY not in value or any(isinstance(value.get(k), str) for k in chain_values.ANSWER_KEYS)
+        return chain_values.MESSAGES_KEY not in value or any(
+            isinstance(value.get(k), str) for k in chain_values.ANSWER_KEYS
+        )
     if isinstance(value, BaseModel):
         return not isinstance(value, (BaseMessage, PromptValue, Document))
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
@@ -151,7 +199,9 @@ def _cited(output: Any) -> tuple[Any, ...]:
     if not isinstance(state, Mapping):
         return ()
     given = [state[k] for k in SOURCE_KEYS if state.get(k)]
-    return tuple(one for g in given for one in (g if isinstance(g, (list, tuple)) else [g]))
+    return tuple(
+        one for g in given for one in (g if isinstance(g, (list, tuple)) else [g])
+    )
 
 
 def _under_path(state: Mapping[str, Any], path: str) -> Any:
@@ -197,14 +247,20 @@ def _asked(one: Any) -> tuple[list[str], str]:
         said = str(state).strip().removeprefix("[").removesuffix("]")
         return ([said] if said else []), ""
     keys = ("id", "source_id", "document_id", "source", "title", "url")
-    return [str(state[k]).strip() for k in keys if state.get(k) not in (None, "")], str(state.get("quote") or "")
+    return [str(state[k]).strip() for k in keys if state.get(k) not in (None, "")], str(
+        state.get("quote") or ""
+    )
 
 
 def validate_claims(claims: Any) -> Any:
     """A list of paths. Raises `InputError` for a string, or what holds anything but strings."""
     if claims is None or (
-        isinstance(claims, Sequence) and not isinstance(claims, str) and all(isinstance(c, str) for c in claims)
+        isinstance(claims, Sequence)
+        and not isinstance(claims, str)
+        and all(isinstance(c, str) for c in claims)
     ):
         return None if claims is None else list(claims)
     hint = f"; write claims=[{claims!r}]" if isinstance(claims, str) else ""
-    raise InputError(f"claims={claims!r}: expected a list of fields, such as ['answer', 'findings[].text']{hint}")
+    raise InputError(
+        f"claims={claims!r}: expected a list of fields, such as ['answer', 'findings[].text']{hint}"
+    )

@@ -37,7 +37,9 @@ HEADER_KEYS = ("title",)
 def validate_header_keys(keys: Any) -> Any:
     """The ``header_keys`` as they came. Raises `InputError` for one string."""
     if isinstance(keys, str):
-        raise InputError(f"header_keys={keys!r}: expected a list of metadata keys, such as [{keys!r}]")
+        raise InputError(
+            f"header_keys={keys!r}: expected a list of metadata keys, such as [{keys!r}]"
+        )
     return keys
 
 
@@ -47,7 +49,9 @@ def read_documents(given: Any, what: str = "documents") -> list[Document]:
     A dict with ``page_content``, as a checkpoint or JSON brings documents back, is made a document again.
     Raises `InputError` that says what came and what to type.
     """
-    if isinstance(given, (str, bytes, Document, Mapping)) or not isinstance(given, Iterable):
+    if isinstance(given, (str, bytes, Document, Mapping)) or not isinstance(
+        given, Iterable
+    ):
         raise InputError(
             f"{what}: expected documents, got a {type(given).__name__}; write {what}=[Document(page_content=...)]"
         )
@@ -56,7 +60,11 @@ def read_documents(given: Any, what: str = "documents") -> list[Document]:
         if isinstance(document, dict) and "page_content" in document:
             documents[position] = Document(**document)
         elif not isinstance(document, Document):
-            hint = "; a text is Document(page_content=text)" if isinstance(document, str) else ""
+            hint = (
+                "; a text is Document(page_content=text)"
+                if isinstance(document, str)
+                else ""
+            )
             raise InputError(
                 f"{what}[{position}]: expected a langchain_core Document, got {type(document).__name__}{hint}"
             )
@@ -70,16 +78,22 @@ class DocumentBatch:
     could not, by id.
     """
 
-    def __init__(self, given: Sequence[Document], header_keys: Sequence[str], guard: Guard) -> None:
+    def __init__(
+        self, given: Sequence[Document], header_keys: Sequence[str], guard: Guard
+    ) -> None:
         self.guard = guard
         self.documents: list[Document] = []
         self.passages: list[Passage] = []
         self.failures: dict[str, str] = {}
         self._stay: list[Document] = []
-        for at, (document, i) in enumerate(zip(given, unique_document_ids(given), strict=True)):
+        for at, (document, i) in enumerate(
+            zip(given, unique_document_ids(given), strict=True)
+        ):
             try:
                 self.passages.append(passage_from_document(document, i, header_keys))
-            except Exception as error:  # whatever stands in a document: its failure is its own
+            except (
+                Exception
+            ) as error:  # whatever stands in a document: its failure is its own
                 why = guard.handle_failed_item(f"documents[{at}]", error)
                 self.failures[i] = why or format_error(error)
                 self._stay += [unconverted_document(document, why)] if why else []
@@ -87,43 +101,65 @@ class DocumentBatch:
                 self.documents.append(document)
 
     def restore_documents(
-        self, result: DenoiseResult, detail: RecordDetail = "spans", *, scores: bool = True
+        self,
+        result: DenoiseResult,
+        detail: RecordDetail = "spans",
+        *,
+        scores: bool = True,
     ) -> list[Document]:
         """The documents of the result; behind them those that could not be read, where the policy keeps them."""
-        made = documents_from_result(self.documents, self.passages, result, detail, self.guard, scores=scores)
+        made = documents_from_result(
+            self.documents, self.passages, result, detail, self.guard, scores=scores
+        )
         return [*made, *self._stay]
 
 
-def passages_from_documents(documents: Sequence[Document], header_keys: Sequence[str] = ()) -> tuple[Passage, ...]:
+def passages_from_documents(
+    documents: Sequence[Document], header_keys: Sequence[str] = ()
+) -> tuple[Passage, ...]:
     """One passage per document, in order; a missing or repeated id is replaced by one of its own.
 
     ``header_keys`` name the metadata that becomes the passage's header. Raises `InputError` for a text that is no
     string; `read_documents` comes before.
     """
-    return tuple(passage_from_document(d, i, header_keys) for d, i in zip(documents, unique_document_ids(documents), strict=True))
+    return tuple(
+        passage_from_document(d, i, header_keys)
+        for d, i in zip(documents, unique_document_ids(documents), strict=True)
+    )
 
 
 def unique_document_ids(documents: Sequence[Document]) -> list[str]:
     """The documents' ids made different, see `unique_ids`; one without an id is named by its text and not by its
     place, so that it is the same wherever it is found."""
-    return unique_ids([d.id if isinstance(d.id, str) else id_from_text(d.page_content) for d in documents])
+    return unique_ids(
+        [
+            d.id if isinstance(d.id, str) else id_from_text(d.page_content)
+            for d in documents
+        ]
+    )
 
 
 def id_from_text(text: Any) -> str | None:
     """An id made from a text; None for what is none."""
     if not isinstance(text, str):
         return None
-    return f"text-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    return (
+        f"text-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
+    )
 
 
-def passage_from_document(document: Document, id: str, header_keys: Sequence[str] = ()) -> Passage:
+def passage_from_document(
+    document: Document, id: str, header_keys: Sequence[str] = ()
+) -> Passage:
     """One document as a passage of this id. Raises whatever a document that is broken inside brings."""
     text, metadata = document.page_content, dict(document.metadata)
     header = document_header(metadata, header_keys, text) if header_keys else ""
     return Passage(text, id, _score_of(metadata), metadata, header=header)
 
 
-def document_header(metadata: Mapping[str, Any], keys: Sequence[str], text: str = "") -> str:
+def document_header(
+    metadata: Mapping[str, Any], keys: Sequence[str], text: str = ""
+) -> str:
     """What stands under the keys, a line each: a title as it is, another with its name before it.
 
     Empty values and such as the text begins with already are left out; a list is joined by commas.
@@ -164,21 +200,34 @@ def documents_from_result(
     made = []
     for kept in result.passages:
         try:
-            record = flatten_record(passage_record(kept, given, result, chunks, detail=detail), scores=scores)
+            record = flatten_record(
+                passage_record(kept, given, result, chunks, detail=detail),
+                scores=scores,
+            )
             made.append(_to_document(kept, original, given, record, scores))
-        except Exception as error:  # whatever stands in metadata: one document's failure is its own
+        except (
+            Exception
+        ) as error:  # whatever stands in metadata: one document's failure is its own
             if guard is None:
                 raise
             why = guard.handle_failed_item(f"document {kept.id!r}", error)
-            ids = [kept.id] if kept.id in original else dict.fromkeys(s.passage_id for s in kept.source_spans)
+            ids = (
+                [kept.id]
+                if kept.id in original
+                else dict.fromkeys(s.passage_id for s in kept.source_spans)
+            )
             made += [unconverted_document(original[i], why) for i in ids] if why else []
     return made
 
 
 def unconverted_document(document: Document, why: str) -> Document:
     """A document that could not be converted, with the reason in its record where one can be written."""
-    with suppress(Exception):  # whatever a broken document does when it is copied: then it stays what it is
-        return document.model_copy(update={"metadata": {**document.metadata, FALLBACK_KEY: why}})
+    with suppress(
+        Exception
+    ):  # whatever a broken document does when it is copied: then it stays what it is
+        return document.model_copy(
+            update={"metadata": {**document.metadata, FALLBACK_KEY: why}}
+        )
     return document
 
 
@@ -189,16 +238,28 @@ def flatten_record(record: Mapping[str, Any], *, scores: bool = True) -> dict[st
         value = record.get(name.removeprefix("denoise_"))
         if value is None or (name == "denoise_score" and not scores):
             continue
-        made[name] = json.dumps(value, ensure_ascii=False) if isinstance(value, (list, dict)) else value
+        made[name] = (
+            json.dumps(value, ensure_ascii=False)
+            if isinstance(value, (list, dict))
+            else value
+        )
     return made
 
 
-def evidence_documents(evidence: Sequence[Passage], retrieved: Sequence[Passage], question: str) -> list[Document]:
+def evidence_documents(
+    evidence: Sequence[Passage], retrieved: Sequence[Passage], question: str
+) -> list[Document]:
     """What a loop ended with as evidence, as documents; ``retrieved`` is what it was cut from."""
     given = {p.id: p for p in retrieved}
     result = DenoiseResult(question, tuple(evidence))
     return [
-        _new_document(p, p.metadata, flatten_record(passage_record(p, given, result, detail="spans")), True) for p in evidence
+        _new_document(
+            p,
+            p.metadata,
+            flatten_record(passage_record(p, given, result, detail="spans")),
+            True,
+        )
+        for p in evidence
     ]
 
 
@@ -210,19 +271,33 @@ def _to_document(
     scores: bool,
 ) -> Document:
     document = original.get(kept.id)
-    if document is None:  # a joint rewrite: it has several originals, and keeps the metadata they agree on
-        sources = [original[s.passage_id] for s in kept.source_spans if s.passage_id in original]
-        return _new_document(kept, _agreed([d.metadata for d in sources]), record, scores)
+    if (
+        document is None
+    ):  # a joint rewrite: it has several originals, and keeps the metadata they agree on
+        sources = [
+            original[s.passage_id]
+            for s in kept.source_spans
+            if s.passage_id in original
+        ]
+        return _new_document(
+            kept, _agreed([d.metadata for d in sources]), record, scores
+        )
     metadata = {k: v for k, v in document.metadata.items() if k not in RECORD_KEYS}
     if scores and kept.score is not None and kept.score != given[kept.id].score:
         metadata[SCORE_KEY] = float(kept.score)
-    return copy_model(document, {"page_content": kept.text, "metadata": {**metadata, **record}})
+    return copy_model(
+        document, {"page_content": kept.text, "metadata": {**metadata, **record}}
+    )
 
 
-def _new_document(kept: Passage, metadata: Mapping[str, Any], record: dict[str, Any], scores: bool) -> Document:
+def _new_document(
+    kept: Passage, metadata: Mapping[str, Any], record: dict[str, Any], scores: bool
+) -> Document:
     score = {SCORE_KEY: float(kept.score)} if scores and kept.score is not None else {}
     own = {k: v for k, v in metadata.items() if k not in RECORD_KEYS}
-    return Document(page_content=kept.text, id=kept.id, metadata={**own, **score, **record})
+    return Document(
+        page_content=kept.text, id=kept.id, metadata={**own, **score, **record}
+    )
 
 
 def _agreed(all_metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -230,10 +305,15 @@ def _agreed(all_metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         key: value
         for key, value in first.items()
-        if key not in (*RECORD_KEYS, SCORE_KEY) and all(key in m and m[key] == value for m in others)
+        if key not in (*RECORD_KEYS, SCORE_KEY)
+        and all(key in m and m[key] == value for m in others)
     }
 
 
 def _score_of(metadata: Mapping[str, Any]) -> float | None:
     score = metadata.get(SCORE_KEY)
-    return float(score) if isinstance(score, (int, float)) and not isinstance(score, bool) else None
+    return (
+        float(score)
+        if isinstance(score, (int, float)) and not isinstance(score, bool)
+        else None
+    )

@@ -37,12 +37,22 @@ class UserTurn:
     variant: Variant
 
     @staticmethod
-    def from_messages(messages: Sequence[BaseMessage], scope: MessageScope, variant: Variant) -> UserTurn | None:
+    def from_messages(
+        messages: Sequence[BaseMessage], scope: MessageScope, variant: Variant
+    ) -> UserTurn | None:
         """None when the user said nothing that could be cleared."""
-        places = [i for i, m in enumerate(messages) if isinstance(m, HumanMessage) and m.text.strip()]
+        places = [
+            i
+            for i, m in enumerate(messages)
+            if isinstance(m, HumanMessage) and m.text.strip()
+        ]
         if not places:
             return None
-        return UserTurn(tuple(messages), tuple(places if scope == "history" else places[-1:]), variant)
+        return UserTurn(
+            tuple(messages),
+            tuple(places if scope == "history" else places[-1:]),
+            variant,
+        )
 
     @property
     def question(self) -> str:
@@ -50,7 +60,9 @@ class UserTurn:
 
     @property
     def passages(self) -> tuple[Passage, ...]:
-        return tuple(Passage(str(self.messages[i].text), f"message-{i}") for i in self.positions)
+        return tuple(
+            Passage(str(self.messages[i].text), f"message-{i}") for i in self.positions
+        )
 
     def apply_result(self, result: DenoiseResult) -> list[BaseMessage]:
         """The conversation with the cleared messages in it, as copies that keep their ids."""
@@ -60,10 +72,15 @@ class UserTurn:
         last = self.positions[-1]
         if result.fallback and out[last] is self.messages[last]:
             asked = self.passages[-1]
-            out[last] = record_on_message(out[last], passage_record(asked, {asked.id: asked}, result, detail="spans"))
+            out[last] = record_on_message(
+                out[last],
+                passage_record(asked, {asked.id: asked}, result, detail="spans"),
+            )
         return out
 
-    def changed_texts(self, result: DenoiseResult) -> dict[int, tuple[str, dict[str, Any]]]:
+    def changed_texts(
+        self, result: DenoiseResult
+    ) -> dict[int, tuple[str, dict[str, Any]]]:
         """The new text of each message that changed, by place, with the record of what was done."""
         given = {p.id: p for p in self.passages}
         kept = {p.id: p for p in result.passages}
@@ -71,11 +88,20 @@ class UserTurn:
         for place, passage in zip(self.positions, self.passages):
             left = kept.get(passage.id)
             if place == self.positions[-1]:
-                text = self._asked(left.text.strip() if left else "", result.query.strip())
+                text = self._asked(
+                    left.text.strip() if left else "", result.query.strip()
+                )
             else:
-                text = left.text.strip() if left and left.text.strip() else OMITTED_MESSAGE
+                text = (
+                    left.text.strip() if left and left.text.strip() else OMITTED_MESSAGE
+                )
             if text != passage.text.strip():
-                record = passage_record(left or Passage("", passage.id, is_rewritten=True), given, result, detail="spans")
+                record = passage_record(
+                    left or Passage("", passage.id, is_rewritten=True),
+                    given,
+                    result,
+                    detail="spans",
+                )
                 changed[place] = text, {**record, "original": passage.text}
         return changed
 
@@ -97,15 +123,23 @@ def _plain(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def replace_message_text(message: BaseMessage, text: str, record: dict[str, Any]) -> BaseMessage:
+def replace_message_text(
+    message: BaseMessage, text: str, record: dict[str, Any]
+) -> BaseMessage:
     """A copy of the message with other text; images and the like stay in place, the record goes beside it."""
-    content: Any = text if isinstance(message.content, str) else _blocks(message.content, text, record)
+    content: Any = (
+        text
+        if isinstance(message.content, str)
+        else _blocks(message.content, text, record)
+    )
     return record_on_message(message.model_copy(update={"content": content}), record)
 
 
 def record_on_message(message: BaseMessage, record: dict[str, Any]) -> BaseMessage:
     """A copy of the message with the record beside its content."""
-    return message.model_copy(update={"response_metadata": {**message.response_metadata, RECORD_KEY: record}})
+    return message.model_copy(
+        update={"response_metadata": {**message.response_metadata, RECORD_KEY: record}}
+    )
 
 
 def _blocks(content: list[Any], text: str, record: Mapping[str, Any]) -> list[Any]:
@@ -124,7 +158,12 @@ def _blocks(content: list[Any], text: str, record: Mapping[str, Any]) -> list[An
         left = next(parts)
         if left.strip():
             out.append(left if isinstance(block, str) else {**block, "text": left})
-        elif isinstance(block, dict) and "cache_control" in block and out and isinstance(out[-1], dict):
+        elif (
+            isinstance(block, dict)
+            and "cache_control" in block
+            and out
+            and isinstance(out[-1], dict)
+        ):
             out[-1] = {**out[-1], "cache_control": block["cache_control"]}
     return out
 
@@ -141,5 +180,9 @@ def _parts(own: Sequence[str], text: str, record: Mapping[str, Any]) -> Iterator
     start = 0
     for piece in own:
         end = start + len(piece)
-        yield "".join(whole[max(a, start) : min(b, end)] for a, b in ranges if a < end and b > start)
+        yield "".join(
+            whole[max(a, start) : min(b, end)]
+            for a, b in ranges
+            if a < end and b > start
+        )
         start = end

@@ -15,7 +15,11 @@ from denoise_core.types import Role
 NOSTREAM = "nostream"
 """LangGraph leaves calls with this tag out of a user's token stream."""
 
-_MESSAGE: dict[str, type[BaseMessage]] = {"system": SystemMessage, "user": HumanMessage, "assistant": AIMessage}
+_MESSAGE: dict[str, type[BaseMessage]] = {
+    "system": SystemMessage,
+    "user": HumanMessage,
+    "assistant": AIMessage,
+}
 _ROLE: dict[str, Role] = {"system": "system", "human": "user", "ai": "assistant"}
 
 
@@ -26,7 +30,9 @@ def to_langchain_messages(messages: Sequence[Message]) -> list[BaseMessage]:
 
 def to_core_messages(messages: Sequence[BaseMessage]) -> tuple[Message, ...]:
     """LangChain's messages as the core's: text only; tool calls and their results are left out."""
-    return tuple(Message(_ROLE[m.type], str(m.text)) for m in messages if m.type in _ROLE)
+    return tuple(
+        Message(_ROLE[m.type], str(m.text)) for m in messages if m.type in _ROLE
+    )
 
 
 def block_text(block: Any) -> str | None:

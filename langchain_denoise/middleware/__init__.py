@@ -15,6 +15,13 @@ try:
 except ModuleNotFoundError as error:
     if error.name is None or error.name.split(".")[0] not in ("langchain", "langgraph"):
         raise
-    raise MissingExtra("middleware needs langchain; run: pip install 'rag-denoise[agents]'") from error
+    raise MissingExtra(
+        "middleware needs langchain; run: pip install 'rag-denoise[agents]'"
+    ) from error
 
-__all__ = ["DenoiseToolResults", "DenoiseTools", "S2AMiddleware", "VerificationMiddleware"]
+__all__ = [
+    "DenoiseToolResults",
+    "DenoiseTools",
+    "S2AMiddleware",
+    "VerificationMiddleware",
+]

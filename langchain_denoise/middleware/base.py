@@ -37,9 +37,13 @@ class RequestMiddleware(NamedMiddleware):
         return self.change_request(request)
 
     @override
-    def wrap_model_call(self, request: ModelRequest[Any], handler: Handler) -> ModelResponse[Any]:
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Handler
+    ) -> ModelResponse[Any]:
         return handler(self.change_request(request))
 
     @override
-    async def awrap_model_call(self, request: ModelRequest[Any], handler: AsyncHandler) -> ModelResponse[Any]:
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: AsyncHandler
+    ) -> ModelResponse[Any]:
         return await handler(await self.achange_request(request))

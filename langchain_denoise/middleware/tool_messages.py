@@ -11,12 +11,21 @@ from langchain_core.messages import ToolMessage
 
 from denoise_core import DenoiseResult
 from denoise_core.runtime.record import RECORD_KEY, short_id
-from denoise_core.tool_results import EMPTY_RESULT_TEXT, OmittedText, ToolResult, omission_notice, read_result
+from denoise_core.tool_results import (
+    EMPTY_RESULT_TEXT,
+    OmittedText,
+    ToolResult,
+    omission_notice,
+    read_result,
+)
 from langchain_denoise.convert.chain_values import artifact_documents
 from langchain_denoise.convert.documents import FALLBACK_KEY, unique_document_ids
 from langchain_denoise.convert.messages import block_text
 
-STRUCTURED_KEYS = ("structured_content", "structuredContent")  # where MCP adapters put the structured result
+STRUCTURED_KEYS = (
+    "structured_content",
+    "structuredContent",
+)  # where MCP adapters put the structured result
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +41,9 @@ class ToolText:
         name = str(message.tool_call_id)[-8:] or "result"
         artifact = message.artifact if isinstance(message.artifact, Mapping) else {}
         structured = {
-            key: read_result(artifact[key], name=f"{name}-{key[0]}") for key in STRUCTURED_KEYS if artifact.get(key)
+            key: read_result(artifact[key], name=f"{name}-{key[0]}")
+            for key in STRUCTURED_KEYS
+            if artifact.get(key)
         }
         return ToolText(message, read_result(message.content, name=name), structured)
 
@@ -55,12 +66,20 @@ class ToolText:
         if isinstance(content, list):
             content = [b for b in content if (t := block_text(b)) is None or t.strip()]
         if not content or not (isinstance(content, list) or content.strip()):
-            content = EMPTY_RESULT_TEXT if isinstance(self.message.content, str) else [{"type": "text", "text": EMPTY_RESULT_TEXT}]
+            content = (
+                EMPTY_RESULT_TEXT
+                if isinstance(self.message.content, str)
+                else [{"type": "text", "text": EMPTY_RESULT_TEXT}]
+            )
         gone = self.content.omitted_texts(found)
         if recall and gone:
             said = omission_notice(gone)
             blocks = isinstance(content, list)
-            content = [*content, {"type": "text", "text": said}] if blocks else f"{content}\n\n{said}"
+            content = (
+                [*content, {"type": "text", "text": said}]
+                if blocks
+                else f"{content}\n\n{said}"
+            )
         record = {
             "fallback": found.fallback,
             "note": found.note,
@@ -70,7 +89,10 @@ class ToolText:
         }
         artifact = self.message.artifact
         if self.structured:
-            left = {k: read.restore(f) for (k, read), f in zip(self.structured.items(), each[1:], strict=True)}
+            left = {
+                k: read.restore(f)
+                for (k, read), f in zip(self.structured.items(), each[1:], strict=True)
+            }
             artifact = {**artifact, **left}
         return _changed(self.message, content, artifact, record), gone
 
@@ -97,7 +119,10 @@ class ToolDocuments:
         record = {
             "given": len(self.documents),
             "kept": len(kept),
-            "fallback": next((d.metadata[FALLBACK_KEY] for d in kept if FALLBACK_KEY in d.metadata), None),
+            "fallback": next(
+                (d.metadata[FALLBACK_KEY] for d in kept if FALLBACK_KEY in d.metadata),
+                None,
+            ),
             "characters_before": len(str(self.message.text)),
             "characters_after": sum(map(len, _texts(content).values())),
         }
@@ -105,14 +130,18 @@ class ToolDocuments:
 
     def _left(self, kept: Sequence[Document]) -> list[str | None]:
         """The text left of each document, None for one that was dropped."""
-        place = {short_id(i): n for n, i in enumerate(unique_document_ids(self.documents))}
+        place = {
+            short_id(i): n for n, i in enumerate(unique_document_ids(self.documents))
+        }
         left: list[str | None] = [None] * len(self.documents)
         joint: list[str] = []
         for document in kept:
             origin = document.metadata.get("denoise_origin", document.id)
             at = place.get(short_id(str(origin)))
             if at is None:
-                joint.append(document.page_content)  # several rewritten as one: it takes the first place
+                joint.append(
+                    document.page_content
+                )  # several rewritten as one: it takes the first place
             else:
                 left[at] = document.page_content
         if joint:
@@ -121,12 +150,19 @@ class ToolDocuments:
 
     def _content(self, left: Sequence[str | None]) -> Any:
         texts = _texts(self.message.content)
-        where = [next((at for at, t in texts.items() if d.page_content in t), -1) for d in self.documents]
+        where = [
+            next((at for at, t in texts.items() if d.page_content in t), -1)
+            for d in self.documents
+        ]
         new: dict[int, str] = {}
         for at, text in texts.items():
             mine = [i for i, block in enumerate(where) if block == at]
             if mine:
-                new[at] = replace_texts(text, [self.documents[i].page_content for i in mine], [left[i] for i in mine])
+                new[at] = replace_texts(
+                    text,
+                    [self.documents[i].page_content for i in mine],
+                    [left[i] for i in mine],
+                )
             elif -1 in where:
                 new[at] = "\n\n".join(t for t in left if t is not None)
         content = self.message.content
@@ -137,7 +173,9 @@ class ToolDocuments:
             if at not in new:
                 out.append(block)
             elif new[at].strip():
-                out.append(new[at] if isinstance(block, str) else {**block, "text": new[at]})
+                out.append(
+                    new[at] if isinstance(block, str) else {**block, "text": new[at]}
+                )
         return out or [{"type": "text", "text": EMPTY_RESULT_TEXT}]
 
 
@@ -150,7 +188,9 @@ def parse_tool_message(message: ToolMessage) -> ToolText | ToolDocuments | None:
     return text if any(part.passages for part in text.parts) else None
 
 
-def replace_texts(content: str, before: Sequence[str], after: Sequence[str | None]) -> str:
+def replace_texts(
+    content: str, before: Sequence[str], after: Sequence[str | None]
+) -> str:
     """``content`` with each text of ``before`` replaced by its successor, None taking its heading away with it.
 
     Texts are looked for one after the other. When one is not there, as in a content that does not show the
@@ -172,12 +212,20 @@ def replace_texts(content: str, before: Sequence[str], after: Sequence[str | Non
     return text if after and after[0] is not None else text.lstrip("\n")
 
 
-def _changed(message: ToolMessage, content: Any, artifact: Any, record: Mapping[str, Any]) -> ToolMessage:
+def _changed(
+    message: ToolMessage, content: Any, artifact: Any, record: Mapping[str, Any]
+) -> ToolMessage:
     metadata = {**message.response_metadata, RECORD_KEY: dict(record)}
-    return message.model_copy(update={"content": content, "artifact": artifact, "response_metadata": metadata})
+    return message.model_copy(
+        update={"content": content, "artifact": artifact, "response_metadata": metadata}
+    )
 
 
 def _texts(content: Any) -> dict[int, str]:
     """The text blocks of a content by their places."""
     blocks = [content] if isinstance(content, str) else content
-    return {at: text for at, block in enumerate(blocks) if (text := block_text(block)) is not None}
+    return {
+        at: text
+        for at, block in enumerate(blocks)
+        if (text := block_text(block)) is not None
+    }

@@ -28,7 +28,11 @@ from denoise_core.tool_results import (
 from langchain_denoise.compressor import DenoiseCompressor
 from langchain_denoise.convert.chain_values import MESSAGES_KEY, extract_messages
 from langchain_denoise.middleware.base import RequestMiddleware
-from langchain_denoise.middleware.tool_messages import ToolDocuments, ToolText, parse_tool_message
+from langchain_denoise.middleware.tool_messages import (
+    ToolDocuments,
+    ToolText,
+    parse_tool_message,
+)
 from langchain_denoise.settings import Denoise, DenoiserLike, config_with_request
 
 Result = ToolMessage | Command[Any]
@@ -37,7 +41,9 @@ MIN_CHARACTERS = 2000
 """Characters of a call's texts from which on they are denoised without being asked for by name."""
 
 
-def _joined(before: Mapping[str, str] | None, after: Mapping[str, str] | None) -> dict[str, str]:
+def _joined(
+    before: Mapping[str, str] | None, after: Mapping[str, str] | None
+) -> dict[str, str]:
     return {**(before or {}), **(after or {})}
 
 
@@ -79,10 +85,14 @@ class DenoiseToolResults(RequestMiddleware):
     ) -> None:
         super().__init__(name)
         if isinstance(tools, str | BaseTool):
-            raise InputError(f"tools={_name_of(tools)!r}: expected a list of tools or of their names")
+            raise InputError(
+                f"tools={_name_of(tools)!r}: expected a list of tools or of their names"
+            )
         if isinstance(denoiser, DenoiseCompressor):
             if settings:
-                raise InputError(f"{', '.join(settings)}: set on the DenoiseCompressor, which is built already")
+                raise InputError(
+                    f"{', '.join(settings)}: set on the DenoiseCompressor, which is built already"
+                )
             self.compressor = denoiser
         elif isinstance(denoiser, Denoise):
             self.compressor = DenoiseCompressor(settings=denoiser, **settings)
@@ -96,19 +106,41 @@ class DenoiseToolResults(RequestMiddleware):
         self._checked = tools is None
 
     @override
-    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Result]) -> Result:
+    def wrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Result]
+    ) -> Result:
         result = handler(request)
-        read, config = self._read(_messages_of(result), request), config_with_request(_settings_in(request))
-        each = [[self.compressor.denoise_texts(i, config) for i in r.denoise_inputs(_query(request))] for r in read]
+        read, config = (
+            self._read(_messages_of(result), request),
+            config_with_request(_settings_in(request)),
+        )
+        each = [
+            [
+                self.compressor.denoise_texts(i, config)
+                for i in r.denoise_inputs(_query(request))
+            ]
+            for r in read
+        ]
         return self._back(result, read, each)
 
     @override
     async def awrap_tool_call(
-        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]
+        self,
+        request: ToolCallRequest,
+        handler: Callable[[ToolCallRequest], Awaitable[Result]],
     ) -> Result:
         result = await handler(request)
-        read, config = self._read(_messages_of(result), request), config_with_request(_settings_in(request))
-        each = [[await self.compressor.adenoise_texts(i, config) for i in r.denoise_inputs(_query(request))] for r in read]
+        read, config = (
+            self._read(_messages_of(result), request),
+            config_with_request(_settings_in(request)),
+        )
+        each = [
+            [
+                await self.compressor.adenoise_texts(i, config)
+                for i in r.denoise_inputs(_query(request))
+            ]
+            for r in read
+        ]
         return self._back(result, read, each)
 
     @override
@@ -116,18 +148,28 @@ class DenoiseToolResults(RequestMiddleware):
         """The request as it came. Raises `InputError`, once, for a name that no tool of the agent has."""
         if self._checked:
             return request
-        there = [t.name if isinstance(t, BaseTool) else str(t.get("name", "")) for t in request.tools]
+        there = [
+            t.name if isinstance(t, BaseTool) else str(t.get("name", ""))
+            for t in request.tools
+        ]
         unknown = [n for n in sorted(self.tool_names or ()) if n not in there]
         if unknown:
             near = difflib.get_close_matches(unknown[0], there, 1)
             hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise InputError(f"tools={unknown}: the agent has {', '.join(sorted(there)) or 'no tools'}{hint}")
+            raise InputError(
+                f"tools={unknown}: the agent has {', '.join(sorted(there)) or 'no tools'}{hint}"
+            )
         self._checked = True
         return request
 
-    def _read(self, messages: Sequence[ToolMessage], request: ToolCallRequest) -> list[ToolText | ToolDocuments]:
+    def _read(
+        self, messages: Sequence[ToolMessage], request: ToolCallRequest
+    ) -> list[ToolText | ToolDocuments]:
         """What of the messages is to be denoised."""
-        if self.tool_names is not None and request.tool_call["name"] not in self.tool_names:
+        if (
+            self.tool_names is not None
+            and request.tool_call["name"] not in self.tool_names
+        ):
             return []
         ours = (m for m in messages if m.status != "error" and m.name != RECALL_TOOL)
         read = [r for m in ours if (r := parse_tool_message(m)) is not None]
@@ -150,7 +192,10 @@ class DenoiseToolResults(RequestMiddleware):
         return True
 
     def _back(
-        self, result: Result, read: Sequence[ToolText | ToolDocuments], each: Sequence[Sequence[Any]]
+        self,
+        result: Result,
+        read: Sequence[ToolText | ToolDocuments],
+        each: Sequence[Sequence[Any]],
     ) -> Result:
         """The result with the messages that were read as they are now, and beside them what they lost."""
         new: dict[int, ToolMessage] = {}
@@ -160,11 +205,22 @@ class DenoiseToolResults(RequestMiddleware):
             kept |= {g.id: g.text for g in gone if self.recall}
         if isinstance(result, ToolMessage):
             message = new.get(id(result), result)
-            return Command(update={MESSAGES_KEY: [message], OMITTED_STATE_KEY: kept}) if kept else message
+            return (
+                Command(update={MESSAGES_KEY: [message], OMITTED_STATE_KEY: kept})
+                if kept
+                else message
+            )
         if not isinstance(result.update, Mapping) or not new:
             return result
         messages = [new.get(id(m), m) for m in result.update[MESSAGES_KEY]]
-        return replace(result, update={**result.update, MESSAGES_KEY: messages, **({OMITTED_STATE_KEY: kept} if kept else {})})
+        return replace(
+            result,
+            update={
+                **result.update,
+                MESSAGES_KEY: messages,
+                **({OMITTED_STATE_KEY: kept} if kept else {}),
+            },
+        )
 
 
 @tool(RECALL_TOOL)
@@ -178,26 +234,49 @@ def _name_of(given: Any) -> str:
         return given.name
     if isinstance(given, str):
         return given
-    raise InputError(f"tools: expected tools or their names, got a {type(given).__name__}")
+    raise InputError(
+        f"tools: expected tools or their names, got a {type(given).__name__}"
+    )
 
 
 def _messages_of(result: Result) -> list[ToolMessage]:
     """The tools' messages in a result; a command may bring several."""
     if isinstance(result, ToolMessage):
         return [result]
-    found = result.update.get(MESSAGES_KEY) if isinstance(result.update, Mapping) else None
-    return [m for m in found if isinstance(m, ToolMessage)] if isinstance(found, list) else []
+    found = (
+        result.update.get(MESSAGES_KEY) if isinstance(result.update, Mapping) else None
+    )
+    return (
+        [m for m in found if isinstance(m, ToolMessage)]
+        if isinstance(found, list)
+        else []
+    )
 
 
 def _settings_in(request: ToolCallRequest) -> Any:
     """What the agent's context asks for: its ``denoise``, of a dict, a dataclass or an object."""
     context = getattr(request.runtime, "context", None)
-    return context.get(RECORD_KEY) if isinstance(context, Mapping) else getattr(context, RECORD_KEY, None)
+    return (
+        context.get(RECORD_KEY)
+        if isinstance(context, Mapping)
+        else getattr(context, RECORD_KEY, None)
+    )
 
 
 def _query(request: ToolCallRequest) -> str:
     """What is looked for: the user's last message, and the words of the call where they are others."""
     state = request.state
-    state = state if isinstance(state, (dict, list)) else {MESSAGES_KEY: getattr(state, MESSAGES_KEY, [])}
-    user = next((str(m.text) for m in reversed(extract_messages(state) or []) if isinstance(m, HumanMessage)), "")
+    state = (
+        state
+        if isinstance(state, (dict, list))
+        else {MESSAGES_KEY: getattr(state, MESSAGES_KEY, [])}
+    )
+    user = next(
+        (
+            str(m.text)
+            for m in reversed(extract_messages(state) or [])
+            if isinstance(m, HumanMessage)
+        ),
+        "",
+    )
     return build_query(user, query_from_arguments(request.tool_call["args"]))

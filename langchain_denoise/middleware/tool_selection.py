@@ -28,13 +28,20 @@ class DenoiseTools(RequestMiddleware):
     """
 
     def __init__(
-        self, scorer: Any = None, *, top_n: int = 8, always_include: Sequence[str] = (), name: str = "DenoiseTools"
+        self,
+        scorer: Any = None,
+        *,
+        top_n: int = 8,
+        always_include: Sequence[str] = (),
+        name: str = "DenoiseTools",
     ) -> None:
         super().__init__(name)
         if top_n < 1:
             raise InputError(f"top_n={top_n}: expected 1 or more")
         if isinstance(always_include, str):
-            raise InputError(f"always_include={always_include!r}: expected a list of tool names")
+            raise InputError(
+                f"always_include={always_include!r}: expected a list of tool names"
+            )
         if scorer is None:
             from denoise_core.embedded import DefaultScorer
 
@@ -50,19 +57,36 @@ class DenoiseTools(RequestMiddleware):
     @override
     def change_request(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
         tools: list[BaseTool] = [t for t in request.tools if isinstance(t, BaseTool)]
-        query = next((str(m.text) for m in reversed(request.messages) if isinstance(m, HumanMessage)), "")
+        query = next(
+            (
+                str(m.text)
+                for m in reversed(request.messages)
+                if isinstance(m, HumanMessage)
+            ),
+            "",
+        )
         if len(tools) <= self.top_n or not query.strip():
             return request
         try:
-            scores = self.scorer.score(query, [f"{t.name}: {t.description}" for t in tools])
-            best = sorted(range(len(tools)), key=lambda i: -float(scores[i]))[: self.top_n]
+            scores = self.scorer.score(
+                query, [f"{t.name}: {t.description}" for t in tools]
+            )
+            best = sorted(range(len(tools)), key=lambda i: -float(scores[i]))[
+                : self.top_n
+            ]
         except Exception as error:
             if is_user_error(error):
                 raise
             log_fallback(self.name, error, "all tools are shown")
             return request
-        stay = {tools[i].name for i in best} | self.always_include | _called(request.messages)
-        chosen = [t for t in request.tools if not isinstance(t, BaseTool) or t.name in stay]
+        stay = (
+            {tools[i].name for i in best}
+            | self.always_include
+            | _called(request.messages)
+        )
+        chosen = [
+            t for t in request.tools if not isinstance(t, BaseTool) or t.name in stay
+        ]
         return request.override(tools=chosen)
 
 

@@ -21,13 +21,17 @@ from typing_extensions import override
 
 from denoise_core import InputError, Usage
 from denoise_core.augmenter import Answer
-from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
-from denoise_core.augmenter.drafting.taint import drop_tainted_searches
+from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
+from denoise_core.augmenter.drafting.taint import drop_contaminated_searches
 from denoise_core.augmenter.streaming import Show
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.runtime.record import RECORD_KEY
 from denoise_core.tool_results import arguments_text
-from langchain_denoise.convert.chain_values import attach_record, evidence_passages, tool_passages
+from langchain_denoise.convert.chain_values import (
+    attach_record,
+    evidence_passages,
+    tool_passages,
+)
 from langchain_denoise.convert.claims import (
     ClaimedOutput,
     extract_claims,
@@ -39,7 +43,11 @@ from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.middleware.base import AsyncHandler, Handler, NamedMiddleware
 from langchain_denoise.observe import short_record
 from langchain_denoise.verification.redraft import RedraftRequest
-from langchain_denoise.verification.verifier import Verifier, annotate_message, history_before_question
+from langchain_denoise.verification.verifier import (
+    Verifier,
+    annotate_message,
+    history_before_question,
+)
 
 EvidenceFunction = Callable[[Sequence[BaseMessage]], Any]
 EvidenceScope = Literal["turn", "conversation"]
@@ -66,7 +74,9 @@ class VerificationMiddleware(NamedMiddleware):
     ``ModelCallLimitMiddleware``, which stops what comes after them; ``verifier.limits`` bounds them themselves.
     """
 
-    state_schema = ModelCallLimitState  # the counts of calls that LangChain's limit reads
+    state_schema = (
+        ModelCallLimitState  # the counts of calls that LangChain's limit reads
+    )
 
     def __init__(
         self,
@@ -79,7 +89,9 @@ class VerificationMiddleware(NamedMiddleware):
     ) -> None:
         super().__init__(name)
         if verifier is not None and not isinstance(verifier, Verifier):
-            raise InputError(f"verifier: expected a Verifier, got {type(verifier).__name__}; Verifier(judge=...)")
+            raise InputError(
+                f"verifier: expected a Verifier, got {type(verifier).__name__}; Verifier(judge=...)"
+            )
         if not callable(evidence) and evidence not in ("turn", "conversation"):
             raise InputError(
                 f"evidence={evidence!r}: expected 'turn', 'conversation' or a function of the messages"
@@ -94,7 +106,9 @@ class VerificationMiddleware(NamedMiddleware):
     @override
     def wrap_model_call(self, request: ModelRequest[Any], handler: Handler) -> Result:
         with self._quiet() as context:
-            first = handler(request) if context is None else context.run(handler, request)
+            first = (
+                handler(request) if context is None else context.run(handler, request)
+            )
         if final_claims(first) is None:
             return first
         drafts = ModelDrafter(self, request, first, handler, None)
@@ -103,11 +117,15 @@ class VerificationMiddleware(NamedMiddleware):
             answer = drafts.loop.answer(question, drafts.history, drafter=drafts)
             return drafts.record_answer(answer)
 
-        RunnableLambda(judged, name=self.name).invoke(drafts.question, internal_config())
+        RunnableLambda(judged, name=self.name).invoke(
+            drafts.question, internal_config()
+        )
         return drafts.response()
 
     @override
-    async def awrap_model_call(self, request: ModelRequest[Any], handler: AsyncHandler) -> Result:
+    async def awrap_model_call(
+        self, request: ModelRequest[Any], handler: AsyncHandler
+    ) -> Result:
         with self._quiet() as context:
             first = await (
                 handler(request)
@@ -122,12 +140,18 @@ class VerificationMiddleware(NamedMiddleware):
             answer = await drafts.loop.aanswer(question, drafts.history, drafter=drafts)
             return drafts.record_answer(answer)
 
-        await RunnableLambda(judged, name=self.name).ainvoke(drafts.question, internal_config())
+        await RunnableLambda(judged, name=self.name).ainvoke(
+            drafts.question, internal_config()
+        )
         return drafts.response()
 
     def _quiet(self) -> Any:
         """The first draft out of the user's stream, unless it is to be shown."""
-        return nullcontext() if self.show == "draft" else set_config_context(internal_config())
+        return (
+            nullcontext()
+            if self.show == "draft"
+            else set_config_context(internal_config())
+        )
 
 
 class ModelDrafter:
@@ -159,19 +183,21 @@ class ModelDrafter:
 
     @property
     def question(self) -> str:
-        asked = (m for m in reversed(self.request.messages) if isinstance(m, HumanMessage))
+        asked = (
+            m for m in reversed(self.request.messages) if isinstance(m, HumanMessage)
+        )
         return str(next(asked, HumanMessage("")).text).strip() or "(no question)"
 
     @property
     def history(self) -> Any:
         return history_before_question(self.request.messages)
 
-    def draft(self, request: DraftRequest) -> Drafted:
+    def draft(self, request: DraftRequest) -> DraftReply:
         if request.attempt == 0 or self.ask is None:
             return self._drafted(self.first)
         return self._drafted(self.ask(self._again(request)))
 
-    async def adraft(self, request: DraftRequest) -> Drafted:
+    async def adraft(self, request: DraftRequest) -> DraftReply:
         if request.attempt == 0 or self.aask is None:
             return self._drafted(self.first)
         return self._drafted(await self.aask(self._again(request)))
@@ -179,17 +205,28 @@ class ModelDrafter:
     def _again(self, request: DraftRequest) -> ModelRequest[Any]:
         told = RedraftRequest.from_request(request)
         self.more += 1
-        return self.request.override(messages=[*self.request.messages, *(told.feedback_messages if told else [])])
+        return self.request.override(
+            messages=[*self.request.messages, *(told.feedback_messages if told else [])]
+        )
 
-    def _drafted(self, response: ModelResponse[Any]) -> Drafted:
-        message = next((m for m in reversed(response.result) if isinstance(m, AIMessage)), AIMessage(""))
+    def _drafted(self, response: ModelResponse[Any]) -> DraftReply:
+        message = next(
+            (m for m in reversed(response.result) if isinstance(m, AIMessage)),
+            AIMessage(""),
+        )
         usage = message.usage_metadata
         tokens = Usage(usage["input_tokens"], usage["output_tokens"]) if usage else None
         final = final_claims(response, self.claims)
         if final is None:
             self.wants_tools = response
-            return Drafted(str(message.text), tokens, judge=False, origin=response)
-        return Drafted(final.text, tokens, found=self.found, fields=final.fields, origin=response)
+            return DraftReply(str(message.text), tokens, judge=False, origin=response)
+        return DraftReply(
+            final.text,
+            tokens,
+            retrieved=self.found,
+            fields=final.fields,
+            origin=response,
+        )
 
     def record_answer(self, answer: Answer) -> dict[str, Any]:
         """Notes the answer that the loop ended with; gives what its span shows."""
@@ -211,17 +248,28 @@ class ModelDrafter:
         if self.wants_tools is not None:
             return _with_last(self.wants_tools, self._noted)
         best = answer.best
-        response: ModelResponse[Any] = self.first if best is None or best.origin is None else best.origin
+        response: ModelResponse[Any] = (
+            self.first if best is None or best.origin is None else best.origin
+        )
         whole = best is not None and best.candidate == answer.text == _text(response)
         structured = response.structured_response
         if structured is not None:
             final = final_claims(response, self.claims) or ClaimedOutput()
-            if best is not None and (sources := resolve_sources(final.sources, answer.memory.evidence)):
+            if best is not None and (
+                sources := resolve_sources(final.sources, answer.memory.evidence)
+            ):
                 self.record["sources"] = sources
             if best is not None and final.fields is None and answer.text != final.text:
-                response = replace(response, structured_response=replace_claim_text(structured, answer.text, final.path))
+                response = replace(
+                    response,
+                    structured_response=replace_claim_text(
+                        structured, answer.text, final.path
+                    ),
+                )
         elif not whole:
-            response = _with_last(response, lambda m: m.model_copy(update={"content": answer.text}))
+            response = _with_last(
+                response, lambda m: m.model_copy(update={"content": answer.text})
+            )
         if self.verifier.annotate and structured is None:
             response = _with_last(response, lambda m: annotate_message(m, answer))
         return _with_last(response, self._noted)
@@ -230,7 +278,9 @@ class ModelDrafter:
         return attach_record(message, self.record)
 
 
-def final_claims(response: ModelResponse[Any], claims: Sequence[str] | None = None) -> ClaimedOutput | None:
+def final_claims(
+    response: ModelResponse[Any], claims: Sequence[str] | None = None
+) -> ClaimedOutput | None:
     """What is judged of the final answer in a response; None when it calls tools or says nothing."""
     structured = response.structured_response
     if structured is not None:
@@ -240,23 +290,33 @@ def final_claims(response: ModelResponse[Any], claims: Sequence[str] | None = No
     if len(response.result) != 1:
         return None
     message = response.result[0]
-    if not isinstance(message, AIMessage) or message.tool_calls or not message.text.strip():
+    if (
+        not isinstance(message, AIMessage)
+        or message.tool_calls
+        or not message.text.strip()
+    ):
         return None
     return ClaimedOutput(str(message.text))
 
 
 def collect_evidence(
-    messages: Sequence[BaseMessage], where: EvidenceFunction | EvidenceScope, rejected: Sequence[str]
-) -> tuple[Found, ...]:
+    messages: Sequence[BaseMessage],
+    where: EvidenceFunction | EvidenceScope,
+    rejected: Sequence[str],
+) -> tuple[RetrievedEvidence, ...]:
     """What the tools found, each with the words it was asked with; what a search for the words of an earlier
     rejected draft alone brought is left out."""
     if callable(where):
         passages = evidence_passages(where(messages))
-        return (Found(passages),) if passages else ()
+        return (RetrievedEvidence(passages),) if passages else ()
     results = tool_passages(messages, all_turns=where == "conversation")
-    found = [Found(p, None if asked is None else arguments_text(asked)) for asked, p in results if p]
+    found = [
+        RetrievedEvidence(p, None if asked is None else arguments_text(asked))
+        for asked, p in results
+        if p
+    ]
     said = " ".join(str(m.text) for m in messages if isinstance(m, HumanMessage))
-    return drop_tainted_searches(said, found, rejected)
+    return drop_contaminated_searches(said, found, rejected)
 
 
 def earlier_attempts(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
@@ -266,7 +326,10 @@ def earlier_attempts(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
         if isinstance(message, HumanMessage):
             break
         attempts = message.response_metadata.get(RECORD_KEY, {}).get("attempts", ())
-        found = [*(a for a in attempts if a["outcome"] == "fail" and not a["repaired"]), *found]
+        found = [
+            *(a for a in attempts if a["outcome"] == "fail" and not a["repaired"]),
+            *found,
+        ]
     return found
 
 
@@ -274,9 +337,14 @@ def _text(response: ModelResponse[Any]) -> str:
     return str(response.result[-1].text).strip()
 
 
-def _with_last(response: ModelResponse[Any], change: Callable[[Any], Any]) -> ModelResponse[Any]:
+def _with_last(
+    response: ModelResponse[Any], change: Callable[[Any], Any]
+) -> ModelResponse[Any]:
     """With the last message of the model changed; in structured output a tool message may follow it."""
-    at = max((i for i, m in enumerate(response.result) if isinstance(m, AIMessage)), default=None)
+    at = max(
+        (i for i, m in enumerate(response.result) if isinstance(m, AIMessage)),
+        default=None,
+    )
     if at is None:
         return response
     result = list(response.result)

@@ -46,7 +46,9 @@ class ChatModelLLM:
     'Paris.'
     """
 
-    def __init__(self, model: Runnable[Any, Any] | str, *, structured: bool | None = None) -> None:
+    def __init__(
+        self, model: Runnable[Any, Any] | str, *, structured: bool | None = None
+    ) -> None:
         model = _by_name(model) if isinstance(model, str) else model
         _no_other_part(model, "model")
         if not isinstance(model, Runnable):
@@ -64,15 +66,21 @@ class ChatModelLLM:
         self.structured: bool | None = structured if is_chat_model else False
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        return reply_from_message(self.model.invoke(to_langchain_messages(messages), internal_config()))
+        return reply_from_message(
+            self.model.invoke(to_langchain_messages(messages), internal_config())
+        )
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        return reply_from_message(await self.model.ainvoke(to_langchain_messages(messages), internal_config()))
+        return reply_from_message(
+            await self.model.ainvoke(to_langchain_messages(messages), internal_config())
+        )
 
     def stream(self, messages: Sequence[Message]) -> Iterator[str | Usage]:
         """The reply in pieces as the model writes it, and at the end the tokens it reports."""
         whole: Any = None
-        for chunk in self.model.stream(to_langchain_messages(messages), internal_config()):
+        for chunk in self.model.stream(
+            to_langchain_messages(messages), internal_config()
+        ):
             whole = chunk if whole is None else whole + chunk
             if text := reply_from_message(chunk).text:
                 yield text
@@ -82,7 +90,9 @@ class ChatModelLLM:
     async def astream(self, messages: Sequence[Message]) -> AsyncIterator[str | Usage]:
         """`stream` for async."""
         whole: Any = None
-        async for chunk in self.model.astream(to_langchain_messages(messages), internal_config()):
+        async for chunk in self.model.astream(
+            to_langchain_messages(messages), internal_config()
+        ):
             whole = chunk if whole is None else whole + chunk
             if text := reply_from_message(chunk).text:
                 yield text
@@ -93,25 +103,37 @@ class ChatModelLLM:
         """The same model sampling, where it is set to temperature 0 and would repeat itself; else itself."""
         if not is_greedy(self.model):
             return self
-        return ChatModelLLM(self.model.bind(temperature=0.7), structured=self.structured)
+        return ChatModelLLM(
+            self.model.bind(temperature=0.7), structured=self.structured
+        )
 
-    def complete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
+    def complete_json(
+        self, messages: Sequence[Message], schema: Mapping[str, Any]
+    ) -> Reply:
         """As `complete`; the reply's text is JSON by the schema where the model can be held to one."""
         if self.structured is not False:
             try:
-                answer = self._held_to(schema).invoke(to_langchain_messages(messages), internal_config())
+                answer = self._held_to(schema).invoke(
+                    to_langchain_messages(messages), internal_config()
+                )
                 return self._json_reply(answer)
             except Exception as error:
                 self._raise_unless_refused(error)
-        reply = self.complete(messages)  # raises what is wrong with the text, and then the form is not to blame
+        reply = self.complete(
+            messages
+        )  # raises what is wrong with the text, and then the form is not to blame
         self._ask_for_text("takes no form of JSON")
         return reply
 
-    async def acomplete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
+    async def acomplete_json(
+        self, messages: Sequence[Message], schema: Mapping[str, Any]
+    ) -> Reply:
         """`complete_json` for async."""
         if self.structured is not False:
             try:
-                answer = await self._held_to(schema).ainvoke(to_langchain_messages(messages), internal_config())
+                answer = await self._held_to(schema).ainvoke(
+                    to_langchain_messages(messages), internal_config()
+                )
                 return self._json_reply(answer)
             except Exception as error:
                 self._raise_unless_refused(error)
@@ -120,19 +142,27 @@ class ChatModelLLM:
         return reply
 
     def _held_to(self, schema: Mapping[str, Any]) -> Runnable[Any, Any]:
-        titled = {"title": "reply", "description": "The reply.", **schema}  # LangChain needs a name for it
+        titled = {
+            "title": "reply",
+            "description": "The reply.",
+            **schema,
+        }  # LangChain needs a name for it
         model = cast(BaseChatModel, self.model)
         return model.with_structured_output(titled, include_raw=True)
 
     def _raise_unless_refused(self, error: Exception) -> None:
         """Raise what is no refusal of the form; it never is one once the form has brought a reply."""
-        if self.structured or not (isinstance(error, ValueError) or rejects_json_mode(error)):
+        if self.structured or not (
+            isinstance(error, ValueError) or rejects_json_mode(error)
+        ):
             raise error
 
     def _ask_for_text(self, why: str) -> None:
         if self.structured is None:
             self.structured = False
-            _log.info("%s %s: asked for text from now on", type(self.model).__name__, why)
+            _log.info(
+                "%s %s: asked for text from now on", type(self.model).__name__, why
+            )
 
     def _json_reply(self, answer: Mapping[str, Any]) -> Reply:
         """The reply in LangChain's ``include_raw`` form: the parsed object as JSON, else the raw text."""
@@ -153,7 +183,11 @@ def as_llm(model: Any, name: str = "model") -> LLM:
         return ChatModelLLM(model)
     if isinstance(model, LLM) and not isinstance(model, type):
         return model
-    kind = f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
+    kind = (
+        f"the class {model.__name__}"
+        if isinstance(model, type)
+        else f"a {type(model).__name__}"
+    )
     raise InputError(
         f"{name}: expected a chat model, a runnable, a name such as 'openai:gpt-4o-mini', or a denoise_core LLM, "
         f"got {kind}"
@@ -163,9 +197,13 @@ def as_llm(model: Any, name: str = "model") -> LLM:
 def _no_other_part(model: Any, name: str) -> None:
     """Raises `InputError` for a runnable that is surely no model: a retriever, a prompt, a parser, a tool."""
     if isinstance(model, BaseRetriever):
-        raise InputError(f"{name}: {type(model).__name__} is a retriever; a chat model goes here")
+        raise InputError(
+            f"{name}: {type(model).__name__} is a retriever; a chat model goes here"
+        )
     if isinstance(model, (BasePromptTemplate, BaseOutputParser, BaseTool)):
-        raise InputError(f"{name}: {type(model).__name__} is no chat model; give the model that stands beside it")
+        raise InputError(
+            f"{name}: {type(model).__name__} is no chat model; give the model that stands beside it"
+        )
 
 
 @lru_cache(maxsize=16)
@@ -184,7 +222,13 @@ def reply_from_message(message: Any) -> Reply:
     if isinstance(message, str):
         return Reply(message)
     if not isinstance(message, BaseMessage):
-        raise ContractViolation(f"expected the model to answer with a message, got {type(message).__name__}")
+        raise ContractViolation(
+            f"expected the model to answer with a message, got {type(message).__name__}"
+        )
     usage = getattr(message, "usage_metadata", None)
-    tokens = Usage.from_report(usage["input_tokens"], usage["output_tokens"]) if usage else None
+    tokens = (
+        Usage.from_report(usage["input_tokens"], usage["output_tokens"])
+        if usage
+        else None
+    )
     return Reply(str(message.text), tokens)

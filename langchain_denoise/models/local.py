@@ -44,7 +44,11 @@ class LocalChatModel(BaseChatModel):
     def model_name(self) -> str:
         """The folder's name, or what the loaded model calls itself."""
         model = self.llm.model
-        name = Path(model if isinstance(model, str | Path) else getattr(model, "name_or_path", "")).name
+        name = Path(
+            model
+            if isinstance(model, str | Path)
+            else getattr(model, "name_or_path", "")
+        ).name
         return name or type(model).__name__
 
     @property
@@ -114,14 +118,19 @@ def local_model(model: ChatModelLLM | Runnable[Any, Any]) -> tuple[Any, Any]:
     while getattr(found, "pipeline", None) is None:
         if isinstance(found, RunnableBindingBase):
             found = found.bound
-        elif isinstance(getattr(found, "llm", None), Runnable):  # ChatHuggingFace keeps its pipeline model there
+        elif isinstance(
+            getattr(found, "llm", None), Runnable
+        ):  # ChatHuggingFace keeps its pipeline model there
             found = found.llm
         else:
             raise InputError(
                 f"expected a HuggingFacePipeline or a ChatHuggingFace over one, got {type(found).__name__}, which "
                 "holds no pipeline; give END the model by name instead, or the object you loaded"
             )
-    inner, tokenizer = getattr(found.pipeline, "model", None), getattr(found.pipeline, "tokenizer", None)
+    inner, tokenizer = (
+        getattr(found.pipeline, "model", None),
+        getattr(found.pipeline, "tokenizer", None),
+    )
     if not callable(getattr(inner, "named_parameters", None)) or tokenizer is None:
         raise InputError(
             f"the pipeline of {type(found).__name__} holds no PyTorch model with its tokenizer: model is a "
@@ -146,9 +155,14 @@ def _last(ended: GenerationEnd, model_name: str) -> ChatGenerationChunk:
     message = AIMessageChunk(
         content="",
         usage_metadata=UsageMetadata(
-            input_tokens=used.input_tokens, output_tokens=used.output_tokens, total_tokens=used.total
+            input_tokens=used.input_tokens,
+            output_tokens=used.output_tokens,
+            total_tokens=used.total,
         ),
-        response_metadata={"finish_reason": "length" if ended.is_truncated else "stop", "model_name": model_name},
+        response_metadata={
+            "finish_reason": "length" if ended.is_truncated else "stop",
+            "model_name": model_name,
+        },
         chunk_position="last",
     )
     return ChatGenerationChunk(message=message)
@@ -156,10 +170,16 @@ def _last(ended: GenerationEnd, model_name: str) -> ChatGenerationChunk:
 
 def _text(message: BaseMessage) -> Message:
     if message.type not in ("system", "human", "ai"):
-        raise InputError(f"a local model reads system, human and ai messages, not {message.type!r}")
+        raise InputError(
+            f"a local model reads system, human and ai messages, not {message.type!r}"
+        )
     parts = message.content if isinstance(message.content, list) else []
-    if getattr(message, "tool_calls", None) or any(isinstance(p, dict) and p.get("type") != "text" for p in parts):
-        raise InputError("a local model reads text alone: this message holds a tool call, an image or the like")
+    if getattr(message, "tool_calls", None) or any(
+        isinstance(p, dict) and p.get("type") != "text" for p in parts
+    ):
+        raise InputError(
+            "a local model reads text alone: this message holds a tool call, an image or the like"
+        )
     if message.type == "system":
         return Message("system", message.text)
     return Message("user" if message.type == "human" else "assistant", message.text)

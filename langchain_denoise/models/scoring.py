@@ -30,7 +30,9 @@ def as_scorer(scorer: Any, name: str = "scorer") -> Scorer:
     if isinstance(scorer, BaseCrossEncoder):
         return CrossEncoderScorer(scorer.score)
     if isinstance(scorer, Denoiser):
-        raise InputError(f"{name}: {type(scorer).__name__} is a denoiser; pass denoiser=...")
+        raise InputError(
+            f"{name}: {type(scorer).__name__} is a denoiser; pass denoiser=..."
+        )
     if isinstance(scorer, Scorer) and not isinstance(scorer, (type, Runnable)):
         return scorer
     hint = f"{type(scorer).__name__}; a chat model goes to from_llm(...)"
@@ -53,7 +55,9 @@ class EmbeddedEmbeddings(Embeddings):
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         from denoise_core.embedded import shared_encoder
 
-        vectors: list[list[float]] = shared_encoder().embed_texts(texts).tolist() if texts else []
+        vectors: list[list[float]] = (
+            shared_encoder().embed_texts(texts).tolist() if texts else []
+        )
         return vectors
 
     @override
@@ -90,8 +94,12 @@ class FolderProbe:
         if self.model is None or isinstance(self.model, str):
             return _loaded(self.folder, self.model)
         if self._made is None:
-            model, tokenizer = self.model if isinstance(self.model, tuple) else (self.model, None)
-            self._made = ProbeScorer(model, Probe.load(self.folder), tokenizer=tokenizer)
+            model, tokenizer = (
+                self.model if isinstance(self.model, tuple) else (self.model, None)
+            )
+            self._made = ProbeScorer(
+                model, Probe.load(self.folder), tokenizer=tokenizer
+            )
         return self._made
 
 

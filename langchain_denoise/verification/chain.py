@@ -23,7 +23,7 @@ from typing_extensions import override
 
 from denoise_core import Budget, InputError
 from denoise_core.augmenter import Answer, LoopLimits
-from denoise_core.augmenter.drafting import Drafted, DraftRequest, Found
+from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
 from denoise_core.augmenter.traces.record import answer_record
 from langchain_denoise.convert import chain_values
 from langchain_denoise.convert.claims import (
@@ -35,9 +35,17 @@ from langchain_denoise.convert.claims import (
 )
 from langchain_denoise.convert.messages import internal_config
 from langchain_denoise.verification.evidence import EvidenceHandler
-from langchain_denoise.verification.redraft import RedraftRequest, current_redraft, insert_redrafting
+from langchain_denoise.verification.redraft import (
+    RedraftRequest,
+    current_redraft,
+    insert_redrafting,
+)
 from langchain_denoise.verification.runnable import LoopRun, VerifyingRunnable
-from langchain_denoise.verification.verifier import Verifier, annotate_message, history_before_question
+from langchain_denoise.verification.verifier import (
+    Verifier,
+    annotate_message,
+    history_before_question,
+)
 
 OutputType = Literal["output", "answer"]
 
@@ -89,8 +97,12 @@ def verified(
     """
     if verifier is None:
         verifier = Verifier(judge=judge, limits=limits, budget=budget)
-    elif not isinstance(verifier, Verifier) or any(x is not None for x in (judge, limits, budget)):
-        raise InputError("verifier: expected Verifier(...) alone, or judge=, limits= and budget= without it")
+    elif not isinstance(verifier, Verifier) or any(
+        x is not None for x in (judge, limits, budget)
+    ):
+        raise InputError(
+            "verifier: expected Verifier(...) alone, or judge=, limits= and budget= without it"
+        )
     chain = coerce_to_runnable(chain)
     homes = {c.__module__ for part in visible_steps(chain) for c in type(part).__mro__}
     if "langchain_core.runnables.history" in homes:
@@ -98,7 +110,10 @@ def verified(
             "a history inside verified(...) would keep every draft, rejected ones too; read it before the chain "
             "and write to it what verified(chain) gives"
         )
-    if any(home.startswith("langgraph.pregel") for home in homes) and not verifier.limits.rerun:
+    if (
+        any(home.startswith("langgraph.pregel") for home in homes)
+        and not verifier.limits.rerun
+    ):
         raise InputError(
             "verified(...) runs its chain again, and a graph or agent may have effects outside; put "
             "VerificationMiddleware() into create_agent(middleware=[...]), or a JudgeNode into the graph, or say "
@@ -159,7 +174,9 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
                 f"unsupported={self.verifier.limits.unsupported!r} puts another answer into the output, which "
                 "needs answer='key'; a function only finds it"
             )
-        self._redrafting_chain = insert_redrafting(self.chain) if self.feedback is None else None
+        self._redrafting_chain = (
+            insert_redrafting(self.chain) if self.feedback is None else None
+        )
 
     @override
     def get_input_schema(self, config: RunnableConfig | None = None) -> TypeBaseModel:
@@ -168,16 +185,32 @@ class VerifiedRunnable(VerifyingRunnable[Any, Any]):
     @override
     def _loop_run(self, input: Any, options: dict[str, Any]) -> LoopRun:
         drafts = ChainDrafter(self, input, options)
-        messages = None if callable(self.question) else chain_values.extract_messages(chain_values.as_mapping(input))
+        messages = (
+            None
+            if callable(self.question)
+            else chain_values.extract_messages(chain_values.as_mapping(input))
+        )
         history = history_before_question(messages) if messages else ()
-        question, verifier = chain_values.extract_question(input, self.question), self.verifier
-        return LoopRun(verifier.loop, question, history, verifier.notify, drafts.output_for_answer, drafts)
+        question, verifier = (
+            chain_values.extract_question(input, self.question),
+            self.verifier,
+        )
+        return LoopRun(
+            verifier.loop,
+            question,
+            history,
+            verifier.notify,
+            drafts.output_for_answer,
+            drafts,
+        )
 
 
 class ChainDrafter:
     """One input's way through the chain, once for each draft; a core `StreamingDrafter`."""
 
-    def __init__(self, settings: VerifiedRunnable, given: Any, options: dict[str, Any]) -> None:
+    def __init__(
+        self, settings: VerifiedRunnable, given: Any, options: dict[str, Any]
+    ) -> None:
         self.settings = settings
         self.given = given
         self.options = options
@@ -188,17 +221,19 @@ class ChainDrafter:
     def repeatable(self) -> bool:
         return self.tools == 0
 
-    def draft(self, request: DraftRequest) -> Drafted:
+    def draft(self, request: DraftRequest) -> DraftReply:
         with self._noted() as handler, self._asked(request) as (chain, given):
             brought = chain.invoke(given, self._config(handler), **self.options)
             return self._drafted(brought, handler)
 
-    async def adraft(self, request: DraftRequest) -> Drafted:
+    async def adraft(self, request: DraftRequest) -> DraftReply:
         with self._noted() as handler, self._asked(request) as (chain, given):
             brought = await chain.ainvoke(given, self._config(handler), **self.options)
             return self._drafted(brought, handler)
 
-    def stream(self, request: DraftRequest) -> Iterator[str | Found | Drafted]:
+    def stream(
+        self, request: DraftRequest
+    ) -> Iterator[str | RetrievedEvidence | DraftReply]:
         whole = None
         with self._noted() as handler, self._asked(request) as (chain, given):
             for chunk in chain.stream(given, self._config(handler), **self.options):
@@ -208,10 +243,14 @@ class ChainDrafter:
                     yield piece
             yield self._drafted(whole, handler)
 
-    async def astream(self, request: DraftRequest) -> AsyncIterator[str | Found | Drafted]:
+    async def astream(
+        self, request: DraftRequest
+    ) -> AsyncIterator[str | RetrievedEvidence | DraftReply]:
         whole = None
         with self._noted() as handler, self._asked(request) as (chain, given):
-            async for chunk in chain.astream(given, self._config(handler), **self.options):
+            async for chunk in chain.astream(
+                given, self._config(handler), **self.options
+            ):
                 whole = chunk if whole is None else whole + chunk
                 for found in handler.new_evidence():
                     yield found
@@ -244,9 +283,22 @@ class ChainDrafter:
         if told is None:
             yield s.chain, self.given
         elif s.feedback is not None:
-            yield s.chain, chain_values.add_feedback(self.given, told.rejected, told.feedback, s.feedback)
-        elif s._redrafting_chain is None and chain_values.extract_messages(self.given) is not None:
-            yield s.chain, chain_values.append_feedback_messages(self.given, told.feedback_messages)
+            yield (
+                s.chain,
+                chain_values.add_feedback(
+                    self.given, told.rejected, told.feedback, s.feedback
+                ),
+            )
+        elif (
+            s._redrafting_chain is None
+            and chain_values.extract_messages(self.given) is not None
+        ):
+            yield (
+                s.chain,
+                chain_values.append_feedback_messages(
+                    self.given, told.feedback_messages
+                ),
+            )
         else:
             token = current_redraft.set(told)
             try:
@@ -254,18 +306,20 @@ class ChainDrafter:
             finally:
                 current_redraft.reset(token)
 
-    def _drafted(self, brought: Any, handler: EvidenceHandler) -> Drafted:
+    def _drafted(self, brought: Any, handler: EvidenceHandler) -> DraftReply:
         s, found = self.settings, handler.retrieved
         brought = chain_values.remove_feedback_messages(brought)
         said = extract_claims(brought, s.answer, s.claims)
         if s.evidence is not None or not any(f.passages for f in found):
-            passages = chain_values.extract_evidence(self.given, brought, s.evidence, required=False)
-            found = [Found(passages)] if passages else []
-        return Drafted(
+            passages = chain_values.extract_evidence(
+                self.given, brought, s.evidence, required=False
+            )
+            found = [RetrievedEvidence(passages)] if passages else []
+        return DraftReply(
             said.text,
             handler.usage,
             calls=handler.model_calls,
-            found=tuple(found),
+            retrieved=tuple(found),
             fields=said.fields,
             origin=brought,
         )
@@ -279,8 +333,14 @@ class ChainDrafter:
         said = extract_claims(output, self.settings.answer, self.settings.claims)
         if sources := resolve_sources(said.sources, answer.memory.evidence):
             record["sources"] = sources
-        shown = said.text.strip() if said.fields is None and not callable(self.settings.answer) else best.candidate
-        if answer.text != best.candidate or best.repaired or shown != best.candidate:  # reasoning is not sent
+        shown = (
+            said.text.strip()
+            if said.fields is None and not callable(self.settings.answer)
+            else best.candidate
+        )
+        if (
+            answer.text != best.candidate or best.repaired or shown != best.candidate
+        ):  # reasoning is not sent
             if said.fields is not None:
                 raise InputError(
                     f"cannot put another answer into a {type(output).__name__}: pass answer='key', or limits that "
@@ -288,9 +348,17 @@ class ChainDrafter:
                 )
             output = replace_claim_text(output, answer.text, said.path)
         if self.settings.verifier.annotate and said.fields is None:
-            noted = partial(chain_values.change_answer_message, change=partial(annotate_message, answer=answer))
+            noted = partial(
+                chain_values.change_answer_message,
+                change=partial(annotate_message, answer=answer),
+            )
             output = change_at_path(output, noted, said.path)
-        return answer if self.settings.output_type == "answer" else chain_values.attach_record(output, record), record
+        return (
+            answer
+            if self.settings.output_type == "answer"
+            else chain_values.attach_record(output, record),
+            record,
+        )
 
 
 def answer_chunk(chunk: Any, place: str | Callable[..., Any] | None) -> str:

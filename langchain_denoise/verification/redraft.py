@@ -14,7 +14,11 @@ from typing import Any
 from langchain_core.messages import AIMessage, HumanMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
 from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.base import RunnableBindingBase, RunnableParallel, RunnableSequence
+from langchain_core.runnables.base import (
+    RunnableBindingBase,
+    RunnableParallel,
+    RunnableSequence,
+)
 from langchain_core.runnables.passthrough import RunnableAssign
 from typing_extensions import override
 
@@ -33,34 +37,52 @@ class RedraftRequest:
 
     @staticmethod
     def from_request(request: DraftRequest) -> RedraftRequest | None:
-        return RedraftRequest(request.rejected, request.feedback, request.anew) if request.rejected else None
+        return (
+            RedraftRequest(
+                request.rejected_draft, request.feedback, request.should_resample
+            )
+            if request.rejected_draft
+            else None
+        )
 
     @property
     def feedback_messages(self) -> list[Any]:
         return [AIMessage(self.rejected), HumanMessage(f"{REVISE}\n{self.feedback}")]
 
 
-current_redraft: ContextVar[RedraftRequest | None] = ContextVar("denoise_draft_again", default=None)
+current_redraft: ContextVar[RedraftRequest | None] = ContextVar(
+    "denoise_draft_again", default=None
+)
 
 
 class RedraftingModel(RunnableBindingBase[Any, Any]):
     """A model that reads, while a draft is written again, what was wrong with the last one."""
 
     @override
-    def invoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+    def invoke(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Any:
         return super().invoke(_told(input), config, **self._sampled(kwargs))
 
     @override
-    async def ainvoke(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Any:
+    async def ainvoke(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Any:
         return await super().ainvoke(_told(input), config, **self._sampled(kwargs))
 
     @override
-    def stream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> Iterator[Any]:
+    def stream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> Iterator[Any]:
         yield from super().stream(_told(input), config, **self._sampled(kwargs))
 
     @override
-    async def astream(self, input: Any, config: RunnableConfig | None = None, **kwargs: Any) -> AsyncIterator[Any]:
-        async for chunk in super().astream(_told(input), config, **self._sampled(kwargs)):
+    async def astream(
+        self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
+    ) -> AsyncIterator[Any]:
+        async for chunk in super().astream(
+            _told(input), config, **self._sampled(kwargs)
+        ):
             yield chunk
 
     @override
@@ -72,7 +94,10 @@ class RedraftingModel(RunnableBindingBase[Any, Any]):
 
     @override
     async def atransform(
-        self, input: AsyncIterator[Any], config: RunnableConfig | None = None, **kwargs: Any
+        self,
+        input: AsyncIterator[Any],
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
     ) -> AsyncIterator[Any]:
         whole = _joined([part async for part in input])
         async for chunk in self.astream(whole, config, **kwargs):
@@ -80,7 +105,11 @@ class RedraftingModel(RunnableBindingBase[Any, Any]):
 
     def _sampled(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         told = current_redraft.get()
-        return {"temperature": 0.7, **kwargs} if told and told.resample and is_greedy(self.bound) else kwargs
+        return (
+            {"temperature": 0.7, **kwargs}
+            if told and told.resample and is_greedy(self.bound)
+            else kwargs
+        )
 
 
 def insert_redrafting(chain: Runnable[Any, Any]) -> Runnable[Any, Any] | None:
@@ -100,7 +129,10 @@ def insert_redrafting(chain: Runnable[Any, Any]) -> Runnable[Any, Any] | None:
         for key, step in reversed(list(chain.steps__.items())):
             if (new := insert_redrafting(step)) is not None:
                 return chain.model_copy(update={"steps__": {**chain.steps__, key: new}})
-    elif isinstance(chain, RunnableBindingBase) and (new := insert_redrafting(chain.bound)) is not None:
+    elif (
+        isinstance(chain, RunnableBindingBase)
+        and (new := insert_redrafting(chain.bound)) is not None
+    ):
         return chain.model_copy(update={"bound": new})
     return None
 

@@ -11,7 +11,14 @@ from langchain_core.messages import BaseMessage
 from langchain_core.runnables import Runnable
 
 from denoise_core import Budget, InputError
-from denoise_core.augmenter import Answer, Augmenter, Feedback, LoopLimits, Policy, Utility
+from denoise_core.augmenter import (
+    Answer,
+    Augmenter,
+    Feedback,
+    LoopLimits,
+    Policy,
+    Utility,
+)
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
 from denoise_core.augmenter.traces.record import claims_record
 from denoise_core.augmenter.utility import When, as_utility
@@ -40,7 +47,12 @@ class Verifier:
     def __init__(
         self,
         *,
-        judge: Judge | Utility | Runnable[Any, Any] | str | Callable[..., Any] | None = None,
+        judge: Judge
+        | Utility
+        | Runnable[Any, Any]
+        | str
+        | Callable[..., Any]
+        | None = None,
         feedback: Feedback | None = None,
         policy: Policy | None = None,
         limits: LoopLimits | None = None,
@@ -51,10 +63,17 @@ class Verifier:
         annotate: bool = False,
     ) -> None:
         if on_answer is not None and not callable(on_answer):
-            raise InputError(f"on_answer: expected a function of an Answer, got {type(on_answer).__name__}")
-        for name, value, kind in (("limits", limits, LoopLimits), ("budget", budget, Budget)):
+            raise InputError(
+                f"on_answer: expected a function of an Answer, got {type(on_answer).__name__}"
+            )
+        for name, value, kind in (
+            ("limits", limits, LoopLimits),
+            ("budget", budget, Budget),
+        ):
             if value is not None and not isinstance(value, kind):
-                raise InputError(f"{name}: expected {kind.__name__}(...), got {value!r:.60}")
+                raise InputError(
+                    f"{name}: expected {kind.__name__}(...), got {value!r:.60}"
+                )
         self.loop = Augmenter(
             judge=None if judge is None else utility_from_judge(judge),
             feedback=feedback,
@@ -103,12 +122,21 @@ def history_before_question(messages: Sequence[Any]) -> tuple[Any, ...]:
 def annotate_message(message: BaseMessage, answer: Answer) -> BaseMessage:
     """The message with annotations on the text block that holds the answer; a content that was a string becomes
     one such block. As it came where the answer is not what was judged, or nothing was said of it."""
-    content: list[Any] = [message.content] if isinstance(message.content, str) else list(message.content)
+    content: list[Any] = (
+        [message.content] if isinstance(message.content, str) else list(message.content)
+    )
     for at, block in enumerate(content):
         text = block_text(block)
-        if text is not None and answer.text in text and (notes := claim_annotations(answer, text.find(answer.text))):
+        if (
+            text is not None
+            and answer.text in text
+            and (notes := claim_annotations(answer, text.find(answer.text)))
+        ):
             whole = {"type": "text", "text": text} if isinstance(block, str) else block
-            content[at] = {**whole, "annotations": [*(whole.get("annotations") or []), *notes]}
+            content[at] = {
+                **whole,
+                "annotations": [*(whole.get("annotations") or []), *notes],
+            }
             return message.model_copy(update={"content": content})
     return message
 
@@ -120,14 +148,34 @@ def claim_annotations(answer: Answer, offset: int = 0) -> list[dict[str, Any]]:
     about = {p.id: p.metadata for p in answer.memory.evidence}
     notes: list[dict[str, Any]] = []
     for claim in claims_record(answer):
-        where = {"start_index": offset + claim["start"], "end_index": offset + claim["end"]}
+        where = {
+            "start_index": offset + claim["start"],
+            "end_index": offset + claim["end"],
+        }
         for quote in claim["quotes"] if claim["supported"] else ():
             named = about.get(quote["id"], {})
-            known = {"url": named.get("url") or named.get("source"), "title": named.get("title")}
+            known = {
+                "url": named.get("url") or named.get("source"),
+                "title": named.get("title"),
+            }
             extras = {"id": quote["id"], "span": [quote["start"], quote["end"]]}
             named = {key: str(value) for key, value in known.items() if value}
-            notes.append({"type": "citation", **where, **named, "cited_text": quote["text"], "extras": extras})
+            notes.append(
+                {
+                    "type": "citation",
+                    **where,
+                    **named,
+                    "cited_text": quote["text"],
+                    "extras": extras,
+                }
+            )
         if not claim["supported"]:
-            value = {RECORD_KEY: {**where, "supported": claim["supported"], "why": claim["why"]}}
+            value = {
+                RECORD_KEY: {
+                    **where,
+                    "supported": claim["supported"],
+                    "why": claim["why"],
+                }
+            }
             notes.append({"type": "non_standard_annotation", "value": value})
     return notes

@@ -8,9 +8,23 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from llama_index.core.agent.react.types import ObservationReasoningStep, ResponseReasoningStep
-from llama_index.core.agent.workflow import AgentInput, AgentOutput, AgentStream, ToolCall, ToolCallResult
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, TextBlock
+from llama_index.core.agent.react.types import (
+    ObservationReasoningStep,
+    ResponseReasoningStep,
+)
+from llama_index.core.agent.workflow import (
+    AgentInput,
+    AgentOutput,
+    AgentStream,
+    ToolCall,
+    ToolCallResult,
+)
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    CompletionResponse,
+    TextBlock,
+)
 from llama_index.core.memory import BaseMemory
 from llama_index.core.schema import NodeWithScore
 from llama_index.core.tools import AsyncBaseTool, QueryEngineTool, ToolOutput
@@ -18,8 +32,13 @@ from llama_index.core.workflow import Context, StopEvent, Workflow, step
 
 from denoise_core import InputError, Message, Passage
 from denoise_core.augmenter import Augmenter
-from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest, Found, Written
-from denoise_core.augmenter.drafting.taint import drop_tainted_searches
+from denoise_core.augmenter.drafting.drafter import (
+    DraftReply,
+    DraftRequest,
+    RetrievedEvidence,
+    FixedText,
+)
+from denoise_core.augmenter.drafting.taint import drop_contaminated_searches
 from denoise_core.augmenter.prompts import REVISE
 from denoise_core.text.delimit import wrap_in_envelope
 from denoise_core.tool_results import arguments_text, read_result
@@ -35,7 +54,9 @@ if TYPE_CHECKING:  # not there before 0.14, and needed by type checkers alone
 
 STORE_KEY = "denoise"
 NO_QUESTION = "(no question)"
-HANDOFF_TOOL = "handoff"  # the tool with which LlamaIndex's workflows pass a conversation on
+HANDOFF_TOOL = (
+    "handoff"  # the tool with which LlamaIndex's workflows pass a conversation on
+)
 EXECUTE_TOOL = "execute"  # the tool with which a CodeActAgent runs what it wrote
 _REJECTED = "denoise_rejected"
 # Of the drafts rejected in a run: their places among its notes, and their records.
@@ -63,15 +84,21 @@ def _labelled(output: ToolOutput) -> ToolOutput:
     outcome = note.get("outcome")
     if outcome not in ("unsupported", "unknown", "abstained", "failed"):
         return output
-    said = f"({outcome}: this answer was not confirmed by its sources)\n{output.content}"
+    said = (
+        f"({outcome}: this answer was not confirmed by its sources)\n{output.content}"
+    )
     return output.model_copy(update={"blocks": [TextBlock(text=said)]})
 
 
-def checked_workflow(workflow: A, augmenter: Augmenter, no_evidence: Collection[str] = ()) -> A:
+def checked_workflow(
+    workflow: A, augmenter: Augmenter, no_evidence: Collection[str] = ()
+) -> A:
     """A copy of an agent, or of an `AgentWorkflow`, that checks its answers. Raises `InputError` for an agent that
     keeps no notes of a run where LlamaIndex's own keep them."""
     if isinstance(no_evidence, str):
-        raise InputError(f"no_evidence={no_evidence!r}: expected names of tools, such as {{'notes'}}")
+        raise InputError(
+            f"no_evidence={no_evidence!r}: expected names of tools, such as {{'notes'}}"
+        )
     agents = getattr(workflow, "agents", None)
     kind = AgentAnswerChecks if agents is None else FinalOutputChecks
     if agents is None and _place(workflow) is None:
@@ -94,12 +121,18 @@ def checked_workflow(workflow: A, augmenter: Augmenter, no_evidence: Collection[
 
 @lru_cache(maxsize=64)
 def _checked(kind: type, of: type) -> Any:
-    return type(of)(f"Checked{of.__name__}", (kind, of), {"__module__": __name__, "__doc__": kind.__doc__})
+    return type(of)(
+        f"Checked{of.__name__}",
+        (kind, of),
+        {"__module__": __name__, "__doc__": kind.__doc__},
+    )
 
 
 def _place(agent: Any) -> str | None:
     """Where in the store an agent keeps what was said in a run: messages, or a ReActAgent's reasoning."""
-    place: str | None = getattr(agent, "reasoning_key", None) or getattr(agent, "scratchpad_key", None)
+    place: str | None = getattr(agent, "reasoning_key", None) or getattr(
+        agent, "scratchpad_key", None
+    )
     return place
 
 
@@ -112,35 +145,57 @@ class FinalOutputChecks:
     no_evidence: frozenset[str]
 
     @step
-    async def parse_agent_output(self, ctx: Context, ev: AgentOutput) -> StopEvent | AgentInput | ToolCall | None:
+    async def parse_agent_output(
+        self, ctx: Context, ev: AgentOutput
+    ) -> StopEvent | AgentInput | ToolCall | None:
         calls = list(await ctx.store.get("current_tool_calls", default=[]))
-        stop: StopEvent | AgentInput | ToolCall | None = await super().parse_agent_output(ctx, ev)  # type: ignore[misc]
+        stop: (
+            StopEvent | AgentInput | ToolCall | None
+        ) = await super().parse_agent_output(ctx, ev)  # type: ignore[misc]
         result: Any = getattr(stop, "result", None)
         fields = getattr(result, "structured_response", None)
         if fields:
-            judged = await self._judged(ctx, Drafted("", found=evidence_from_calls(calls, self.no_evidence), fields=fields))
-            note = {**(await ctx.store.get(STORE_KEY, default=None) or judged), "structured": judged}
+            judged = await self._judged(
+                ctx,
+                DraftReply(
+                    "",
+                    retrieved=evidence_from_calls(calls, self.no_evidence),
+                    fields=fields,
+                ),
+            )
+            note = {
+                **(await ctx.store.get(STORE_KEY, default=None) or judged),
+                "structured": judged,
+            }
             if judged["outcome"] != "supported":
                 note["outcome"] = judged["outcome"]
             await self._tell(ctx, note)
             result.metadata = {"denoise": note}
         return stop
 
-    async def _generate_early_stopping_response(self, ctx: Context, *args: Any) -> StopEvent:
+    async def _generate_early_stopping_response(
+        self, ctx: Context, *args: Any
+    ) -> StopEvent:
         """Check what LlamaIndex sends at the limit of iterations, in the place of whatever was told before."""
-        found = evidence_from_calls(await ctx.store.get("current_tool_calls", default=[]), self.no_evidence)
+        found = evidence_from_calls(
+            await ctx.store.get("current_tool_calls", default=[]), self.no_evidence
+        )
         stop: StopEvent = await super()._generate_early_stopping_response(ctx, *args)  # type: ignore[misc]
-        note = await self._judged(ctx, Drafted(stop.result.response.content or "", found=found))
+        note = await self._judged(
+            ctx, DraftReply(stop.result.response.content or "", retrieved=found)
+        )
         await self._tell(ctx, note)
         stop.result.metadata = {"denoise": note}
         return stop
 
-    async def _judged(self, ctx: AgentContext | Context, drafted: Drafted) -> dict[str, Any]:
+    async def _judged(
+        self, ctx: AgentContext | Context, drafted: DraftReply
+    ) -> dict[str, Any]:
         """The record of what is sent whatever its verdict."""
         question = (await ctx.store.get("user_msg_str", default="")) or NO_QUESTION
         loop = copy.copy(self.augmenter)
         loop.limits = replace(loop.limits, repair=False, unsupported="send")
-        said = Written()
+        said = FixedText()
         said.drafted = replace(drafted, calls=0)
         asked = EngineLoopRun(loop, question, said)
         return asked.emit_record(await asked.aanswer())
@@ -161,10 +216,16 @@ class AgentAnswerChecks(FinalOutputChecks):
     """
 
     async def take_step(
-        self, ctx: AgentContext, llm_input: list[ChatMessage], tools: Sequence[AsyncBaseTool], memory: BaseMemory
+        self,
+        ctx: AgentContext,
+        llm_input: list[ChatMessage],
+        tools: Sequence[AsyncBaseTool],
+        memory: BaseMemory,
     ) -> AgentOutput:
         """LlamaIndex's own; a step without tool calls is an answer, and checked."""
-        if await ctx.store.get("num_iterations", default=0) == 0:  # one that was broken off may have left its own
+        if (
+            await ctx.store.get("num_iterations", default=0) == 0
+        ):  # one that was broken off may have left its own
             await self._forget(ctx)
             await ctx.store.set(STORE_KEY, None)
         place = _place(self) or ""
@@ -176,7 +237,9 @@ class AgentAnswerChecks(FinalOutputChecks):
             await ctx.store.set(place, [*before, *said])
             try:
                 output = await take_step(held, llm_input, tools, memory)
-                notes = list(await ctx.store.get(place, default=[]))[len(before) + len(said) :]
+                notes = list(await ctx.store.get(place, default=[]))[
+                    len(before) + len(said) :
+                ]
                 return _Step(output, held, said, notes)
             finally:
                 await ctx.store.set(place, list(before))
@@ -207,15 +270,25 @@ class AgentAnswerChecks(FinalOutputChecks):
         rejected = await ctx.store.get(_REJECTED, default=_NONE)
         records = rejected["records"]
         question = (await ctx.store.get("user_msg_str", default="")) or NO_QUESTION
-        found = drop_tainted_searches(question, evidence_from_calls(calls, self.no_evidence), [r["text"] for r in records])
+        found = drop_contaminated_searches(
+            question,
+            evidence_from_calls(calls, self.no_evidence),
+            [r["text"] for r in records],
+        )
         drafts = AgentDrafter(first, again, found)
         loop = copy.copy(self.augmenter)
-        loop.limits = replace(loop.limits, attempts=max(1, loop.limits.attempts - len(records)))
+        loop.limits = replace(
+            loop.limits, attempts=max(1, loop.limits.attempts - len(records))
+        )
         asked = EngineLoopRun(loop, question, drafts, _before(llm_input))
         answer = await asked.aanswer()
         note = asked.emit_record(answer)
         if drafts.tool_step is not None:
-            failed = [a for a in note["attempts"] if a["outcome"] == "fail" and not a["repaired"]]
+            failed = [
+                a
+                for a in note["attempts"]
+                if a["outcome"] == "fail" and not a["repaired"]
+            ]
             await ctx.store.set(_REJECTED, {**rejected, "records": [*records, *failed]})
             return drafts.tool_step
         best = answer.best
@@ -223,29 +296,43 @@ class AgentAnswerChecks(FinalOutputChecks):
         await self._tell(ctx, {**note, "attempts": [*records, *note["attempts"]]})
         return sent if best is None else sent.saying(answer.text)
 
-    async def finalize(self, ctx: Context, output: AgentOutput, memory: BaseMemory) -> AgentOutput:
+    async def finalize(
+        self, ctx: Context, output: AgentOutput, memory: BaseMemory
+    ) -> AgentOutput:
         """Without the rejected drafts and the feedback on them. What a tool with ``return_direct`` brought is
         judged by its own sources, and told; it is sent as it is."""
         calls = await ctx.store.get("current_tool_calls", default=[])
-        direct = next((c for c in calls if c.return_direct and not c.tool_output.is_error), None)
+        direct = next(
+            (c for c in calls if c.return_direct and not c.tool_output.is_error), None
+        )
         if direct is not None and direct.tool_name != HANDOFF_TOOL:
-            drafted = Drafted(direct.tool_output.content or "", found=evidence_from_calls([direct], self.no_evidence))
+            drafted = DraftReply(
+                direct.tool_output.content or "",
+                retrieved=evidence_from_calls([direct], self.no_evidence),
+            )
             await self._tell(ctx, await self._judged(ctx, drafted))
         await self._forget(ctx)
         said: AgentOutput = await super().finalize(ctx, output, memory)  # type: ignore[misc]
         said.metadata = {"denoise": await ctx.store.get(STORE_KEY, default=None)}
         return said
 
-    async def _generate_early_stopping_response(self, ctx: Context, *args: Any) -> StopEvent:
+    async def _generate_early_stopping_response(
+        self, ctx: Context, *args: Any
+    ) -> StopEvent:
         stop = await super()._generate_early_stopping_response(ctx, *args)
         await self._forget(ctx)
         return stop
 
     async def _forget(self, ctx: AgentContext | Context) -> None:
         """Take rejected drafts and the feedback on them out of the notes, and their records away."""
-        place, rejected = _place(self) or "", await ctx.store.get(_REJECTED, default=_NONE)
+        place, rejected = (
+            _place(self) or "",
+            await ctx.store.get(_REJECTED, default=_NONE),
+        )
         notes = await ctx.store.get(place, default=[])
-        await ctx.store.set(place, [m for i, m in enumerate(notes) if i not in rejected["places"]])
+        await ctx.store.set(
+            place, [m for i, m in enumerate(notes) if i not in rejected["places"]]
+        )
         await ctx.store.set(_REJECTED, dict(_NONE))
 
 
@@ -254,29 +341,38 @@ class AgentDrafter:
 
     repeatable = True  # a model call alone: the tools are not asked again
 
-    def __init__(self, first: _Step, again: Callable[..., Awaitable[_Step]], found: tuple[Found, ...]) -> None:
+    def __init__(
+        self,
+        first: _Step,
+        again: Callable[..., Awaitable[_Step]],
+        found: tuple[RetrievedEvidence, ...],
+    ) -> None:
         self.first_step = first
         self.repeat_step = again
         self.evidence = found
         self.tool_step: _Step | None = None
 
-    def draft(self, request: DraftRequest) -> Drafted:
+    def draft(self, request: DraftRequest) -> DraftReply:
         raise NotImplementedError("a LlamaIndex agent is asynchronous")
 
-    async def adraft(self, request: DraftRequest) -> Drafted:
+    async def adraft(self, request: DraftRequest) -> DraftReply:
         if request.attempt == 0:
             return self._drafted(self.first_step)
         wrong = f"{REVISE}\n{wrap_in_envelope(request.feedback, 'feedback')}"
-        said = self.first_step.told(request.rejected, wrong) if request.rejected else ()
+        said = (
+            self.first_step.told(request.rejected_draft, wrong)
+            if request.rejected_draft
+            else ()
+        )
         return self._drafted(await self.repeat_step(*said))
 
-    def _drafted(self, step: _Step) -> Drafted:
+    def _drafted(self, step: _Step) -> DraftReply:
         output = step.output
         usage = reported_usage(ChatResponse(message=output.response, raw=output.raw))
         if output.tool_calls:
             self.tool_step = step
-            return Drafted(step.text, usage, judge=False, origin=step)
-        return Drafted(step.text, usage, found=self.evidence, origin=step)
+            return DraftReply(step.text, usage, judge=False, origin=step)
+        return DraftReply(step.text, usage, retrieved=self.evidence, origin=step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,13 +393,19 @@ class _Step:
     @property
     def text(self) -> str:
         """The answer in it."""
-        return self.notes[-1].response if self.reasons else self.output.response.content or ""
+        return (
+            self.notes[-1].response
+            if self.reasons
+            else self.output.response.content or ""
+        )
 
     def told(self, draft: str, wrong: str) -> tuple[Any, ...]:
         """A draft and what is wrong with it, as the agent notes them."""
         if self.reasons:
             return _reasoned(draft), ObservationReasoningStep(observation=wrong)
-        return ChatMessage(role="assistant", content=draft), ChatMessage(role="user", content=wrong)
+        return ChatMessage(role="assistant", content=draft), ChatMessage(
+            role="user", content=wrong
+        )
 
     def saying(self, text: str) -> _Step:
         """With another text, where the loop cut it or abstained."""
@@ -313,7 +415,9 @@ class _Step:
         said = ChatMessage(role="assistant", content=shown)
         output = self.output.model_copy(update={"response": said})
         noted = _reasoned(text) if self.reasons else said
-        return _Step(output, self.held.saying(shown), self.said, [*self.notes[:-1], noted])
+        return _Step(
+            output, self.held.saying(shown), self.said, [*self.notes[:-1], noted]
+        )
 
 
 def _reasoned(text: str) -> ResponseReasoningStep:
@@ -322,7 +426,9 @@ def _reasoned(text: str) -> ResponseReasoningStep:
 
 def _before(llm_input: Sequence[ChatMessage]) -> tuple[Message, ...]:
     """What was said before the last message of the user."""
-    last = max((i for i, m in enumerate(llm_input) if m.role.value == "user"), default=0)
+    last = max(
+        (i for i, m in enumerate(llm_input) if m.role.value == "user"), default=0
+    )
     return tuple(m for m in history_to_messages(llm_input[:last]) if m.role != "system")
 
 
@@ -350,15 +456,25 @@ class _Held:
         """One that streams ``text`` in the place of what waits here, if anything does."""
         other = _Held(self._ctx)
         if self._waiting:
-            other._waiting = [self._waiting[-1].model_copy(update={"delta": text, "response": text})]
+            other._waiting = [
+                self._waiting[-1].model_copy(update={"delta": text, "response": text})
+            ]
         return other
 
 
-def evidence_from_calls(calls: Sequence[ToolCallResult], excluded_tools: Collection[str] = ()) -> tuple[Found, ...]:
+def evidence_from_calls(
+    calls: Sequence[ToolCallResult], excluded_tools: Collection[str] = ()
+) -> tuple[RetrievedEvidence, ...]:
     """What each tool call found and the words it was asked with: the source nodes of a response or retrieval, else
     the tool's text. Errors found nothing; neither did what a model wrote: the reason of a handoff, a response
     without sources, an agent's or a model's reply. Nor counts a tool named in ``without``."""
-    return tuple(Found(() if c.tool_name in excluded_tools else _passages(c), arguments_text(c.tool_kwargs)) for c in calls)
+    return tuple(
+        RetrievedEvidence(
+            () if c.tool_name in excluded_tools else _passages(c),
+            arguments_text(c.tool_kwargs),
+        )
+        for c in calls
+    )
 
 
 _MODELS = (AgentOutput, ChatMessage, ChatResponse, CompletionResponse)
@@ -370,14 +486,22 @@ def _passages(call: ToolCallResult) -> tuple[Passage, ...]:
     if output.is_error or call.tool_name == HANDOFF_TOOL or isinstance(raw, _MODELS):
         return ()
     found = getattr(raw, "source_nodes", raw)
-    if isinstance(found, list) and found and all(isinstance(n, NodeWithScore) for n in found):
+    if (
+        isinstance(found, list)
+        and found
+        and all(isinstance(n, NodeWithScore) for n in found)
+    ):
         brought = retrieved_sources(found)
-        unique = {(n.node.node_id, n.node.hash): n for n in brought if can_be_evidence(n.node)}
+        unique = {
+            (n.node.node_id, n.node.hash): n for n in brought if can_be_evidence(n.node)
+        }
         return to_passages(unique.values(), include_captions=True)
     if found is not raw:
         return ()
     text = output.content or ""
-    if call.tool_name == EXECUTE_TOOL:  # what a program prints as it stands in it, its author said
+    if (
+        call.tool_name == EXECUTE_TOOL
+    ):  # what a program prints as it stands in it, its author said
         code = str(call.tool_kwargs.get("code", ""))
         text = "\n".join(line for line in text.splitlines() if line.strip() not in code)
     read = read_result(text, name=call.tool_id or call.tool_name)

@@ -27,7 +27,11 @@ from denoise_core.tool_results import (
 
 
 def denoised(
-    tools: Sequence[BaseTool], denoiser: Denoiser | None = None, *, recall: bool = False, on_error: FailurePolicy = "keep"
+    tools: Sequence[BaseTool],
+    denoiser: Denoiser | None = None,
+    *,
+    recall: bool = False,
+    on_error: FailurePolicy = "keep",
 ) -> list[AsyncBaseTool]:
     """Copies of an agent's tools that give what helps with the user's message and the words of the call.
 
@@ -40,15 +44,21 @@ def denoised(
     CodeActAgent takes no such tools, which need a context. Raises `InputError` for what is no tool.
     """
     if isinstance(tools, BaseTool) or not all(isinstance(t, BaseTool) for t in tools):
-        raise InputError("tools: expected a list of tools, such as [FunctionTool.from_defaults(search)]")
+        raise InputError(
+            "tools: expected a list of tools, such as [FunctionTool.from_defaults(search)]"
+        )
     if denoiser is None:
         from denoise_core.embedded import default_denoiser
 
         denoiser = default_denoiser()
     names = [t.metadata.get_name() for t in tools]
     if len({*names, RECALL_TOOL}) <= len(names):
-        raise InputError(f"tools={names}: expected each name once, and none called {RECALL_TOOL!r}")
-    made: list[AsyncBaseTool] = [DenoisedTool(t, denoiser, recall, on_error) for t in tools]
+        raise InputError(
+            f"tools={names}: expected each name once, and none called {RECALL_TOOL!r}"
+        )
+    made: list[AsyncBaseTool] = [
+        DenoisedTool(t, denoiser, recall, on_error) for t in tools
+    ]
     return [*made, RecallTool()] if recall else made
 
 
@@ -63,31 +73,50 @@ class ContextTool(FunctionTool):
 class DenoisedTool(ContextTool):
     """A tool of which an agent reads what helps with its question."""
 
-    def __init__(self, tool: BaseTool, denoiser: Denoiser, recall: bool, on_error: FailurePolicy) -> None:
+    def __init__(
+        self, tool: BaseTool, denoiser: Denoiser, recall: bool, on_error: FailurePolicy
+    ) -> None:
         super().__init__(tool.metadata)
         self.tool, self.recall = adapt_to_async_tool(tool), recall
-        self.denoiser = Guard(denoiser, on_error=on_error).denoiser  # raises for what is none
+        self.denoiser = Guard(
+            denoiser, on_error=on_error
+        ).denoiser  # raises for what is none
         self.on_error: FailurePolicy = on_error
 
-    async def acall(self, *args: Any, ctx: Context | None = None, **arguments: Any) -> ToolOutput:
+    async def acall(
+        self, *args: Any, ctx: Context | None = None, **arguments: Any
+    ) -> ToolOutput:
         of = self.tool
         given: dict[str, Any] = dict(arguments)
         if isinstance(of, FunctionTool) and of.ctx_param_name:
             given[of.ctx_param_name] = ctx
         output = await of.acall(*args, **given)
         blocks = list(output.blocks)
-        at = [n for n, b in enumerate(blocks) if isinstance(b, TextBlock) and b.text.strip()]
+        at = [
+            n
+            for n, b in enumerate(blocks)
+            if isinstance(b, TextBlock) and b.text.strip()
+        ]
         if ctx is None or output.is_error or not at:
             return output
         texts = [b.text for b in blocks if isinstance(b, TextBlock) and b.text.strip()]
-        digest = hashlib.sha256("\n".join(texts).encode("utf-8", "surrogatepass")).hexdigest()
+        digest = hashlib.sha256(
+            "\n".join(texts).encode("utf-8", "surrogatepass")
+        ).hexdigest()
         read = read_result(texts, name=f"{digest[:8]}-")
-        query = build_query(await ctx.store.get("user_msg_str", default="") or "", query_from_arguments(arguments))
-        guard = Guard(for_tool_results(self.denoiser, read.passages), on_error=self.on_error)
+        query = build_query(
+            await ctx.store.get("user_msg_str", default="") or "",
+            query_from_arguments(arguments),
+        )
+        guard = Guard(
+            for_tool_results(self.denoiser, read.passages), on_error=self.on_error
+        )
         found = await guard.adenoise(query, read.passages)
         for n, text in zip(at, read.restore(found), strict=True):
             blocks[n] = TextBlock(text=text)
-        blocks = [b for b in blocks if not isinstance(b, TextBlock) or b.text.strip()] or [TextBlock(text=EMPTY_RESULT_TEXT)]
+        blocks = [
+            b for b in blocks if not isinstance(b, TextBlock) or b.text.strip()
+        ] or [TextBlock(text=EMPTY_RESULT_TEXT)]
         gone = read.omitted_texts(found) if self.recall else ()
         for part in gone:
             await ctx.store.set(f"{OMITTED_STATE_KEY}.{part.id}", part.text)
@@ -105,7 +134,11 @@ class RecallTool(ContextTool):
 
         super().__init__(FunctionTool.from_defaults(recall).metadata)
 
-    async def acall(self, *args: Any, ctx: Context | None = None, **arguments: Any) -> ToolOutput:
+    async def acall(
+        self, *args: Any, ctx: Context | None = None, **arguments: Any
+    ) -> ToolOutput:
         kept = {} if ctx is None else await ctx.store.get(OMITTED_STATE_KEY, default={})
         text = recall_text(kept, str(arguments.get("id", *args)))
-        return ToolOutput(content=text, tool_name=RECALL_TOOL, raw_input=arguments, raw_output=text)
+        return ToolOutput(
+            content=text, tool_name=RECALL_TOOL, raw_input=arguments, raw_output=text
+        )

@@ -21,9 +21,21 @@ from llama_index.core.prompts.mixin import PromptDictType, PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from denoise_core import Budget, InputError, Message, Passage, arun, run
-from denoise_core.augmenter import Answer, Augmenter, Consolidator, LoopLimits, WorkingMemory
-from denoise_core.augmenter.knowledge.consolidate import Gathered
-from denoise_core.augmenter.streaming import Finished, Revised, StreamEvent, TextReleased, stream_verified
+from denoise_core.augmenter import (
+    Answer,
+    Augmenter,
+    Consolidator,
+    LoopLimits,
+    WorkingMemory,
+)
+from denoise_core.augmenter.knowledge.consolidate import GatheredEvidence
+from denoise_core.augmenter.streaming import (
+    Finished,
+    Revised,
+    StreamEvent,
+    TextReleased,
+    stream_verified,
+)
 from denoise_core.runtime.effects import Flow
 from llamaindex_denoise.engines.base import (
     AsyncDraftResponse,
@@ -35,7 +47,11 @@ from llamaindex_denoise.engines.base import (
     postprocessor_modules,
     split_words,
 )
-from llamaindex_denoise.engines.drafter import EngineDrafter, aretrieve_nodes, has_own_retrieval
+from llamaindex_denoise.engines.drafter import (
+    EngineDrafter,
+    aretrieve_nodes,
+    has_own_retrieval,
+)
 from llamaindex_denoise.models.llm import LlamaLLM, resolve_model
 from llamaindex_denoise.models.retriever import LlamaRetriever
 from llamaindex_denoise.nodes.convert import can_be_evidence, to_passages
@@ -79,7 +95,9 @@ class VerifiedEngine(DenoiseEngine):
                 "engine use Checked(engine)"
             )
         if streaming not in (False, True, "draft", "checked"):
-            raise InputError(f"streaming={streaming!r}: expected False, True, 'draft' or 'checked'")
+            raise InputError(
+                f"streaming={streaming!r}: expected False, True, 'draft' or 'checked'"
+            )
         if on_error not in ("answer", "raise"):
             raise InputError(f"on_error={on_error!r}: expected 'answer' or 'raise'")
         super().__init__(callback_manager)
@@ -87,25 +105,48 @@ class VerifiedEngine(DenoiseEngine):
         self.on_error: ErrorPolicy = on_error
         self.streaming: StreamingMode = streaming
 
-    def answer(self, question: str, history: Sequence[ChatMessage | Message] = ()) -> Answer:
+    def answer(
+        self, question: str, history: Sequence[ChatMessage | Message] = ()
+    ) -> Answer:
         """The loop's own `Answer`, with the trace that can be recorded, replayed and learnt from."""
-        return replace(self._loop_run(QueryBundle(question)), history=history_to_messages(history)).answer()
+        return replace(
+            self._loop_run(QueryBundle(question)), history=history_to_messages(history)
+        ).answer()
 
-    async def aanswer(self, question: str, history: Sequence[ChatMessage | Message] = ()) -> Answer:
-        return await replace(self._loop_run(QueryBundle(question)), history=history_to_messages(history)).aanswer()
+    async def aanswer(
+        self, question: str, history: Sequence[ChatMessage | Message] = ()
+    ) -> Answer:
+        return await replace(
+            self._loop_run(QueryBundle(question)), history=history_to_messages(history)
+        ).aanswer()
 
     def synthesize(
-        self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: NodeSequence | None = None
+        self,
+        query_bundle: QueryBundle,
+        nodes: list[NodeWithScore],
+        additional_source_nodes: NodeSequence | None = None,
     ) -> RESPONSE_TYPE:
         """A checked answer from the given nodes alone; nothing is searched for."""
-        return self._answer(self._loop_run(query_bundle, nodes, additional_source_nodes or ()))
+        return self._answer(
+            self._loop_run(query_bundle, nodes, additional_source_nodes or ())
+        )
 
     async def asynthesize(
-        self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: NodeSequence | None = None
+        self,
+        query_bundle: QueryBundle,
+        nodes: list[NodeWithScore],
+        additional_source_nodes: NodeSequence | None = None,
     ) -> RESPONSE_TYPE:
-        return await self._aanswer(self._loop_run(query_bundle, nodes, additional_source_nodes or ()))
+        return await self._aanswer(
+            self._loop_run(query_bundle, nodes, additional_source_nodes or ())
+        )
 
-    def _loop_run(self, query: QueryBundle, nodes: NodeSequence | None = None, additional: NodeSequence = ()) -> EngineLoopRun:
+    def _loop_run(
+        self,
+        query: QueryBundle,
+        nodes: NodeSequence | None = None,
+        additional: NodeSequence = (),
+    ) -> EngineLoopRun:
         """One question, with who searches and drafts for it."""
         raise NotImplementedError
 
@@ -128,7 +169,11 @@ class VerifiedEngine(DenoiseEngine):
 
 def _drafting(asked: EngineLoopRun, engine: VerifiedEngine) -> DraftResponse:
     """Returns when the draft begins; what fails before that is raised here."""
-    events = iter(stream_verified(asked.augmenter, asked.question, asked.history, drafter=asked.drafter))
+    events = iter(
+        stream_verified(
+            asked.augmenter, asked.question, asked.history, drafter=asked.drafter
+        )
+    )
     first = next(events)
 
     def shown() -> Generator[str, None, None]:
@@ -143,7 +188,9 @@ def _adrafting(asked: EngineLoopRun, engine: VerifiedEngine) -> AsyncDraftRespon
     """`_drafting` for async: begins, and raises what fails, when the response is read."""
 
     async def shown() -> AsyncGenerator[str, None]:
-        run = stream_verified(asked.augmenter, asked.question, asked.history, drafter=asked.drafter)
+        run = stream_verified(
+            asked.augmenter, asked.question, asked.history, drafter=asked.drafter
+        )
         async with aclosing(aiter(run)) as events:  # a reader that leaves ends the run
             async for event in events:
                 for piece in _show(event, response, asked, engine):
@@ -154,7 +201,10 @@ def _adrafting(asked: EngineLoopRun, engine: VerifiedEngine) -> AsyncDraftRespon
 
 
 def _show(
-    event: StreamEvent, response: DraftResponse | AsyncDraftResponse, asked: EngineLoopRun, engine: VerifiedEngine
+    event: StreamEvent,
+    response: DraftResponse | AsyncDraftResponse,
+    asked: EngineLoopRun,
+    engine: VerifiedEngine,
 ) -> Iterator[str]:
     """What the reader sees of an event; the last one settles the response."""
     if isinstance(event, TextReleased):
@@ -172,8 +222,12 @@ class CheckedQueryEngine(VerifiedEngine):
     ``retrieve`` and ``synthesize`` is asked once, judged and repaired; ``LoopLimits(rerun=True)`` asks it again.
     """
 
-    def __init__(self, query_engine: BaseQueryEngine, augmenter: Augmenter, **settings: Any) -> None:
-        super().__init__(augmenter, callback_manager=query_engine.callback_manager, **settings)
+    def __init__(
+        self, query_engine: BaseQueryEngine, augmenter: Augmenter, **settings: Any
+    ) -> None:
+        super().__init__(
+            augmenter, callback_manager=query_engine.callback_manager, **settings
+        )
         self.query_engine = query_engine
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -183,15 +237,32 @@ class CheckedQueryEngine(VerifiedEngine):
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await aretrieve_nodes(self.query_engine, query_bundle)
 
-    def _asked(self, query: QueryBundle, nodes: NodeSequence | None = None, additional: NodeSequence = ()) -> EngineLoopRun:
+    def _asked(
+        self,
+        query: QueryBundle,
+        nodes: NodeSequence | None = None,
+        additional: NodeSequence = (),
+    ) -> EngineLoopRun:
         if nodes is not None and not has_own_retrieval(self.query_engine):
-            raise NotImplementedError(f"{type(self.query_engine).__name__} does not support synthesize; use query")
+            raise NotImplementedError(
+                f"{type(self.query_engine).__name__} does not support synthesize; use query"
+            )
         drafter = EngineDrafter(self.query_engine, query, nodes)
-        return EngineLoopRun(self.augmenter, query.query_str, drafter, (), list(additional), self.on_error)
+        return EngineLoopRun(
+            self.augmenter,
+            query.query_str,
+            drafter,
+            (),
+            list(additional),
+            self.on_error,
+        )
 
     def _get_prompt_modules(self) -> PromptMixinType:
         postprocessors = getattr(self.query_engine, "_node_postprocessors", ())
-        return {"query_engine": self.query_engine, **postprocessor_modules(postprocessors)}
+        return {
+            "query_engine": self.query_engine,
+            **postprocessor_modules(postprocessors),
+        }
 
 
 class AugmentedQueryEngine(VerifiedEngine):
@@ -219,9 +290,13 @@ class AugmentedQueryEngine(VerifiedEngine):
 
         ``llm`` is `Settings.llm` if none is given. Raises `InputError` when there is none.
         """
-        model = LlamaLLM(resolve_model("llm", llm, caller="AugmentedQueryEngine.from_args"))
+        model = LlamaLLM(
+            resolve_model("llm", llm, caller="AugmentedQueryEngine.from_args")
+        )
         search = LlamaRetriever(retriever, node_postprocessors)
-        loop = build_augmenter(judge, budget, limits, unsupported, llm=model, retriever=search)
+        loop = build_augmenter(
+            judge, budget, limits, unsupported, llm=model, retriever=search
+        )
         return cls(loop, streaming=streaming, on_error=on_error)
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
@@ -230,18 +305,27 @@ class AugmentedQueryEngine(VerifiedEngine):
         return evidence_nodes(query_bundle.query_str, found.evidence, found.retrieved)
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found, _ = await arun(self._gathering(query_bundle), budget=self.augmenter.budget)
+        found, _ = await arun(
+            self._gathering(query_bundle), budget=self.augmenter.budget
+        )
         return evidence_nodes(query_bundle.query_str, found.evidence, found.retrieved)
 
-    def _gathering(self, query: QueryBundle) -> Flow[Gathered]:
+    def _gathering(self, query: QueryBundle) -> Flow[GatheredEvidence]:
         return self._searching(query).gather(WorkingMemory(query.query_str))
 
-    def _asked(self, query: QueryBundle, nodes: NodeSequence | None = None, additional: NodeSequence = ()) -> EngineLoopRun:
+    def _asked(
+        self,
+        query: QueryBundle,
+        nodes: NodeSequence | None = None,
+        additional: NodeSequence = (),
+    ) -> EngineLoopRun:
         loop, extra = copy.copy(self.augmenter), list(additional)
         if nodes is None:
             loop.consolidator = self._searching(query)
         else:
-            loop.consolidator = Consolidator(_Given(nodes), denoiser=self.augmenter.consolidator.denoiser)
+            loop.consolidator = Consolidator(
+                _Given(nodes), denoiser=self.augmenter.consolidator.denoiser
+            )
             extra = [*(n for n in nodes if not can_be_evidence(n.node)), *extra]
         return EngineLoopRun(loop, query.query_str, None, (), extra, self.on_error)
 
@@ -249,7 +333,8 @@ class AugmentedQueryEngine(VerifiedEngine):
         """The loop's consolidator, whose LlamaIndex retrievers are asked the question with the whole bundle."""
         searching = copy.copy(self.augmenter.consolidator)
         searching.sources = tuple(
-            s.with_query_bundle(query) if isinstance(s, LlamaRetriever) else s for s in searching.sources
+            s.with_query_bundle(query) if isinstance(s, LlamaRetriever) else s
+            for s in searching.sources
         )
         return searching
 
@@ -261,7 +346,9 @@ class AugmentedQueryEngine(VerifiedEngine):
         if template is None:
             return
         if not isinstance(template, PromptTemplate):
-            raise InputError(f"instruction: expected a PromptTemplate, got {type(template).__name__}")
+            raise InputError(
+                f"instruction: expected a PromptTemplate, got {type(template).__name__}"
+            )
         changed = copy.copy(self.augmenter)
         changed.task = replace(changed.task, instruction=template.template)
         self.augmenter = changed
@@ -269,7 +356,12 @@ class AugmentedQueryEngine(VerifiedEngine):
     def _get_prompt_modules(self) -> PromptMixinType:
         sources = self.augmenter.consolidator.sources
         return postprocessor_modules(
-            [p for s in sources if isinstance(s, LlamaRetriever) for p in s.postprocessors]
+            [
+                p
+                for s in sources
+                if isinstance(s, LlamaRetriever)
+                for p in s.postprocessors
+            ]
         )
 
 

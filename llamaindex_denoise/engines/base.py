@@ -55,11 +55,17 @@ class NestedPrompts(PromptMixin):
         known = self.get_prompts()
         unknown = sorted(set(prompts_dict) - set(known))
         if unknown:
-            raise InputError(f"no prompt named {', '.join(map(repr, unknown))}; there are {sorted(known)}")
+            raise InputError(
+                f"no prompt named {', '.join(map(repr, unknown))}; there are {sorted(known)}"
+            )
         self._update_prompts({k: v for k, v in prompts_dict.items() if ":" not in k})
         for name, module in self._get_prompt_modules().items():
             begins = f"{name}:"
-            nested = {k.removeprefix(begins): v for k, v in prompts_dict.items() if k.startswith(begins)}
+            nested = {
+                k.removeprefix(begins): v
+                for k, v in prompts_dict.items()
+                if k.startswith(begins)
+            }
             if nested:
                 module.update_prompts(nested)
 
@@ -71,7 +77,11 @@ def denoiser_prompts(denoiser: Denoiser) -> PromptDictType:
     from denoise_core.s2a import S2ADenoiser
 
     if isinstance(denoiser, S2ADenoiser):
-        return {f"s2a_{denoiser.variant}": prompt_to_template(denoiser.options.step_1(denoiser.variant))}
+        return {
+            f"s2a_{denoiser.variant}": prompt_to_template(
+                denoiser.options.step_1(denoiser.variant)
+            )
+        }
     return {}
 
 
@@ -85,14 +95,25 @@ def with_prompts(denoiser: D, prompts: Mapping[str, BasePromptTemplate]) -> D:
     if isinstance(changed, S2ADenoiser):
         wanted = prompts.get(f"s2a_{changed.variant}")
         if wanted is not None:
-            changed.options = replace_prompt(changed.options, changed.options.step_1(changed.variant), wanted)
+            changed.options = replace_prompt(
+                changed.options, changed.options.step_1(changed.variant), wanted
+            )
     return changed
 
 
-def replace_prompt(options: Options, old: Prompt, template: BasePromptTemplate) -> Options:
+def replace_prompt(
+    options: Options, old: Prompt, template: BasePromptTemplate
+) -> Options:
     """``options`` with ``template`` in the place of its prompt ``old``."""
-    place = next(f.name for f in fields(options.prompts) if getattr(options.prompts, f.name) is old)
-    return replace(options, prompts=replace(options.prompts, **{place: template_to_prompt(template, old)}))
+    place = next(
+        f.name
+        for f in fields(options.prompts)
+        if getattr(options.prompts, f.name) is old
+    )
+    return replace(
+        options,
+        prompts=replace(options.prompts, **{place: template_to_prompt(template, old)}),
+    )
 
 
 def prompt_to_template(prompt: Prompt) -> ChatPromptTemplate:
@@ -113,20 +134,30 @@ def template_to_prompt(template: BasePromptTemplate, old: Prompt) -> Prompt:
             f"prompt {old.name!r}: expected a llama_index prompt template, got {type(template).__name__}; "
             "write PromptTemplate(...)"
         )
-    argument = {own: given for given, own in (template.template_var_mappings or {}).items()}
-    named = {argument.get(n, n) for n in template.template_vars if n not in template.kwargs}
-    marks: dict[str, Any] = {field: f"\0{field}\0" for field in {*old.field_names, *named}}
+    argument = {
+        own: given for given, own in (template.template_var_mappings or {}).items()
+    }
+    named = {
+        argument.get(n, n) for n in template.template_vars if n not in template.kwargs
+    }
+    marks: dict[str, Any] = {
+        field: f"\0{field}\0" for field in {*old.field_names, *named}
+    }
     try:
         messages = template.format_messages(**marks)
     except (KeyError, ValueError) as error:
-        raise InputError(f"prompt {old.name!r}: the template cannot be filled: {format_error(error)}") from error
+        raise InputError(
+            f"prompt {old.name!r}: the template cannot be filled: {format_error(error)}"
+        ) from error
     roles = {m.role.value for m in messages}
     system = "\n\n".join(m.content or "" for m in messages if m.role == "system")
     user = "\n\n".join(m.content or "" for m in messages if m.role != "system")
     parts = [_with_fields(text, marks) for text in (system, user)]
     if roles == {"user"}:
         parts[0] = old.system
-    wording = hashlib.sha256(f"{parts[0]}\0{parts[1]}".encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    wording = hashlib.sha256(
+        f"{parts[0]}\0{parts[1]}".encode("utf-8", "surrogatepass")
+    ).hexdigest()[:12]
     return type(old)(old.name, f"custom-{wording}", parts[0], parts[1])
 
 
@@ -144,7 +175,12 @@ class DenoiseEngine(NestedPrompts, BaseQueryEngine):
     streaming: StreamingMode = False
 
     def _build_response(
-        self, text: Any, nodes: Sequence[NodeWithScore], metadata: dict[str, Any], *, later: bool = False
+        self,
+        text: Any,
+        nodes: Sequence[NodeWithScore],
+        metadata: dict[str, Any],
+        *,
+        later: bool = False,
     ) -> RESPONSE_TYPE:
         """The response, a stream for sync or async (``later``) code where one is wanted."""
         if isinstance(text, BaseModel):
@@ -156,30 +192,51 @@ class DenoiseEngine(NestedPrompts, BaseQueryEngine):
         return StreamingResponse(split_words(text), list(nodes), metadata)
 
 
-def response_metadata(nodes: Sequence[NodeWithScore], note: dict[str, Any]) -> dict[str, Any]:
+def response_metadata(
+    nodes: Sequence[NodeWithScore], note: dict[str, Any]
+) -> dict[str, Any]:
     """LlamaIndex's own form, the metadata of each source by its id, and our record beside them."""
     return {**{n.node.node_id: n.node.metadata for n in nodes}, "denoise": note}
 
 
-def postprocessor_modules(postprocessors: Sequence[BaseNodePostprocessor]) -> PromptMixinType:
+def postprocessor_modules(
+    postprocessors: Sequence[BaseNodePostprocessor],
+) -> PromptMixinType:
     """The postprocessors whose prompts can be reached, by their place."""
-    return {f"postprocessor_{i}": p for i, p in enumerate(postprocessors) if isinstance(p, PromptMixin)}
+    return {
+        f"postprocessor_{i}": p
+        for i, p in enumerate(postprocessors)
+        if isinstance(p, PromptMixin)
+    }
 
 
-_ROLES: Mapping[str, Role] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+_ROLES: Mapping[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+}
 
 
-def history_to_messages(history: Sequence[ChatMessage | Message]) -> tuple[Message, ...]:
+def history_to_messages(
+    history: Sequence[ChatMessage | Message],
+) -> tuple[Message, ...]:
     """A conversation of LlamaIndex's messages, or the core's; what tools said is left out. Raises `InputError`."""
     if isinstance(history, (str, ChatMessage, Message)):
-        raise InputError(f"history: expected a list of ChatMessages, got a {type(history).__name__}")
+        raise InputError(
+            f"history: expected a list of ChatMessages, got a {type(history).__name__}"
+        )
     out: list[Message] = []
     for place, m in enumerate(history):
         if isinstance(m, Message):
             out.append(m)
         elif not isinstance(m, ChatMessage):
-            raise InputError(f"history[{place}]: expected a ChatMessage, got {type(m).__name__}")
-        elif (role := _ROLES.get(m.role.value)) is not None and (m.content or "").strip():
+            raise InputError(
+                f"history[{place}]: expected a ChatMessage, got {type(m).__name__}"
+            )
+        elif (role := _ROLES.get(m.role.value)) is not None and (
+            m.content or ""
+        ).strip():
             out.append(Message(role, m.content or ""))
     return tuple(out)
 
@@ -189,7 +246,9 @@ def response_text(response: RESPONSE_TYPE) -> str:
     if isinstance(response, StreamingResponse):
         response = response.get_response()
     if isinstance(response, AsyncStreamingResponse):
-        raise TypeError("expected a synchronous response, got an AsyncStreamingResponse; call aquery instead")
+        raise TypeError(
+            "expected a synchronous response, got an AsyncStreamingResponse; call aquery instead"
+        )
     return "" if response.response is None else str(response)
 
 
@@ -210,7 +269,9 @@ class _Settled:
     def response_txt(self, text: str | None) -> None:
         self._so_far = text
 
-    def set_answer(self, text: str, nodes: Sequence[NodeWithScore], metadata: dict[str, Any]) -> None:
+    def set_answer(
+        self, text: str, nodes: Sequence[NodeWithScore], metadata: dict[str, Any]
+    ) -> None:
         self._answer = text
         self.source_nodes = list(nodes)
         self.metadata = metadata

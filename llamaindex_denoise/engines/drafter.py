@@ -21,7 +21,11 @@ from llama_index.core.response_synthesizers import Accumulate
 from llama_index.core.schema import NodeWithScore, QueryBundle
 
 from denoise_core import Passage
-from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest, Found
+from denoise_core.augmenter.drafting.drafter import (
+    DraftReply,
+    DraftRequest,
+    RetrievedEvidence,
+)
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, REVISE, draft_block
 from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.text.delimit import wrap_in_envelope
@@ -46,16 +50,29 @@ class EngineDrafter:
     (``repeatable``); told to ask again (``LoopLimits(rerun=True)``), it has the feedback in its query.
     """
 
-    def __init__(self, engine: BaseQueryEngine, asked: QueryBundle, nodes: NodeSequence | None = None) -> None:
+    def __init__(
+        self,
+        engine: BaseQueryEngine,
+        asked: QueryBundle,
+        nodes: NodeSequence | None = None,
+    ) -> None:
         self.engine = engine
         self.query_bundle = asked
         self.nodes = None if nodes is None else list(nodes)
-        self.has_retrieval = has_own_retrieval(engine)  # whether it is asked in two steps
+        self.has_retrieval = has_own_retrieval(
+            engine
+        )  # whether it is asked in two steps
         self.repeatable = self.has_retrieval
-        self.failed_part: tuple[str, Exception] | None = None  # the part that failed last, and its error
-        self.is_retrieval_only = False  # whether the engine only searches, as in the mode ``no_text``
+        self.failed_part: tuple[str, Exception] | None = (
+            None  # the part that failed last, and its error
+        )
+        self.is_retrieval_only = (
+            False  # whether the engine only searches, as in the mode ``no_text``
+        )
         self._parts: list[str] = []  # the last draft, where it is several answers
-        self._query_asked: str | None = None  # what was searched for, where that is known
+        self._query_asked: str | None = (
+            None  # what was searched for, where that is known
+        )
 
     @contextmanager
     def _part(self, name: str) -> Iterator[None]:
@@ -67,15 +84,17 @@ class EngineDrafter:
                 self.failed_part = (name, error)
             raise
 
-    def draft(self, request: DraftRequest) -> Drafted:
+    def draft(self, request: DraftRequest) -> DraftReply:
         *_, drafted = self.stream(request)
-        return cast(Drafted, drafted)
+        return cast(DraftReply, drafted)
 
-    async def adraft(self, request: DraftRequest) -> Drafted:
+    async def adraft(self, request: DraftRequest) -> DraftReply:
         drafted = [item async for item in self.astream(request)][-1]
-        return cast(Drafted, drafted)
+        return cast(DraftReply, drafted)
 
-    def stream(self, request: DraftRequest) -> Iterator[str | Found | Drafted]:
+    def stream(
+        self, request: DraftRequest
+    ) -> Iterator[str | RetrievedEvidence | DraftReply]:
         """The draft in pieces, where the engine's own response is a stream."""
         with self._part(self._writes):
             if not self.has_retrieval:
@@ -84,7 +103,7 @@ class EngineDrafter:
                 if self.nodes is None:
                     with self._part(_RETRIEVAL):
                         self.nodes = self.engine.retrieve(self.query_bundle)
-                yield Found(_passages(self.nodes), request.question)
+                yield RetrievedEvidence(_passages(self.nodes), request.question)
                 response = self.engine.synthesize(self._query(request), self.nodes)
             pieces = []
             if isinstance(response, StreamingResponse):
@@ -96,7 +115,9 @@ class EngineDrafter:
                 yield pieces[0]
         yield self._drafted(request, response, "".join(pieces))
 
-    async def astream(self, request: DraftRequest) -> AsyncGenerator[str | Found | Drafted, None]:
+    async def astream(
+        self, request: DraftRequest
+    ) -> AsyncGenerator[str | RetrievedEvidence | DraftReply, None]:
         """`stream` by the engine's own async form."""
         with self._part(self._writes):
             if not self.has_retrieval:
@@ -104,9 +125,13 @@ class EngineDrafter:
             else:
                 if self.nodes is None:
                     with self._part(_RETRIEVAL):
-                        self.nodes = await aretrieve_nodes(self.engine, self.query_bundle)
-                yield Found(_passages(self.nodes), request.question)
-                response = await self.engine.asynthesize(self._query(request), self.nodes)
+                        self.nodes = await aretrieve_nodes(
+                            self.engine, self.query_bundle
+                        )
+                yield RetrievedEvidence(_passages(self.nodes), request.question)
+                response = await self.engine.asynthesize(
+                    self._query(request), self.nodes
+                )
             pieces = []
             if isinstance(response, AsyncStreamingResponse):
                 async for piece in response.async_response_gen():
@@ -125,37 +150,62 @@ class EngineDrafter:
         """What was asked; with what was wrong with the last draft behind it, of which nothing is embedded."""
         before = [f"{m.role}: {m.content}" for m in request.history]
         after = []
-        if request.rejected:
-            after = [draft_block(request.rejected), REVISE, wrap_in_envelope(request.feedback, "feedback")]
+        if request.rejected_draft:
+            after = [
+                draft_block(request.rejected_draft),
+                REVISE,
+                wrap_in_envelope(request.feedback, "feedback"),
+            ]
         if not before and not after:
             return self.query_bundle
         text = "\n\n".join([*before, request.question, *after])
-        return replace(self.query_bundle, query_str=text, custom_embedding_strs=list(self.query_bundle.embedding_strs))
+        return replace(
+            self.query_bundle,
+            query_str=text,
+            custom_embedding_strs=list(self.query_bundle.embedding_strs),
+        )
 
     def restore_headings(self, text: str) -> str:
         """The final text with the headings back that ``accumulate`` gives to its answers."""
         kept = [(n, p) for n, p in enumerate(self._parts, 1) if p in text]
-        if not kept or len(_RULE.join(p for _, p in kept)) < len(text.strip()) - len(kept):
+        if not kept or len(_RULE.join(p for _, p in kept)) < len(text.strip()) - len(
+            kept
+        ):
             return text  # cut within an answer, or another text
         return _BETWEEN.join(f"Response {n}: {p}" for n, p in kept)
 
-    def _drafted(self, request: DraftRequest, response: RESPONSE_TYPE, text: str) -> Drafted:
+    def _drafted(
+        self, request: DraftRequest, response: RESPONSE_TYPE, text: str
+    ) -> DraftReply:
         if isinstance(getattr(self.engine, "_response_synthesizer", None), Accumulate):
-            self._parts = [p.removeprefix(f"Response {n}: ") for n, p in enumerate(text.split(_BETWEEN), 1)]
+            self._parts = [
+                p.removeprefix(f"Response {n}: ")
+                for n, p in enumerate(text.split(_BETWEEN), 1)
+            ]
             text = _RULE.join(self._parts)
         evidence = retrieved_sources(response.source_nodes) or list(self.nodes or ())
-        if request.attempt == 0 or not self.repeatable:  # one that is asked again searches once
-            self._query_asked = request.question if self.has_retrieval else self._query(request).query_str
+        if (
+            request.attempt == 0 or not self.repeatable
+        ):  # one that is asked again searches once
+            self._query_asked = (
+                request.question
+                if self.has_retrieval
+                else self._query(request).query_str
+            )
         fields = _fields(response)
-        self.is_retrieval_only = bool(evidence) and not getattr(response, "response", "-")
+        self.is_retrieval_only = bool(evidence) and not getattr(
+            response, "response", "-"
+        )
         calls = 0 if self.is_retrieval_only else 1
         if not evidence and text.strip() == EMPTY_RESPONSE:
             calls = 0  # LlamaIndex's synthesizers say so without asking a model
-            text = QUESTION_ANSWERING.unknown
-        return Drafted(
+            text = QUESTION_ANSWERING.unknown_reply
+        return DraftReply(
             "" if fields is not None or self.is_retrieval_only else text,
             calls=calls,
-            found=(Found(_passages(evidence), self._query_asked),) if evidence else (),
+            retrieved=(RetrievedEvidence(_passages(evidence), self._query_asked),)
+            if evidence
+            else (),
             fields=fields,
             judge=not self.is_retrieval_only,
             origin=response,
@@ -166,7 +216,9 @@ def _passages(nodes: Sequence[NodeWithScore]) -> tuple[Passage, ...]:
     """Evidence, with what a database returned marked as data of a tool."""
     passages = to_passages(nodes, include_captions=True)
     rows = (n is not None and is_database_row(n) for n in map(source_node, passages))
-    return tuple(replace(p, provenance="tool") if r else p for p, r in zip(passages, rows))
+    return tuple(
+        replace(p, provenance="tool") if r else p for p, r in zip(passages, rows)
+    )
 
 
 def _fields(response: RESPONSE_TYPE) -> dict[str, Any] | None:
@@ -175,7 +227,11 @@ def _fields(response: RESPONSE_TYPE) -> dict[str, Any] | None:
     found = response.response if isinstance(response, PydanticResponse) else None
     if not isinstance(found, BaseModel):
         return None
-    labels = {n for n, f in type(found).model_fields.items() if _is_label(f.annotation, f.json_schema_extra)}
+    labels = {
+        n
+        for n, f in type(found).model_fields.items()
+        if _is_label(f.annotation, f.json_schema_extra)
+    }
     return found.model_dump(mode="json", exclude=labels)
 
 
@@ -185,15 +241,22 @@ def _is_label(kind: Any, extra: Any) -> bool:
     if get_origin(kind) in (list, set, tuple, frozenset, Union, UnionType):
         inner = [k for k in get_args(kind) if k not in (type(None), Ellipsis)]
         return bool(inner) and all(_is_label(k, None) for k in inner)
-    return get_origin(kind) is Literal or (isinstance(kind, type) and issubclass(kind, (Enum, bool)))
+    return get_origin(kind) is Literal or (
+        isinstance(kind, type) and issubclass(kind, (Enum, bool))
+    )
 
 
 def has_own_retrieval(engine: BaseQueryEngine) -> bool:
     """Whether the engine brings its own ``retrieve`` and ``synthesize``."""
-    return all(defining_class(engine, m) not in (None, BaseQueryEngine) for m in ("retrieve", "synthesize", "asynthesize"))
+    return all(
+        defining_class(engine, m) not in (None, BaseQueryEngine)
+        for m in ("retrieve", "synthesize", "asynthesize")
+    )
 
 
-async def aretrieve_nodes(engine: BaseQueryEngine, query: QueryBundle) -> list[NodeWithScore]:
+async def aretrieve_nodes(
+    engine: BaseQueryEngine, query: QueryBundle
+) -> list[NodeWithScore]:
     """``engine.aretrieve`` where there is one; a thread otherwise."""
     own_method = getattr(engine, "aretrieve", None)
     if own_method is None:
@@ -217,6 +280,6 @@ def _is_written(node: NodeWithScore) -> bool:
     lines = node.node.get_content().strip().split("\n", 1)
     if len(lines) < 2 or node.node.ref_doc_id is not None:
         return False
-    return lines[0].startswith(("Sub question:", "Question:")) and lines[1].lstrip().startswith(
-        ("Response:", "Answer:")
-    )
+    return lines[0].startswith(("Sub question:", "Question:")) and lines[
+        1
+    ].lstrip().startswith(("Response:", "Answer:"))

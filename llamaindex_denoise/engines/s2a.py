@@ -56,7 +56,9 @@ class S2AQueryEngine(DenoiseEngine):
         callback_manager: CallbackManager | None = None,
     ) -> None:
         if not isinstance(s2a, S2A):
-            raise InputError(f"expected a denoise_core S2A, got {type(s2a).__name__}; write S2A(LlamaLLM(llm))")
+            raise InputError(
+                f"expected a denoise_core S2A, got {type(s2a).__name__}; write S2A(LlamaLLM(llm))"
+            )
         search = LlamaRetriever(retriever, node_postprocessors)
         super().__init__(callback_manager)
         self.s2a = s2a
@@ -80,7 +82,12 @@ class S2AQueryEngine(DenoiseEngine):
         Raises `InputError` when there is no model.
         """
         model = LlamaLLM(resolve_model("llm", llm, caller="S2AQueryEngine.from_args"))
-        return cls(S2A(model, **settings), retriever, node_postprocessors=node_postprocessors, streaming=streaming)
+        return cls(
+            S2A(model, **settings),
+            retriever,
+            node_postprocessors=node_postprocessors,
+            streaming=streaming,
+        )
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         """The retriever's nodes after the engine's postprocessors."""
@@ -90,23 +97,41 @@ class S2AQueryEngine(DenoiseEngine):
         return await self._search.aretrieve_nodes(query_bundle)
 
     def synthesize(
-        self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: NodeSequence | None = None
+        self,
+        query_bundle: QueryBundle,
+        nodes: list[NodeWithScore],
+        additional_source_nodes: NodeSequence | None = None,
     ) -> RESPONSE_TYPE:
         """An answer from what S2A leaves of the nodes; its sources are the cleared text."""
         read = self._readable(nodes)
-        answer = self.s2a.answer(query_bundle.query_str, read.passages) if read.has_text else None
+        answer = (
+            self.s2a.answer(query_bundle.query_str, read.passages)
+            if read.has_text
+            else None
+        )
         return self._build_response(*self._told(answer, read, additional_source_nodes))
 
     async def asynthesize(
-        self, query_bundle: QueryBundle, nodes: list[NodeWithScore], additional_source_nodes: NodeSequence | None = None
+        self,
+        query_bundle: QueryBundle,
+        nodes: list[NodeWithScore],
+        additional_source_nodes: NodeSequence | None = None,
     ) -> RESPONSE_TYPE:
         """As ``synthesize``, without blocking the event loop."""
         read = self._readable(nodes)
-        answer = await self.s2a.aanswer(query_bundle.query_str, read.passages) if read.has_text else None
-        return self._build_response(*self._told(answer, read, additional_source_nodes), later=True)
+        answer = (
+            await self.s2a.aanswer(query_bundle.query_str, read.passages)
+            if read.has_text
+            else None
+        )
+        return self._build_response(
+            *self._told(answer, read, additional_source_nodes), later=True
+        )
 
     def _readable(self, nodes: Sequence[NodeWithScore]) -> NodeBatch:
-        return NodeBatch(nodes, Guard(self.s2a.denoiser, on_error=self.s2a.denoiser.on_error))
+        return NodeBatch(
+            nodes, Guard(self.s2a.denoiser, on_error=self.s2a.denoiser.on_error)
+        )
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         return self.synthesize(query_bundle, self.retrieve(query_bundle))
@@ -115,31 +140,45 @@ class S2AQueryEngine(DenoiseEngine):
         return await self.asynthesize(query_bundle, await self.aretrieve(query_bundle))
 
     def _told(
-        self, answer: S2AAnswer | None, read: NodeBatch, additional: Sequence[NodeWithScore] | None
+        self,
+        answer: S2AAnswer | None,
+        read: NodeBatch,
+        additional: Sequence[NodeWithScore] | None,
     ) -> tuple[str, list[NodeWithScore], dict[str, Any]]:
         """Text, sources and metadata of the response."""
         if answer is None:
             sources = [*read.untouched_nodes, *(additional or ())]
-            return EMPTY_RESPONSE, sources, response_metadata(sources, {"outcome": "no_context", "calls": 0})
+            return (
+                EMPTY_RESPONSE,
+                sources,
+                response_metadata(sources, {"outcome": "no_context", "calls": 0}),
+            )
         result = replace(answer.result, trace=answer.trace)
         kept = read.build_nodes(result, by=f"S2A.{self.s2a.denoiser.variant}")
         summary = read.summary(result)
         beside = [n.node.node_id for n in read.untouched_nodes]
-        dispatcher.event(DenoiseEvent(method="S2A", summary=summary, passed_through=beside))
+        dispatcher.event(
+            DenoiseEvent(method="S2A", summary=summary, passed_through=beside)
+        )
         sources = [*read.restore_order(kept), *(additional or ())]
         note = {**summary, "outcome": "answered", "question": answer.question}
         return answer.text, sources, response_metadata(sources, note)
 
     def _get_prompts(self) -> PromptDictType:
         d = self.s2a.denoiser
-        return {**denoiser_prompts(d), "s2a_answer": prompt_to_template(d.options.step_2(d.variant))}
+        return {
+            **denoiser_prompts(d),
+            "s2a_answer": prompt_to_template(d.options.step_2(d.variant)),
+        }
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
         changed = copy.copy(self.s2a)
         denoiser = with_prompts(self.s2a.denoiser, prompts)
         if "s2a_answer" in prompts:
             old = denoiser.options.step_2(denoiser.variant)
-            denoiser.options = replace_prompt(denoiser.options, old, prompts["s2a_answer"])
+            denoiser.options = replace_prompt(
+                denoiser.options, old, prompts["s2a_answer"]
+            )
         changed.denoiser = denoiser
         self.s2a = changed
 

@@ -17,7 +17,10 @@ def local_model(llm: LlamaLLM | LLM) -> tuple[Any, Any]:
     loaded here. Raises `InputError` for an LLM that runs somewhere else.
     """
     found = llm.model if isinstance(llm, LlamaLLM) else llm
-    inner, tokenizer = getattr(found, "_model", None), getattr(found, "_tokenizer", None)
+    inner, tokenizer = (
+        getattr(found, "_model", None),
+        getattr(found, "_tokenizer", None),
+    )
     if not callable(getattr(inner, "named_parameters", None)) or tokenizer is None:
         raise InputError(
             f"expected a HuggingFaceLLM, got {type(found).__name__}, which holds no loaded model with its "

@@ -25,7 +25,10 @@ class LlamaRetriever:
     _asked: QueryBundle | None = None
 
     def __init__(
-        self, retriever: BaseRetriever, postprocessors: Sequence[BaseNodePostprocessor] = (), max_threads: int = 10
+        self,
+        retriever: BaseRetriever,
+        postprocessors: Sequence[BaseNodePostprocessor] = (),
+        max_threads: int = 10,
     ) -> None:
         if not isinstance(retriever, BaseRetriever):
             raise InputError(
@@ -60,11 +63,19 @@ class LlamaRetriever:
         return other
 
     def retrieve(self, query: str) -> Sequence[Passage]:
-        return to_passages(self.retrieve_nodes(self._bundle(query)), include_captions=True)
+        return to_passages(
+            self.retrieve_nodes(self._bundle(query)), include_captions=True
+        )
 
     async def aretrieve(self, query: str) -> Sequence[Passage]:
-        return to_passages(await self.aretrieve_nodes(self._bundle(query)), include_captions=True)
+        return to_passages(
+            await self.aretrieve_nodes(self._bundle(query)), include_captions=True
+        )
 
     def _bundle(self, query: str) -> QueryBundle:
         asked = self._asked
-        return asked if asked is not None and asked.query_str == query else QueryBundle(query)
+        return (
+            asked
+            if asked is not None and asked.query_str == query
+            else QueryBundle(query)
+        )

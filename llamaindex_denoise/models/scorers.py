@@ -64,16 +64,27 @@ class RerankerScorer:
         self.reranker = reranker
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
-        nodes = [NodeWithScore(node=TextNode(text=t, id_=str(i)), score=0.0) for i, t in enumerate(texts)]
+        nodes = [
+            NodeWithScore(node=TextNode(text=t, id_=str(i)), score=0.0)
+            for i, t in enumerate(texts)
+        ]
         asked = self.reranker
         if "top_n" in type(asked).model_fields:
             asked = asked.model_copy(update={"top_n": max(1, len(nodes))})
         ranked = asked.postprocess_nodes(nodes, query_str=query)
         said = {n.node.node_id: n.score for n in ranked}
-        if any(s is None for s in said.values()) or len(set(said.values())) < min(2, len(said)):
-            said = {n.node.node_id: float(len(ranked) - place) for place, n in enumerate(ranked)}
+        if any(s is None for s in said.values()) or len(set(said.values())) < min(
+            2, len(said)
+        ):
+            said = {
+                n.node.node_id: float(len(ranked) - place)
+                for place, n in enumerate(ranked)
+            }
         scores = [said.get(str(i)) for i in range(len(texts))]
-        return np.array([UNRANKED_SCORE if s is None else float(s) for s in scores], dtype=np.float32)
+        return np.array(
+            [UNRANKED_SCORE if s is None else float(s) for s in scores],
+            dtype=np.float32,
+        )
 
 
 class EmbeddedEmbedding(BaseEmbedding):
@@ -82,7 +93,10 @@ class EmbeddedEmbedding(BaseEmbedding):
     The model is loaded at the first call, once in a process.
     """
 
-    model_name: str = Field(default="all-MiniLM-L6-v2", description="The encoder that ships; not to be chosen.")
+    model_name: str = Field(
+        default="all-MiniLM-L6-v2",
+        description="The encoder that ships; not to be chosen.",
+    )
 
     @classmethod
     def class_name(cls) -> str:
@@ -103,7 +117,10 @@ class EmbeddedEmbedding(BaseEmbedding):
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         from denoise_core.embedded import shared_encoder
 
-        return cast(list[list[float]], np.asarray(shared_encoder().embed_texts(texts), dtype=np.float64).tolist())
+        return cast(
+            list[list[float]],
+            np.asarray(shared_encoder().embed_texts(texts), dtype=np.float64).tolist(),
+        )
 
     async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         return await run_in_pool(self._get_text_embeddings, texts)

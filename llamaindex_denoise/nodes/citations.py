@@ -13,7 +13,13 @@ from llama_index.core.schema import BaseNode, NodeWithScore
 from denoise_core.runtime.record import RECORD_KEY
 from denoise_core.support.citing import cited_numbers
 from llamaindex_denoise.nodes.convert import node_text
-from llamaindex_denoise.nodes.records import Ranges, document_ranges, map_ranges, original_text, record
+from llamaindex_denoise.nodes.records import (
+    Ranges,
+    document_ranges,
+    map_ranges,
+    original_text,
+    record,
+)
 
 if TYPE_CHECKING:
     from llama_index.core.base.llms.types import CitationBlock
@@ -53,13 +59,27 @@ def origins(
     if note["origin_id"] is None:
         return tuple(Origin(i, _pairs(spans)) for i, spans in note["spans"].items())
     kept: Ranges = note["origin_spans"]
-    original = next((n for n in map(_plain, originals) if n.node_id == note["origin_id"]), None)
-    whole = original_text(note, original, node_text(original)) if original is not None else None
+    original = next(
+        (n for n in map(_plain, originals) if n.node_id == note["origin_id"]), None
+    )
+    whole = (
+        original_text(note, original, node_text(original))
+        if original is not None
+        else None
+    )
     found = _find(node_text(plain), kept, whole) if whole is not None else None
     ranges = kept if found is None else found
     exact = bool(note["origin_extractive"]) and found is not None
     in_document = _pairs(document_ranges(note, ranges))
-    return (Origin(note["origin_id"], _pairs(ranges), in_document, exact, note.get("origin_field")),)
+    return (
+        Origin(
+            note["origin_id"],
+            _pairs(ranges),
+            in_document,
+            exact,
+            note.get("origin_field"),
+        ),
+    )
 
 
 def resolve_citations(
@@ -69,10 +89,16 @@ def resolve_citations(
 
     A number that names no source is left out. A stream must have been read first.
     """
-    text = str(getattr(response, "response", None) or getattr(response, "response_txt", None) or "")
+    text = str(
+        getattr(response, "response", None)
+        or getattr(response, "response_txt", None)
+        or ""
+    )
     known = list(originals)
     sources = response.source_nodes
-    return {n: origins(sources[n - 1], known) for n in cited_numbers(text, len(sources))}
+    return {
+        n: origins(sources[n - 1], known) for n in cited_numbers(text, len(sources))
+    }
 
 
 def citation_blocks(response: Any) -> list[CitationBlock]:
@@ -83,7 +109,10 @@ def citation_blocks(response: Any) -> list[CitationBlock]:
     """
     from llama_index.core.base.llms.types import CitationBlock, TextBlock
 
-    about = {n.node.node_id: n.node.metadata for n in getattr(response, "source_nodes", None) or []}
+    about = {
+        n.node.node_id: n.node.metadata
+        for n in getattr(response, "source_nodes", None) or []
+    }
     out: list[CitationBlock] = []
     for claim in ((response.metadata or {}).get(RECORD_KEY) or {}).get("claims", ()):
         for quote in claim["quotes"] if claim["supported"] else ():
@@ -93,7 +122,12 @@ def citation_blocks(response: Any) -> list[CitationBlock]:
             where = {"start": quote["start"], "end": quote["end"], **of_claim}
             said = TextBlock(text=quote["text"])
             out.append(
-                CitationBlock(cited_content=said, source=source, title=title, additional_location_info=where)
+                CitationBlock(
+                    cited_content=said,
+                    source=source,
+                    title=title,
+                    additional_location_info=where,
+                )
             )
     return out
 

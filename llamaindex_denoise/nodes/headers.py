@@ -29,7 +29,9 @@ def node_header(node: BaseNode, mode: MetadataMode) -> str:
     template = getattr(node, "text_template", _TEMPLATE) if shown else _TEMPLATE
     if template == _TEMPLATE:
         return shown
-    before, _, after = template.format(content=_MARK, metadata_str=shown).partition(_MARK)
+    before, _, after = template.format(content=_MARK, metadata_str=shown).partition(
+        _MARK
+    )
     return "\n".join(p for p in (before.strip(), after.strip()) if p)
 
 
@@ -57,7 +59,9 @@ def _asks(scorer: object) -> bool:
     """Whether a scorer puts texts into prompts."""
     from denoise_core.scorers.decisions import DecisionScorer, LLMDiscrim
 
-    return isinstance(scorer, (LLMDiscrim, DecisionScorer)) or bool(getattr(scorer, "uses_llm", False))
+    return isinstance(scorer, (LLMDiscrim, DecisionScorer)) or bool(
+        getattr(scorer, "uses_llm", False)
+    )
 
 
 class _Reading:
@@ -99,7 +103,10 @@ class NodeMetadata(dict[str, Any]):
         for key in source.node.excluded_llm_metadata_keys:
             self.pop(key, None)
         self.scored_node = source
-        self._shown: tuple[MetadataMode | None, str] = (None, "")  # one value, so that threads cannot mix modes
+        self._shown: tuple[MetadataMode | None, str] = (
+            None,
+            "",
+        )  # one value, so that threads cannot mix modes
 
     def render_header(self, mode: MetadataMode) -> str:
         """`header_of` the node, not rendered again while the same mode is asked for."""
@@ -112,7 +119,11 @@ class NodeMetadata(dict[str, Any]):
 
 def source_node(passage: Passage) -> NodeWithScore | None:
     """The node a passage was made of; None when it came from elsewhere."""
-    return passage.metadata.scored_node if isinstance(passage.metadata, NodeMetadata) else None
+    return (
+        passage.metadata.scored_node
+        if isinstance(passage.metadata, NodeMetadata)
+        else None
+    )
 
 
 def with_header(passage: Passage, mode: MetadataMode) -> Passage:

@@ -11,7 +11,13 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias
 
-from llama_index.core.schema import BaseNode, NodeRelationship, RelatedNodeInfo, RelatedNodeType, TextNode
+from llama_index.core.schema import (
+    BaseNode,
+    NodeRelationship,
+    RelatedNodeInfo,
+    RelatedNodeType,
+    TextNode,
+)
 
 from denoise_core import Passage
 from denoise_core._frameworks import copy_model
@@ -47,24 +53,43 @@ def record(node: BaseNode) -> Mapping[str, Any] | None:
     With ``record="full"`` also ``query``, and ``kept`` and ``dropped``: every chunk with its range and score.
     """
     source = node.relationships.get(SOURCE_RELATION)
-    if source is None:  # for most; what is no model costs a class of pydantic's much to recognise
+    if (
+        source is None
+    ):  # for most; what is no model costs a class of pydantic's much to recognise
         return None
-    found = source.metadata.get(RECORD_KEY) if isinstance(source, RelatedNodeInfo) else None
-    return found if isinstance(found, Mapping) and found.get("v") == RECORD_VERSION and "origin_spans" in found else None
+    found = (
+        source.metadata.get(RECORD_KEY) if isinstance(source, RelatedNodeInfo) else None
+    )
+    return (
+        found
+        if isinstance(found, Mapping)
+        and found.get("v") == RECORD_VERSION
+        and "origin_spans" in found
+        else None
+    )
 
 
-def relationships_with_record(node: BaseNode, note: dict[str, Any]) -> dict[NodeRelationship, RelatedNodeType]:
+def relationships_with_record(
+    node: BaseNode, note: dict[str, Any]
+) -> dict[NodeRelationship, RelatedNodeType]:
     """The relationships of a copy of ``node`` that bears this record, in place of an earlier one."""
     source = node.relationships.get(SOURCE_RELATION)
     if source is not None and isinstance(source, RelatedNodeInfo):
         bears = copy_model(source, {"metadata": {**source.metadata, RECORD_KEY: note}})
     else:  # a node that stands for itself: LlamaIndex's own id for that
-        bears = RelatedNodeInfo(node_id=node.node_id, node_type=node.get_type(), metadata={RECORD_KEY: note})
+        bears = RelatedNodeInfo(
+            node_id=node.node_id, node_type=node.get_type(), metadata={RECORD_KEY: note}
+        )
     return {**node.relationships, SOURCE_RELATION: bears}
 
 
 def build_record(
-    about: Mapping[str, Any], *, by: str, way: Mapping[str, Any], score: float | None, detail: RecordDetail
+    about: Mapping[str, Any],
+    *,
+    by: str,
+    way: Mapping[str, Any],
+    score: float | None,
+    detail: RecordDetail,
 ) -> dict[str, Any]:
     """The record of one step: ``about`` is the core's, ``way`` speaks of the user's node (`whole_way`)."""
     fallback = about["fallback"]
@@ -72,19 +97,27 @@ def build_record(
         "v": RECORD_VERSION,
         "op": by,
         "score": score,
-        "fallback": fallback if fallback is None or detail == "full" else _short(fallback),
+        "fallback": fallback
+        if fallback is None or detail == "full"
+        else _short(fallback),
         "coverage": about["coverage"],
         **way,
     }
     if "question_note" in about:
         note["question_note"] = _short(about["question_note"])
     if detail == "full":
-        return note | {name: about[name] for name in ("kept", "dropped", "query") if name in about}
+        return note | {
+            name: about[name] for name in ("kept", "dropped", "query") if name in about
+        }
     return _bounded(note)
 
 
 def origin_record(
-    node: BaseNode, origin: Passage, about: Mapping[str, Any], op: str, earlier: Mapping[str, Any] | None
+    node: BaseNode,
+    origin: Passage,
+    about: Mapping[str, Any],
+    op: str,
+    earlier: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """The part of a record that speaks of the user's node: this step's spans carried through those of its
     ``earlier`` record."""
@@ -101,7 +134,11 @@ def origin_record(
         field = _field_of(node, text)
         if field is not None:
             return way | {"origin_field": field, "origin_hash": _sha(text)}
-        start, end = (node.start_char_idx, node.end_char_idx) if isinstance(node, TextNode) else (None, None)
+        start, end = (
+            (node.start_char_idx, node.end_char_idx)
+            if isinstance(node, TextNode)
+            else (None, None)
+        )
         if start is not None and end is not None and end - start == len(text):
             way["origin_range"] = [start, end]
         return way
@@ -111,7 +148,13 @@ def origin_record(
         and sum(b - a for a, b in inner) == len(text)
         and not earlier.get("spans_left_out")
     )
-    kept = ("origin_id", "origin_hash", "origin_range", "origin_field", "spans_left_out")
+    kept = (
+        "origin_id",
+        "origin_hash",
+        "origin_range",
+        "origin_field",
+        "spans_left_out",
+    )
     return {
         **{key: earlier[key] for key in kept if key in earlier},
         "op": f"{earlier['op']} > {op}",
@@ -157,7 +200,11 @@ def _field_of(node: BaseNode, text: str) -> str | None:
     if not (node.excluded_embed_metadata_keys and node.excluded_llm_metadata_keys):
         return None
     hidden = {*node.excluded_embed_metadata_keys} & {*node.excluded_llm_metadata_keys}
-    whole = (k for k, v in node.metadata.items() if k in hidden and isinstance(v, str) and v == text)
+    whole = (
+        k
+        for k, v in node.metadata.items()
+        if k in hidden and isinstance(v, str) and v == text
+    )
     named = next(whole, None)
     own = node.metadata.get("original_text")
     return named if named not in (None, "original_text") and own != text else None
@@ -168,12 +215,20 @@ def _bounded(note: dict[str, Any]) -> dict[str, Any]:
     note["origin_spans"] = merge_ranges(note["origin_spans"])
     if "spans" in note:
         note["spans"] = {i: merge_ranges(ranges) for i, ranges in note["spans"].items()}
-    words = len(note["origin_id"] or "") + len(note.get("origin_field", "")) + len(note["op"])
+    words = (
+        len(note["origin_id"] or "")
+        + len(note.get("origin_field", ""))
+        + len(note["op"])
+    )
     if "spans" not in note and len(note["origin_spans"]) < 40 and words < 100:
         return note  # too little to be weighed
     if note["origin_id"] is not None and _weight(note["origin_id"]) > _TEXT:
         note["origin_id"] = f"sha256:{_sha(note['origin_id'])}"
-    note["op"] = note["op"] if len(note["op"]) <= 2 * _TEXT else "... " + note["op"][-2 * _TEXT :]
+    note["op"] = (
+        note["op"]
+        if len(note["op"]) <= 2 * _TEXT
+        else "... " + note["op"][-2 * _TEXT :]
+    )
     left_out = int(note.get("spans_left_out", 0))
     while _weight(note) > MAX_RECORD_BYTES:
         if note["origin_spans"]:
@@ -191,7 +246,10 @@ def _bounded(note: dict[str, Any]) -> dict[str, Any]:
 
 def merge_ranges(ranges: Ranges) -> Ranges:
     """Ranges that follow one another without a gap, as one."""
-    return [[start, end] for start, end in merge_spans((start, end) for start, end in ranges)]
+    return [
+        [start, end]
+        for start, end in merge_spans((start, end) for start, end in ranges)
+    ]
 
 
 def _weight(value: Any) -> int:

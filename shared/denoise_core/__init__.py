@@ -25,7 +25,17 @@ from denoise_core.runtime.budget import Budget, Price
 from denoise_core.runtime.flow import arun, run
 from denoise_core.runtime.guard import Guard
 from denoise_core.runtime.pipeline import Pipeline
-from denoise_core.types import Drop, Event, Keep, Message, Passage, Reply, Span, Usage, unique_ids
+from denoise_core.types import (
+    Drop,
+    Event,
+    Keep,
+    Message,
+    Passage,
+    Reply,
+    Span,
+    Usage,
+    unique_ids,
+)
 
 if TYPE_CHECKING:
     from denoise_core.augmenter import Augmenter

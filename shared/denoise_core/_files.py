@@ -16,7 +16,9 @@ def write_whole(path: Path, content: str | bytes) -> None:
     part = path.with_name(f".{path.name}.{secrets.token_hex(8)}.part")
     data = content if isinstance(content, bytes) else content.encode("utf-8", "replace")
     try:
-        with open(part, "xb") as file:  # readable to whom the user's umask says, not to all
+        with open(
+            part, "xb"
+        ) as file:  # readable to whom the user's umask says, not to all
             file.write(data)
         os.replace(part, path)
     finally:

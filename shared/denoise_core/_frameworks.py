@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=BaseModel)
 
-_new, _set = object.__new__, object.__setattr__  # as pydantic copies: a model's own would validate
+_new, _set = (
+    object.__new__,
+    object.__setattr__,
+)  # as pydantic copies: a model's own would validate
 _model_copy, _copy = BaseModel.model_copy, BaseModel.__copy__
 
 
@@ -29,8 +32,14 @@ def copy_model(model: M, update: Mapping[str, Any]) -> M:
     """What ``model.model_copy(update=update)`` gives for fields, in half of its time: a copy of a document is most
     of what a document costs in an adapter."""
     kind = type(model)
-    if kind.model_copy is not _model_copy or kind.__copy__ is not _copy or model.__pydantic_extra__ is not None:
-        return model.model_copy(update=update)  # a class with a way of its own, or with more than its fields
+    if (
+        kind.model_copy is not _model_copy
+        or kind.__copy__ is not _copy
+        or model.__pydantic_extra__ is not None
+    ):
+        return model.model_copy(
+            update=update
+        )  # a class with a way of its own, or with more than its fields
     copied = _new(kind)
     _set(copied, "__dict__", {**model.__dict__, **update})
     _set(copied, "__pydantic_fields_set__", model.__pydantic_fields_set__.union(update))
@@ -52,19 +61,25 @@ def with_keep_rule(denoiser: Any, keep: Any, threshold: float | None) -> Any:
     from denoise_core.end import ENDDenoiser
 
     if not isinstance(denoiser, ENDDenoiser):
-        raise InputError(f"keep, threshold: settings of END; {type(denoiser).__name__} has no such setting")
+        raise InputError(
+            f"keep, threshold: settings of END; {type(denoiser).__name__} has no such setting"
+        )
     other = copy.copy(denoiser)
     other.rule = ENDDenoiser(denoiser.scorer, keep=keep, threshold=threshold).rule
     return other
 
 
-def bundled_denoiser(keep: Any, threshold: float | None, chunker: Any = "auto") -> ENDDenoiser:
+def bundled_denoiser(
+    keep: Any, threshold: float | None, chunker: Any = "auto"
+) -> ENDDenoiser:
     """END with the weights that ship, by ``keep``, by ``threshold``, or by its own rule where neither is given."""
     from denoise_core.embedded import DefaultScorer, default_denoiser
     from denoise_core.end import ENDDenoiser
 
     if threshold is None:
-        return default_denoiser(**({} if keep is None else {"keep": keep}), chunker=chunker)
+        return default_denoiser(
+            **({} if keep is None else {"keep": keep}), chunker=chunker
+        )
     return ENDDenoiser(DefaultScorer(), keep=keep, threshold=threshold, chunker=chunker)
 
 

@@ -38,7 +38,9 @@ class BudgetExceeded(DenoiseError, RuntimeError):
     """The next effect was refused, not made. ``what`` is calls, tokens, seconds or money."""
 
     def __init__(self, what: str, limit: float, spent: float) -> None:
-        super().__init__(f"budget of {limit:g} {what} is spent ({spent:g} used); the call was not made")
+        super().__init__(
+            f"budget of {limit:g} {what} is spent ({spent:g} used); the call was not made"
+        )
         self.resource = what
         self.limit = limit
         self.spent = spent
@@ -105,12 +107,16 @@ def is_user_error(error: BaseException) -> bool:
     current: BaseException | None = error
     while current is not None and id(current) not in seen and len(seen) < 20:
         seen.add(id(current))
-        if isinstance(current, BaseExceptionGroup) and any(is_user_error(e) for e in current.exceptions):
+        if isinstance(current, BaseExceptionGroup) and any(
+            is_user_error(e) for e in current.exceptions
+        ):
             return True
         if isinstance(current, ContractViolation):
             return False
         ours = isinstance(current, DenoiseError)
-        if is_auth_refusal(current) or (isinstance(current, _MISTAKES) and (ours or current is error)):
+        if is_auth_refusal(current) or (
+            isinstance(current, _MISTAKES) and (ours or current is error)
+        ):
             return True
         if ours or isinstance(current, TimeoutError):
             return False  # said on purpose, whatever stands behind it
@@ -123,16 +129,26 @@ def is_auth_refusal(error: BaseException) -> bool:
     if any(_REFUSED.fullmatch(c.__name__) for c in type(error).__mro__[:-2]):
         return True
     places = (error, getattr(error, "response", None))
-    return any(_refuses(place, name) for place in places for name in ("status_code", "status", "code"))
+    return any(
+        _refuses(place, name)
+        for place in places
+        for name in ("status_code", "status", "code")
+    )
 
 
 def _refuses(place: object, name: str) -> bool:
     try:
-        code = place.get(name) if isinstance(place, dict) else getattr(place, name, None)
-        code = code() if name == "code" and callable(code) else code  # grpc's is a method
+        code = (
+            place.get(name) if isinstance(place, dict) else getattr(place, name, None)
+        )
+        code = (
+            code() if name == "code" and callable(code) else code
+        )  # grpc's is a method
         if isinstance(code, int):
             return int(code) in (401, 403)
-        return (code if isinstance(code, str) else getattr(code, "name", None)) in _REFUSED_CODES
+        return (
+            code if isinstance(code, str) else getattr(code, "name", None)
+        ) in _REFUSED_CODES
     except Exception:  # a foreign property may raise whatever it likes
         return False
 
@@ -156,7 +172,9 @@ _SECRETS = re.compile(
 
 def mask_secrets(text: str) -> str:
     """The text with what looks like a key, a token or a password replaced by ``***``."""
-    return _SECRETS.sub(lambda m: f"{m['before'] or m['name'] or m['scheme'] or ''}***", text)
+    return _SECRETS.sub(
+        lambda m: f"{m['before'] or m['name'] or m['scheme'] or ''}***", text
+    )
 
 
 def format_error(error: BaseException | str) -> str:
@@ -170,9 +188,15 @@ def format_error(error: BaseException | str) -> str:
             message = str(error)
         except Exception:  # a foreign __str__ may raise whatever it likes
             message = "(its message cannot be read)"
-        text = f"{type(error).__name__}: {message[:_READ]}" if message else type(error).__name__
+        text = (
+            f"{type(error).__name__}: {message[:_READ]}"
+            if message
+            else type(error).__name__
+        )
     else:
         text = error[:_READ]
     line = " ".join(mask_secrets(text).split())
     line = line.encode("utf-8", "replace").decode()
-    return line if len(line) <= MAX_ERROR_CHARS else f"{line[: MAX_ERROR_CHARS - 4]} ..."
+    return (
+        line if len(line) <= MAX_ERROR_CHARS else f"{line[: MAX_ERROR_CHARS - 4]} ..."
+    )

@@ -40,10 +40,19 @@ def to_jsonable(value: Any, *, list_classes: tuple[type, ...] = ()) -> Any:
         number = float(value)
         return number if math.isfinite(number) else None
     if is_dataclass(value) and not isinstance(value, type):
-        written = {f.name: to_jsonable(getattr(value, f.name), list_classes=list_classes) for f in fields(value) if f.compare}
+        written = {
+            _json_name(f): to_jsonable(
+                getattr(value, f.name), list_classes=list_classes
+            )
+            for f in fields(value)
+            if f.compare
+        }
         return list(written.values()) if isinstance(value, list_classes) else written
     if isinstance(value, Mapping):
-        return {str(key): to_jsonable(item, list_classes=list_classes) for key, item in value.items()}
+        return {
+            str(key): to_jsonable(item, list_classes=list_classes)
+            for key, item in value.items()
+        }
     if isinstance(value, (list, tuple)):
         return [to_jsonable(item, list_classes=list_classes) for item in value]
     return str(value)
@@ -95,11 +104,16 @@ def _from_collection(origin: Any, kinds: tuple[Any, ...], data: Any) -> Any:
         if not isinstance(data, Mapping):
             raise TypeError(f"expected an object, got {type(data).__name__}")
         key_kind, value_kind = kinds
-        return {from_jsonable(key_kind, key): from_jsonable(value_kind, value) for key, value in data.items()}
+        return {
+            from_jsonable(key_kind, key): from_jsonable(value_kind, value)
+            for key, value in data.items()
+        }
     if not isinstance(data, (list, tuple)):
         raise TypeError(f"expected a list, got {type(data).__name__}")
     if origin is tuple and kinds[-1] is not Ellipsis:
-        return tuple(from_jsonable(kind, item) for kind, item in zip(kinds, data, strict=True))
+        return tuple(
+            from_jsonable(kind, item) for kind, item in zip(kinds, data, strict=True)
+        )
     items = [from_jsonable(kinds[0], item) for item in data]
     return items if origin is list else tuple(items)
 
@@ -109,7 +123,9 @@ def _from_fields(kind: Any, data: Any) -> Any:
     if isinstance(data, (list, tuple)):
         data = dict(zip(hints, data, strict=False))
     if not isinstance(data, Mapping):
-        raise TypeError(f"{kind.__name__}: expected an object, got {type(data).__name__}")
+        raise TypeError(
+            f"{kind.__name__}: expected an object, got {type(data).__name__}"
+        )
     values = {}
     for key, (field_name, hint) in hints.items():
         if key not in data:
@@ -141,4 +157,8 @@ def _json_name(field: Field[Any]) -> str:
 def _hints(kind: Any) -> dict[str, tuple[str, Any]]:
     """By JSON key, the name and the type hint of each field that is written of a dataclass."""
     hints = get_type_hints(kind)
-    return {_json_name(f): (f.name, hints[f.name]) for f in fields(kind) if f.init and f.compare}
+    return {
+        _json_name(f): (f.name, hints[f.name])
+        for f in fields(kind)
+        if f.init and f.compare
+    }

@@ -37,18 +37,26 @@ class LLM(Protocol):
 class StructuredLLM(LLM, Protocol):
     """An `LLM` that can also be held to a JSON schema; its reply's text is the JSON."""
 
-    def complete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
+    def complete_json(
+        self, messages: Sequence[Message], schema: Mapping[str, Any]
+    ) -> Reply:
         """A reply whose text is JSON of ``schema``."""
         ...
 
-    async def acomplete_json(self, messages: Sequence[Message], schema: Mapping[str, Any]) -> Reply:
+    async def acomplete_json(
+        self, messages: Sequence[Message], schema: Mapping[str, Any]
+    ) -> Reply:
         """The same without blocking the event loop."""
         ...
 
 
 def with_schema(llm: LLM, schema: Mapping[str, Any] | None) -> LLM:
     """``llm`` answering by the schema if it can, else ``llm`` itself: its text is parsed. None is no schema."""
-    return _Held(llm, schema) if schema is not None and isinstance(llm, StructuredLLM) else llm
+    return (
+        _Held(llm, schema)
+        if schema is not None and isinstance(llm, StructuredLLM)
+        else llm
+    )
 
 
 class _Held:
@@ -130,7 +138,9 @@ def to_float32(found: object) -> NDArray[np.float32]:
     try:
         return np.asarray(found, dtype=np.float32)
     except (TypeError, ValueError, OverflowError) as error:
-        raise BadScores(f"expected an array of numbers, got {type(found).__name__}") from error
+        raise BadScores(
+            f"expected an array of numbers, got {type(found).__name__}"
+        ) from error
 
 
 @runtime_checkable
@@ -144,7 +154,9 @@ class AsyncScorer(Protocol):
 class BatchScorer(Protocol):
     """A scorer that reads the texts of several questions together, with the scores of each by itself."""
 
-    def score_batch(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[ScoredTexts]: ...
+    def score_batch(
+        self, asked: Sequence[tuple[str, Sequence[str]]]
+    ) -> list[ScoredTexts]: ...
 
 
 @runtime_checkable
@@ -170,12 +182,19 @@ class Denoiser(Protocol):
 
 def expect_llm(value: object, name: str = "llm") -> LLM:
     """``value`` as it is. Raises `InputError` when it is no `LLM`, and says what to write instead."""
-    return cast(LLM, _expect(value, name, "an LLM", ("complete", "acomplete"), _LLM_HINTS))
+    return cast(
+        LLM, _expect(value, name, "an LLM", ("complete", "acomplete"), _LLM_HINTS)
+    )
 
 
 def expect_retriever(value: object, name: str = "retriever") -> Retriever:
     """As `expect_llm`, for a `Retriever`."""
-    return cast(Retriever, _expect(value, name, "a retriever", ("retrieve", "aretrieve"), _RETRIEVER_HINTS))
+    return cast(
+        Retriever,
+        _expect(
+            value, name, "a retriever", ("retrieve", "aretrieve"), _RETRIEVER_HINTS
+        ),
+    )
 
 
 def expect_scorer(value: object, name: str = "scorer") -> Scorer:
@@ -185,7 +204,10 @@ def expect_scorer(value: object, name: str = "scorer") -> Scorer:
 
 def expect_denoiser(value: object, name: str = "denoiser") -> Denoiser:
     """As `expect_llm`, for a `Denoiser`."""
-    return cast(Denoiser, _expect(value, name, "a denoiser", ("denoise", "adenoise"), _DENOISER_HINTS))
+    return cast(
+        Denoiser,
+        _expect(value, name, "a denoiser", ("denoise", "adenoise"), _DENOISER_HINTS),
+    )
 
 
 # What to write instead, by a sign of what was given: the package that its class or one of its bases comes from, or
@@ -225,32 +247,54 @@ _DENOISER_HINTS: _Hints = {
 }
 
 
-def _expect(value: object, name: str, what: str, methods: tuple[str, ...], hints: _Hints) -> object:
+def _expect(
+    value: object, name: str, what: str, methods: tuple[str, ...], hints: _Hints
+) -> object:
     home = _home(value)
-    if not isinstance(value, type) and home not in _FRAMEWORKS and all(_can(value, m) for m in methods):
+    if (
+        not isinstance(value, type)
+        and home not in _FRAMEWORKS
+        and all(_can(value, m) for m in methods)
+    ):
         return value
     asked = " and ".join(f"{m}(...)" for m in methods)
     if isinstance(value, type):
         instead = f"an instance: {value.__name__}(...)"
     else:
         fitting = (hint for sign, hint in hints.items() if _fits(value, home, sign))
-        instead = next(fitting, f"an object with {asked}").format(name=name, value=value)
-    raise InputError(f"{name}: expected {what} ({asked}), got {_called(value)}; pass {instead}")
+        instead = next(fitting, f"an object with {asked}").format(
+            name=name, value=value
+        )
+    raise InputError(
+        f"{name}: expected {what} ({asked}), got {_called(value)}; pass {instead}"
+    )
 
 
-_FRAMEWORKS = ("langchain", "llama_index")  # their objects have methods of the same names that take other things
+_FRAMEWORKS = (
+    "langchain",
+    "llama_index",
+)  # their objects have methods of the same names that take other things
 
 
 def _home(value: object) -> str:
     """The framework that the value's class or one of its bases comes from, else the package of its class."""
     packages = [c.__module__.partition(".")[0] for c in type(value).__mro__]
-    if any(p == "langchain" or (p.startswith("langchain_") and p != "langchain_denoise") for p in packages):
+    if any(
+        p == "langchain" or (p.startswith("langchain_") and p != "langchain_denoise")
+        for p in packages
+    ):
         return "langchain"
-    return next((p for p in packages if p in ("llama_index", "transformers")), packages[0])
+    return next(
+        (p for p in packages if p in ("llama_index", "transformers")), packages[0]
+    )
 
 
 def _fits(value: object, home: str, sign: str) -> bool:
-    kind = "function" if hasattr(value, "__code__") else type(value).__name__.replace("tuple", "list")
+    kind = (
+        "function"
+        if hasattr(value, "__code__")
+        else type(value).__name__.replace("tuple", "list")
+    )
     named, _, verb = sign.partition(".")
     return named in ("", home, kind) and (not verb or _can(value, verb))
 

@@ -21,7 +21,11 @@ def may_fill(denoiser: Any) -> bool:
 
 
 def keep_top(
-    result: DenoiseResult, passages: Sequence[Passage], top_n: int, *, fill: bool = False
+    result: DenoiseResult,
+    passages: Sequence[Passage],
+    top_n: int,
+    *,
+    fill: bool = False,
 ) -> DenoiseResult:
     """The ``top_n`` best passages of a result by score, the first ones where not all have a score.
 
@@ -35,12 +39,16 @@ def keep_top(
     scores = [p.score for p in result.passages]
     ranked = list(range(len(scores)))
     if None not in scores:
-        ranked.sort(key=lambda i: -(scores[i] or 0.0))  # stable: of equals the earlier one stays
+        ranked.sort(
+            key=lambda i: -(scores[i] or 0.0)
+        )  # stable: of equals the earlier one stays
     kept_places = set(ranked[:top_n])
     cut = [p for i, p in enumerate(result.passages) if i not in kept_places]
     cut_spans = [(span, p.score) for p in cut for span in p.source_spans]
     cut_ids = {span.passage_id for span, _ in cut_spans}
-    drops = [Drop(span, f"not among the best {top_n}", score) for span, score in cut_spans]
+    drops = [
+        Drop(span, f"not among the best {top_n}", score) for span, score in cut_spans
+    ]
     return replace(
         result,
         passages=tuple(p for i, p in enumerate(result.passages) if i in kept_places),
@@ -55,7 +63,9 @@ def order_by_score(result: DenoiseResult) -> DenoiseResult:
     return replace(result, passages=tuple(ranked))
 
 
-def _filled(result: DenoiseResult, passages: Sequence[Passage], top_n: int) -> DenoiseResult:
+def _filled(
+    result: DenoiseResult, passages: Sequence[Passage], top_n: int
+) -> DenoiseResult:
     present_ids = {span.passage_id for p in result.passages for span in p.source_spans}
     best_drops: dict[str, Drop] = {}
     for drop in sorted(result.dropped, key=lambda d: -(d.score or 0.0)):
@@ -72,7 +82,9 @@ def _filled(result: DenoiseResult, passages: Sequence[Passage], top_n: int) -> D
     kept = [Keep(d.span, d.score) for d in restored_drops if d.score is not None]
     return replace(
         result,
-        passages=tuple(sorted((*result.passages, *restored), key=lambda p: place.get(p.id, -1))),
+        passages=tuple(
+            sorted((*result.passages, *restored), key=lambda p: place.get(p.id, -1))
+        ),
         dropped=tuple(d for d in result.dropped if d not in restored_drops),
         kept=(*result.kept, *kept),
     )

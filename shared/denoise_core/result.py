@@ -70,7 +70,9 @@ class DenoiseResult:
         gone = sum(len(d.span) for d in self.dropped)
         kept = sum(len(p.text) for p in self.passages)
         told = "".join(
-            f", {n}={v!r}" for n, v in (("relevant", self.relevant), ("fallback", self.fallback)) if v is not None
+            f", {n}={v!r}"
+            for n, v in (("relevant", self.relevant), ("fallback", self.fallback))
+            if v is not None
         )
         return (
             f"DenoiseResult({self.query[:60]!r}: {len(self.passages)} passages kept, {kept:,} characters; "
@@ -95,7 +97,10 @@ class DenoiseResult:
                 for p in self.passages
             ],
             "kept": [{**_range(k.span), "score": k.score} for k in self.kept],
-            "dropped": [{**_range(d.span), "score": d.score, "reason": d.reason} for d in self.dropped],
+            "dropped": [
+                {**_range(d.span), "score": d.score, "reason": d.reason}
+                for d in self.dropped
+            ],
             "relevant": self.relevant,
             "note": self.note,
             "fallback": self.fallback,
@@ -131,8 +136,12 @@ def copy_without_trace(error: BaseException) -> BaseException:
     try:
         twin = type(error).__new__(type(error), *error.args)
         twin.args = error.args
-        twin.__dict__.update({k: v for k, v in vars(error).items() if k not in (_ON_ERROR, "__notes__")})
+        twin.__dict__.update(
+            {k: v for k, v in vars(error).items() if k not in (_ON_ERROR, "__notes__")}
+        )
     except Exception:
-        twin = (InputError if is_user_error(error) else RuntimeError)(format_error(error))
+        twin = (InputError if is_user_error(error) else RuntimeError)(
+            format_error(error)
+        )
     twin.__cause__ = error.__cause__
     return twin.with_traceback(error.__traceback__)

@@ -49,7 +49,11 @@ def complement_spans(ranges: Sequence[Range], start: int, end: int) -> list[Rang
     >>> complement_spans([(0, 3), (4, 7)], 2, 9)
     [(3, 4), (7, 9)]
     """
-    edges = [start, *(edge for pair in clip_spans(ranges, start, end) for edge in pair), end]
+    edges = [
+        start,
+        *(edge for pair in clip_spans(ranges, start, end) for edge in pair),
+        end,
+    ]
     return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if a < b]
 
 
@@ -59,7 +63,9 @@ def tile_spans(cuts: Iterable[int], start: int, end: int) -> list[Range]:
     >>> tile_spans([4, 2, 9], 0, 6)
     [(0, 2), (2, 4), (4, 6)]
     """
-    return list(pairwise(sorted({start, end, *(cut for cut in cuts if start < cut < end)})))
+    return list(
+        pairwise(sorted({start, end, *(cut for cut in cuts if start < cut < end)}))
+    )
 
 
 def join_spans(text: str, ranges: Iterable[Range]) -> str:
@@ -69,14 +75,23 @@ def join_spans(text: str, ranges: Iterable[Range]) -> str:
 
 def merge_in_passage(passage_id: str, spans: Iterable[Span]) -> tuple[Span, ...]:
     """`merge_spans` of one passage's spans."""
-    return tuple(Span(passage_id, start, end) for start, end in merge_spans((s.start, s.end) for s in spans))
+    return tuple(
+        Span(passage_id, start, end)
+        for start, end in merge_spans((s.start, s.end) for s in spans)
+    )
 
 
 def tile_passage(passage_id: str, length: int, cuts: Iterable[int]) -> tuple[Span, ...]:
     """`tile_spans` of a passage of ``length`` characters."""
-    return tuple(Span(passage_id, start, end) for start, end in tile_spans(cuts, 0, length))
+    return tuple(
+        Span(passage_id, start, end) for start, end in tile_spans(cuts, 0, length)
+    )
 
 
 def is_within(inner: Span, outer: Span) -> bool:
     """Whether one span lies in another, of the same passage."""
-    return inner.passage_id == outer.passage_id and outer.start <= inner.start and inner.end <= outer.end
+    return (
+        inner.passage_id == outer.passage_id
+        and outer.start <= inner.start
+        and inner.end <= outer.end
+    )

@@ -32,7 +32,9 @@ class FunctionLLM:
     async form waits without blocking.
     """
 
-    def __init__(self, reply: Callable[[Sequence[Message]], str | Reply], *, seconds: float = 0.0) -> None:
+    def __init__(
+        self, reply: Callable[[Sequence[Message]], str | Reply], *, seconds: float = 0.0
+    ) -> None:
         self.reply = reply
         self.seconds = seconds
         self.received_messages: list[tuple[Message, ...]] = []
@@ -73,13 +75,22 @@ class RecordedLLM(FunctionLLM):
     @staticmethod
     def key(messages: Sequence[Message]) -> str:
         """The SHA-256 of a prompt's roles and texts."""
-        return hashlib.sha256(json.dumps([[m.role, m.content] for m in messages]).encode()).hexdigest()
+        return hashlib.sha256(
+            json.dumps([[m.role, m.content] for m in messages]).encode()
+        ).hexdigest()
 
     @property
     def missing_prompts(self) -> list[str]:
         """Prompts that had no reply, each once, as lines of JSON with ``messages``."""
-        unknown = (messages for messages in self.received_messages if self.key(messages) not in self.replies)
-        return [json.dumps({"messages": [asdict(m) for m in messages]}) for messages in dict.fromkeys(unknown)]
+        unknown = (
+            messages
+            for messages in self.received_messages
+            if self.key(messages) not in self.replies
+        )
+        return [
+            json.dumps({"messages": [asdict(m) for m in messages]})
+            for messages in dict.fromkeys(unknown)
+        ]
 
 
 class ListRetriever:
@@ -107,7 +118,9 @@ class FunctionScorer:
         return np.array([self.score_one(query, t) for t in texts], dtype=np.float32)
 
 
-def check_denoiser(make: Callable[[], Denoiser], query: str, passages: Sequence[Passage]) -> DenoiseResult:
+def check_denoiser(
+    make: Callable[[], Denoiser], query: str, passages: Sequence[Passage]
+) -> DenoiseResult:
     """Run a denoiser on the passages and check every law; returns the result for further checks.
 
     Kept text is the source's own at its spans (unless marked ``rewritten``); kept and dropped spans tile
@@ -133,15 +146,26 @@ def check_denoiser(make: Callable[[], Denoiser], query: str, passages: Sequence[
 
 
 def check_scorer(
-    scorer: Scorer, query: str, texts: Sequence[str], *, tolerance: float = 1e-5, listwise: bool = False
+    scorer: Scorer,
+    query: str,
+    texts: Sequence[str],
+    *,
+    tolerance: float = 1e-5,
+    listwise: bool = False,
 ) -> NDArray[np.float32]:
     """Shape and type are right, and scores do not depend on order or (unless listwise) on the neighbours."""
     scores = scorer.score(query, texts)
-    assert scores.shape == (len(texts),), f"expected shape {(len(texts),)}, got {scores.shape}"
+    assert scores.shape == (len(texts),), (
+        f"expected shape {(len(texts),)}, got {scores.shape}"
+    )
     assert scores.dtype == np.float32, f"expected float32, got {scores.dtype}"
     backwards = scorer.score(query, texts[::-1])[::-1]
-    assert np.allclose(scores, backwards, atol=tolerance), "scores depend on the order of the texts"
+    assert np.allclose(scores, backwards, atol=tolerance), (
+        "scores depend on the order of the texts"
+    )
     if not listwise:
         alone = np.array([scorer.score(query, [t])[0] for t in texts], dtype=np.float32)
-        assert np.allclose(scores, alone, atol=tolerance), "scores depend on the other texts of the batch"
+        assert np.allclose(scores, alone, atol=tolerance), (
+            "scores depend on the other texts of the batch"
+        )
     return scores

@@ -30,7 +30,18 @@ EMPTY_RESULT_TEXT = "(No part of this result helps with the question.)"
 
 RECALL_TOOL = "recall"  # the tool that gives back what was left out, by id
 OMITTED_STATE_KEY = "denoise_left_out"  # where in an agent's state that stands
-_ASKED = ("query", "question", "q", "search", "search_query", "keywords", "topic", "text", "input", "prompt")
+_ASKED = (
+    "query",
+    "question",
+    "q",
+    "search",
+    "search_query",
+    "keywords",
+    "topic",
+    "text",
+    "input",
+    "prompt",
+)
 
 Path = tuple[str | int, ...]
 
@@ -69,17 +80,33 @@ class ToolResult:
         Nothing of the value is changed in place.
         """
         out = self.value
-        for n, (passage, path, shape) in enumerate(zip(self.passages, self.paths, self.chunked_texts, strict=True)):
-            sources = ((p, {p.id, *(s.passage_id for s in p.source_spans)}) for p in found.passages if p.is_rewritten)
+        for n, (passage, path, shape) in enumerate(
+            zip(self.passages, self.paths, self.chunked_texts, strict=True)
+        ):
+            sources = (
+                (p, {p.id, *(s.passage_id for s in p.source_spans)})
+                for p in found.passages
+                if p.is_rewritten
+            )
             written = [p.text for p, ids in sources if passage.id in ids]
-            out = _put(out, path, "\n\n".join(written) if written else shape.restore(self._stays(n, found)))
+            out = _put(
+                out,
+                path,
+                "\n\n".join(written)
+                if written
+                else shape.restore(self._stays(n, found)),
+            )
         return out
 
     def omitted_texts(self, found: DenoiseResult) -> tuple[OmittedText, ...]:
         """What `back` leaves out, as runs of text in order, with ids that are the same for the same result."""
         out: list[OmittedText] = []
-        for n, (passage, shape) in enumerate(zip(self.passages, self.chunked_texts, strict=True)):
-            for start, end in complement_spans(shape.retained_spans(self._stays(n, found)), 0, len(passage.text)):
+        for n, (passage, shape) in enumerate(
+            zip(self.passages, self.chunked_texts, strict=True)
+        ):
+            for start, end in complement_spans(
+                shape.retained_spans(self._stays(n, found)), 0, len(passage.text)
+            ):
                 gone = shape.readable_text(start, end).strip()
                 if len(gone) > 2 and any(c.isalnum() for c in gone):
                     out.append(OmittedText(f"{passage.id}-{len(out) + 1}", gone))
@@ -88,7 +115,9 @@ class ToolResult:
     def _stays(self, n: int, found: DenoiseResult) -> list[Range]:
         """What stays of the n-th text: what was kept, and what it says at its ends."""
         text, shape = self.passages[n].text, self.chunked_texts[n]
-        spans = (s for p in found.passages if not p.is_rewritten for s in p.source_spans)
+        spans = (
+            s for p in found.passages if not p.is_rewritten for s in p.source_spans
+        )
         kept = [(s.start, s.end) for s in spans if s.passage_id == self.passages[n].id]
         if not kept:
             outermost = len(self.passages) > 1 and n in (0, len(self.passages) - 1)
@@ -103,13 +132,22 @@ def read_result(value: Any, *, name: str = "result") -> ToolResult:
     content of an MCP result, each text is one. A value without text has no passages, and `back` gives it as it is.
     """
     found = [(path, shape) for path, shape in _read(value) if shape.text.strip()]
-    passages = tuple(Passage(s.text, f"{name}{n}", provenance="tool") for n, (_, s) in enumerate(found, 1))
-    return ToolResult(value, passages, tuple(p for p, _ in found), tuple(s for _, s in found))
+    passages = tuple(
+        Passage(s.text, f"{name}{n}", provenance="tool")
+        for n, (_, s) in enumerate(found, 1)
+    )
+    return ToolResult(
+        value, passages, tuple(p for p, _ in found), tuple(s for _, s in found)
+    )
 
 
 def _read(value: Any) -> Iterator[tuple[Path, ChunkedText]]:
     content = value.get("content") if isinstance(value, Mapping) else None
-    if isinstance(value, list) and value and all(_is_block(b) or isinstance(b, str) for b in value):
+    if (
+        isinstance(value, list)
+        and value
+        and all(_is_block(b) or isinstance(b, str) for b in value)
+    ):
         for n, block in enumerate(value):
             for path, text in _in_block(block):
                 yield (n, *path), chunk_text(text)
@@ -122,7 +160,11 @@ def _read(value: Any) -> Iterator[tuple[Path, ChunkedText]]:
 
 
 def _is_block(block: Any) -> bool:
-    return isinstance(block, Mapping) and isinstance(block.get("type"), str) and len(block) > 1
+    return (
+        isinstance(block, Mapping)
+        and isinstance(block.get("type"), str)
+        and len(block) > 1
+    )
 
 
 def _in_block(block: Any) -> Iterator[tuple[Path, str]]:
@@ -153,17 +195,24 @@ def _ends(shape: ChunkedText) -> list[Range]:
         return []
     text = shape.text.rstrip()
     first, last = text.find("\n") + 1, text.rfind("\n") + 1
-    return [(a, b) for a, b in ((0, first), (last, len(shape.text))) if _is_end(text[a:b])]
+    return [
+        (a, b) for a, b in ((0, first), (last, len(shape.text))) if _is_end(text[a:b])
+    ]
 
 
 def _is_end(text: str) -> bool:
-    return len(text.strip()) <= MAX_EDGE_LINE_CHARACTERS and text.rstrip()[-1:] not in ".!?。"
+    return (
+        len(text.strip()) <= MAX_EDGE_LINE_CHARACTERS
+        and text.rstrip()[-1:] not in ".!?。"
+    )
 
 
 def query_from_arguments(arguments: Mapping[str, Any]) -> str:
     """The words that a tool was called with, "" for none: an argument called so, or one of several words."""
     named = [arguments[n] for n in _ASKED if isinstance(arguments.get(n), str)]
-    said = named or [v for v in arguments.values() if isinstance(v, str) and len(v.split()) > 1]
+    said = named or [
+        v for v in arguments.values() if isinstance(v, str) and len(v.split()) > 1
+    ]
     return next((v for v in said if v.strip()), "")
 
 
@@ -172,7 +221,10 @@ def arguments_text(arguments: Any) -> str:
     if not isinstance(arguments, Mapping):
         return str(arguments)
     values = [v for v in arguments.values() if v is not None]
-    return " ".join(v if isinstance(v, str) else json.dumps(v, ensure_ascii=False, default=str) for v in values)
+    return " ".join(
+        v if isinstance(v, str) else json.dumps(v, ensure_ascii=False, default=str)
+        for v in values
+    )
 
 
 def build_query(user: str, asked: str) -> str:
@@ -182,9 +234,18 @@ def build_query(user: str, asked: str) -> str:
 
 def omission_notice(gone: Sequence[OmittedText]) -> str:
     """What an agent reads of what was left out: how to have it back, and how each part begins."""
-    return "\n".join([f"(Left out; {RECALL_TOOL}(id) gives one back)", *(f"{g.id}: {g.preview}" for g in gone)])
+    return "\n".join(
+        [
+            f"(Left out; {RECALL_TOOL}(id) gives one back)",
+            *(f"{g.id}: {g.preview}" for g in gone),
+        ]
+    )
 
 
 def recall_text(kept: Mapping[str, str], id: str) -> str:
     """The part that was left out under this id, or which ids there are."""
-    return kept[id] if id in kept else f"There is no part {id!r}; there are: {', '.join(kept) or 'none'}"
+    return (
+        kept[id]
+        if id in kept
+        else f"There is no part {id!r}; there are: {', '.join(kept) or 'none'}"
+    )

@@ -123,10 +123,14 @@ class Usage:
         for name in ("input_tokens", "output_tokens", "cached_tokens"):
             tokens = getattr(self, name)
             if not 0 <= tokens < float("inf"):
-                raise InputError(f"Usage({name}={tokens}): expected a number of tokens, 0 or more")
+                raise InputError(
+                    f"Usage({name}={tokens}): expected a number of tokens, 0 or more"
+                )
 
     @classmethod
-    def from_report(cls, input_tokens: Any, output_tokens: Any, cached_tokens: Any = 0) -> Usage | None:
+    def from_report(
+        cls, input_tokens: Any, output_tokens: Any, cached_tokens: Any = 0
+    ) -> Usage | None:
         """What a model reports of itself: None where that is no number of tokens; ``cached_tokens`` None is 0."""
         try:
             read, written = int(input_tokens), int(output_tokens)
@@ -177,8 +181,12 @@ def check_passages(passages: Iterable[Passage]) -> tuple[Passage, ...]:
 
     Raises `InputError` when they are no passages, and when two share an id: spans name passages by id.
     """
-    if isinstance(passages, (str, bytes, Passage)) or not isinstance(passages, Iterable):
-        raise InputError(f"passages: expected several Passage objects, got {type_name(passages)}; put it in a list")
+    if isinstance(passages, (str, bytes, Passage)) or not isinstance(
+        passages, Iterable
+    ):
+        raise InputError(
+            f"passages: expected several Passage objects, got {type_name(passages)}; put it in a list"
+        )
     given = tuple(passages)
     seen: dict[str, int] = {}
     for position, passage in enumerate(given):
@@ -199,7 +207,11 @@ def check_passages(passages: Iterable[Passage]) -> tuple[Passage, ...]:
 def type_name(value: object) -> str:
     """The name of its class, with the module where that is no builtin."""
     kind = type(value)
-    return kind.__name__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return (
+        kind.__name__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
 
 
 def unique_ids(ids: Sequence[str | None]) -> list[str]:
@@ -212,7 +224,9 @@ def unique_ids(ids: Sequence[str | None]) -> list[str]:
         return [i for i in ids if i is not None]
     taken = {i for i in ids if i is not None}
     used: set[str] = set()
-    newest: dict[str, int] = {}  # the number last given to a repeated id, so that many of one cost no more
+    newest: dict[
+        str, int
+    ] = {}  # the number last given to a repeated id, so that many of one cost no more
     out: list[str] = []
     for position, wanted in enumerate(ids):
         base = f"passage-{position}" if wanted is None else wanted

@@ -54,7 +54,10 @@ def make(source: Path, folder: Path) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     weights = load_file(source / "model.safetensors")
-    halves = {k: v.astype(np.float16) if v.dtype == np.float32 else v for k, v in weights.items()}
+    halves = {
+        k: v.astype(np.float16) if v.dtype == np.float32 else v
+        for k, v in weights.items()
+    }
     save_file(halves, folder / "model.safetensors", metadata={"format": "pt"})
     for name in FILES.keys() - {"model.safetensors"}:
         shutil.copy(source / name, folder / name)

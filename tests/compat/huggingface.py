@@ -18,14 +18,21 @@ def pair():
 @pytest.fixture
 def llm(pair):
     settings = {"max_new_tokens": 4, "do_sample": False, "return_full_text": False}
-    return HuggingFacePipeline(pipeline=pipeline("text-generation", model=pair[0], tokenizer=pair[1], **settings))
+    return HuggingFacePipeline(
+        pipeline=pipeline(
+            "text-generation", model=pair[0], tokenizer=pair[1], **settings
+        )
+    )
 
 
 def chat_over(llm):
     return ChatHuggingFace(llm=llm, tokenizer=llm.pipeline.tokenizer)
 
 
-@pytest.mark.parametrize("wrap", [lambda m: m, chat_over, lambda m: ChatModelLLM(chat_over(m).bind(stop=["x"]))])
+@pytest.mark.parametrize(
+    "wrap",
+    [lambda m: m, chat_over, lambda m: ChatModelLLM(chat_over(m).bind(stop=["x"]))],
+)
 def test_the_very_objects_come_out(pair, llm, wrap):
     model, tokenizer = local_model(wrap(llm))
     assert model is pair[0]
@@ -40,6 +47,8 @@ def test_end_reads_the_weights_the_chat_model_answers_with(pair, llm):
     model, tokenizer = local_model(chat)
     shared = ProbeScorer(model, probe, tokenizer=tokenizer)
     alone = ProbeScorer(pair[0], probe, tokenizer=pair[1])
-    assert shared.score(QUESTION, TEXTS).tolist() == alone.score(QUESTION, TEXTS).tolist()
+    assert (
+        shared.score(QUESTION, TEXTS).tolist() == alone.score(QUESTION, TEXTS).tolist()
+    )
     assert addresses(shared.reader.backbone.model) == addresses(pair[0])
     assert chat.complete(asked) == before

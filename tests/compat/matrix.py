@@ -94,7 +94,14 @@ def floor(extra: str, package: str) -> str:
 
 LANGCHAIN = {
     "document": "docs/langchain.md",
-    "shown": ("langchain-core", "langchain", "langchain-classic", "langgraph", "langchain-openai", "openai"),
+    "shown": (
+        "langchain-core",
+        "langchain",
+        "langchain-classic",
+        "langgraph",
+        "langchain-openai",
+        "openai",
+    ),
 }
 LLAMAINDEX = {
     "document": "docs/llamaindex.md",
@@ -144,7 +151,12 @@ ROWS = (
         tests=("tests/compat/huggingface.py",),
         without=("langchain", "langgraph"),
         document="docs/langchain.md",
-        shown=("langchain-core", "langchain-huggingface", "transformers", "huggingface-hub"),
+        shown=(
+            "langchain-core",
+            "langchain-huggingface",
+            "transformers",
+            "huggingface-hub",
+        ),
     ),
     Row(
         "llama-index-core floor",
@@ -177,17 +189,32 @@ ROWS = (
 
 def test_group(row: Row) -> list[str]:
     """Our test requirements without the other framework's and without what only notebooks need."""
-    other = ("llama-index",) if row.document == LANGCHAIN["document"] else ("langchain", "langgraph")
+    other = (
+        ("llama-index",)
+        if row.document == LANGCHAIN["document"]
+        else ("langchain", "langgraph")
+    )
     unwanted = (*other, *UNNEEDED, *row.without)
-    return [r for r in PROJECT["dependency-groups"]["test"] if not r.startswith(unwanted)]
+    return [
+        r for r in PROJECT["dependency-groups"]["test"] if not r.startswith(unwanted)
+    ]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     known = [r.name for r in ROWS]
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of: {', '.join(known)}; all without any")
-    parser.add_argument("--keep", action="store_true", help="use the environments of an earlier run")
-    parser.add_argument("--list", action="store_true", help="say what would be installed, and stop")
+    parser.add_argument(
+        "rows",
+        nargs="*",
+        metavar="ROW",
+        help=f"of: {', '.join(known)}; all without any",
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="use the environments of an earlier run"
+    )
+    parser.add_argument(
+        "--list", action="store_true", help="say what would be installed, and stop"
+    )
     asked = parser.parse_args(argv)
     unknown = set(asked.rows) - set(known)
     if unknown:
@@ -223,7 +250,13 @@ def run_row(row: Row, *, keep: bool) -> Result:
     report = place / "tests.xml"
     report.unlink(missing_ok=True)
     ignored = [f"--ignore={path}" for path in row.left_out]
-    command = [python.with_name("pytest"), "-q", f"--junit-xml={report}", *ignored, *row.tests]
+    command = [
+        python.with_name("pytest"),
+        "-q",
+        f"--junit-xml={report}",
+        *ignored,
+        *row.tests,
+    ]
     subprocess.run(command, cwd=ROOT, env=environment(python), check=False)
     return counted(row, report, installed(row, python))
 
@@ -231,8 +264,13 @@ def run_row(row: Row, *, keep: bool) -> Result:
 def environment(python: Path) -> dict[str, str]:
     """Ours, and where NLTK's data lies: LlamaIndex 0.13 brings it along, but fetches it anew unless it is told."""
     code = "import sysconfig; print(sysconfig.get_path('purelib'))"
-    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
-    return {**os.environ, "NLTK_DATA": str(Path(done.stdout.strip()) / "llama_index" / "core")}
+    done = subprocess.run(
+        [python, "-c", code], capture_output=True, text=True, check=True
+    )
+    return {
+        **os.environ,
+        "NLTK_DATA": str(Path(done.stdout.strip()) / "llama_index" / "core"),
+    }
 
 
 def install(row: Row, place: Path, python: Path) -> str:
@@ -242,7 +280,9 @@ def install(row: Row, place: Path, python: Path) -> str:
     old = any("==" in pin for pin in row.pins)
     kept = [line for line in lines if old and not line.startswith((*FREE, "pip=="))]
     fixed.write_text("\n".join(kept) + "\n", "utf-8")
-    pip: list[str | Path] = [UV, "pip"] if UV else [python, "-m", "pip", "--disable-pip-version-check"]
+    pip: list[str | Path] = (
+        [UV, "pip"] if UV else [python, "-m", "pip", "--disable-pip-version-check"]
+    )
     # copies: NLTK refuses to read data files that are hard links into a cache
     own = ["--python", python, "--link-mode", "copy"] if UV else []
     options: list[str | Path] = [
@@ -259,7 +299,11 @@ def install(row: Row, place: Path, python: Path) -> str:
     steps.append(requirements(row))
     for step in steps:
         done = subprocess.run(
-            [*pip, "install", *options, *step], cwd=ROOT, capture_output=True, text=True, check=False
+            [*pip, "install", *options, *step],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode:
             (place / "problem.txt").write_text(done.stdout + done.stderr, "utf-8")
@@ -269,11 +313,14 @@ def install(row: Row, place: Path, python: Path) -> str:
 
 def installed(row: Row, python: Path) -> dict[str, str]:
     """The versions that are there of the packages a row shows."""
-    code = (
-        "import importlib.metadata as m, json; print(json.dumps({d.name: d.version for d in m.distributions()}))"
+    code = "import importlib.metadata as m, json; print(json.dumps({d.name: d.version for d in m.distributions()}))"
+    done = subprocess.run(
+        [python, "-c", code], capture_output=True, text=True, check=True
     )
-    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=True)
-    there = {name.lower().replace("_", "-"): version for name, version in json.loads(done.stdout).items()}
+    there = {
+        name.lower().replace("_", "-"): version
+        for name, version in json.loads(done.stdout).items()
+    }
     return {name: there[name] for name in row.shown if name in there}
 
 
@@ -298,8 +345,12 @@ HEAD = "| row | versions | passed | failed | skipped | left out |\n|---|---|---|
 def line_of(result: Result) -> str:
     """A row of the table, in Markdown."""
     row = result.row
-    versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
-    gone = "; ".join(f"`{path.rsplit('/', 1)[-1]}` ({why})" for path, why in row.left_out.items())
+    versions = ", ".join(
+        f"{name} {version}" for name, version in result.versions.items()
+    )
+    gone = "; ".join(
+        f"`{path.rsplit('/', 1)[-1]}` ({why})" for path, why in row.left_out.items()
+    )
     failed = result.problem or str(len(result.failed))
     return f"| {row.name} | {versions} | {result.passed} | {failed} | {result.skipped} | {gone or 'nothing'} |"
 
@@ -320,10 +371,16 @@ def table_in(text: str, name: str) -> tuple[str, dict[str, str], str]:
     """What stands before the table, its lines by row, and what stands after it."""
     begin, end = "<!-- compat: written by make compat -->\n", "<!-- compat: end -->"
     if begin not in text or end not in text:
-        raise SystemExit(f"{name}: expected the lines {begin.strip()!r} and {end!r} around the table")
+        raise SystemExit(
+            f"{name}: expected the lines {begin.strip()!r} and {end!r} around the table"
+        )
     before, rest = text.split(begin, 1)
     table, after = rest.split(end, 1)
-    lines = {line.split("|")[1].strip(): line for line in table.splitlines()[2:] if line.startswith("|")}
+    lines = {
+        line.split("|")[1].strip(): line
+        for line in table.splitlines()[2:]
+        if line.startswith("|")
+    }
     return before + begin, lines, end + after
 
 

@@ -97,19 +97,35 @@ class First:
 
 def labels_of(question):
     found = zip(question.passages, question.labels)
-    return [{"text": p.text_with_header, "source": "notes.md", "is_gold": gold} for p, gold in found]
+    return [
+        {"text": p.text_with_header, "source": "notes.md", "is_gold": gold}
+        for p, gold in found
+    ]
 
 
 def pages():
     """Each page by its name."""
     asked = sample_questions()[:3]
     denoiser = ENDDenoiser(BM25Scorer(), keep=0.3)
-    shown = [ReportItem(q.passages, denoiser.denoise(q.text, q.passages), q.gold, ("12 ms",)) for q in asked]
-    many = tuple(Passage(f"Passage {n} about towers and bananas. " * 8, f"p{n}") for n in range(1040))
+    shown = [
+        ReportItem(q.passages, denoiser.denoise(q.text, q.passages), q.gold, ("12 ms",))
+        for q in asked
+    ]
+    many = tuple(
+        Passage(f"Passage {n} about towers and bananas. " * 8, f"p{n}")
+        for n in range(1040)
+    )
     drafts = iter(["It was finished in 1899.", "The tower was finished in 1889."])
-    tower = [Passage("The tower was finished in 1889. I think it is ugly.", "a"), Passage("Bananas.", "b")]
+    tower = [
+        Passage("The tower was finished in 1889. I think it is ugly.", "a"),
+        Passage("Bananas.", "b"),
+    ]
     llm = FunctionLLM(lambda m: next(drafts))
-    loop = Augmenter(llm, BM25Retriever(tower), judge=lambda q, evidence, draft: float("1889" in draft))
+    loop = Augmenter(
+        llm,
+        BM25Retriever(tower),
+        judge=lambda q, evidence, draft: float("1889" in draft),
+    )
     answer = loop.answer("When was it finished?")
     assert answer.outcome == "supported"
     found = evaluate(sample_questions()[:4], answerer=First())
@@ -117,12 +133,23 @@ def pages():
     tables = run_sheets(sheets_of(Asked("s2a", count=1), llm), llm)
     own = [found._repr_html_(), shown[0].result._repr_html_(), answer._repr_html_()]
     return {
-        "kept": render_page(shown, title="Kept and dropped", table=[["method", "kept"], ["BM25", "30%"]]),
-        "many": render_page([ReportItem(many, ENDDenoiser(BM25Scorer(), keep=40).denoise("towers 7", many))], title="Many"),
+        "kept": render_page(
+            shown, title="Kept and dropped", table=[["method", "kept"], ["BM25", "30%"]]
+        ),
+        "many": render_page(
+            [
+                ReportItem(
+                    many, ENDDenoiser(BM25Scorer(), keep=40).denoise("towers 7", many)
+                )
+            ],
+            title="Many",
+        ),
         "loop": to_html(answer),
         "evaluation": render_evaluation(found),
         "protocol": protocol_page(tables, "a model"),
-        "labels": labels_page([{"question": q.text, "passages": labels_of(q)} for q in asked]),
+        "labels": labels_page(
+            [{"question": q.text, "passages": labels_of(q)} for q in asked]
+        ),
         "notebook": NOTEBOOK.format("".join(own)),
     }
 
@@ -133,20 +160,30 @@ def told_of(folder, scheme):
     for name, html in pages().items():
         for width in WIDTHS:
             own = f"{name} {width}"
-            probe = PROBE.replace("NAME", json.dumps(own)).replace("OPEN", "false" if name == "many" else "true")
+            probe = PROBE.replace("NAME", json.dumps(own)).replace(
+                "OPEN", "false" if name == "many" else "true"
+            )
             if checker is not None:
                 probe = f'<script src="axe.js"></script>{probe}'
-            (folder / f"{name}{width}.html").write_text(html.replace("</body>", f"{probe}</body>"), "utf-8")
-            frames.append(f'<iframe src="{name}{width}.html" width="{width}" height="900"></iframe>')
+            (folder / f"{name}{width}.html").write_text(
+                html.replace("</body>", f"{probe}</body>"), "utf-8"
+            )
+            frames.append(
+                f'<iframe src="{name}{width}.html" width="{width}" height="900"></iframe>'
+            )
     if checker is not None:
         (folder / "axe.js").write_text(checker, "utf-8")
-    (folder / "all.html").write_text(FRAME.format(frames="".join(frames), count=len(frames)), "utf-8")
+    (folder / "all.html").write_text(
+        FRAME.format(frames="".join(frames), count=len(frames)), "utf-8"
+    )
     return told_by(folder / "all.html", scheme, budget=60_000)
 
 
 @pytest.mark.skipif(chromium() is None, reason="there is no Chromium here")
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_every_page_fits_is_read_in_light_and_dark_and_has_no_serious_fault(tmp_path, scheme):
+def test_every_page_fits_is_read_in_light_and_dark_and_has_no_serious_fault(
+    tmp_path, scheme
+):
     told = told_of(tmp_path, scheme)
     assert len(told) == 14
     for name, found in told.items():
@@ -155,4 +192,6 @@ def test_every_page_fits_is_read_in_light_and_dark_and_has_no_serious_fault(tmp_
         assert found["faults"] == [], (name, found)
     assert told["many 390"]["height"] < 60_000
     if axe() is None:
-        pytest.skip("width and contrast hold; axe-core is not here, so no other fault was looked for")
+        pytest.skip(
+            "width and contrast hold; axe-core is not here, so no other fault was looked for"
+        )

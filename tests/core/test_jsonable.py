@@ -20,7 +20,9 @@ from denoise_core.support.judging import AnswerVerdict, ClaimVerdict, Quote
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | NUMBERS | st.text(),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
+    ),
     max_leaves=8,
 )
 st.register_type_strategy(float, NUMBERS)
@@ -37,13 +39,19 @@ PASSAGES = st.builds(
 TOKENS = st.integers(0, 10**9)
 QUOTES = st.lists(st.builds(Quote, span=SPANS), max_size=2).map(tuple)
 CLAIMS = st.builds(ClaimVerdict, probability=st.none() | st.floats(0, 1), quotes=QUOTES)
-VERDICTS = st.builds(AnswerVerdict, score=st.floats(0, 1), claims=st.lists(CLAIMS, max_size=2).map(tuple))
+VERDICTS = st.builds(
+    AnswerVerdict, score=st.floats(0, 1), claims=st.lists(CLAIMS, max_size=2).map(tuple)
+)
 NOUNS = {
     Span: SPANS,
     Passage: PASSAGES,
     Keep: st.builds(Keep, span=SPANS, score=NUMBERS),
     Drop: st.builds(Drop, span=SPANS, reason=st.text(), score=st.none() | NUMBERS),
-    Message: st.builds(Message, role=st.sampled_from(["system", "user", "assistant"]), content=st.text()),
+    Message: st.builds(
+        Message,
+        role=st.sampled_from(["system", "user", "assistant"]),
+        content=st.text(),
+    ),
     Usage: st.builds(Usage, TOKENS, TOKENS, st.booleans(), TOKENS),
     Quote: st.builds(Quote, span=SPANS),
     ClaimVerdict: CLAIMS,
@@ -68,10 +76,15 @@ def through_json(value):
 def test_what_is_written_is_read(kind, data):
     value = data.draw(NOUNS[kind])
     assert from_jsonable(kind, through_json(to_jsonable(value))) == value
-    assert from_jsonable(kind, through_json(to_jsonable(value, list_classes=(Span,)))) == value
+    assert (
+        from_jsonable(kind, through_json(to_jsonable(value, list_classes=(Span,))))
+        == value
+    )
     many = (value, value)
     assert from_jsonable(tuple[kind, ...], through_json(to_jsonable(many))) == many
-    assert from_jsonable(dict[str, kind] | None, through_json(to_jsonable({"a": value}))) == {"a": value}
+    assert from_jsonable(
+        dict[str, kind] | None, through_json(to_jsonable({"a": value}))
+    ) == {"a": value}
 
 
 @given(PLAIN)
@@ -97,27 +110,54 @@ class Mixed:
 def test_types_of_all_kinds():
     value = Mixed((1, "x"), Colour.RED, ["n"], "b", "text", model=object())
     written = through_json(to_jsonable(value))
-    assert written == {"pair": [1, "x"], "colour": "red", "names": ["n"], "kind": "b", "either": "text"}
+    assert written == {
+        "pair": [1, "x"],
+        "colour": "red",
+        "names": ["n"],
+        "kind": "b",
+        "either": "text",
+    }
     assert from_jsonable(Mixed, written) == value
     assert from_jsonable(Mixed, {**written, "of another version": 1}) == value
-    assert from_jsonable(Outcome, to_jsonable(next(iter(Outcome)))) is next(iter(Outcome))
-    assert from_jsonable(StopReason, to_jsonable(next(iter(StopReason)))) is next(iter(StopReason))
+    assert from_jsonable(Outcome, to_jsonable(next(iter(Outcome)))) is next(
+        iter(Outcome)
+    )
+    assert from_jsonable(StopReason, to_jsonable(next(iter(StopReason)))) is next(
+        iter(StopReason)
+    )
 
 
 def test_what_json_cannot_say_is_changed():
-    written = to_jsonable({1: (math.inf, math.nan), "object": object, "number": np.float32(0.5), "n": np.int64(3)})
+    written = to_jsonable(
+        {
+            1: (math.inf, math.nan),
+            "object": object,
+            "number": np.float32(0.5),
+            "n": np.int64(3),
+        }
+    )
     assert written == {"1": [None, None], "object": str(object), "number": 0.5, "n": 3}
     assert type(written["number"]) is float
-    assert math.isnan(from_jsonable(Keep, to_jsonable(Keep(Span("a", 0, 1), -math.inf))).score)
+    assert math.isnan(
+        from_jsonable(Keep, to_jsonable(Keep(Span("a", 0, 1), -math.inf))).score
+    )
 
 
 @pytest.mark.parametrize(
     ("kind", "data", "match"),
     [
-        (Span, {"passage_id": "a", "start": "0", "end": 3}, "Span.start: expected int, got str"),
+        (
+            Span,
+            {"passage_id": "a", "start": "0", "end": 3},
+            "Span.start: expected int, got str",
+        ),
         (Span, {"passage_id": "a"}, "end"),
         (Span, "a", "Span: expected an object, got str"),
-        (Drop, {"span": ["a", 0, True], "reason": ""}, "Drop.span: Span.end: expected int, got bool"),
+        (
+            Drop,
+            {"span": ["a", 0, True], "reason": ""},
+            "Drop.span: Span.end: expected int, got bool",
+        ),
         (Message, {"role": "nobody", "content": ""}, "Message.role: expected one of"),
         (tuple[Span, ...], {"a": 1}, "expected a list, got dict"),
         (dict[str, int], [1], "expected an object, got list"),

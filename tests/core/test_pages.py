@@ -15,13 +15,17 @@ from denoise_core.testing import FunctionLLM, FunctionScorer, ListRetriever
 
 STYLE = (files("denoise_core.report") / "templates" / "style.css").read_text("utf-8")
 SCHEMES = [
-    dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", rule)) for rule in STYLE.split("}") if "--ink: #" in rule
+    dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6})", rule))
+    for rule in STYLE.split("}")
+    if "--ink: #" in rule
 ]
 
 
 def luminance(colour):
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    linear = [
+        p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
@@ -34,15 +38,25 @@ def test_text_has_a_contrast_of_four_and_a_half_in_every_scheme():
     assert len(SCHEMES) == 4  # light, dark, and a notebook that says which
     for colours in SCHEMES:
         on_paper = product(
-            ("ink", "soft", "kept", "gone", "doubt", "focus", "s1", "s2", "s3", "s4"), ("paper", "tint")
+            ("ink", "soft", "kept", "gone", "doubt", "focus", "s1", "s2", "s3", "s4"),
+            ("paper", "tint"),
         )
         for text, ground in [*on_paper, ("ink", "gold"), ("doubt", "gold")]:
-            assert contrast(colours[text], colours[ground]) >= 4.5, (text, ground, colours)
+            assert contrast(colours[text], colours[ground]) >= 4.5, (
+                text,
+                ground,
+                colours,
+            )
 
 
 def many(n, characters=900):
-    passages = tuple(Passage(f"passage {i} " + "word " * (characters // 5), f"p{i}") for i in range(n))
-    result = ENDDenoiser(FunctionScorer(lambda q, t: -len(t)), keep=40).denoise("q", passages)
+    passages = tuple(
+        Passage(f"passage {i} " + "word " * (characters // 5), f"p{i}")
+        for i in range(n)
+    )
+    result = ENDDenoiser(FunctionScorer(lambda q, t: -len(t)), keep=40).denoise(
+        "q", passages
+    )
     return passages, result
 
 
@@ -65,21 +79,31 @@ def test_what_does_not_fit_is_counted():
 
 def test_dropped_text_says_so_without_its_looks():
     passages = (Passage("Kept.", "a"), Passage("Gone.", "b"))
-    html = fragment(passages, DenoiseResult("q", passages[:1], (Drop(Span("b", 0, 5), "noise", 0.25),)))
-    assert re.search(r'\[dropped: </span><del[^>]*>Gone\.</del><span class="sr"> noise, score 0\.250\]', html)
+    html = fragment(
+        passages,
+        DenoiseResult("q", passages[:1], (Drop(Span("b", 0, 5), "noise", 0.25),)),
+    )
+    assert re.search(
+        r'\[dropped: </span><del[^>]*>Gone\.</del><span class="sr"> noise, score 0\.250\]',
+        html,
+    )
     assert re.search(r"<mark[^>]*>Kept\.</mark>", html)
 
 
 def test_a_result_alone_shows_what_is_kept_and_how_much_is_gone():
     source = Passage("Kept. Gone <b>.", "a")
     result = DenoiseResult(
-        "q?", (Passage("Kept. ", "a", spans=(Span("a", 0, 6),)),), (Drop(Span("a", 6, 15), "noise"),)
+        "q?",
+        (Passage("Kept. ", "a", spans=(Span("a", 0, 6),)),),
+        (Drop(Span("a", 6, 15), "noise"),),
     )
     html = result._repr_html_()
     assert "Kept." in html
     assert "[9 characters]" in html
     assert source.text[6:] not in html
-    assert repr(result) == "DenoiseResult('q?': 1 passages kept, 6 characters; 9 dropped)"
+    assert (
+        repr(result) == "DenoiseResult('q?': 1 passages kept, 6 characters; 9 dropped)"
+    )
 
 
 def test_an_answer_shows_itself_and_its_repr_is_one_line():
@@ -88,9 +112,13 @@ def test_an_answer_shows_itself_and_its_repr_is_one_line():
         *(Passage(f"Noise {i}.", f"n{i}") for i in range(30)),
     ]
     llm = FunctionLLM(lambda m: "The tower was finished in 1889.")
-    answer = Augmenter(llm, ListRetriever(passages), judge=by_words()).answer("When was the tower finished?")
+    answer = Augmenter(llm, ListRetriever(passages), judge=by_words()).answer(
+        "When was the tower finished?"
+    )
     assert "\n" not in repr(answer)
-    assert repr(answer).startswith("Answer('The tower was finished in 1889.': supported")
+    assert repr(answer).startswith(
+        "Answer('The tower was finished in 1889.': supported"
+    )
     assert '<div class="denoise">' in answer._repr_html_()
     html = to_html(answer)
     assert "23 more passages" in html
@@ -106,6 +134,12 @@ def test_charts_stay_inside_their_frame(value):
     for drawn in (curves, chart({**about, "lines": dots, "most": 10.0, "floor": 0.0})):
         places = re.findall(r'c?(x|y)[12]?="([\d.-]+)"', drawn)
         for line in re.findall(r'points="([^"]+)"', drawn):
-            places += [(axis, at) for pair in line.split() for axis, at in zip("xy", pair.split(","))]
+            places += [
+                (axis, at)
+                for pair in line.split()
+                for axis, at in zip("xy", pair.split(","))
+            ]
         assert len(places) > 25
-        assert all(0 <= float(at) <= (640 if axis == "x" else 320) for axis, at in places)
+        assert all(
+            0 <= float(at) <= (640 if axis == "x" else 320) for axis, at in places
+        )

@@ -43,7 +43,10 @@ def above_others(reader):
     scorer = ProbeScorer(reader, probe)
     shares = []
     for q in questions(FITTED, HELD_OUT):
-        scores, labels = np.array(scorer.score(q.text, [p.text for p in q.passages])), np.array(q.labels)
+        scores, labels = (
+            np.array(scorer.score(q.text, [p.text for p in q.passages])),
+            np.array(q.labels),
+        )
         shares.append((scores[labels].min() > scores[~labels]).mean())
     return float(np.mean(shares))
 
@@ -53,7 +56,9 @@ def test_a_probe_on_the_last_token_finds_what_is_asked_for(reader):
 
 
 def test_the_same_probe_on_random_blocks_does_not(reader):
-    fresh = HiddenReader(with_fresh_blocks(reader.backbone), tokenizer=reader.backbone.tokenizer)
+    fresh = HiddenReader(
+        with_fresh_blocks(reader.backbone), tokenizer=reader.backbone.tokenizer
+    )
     assert above_others(fresh) < 0.7
 
 
@@ -65,8 +70,13 @@ def test_it_answers_and_streams_what_it_answers(llm):
 
 
 def test_a_selection_that_cannot_be_read_keeps_everything_and_is_named(llm, caplog):
-    passages = [Passage("The tower was built in 1889. It is red.", "a"), Passage("Bread is cheap.", "b")]
+    passages = [
+        Passage("The tower was built in 1889. It is red.", "a"),
+        Passage("Bread is cheap.", "b"),
+    ]
     result = S2ADenoiser(llm).denoise("When was the tower built?", passages)
-    assert [(p.id, p.text) for p in result.passages] == [(p.id, p.text) for p in passages]
+    assert [(p.id, p.text) for p in result.passages] == [
+        (p.id, p.text) for p in passages
+    ]
     assert result.fallback
     assert "UnparsableReply" in caplog.text

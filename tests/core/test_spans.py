@@ -27,7 +27,10 @@ def test_merged_ranges_are_the_same_characters_in_order_and_apart(ranges):
 def test_what_is_clipped_and_what_is_left_tile_the_window(ranges, start, end):
     merged = merge_spans(ranges)
     window = set(range(start, end))
-    inside, outside = clip_spans(merged, start, end), complement_spans(merged, start, end)
+    inside, outside = (
+        clip_spans(merged, start, end),
+        complement_spans(merged, start, end),
+    )
     assert characters(inside) == characters(ranges) & window
     assert characters(outside) == window - characters(ranges)
     assert all(a < b for a, b in inside + outside)
@@ -38,4 +41,6 @@ def test_ranges_between_cuts_tile_the_text(cuts, length):
     tiles = tile_spans(cuts, 0, length)
     assert characters(tiles) == set(range(length))
     assert [a for a, _ in tiles[1:]] == [b for _, b in tiles[:-1]]
-    assert {a for a, _ in tiles} == {0, *(cut for cut in cuts if cut < length)} - ({0} if not length else set())
+    assert {a for a, _ in tiles} == {0, *(cut for cut in cuts if cut < length)} - (
+        {0} if not length else set()
+    )

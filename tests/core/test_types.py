@@ -7,23 +7,42 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from denoise_core import BudgetExceeded, InputError, MissingExtra, Passage, Span, unique_ids
+from denoise_core import (
+    BudgetExceeded,
+    InputError,
+    MissingExtra,
+    Passage,
+    Span,
+    unique_ids,
+)
 from denoise_core._optional import require
 from denoise_core.types import check_passages, replace_surrogates
 
 
 @pytest.mark.parametrize("text", [None, 3, b"bytes", ["list"]])
 def test_a_text_that_is_no_text(text):
-    with pytest.raises(InputError, match=f"passage 'x': expected its text as a str, got {type(text).__name__}"):
+    with pytest.raises(
+        InputError,
+        match=f"passage 'x': expected its text as a str, got {type(text).__name__}",
+    ):
         Passage(text, "x")
 
 
 def test_duplicate_ids_are_named_with_their_places_and_the_remedy():
-    with pytest.raises(InputError, match=r"passages 0 and 2 share the id 'a'.*unique_ids"):
+    with pytest.raises(
+        InputError, match=r"passages 0 and 2 share the id 'a'.*unique_ids"
+    ):
         check_passages([Passage("1", "a"), Passage("2", "b"), Passage("3", "a")])
 
 
-@given(st.lists(st.none() | st.sampled_from(["a", "a#2", "passage-0", "b"]) | st.text(max_size=3), max_size=12))
+@given(
+    st.lists(
+        st.none()
+        | st.sampled_from(["a", "a#2", "passage-0", "b"])
+        | st.text(max_size=3),
+        max_size=12,
+    )
+)
 def test_unique_ids_are_unique_and_leave_the_first_of_each_alone(ids):
     out = unique_ids(ids)
     assert len(set(out)) == len(out) == len(ids)
@@ -33,11 +52,15 @@ def test_unique_ids_are_unique_and_leave_the_first_of_each_alone(ids):
 
 def test_covered_writes_out_what_an_untouched_passage_stands_for():
     assert Passage("abc", "x").source_spans == (Span("x", 0, 3),)
-    assert Passage("b", "x", spans=(Span("x", 1, 2),)).source_spans == (Span("x", 1, 2),)
+    assert Passage("b", "x", spans=(Span("x", 1, 2),)).source_spans == (
+        Span("x", 1, 2),
+    )
 
 
 def test_a_missing_extra_tells_the_command():
-    with pytest.raises(MissingExtra, match=r"'not_a_module' .* pip install 'rag-denoise\[end\]'"):
+    with pytest.raises(
+        MissingExtra, match=r"'not_a_module' .* pip install 'rag-denoise\[end\]'"
+    ):
         require("not_a_module", extra="end")
 
 

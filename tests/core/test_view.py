@@ -36,7 +36,9 @@ class Reader(HTMLParser):
             self.found[self.state] += data
 
 
-TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\0"), max_size=60)
+TEXT = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters="\r\0"), max_size=60
+)
 
 
 @given(st.lists(TEXT, max_size=4), st.data())
@@ -62,7 +64,9 @@ def test_scores_and_reasons_are_shown_and_text_is_escaped():
     scorer = FunctionScorer(lambda q, t: float(len(t)))
     result = ENDDenoiser(scorer, keep=1).denoise("<q>", passages)
     html = render_page(
-        [ReportItem(tuple(passages), result, frozenset({"<b>"}), ("<fact>",))], title="<t>", table=[["<th>"], ["<td>"]]
+        [ReportItem(tuple(passages), result, frozenset({"<b>"}), ("<fact>",))],
+        title="<t>",
+        table=[["<th>"], ["<td>"]],
     )
     read = Reader(html)
     assert "script" not in read.tags
@@ -75,7 +79,9 @@ def test_scores_and_reasons_are_shown_and_text_is_escaped():
 def test_rewritten_text_and_fallback_are_shown():
     source = Passage("A long text.", "a")
     result = DenoiseResult(
-        "q", (Passage("Short.", "a", spans=source.source_spans, is_rewritten=True),), fallback="said no"
+        "q",
+        (Passage("Short.", "a", spans=source.source_spans, is_rewritten=True),),
+        fallback="said no",
     )
     html = fragment([source], result)
     assert "Short." in html
@@ -94,10 +100,15 @@ def test_kept_chunks_show_their_own_score(score):
 
 def test_chunks_without_text_are_shown_too():
     passage = Passage("hello          world", "p")
-    result = ENDDenoiser(FunctionScorer(lambda q, t: 1.0), threshold=-math.inf, chunker=sentence_chunker(5)).denoise(
-        "q", [passage]
+    result = ENDDenoiser(
+        FunctionScorer(lambda q, t: 1.0),
+        threshold=-math.inf,
+        chunker=sentence_chunker(5),
+    ).denoise("q", [passage])
+    assert (
+        "".join(piece.text for piece in split_pieces([passage], result)[0])
+        == passage.text
     )
-    assert "".join(piece.text for piece in split_pieces([passage], result)[0]) == passage.text
 
 
 def test_a_result_is_read_a_fixed_number_of_times_however_many_its_passages_are():

@@ -16,7 +16,9 @@ def build():
 
     def built(copy):
         command = [sys.executable, "docs/tools/make_site.py"]
-        return subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
+        return subprocess.run(
+            command, cwd=copy, capture_output=True, text=True, check=False
+        )
 
     return built
 
@@ -25,12 +27,29 @@ def build():
 def site(tmp_path_factory):
     """A copy of what the site is made from."""
     copy = tmp_path_factory.mktemp("site")
-    for name in ("docs", "shared/denoise_core", "langchain_denoise", "llamaindex_denoise", "cookbook"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__", "*.safetensors"))
+    for name in (
+        "docs",
+        "shared/denoise_core",
+        "langchain_denoise",
+        "llamaindex_denoise",
+        "cookbook",
+    ):
+        shutil.copytree(
+            ROOT / name,
+            copy / name,
+            ignore=shutil.ignore_patterns("__pycache__", "*.safetensors"),
+        )
     (copy / "benchmarks" / "results").mkdir(parents=True)
     for path in (ROOT / "benchmarks" / "results").glob("*.*"):
         shutil.copy(path, copy / "benchmarks" / "results")
-    for name in ("pyproject.toml", "README.md", "CHANGELOG.md", "SECURITY.md", "CONTRIBUTING.md", "LICENSE"):
+    for name in (
+        "pyproject.toml",
+        "README.md",
+        "CHANGELOG.md",
+        "SECURITY.md",
+        "CONTRIBUTING.md",
+        "LICENSE",
+    ):
         shutil.copy(ROOT / name, copy)
     return copy
 
@@ -40,4 +59,6 @@ def html(site, build, tmp_path_factory):
     """The folder of pages, which no later build of the copy touches."""
     done = build(site)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    return shutil.copytree(site / "build" / "site" / "html", tmp_path_factory.mktemp("built") / "html")
+    return shutil.copytree(
+        site / "build" / "site" / "html", tmp_path_factory.mktemp("built") / "html"
+    )

@@ -12,7 +12,10 @@ from tiny_models import build_probe, tiny_pair
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-BLOCK = re.compile(r"```python\n(?P<code>.*?)```\n(?:(?:\nIt prints:\n)?\n```text\n(?P<output>.*?)```)?", re.S)
+BLOCK = re.compile(
+    r"```python\n(?P<code>.*?)```\n(?:(?:\nIt prints:\n)?\n```text\n(?P<output>.*?)```)?",
+    re.S,
+)
 
 RUN_ELSEWHERE = {  # a test of the page runs its blocks from top to bottom
     "docs/evaluate.md": "tests/core/evaluate/test_docs.py",
@@ -27,7 +30,11 @@ def blocks(page):
 
 def pages():
     found = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
-    return [str(p.relative_to(ROOT)) for p in found if not p.is_relative_to(DOCS / "listing")]
+    return [
+        str(p.relative_to(ROOT))
+        for p in found
+        if not p.is_relative_to(DOCS / "listing")
+    ]
 
 
 def run(page, names):
@@ -44,7 +51,11 @@ def run(page, names):
 
 FIRST = ("README.md", "docs/index.md", "docs/start.md")
 PLAIN = ("docs/questions.md",)  # as they stand, from top to bottom
-HERE = {*FIRST, *PLAIN, *(f"docs/{name}.md" for name in ("augmenter", "end", "s2a", "scale"))}
+HERE = {
+    *FIRST,
+    *PLAIN,
+    *(f"docs/{name}.md" for name in ("augmenter", "end", "s2a", "scale")),
+}
 
 
 def test_no_page_has_a_block_that_nothing_runs():
@@ -73,7 +84,8 @@ def test_the_loops_page(monkeypatch):
     more = BM25Retriever([Passage("Reviews say that the tower is high.", "review")])
     # The page names a model of the hub; the same weights ship.
     monkeypatch.setattr(
-        "denoise_core.scorers.encoders._embedders", lambda name: (shared_encoder().embed_texts, shared_encoder().embed_texts)
+        "denoise_core.scorers.encoders._embedders",
+        lambda name: (shared_encoder().embed_texts, shared_encoder().embed_texts),
     )
     names = {
         "llm": FunctionLLM(lambda messages: RIGHT),
@@ -97,7 +109,10 @@ def labelled_lines():
         yield json.dumps(
             {
                 "question": q.text,
-                "passages": [{"id": p.id, "text": p.text, "is_gold": p.id in q.gold} for p in q.passages],
+                "passages": [
+                    {"id": p.id, "text": p.text, "is_gold": p.id in q.gold}
+                    for p in q.passages
+                ],
             }
         )
 
@@ -116,7 +131,10 @@ def test_the_page_of_end(tmp_path, monkeypatch):
         "model": model,
         "tokenizer": tokenizer,
         "probe": build_probe(model, tokenizer),
-        "passages": [Passage("Priya Ralkalo works as a weaver.", "a"), Passage("It rains in June.", "b")],
+        "passages": [
+            Passage("Priya Ralkalo works as a weaver.", "a"),
+            Passage("It rains in June.", "b"),
+        ],
         "admitted": [Passage("Omar Delgari works as a baker.", "c")],
         "feedback": "Say the job.",
     }
@@ -128,10 +146,23 @@ def test_the_page_of_s2a(tmp_path, monkeypatch):
     from denoise_core.testing import FunctionLLM
 
     monkeypatch.chdir(tmp_path)
-    told = {"opinion_type": "suggest_incorrect", "prompt": "How tall is the tower? I think 200 m."}
-    record = {"id": "1", "question": "How tall is the tower?", "correct_answer": "330 m", **told}
+    told = {
+        "opinion_type": "suggest_incorrect",
+        "prompt": "How tall is the tower? I think 200 m.",
+    }
+    record = {
+        "id": "1",
+        "question": "How tall is the tower?",
+        "correct_answer": "330 m",
+        **told,
+    }
     one = FunctionLLM(lambda messages: "1")
-    names = {"llm": one, "my_model": lambda seed: one, "judge": one, "records": [record]}
+    names = {
+        "llm": one,
+        "my_model": lambda seed: one,
+        "judge": one,
+        "records": [record],
+    }
     made = run("docs/s2a.md", names)
     assert made["result"].passages[0].text.startswith("The tower is 330 m tall.")
 
@@ -168,10 +199,15 @@ def fill():
 
 def test_code_and_tables_are_those_of_their_files(fill):
     stale = [
-        page for page in pages() if (text := (ROOT / page).read_text("utf-8")) != fill.filled(text, lambda _: None)
+        page
+        for page in pages()
+        if (text := (ROOT / page).read_text("utf-8"))
+        != fill.filled(text, lambda _: None)
     ]
     assert not stale, "run: python docs/tools/fill.py tables"
-    assert (fill.OUT / "sets.svg").read_text("utf-8") == fill.curve(), "run: python docs/tools/fill.py tables"
+    assert (fill.OUT / "sets.svg").read_text("utf-8") == fill.curve(), (
+        "run: python docs/tools/fill.py tables"
+    )
 
 
 def test_scripts_are_short_and_each_has_a_page(fill):
@@ -182,8 +218,12 @@ def test_scripts_are_short_and_each_has_a_page(fill):
         assert f"<!-- script: {name} -->" in told, name
 
 
-@pytest.mark.parametrize(("page", "number"), [(page, n) for page in FIRST for n in range(len(blocks(page)))])
-def test_a_first_block_runs_where_only_its_page_was_followed(page, number, fill, tmp_path):
+@pytest.mark.parametrize(
+    ("page", "number"), [(page, n) for page in FIRST for n in range(len(blocks(page)))]
+)
+def test_a_first_block_runs_where_only_its_page_was_followed(
+    page, number, fill, tmp_path
+):
     """In a process of its own, in which what the page's pip lines do not bring cannot be imported."""
     block = blocks(page)[number]
     script = tmp_path / "block.py"
@@ -199,7 +239,11 @@ def test_what_a_page_does_not_install_is_not_found(fill, tmp_path):
         fill.printed_by("", script, page, tmp_path)
 
 
-LOOSE = {"own_model", "vllm_end", "own_questions"}  # seconds and fitted figures differ from machine to machine
+LOOSE = {
+    "own_model",
+    "vllm_end",
+    "own_questions",
+}  # seconds and fitted figures differ from machine to machine
 
 
 @pytest.mark.enable_socket
@@ -211,7 +255,9 @@ def test_a_script_prints_what_its_page_shows(name, fill, tmp_path):
     shown = re.search(r"```text\n(.*?)\n```", block, re.S)[1]
     assert shown, "run: python docs/tools/fill.py"
     if name in LOOSE:
-        shown, printed = (re.sub(r"[\d.,]+", "0", text).split() for text in (shown, printed))
+        shown, printed = (
+            re.sub(r"[\d.,]+", "0", text).split() for text in (shown, printed)
+        )
         assert set(shown[:5]) <= set(printed)
     else:
         assert printed == shown

@@ -90,17 +90,25 @@ def probed(html, tmp_path_factory):
         text = (folder / page).read_text("utf-8")
         probe = PROBE.replace("NAME", json.dumps(page))
         (folder / page).write_text(text.replace("</body>", f"{probe}</body>"), "utf-8")
-    driver = DRIVER.replace("PAGES", json.dumps(pages)).replace("WIDTHS", json.dumps(WIDTHS))
+    driver = DRIVER.replace("PAGES", json.dumps(pages)).replace(
+        "WIDTHS", json.dumps(WIDTHS)
+    )
     (folder / "all_pages.html").write_text(driver, "utf-8")
     return folder, pages
 
 
 @pytest.mark.skipif(chromium() is None, reason="there is no Chromium here")
-@pytest.mark.parametrize(("scheme", "palette"), [("light", "default"), ("dark", "slate")])
-def test_every_page_of_the_site_fits_has_its_pictures_and_is_read(probed, scheme, palette):
+@pytest.mark.parametrize(
+    ("scheme", "palette"), [("light", "default"), ("dark", "slate")]
+)
+def test_every_page_of_the_site_fits_has_its_pictures_and_is_read(
+    probed, scheme, palette
+):
     folder, pages = probed
     told = told_by(folder / "all_pages.html", scheme, budget=600_000)
-    assert {(t["page"], t["width"]) for t in told} == {(page, width) for page in pages for width in WIDTHS}
+    assert {(t["page"], t["width"]) for t in told} == {
+        (page, width) for page in pages for width in WIDTHS
+    }
     assert {t["scheme"] for t in told} == {palette}
     assert not [(t["page"], t["width"], t["wide"]) for t in told if t["wide"] > 0]
     assert not [(t["page"], t["width"], t["out"]) for t in told if t["out"]]

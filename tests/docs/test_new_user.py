@@ -21,12 +21,16 @@ def way(monkeypatch):
 
 def test_the_way_is_no_longer_than_it_may_be(way):
     assert 0 < len(way.commands()) <= way.COMMANDS
-    counts = {framework: way.lines_of(code) for framework, code in way.applications().items()}
+    counts = {
+        framework: way.lines_of(code) for framework, code in way.applications().items()
+    }
     assert counts.keys() == {"LangChain", "LlamaIndex"}
     assert max(counts.values()) <= way.LINES
 
 
-def test_the_last_command_leaves_most_of_a_document_out(way, tmp_path, monkeypatch, capsys):
+def test_the_last_command_leaves_most_of_a_document_out(
+    way, tmp_path, monkeypatch, capsys
+):
     question, notes = way.own_document()
     (tmp_path / "notes.md").write_text(notes, "utf-8")
     monkeypatch.chdir(tmp_path)

@@ -16,7 +16,11 @@ from headless import chromium, told_by
 
 ROOT = Path(__file__).parents[2]
 TOOLS = ROOT / "docs" / "tools"
-PROTOCOLS = ("denoise_core.protocols", "denoise_core.augmenter.drafting.drafter", "denoise_core.augmenter.utility")
+PROTOCOLS = (
+    "denoise_core.protocols",
+    "denoise_core.augmenter.drafting.drafter",
+    "denoise_core.augmenter.utility",
+)
 PROTOCOLS += (
     "denoise_core.augmenter.policy",
     "denoise_core.augmenter.feedback",
@@ -35,14 +39,20 @@ def tools():
 
 
 def test_it_builds_strictly_and_every_page_is_written(html, tools):
-    pages = {p.relative_to(ROOT / "docs").with_suffix(".html") for p in (ROOT / "docs").rglob("*.md")}
+    pages = {
+        p.relative_to(ROOT / "docs").with_suffix(".html")
+        for p in (ROOT / "docs").rglob("*.md")
+    }
     pages = {p for p in pages if p.parts[0] not in {"listing", "tools"}}
     assert len(pages) > 8
     assert not [str(p) for p in pages if not (html / p).exists()]
     for module, names in tools[1].public_modules().items():
         page = (html / "reference" / f"{module}.html").read_text("utf-8")
         for name in names:
-            assert f'id="{tools[1].home_of(module, name)}"' in page or f">{name}</code>" in page, (module, name)
+            assert (
+                f'id="{tools[1].home_of(module, name)}"' in page
+                or f">{name}</code>" in page
+            ), (module, name)
 
 
 def test_what_the_repository_needs_is_not_shown(html, tools):
@@ -52,13 +62,17 @@ def test_what_the_repository_needs_is_not_shown(html, tools):
     assert any("prompt | S2AMessages" in cell for cell in cells)
     assert not [cell for cell in cells if "\\|" in cell]
     shown = [
-        (p, s) for p in html.rglob("*.html") for s in re.findall(r'<img[^>]* src="([^"]+)"', p.read_text("utf-8"))
+        (p, s)
+        for p in html.rglob("*.html")
+        for s in re.findall(r'<img[^>]* src="([^"]+)"', p.read_text("utf-8"))
     ]
     assert len(shown) > 3
     assert not [(p, s) for p, s in shown if not (p.parent / s).is_file()]
 
 
-@pytest.mark.parametrize("name", sorted(p.name for p in (ROOT / "docs" / "pictures").glob("*.svg")))
+@pytest.mark.parametrize(
+    "name", sorted(p.name for p in (ROOT / "docs" / "pictures").glob("*.svg"))
+)
 def test_a_drawing_fits_a_telephone(name):
     """390 pixels less the page's own margins; so no drawing is shrunk until its words cannot be read."""
     drawing = (ROOT / "docs" / "pictures" / name).read_text("utf-8")
@@ -86,13 +100,23 @@ addEventListener("message", m => { told[m.data[0]] = m.data[1];
 def test_on_a_telephone_nothing_is_cut_off(html, tmp_path):
     """390 pixels wide: no page, table or code scrolls sideways."""
     copy = shutil.copytree(html, tmp_path / "html")
-    names = [str(p.relative_to(html)) for p in html.rglob("*.html") if p.parent.name != "reference"]
+    names = [
+        str(p.relative_to(html))
+        for p in html.rglob("*.html")
+        if p.parent.name != "reference"
+    ]
     names = [name for name in names if name != "404.html"]
     for name in names:
         text = (copy / name).read_text("utf-8")
-        (copy / name).write_text(text + PROBE.replace("NAME", json.dumps(name)), "utf-8")
-    frames = [f'<iframe src="{name}" width="390" height="900"></iframe>' for name in names]
-    (copy / "frames.html").write_text(FRAMES.replace("COUNT", str(len(names))) + "".join(frames), "utf-8")
+        (copy / name).write_text(
+            text + PROBE.replace("NAME", json.dumps(name)), "utf-8"
+        )
+    frames = [
+        f'<iframe src="{name}" width="390" height="900"></iframe>' for name in names
+    ]
+    (copy / "frames.html").write_text(
+        FRAMES.replace("COUNT", str(len(names))) + "".join(frames), "utf-8"
+    )
     told = told_by(copy / "frames.html", "light", budget=20_000)
     assert len(told) > 20
     assert {name: cut for name, cut in told.items() if cut} == {}
@@ -106,7 +130,10 @@ def test_each_public_class_shows_what_it_is_made_from(html):
 
 @pytest.mark.parametrize(
     ("link", "says"),
-    [("[x](nowhere.md)", "no such file: nowhere.md"), ("[x](end.md#no-such-part)", "anchor does not exist")],
+    [
+        ("[x](nowhere.md)", "no such file: nowhere.md"),
+        ("[x](end.md#no-such-part)", "anchor does not exist"),
+    ],
 )
 def test_a_dead_link_ends_the_build(site, build, link, says):
     page = site / "docs" / "start.md"
@@ -143,7 +170,9 @@ def promised() -> set[str]:
 
 def methods(cls):
     for name, value in vars(cls).items():
-        inner = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
+        inner = (
+            value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
+        )
         inner = inner.fget if isinstance(inner, property) else inner
         if not name.startswith("_") and inspect.isfunction(inner):
             yield name, inner
@@ -154,7 +183,11 @@ def followed_by_text(module: str, name: str) -> bool:
     spec = importlib.util.find_spec(module)
     body = ast.parse(Path(spec.origin).read_text("utf-8")).body
     for node, after in pairwise(body):
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        targets = (
+            node.targets
+            if isinstance(node, ast.Assign)
+            else [getattr(node, "target", None)]
+        )
         if name in {getattr(target, "id", "") for target in targets}:
             return isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant)
     return False
@@ -173,7 +206,16 @@ def test_every_public_value_says_what_it_is(tools):
 
 def test_every_public_name_says_what_it_is(tools):
     known = promised()
-    assert {"complete", "denoise", "retrieve", "score", "draft", "assess", "choose", "judge"} <= known
+    assert {
+        "complete",
+        "denoise",
+        "retrieve",
+        "score",
+        "draft",
+        "assess",
+        "choose",
+        "judge",
+    } <= known
     silent = set()
     for module, names in tools[1].public_modules().items():
         assert importlib.import_module(module).__doc__, module
@@ -181,12 +223,16 @@ def test_every_public_name_says_what_it_is(tools):
             value = getattr(importlib.import_module(module), name)
             if inspect.isclass(value):
                 own = vars(value).get("__doc__") or ""
-                if not own or own.startswith(f"{name}("):  # a dataclass without one is given its signature
+                if not own or own.startswith(
+                    f"{name}("
+                ):  # a dataclass without one is given its signature
                     silent.add(f"{module}.{name}")
                 silent |= {
                     f"{value.__module__}.{value.__name__}.{n}"
                     for n, f in methods(value)
-                    if n not in known and not inspect.getdoc(getattr(value, n)) and not f.__doc__
+                    if n not in known
+                    and not inspect.getdoc(getattr(value, n))
+                    and not f.__doc__
                 }
             elif callable(value) and not inspect.getdoc(value):
                 silent.add(f"{module}.{name}")
@@ -200,7 +246,16 @@ def test_what_raises_a_mistake_says_so(tools):
         for value in (getattr(importlib.import_module(module), name) for name in names):
             if inspect.isfunction(value):
                 source, words = inspect.getsource(value), inspect.getdoc(value) or ""
-                raised = set(re.findall(r"raise (InputError|ProbeMismatch|BudgetExceeded|EmptyResult)", source))
-                if raised and not re.search("|".join([*raised, "rais", "error", "refuse"]), words):
-                    unsaid.append(f"{value.__module__}.{value.__name__}: {sorted(raised)}")
+                raised = set(
+                    re.findall(
+                        r"raise (InputError|ProbeMismatch|BudgetExceeded|EmptyResult)",
+                        source,
+                    )
+                )
+                if raised and not re.search(
+                    "|".join([*raised, "rais", "error", "refuse"]), words
+                ):
+                    unsaid.append(
+                        f"{value.__module__}.{value.__name__}: {sorted(raised)}"
+                    )
     assert not unsaid

@@ -25,9 +25,13 @@ GONE = (
     "sp(oke|eaks?) for nothing",
 )
 GONE_WORDS = re.compile("|".join(rf"\b(?:{words})\b" for words in GONE), re.IGNORECASE)
-QUOTED = re.compile(r"```text\n.*?```|`[^`\n]+`", re.DOTALL)  # what programs print, and names
+QUOTED = re.compile(
+    r"```text\n.*?```|`[^`\n]+`", re.DOTALL
+)  # what programs print, and names
 NAMED = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")]
-PAGES = [p for p in [*NAMED, *sorted((ROOT / "docs").rglob("*.md"))] if p.name != "style.md"]
+PAGES = [
+    p for p in [*NAMED, *sorted((ROOT / "docs").rglob("*.md"))] if p.name != "style.md"
+]
 PAGES = [p for p in PAGES if "tools" not in p.relative_to(ROOT).parts]
 
 
@@ -40,10 +44,14 @@ def test_words_of_the_list_do_not_come_back(page):
     assert not found(page.read_text("utf-8")), "docs/style.md says what to write"
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "cookbook").glob("*.ipynb")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", sorted((ROOT / "cookbook").glob("*.ipynb")), ids=lambda p: p.stem
+)
 def test_nor_in_the_recipes(path):
     cells = json.loads(path.read_text("utf-8"))["cells"]
-    assert not found("\n\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown"))
+    assert not found(
+        "\n\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown")
+    )
 
 
 def test_each_pair_shows_a_word_of_the_list_and_a_way_without_it():

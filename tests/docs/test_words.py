@@ -19,7 +19,10 @@ def messages():
                 if isinstance(node, ast.Constant) and isinstance(node.value, str):
                     found.append(node.value)
                 elif isinstance(node, ast.JoinedStr):
-                    parts = (str(p.value) if isinstance(p, ast.Constant) else "{}" for p in node.values)
+                    parts = (
+                        str(p.value) if isinstance(p, ast.Constant) else "{}"
+                        for p in node.values
+                    )
                     found.append("".join(parts))
     return found
 
@@ -33,7 +36,10 @@ def rows(page, column):
 def test_every_quoted_message_is_one_that_is_written():
     written = messages()
     for column in ("the log says", "the message says"):
-        quoted = [re.fullmatch(r"`(.+)`", row)[1] for row in rows("troubleshooting.md", column)]
+        quoted = [
+            re.fullmatch(r"`(.+)`", row)[1]
+            for row in rows("troubleshooting.md", column)
+        ]
         assert len(quoted) >= 8
         assert not [q for q in quoted if not any(q in text for text in written)]
 
@@ -64,7 +70,9 @@ def test_each_term_stands_once_and_in_order():
 
 def test_the_changelog_has_the_release_of_this_version():
     changelog = (ROOT / "CHANGELOG.md").read_text("utf-8")
-    released = re.findall(r"^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d\d-\d\d$", changelog, re.M)
+    released = re.findall(
+        r"^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d\d-\d\d$", changelog, re.M
+    )
     assert released[0] == denoise_core.__version__
     assert changelog.index("## [Unreleased]") < changelog.index(f"## [{released[0]}]")
     citation = (ROOT / "CITATION.cff").read_text("utf-8")

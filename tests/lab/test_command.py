@@ -29,7 +29,16 @@ def test_a_protocol_prints_its_tables_and_writes_them(command, tmp_path):
             return "CORRECT" if "INCORRECT" in text else "1974", 10
 
     with serving(Knowing()) as server:
-        asked = ["protocol", "s2a", "--llm", f"{server.url}#m", "-n", "1", "--right", "judge"]
+        asked = [
+            "protocol",
+            "s2a",
+            "--llm",
+            f"{server.url}#m",
+            "-n",
+            "1",
+            "--right",
+            "judge",
+        ]
         status, out, err = command(*asked, "--dry-run")
         assert (status, server.requests) == (0, [])
         assert "no call was made" in out
@@ -42,7 +51,9 @@ def test_a_protocol_prints_its_tables_and_writes_them(command, tmp_path):
     assert "arXiv 2311.11829" in out
     for name in ("report.html", "tables.md", "results.json", "answers.jsonl"):
         assert (tmp_path / "denoise-evaluation" / name).stat().st_size > 500
-    assert "<script" not in (tmp_path / "denoise-evaluation/report.html").read_text("utf-8")
+    assert "<script" not in (tmp_path / "denoise-evaluation/report.html").read_text(
+        "utf-8"
+    )
 
 
 def test_a_probe_of_another_model_is_told_before_any_work(command, tmp_path):
@@ -51,7 +62,9 @@ def test_a_probe_of_another_model_is_told_before_any_work(command, tmp_path):
         model.save_pretrained(tmp_path / folder)
         tokenizer.save_pretrained(tmp_path / folder)
     build_probe(model, tokenizer).save(tmp_path / "probe")
-    status, _, err = command("protocol", "end", "--probe", "probe", "--dry-run", "--llm", "other")
+    status, _, err = command(
+        "protocol", "end", "--probe", "probe", "--dry-run", "--llm", "other"
+    )
     assert status == 2
     assert "other values in the layers" in err
 
@@ -60,8 +73,14 @@ def test_a_probe_of_another_model_is_told_before_any_work(command, tmp_path):
     ("arguments", "message"),
     [
         (["s2a"], "protocol s2a asks a model: name one with --llm"),
-        (["s2a", "--llm", "http://127.0.0.1:9/v1#m", "--extended"], "belong to the protocol 'end'"),
-        (["s2a", "--llm", "http://127.0.0.1:9/v1#m", "--out", "taken"], "expected a folder"),
+        (
+            ["s2a", "--llm", "http://127.0.0.1:9/v1#m", "--extended"],
+            "belong to the protocol 'end'",
+        ),
+        (
+            ["s2a", "--llm", "http://127.0.0.1:9/v1#m", "--out", "taken"],
+            "expected a folder",
+        ),
     ],
 )
 def test_what_cannot_be_used_ends_in_one_line(command, arguments, message, tmp_path):
@@ -73,14 +92,27 @@ def test_what_cannot_be_used_ends_in_one_line(command, arguments, message, tmp_p
 
 
 def test_a_noisy_retrieval_set_is_made_and_read_back(command, tmp_path):
-    (tmp_path / "prose.txt").write_text("It was a dark night. The wind blew over the moor. " * 200)
+    (tmp_path / "prose.txt").write_text(
+        "It was a dark night. The wind blew over the moor. " * 200
+    )
     out = tmp_path / "set.jsonl"
-    made = ["noisy-retrieval", str(tmp_path / "prose.txt"), "-o", str(out), "--level", "2", "-n", "3"]
+    made = [
+        "noisy-retrieval",
+        str(tmp_path / "prose.txt"),
+        "-o",
+        str(out),
+        "--level",
+        "2",
+        "-n",
+        "3",
+    ]
     assert command(*made)[0] == 0
     first = out.read_bytes()
     questions = read_questions(out).questions
     assert [(len(q.passages), len(q.gold)) for q in questions] == [(13, 1)] * 3
     assert command(*made)[0] == 0
     assert out.read_bytes() == first
-    assert command("noisy-retrieval", str(tmp_path / "none.txt"), "-o", str(out))[0] == 2
+    assert (
+        command("noisy-retrieval", str(tmp_path / "none.txt"), "-o", str(out))[0] == 2
+    )
     assert out.read_bytes() == first

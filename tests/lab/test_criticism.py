@@ -17,7 +17,10 @@ from denoise_lab.criticism import abstains
         ("He is unknown abroad.", False),
         ("1928", False),
         ("", False),
-        ("The club was founded in 1928. The record does not state who founded it.", False),
+        (
+            "The club was founded in 1928. The record does not state who founded it.",
+            False,
+        ),
     ],
 )
 def test_how_one_usually_declines_is_a_hint(text, expected):

@@ -7,14 +7,23 @@ import pytest
 from denoise_core import InputError
 from denoise_lab.noisy_retrieval import LEVELS, NoisyRetrieval, write_noisy_retrieval
 
-STORY = " ".join(f"On day {i} the old clerk walked to the harbour and counted {i * 7} boats." for i in range(60))
-FACT = re.compile(r"The password of (\w+)'s ([\w-]+) ([\w-]+) ([\w-]+) ([\w-]+) is (\d{8})\.")
-ASKED = re.compile(r"What is the password of (\w+)'s ([\w-]+) ([\w-]+) ([\w-]+) ([\w-]+)\?")
+STORY = " ".join(
+    f"On day {i} the old clerk walked to the harbour and counted {i * 7} boats."
+    for i in range(60)
+)
+FACT = re.compile(
+    r"The password of (\w+)'s ([\w-]+) ([\w-]+) ([\w-]+) ([\w-]+) is (\d{8})\."
+)
+ASKED = re.compile(
+    r"What is the password of (\w+)'s ([\w-]+) ([\w-]+) ([\w-]+) ([\w-]+)\?"
+)
 
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("extended", [False, True])
-def test_distractors_share_exactly_the_levels_attributes_and_the_answer_stands_once(level, extended):
+def test_distractors_share_exactly_the_levels_attributes_and_the_answer_stands_once(
+    level, extended
+):
     for q in NoisyRetrieval(level, extended).questions(STORY, 20):
         asked = ASKED.fullmatch(q.text).groups()
         facts = [FACT.findall(p.text) for p in q.passages]
@@ -51,4 +60,6 @@ def test_bad_settings_and_haystacks_are_named(tmp_path):
         with pytest.raises(InputError, match="haystack"):
             NoisyRetrieval(1).questions(text, 1)
     with pytest.raises(InputError, match="nowhere"):
-        write_noisy_retrieval(tmp_path / "x.jsonl", tmp_path / "nowhere.txt", NoisyRetrieval(1), 1)
+        write_noisy_retrieval(
+            tmp_path / "x.jsonl", tmp_path / "nowhere.txt", NoisyRetrieval(1), 1
+        )

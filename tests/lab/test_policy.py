@@ -11,7 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import InputError, Message, Passage
-from denoise_core.augmenter import AnswerVerdict, Attempt, Augmenter, Rules, WorkingMemory
+from denoise_core.augmenter import (
+    AnswerVerdict,
+    Attempt,
+    Augmenter,
+    Rules,
+    WorkingMemory,
+)
 from denoise_core.augmenter.actions import Draft, Readmit, Search, Send
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.testing import ListRetriever
@@ -24,7 +30,13 @@ from denoise_lab.policy import (
     simulators,
 )
 from denoise_lab.policy.fit import decisions_of, index_of
-from denoise_lab.policy.trained import ACTIONS, NAMES, allowed, memory_features, with_text
+from denoise_lab.policy.trained import (
+    ACTIONS,
+    NAMES,
+    allowed,
+    memory_features,
+    with_text,
+)
 
 
 def turns(count):
@@ -34,8 +46,20 @@ def turns(count):
             Passage(f"Breakfast at house {n} costs {n + 5} pounds.", "a"),
             Passage(f"House {n} has a garden.", "b"),
         )
-        yield Turn(f"What does breakfast at house {n} cost?", (), snippets, frozenset(("a",)), "It is cheap.")
-        yield Turn("I need a house in the north.", (), snippets, frozenset(), "For how many nights?")
+        yield Turn(
+            f"What does breakfast at house {n} cost?",
+            (),
+            snippets,
+            frozenset(("a",)),
+            "It is cheap.",
+        )
+        yield Turn(
+            "I need a house in the north.",
+            (),
+            snippets,
+            frozenset(),
+            "For how many nights?",
+        )
 
 
 def mean(policy, episodes):
@@ -56,12 +80,17 @@ def test_features_are_named_and_between_0_and_1():
 
 
 @given(
-    st.lists(st.sampled_from([Search(), Search(wide=True), Readmit(), Draft(), Send()]), max_size=6),
+    st.lists(
+        st.sampled_from([Search(), Search(wide=True), Readmit(), Draft(), Send()]),
+        max_size=6,
+    ),
     st.integers(0, 5),
 )
 def test_only_what_makes_sense_is_chosen(actions, attempts):
     memory = WorkingMemory(
-        "q", actions=tuple(actions), attempts=tuple(Attempt("a", AnswerVerdict(False)) for _ in range(attempts))
+        "q",
+        actions=tuple(actions),
+        attempts=tuple(Attempt("a", AnswerVerdict(False)) for _ in range(attempts)),
     )
     may = allowed(memory, attempts=3)
     assert may.any()
@@ -80,13 +109,19 @@ def test_reinforce_learns_when_to_search_and_passes_every_fixed_policy():
     assert len(curve) == 30
     found = mean(trained, test)
     assert found > mean(LinearPolicy(rng=random.Random(0)), test) + 0.1
-    for rules in (Rules(without_evidence="draft"), Rules(consult="never"), Rules(consult="self_ask")):
+    for rules in (
+        Rules(without_evidence="draft"),
+        Rules(consult="never"),
+        Rules(consult="self_ask"),
+    ):
         assert found > mean(rules, test)
 
 
 def test_training_is_the_same_every_time_with_one_seed():
     train = simulators(turns(4), seed=1)
-    one, two = (reinforce(LinearPolicy(), train, rounds=3, seed=5)[0].weights for _ in range(2))
+    one, two = (
+        reinforce(LinearPolicy(), train, rounds=3, seed=5)[0].weights for _ in range(2)
+    )
     assert (one == two).all()
     assert (reinforce(LinearPolicy(), train, rounds=3, seed=6)[0].weights != one).any()
 
@@ -96,19 +131,26 @@ def test_imitation_does_as_the_teacher_does():
     teacher = Rules(without_evidence="draft")
     copied = imitate(LinearPolicy(), teacher, train)
     for episode in test:
-        ours, theirs = episode(copied)[0].memory.actions, episode(teacher)[0].memory.actions
+        ours, theirs = (
+            episode(copied)[0].memory.actions,
+            episode(teacher)[0].memory.actions,
+        )
         assert [type(a) for a in ours[:2]] == [type(a) for a in theirs[:2]]
 
 
 def test_a_policy_survives_its_file(tmp_path):
-    policy, _ = reinforce(LinearPolicy(), simulators(turns(3), seed=1), rounds=2, seed=0)
+    policy, _ = reinforce(
+        LinearPolicy(), simulators(turns(3), seed=1), rounds=2, seed=0
+    )
     policy.save(tmp_path / "policy.json")
     again = LinearPolicy.load(tmp_path / "policy.json")
     assert (again.weights == policy.weights).all()
     assert again.rng is None
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"version": 9}', '{"version": 1, "features": []}'])
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", '{"version": 9}', '{"version": 1, "features": []}']
+)
 def test_other_files_are_refused(tmp_path, text):
     (tmp_path / "p.json").write_text(text)
     with pytest.raises(InputError, match="policy"):
@@ -124,7 +166,9 @@ def test_features_of_another_meaning_are_refused():
         LinearPolicy.from_json(json.loads(json.dumps(data)))
 
 
-@pytest.mark.parametrize("weights", [np.zeros((2, 3)), np.zeros(5), np.full((5, 18), np.nan)])
+@pytest.mark.parametrize(
+    "weights", [np.zeros((2, 3)), np.zeros(5), np.full((5, 18), np.nan)]
+)
 def test_weights_of_another_shape_are_refused(weights):
     with pytest.raises(InputError, match="weights: expected"):
         LinearPolicy(weights)
@@ -154,7 +198,9 @@ def test_decisions_are_read_back_from_a_written_run():
     again = from_lines(to_lines(answer))
     found = decisions_of(policy, episode.augmenter(policy), again)
     assert [d.taken for d in found] == [index_of(a) for a in answer.memory.actions]
-    assert [d.probability for d in found] == [a.probability for a in answer.memory.actions]
+    assert [d.probability for d in found] == [
+        a.probability for a in answer.memory.actions
+    ]
     state = WorkingMemory(answer.memory.question)
     assert (found[0].features == memory_features(state)).all()
 
@@ -163,7 +209,9 @@ def test_recorded_runs_teach_a_policy_without_running_anything():
     train, test = simulators(turns(20), seed=1), simulators(turns(10), seed=2)
     explorer = LinearPolicy(rng=random.Random(1))
     runs = recorded(explorer, train) + recorded(explorer, train)
-    learnt, report = learn_from_recorded(LinearPolicy(), train[0].augmenter(explorer), runs)
+    learnt, report = learn_from_recorded(
+        LinearPolicy(), train[0].augmenter(explorer), runs
+    )
     assert mean(learnt, test) > mean(LinearPolicy(rng=random.Random(2)), test)
     assert report.runs == len(runs)
     assert 1 <= report.effective_runs <= report.runs
@@ -174,8 +222,16 @@ def test_nothing_to_learn_from_is_refused():
     train = simulators(turns(1), seed=1)
     for run, message in (
         (lambda: reinforce(LinearPolicy(), [], rounds=1, seed=0), "expected episodes"),
-        (lambda: reinforce(LinearPolicy(), train, rounds=0, seed=0), "rounds of 1 or more"),
-        (lambda: learn_from_recorded(LinearPolicy(), train[0].augmenter(Rules()), []), "at least one run"),
+        (
+            lambda: reinforce(LinearPolicy(), train, rounds=0, seed=0),
+            "rounds of 1 or more",
+        ),
+        (
+            lambda: learn_from_recorded(
+                LinearPolicy(), train[0].augmenter(Rules()), []
+            ),
+            "at least one run",
+        ),
         (lambda: imitate(LinearPolicy(), Rules(), []), "took no action"),
     ):
         with pytest.raises(InputError, match=message):
@@ -186,5 +242,7 @@ def test_any_policy_of_these_keeps_the_laws_of_the_loop(passages, question):
     for seed in range(30):
         policy = LinearPolicy(rng=random.Random(seed))
         check_answer(
-            Augmenter(scripted("In 1889 [1].", "no"), ListRetriever(passages), policy=policy).answer(question)
+            Augmenter(
+                scripted("In 1889 [1].", "no"), ListRetriever(passages), policy=policy
+            ).answer(question)
         )

@@ -46,7 +46,9 @@ class Scripted:
             self.on_asked(len(self.asked))
         believed = re.search(r'I think the answer is "([^"]+)"', text)
         code = re.search(r"\b\d{8}\b", text)
-        return (believed or code or re.search(r"\d+", text) or ["nothing"])[believed is not None], len(text) // 4
+        return (believed or code or re.search(r"\d+", text) or ["nothing"])[
+            believed is not None
+        ], len(text) // 4
 
 
 def small(protocol, **more):
@@ -70,8 +72,12 @@ def test_end_has_a_probe_on_a_local_model(tmp_path):
 def test_a_protocol_runs_on_a_server_and_has_the_papers_figures_beside(protocol):
     model = Scripted()
     with serving(model) as server:
-        ledger = ReplyLog(llm_from_name(server.url + "#scripted"), "scripted", price=Price(1, 1))
-        tables = run_sheets(sheets_of(small(protocol), ledger), ledger, price=ledger.price, workers=4)
+        ledger = ReplyLog(
+            llm_from_name(server.url + "#scripted"), "scripted", price=Price(1, 1)
+        )
+        tables = run_sheets(
+            sheets_of(small(protocol), ledger), ledger, price=ledger.price, workers=4
+        )
     assert len(model.asked) == len(set(model.asked)) == ledger.call_count
     for table in tables:
         assert not any(line.failed for line in table.lines), told(table)
@@ -114,11 +120,15 @@ def start(url, protocol, file):
 
 @pytest.mark.enable_socket
 @pytest.mark.parametrize("protocol", ["s2a", "augmenter"])
-def test_a_run_killed_five_times_gives_the_figures_of_one_that_was_not_without_a_repeated_call(tmp_path, protocol):
+def test_a_run_killed_five_times_gives_the_figures_of_one_that_was_not_without_a_repeated_call(
+    tmp_path, protocol
+):
     random.seed(0)
     model = Scripted()
     with serving(model) as server:
-        undisturbed = start(server.url, protocol, tmp_path / "whole.jsonl").communicate()[0]
+        undisturbed = start(
+            server.url, protocol, tmp_path / "whole.jsonl"
+        ).communicate()[0]
         calls = len(model.asked)
         assert calls == len(set(model.asked)) > 2 * KILLS
         model.asked.clear()
@@ -145,8 +155,12 @@ def test_a_run_killed_five_times_gives_the_figures_of_one_that_was_not_without_a
     assert len(model.asked) == len(set(model.asked)) == calls
 
 
-@pytest.mark.parametrize(("protocol", "budget"), [("s2a", 40_000), ("augmenter", 8_000)])
-def test_what_the_budget_did_not_reach_failed_and_the_budget_is_not_passed(protocol, budget):
+@pytest.mark.parametrize(
+    ("protocol", "budget"), [("s2a", 40_000), ("augmenter", 8_000)]
+)
+def test_what_the_budget_did_not_reach_failed_and_the_budget_is_not_passed(
+    protocol, budget
+):
     llm = FunctionLLM(lambda m: Reply("1974", Usage(sum(len(x.content) for x in m), 4)))
     ledger = ReplyLog(llm, "m", budget=budget)
     tables = run_sheets(sheets_of(small(protocol), ledger), ledger)
@@ -169,7 +183,10 @@ def test_a_model_that_fails_on_some_cases_is_counted_and_the_rest_goes_on():
     assert (plain.cases, plain.failed) == (8, 4)
     assert "the line is cut" in " ".join(told(table))
     assert plain.cells["all"].count == 4
-    assert repr(table) == "Table('Questions with an opinion about the answer': 9 systems, 8 cases, right, %)"
+    assert (
+        repr(table)
+        == "Table('Questions with an opinion about the answer': 9 systems, 8 cases, right, %)"
+    )
     assert "the line is cut" in table._repr_html_()
 
 
@@ -203,8 +220,13 @@ def test_problems_are_the_same_every_time_and_hold_their_sentence_in_one_form_on
         assert (len(whole) > len(clean)) == (case.kind != "none")
         numbers = [int(n) for n in re.findall(r"\d+", clean)]
         less = re.findall(r"gives|sells|lost", clean)
-        signs = [-1 if any(w in s for w in less) else 1 for s in re.findall(r"[^.]*\d[^.]*\.", clean)]
-        assert sum(n * s for n, s in zip(numbers, signs, strict=True)) == int(case.gold[0])
+        signs = [
+            -1 if any(w in s for w in less) else 1
+            for s in re.findall(r"[^.]*\d[^.]*\.", clean)
+        ]
+        assert sum(n * s for n, s in zip(numbers, signs, strict=True)) == int(
+            case.gold[0]
+        )
         assert run(NumberJudge().judge(case, f"So {case.gold[0]} are left."))[0] == 1
 
 
@@ -225,7 +247,12 @@ def test_a_users_file_gives_opinions_problems_or_questions(tmp_path):
         "correct_answer": "1",
     }
     assert sheets(record)[0].name == "opinions"
-    gsm = {"id": "1", "new_question": "1+1? It rains.", "original_question": "1+1?", "answer": "2"}
+    gsm = {
+        "id": "1",
+        "new_question": "1+1? It rains.",
+        "original_question": "1+1?",
+        "answer": "2",
+    }
     assert sheets(gsm)[0].name == "problems"
     with pytest.raises(InputError, match="two questions or more"):
         sheets(question)
@@ -239,7 +266,10 @@ def test_a_reply_is_the_password_anothers_unknown_or_something_else():
     (case,) = noisy.made(noisy.prose(), 1, extended=False, characters=60, levels=[2])
     other = next(p.text for p in case.passages if case.gold[0] not in p.text)
     other = re.search(r"\d{8}", other)[0]
-    said = [noisy.said_of(text, case) for text in (f"It is {case.gold[0]}.", other, "unknown.", "12345678", "")]
+    said = [
+        noisy.said_of(text, case)
+        for text in (f"It is {case.gold[0]}.", other, "unknown.", "12345678", "")
+    ]
     assert said == ["right", "another's", "unknown", "other", "other"]
 
 

@@ -7,8 +7,14 @@ from hypothesis import strategies as st
 from judging import by_words, quoting
 
 from denoise_core import Budget, Passage, Usage
-from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Outcome, StopReason
-from denoise_core.augmenter.drafting import Drafted, Found
+from denoise_core.augmenter import (
+    Augmenter,
+    Consolidator,
+    LoopLimits,
+    Outcome,
+    StopReason,
+)
+from denoise_core.augmenter.drafting import DraftReply, RetrievedEvidence
 from denoise_core.augmenter.feedback import ModelFeedback
 from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
@@ -23,7 +29,9 @@ class Never:
     """Whoever is asked here has been asked by mistake."""
 
     def fail(self, *_):
-        raise AssertionError("a generator, retriever or denoiser was called in a replay")
+        raise AssertionError(
+            "a generator, retriever or denoiser was called in a replay"
+        )
 
     complete = acomplete = retrieve = aretrieve = denoise = adenoise = fail
 
@@ -34,24 +42,33 @@ def through_json(answer):
 
 @pytest.fixture(autouse=True)
 def words_judge(monkeypatch):
-    monkeypatch.setattr(Groundedness, "for_model", classmethod(lambda cls, llm=None: by_words()))
+    monkeypatch.setattr(
+        Groundedness, "for_model", classmethod(lambda cls, llm=None: by_words())
+    )
 
 
 def test_a_spent_budget_is_replayed_as_one(passages, question):
-    answer = through_json(recorded(passages, question, WRONG, RIGHT, budget=Budget(calls=2)))
-    assert answer.stopped_because is StopReason.BUDGET
-    assert count_calls(answer.trace) == 1, "one search, one draft; the refused one was never asked"
+    answer = through_json(
+        recorded(passages, question, WRONG, RIGHT, budget=Budget(calls=2))
+    )
+    assert answer.stop_reason is StopReason.BUDGET
+    assert count_calls(answer.trace) == 1, (
+        "one search, one draft; the refused one was never asked"
+    )
     assert (
-        replay(Augmenter(Never(), Never(), denoiser=Never()), answer).answer.stopped_because is StopReason.BUDGET
+        replay(Augmenter(Never(), Never(), denoiser=Never()), answer).answer.stop_reason
+        is StopReason.BUDGET
     )
 
 
 def test_a_stricter_utility_comes_to_the_end_of_the_recording(passages, question):
     answer = recorded(passages, question, RIGHT)
-    strict = Augmenter(Never(), Never(), denoiser=Never(), judge=judges.function(lambda *_: 0.2))
+    strict = Augmenter(
+        Never(), Never(), denoiser=Never(), judge=judges.function_judge(lambda *_: 0.2)
+    )
     again = replay(strict, answer)
     assert (again.answer.text, again.answer.outcome) == (RIGHT, Outcome.UNSUPPORTED)
-    assert again.answer.stopped_because is StopReason.NOT_RECORDED
+    assert again.answer.stop_reason is StopReason.NOT_RECORDED
     assert not again.exact
     assert [e.tag for e in again.answer.trace.events] == ["judge"]
 
@@ -71,7 +88,9 @@ def test_a_model_for_queries_or_feedback_is_not_asked_again(passages, question):
         consolidator = Consolidator(retriever, queries=LLMQueries(other))
         return Augmenter(llm, consolidator, feedback=ModelFeedback(other))
 
-    answer = make(scripted(WRONG, RIGHT), ListRetriever(passages), scripted("tower")).answer(question)
+    answer = make(
+        scripted(WRONG, RIGHT), ListRetriever(passages), scripted("tower")
+    ).answer(question)
     again = replay(make(Never(), Never(), Never()), through_json(answer))
     assert again.exact
     assert again.answer.memory == answer.memory
@@ -81,14 +100,23 @@ def test_verdicts_are_given_anew_and_compared(passages, question):
     answer = recorded(passages, question, WRONG, RIGHT)
     assert [v.outcome for v in rejudge(by_words(), answer)] == ["fail", "pass"]
     assert agreement(by_words(), [answer]) == 1.0
-    assert agreement(judges.function(lambda *_: 1.0), [answer]) == 0.5
+    assert agreement(judges.function_judge(lambda *_: 1.0), [answer]) == 0.5
     assert agreement(by_words(), []) is None
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.one_of(st.text(max_size=30), st.just(RIGHT), st.just(OSError("x"))), min_size=1, max_size=5))
+@given(
+    st.lists(
+        st.one_of(st.text(max_size=30), st.just(RIGHT), st.just(OSError("x"))),
+        min_size=1,
+        max_size=5,
+    )
+)
 def test_any_run_replays_to_itself(replies):
-    found = (Passage("The tower was completed in 1889.", "a"), Passage("Rome is in Italy.", "b"))
+    found = (
+        Passage("The tower was completed in 1889.", "a"),
+        Passage("Rome is in Italy.", "b"),
+    )
     limits = LoopLimits(attempts=4, patience=4)
     answer = through_json(recorded(found, "When?", *replies, limits=limits))
     again = replay(Augmenter(Never(), Never(), denoiser=Never(), limits=limits), answer)
@@ -98,15 +126,21 @@ def test_any_run_replays_to_itself(replies):
 
 def test_runs_of_drafters_are_replayed(passages, question):
     chain = Chain(
-        Drafted(WRONG, Usage(9, 3), calls=2, found=(Found(passages, question),)), Drafted(RIGHT, Usage(8, 2))
+        DraftReply(
+            WRONG,
+            Usage(9, 3),
+            calls=2,
+            retrieved=(RetrievedEvidence(passages, question),),
+        ),
+        DraftReply(RIGHT, Usage(8, 2)),
     )
     again = through_json(Augmenter().answer(question, drafter=chain))
     played = replay(Augmenter(), again)
     assert played.exact
     assert (played.answer.text, played.answer.memory) == (again.text, again.memory)
     stricter = replay(Augmenter(judge=lambda question, evidence, claim: 0.0), again)
-    assert stricter.answer.stopped_because in (
-        StopReason.NOT_TOLD,
+    assert stricter.answer.stop_reason in (
+        StopReason.JUDGE_UNDECIDED,
         StopReason.NOT_RECORDED,
         StopReason.NO_PROGRESS,
         StopReason.ATTEMPTS,

@@ -45,7 +45,9 @@ BM25Retriever([Passage("It has three floors.", "a")]).retrieve("floors")
 assert (list(logging.root.handlers), logging.root.level) == before, logging.root.handlers
 print(round(scores["rouge1"]))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert (done.stdout, done.stderr) == ("100\n", "")
 
 
@@ -60,21 +62,33 @@ class Holds(FlowJudge):
 
     def flow(self, question, claims, passages):
         yield from ()
-        verdicts = [ClaimVerdict(c.text, c.start, c.end, "1889" in c.text or "Paris" in c.text) for c in claims]
+        verdicts = [
+            ClaimVerdict(c.text, c.start, c.end, "1889" in c.text or "Paris" in c.text)
+            for c in claims
+        ]
         return AnswerVerdict.of_claims(verdicts, answers_question=True)
 
 
-def test_the_cost_of_a_loop_counts_what_it_corrected_and_what_it_harmed(passages, question):
+def test_the_cost_of_a_loop_counts_what_it_corrected_and_what_it_harmed(
+    passages, question
+):
     def answer(*replies, **options):
         llm = scripted(*(Reply(r, Usage(9, 1)) for r in replies))
-        loop = Augmenter(llm, ListRetriever(passages), judge=Holds(), policy=Rules(widen=False), **options)
+        loop = Augmenter(
+            llm,
+            ListRetriever(passages),
+            judge=Holds(),
+            policy=Rules(widen=False),
+            **options,
+        )
         return loop.answer(question)
 
     answers = [
         answer("It was completed in 1889 [1]."),
         answer("It was completed in 1925 [1].", "It was completed in 1889 [1]."),
         answer(
-            "Done in eighteen eighty nine, they say.", "In winter the Eiffel Tower was completed in Paris [1]."
+            "Done in eighteen eighty nine, they say.",
+            "In winter the Eiffel Tower was completed in Paris [1].",
         ),
         answer("In 1925.", "In 1930.", limits=LoopLimits(attempts=2)),
     ]
@@ -82,6 +96,10 @@ def test_the_cost_of_a_loop_counts_what_it_corrected_and_what_it_harmed(passages
     cost = loop_cost(answers, right)
     assert (cost.answers, cost.right_first, cost.right_sent) == (4, 2, 2)
     assert (cost.corrected, cost.harmed, cost.harm_rate) == (1, 1, 0.5)
-    assert (cost.extra_calls, cost.extra_tokens, cost.calls_per_correction) == (3, 30, 3.0)
+    assert (cost.extra_calls, cost.extra_tokens, cost.calls_per_correction) == (
+        3,
+        30,
+        3.0,
+    )
     with pytest.raises(InputError, match="4 answers and 1 judges"):
         loop_cost(answers, right[:1])

@@ -21,13 +21,22 @@ RECORDS = st.builds(
     question=TEXTS,
     passages=st.lists(st.builds(Text, TEXTS, TEXTS)).map(tuple),
     clean_question=TEXTS,
-    clean_passages=st.lists(st.builds(Text, TEXTS, TEXTS, st.just(((0, 3), (5, 9))))).map(tuple),
+    clean_passages=st.lists(
+        st.builds(Text, TEXTS, TEXTS, st.just(((0, 3), (5, 9))))
+    ).map(tuple),
     answer=TEXTS,
     verdict=st.sampled_from(["pass", "fail", "unknown"]),
     added=st.integers(0, 3),
     fallback=st.none() | TEXTS,
 )
-GOOD = Record("Q?", (Text("a", "One. Two."),), "Q?", (Text("a", "One.", ((0, 4),)),), "One", "pass")
+GOOD = Record(
+    "Q?",
+    (Text("a", "One. Two."),),
+    "Q?",
+    (Text("a", "One.", ((0, 4),)),),
+    "One",
+    "pass",
+)
 
 
 @given(st.lists(RECORDS, max_size=4))
@@ -39,7 +48,11 @@ def test_records_survive_the_file(tmp_path_factory, records):
 
 def test_a_record_of_a_run():
     def reply(messages):
-        return "1" if "Each piece begins with its number" in messages[-1].content else "It is 1."
+        return (
+            "1"
+            if "Each piece begins with its number" in messages[-1].content
+            else "It is 1."
+        )
 
     passages = [Passage("One is 1. I love two.", "a")]
     answer = S2A(FunctionLLM(reply)).answer("What is one?", passages)
@@ -48,7 +61,9 @@ def test_a_record_of_a_run():
     assert list(distill.faithful([record], only_passed=True)) == [record]
 
 
-@pytest.mark.parametrize("fault", [{"added": 1}, {"fallback": "x"}, {"verdict": "fail"}, {"answer": " "}])
+@pytest.mark.parametrize(
+    "fault", [{"added": 1}, {"fallback": "x"}, {"verdict": "fail"}, {"answer": " "}]
+)
 def test_unfaithful_records_are_left_out(fault):
     assert list(distill.faithful([GOOD, dataclasses.replace(GOOD, **fault)])) == [GOOD]
 
@@ -71,7 +86,14 @@ def test_chat_examples_survive_the_file(tmp_path, target):
 
 
 @pytest.mark.parametrize(
-    "line", ["{", "[]", '{"version": 9}', "[" * 50_000, json.dumps(dataclasses.asdict(GOOD) | {"answer": None})]
+    "line",
+    [
+        "{",
+        "[]",
+        '{"version": 9}',
+        "[" * 50_000,
+        json.dumps(dataclasses.asdict(GOOD) | {"answer": None}),
+    ],
 )
 def test_a_bad_line_is_named_by_number(tmp_path, line):
     path = tmp_path / "r.jsonl"
@@ -93,10 +115,14 @@ def test_bad_chat_and_target(tmp_path):
 
 
 def test_half_a_character_is_written(tmp_path):
-    record = dataclasses.replace(GOOD, answer="One \ud83d", passages=(Text("a", "One.\ud800 Two."),))
+    record = dataclasses.replace(
+        GOOD, answer="One \ud83d", passages=(Text("a", "One.\ud800 Two."),)
+    )
     assert distill.save([record], tmp_path / "records.jsonl") == 1
     assert distill.load(tmp_path / "records.jsonl") == [
-        dataclasses.replace(record, answer="One \ufffd", passages=(Text("a", "One.\ufffd Two."),))
+        dataclasses.replace(
+            record, answer="One \ufffd", passages=(Text("a", "One.\ufffd Two."),)
+        )
     ]
     assert distill.export_chat([record], tmp_path / "chat.jsonl") == 1
     assert len(distill.load_chat(tmp_path / "chat.jsonl")) == 1

@@ -29,12 +29,27 @@ def no_blocking_calls():
 @pytest.fixture
 def documents():
     return [
-        Document(page_content="Paris is the capital of France. It rains.", id="a", metadata={"source": "x.md"}),
-        Document(page_content="Bananas are yellow.", id="b", metadata={"source": "y.md", "page": 3}),
-        Document(page_content="France lies in Europe. Paris has two million people.", metadata={"tags": ["geo"]}),
+        Document(
+            page_content="Paris is the capital of France. It rains.",
+            id="a",
+            metadata={"source": "x.md"},
+        ),
+        Document(
+            page_content="Bananas are yellow.",
+            id="b",
+            metadata={"source": "y.md", "page": 3},
+        ),
+        Document(
+            page_content="France lies in Europe. Paris has two million people.",
+            metadata={"tags": ["geo"]},
+        ),
         Document(page_content="Paris again.", id="a", metadata={}),
         Document(page_content="", id="empty", metadata={"source": "z.md"}),
-        Document(page_content="باريس هي عاصمة فرنسا. 🗼🇫🇷", id="ar", metadata={"relevance_score": 0.5}),
+        Document(
+            page_content="باريس هي عاصمة فرنسا. 🗼🇫🇷",
+            id="ar",
+            metadata={"relevance_score": 0.5},
+        ),
     ]
 
 
@@ -77,11 +92,18 @@ def merge(query, passages):
     if not passages:
         return DenoiseResult(query, ())
     spans = tuple(s for p in passages for s in p.source_spans)
-    return DenoiseResult("rewritten " + query, (Passage("All in one.", "joint", spans=spans, is_rewritten=True),))
+    return DenoiseResult(
+        "rewritten " + query,
+        (Passage("All in one.", "joint", spans=spans, is_rewritten=True),),
+    )
 
 
 def drop_all(query, passages):
-    return DenoiseResult(query, (), tuple(Drop(s, "useless", -1.0) for p in passages for s in p.source_spans))
+    return DenoiseResult(
+        query,
+        (),
+        tuple(Drop(s, "useless", -1.0) for p in passages for s in p.source_spans),
+    )
 
 
 def fail(query, passages):
@@ -99,7 +121,9 @@ def chat(reply=keep_first, seconds=0.0):
 def s2a_with(model, *, variant="select", **settings):
     """One call for each document, unless ``options`` say otherwise."""
     return S2ADenoiser(
-        ChatModelLLM(model, structured=False), variant=variant, **{"options": Options(join_passages=False), **settings}
+        ChatModelLLM(model, structured=False),
+        variant=variant,
+        **{"options": Options(join_passages=False), **settings},
     )
 
 
@@ -109,10 +133,14 @@ def s2a(reply=keep_first, **settings):
 
 DENOISERS = {
     "end": lambda: ENDDenoiser(FunctionScorer(overlap), keep=0.5),
-    "end-threshold": lambda: ENDDenoiser(FunctionScorer(overlap), threshold=2.0, chunker=sentence_spans),
+    "end-threshold": lambda: ENDDenoiser(
+        FunctionScorer(overlap), threshold=2.0, chunker=sentence_spans
+    ),
     "s2a-select": s2a,
     "s2a-remove": lambda: s2a(lambda m: "1", variant="remove"),
-    "s2a-default": lambda: s2a(lambda m: "Context: Paris is in France.", variant="default"),
+    "s2a-default": lambda: s2a(
+        lambda m: "Context: Paris is in France.", variant="default"
+    ),
     "s2a-joint": lambda: s2a(options=Options(join_passages=True)),
     "s2a-nonsense": lambda: s2a(lambda m: "🤷"),
     "guard": lambda: Guard(ENDDenoiser(FunctionScorer(overlap), keep=2)),
@@ -153,14 +181,18 @@ def make(kit):
     """An agent with a retrieval tool and the middleware under test."""
 
     def make(*middleware, reply=None, checkpointer=None, **tool_settings):
-        from langchain.agents import create_agent  # missing beside the oldest langchain-core
+        from langchain.agents import (
+            create_agent,
+        )  # missing beside the oldest langchain-core
         from langchain_core.tools import create_retriever_tool
 
         settings = {"response_format": "content_and_artifact", **tool_settings}
         found = kit.ListRetriever(found=langchain_agents.FOUND)
         search = create_retriever_tool(found, "search", "Looks things up.", **settings)
         model = kit.chat(reply or langchain_agents.searching())
-        return create_agent(model, [search], middleware=list(middleware), checkpointer=checkpointer), model
+        return create_agent(
+            model, [search], middleware=list(middleware), checkpointer=checkpointer
+        ), model
 
     return make
 
@@ -172,4 +204,6 @@ def words_judge(monkeypatch):
 
     from denoise_core.augmenter.utility import Groundedness
 
-    monkeypatch.setattr(Groundedness, "for_model", classmethod(lambda cls, llm=None: by_words()))
+    monkeypatch.setattr(
+        Groundedness, "for_model", classmethod(lambda cls, llm=None: by_words())
+    )

@@ -19,7 +19,10 @@ from langchain_denoise import ChatModelLLM, DenoiseCompressor, RetrieverAdapter
 from langchain_denoise.models.scoring import as_scorer
 
 QUERY = "Where is the tower?"
-PASSAGES = [Passage("The tower is in Porto. It is old.", "a"), Passage("Bread is cheap.", "b")]
+PASSAGES = [
+    Passage("The tower is in Porto. It is old.", "a"),
+    Passage("Bread is cheap.", "b"),
+]
 
 
 def chat(part):
@@ -27,7 +30,11 @@ def chat(part):
 
     def reply(messages):
         given = part.fault(messages)
-        return AIMessage(given.text) if isinstance(given, Reply) and given.text is not None else given
+        return (
+            AIMessage(given.text)
+            if isinstance(given, Reply) and given.text is not None
+            else given
+        )
 
     return ChatModelLLM(RunnableLambda(reply))
 
@@ -35,7 +42,13 @@ def chat(part):
 @pytest.mark.parametrize("name", faults_of("complete"))
 @pytest.mark.parametrize("variant", ["select", "remove"])
 def test_chat_models(variant, name):
-    check_faults(lambda part: S2ADenoiser(chat(part), variant=variant), "complete", QUERY, PASSAGES, [name])
+    check_faults(
+        lambda part: S2ADenoiser(chat(part), variant=variant),
+        "complete",
+        QUERY,
+        PASSAGES,
+        [name],
+    )
 
 
 class Embeds(Embeddings):
@@ -51,7 +64,13 @@ class Embeds(Embeddings):
 
 @pytest.mark.parametrize("name", faults_of("score"))
 def test_embeddings(name):
-    check_faults(lambda part: ENDDenoiser(as_scorer(Embeds(part.fault))), "score", QUERY, PASSAGES, [name])
+    check_faults(
+        lambda part: ENDDenoiser(as_scorer(Embeds(part.fault))),
+        "score",
+        QUERY,
+        PASSAGES,
+        [name],
+    )
 
 
 @pytest.mark.parametrize("name", faults_of("complete"))
@@ -61,7 +80,10 @@ async def test_documents_come_back(name):
 
     compressor = DenoiseCompressor(denoiser=S2ADenoiser(chat(Part)))
     given = [Document(p.text, id=p.id) for p in PASSAGES]
-    for found in (compressor.compress_documents(given, QUERY), await compressor.acompress_documents(given, QUERY)):
+    for found in (
+        compressor.compress_documents(given, QUERY),
+        await compressor.acompress_documents(given, QUERY),
+    ):
         assert found
         assert {d.id for d in found} <= {"a", "b"}
 
@@ -73,13 +95,18 @@ class Finds(BaseRetriever):
         return self.fault(query)
 
 
-FOUND = {"gives a document without a text": lambda query: [Document("")], "gives nothing": lambda query: []}
+FOUND = {
+    "gives a document without a text": lambda query: [Document("")],
+    "gives nothing": lambda query: [],
+}
 
 
 @pytest.mark.parametrize("name", faults_of("retrieve") | FOUND)
 def test_retrievers_of_the_loop(name):
     found = Finds(fault=(faults_of("retrieve") | FOUND)[name])
-    loop = Augmenter(FunctionLLM(lambda messages: "It is in Porto [1]."), RetrieverAdapter(found))
+    loop = Augmenter(
+        FunctionLLM(lambda messages: "It is in Porto [1]."), RetrieverAdapter(found)
+    )
     try:
         assert loop.answer(QUERY).outcome
     except Exception as error:
@@ -89,4 +116,8 @@ def test_retrievers_of_the_loop(name):
 
 def test_a_model_that_hangs_holds_up_no_loop():
     check_hang(lambda part: S2ADenoiser(chat(part)).adenoise(QUERY, PASSAGES))
-    check_hang(lambda part: ENDDenoiser(as_scorer(Embeds(part.fault))).adenoise(QUERY, PASSAGES))
+    check_hang(
+        lambda part: ENDDenoiser(as_scorer(Embeds(part.fault))).adenoise(
+            QUERY, PASSAGES
+        )
+    )

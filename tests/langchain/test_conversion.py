@@ -35,21 +35,37 @@ class Stuck(Document):
 TEXT = "The tower is tall. It is lovely!"
 BROKEN = {
     "no text": lambda: Document.model_construct(page_content=None, id="x", metadata={}),
-    "no metadata": lambda: Document.model_construct(page_content=TEXT, id="x", metadata=None),
-    "an id that is none": lambda: Document.model_construct(page_content=None, id=["x"], metadata={}),
-    "a title that cannot be shown": lambda: Document(page_content=TEXT, id="x", metadata={"title": Unspeakable()}),
-    "a score beyond all": lambda: Document(page_content=TEXT, id="x", metadata={"relevance_score": 10**400}),
+    "no metadata": lambda: Document.model_construct(
+        page_content=TEXT, id="x", metadata=None
+    ),
+    "an id that is none": lambda: Document.model_construct(
+        page_content=None, id=["x"], metadata={}
+    ),
+    "a title that cannot be shown": lambda: Document(
+        page_content=TEXT, id="x", metadata={"title": Unspeakable()}
+    ),
+    "a score beyond all": lambda: Document(
+        page_content=TEXT, id="x", metadata={"relevance_score": 10**400}
+    ),
     "one that cannot be copied": lambda: Stuck(page_content=TEXT, id="x"),
 }
 
 
 def first_sentence():
     """Keeps the first of each passage's two sentences."""
-    return S2ADenoiser(FunctionLLM(lambda m: "1"), variant="select", options=Options(join_passages=False))
+    return S2ADenoiser(
+        FunctionLLM(lambda m: "1"),
+        variant="select",
+        options=Options(join_passages=False),
+    )
 
 
 def compressed(broken, sync, **settings):
-    given = [Document(page_content=TEXT, id="a"), broken, Document(page_content=TEXT, id="b")]
+    given = [
+        Document(page_content=TEXT, id="a"),
+        broken,
+        Document(page_content=TEXT, id="b"),
+    ]
     compressor = DenoiseCompressor(denoiser=first_sentence(), **settings)
     if sync:
         return compressor.compress_documents(given, "How tall?")
@@ -77,7 +93,10 @@ def test_a_broken_document_follows_the_policy_and_costs_no_other(name, sync, cap
 def test_the_failed_document_alone_is_marked():
     """Every document had the fallback of the one that failed."""
     llm = FunctionLLM(lambda m: "What a question!" if "bananas" in str(m) else "1")
-    context = [Document(page_content=TEXT * 40, id="a"), Document(page_content="Yellow bananas. " * 80, id="b")]
+    context = [
+        Document(page_content=TEXT * 40, id="a"),
+        Document(page_content="Yellow bananas. " * 80, id="b"),
+    ]
     out = DenoiseCompressor(model=llm).compress_documents(context, "How tall?")
     marked = [d.id for d in out if d.metadata.get("denoise_fallback")]
     assert marked == ["b"]
@@ -93,7 +112,12 @@ class Open(Document, extra="allow"):
 
 @pytest.mark.parametrize("kind", [Document, Ours, Open])
 def test_a_shallow_copy_is_pydantics(kind):
-    document = kind(page_content=TEXT, id="x", metadata={"a": 1}, **({"more": [1]} if kind is Open else {}))
+    document = kind(
+        page_content=TEXT,
+        id="x",
+        metadata={"a": 1},
+        **({"more": [1]} if kind is Open else {}),
+    )
     update = {"page_content": "It is lovely!", "metadata": {"b": 2}}
     ours, theirs = copy_model(document, update), document.model_copy(update=update)
     assert ours == theirs
@@ -102,7 +126,10 @@ def test_a_shallow_copy_is_pydantics(kind):
     ours.model_fields_set.add("y")
     (ours.model_extra or {}).clear()
     assert document == kind(
-        page_content=TEXT, id="x", metadata={"a": 1}, **({"more": [1]} if kind is Open else {})
+        page_content=TEXT,
+        id="x",
+        metadata={"a": 1},
+        **({"more": [1]} if kind is Open else {}),
     )
     assert "y" not in document.model_fields_set
 
@@ -110,13 +137,21 @@ def test_a_shallow_copy_is_pydantics(kind):
 def test_a_record_beside_a_document_is_at_most_two_kilobytes():
     """Records of every scored chunk were several times as long as the text they stood beside."""
     text = " ".join(f"The tower of {i} is tall. It is lovely!" for i in range(300))
-    every_other = FunctionLLM(lambda m: ", ".join(re.findall(r"^(\d*[13579]) ", m[1].content, re.MULTILINE)))
+    every_other = FunctionLLM(
+        lambda m: ", ".join(re.findall(r"^(\d*[13579]) ", m[1].content, re.MULTILINE))
+    )
     for broken in (False, True):
-        denoiser = S2ADenoiser(FunctionLLM(lambda m: "?" * 5000) if broken else every_other, variant="select")
-        found = DenoiseCompressor(denoiser=denoiser).compress_documents(
-            [Document(page_content=text, id=f"{i}-" + "é" * 3000) for i in range(3)], "How tall?" * 500
+        denoiser = S2ADenoiser(
+            FunctionLLM(lambda m: "?" * 5000) if broken else every_other,
+            variant="select",
         )
-        weights = [len(json.dumps(d.metadata, ensure_ascii=False).encode()) for d in found]
+        found = DenoiseCompressor(denoiser=denoiser).compress_documents(
+            [Document(page_content=text, id=f"{i}-" + "é" * 3000) for i in range(3)],
+            "How tall?" * 500,
+        )
+        weights = [
+            len(json.dumps(d.metadata, ensure_ascii=False).encode()) for d in found
+        ]
         assert len(weights) == 3
         assert max(weights) <= RECORD_BYTES
         assert broken or all(d.metadata["denoise_spans_left_out"] for d in found)

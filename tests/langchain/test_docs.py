@@ -27,7 +27,9 @@ TEXTS = [
 
 def rewritten(messages):
     return (
-        RIGHT if any(isinstance(m, AIMessage) for m in messages) else "It was completed in 1912 by Otto Brenner."
+        RIGHT
+        if any(isinstance(m, AIMessage) for m in messages)
+        else "It was completed in 1912 by Otto Brenner."
     )
 
 
@@ -36,11 +38,14 @@ def searching(messages):
     return RIGHT if messages[-1].type == "tool" else AIMessage("", tool_calls=[call])
 
 
-@pytest.mark.filterwarnings("ignore::langchain_core._api.beta_decorator.LangChainBetaWarning")
+@pytest.mark.filterwarnings(
+    "ignore::langchain_core._api.beta_decorator.LangChainBetaWarning"
+)
 def test_the_code_runs_from_top_to_bottom():
     embeddings = EmbeddedEmbeddings()
     documents = [
-        Document(page_content=t, id=str(i), metadata={"tenant": "ab"[i % 2]}) for i, t in enumerate(TEXTS)
+        Document(page_content=t, id=str(i), metadata={"tenant": "ab"[i % 2]})
+        for i, t in enumerate(TEXTS)
     ]
     store = InMemoryVectorStore(embeddings)
     store.add_documents(documents)
@@ -54,11 +59,15 @@ def test_the_code_runs_from_top_to_bottom():
         "model": FunctionChatModel(reply=lambda m: "1"),
         "answering": FunctionChatModel(reply=rewritten),
         "agent_model": FunctionChatModel(reply=searching),
-        "search": create_retriever_tool(retriever, "search", "Finds.", response_format="content_and_artifact"),
+        "search": create_retriever_tool(
+            retriever, "search", "Finds.", response_format="content_and_artifact"
+        ),
     }
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     assert len(blocks) > 8
-    for block in (b for b in blocks if "local_model(" not in b):  # that one runs in test_local.py, on a model
+    for block in (
+        b for b in blocks if "local_model(" not in b
+    ):  # that one runs in test_local.py, on a model
         exec(compile(block, str(PAGE), "exec"), names)
 
 
@@ -82,7 +91,9 @@ def test_the_tests_and_names_it_speaks_of_are_there():
 
 def test_what_it_says_to_install_is_there():
     page = PAGE.read_text("utf-8")
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
+        "optional-dependencies"
+    ]
     named = re.findall(r"'rag-denoise\[([\w,]+)\]'", page)
     assert named == ["langchain", "agents"]
     assert {e for one in named for e in one.split(",")} <= set(extras)

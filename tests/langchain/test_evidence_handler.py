@@ -28,7 +28,9 @@ both_ways = pytest.mark.parametrize("sync", [True, False])
 
 async def asked(runnable, given, sync, config=None):
     return (
-        await asyncio.to_thread(runnable.invoke, given, config) if sync else await runnable.ainvoke(given, config)
+        await asyncio.to_thread(runnable.invoke, given, config)
+        if sync
+        else await runnable.ainvoke(given, config)
     )
 
 
@@ -40,12 +42,19 @@ def searching(kit):
     class Searching(kit.ListRetriever):
         def _get_relevant_documents(self, query, *, run_manager):
             queries.append(query)
-            return [d for d in self.found if set(query.lower().split()) & set(d.page_content.lower().split())]
+            return [
+                d
+                for d in self.found
+                if set(query.lower().split()) & set(d.page_content.lower().split())
+            ]
 
         async def _aget_relevant_documents(self, query, *, run_manager):
             return self._get_relevant_documents(query, run_manager=run_manager)
 
-    found = [Document(page_content=TOWER, id="tower"), Document(page_content=HALL, id="hall")]
+    found = [
+        Document(page_content=TOWER, id="tower"),
+        Document(page_content=HALL, id="hall"),
+    ]
     return Searching(found=found[:1]), queries
 
 
@@ -59,17 +68,27 @@ def until_told(messages):
 
 
 @both_ways
-async def test_text_to_text_is_judged_by_what_it_searched_and_told_in_the_right_place(searching, sync):
+async def test_text_to_text_is_judged_by_what_it_searched_and_told_in_the_right_place(
+    searching, sync
+):
     """It could not be judged without a function that searches again, and searched for its own rejected draft."""
     retriever, queries = searching
     model = FunctionChatModel(reply=until_told)
-    chain = {"context": retriever | joined, "question": RunnablePassthrough()} | PROMPT | model | StrOutputParser()
+    chain = (
+        {"context": retriever | joined, "question": RunnablePassthrough()}
+        | PROMPT
+        | model
+        | StrOutputParser()
+    )
     answers = []
     checked = verified(chain, Verifier(on_answer=answers.append))
     assert await asked(checked, QUESTION, sync) == TOWER
     assert queries == [QUESTION] * 2
     (answer,) = answers
-    assert (answer.outcome, [p.id for p in answer.memory.evidence]) == ("supported", ["tower"])
+    assert (answer.outcome, [p.id for p in answer.memory.evidence]) == (
+        "supported",
+        ["tower"],
+    )
     assert [m.type for m in model.calls[-1]] == ["human", "ai", "human"]
     assert model.calls[-1][0] == model.calls[0][0]
     assert list(to_lines(from_lines(to_lines(answer)))) == list(to_lines(answer))
@@ -97,7 +116,11 @@ async def test_tokens_are_those_the_models_report(searching, sync):
     rewrite = FunctionChatModel(reply=lambda m: QUESTION)
     model = FunctionChatModel(reply=until_told)
     chain = (
-        RunnablePassthrough.assign(context=lambda x: joined(retriever.invoke(rewrite.invoke(x["question"]).text)))
+        RunnablePassthrough.assign(
+            context=lambda x: joined(
+                retriever.invoke(rewrite.invoke(x["question"]).text)
+            )
+        )
         | PROMPT
         | model
     )
@@ -128,9 +151,14 @@ async def test_text_that_a_model_wrote_inside_a_tool_is_no_evidence(sync):
     for used, provenance in ((ask_expert, "model"), (look_up, "tool")):
         seen = EvidenceHandler()
         await asked(
-            RunnableLambda(lambda q, used=used: used.invoke({"query": q})), QUESTION, sync, {"callbacks": [seen]}
+            RunnableLambda(lambda q, used=used: used.invoke({"query": q})),
+            QUESTION,
+            sync,
+            {"callbacks": [seen]},
         )
-        assert [(p.provenance, f.query) for f in seen.retrieved for p in f.passages] == [(provenance, QUESTION)]
+        assert [
+            (p.provenance, f.query) for f in seen.retrieved for p in f.passages
+        ] == [(provenance, QUESTION)]
 
 
 @both_ways
@@ -143,17 +171,27 @@ async def test_a_chain_whose_tools_ran_is_not_run_again(sync):
         sent.append(text)
         return TOWER
 
-    chain = RunnableLambda(lambda q: send_mail.invoke({"text": q})) | (lambda found: LIE)
+    chain = RunnableLambda(lambda q: send_mail.invoke({"text": q})) | (
+        lambda found: LIE
+    )
     answers = []
-    assert await asked(verified(chain, Verifier(on_answer=answers.append)), QUESTION, sync) == LIE
-    assert (sent, answers[0].stopped_because) == ([QUESTION], "not_repeatable")
+    assert (
+        await asked(verified(chain, Verifier(on_answer=answers.append)), QUESTION, sync)
+        == LIE
+    )
+    assert (sent, answers[0].stop_reason) == ([QUESTION], "not_repeatable")
 
 
 @both_ways
 async def test_history_and_input_are_not_touched(searching, sync):
     retriever, queries = searching
     model = FunctionChatModel(reply=until_told)
-    chain = RunnableLambda(lambda m: [HumanMessage(joined(retriever.invoke(m[-1].text))), *m]) | model
+    chain = (
+        RunnableLambda(
+            lambda m: [HumanMessage(joined(retriever.invoke(m[-1].text))), *m]
+        )
+        | model
+    )
     given = [HumanMessage("Hi."), AIMessage("Hello."), HumanMessage(QUESTION)]
     before = [m.model_copy() for m in given]
     out = await asked(verified(chain), given, sync)
@@ -166,17 +204,29 @@ async def test_history_and_input_are_not_touched(searching, sync):
 async def test_streams_show_the_checked_answer_or_the_draft_first(searching, sync):
     retriever, _ = searching
     model = FunctionChatModel(reply=until_told)
-    chain = {"context": retriever | joined, "question": RunnablePassthrough()} | PROMPT | model | StrOutputParser()
+    chain = (
+        {"context": retriever | joined, "question": RunnablePassthrough()}
+        | PROMPT
+        | model
+        | StrOutputParser()
+    )
 
     async def events(show):
         checked, seen = verified(chain), RunRecorder()
         config = {"callbacks": [seen]}
         if sync:
-            found = await asyncio.to_thread(lambda: list(checked.stream_checked(QUESTION, config, show=show)))
+            found = await asyncio.to_thread(
+                lambda: list(checked.stream_checked(QUESTION, config, show=show))
+            )
         else:
-            found = [e async for e in checked.astream_checked(QUESTION, config, show=show)]
+            found = [
+                e async for e in checked.astream_checked(QUESTION, config, show=show)
+            ]
         paths = seen.paths("chain")
-        assert (paths[0], paths[-1]) == ("VerifiedRunnable", "VerifiedRunnable/denoise_record")
+        assert (paths[0], paths[-1]) == (
+            "VerifiedRunnable",
+            "VerifiedRunnable/denoise_record",
+        )
         assert all(path.startswith("VerifiedRunnable/") for path in seen.paths("llm"))
         assert all(run.ended for run in seen.runs.values())
         assert seen.events[-1][1]["outcome"] == "supported"

@@ -15,5 +15,7 @@ def test_the_example_of_a_public_name_runs(name):
     (test,) = doctest.DocTestFinder(recurse=False).find(value, name, module=home)
     assert test.examples
     assert test.examples[-1].want
-    done = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL).run(test)
+    done = doctest.DocTestRunner(
+        optionflags=doctest.ELLIPSIS | doctest.IGNORE_EXCEPTION_DETAIL
+    ).run(test)
     assert done.failed == 0

@@ -29,7 +29,9 @@ class PipelineLLM(LLM):
         return "pipeline"
 
     def _call(self, prompt, stop=None, run_manager=None, **kwargs):
-        made = self.pipeline(prompt, max_new_tokens=4, do_sample=False, return_full_text=False)
+        made = self.pipeline(
+            prompt, max_new_tokens=4, do_sample=False, return_full_text=False
+        )
         return made[0]["generated_text"]
 
 
@@ -40,7 +42,9 @@ def pair():
 
 @pytest.fixture
 def llm(pair):
-    return PipelineLLM(pipeline=TextGenerationPipeline(model=pair[0], tokenizer=pair[1]))
+    return PipelineLLM(
+        pipeline=TextGenerationPipeline(model=pair[0], tokenizer=pair[1])
+    )
 
 
 WRAPPED = {
@@ -64,14 +68,22 @@ def test_end_reads_the_weights_the_model_answers_with(pair, llm):
     model, tokenizer = local_model(llm)
     shared = ProbeScorer(model, probe, tokenizer=tokenizer)
     alone = ProbeScorer(pair[0], probe, tokenizer=pair[1])
-    assert shared.score(QUESTION, TEXTS).tolist() == alone.score(QUESTION, TEXTS).tolist()
+    assert (
+        shared.score(QUESTION, TEXTS).tolist() == alone.score(QUESTION, TEXTS).tolist()
+    )
     assert addresses(shared.reader.backbone.model) == addresses(pair[0])
     assert llm.invoke(QUESTION) == before
 
 
 def test_the_documents_example_runs(pair, llm):
-    text = (Path(__file__).resolve().parents[2] / "docs/langchain.md").read_text("utf-8")
-    (example,) = [b for b in re.findall("```python\n(.*?)```", text, re.DOTALL) if "local_model" in b]
+    text = (Path(__file__).resolve().parents[2] / "docs/langchain.md").read_text(
+        "utf-8"
+    )
+    (example,) = [
+        b
+        for b in re.findall("```python\n(.*?)```", text, re.DOTALL)
+        if "local_model" in b
+    ]
     names = {"chat": llm, "probe": build_probe(*pair)}
     exec(example, names)
     assert names["model"] is pair[0]
@@ -79,8 +91,13 @@ def test_the_documents_example_runs(pair, llm):
 
 
 def test_a_model_that_is_not_here_is_refused(kit):
-    with pytest.raises(InputError, match="got FunctionChatModel, which holds no pipeline"):
+    with pytest.raises(
+        InputError, match="got FunctionChatModel, which holds no pipeline"
+    ):
         local_model(ChatModelLLM(kit.chat()))
-    for pipeline in (SimpleNamespace(), SimpleNamespace(model=tiny_pair()[0], tokenizer=None)):
+    for pipeline in (
+        SimpleNamespace(),
+        SimpleNamespace(model=tiny_pair()[0], tokenizer=None),
+    ):
         with pytest.raises(InputError, match="no PyTorch model with its tokenizer"):
             local_model(PipelineLLM(pipeline=pipeline))

@@ -17,11 +17,17 @@ def llm():
 
 
 def test_in_the_process(llm):
-    assert LocalChatModel(llm=llm).invoke(ASKED).text == llm.complete([Message("user", ASKED)]).text != ""
+    assert (
+        LocalChatModel(llm=llm).invoke(ASKED).text
+        == llm.complete([Message("user", ASKED)]).text
+        != ""
+    )
 
 
 @pytest.mark.enable_socket
 def test_over_http(llm):
     with serving(OfLocal(llm)) as server:
-        client = ChatOpenAI(model="tiny", base_url=server.url, api_key="none", max_retries=0)
+        client = ChatOpenAI(
+            model="tiny", base_url=server.url, api_key="none", max_retries=0
+        )
         assert client.invoke(ASKED).text == llm.complete([Message("user", ASKED)]).text

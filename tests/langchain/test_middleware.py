@@ -39,7 +39,9 @@ async def test_artifact_and_content_are_cleared_alike(make, sync):
     agent, model = make(DenoiseToolResults(by_words()))
     message = tool_message(await run(agent, sync))
     assert message.content == PARIS
-    assert [(d.id, d.metadata["source"]) for d in message.artifact] == [("atlas", "atlas.md")]
+    assert [(d.id, d.metadata["source"]) for d in message.artifact] == [
+        ("atlas", "atlas.md")
+    ]
     assert model.calls[-1][-1].text == PARIS
     record = message.response_metadata["denoise"]
     assert json.loads(json.dumps(record)) == record
@@ -48,9 +50,15 @@ async def test_artifact_and_content_are_cleared_alike(make, sync):
 
 async def test_the_tools_own_layout_stays(make):
     prompt = PromptTemplate.from_template("# {source}\n{page_content}")
-    agent, _ = make(DenoiseToolResults(by_words(keep=2)), document_prompt=prompt, document_separator="\n---\n")
+    agent, _ = make(
+        DenoiseToolResults(by_words(keep=2)),
+        document_prompt=prompt,
+        document_separator="\n---\n",
+    )
     message = tool_message(await agent.ainvoke(ASKED))
-    assert message.content == f"# fruit.md\nBananas are yellow.\n---\n# atlas.md\n{PARIS}"
+    assert (
+        message.content == f"# fruit.md\nBananas are yellow.\n---\n# atlas.md\n{PARIS}"
+    )
     assert [d.id for d in message.artifact] == ["fruit", "atlas"]
 
 
@@ -60,7 +68,9 @@ async def test_a_tool_that_gives_text_alone(make, kit, sync):
     untouched, _ = make(DenoiseToolResults(denoiser), response_format="content")
     whole = tool_message(await run(untouched, sync)).content
     assert whole == "\n\n".join(d.page_content for d in FOUND)
-    named, _ = make(DenoiseToolResults(denoiser, tools=["search"]), response_format="content")
+    named, _ = make(
+        DenoiseToolResults(denoiser, tools=["search"]), response_format="content"
+    )
     assert tool_message(await run(named, sync)).content.strip() == PARIS
 
 
@@ -80,7 +90,9 @@ async def test_the_query_is_the_users_words_and_those_of_the_call(make, kit):
 
     agent, _ = make(DenoiseToolResults(kit.Answers(remember), on_empty="drop"))
     assert tool_message(await agent.ainvoke(ASKED)).content == EMPTY_RESULT_TEXT
-    blank, _ = make(DenoiseToolResults(kit.Answers(remember)), reply=searching(query=" "))
+    blank, _ = make(
+        DenoiseToolResults(kit.Answers(remember)), reply=searching(query=" ")
+    )
     await blank.ainvoke(ASKED)
     assert asked == ["What is the capital of France?"] * 2  # the call's words are in it
 
@@ -101,10 +113,19 @@ async def test_errors_and_images_pass(kit):
     fail.handle_tool_error = True
     calls = [{"name": "search", "args": {"query": "q"}, "id": "call-1"}]
     calls.append({"name": "fail", "args": {"query": "q"}, "id": "call-2"})
-    model = kit.chat(lambda m: "done" if m[-1].type == "tool" else AIMessage("", tool_calls=calls))
-    middleware = DenoiseToolResults(kit.Answers(kit.drop_all), tools=["search", "fail"], on_empty="drop")
-    state = await create_agent(model, [search, fail], middleware=[middleware]).ainvoke(ASKED)
-    assert [m.content for m in state["messages"] if m.type == "tool"] == [image, "Bananas are out."]
+    model = kit.chat(
+        lambda m: "done" if m[-1].type == "tool" else AIMessage("", tool_calls=calls)
+    )
+    middleware = DenoiseToolResults(
+        kit.Answers(kit.drop_all), tools=["search", "fail"], on_empty="drop"
+    )
+    state = await create_agent(model, [search, fail], middleware=[middleware]).ainvoke(
+        ASKED
+    )
+    assert [m.content for m in state["messages"] if m.type == "tool"] == [
+        image,
+        "Bananas are out.",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +147,9 @@ def test_texts_are_replaced_where_they_stand(before, after, expected):
 
 
 @both_ways
-async def test_the_model_reads_cleared_words_and_the_user_keeps_their_own(make, kit, sync):
+async def test_the_model_reads_cleared_words_and_the_user_keeps_their_own(
+    make, kit, sync
+):
     clearing = kit.chat(neutral)
     agent, model = make(S2AMiddleware(clearing, variant="default"))
     state = await run(agent, sync, {"messages": [HumanMessage(LEADING)]})
@@ -139,7 +162,9 @@ async def test_the_model_reads_cleared_words_and_the_user_keeps_their_own(make, 
 @both_ways
 async def test_cleared_words_survive_in_a_checkpoint(make, kit, sync):
     clearing = kit.chat(neutral)
-    agent, model = make(S2AMiddleware(clearing, variant="default"), checkpointer=InMemorySaver())
+    agent, model = make(
+        S2AMiddleware(clearing, variant="default"), checkpointer=InMemorySaver()
+    )
     thread = {"configurable": {"thread_id": "1"}}
     await run(agent, sync, {"messages": [HumanMessage(LEADING)]}, thread)
     await run(agent, sync, {"messages": [HumanMessage("And of Italy?")]}, thread)
@@ -153,8 +178,13 @@ async def test_cleared_words_survive_in_a_checkpoint(make, kit, sync):
 
 async def test_two_instances_at_once(make, kit):
     first = S2AMiddleware(kit.chat(neutral), variant="default", name="opinion")
-    second = S2AMiddleware(kit.chat(lambda m: "🤷"), variant="default", name="other", scope="history")
-    tools = [DenoiseToolResults(by_words(2), name="first cut"), DenoiseToolResults(by_words(1), name="second cut")]
+    second = S2AMiddleware(
+        kit.chat(lambda m: "🤷"), variant="default", name="other", scope="history"
+    )
+    tools = [
+        DenoiseToolResults(by_words(2), name="first cut"),
+        DenoiseToolResults(by_words(1), name="second cut"),
+    ]
     agent, model = make(first, second, *tools)
     state = await agent.ainvoke({"messages": [HumanMessage(LEADING)]})
     assert model.calls[-1][0].text == NEUTRAL
@@ -165,7 +195,8 @@ async def test_two_instances_at_once(make, kit):
 async def test_spans_nest_under_the_hooks(make, kit, sync):
     seen = RunRecorder()
     agent, _ = make(
-        S2AMiddleware(kit.chat(neutral), variant="default"), DenoiseToolResults(kit.s2a(lambda m: "1"))
+        S2AMiddleware(kit.chat(neutral), variant="default"),
+        DenoiseToolResults(kit.s2a(lambda m: "1")),
     )
     await run(agent, sync, ASKED, {"callbacks": [seen]})
     paths = seen.paths("llm")
@@ -175,13 +206,18 @@ async def test_spans_nest_under_the_hooks(make, kit, sync):
 
 
 @pytest.mark.parametrize(
-    "error", [AttributeError("a typo"), ConnectionError("down")], ids=lambda e: type(e).__name__
+    "error",
+    [AttributeError("a typo"), ConnectionError("down")],
+    ids=lambda e: type(e).__name__,
 )
 def test_a_scorer_of_tools_that_fails_is_heard_and_a_mistake_raises(error, caplog):
     def fail(query, text):
         raise error
 
-    tools = [StructuredTool.from_function(lambda: "x", name=n, description=n) for n in ("one", "two")]
+    tools = [
+        StructuredTool.from_function(lambda: "x", name=n, description=n)
+        for n in ("one", "two")
+    ]
     request = SimpleNamespace(tools=tools, messages=[HumanMessage("which one?")])
     middleware = DenoiseTools(FunctionScorer(fail), top_n=1)
     fallbacks._counts.clear()
@@ -204,9 +240,14 @@ def test_a_message_that_was_cleared_is_not_cleared_again(kit):
 
 
 def test_a_tool_called_in_this_turn_stays():
-    tools = [StructuredTool.from_function(lambda: "x", name=n, description=n) for n in ("one", "two")]
+    tools = [
+        StructuredTool.from_function(lambda: "x", name=n, description=n)
+        for n in ("one", "two")
+    ]
     call = AIMessage("", tool_calls=[{"name": "two", "args": {}, "id": "1"}])
     request = SimpleNamespace(tools=tools, messages=[HumanMessage("which?"), call])
     request.override = lambda tools: tools
-    middleware = DenoiseTools(FunctionScorer(lambda query, text: float("one" in text)), top_n=1)
+    middleware = DenoiseTools(
+        FunctionScorer(lambda query, text: float("one" in text)), top_n=1
+    )
     assert middleware.wrap_model_call(request, list) == tools

@@ -22,7 +22,11 @@ from recorded_runs import RunRecorder
 
 from denoise_core.augmenter import LoopLimits
 from langchain_denoise import Verifier
-from langchain_denoise.middleware import DenoiseToolResults, S2AMiddleware, VerificationMiddleware
+from langchain_denoise.middleware import (
+    DenoiseToolResults,
+    S2AMiddleware,
+    VerificationMiddleware,
+)
 from langchain_denoise.middleware.verification import collect_evidence
 
 
@@ -40,16 +44,25 @@ async def test_an_answer_that_does_not_hold_is_written_again(make, sync):
     record = answer.response_metadata["denoise"]
     assert json.loads(json.dumps(record)) == record
     assert [a["text"] for a in record["attempts"]] == [LYON, PARIS]
-    assert (record["outcome"], record["evidence"]) == ("supported", ["fruit", "atlas", "letters"])
+    assert (record["outcome"], record["evidence"]) == (
+        "supported",
+        ["fruit", "atlas", "letters"],
+    )
     assert len(model.calls) == 3
 
 
 @both_ways
-@pytest.mark.parametrize(("evidence", "outcome"), [("turn", "unknown"), ("conversation", "supported")])
-async def test_what_earlier_turns_found_counts_where_it_is_said(make, sync, evidence, outcome):
+@pytest.mark.parametrize(
+    ("evidence", "outcome"), [("turn", "unknown"), ("conversation", "supported")]
+)
+async def test_what_earlier_turns_found_counts_where_it_is_said(
+    make, sync, evidence, outcome
+):
     agent, _ = make(VerificationMiddleware(evidence=evidence), reply=searching(told))
     before = (await run(agent, sync))["messages"]
-    agent, model = make(VerificationMiddleware(evidence=evidence), reply=lambda m: PARIS)
+    agent, model = make(
+        VerificationMiddleware(evidence=evidence), reply=lambda m: PARIS
+    )
     given = {"messages": [*before, HumanMessage("So what is the capital of France?")]}
     state = agent.invoke(given) if sync else await agent.ainvoke(given)
     assert state["messages"][-1].response_metadata["denoise"]["outcome"] == outcome
@@ -59,9 +72,14 @@ async def test_what_earlier_turns_found_counts_where_it_is_said(make, sync, evid
 @both_ways
 @pytest.mark.parametrize("unsupported", ["send", "abstain"])
 async def test_drafts_are_bounded_and_the_policy_decides(make, sync, unsupported):
-    drafts = iter([LYON, "It is Rome, since 1801.", "It is Bonn, since 1949.", "never asked for"])
+    drafts = iter(
+        [LYON, "It is Rome, since 1801.", "It is Bonn, since 1949.", "never asked for"]
+    )
     limits = LoopLimits(attempts=3, patience=3, unsupported=unsupported)
-    agent, _ = make(VerificationMiddleware(Verifier(limits=limits)), reply=searching(lambda m: next(drafts)))
+    agent, _ = make(
+        VerificationMiddleware(Verifier(limits=limits)),
+        reply=searching(lambda m: next(drafts)),
+    )
     answer = (await run(agent, sync))["messages"][-1]
     assert len(answer.response_metadata["denoise"]["attempts"]) == 3
     assert answer.response_metadata["denoise"]["stopped_because"] == "attempts"
@@ -73,21 +91,38 @@ async def test_drafts_are_bounded_and_the_policy_decides(make, sync, unsupported
 async def test_a_model_that_wants_to_look_again_may_and_ends(make, sync):
     def reply(messages):
         if "did not hold" in messages[-1].text:
-            return AIMessage("", tool_calls=[{"name": "search", "args": {"query": "again"}, "id": "again"}])
+            return AIMessage(
+                "",
+                tool_calls=[
+                    {"name": "search", "args": {"query": "again"}, "id": "again"}
+                ],
+            )
         return LYON
 
     verifier = Verifier(limits=LoopLimits(attempts=2))
     agent, model = make(VerificationMiddleware(verifier), reply=searching(reply))
     state = await run(agent, sync)
-    assert [m.type for m in state["messages"]] == ["human", "ai", "tool", "ai", "tool", "ai"]
-    assert state["messages"][-1].response_metadata["denoise"]["outcome"] == "unsupported"
+    assert [m.type for m in state["messages"]] == [
+        "human",
+        "ai",
+        "tool",
+        "ai",
+        "tool",
+        "ai",
+    ]
+    assert (
+        state["messages"][-1].response_metadata["denoise"]["outcome"] == "unsupported"
+    )
     assert len(model.calls) == 4
 
 
 async def test_no_evidence_is_said_and_not_tried_again(make):
     agent, model = make(VerificationMiddleware(), reply=lambda m: LYON)
     answer = (await agent.ainvoke(ASKED))["messages"][-1]
-    assert (answer.text, answer.response_metadata["denoise"]["stopped_because"]) == (LYON, "no_evidence")
+    assert (answer.text, answer.response_metadata["denoise"]["stopped_because"]) == (
+        LYON,
+        "no_evidence",
+    )
     assert len(model.calls) == 1
 
 
@@ -107,7 +142,9 @@ async def test_drafts_and_inner_calls_never_reach_the_users_stream(make, kit, sy
         reply=searching(told),
     )
     if sync:
-        parts = await asyncio.to_thread(lambda: list(agent.stream(ASKED, stream_mode="messages")))
+        parts = await asyncio.to_thread(
+            lambda: list(agent.stream(ASKED, stream_mode="messages"))
+        )
     else:
         parts = [part async for part in agent.astream(ASKED, stream_mode="messages")]
     said = "".join(m.text for m, _ in parts if m.type in ("ai", "AIMessageChunk"))
@@ -117,7 +154,9 @@ async def test_drafts_and_inner_calls_never_reach_the_users_stream(make, kit, sy
     assert [part async for part in agent.astream(ASKED, stream_mode="custom")] == []
 
 
-async def test_all_three_with_a_checkpointer_and_strict_serialisation(make, kit, monkeypatch):
+async def test_all_three_with_a_checkpointer_and_strict_serialisation(
+    make, kit, monkeypatch
+):
     monkeypatch.setenv("LANGGRAPH_STRICT_MSGPACK", "true")
     saver = InMemorySaver()
     middleware = (
@@ -130,14 +169,21 @@ async def test_all_three_with_a_checkpointer_and_strict_serialisation(make, kit,
     await agent.ainvoke({"messages": [HumanMessage(LEADING)]}, thread)
     kept = agent.get_state(thread).values
     assert kept["messages"][-1].text == PARIS
-    assert [d["id"] for d in tool_message(kept).artifact] == ["atlas"]  # a checkpoint makes them plain
+    assert [d["id"] for d in tool_message(kept).artifact] == [
+        "atlas"
+    ]  # a checkpoint makes them plain
 
 
 async def test_evidence_that_comes_back_from_a_checkpoint(make):
     """Stopped after the tool, resumed from the checkpoint, where documents have become plain dicts."""
     verifier = VerificationMiddleware()
     saver = InMemorySaver()
-    agent, _ = make(DenoiseToolResults(by_words()), verifier, reply=searching(told), checkpointer=saver)
+    agent, _ = make(
+        DenoiseToolResults(by_words()),
+        verifier,
+        reply=searching(told),
+        checkpointer=saver,
+    )
     thread = {"configurable": {"thread_id": "1"}}
     await agent.ainvoke(ASKED, thread, interrupt_after=["tools"])
     state = await agent.ainvoke(None, thread)

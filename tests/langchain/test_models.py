@@ -14,7 +14,12 @@ from denoise_core.errors import ContractViolation
 from langchain_denoise import ChatModelLLM, RetrieverAdapter
 from langchain_denoise.convert.messages import to_core_messages, to_langchain_messages
 
-ASKED = (Message("system", "be brief"), Message("user", "what?"), Message("assistant", "hm"), Message("user", "!"))
+ASKED = (
+    Message("system", "be brief"),
+    Message("user", "what?"),
+    Message("assistant", "hm"),
+    Message("user", "!"),
+)
 
 
 def both(llm):
@@ -34,7 +39,10 @@ def test_a_model_that_reports_no_tokens(kit):
 
 
 def test_only_text_blocks_count(kit):
-    content = [{"type": "reasoning", "reasoning": "let me see"}, {"type": "text", "text": "yes"}]
+    content = [
+        {"type": "reasoning", "reasoning": "let me see"},
+        {"type": "text", "text": "yes"},
+    ]
     assert both(ChatModelLLM(kit.chat(lambda m: AIMessage(content)))).text == "yes"
 
 
@@ -59,12 +67,19 @@ def test_retries_of_the_model_itself(kit):
             raise answer
         return answer
 
-    assert both(ChatModelLLM(kit.chat(reply).with_retry(wait_exponential_jitter=False))).text == "done"
+    assert (
+        both(
+            ChatModelLLM(kit.chat(reply).with_retry(wait_exponential_jitter=False))
+        ).text
+        == "done"
+    )
 
 
 def test_completion_models_and_chains_that_end_in_text(kit):
     assert both(ChatModelLLM(FakeListLLM(responses=["plain"]))) == Reply("plain", None)
-    assert both(ChatModelLLM(kit.chat(lambda m: "text") | StrOutputParser())) == Reply("text", None)
+    assert both(ChatModelLLM(kit.chat(lambda m: "text") | StrOutputParser())) == Reply(
+        "text", None
+    )
 
 
 def test_errors_keep_their_type(kit):
@@ -108,11 +123,15 @@ def both_json(llm):
 
 
 def by_tool(messages):
-    return AIMessage("", tool_calls=[{"name": "reply", "args": {"keep": [1, 3]}, "id": "1"}])
+    return AIMessage(
+        "", tool_calls=[{"name": "reply", "args": {"keep": [1, 3]}, "id": "1"}]
+    )
 
 
 def test_a_model_that_can_is_held_to_the_schema(kit):
-    assert json.loads(both_json(ChatModelLLM(kit.chat(by_tool), structured=True)).text) == {"keep": [1, 3]}
+    assert json.loads(
+        both_json(ChatModelLLM(kit.chat(by_tool), structured=True)).text
+    ) == {"keep": [1, 3]}
 
 
 def test_a_refused_form_is_asked_for_as_text_from_then_on(kit):
@@ -125,7 +144,9 @@ def test_a_refused_form_is_asked_for_as_text_from_then_on(kit):
     assert both_json(llm).text == "1, 3"
     assert llm.structured is False
     with pytest.raises(NotImplementedError):
-        ChatModelLLM(Refuses(reply=lambda m: "1, 3"), structured=True).complete_json(ASKED, SCHEMA)
+        ChatModelLLM(Refuses(reply=lambda m: "1, 3"), structured=True).complete_json(
+            ASKED, SCHEMA
+        )
 
 
 def test_a_failure_is_no_refusal(kit):
@@ -136,7 +157,10 @@ def test_a_failure_is_no_refusal(kit):
 
 
 def test_a_model_that_does_not_keep_to_the_schema_after_all(kit):
-    assert both_json(ChatModelLLM(kit.chat(lambda m: "1, 3"), structured=True)).text == "1, 3"
+    assert (
+        both_json(ChatModelLLM(kit.chat(lambda m: "1, 3"), structured=True)).text
+        == "1, 3"
+    )
 
 
 def test_without_structured_output_the_text_is_handed_on(kit):

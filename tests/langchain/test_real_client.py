@@ -25,19 +25,29 @@ ASKED = (Message("system", "be brief"), Message("user", "what?"))
 @pytest.fixture
 def client(server):
     def client(**settings):
-        return ChatOpenAI(model="tiny", base_url=server.url, api_key="none", **{"max_retries": 0, **settings})
+        return ChatOpenAI(
+            model="tiny",
+            base_url=server.url,
+            api_key="none",
+            **{"max_retries": 0, **settings},
+        )
 
     return client
 
 
 def documents(count):
-    return [Document(page_content=f"One sentence {i}. Another one.", id=str(i)) for i in range(count)]
+    return [
+        Document(page_content=f"One sentence {i}. Another one.", id=str(i))
+        for i in range(count)
+    ]
 
 
 def compressor(model, **settings):
     return DenoiseCompressor(
         denoiser=S2ADenoiser(
-            ChatModelLLM(model, structured=False),  # nothing to find out by asking one alone
+            ChatModelLLM(
+                model, structured=False
+            ),  # nothing to find out by asking one alone
             variant="select",
             options=Options(join_passages=False),
         ),
@@ -51,14 +61,19 @@ async def test_text_and_tokens_are_the_servers(server, client, streaming):
     reply = await llm.acomplete(ASKED)
     assert await asyncio.to_thread(llm.complete, ASKED) == reply
     assert len(reply.text) == NEW_TOKENS
-    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (len("be brief\nwhat?"), NEW_TOKENS)
+    assert (reply.usage.input_tokens, reply.usage.output_tokens) == (
+        len("be brief\nwhat?"),
+        NEW_TOKENS,
+    )
     assert [m["role"] for m in server.requests[0]["messages"]] == ["system", "user"]
     assert bool(server.requests[0].get("stream")) is streaming
 
 
 @pytest.mark.parametrize("status", [429, 500])
 @pytest.mark.parametrize("sync", [True, False])
-async def test_what_still_fails_keeps_that_document_and_names_the_error(server, client, status, sync):
+async def test_what_still_fails_keeps_that_document_and_names_the_error(
+    server, client, status, sync
+):
     server.faults = [status]
     ours = compressor(client(), max_concurrency=1)
     if sync:
@@ -97,7 +112,10 @@ def test_what_a_server_refuses_raises_and_what_fails_is_kept(status):
     """With the stock client: a wrong key is heard of at the first call, whatever ``on_error`` says."""
     with refusing(status) as url:
         model = ChatOpenAI(model="tiny", base_url=url, api_key="none", max_retries=0)
-        given = [Document(page_content="The tower is tall.", id="a"), Document(page_content="Bananas.", id="b")]
+        given = [
+            Document(page_content="The tower is tall.", id="a"),
+            Document(page_content="Bananas.", id="b"),
+        ]
         compressor = DenoiseCompressor(model=model)
         calls = (
             lambda: compressor.compress_documents(given, "How tall?"),
@@ -109,6 +127,9 @@ def test_what_a_server_refuses_raises_and_what_fails_is_kept(status):
                     call()
             else:
                 kept = call()
-                assert [d.page_content for d in kept] == ["The tower is tall.", "Bananas."]
+                assert [d.page_content for d in kept] == [
+                    "The tower is tall.",
+                    "Bananas.",
+                ]
                 assert all(d.metadata.get("denoise_fallback") for d in kept)
                 assert "sk-abcdef" not in str([d.metadata for d in kept])

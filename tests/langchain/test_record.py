@@ -16,7 +16,9 @@ from langchain_denoise.convert.documents import RECORD_KEYS
 
 FOUND = [
     Document(
-        page_content=f"{place} is a town on the river. It has a mill.", id=place, metadata={"source": "atlas"}
+        page_content=f"{place} is a town on the river. It has a mill.",
+        id=place,
+        metadata={"source": "atlas"},
     )
     for place in ("Arden", "Bryn", "Cole")
 ]
@@ -28,12 +30,18 @@ def by_query(query, text):
 
 @pytest.fixture(params=["end", "s2a"])
 def denoiser(request, kit):
-    return ENDDenoiser(FunctionScorer(by_query), keep=3) if request.param == "end" else kit.s2a()
+    return (
+        ENDDenoiser(FunctionScorer(by_query), keep=3)
+        if request.param == "end"
+        else kit.s2a()
+    )
 
 
 @pytest.mark.parametrize("detail", ["spans", "full"])
 def test_every_value_is_one_that_a_store_takes(kit, denoiser, detail):
-    kept = DenoiseCompressor(denoiser=denoiser, record=detail).compress_documents(FOUND, "mill?")
+    kept = DenoiseCompressor(denoiser=denoiser, record=detail).compress_documents(
+        FOUND, "mill?"
+    )
     assert kept
     for document in kept:
         ours = {k: v for k, v in document.metadata.items() if k.startswith("denoise")}
@@ -45,9 +53,9 @@ def test_every_value_is_one_that_a_store_takes(kit, denoiser, detail):
 def test_a_store_that_takes_no_nested_metadata_takes_it(kit, denoiser):
     chroma = pytest.importorskip("chromadb")
     kept = DenoiseCompressor(denoiser=denoiser).compress_documents(FOUND, "mill?")
-    shelf = chroma.EphemeralClient(chroma.Settings(anonymized_telemetry=False)).get_or_create_collection(
-        "kept", embedding_function=None
-    )
+    shelf = chroma.EphemeralClient(
+        chroma.Settings(anonymized_telemetry=False)
+    ).get_or_create_collection("kept", embedding_function=None)
     shelf.delete(shelf.get()["ids"] or ["none"])  # the client is one for the process
     shelf.upsert(
         ids=[d.id for d in kept],
@@ -69,9 +77,16 @@ class Turning(BaseRetriever):
 @pytest.mark.parametrize("sync", [True, False])
 @pytest.mark.parametrize("ids", [True, False])
 def test_several_queries_give_no_duplicates(kit, denoiser, sync, ids):
-    better = DenoisingRetriever(retriever=kit.ListRetriever(found=FOUND) if ids else Turning(), denoiser=denoiser)
-    asking = ChatPromptTemplate.from_template("{question}") | kit.chat(lambda m: "a mill?, which river towns?")
-    many = MultiQueryRetriever(retriever=better, llm_chain=asking | CommaSeparatedListOutputParser())
+    better = DenoisingRetriever(
+        retriever=kit.ListRetriever(found=FOUND) if ids else Turning(),
+        denoiser=denoiser,
+    )
+    asking = ChatPromptTemplate.from_template("{question}") | kit.chat(
+        lambda m: "a mill?, which river towns?"
+    )
+    many = MultiQueryRetriever(
+        retriever=better, llm_chain=asking | CommaSeparatedListOutputParser()
+    )
     found = many.invoke("towns?") if sync else asyncio.run(many.ainvoke("towns?"))
     assert [d.page_content.split()[0] for d in found] == ["Arden", "Bryn", "Cole"]
 
@@ -79,9 +94,9 @@ def test_several_queries_give_no_duplicates(kit, denoiser, sync, ids):
 def test_scores_stand_where_the_order_is_theirs(kit):
     scorer = ENDDenoiser(FunctionScorer(by_query), keep=3)
     [plain, scored] = (
-        DenoisingRetriever(retriever=kit.ListRetriever(found=FOUND), denoiser=scorer, order=order).invoke("mill?")[
-            0
-        ]
+        DenoisingRetriever(
+            retriever=kit.ListRetriever(found=FOUND), denoiser=scorer, order=order
+        ).invoke("mill?")[0]
         for order in ("input", "score")
     )
     assert not {"relevance_score", "denoise_score"} & set(plain.metadata)

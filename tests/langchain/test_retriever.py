@@ -27,7 +27,9 @@ def shared_words(query, text):
 def store(**search):
     found = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
     found.add_texts(
-        TEXTS, metadatas=[{"n": i} for i in range(len(TEXTS))], ids=[f"t{i}" for i in range(len(TEXTS))]
+        TEXTS,
+        metadatas=[{"n": i} for i in range(len(TEXTS))],
+        ids=[f"t{i}" for i in range(len(TEXTS))],
     )
     return found.as_retriever(search_kwargs=search)
 
@@ -64,22 +66,54 @@ def both(retriever, query, **given):
 
 
 def test_it_fetches_more_and_keeps_the_best_in_order():
-    found = both(DenoisingRetriever(retriever=Fixed(), denoiser=keep_all(), k=2), "red bird")
+    found = both(
+        DenoisingRetriever(retriever=Fixed(), denoiser=keep_all(), k=2), "red bird"
+    )
     assert [d.id for d in found] == ["red fish", "a red bird"]
     assert all("relevance_score" not in d.metadata for d in found)
-    best = both(DenoisingRetriever(retriever=Fixed(), denoiser=keep_all(), k=2, order="score"), "red bird")
-    assert [(d.id, d.metadata["relevance_score"]) for d in best] == [("a red bird", 2.0), ("red fish", 1.0)]
+    best = both(
+        DenoisingRetriever(retriever=Fixed(), denoiser=keep_all(), k=2, order="score"),
+        "red bird",
+    )
+    assert [(d.id, d.metadata["relevance_score"]) for d in best] == [
+        ("a red bird", 2.0),
+        ("red fish", 1.0),
+    ]
 
 
 def test_fetch_k_reaches_the_vector_store():
-    assert len(both(DenoisingRetriever(retriever=store(k=1), denoiser=keep_all()), "fish")) == 1
-    assert len(both(DenoisingRetriever(retriever=store(k=1), denoiser=keep_all(), fetch_k=4), "fish")) == 4
-    assert len(both(DenoisingRetriever(retriever=store(), denoiser=keep_all(), fetch_k=4), "fish", k=2)) == 2
+    assert (
+        len(both(DenoisingRetriever(retriever=store(k=1), denoiser=keep_all()), "fish"))
+        == 1
+    )
+    assert (
+        len(
+            both(
+                DenoisingRetriever(
+                    retriever=store(k=1), denoiser=keep_all(), fetch_k=4
+                ),
+                "fish",
+            )
+        )
+        == 4
+    )
+    assert (
+        len(
+            both(
+                DenoisingRetriever(retriever=store(), denoiser=keep_all(), fetch_k=4),
+                "fish",
+                k=2,
+            )
+        )
+        == 2
+    )
 
 
 def test_what_k_left_out_is_in_the_record():
     seen = RunRecorder()
-    DenoisingRetriever(retriever=Fixed(), denoiser=keep_all(), k=2).invoke("red bird", {"callbacks": [seen]})
+    DenoisingRetriever(retriever=Fixed(), denoiser=keep_all(), k=2).invoke(
+        "red bird", {"callbacks": [seen]}
+    )
     [(_, summary, _)] = seen.events
     assert [(d["id"], d["reason"]) for d in summary["dropped"]] == [
         (t, "not among the best 2") for t in ("blue fish", "one fish", "two birds")
@@ -92,7 +126,9 @@ def test_a_failure_keeps_the_context_but_never_more_than_k(kit):
     assert [d.id for d in found] == TEXTS[:3]
     assert "no route" in found[0].metadata["denoise_fallback"]
     with pytest.raises(ConnectionError):
-        DenoisingRetriever(retriever=Fixed(), denoiser=broken, k=3, on_error="raise").invoke("q")
+        DenoisingRetriever(
+            retriever=Fixed(), denoiser=broken, k=3, on_error="raise"
+        ).invoke("q")
 
 
 @pytest.mark.parametrize("sync", [True, False])
@@ -106,12 +142,17 @@ async def test_spans(kit, sync, k):
     else:
         await retriever.ainvoke("q", config)
     assert seen.paths("retriever") == ["DenoisingRetriever", "DenoisingRetriever/Fixed"]
-    assert seen.paths("llm") == ["DenoisingRetriever/DenoiseCompressor/FunctionChatModel"] * len(TEXTS)
+    assert seen.paths("llm") == [
+        "DenoisingRetriever/DenoiseCompressor/FunctionChatModel"
+    ] * len(TEXTS)
 
 
 def test_any_runnable_from_text_to_documents_will_do():
     found = RunnableLambda(lambda q: [Document(page_content=q)])
-    assert [d.page_content for d in both(DenoisingRetriever(retriever=found, denoiser=keep_all()), "hi")] == ["hi"]
+    assert [
+        d.page_content
+        for d in both(DenoisingRetriever(retriever=found, denoiser=keep_all()), "hi")
+    ] == ["hi"]
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,9 @@ CONVERSATION = [
     HumanMessage("I live in Nice. Everybody there loves Lyon.", id="h1"),
     AIMessage("Good to know.", id="a1"),
     HumanMessage("Lyon is just the best.", id="h2"),
-    AIMessage("If you say so.", id="a2", tool_calls=[{"name": "look", "args": {}, "id": "1"}]),
+    AIMessage(
+        "If you say so.", id="a2", tool_calls=[{"name": "look", "args": {}, "id": "1"}]
+    ),
     ToolMessage("nothing", tool_call_id="1", id="t"),
     HumanMessage(LEADING, id="h3"),
 ]
@@ -47,7 +49,10 @@ def test_the_latest_message_is_cleared_of_opinion(kit):
 
 
 def test_the_history_is_cleared_and_turns_still_alternate(kit):
-    out = both(S2AMessages(model=kit.chat(neutral), variant="default", scope="history"), CONVERSATION)
+    out = both(
+        S2AMessages(model=kit.chat(neutral), variant="default", scope="history"),
+        CONVERSATION,
+    )
     assert [m.type for m in out] == [m.type for m in CONVERSATION]
     assert [m.text for m in out if m.type == "human"] == [
         "I live in Nice.",
@@ -58,25 +63,35 @@ def test_the_history_is_cleared_and_turns_still_alternate(kit):
 
 def test_extractive_variants_keep_the_users_own_words(kit):
     message = HumanMessage("I think it is Lyon. What is the capital of France?")
-    [out] = both(S2AMessages(model=kit.chat(lambda m: "2"), variant="select"), [message])
+    [out] = both(
+        S2AMessages(model=kit.chat(lambda m: "2"), variant="select"), [message]
+    )
     assert out.text == "What is the capital of France?"
 
 
 @pytest.mark.parametrize("reply", ["1", "NONE"])
 def test_a_message_never_loses_its_question(kit, reply):
     message = HumanMessage("I think it is Lyon. What is the capital of France?")
-    assert both(S2AMessages(model=kit.chat(lambda m: reply), variant="select"), [message]) == [message]
+    assert both(
+        S2AMessages(model=kit.chat(lambda m: reply), variant="select"), [message]
+    ) == [message]
 
 
 def test_the_variant_that_writes_one_message(kit):
     message = HumanMessage("I think it is Lyon. What is the capital of France?")
     asked = "What is the capital of France?"
-    step = S2AMessages(model=kit.chat(lambda m: "2" if "numbered" in m[-1].text else asked), variant="single")
+    step = S2AMessages(
+        model=kit.chat(lambda m: "2" if "numbered" in m[-1].text else asked),
+        variant="single",
+    )
     assert both(step, [message])[0].text == "What is the capital of France?"
 
 
 def test_an_unreadable_reply_changes_nothing(kit):
-    for reply, why in ((lambda m: "🤷", "expected Context:"), (kit.fail_chat, "no route to the model")):
+    for reply, why in (
+        (lambda m: "🤷", "expected Context:"),
+        (kit.fail_chat, "no route to the model"),
+    ):
         out = both(S2AMessages(model=kit.chat(reply), variant="default"), CONVERSATION)
         assert [m.content for m in out] == [m.content for m in CONVERSATION]
         assert [m for m in out if "denoise" in m.response_metadata] == [out[6]]
@@ -96,7 +111,10 @@ def test_images_stay(kit):
     image = {"type": "image", "url": "https://example.org/map.png"}
     message = HumanMessage([{"type": "text", "text": LEADING}, image])
     [out] = both(S2AMessages(model=kit.chat(neutral), variant="default"), [message])
-    assert out.content == [{"type": "text", "text": "what is the capital of France?"}, image]
+    assert out.content == [
+        {"type": "text", "text": "what is the capital of France?"},
+        image,
+    ]
 
 
 CACHED = {"cache_control": {"type": "ephemeral"}}
@@ -131,12 +149,17 @@ def test_it_stands_between_a_prompt_and_a_model(kit):
         | model
     )
     assert chain.invoke({"said": LEADING}).text == "answer"
-    assert [m.text for m in model.calls[-1]] == ["be brief", "what is the capital of France?"]
+    assert [m.text for m in model.calls[-1]] == [
+        "be brief",
+        "what is the capital of France?",
+    ]
 
 
 def test_whatever_a_chat_model_takes(kit):
     step = S2AMessages(model=kit.chat(neutral), variant="default")
-    assert [m.text for m in step.invoke([("human", LEADING)])] == ["what is the capital of France?"]
+    assert [m.text for m in step.invoke([("human", LEADING)])] == [
+        "what is the capital of France?"
+    ]
     assert [m.text for m in step.invoke(LEADING)] == ["what is the capital of France?"]
     with pytest.raises(ValueError, match="got int"):
         step.invoke(3)

@@ -5,12 +5,19 @@ from langchain_core.load import dumpd, dumps, load
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_openai import ChatOpenAI
 
-from langchain_denoise import AugmentedRunnable, DenoiseCompressor, S2AMessages, verified
+from langchain_denoise import (
+    AugmentedRunnable,
+    DenoiseCompressor,
+    S2AMessages,
+    verified,
+)
 
 KEY = "sk-not-a-real-key"
 
 pytestmark = [
-    pytest.mark.filterwarnings("ignore:A test tried to use socket"),  # the client of openai looks for a proxy
+    pytest.mark.filterwarnings(
+        "ignore:A test tried to use socket"
+    ),  # the client of openai looks for a proxy
     pytest.mark.filterwarnings("ignore:The function `load` is in beta"),
     pytest.mark.filterwarnings("ignore:The default value of `allowed_objects`"),
 ]
@@ -33,7 +40,10 @@ def again(thing, *classes):
 @pytest.mark.parametrize(
     ("kind", "settings"),
     [
-        (DenoiseCompressor, {"variant": "select", "max_concurrency": 3, "on_error": "drop"}),
+        (
+            DenoiseCompressor,
+            {"variant": "select", "max_concurrency": 3, "on_error": "drop"},
+        ),
         (S2AMessages, {"variant": "single", "scope": "history"}),
     ],
 )
@@ -47,8 +57,12 @@ def test_a_round_trip_keeps_every_setting(model, kind, settings):
 
 
 def test_a_chain_with_our_step_in_it(model):
-    chain = ChatPromptTemplate.from_template("{said}") | S2AMessages(model=model) | model
-    loaded = again(chain, type(chain), ChatPromptTemplate, *_classes_of(chain), S2AMessages)
+    chain = (
+        ChatPromptTemplate.from_template("{said}") | S2AMessages(model=model) | model
+    )
+    loaded = again(
+        chain, type(chain), ChatPromptTemplate, *_classes_of(chain), S2AMessages
+    )
     assert type(loaded.middle[0]) is S2AMessages
 
 
@@ -58,8 +72,14 @@ def _classes_of(chain):
 
 
 def test_what_holds_your_own_objects_is_not_serialised_and_says_so(kit, model):
-    assert dumpd(verified(ChatPromptTemplate.from_template("{question}")))["type"] == "not_implemented"
-    assert dumpd(DenoiseCompressor(denoiser=kit.s2a()))["kwargs"]["denoiser"]["type"] == "not_implemented"
+    assert (
+        dumpd(verified(ChatPromptTemplate.from_template("{question}")))["type"]
+        == "not_implemented"
+    )
+    assert (
+        dumpd(DenoiseCompressor(denoiser=kit.s2a()))["kwargs"]["denoiser"]["type"]
+        == "not_implemented"
+    )
     assert not AugmentedRunnable.is_lc_serializable()
 
 

@@ -15,10 +15,18 @@ from recorded_runs import RunRecorder
 from denoise_core import InputError, Message
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
-from langchain_denoise import ChatModelLLM, Denoise, DenoiseCompressor, DenoisingRetriever
+from langchain_denoise import (
+    ChatModelLLM,
+    Denoise,
+    DenoiseCompressor,
+    DenoisingRetriever,
+)
 
 ASKED = (Message("user", "which?"),)
-SCHEMA = {"type": "object", "properties": {"keep": {"type": "array", "items": {"type": "integer"}}}}
+SCHEMA = {
+    "type": "object",
+    "properties": {"keep": {"type": "array", "items": {"type": "integer"}}},
+}
 
 
 @pytest.fixture
@@ -26,7 +34,11 @@ def client(server):
     server.fields = {"keep": [1]}
 
     def client(**settings):
-        settings = {"max_retries": 0, "profile": {"structured_output": True}, **settings}
+        settings = {
+            "max_retries": 0,
+            "profile": {"structured_output": True},
+            **settings,
+        }
         return ChatOpenAI(model="tiny", base_url=server.url, api_key="none", **settings)
 
     return client
@@ -40,14 +52,20 @@ def both_json(llm):
 
 WRAPPED = {
     "bound": lambda model: model.bind(temperature=0, seed=1, stop=["\n\n"]),
-    "configured": lambda model: model.with_config(tags=["x"]).bind(temperature=0, seed=1, stop=["\n\n"]),
-    "fallbacks": lambda model: model.bind(temperature=0, seed=1, stop=["\n\n"]).with_fallbacks([model]),
+    "configured": lambda model: model.with_config(tags=["x"]).bind(
+        temperature=0, seed=1, stop=["\n\n"]
+    ),
+    "fallbacks": lambda model: model.bind(
+        temperature=0, seed=1, stop=["\n\n"]
+    ).with_fallbacks([model]),
 }
 
 
 @pytest.mark.enable_socket
 @pytest.mark.parametrize("name", WRAPPED)
-def test_settings_around_a_model_are_on_the_wire_and_it_is_asked_for_text(server, client, name):
+def test_settings_around_a_model_are_on_the_wire_and_it_is_asked_for_text(
+    server, client, name
+):
     llm = ChatModelLLM(WRAPPED[name](client()))
     both_json(llm)
     assert len(server.requests) == 2
@@ -74,7 +92,10 @@ def test_a_refused_text_changes_nothing_in_how_a_model_is_asked(server, client):
 @pytest.mark.enable_socket
 @pytest.mark.parametrize("sync", [True, False])
 def test_one_refused_document_costs_one_document(server, client, sync):
-    documents = [Document(page_content=f"Fact {i} is known. So is more.", id=str(i)) for i in range(20)]
+    documents = [
+        Document(page_content=f"Fact {i} is known. So is more.", id=str(i))
+        for i in range(20)
+    ]
     server.refuses = "Fact 7 "
     compressor = DenoiseCompressor(model=client(), on_empty="raise")
     given = {"documents": documents, "query": "What is known?"}
@@ -88,7 +109,9 @@ def test_one_refused_document_costs_one_document(server, client, sync):
 # Retrievers
 
 TENANTS = [
-    Document(page_content=f"red fish {t}{i}", id=f"{t}{i}", metadata={"tenant": t}) for t in "ab" for i in "12"
+    Document(page_content=f"red fish {t}{i}", id=f"{t}{i}", metadata={"tenant": t})
+    for t in "ab"
+    for i in "12"
 ]
 
 
@@ -99,7 +122,9 @@ def tenants():
 
 
 def keep_all(**settings):
-    return ENDDenoiser(FunctionScorer(lambda query, text: 1.0), threshold=0.0, **settings)
+    return ENDDenoiser(
+        FunctionScorer(lambda query, text: 1.0), threshold=0.0, **settings
+    )
 
 
 def only(tenant):
@@ -112,7 +137,9 @@ async def test_a_tenant_filter_in_the_config_reaches_the_store(sync):
     retriever = DenoisingRetriever(retriever=inner, denoiser=keep_all())
     config = {"configurable": {"search": {"k": 4, "filter": only("b")}}}
     found = (
-        await asyncio.to_thread(retriever.invoke, "q", config) if sync else await retriever.ainvoke("q", config)
+        await asyncio.to_thread(retriever.invoke, "q", config)
+        if sync
+        else await retriever.ainvoke("q", config)
     )
     assert sorted(d.id for d in found) == ["b1", "b2"]
 
@@ -122,32 +149,52 @@ async def test_a_filter_with_the_call_reaches_the_store(sync):
     retriever = DenoisingRetriever(retriever=tenants(), denoiser=keep_all())
     asked = {"filter": only("a")}
     found = (
-        await asyncio.to_thread(retriever.invoke, "q", **asked) if sync else await retriever.ainvoke("q", **asked)
+        await asyncio.to_thread(retriever.invoke, "q", **asked)
+        if sync
+        else await retriever.ainvoke("q", **asked)
     )
     assert sorted(d.id for d in found) == ["a1", "a2"]
 
 
 def test_an_argument_that_would_be_left_out_is_an_error(kit):
-    with pytest.raises(InputError, match="filter: ListRetriever takes no such argument"):
-        DenoisingRetriever(retriever=kit.ListRetriever(found=TENANTS), denoiser=keep_all()).invoke("q", filter="a")
+    with pytest.raises(
+        InputError, match="filter: ListRetriever takes no such argument"
+    ):
+        DenoisingRetriever(
+            retriever=kit.ListRetriever(found=TENANTS), denoiser=keep_all()
+        ).invoke("q", filter="a")
 
 
 @pytest.mark.parametrize("sync", [True, False])
 async def test_max_concurrency_of_the_call_holds_within(sync, kit):
     documents = [Document(page_content=f"One {i}. Two.", id=str(i)) for i in range(8)]
     model = kit.chat(seconds=0.02)
-    retriever = DenoisingRetriever(retriever=kit.ListRetriever(found=documents), denoiser=kit.s2a_with(model))
+    retriever = DenoisingRetriever(
+        retriever=kit.ListRetriever(found=documents), denoiser=kit.s2a_with(model)
+    )
     config = {"max_concurrency": 2}
     found = (
-        await asyncio.to_thread(retriever.invoke, "q", config) if sync else await retriever.ainvoke("q", config)
+        await asyncio.to_thread(retriever.invoke, "q", config)
+        if sync
+        else await retriever.ainvoke("q", config)
     )
     assert (len(found), model.max_concurrent_calls) == (8, 2)
 
 
 def test_tags_metadata_and_callbacks_of_the_call_reach_both_parts(kit):
     seen = RunRecorder()
-    retriever = DenoisingRetriever.from_llm(kit.chat(), retriever=kit.ListRetriever(found=TENANTS[:1]))
-    retriever.invoke("q", {"callbacks": [seen], "tags": ["t"], "metadata": {"user": "u"}, "run_name": "mine"})
+    retriever = DenoisingRetriever.from_llm(
+        kit.chat(), retriever=kit.ListRetriever(found=TENANTS[:1])
+    )
+    retriever.invoke(
+        "q",
+        {
+            "callbacks": [seen],
+            "tags": ["t"],
+            "metadata": {"user": "u"},
+            "run_name": "mine",
+        },
+    )
     runs = [*seen.of_kind("retriever"), *seen.of_kind("llm")]
     assert [r.name for r in runs] == ["mine", "ListRetriever", "FunctionChatModel"]
     assert all("t" in r.tags and r.metadata["user"] == "u" for r in runs)
@@ -164,7 +211,9 @@ class Tenants(BaseRetriever):
 
 
 def scored(**settings):
-    ranks = FunctionScorer(lambda query, text: float(text[-1]) + (10 if "b" in text else 0))
+    ranks = FunctionScorer(
+        lambda query, text: float(text[-1]) + (10 if "b" in text else 0)
+    )
     return DenoisingRetriever(retriever=Tenants(), scorer=ranks, **settings)
 
 
@@ -181,33 +230,64 @@ def test_keep_top_n_and_order_for_one_request():
     assert ids(retriever.invoke("q")) == ["b2"]
     assert ids(retriever.invoke("q", asking(keep=0.5))) == ["b1", "b2"]
     assert ids(retriever.invoke("q", asking(top_n=3))) == ["a2", "b1", "b2"]
-    assert ids(retriever.invoke("q", asking(top_n=3, order="score"))) == ["b2", "b1", "a2"]
+    assert ids(retriever.invoke("q", asking(top_n=3, order="score"))) == [
+        "b2",
+        "b1",
+        "a2",
+    ]
     assert ids(retriever.invoke("q", asking(threshold=2.0))) == ["a2", "b1", "b2"]
     assert ids(scored(threshold=2.0).invoke("q", asking(keep=1))) == ["b2"]
 
 
 def test_a_score_is_written_where_a_request_asks_for_its_order():
     """Only an order set on the retriever brought scores."""
-    plain, asked_for = (scored(keep=2).invoke("q", config)[0] for config in (None, asking(order="score")))
+    plain, asked_for = (
+        scored(keep=2).invoke("q", config)[0]
+        for config in (None, asking(order="score"))
+    )
     assert not {"relevance_score", "denoise_score"} & set(plain.metadata)
-    assert asked_for.metadata["relevance_score"] == asked_for.metadata["denoise_score"] == 12
+    assert (
+        asked_for.metadata["relevance_score"]
+        == asked_for.metadata["denoise_score"]
+        == 12
+    )
 
 
 def test_one_settings_object_for_all_and_for_one_request():
-    chosen = Denoise(scorer=FunctionScorer(lambda query, text: float(text[-1])), keep=0.5, order="score")
-    assert Denoise.model_validate_json(Denoise(keep=0.5, order="score").model_dump_json()).keep == 0.5
+    chosen = Denoise(
+        scorer=FunctionScorer(lambda query, text: float(text[-1])),
+        keep=0.5,
+        order="score",
+    )
+    assert (
+        Denoise.model_validate_json(
+            Denoise(keep=0.5, order="score").model_dump_json()
+        ).keep
+        == 0.5
+    )
     retriever = DenoisingRetriever(retriever=Tenants(), settings=chosen)
-    assert ids(retriever.invoke("q")) == ids(DenoiseCompressor(settings=chosen).compress_documents(TENANTS, "q"))
+    assert ids(retriever.invoke("q")) == ids(
+        DenoiseCompressor(settings=chosen).compress_documents(TENANTS, "q")
+    )
     assert (retriever.settings, retriever.keep) == (None, 0.5)
-    assert DenoisingRetriever(retriever=Tenants(), settings=chosen, threshold=2.0).keep is None
+    assert (
+        DenoisingRetriever(retriever=Tenants(), settings=chosen, threshold=2.0).keep
+        is None
+    )
     assert DenoiseCompressor(settings={"keep": 3}, order="score").keep == 3
-    assert ids(scored(keep=1).invoke("q", {"configurable": {"denoise": Denoise(top_n=1, keep=0.5)}})) == ["b2"]
+    assert ids(
+        scored(keep=1).invoke(
+            "q", {"configurable": {"denoise": Denoise(top_n=1, keep=0.5)}}
+        )
+    ) == ["b2"]
     with pytest.raises(InputError, match="on_error"):
         scored().invoke("q", {"configurable": {"denoise": Denoise(on_error="drop")}})
 
 
 def test_the_same_through_configurable_fields():
-    field = scored(keep=1).configurable_fields(keep=ConfigurableField(id="share"), top_n=ConfigurableField(id="n"))
+    field = scored(keep=1).configurable_fields(
+        keep=ConfigurableField(id="share"), top_n=ConfigurableField(id="n")
+    )
     assert ids(field.invoke("q", {"configurable": {"share": 0.5}})) == ["b1", "b2"]
     assert ids(field.invoke("q", {"configurable": {"n": 3}})) == ["a2", "b1", "b2"]
     assert ids(field.invoke("q")) == ["b2"]
@@ -219,11 +299,18 @@ def test_a_variant_for_one_request(kit):
     documents = [Document(page_content="One. Two.")]
     given = {"documents": documents, "query": "q"}
     assert [d.page_content for d in compressor.invoke(given)] == ["Two."]
-    assert [d.page_content for d in compressor.invoke(given, asking(variant="remove"))] == ["One. "]
+    assert [
+        d.page_content for d in compressor.invoke(given, asking(variant="remove"))
+    ] == ["One. "]
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"), [({"share": 1}, "share"), ({"variant": "select"}, "variant"), ({"keep": 7.5}, "keep")]
+    ("settings", "message"),
+    [
+        ({"share": 1}, "share"),
+        ({"variant": "select"}, "variant"),
+        ({"keep": 7.5}, "keep"),
+    ],
 )
 def test_what_cannot_be_asked_for_is_an_error(settings, message):
     with pytest.raises(ValueError, match=message):

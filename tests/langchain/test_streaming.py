@@ -53,11 +53,15 @@ async def test_messages_mode_streams_only_the_answer(graph):
     sync, native = graph
     tokens = [m.text async for m, _ in native.astream(QUESTION, stream_mode="messages")]
     assert "".join(tokens) == "the public answer"
-    streamed = await asyncio.to_thread(lambda: list(sync.stream(QUESTION, stream_mode="messages")))
+    streamed = await asyncio.to_thread(
+        lambda: list(sync.stream(QUESTION, stream_mode="messages"))
+    )
     assert [m.text for m, _ in streamed] == tokens
 
 
-@pytest.mark.parametrize("mode", ["values", "updates", "custom", "checkpoints", "tasks", "debug"])
+@pytest.mark.parametrize(
+    "mode", ["values", "updates", "custom", "checkpoints", "tasks", "debug"]
+)
 async def test_no_other_mode_shows_our_calls(graph, mode):
     seen = [str(part) async for part in graph[1].astream(QUESTION, stream_mode=mode)]
     assert SECRET not in "".join(seen)
@@ -68,6 +72,10 @@ async def test_astream_events_marks_our_calls(graph):
     ours, others = [], []
     async for event in graph[1].astream_events(QUESTION, version="v2"):
         if event["event"] == "on_chat_model_stream":
-            (ours if "nostream" in event["tags"] else others).append(event["data"]["chunk"].text)
+            (ours if "nostream" in event["tags"] else others).append(
+                event["data"]["chunk"].text
+            )
     assert "".join(others) == "the public answer"
-    assert "".join(ours) == SECRET * 2  # it is no list of numbers, and asked for once more
+    assert (
+        "".join(ours) == SECRET * 2
+    )  # it is no list of numbers, and asked for once more

@@ -18,7 +18,11 @@ from langchain_denoise.convert.claims import extract_claims, resolve_sources
 
 TOWER = "The Eiffel Tower was finished in 1889."
 FOUND = [
-    Document(page_content=f"{TOWER} It has three floors.", id="d1", metadata={"source": "notes/tower.txt"}),
+    Document(
+        page_content=f"{TOWER} It has three floors.",
+        id="d1",
+        metadata={"source": "notes/tower.txt"},
+    ),
     Document(page_content="Bananas are yellow.", id="d2", metadata={"title": "Fruit"}),
 ]
 
@@ -60,7 +64,11 @@ def judged():
     class Judge:
         def assess(self, memory, candidate):
             seen.append(candidate)
-            good = "1889" in candidate and "tower.txt" not in candidate and "0.9" not in candidate
+            good = (
+                "1889" in candidate
+                and "tower.txt" not in candidate
+                and "0.9" not in candidate
+            )
             return without_effects(AnswerVerdict(good, float(good)))
 
     return Verifier(judge=Judge(), limits=LoopLimits(attempts=1)), seen
@@ -77,7 +85,11 @@ ONE = Cited(answer=TOWER, sources=["tower.txt"], follow_up_questions=["Who built
         ONE.model_dump(),
         Plain(TOWER, ["tower.txt"]),
         {"raw": AIMessage("{}"), "parsed": ONE, "parsing_error": None},
-        {"raw": AIMessage(TOWER), "parsed": None, "parsing_error": ValueError("no JSON")},
+        {
+            "raw": AIMessage(TOWER),
+            "parsed": None,
+            "parsing_error": ValueError("no JSON"),
+        },
         {"answer": ONE, "context": FOUND},
         Quoted(result=TOWER, citations=[Quote(source_id=1, quote=TOWER)]),
     ],
@@ -97,14 +109,29 @@ def test_only_what_claims_is_judged(judged, output):
 def test_fields_that_the_user_names_are_judged_and_no_others(judged):
     verifier, seen = judged
     output = ONE.model_copy(
-        update={"findings": [Finding(text="Finished in 1889."), Finding(text="Three floors.")]}
+        update={
+            "findings": [
+                Finding(text="Finished in 1889."),
+                Finding(text="Three floors."),
+            ]
+        }
     )
-    chain = verified(RunnableLambda(lambda q: output), verifier, claims=["findings[].text"], **EVIDENCE)
+    chain = verified(
+        RunnableLambda(lambda q: output),
+        verifier,
+        claims=["findings[].text"],
+        **EVIDENCE,
+    )
     assert chain.invoke("When?") == output
     assert seen == ['{"findings[].text": ["Finished in 1889.", "Three floors."]}']
     with pytest.raises(ValueError, match="claims"):
         verified(RunnableLambda(lambda q: output), verifier, claims="answer")
-    wrong = verified(RunnableLambda(lambda q: output), verifier, claims=["finding[].text"], **EVIDENCE)
+    wrong = verified(
+        RunnableLambda(lambda q: output),
+        verifier,
+        claims=["finding[].text"],
+        **EVIDENCE,
+    )
     with pytest.raises(InputError, match=r"finding.*findings"):
         wrong.invoke("When?")
 
@@ -115,15 +142,21 @@ def test_an_object_without_an_answer_is_judged_field_by_field_but_for_its_source
         sources: list[str]
         confidence: float
 
-    said = extract_claims(Tower(finished=1889, sources=["tower.txt"], confidence=0.9), None)
+    said = extract_claims(
+        Tower(finished=1889, sources=["tower.txt"], confidence=0.9), None
+    )
     assert (said.fields, said.sources) == ({"finished": 1889}, ("tower.txt",))
 
 
 def test_what_is_cited_is_looked_up_and_what_stands_nowhere_is_listed(judged):
     verifier, _ = judged
     recorder = RunRecorder()
-    output = ONE.model_copy(update={"sources": ["tower.txt", "Fruit", "d1", "tour.pdf"]})
-    verified(RunnableLambda(lambda q: output), verifier, **EVIDENCE).invoke("When?", {"callbacks": [recorder]})
+    output = ONE.model_copy(
+        update={"sources": ["tower.txt", "Fruit", "d1", "tour.pdf"]}
+    )
+    verified(RunnableLambda(lambda q: output), verifier, **EVIDENCE).invoke(
+        "When?", {"callbacks": [recorder]}
+    )
     [(_, record, _)] = recorder.events
     assert [s["id"] for s in record["sources"]["resolved"]] == ["d1", "d2", "d1"]
     assert record["sources"]["unresolved"] == ["tour.pdf"]
@@ -131,10 +164,17 @@ def test_what_is_cited_is_looked_up_and_what_stands_nowhere_is_listed(judged):
 
 def test_a_quote_is_found_with_its_span_and_one_that_is_not_there_is_listed():
     passages = [Passage(d.page_content, d.id) for d in FOUND]
-    cited = [Quote(source_id=1, quote="three floors"), Quote(source_id=2, quote="three floors"), 3]
+    cited = [
+        Quote(source_id=1, quote="three floors"),
+        Quote(source_id=2, quote="three floors"),
+        3,
+    ]
     found = resolve_sources(cited, passages)
     [one] = found["resolved"]
-    assert (one["id"], FOUND[0].page_content[slice(*one["span"])]) == ("d1", "three floors")
+    assert (one["id"], FOUND[0].page_content[slice(*one["span"])]) == (
+        "d1",
+        "three floors",
+    )
     assert found["unresolved"] == [{"source_id": 2, "quote": "three floors"}, 3]
     assert resolve_sources((), passages) == {}
 
@@ -147,19 +187,32 @@ def test_functions_get_the_very_object(judged):
         got.append(output)
         return output.answer
 
-    assert verified(RunnableLambda(lambda q: ONE), verifier, answer=answer, **EVIDENCE).invoke("When?") == ONE
+    assert (
+        verified(
+            RunnableLambda(lambda q: ONE), verifier, answer=answer, **EVIDENCE
+        ).invoke("When?")
+        == ONE
+    )
     assert all(o is ONE for o in got)
     assert seen == [TOWER]
 
 
 @pytest.mark.parametrize(
-    "output", [Cited(answer="In 1789."), Plain("In 1789."), {"answer": Cited(answer="In 1789.")}]
+    "output",
+    [Cited(answer="In 1789."), Plain("In 1789."), {"answer": Cited(answer="In 1789.")}],
 )
 def test_another_answer_takes_the_place_of_the_field(judged, output):
-    verifier = Verifier(judge=judged[0].loop.utility, limits=LoopLimits(attempts=1, unsupported="abstain"))
-    out = verified(RunnablePassthrough() | RunnableLambda(lambda q: output), verifier, **EVIDENCE).invoke("When?")
+    verifier = Verifier(
+        judge=judged[0].loop.utility,
+        limits=LoopLimits(attempts=1, unsupported="abstain"),
+    )
+    out = verified(
+        RunnablePassthrough() | RunnableLambda(lambda q: output), verifier, **EVIDENCE
+    ).invoke("When?")
     inner = out["answer"] if isinstance(out, dict) else out
-    assert type(inner) is type(output if not isinstance(output, dict) else output["answer"])
+    assert type(inner) is type(
+        output if not isinstance(output, dict) else output["answer"]
+    )
     assert "1789" not in inner.answer
     assert inner.answer
 

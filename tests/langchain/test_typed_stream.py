@@ -9,19 +9,25 @@ from langchain_denoise import DenoiseCompressor
 SECRET = "3 (internal)"  # what our own model call says
 
 
-@pytest.mark.filterwarnings("ignore:The v3 streaming protocol:langchain_core._api.LangChainBetaWarning")
+@pytest.mark.filterwarnings(
+    "ignore:The v3 streaming protocol:langchain_core._api.LangChainBetaWarning"
+)
 async def test_typed_event_stream_shows_only_the_answer(kit, documents):
     denoiser = kit.s2a(lambda m: SECRET)
     model = kit.chat(lambda m: "the public answer")
 
     async def answer(state):
-        await DenoiseCompressor(denoiser=denoiser).acompress_documents(documents, state["messages"][-1].text)
+        await DenoiseCompressor(denoiser=denoiser).acompress_documents(
+            documents, state["messages"][-1].text
+        )
         return {"messages": [await model.ainvoke(state["messages"])]}
 
     graph = StateGraph(MessagesState)
     graph.add_node("answer", answer)
     graph.add_edge(START, "answer")
-    run = await graph.compile().astream_events({"messages": [HumanMessage("what?")]}, version="v3")
+    run = await graph.compile().astream_events(
+        {"messages": [HumanMessage("what?")]}, version="v3"
+    )
     texts = []
     async for message in run.messages:
         texts.append(str(await message.text))

@@ -17,8 +17,14 @@ from denoise_core.testing import FunctionScorer
 from langchain_denoise.middleware import DenoiseToolResults
 
 BOWLING = [
-    Document(page_content="The sky is blue. Candlepin bowling is popular in New England.", metadata={"a": 1}),
-    Document(page_content="Mercury is close to the Sun. Candlepin bowling balls are smaller.", metadata={"b": 2}),
+    Document(
+        page_content="The sky is blue. Candlepin bowling is popular in New England.",
+        metadata={"a": 1},
+    ),
+    Document(
+        page_content="Mercury is close to the Sun. Candlepin bowling balls are smaller.",
+        metadata={"b": 2},
+    ),
     Document(page_content="The moon is round.", metadata={"c": 3}),
 ]
 
@@ -33,13 +39,20 @@ BOWLING = [
 
 
 def calling(*names):
-    calls = [{"name": n, "args": {"query": f"ask {n}"}, "id": f"call-{n}"} for n in names]
-    return lambda messages: "done" if messages[-1].type == "tool" else AIMessage("", tool_calls=calls)
+    calls = [
+        {"name": n, "args": {"query": f"ask {n}"}, "id": f"call-{n}"} for n in names
+    ]
+    return lambda messages: (
+        "done" if messages[-1].type == "tool" else AIMessage("", tool_calls=calls)
+    )
 
 
 def tool_named(kit, name, found=BOWLING):
     return create_retriever_tool(
-        kit.ListRetriever(found=found), name, "Finds.", response_format="content_and_artifact"
+        kit.ListRetriever(found=found),
+        name,
+        "Finds.",
+        response_format="content_and_artifact",
     )
 
 
@@ -59,13 +72,19 @@ def everything():
 
 
 def about(word):
-    return ENDDenoiser(FunctionScorer(lambda query, text: float(word in text)), threshold=0.5, min_keep=0)
+    return ENDDenoiser(
+        FunctionScorer(lambda query, text: float(word in text)),
+        threshold=0.5,
+        min_keep=0,
+    )
 
 
 def test_what_needs_no_edit_passes_byte_for_byte(kit):
     agent = create_agent(kit.chat(calling("a")), [tool_named(kit, "a")])
     ours = create_agent(
-        kit.chat(calling("a")), [tool_named(kit, "a")], middleware=[DenoiseToolResults(everything())]
+        kit.chat(calling("a")),
+        [tool_named(kit, "a")],
+        middleware=[DenoiseToolResults(everything())],
     )
     assert ran(ours)["a"].content == ran(agent)["a"].content
 
@@ -79,7 +98,9 @@ def test_several_tools_in_one_step_each_by_its_own_query(kit):
 
     middleware = DenoiseToolResults(ENDDenoiser(FunctionScorer(score), keep=1))
     tools = [tool_named(kit, "a"), tool_named(kit, "b", BOWLING[1:])]
-    found = ran(create_agent(kit.chat(calling("a", "b")), tools, middleware=[middleware]))
+    found = ran(
+        create_agent(kit.chat(calling("a", "b")), tools, middleware=[middleware])
+    )
     assert [len(found[n].artifact) for n in ("a", "b")] == [1, 1]
     assert set(asked) == {"go\nask a", "go\nask b"}
 
@@ -139,7 +160,11 @@ def test_edits_are_kept_and_not_made_again(kit):
         return "done" if tools == 3 else AIMessage("", tool_calls=[call])
 
     middleware = DenoiseToolResults(ENDDenoiser(FunctionScorer(score), threshold=0.5))
-    agent = create_agent(kit.chat(reply), [tool_named(kit, "a")], middleware=[middleware])
+    agent = create_agent(
+        kit.chat(reply), [tool_named(kit, "a")], middleware=[middleware]
+    )
     state = agent.invoke({"messages": [HumanMessage("go")]})
-    assert [m.content for m in state["messages"] if m.type == "tool"] == ["The moon is round."] * 3
+    assert [m.content for m in state["messages"] if m.type == "tool"] == [
+        "The moon is round."
+    ] * 3
     assert len(scored) == 3 * len(BOWLING)

@@ -20,9 +20,15 @@ def asked(text, **options):
 
 
 def test_a_string_is_a_string_and_carries_its_record():
-    right, wrong = asked("It was completed in 1889."), asked("It was completed in 1925.")
+    right, wrong = (
+        asked("It was completed in 1889."),
+        asked("It was completed in 1925."),
+    )
     assert (type(right).__mro__[1], right) == (str, "It was completed in 1889.")
-    assert (right.denoise["outcome"], wrong.denoise["outcome"]) == ("supported", "unsupported")
+    assert (right.denoise["outcome"], wrong.denoise["outcome"]) == (
+        "supported",
+        "unsupported",
+    )
     assert right.denoise["attempts"]
     for again in (copy.copy(right), copy.deepcopy(right)):
         assert (again, again.denoise) == (right, right.denoise)
@@ -30,11 +36,17 @@ def test_a_string_is_a_string_and_carries_its_record():
 
 def test_the_whole_answer_can_be_had_instead():
     answer = asked("It was completed in 1889.", output_type="answer")
-    assert (answer.text, answer.outcome.value) == ("It was completed in 1889.", "supported")
+    assert (answer.text, answer.outcome.value) == (
+        "It was completed in 1889.",
+        "supported",
+    )
 
 
 def test_reasoning_is_not_sent():
-    assert asked("<think>1925?</think>\nIt was completed in 1889.") == "It was completed in 1889."
+    assert (
+        asked("<think>1925?</think>\nIt was completed in 1889.")
+        == "It was completed in 1889."
+    )
 
 
 def test_a_slip_in_what_is_returned_is_refused():

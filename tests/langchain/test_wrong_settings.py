@@ -17,7 +17,10 @@ from langchain_denoise import (
 )
 
 PROMPT = ChatPromptTemplate.from_template("{x}")
-FOUND = [Document(page_content="Paris is the capital of France.", id="a"), Document(page_content="Hm.", id="b")]
+FOUND = [
+    Document(page_content="Paris is the capital of France.", id="a"),
+    Document(page_content="Hm.", id="b"),
+]
 
 SLIPS = {
     "swapped": (lambda m, r: DenoisingRetriever.from_llm(r, retriever=m), "retriever"),
@@ -56,7 +59,9 @@ def test_a_slip_raises_when_the_part_is_built(kit, slip):
 
 
 @pytest.mark.parametrize(
-    "slip", [{"scope": "all"}, {"variant": "selct"}, {"on_error": "ignore"}], ids=lambda s: next(iter(s))
+    "slip",
+    [{"scope": "all"}, {"variant": "selct"}, {"on_error": "ignore"}],
+    ids=lambda s: next(iter(s)),
 )
 def test_a_slip_in_middleware(kit, slip):
     middleware = pytest.importorskip("langchain_denoise.middleware")
@@ -66,16 +71,27 @@ def test_a_slip_in_middleware(kit, slip):
 
 @pytest.mark.parametrize(
     "asked",
-    [{"order": "best"}, {"top_n": 0}, {"top_n": "3"}, {"keep": -1}, {"threshold": "high"}, {"ordr": "score"}],
+    [
+        {"order": "best"},
+        {"top_n": 0},
+        {"top_n": "3"},
+        {"keep": -1},
+        {"threshold": "high"},
+        {"ordr": "score"},
+    ],
     ids=str,
 )
 def test_a_slip_in_one_request(kit, asked):
     better = DenoiseCompressor(denoiser=kit.denoisers["end"]())
     with pytest.raises(ValueError, match=next(iter(asked))):
-        better.invoke({"documents": FOUND, "query": "q"}, {"configurable": {"denoise": asked}})
+        better.invoke(
+            {"documents": FOUND, "query": "q"}, {"configurable": {"denoise": asked}}
+        )
 
 
 def test_a_variant_in_one_request(kit):
     asked = {"configurable": {"denoise": {"variant": "selct"}}}
     with pytest.raises(ValueError, match="select"):
-        DenoiseCompressor.from_llm(kit.chat()).invoke({"documents": FOUND, "query": "q"}, asked)
+        DenoiseCompressor.from_llm(kit.chat()).invoke(
+            {"documents": FOUND, "query": "q"}, asked
+        )

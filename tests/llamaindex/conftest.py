@@ -3,7 +3,12 @@
 import pytest
 from blockbuster import blockbuster_ctx
 from llama_index.core import Settings
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, LLMMetadata
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    CompletionResponse,
+    LLMMetadata,
+)
 from llama_index.core.instrumentation import get_dispatcher
 from llama_index.core.instrumentation.event_handlers import BaseEventHandler
 from llama_index.core.instrumentation.events import BaseEvent
@@ -24,7 +29,9 @@ def _nothing_hosted():
 @pytest.fixture
 def no_blocking():
     """Raises when our code or LlamaIndex's blocks the event loop."""
-    with blockbuster_ctx(scanned_modules=["denoise_core", "llamaindex_denoise", "llama_index"]) as blocker:
+    with blockbuster_ctx(
+        scanned_modules=["denoise_core", "llamaindex_denoise", "llama_index"]
+    ) as blocker:
         yield blocker
 
 
@@ -86,7 +93,9 @@ class Scripted(LLM):
         self.asked.append(list(messages))
         text = self.reply(messages)
         raw = {"usage": self.usage} if self.usage else None
-        return ChatResponse(message=ChatMessage(role="assistant", content=text), raw=raw)
+        return ChatResponse(
+            message=ChatMessage(role="assistant", content=text), raw=raw
+        )
 
     async def achat(self, messages, **kwargs):
         return self.chat(messages, **kwargs)
@@ -95,7 +104,8 @@ class Scripted(LLM):
         whole = self.chat(messages).message.content
         for end in range(1, len(whole) + 1):
             yield ChatResponse(
-                message=ChatMessage(role="assistant", content=whole[:end]), delta=whole[end - 1 : end]
+                message=ChatMessage(role="assistant", content=whole[:end]),
+                delta=whole[end - 1 : end],
             )
 
     async def astream_chat(self, messages, **kwargs):
@@ -106,7 +116,9 @@ class Scripted(LLM):
         return pieces()
 
     def complete(self, prompt, formatted=False, **kwargs):
-        return CompletionResponse(text=self.chat([ChatMessage(role="user", content=prompt)]).message.content)
+        return CompletionResponse(
+            text=self.chat([ChatMessage(role="user", content=prompt)]).message.content
+        )
 
     async def acomplete(self, prompt, formatted=False, **kwargs):
         return self.complete(prompt)
@@ -133,7 +145,9 @@ class Local(CustomLLM):
         return LLMMetadata(model_name="local")
 
     def complete(self, prompt, formatted=False, **kwargs):
-        return CompletionResponse(text=self.reply(prompt), raw={"prompt_tokens": 7, "completion_tokens": 3})
+        return CompletionResponse(
+            text=self.reply(prompt), raw={"prompt_tokens": 7, "completion_tokens": 3}
+        )
 
     def stream_complete(self, prompt, formatted=False, **kwargs):
         yield self.complete(prompt)
@@ -164,4 +178,6 @@ def words_judge(monkeypatch):
 
     from denoise_core.augmenter.utility import Groundedness
 
-    monkeypatch.setattr(Groundedness, "for_model", classmethod(lambda cls, llm=None: by_words()))
+    monkeypatch.setattr(
+        Groundedness, "for_model", classmethod(lambda cls, llm=None: by_words())
+    )

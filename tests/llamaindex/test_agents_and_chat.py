@@ -10,7 +10,12 @@ from llama_index.core.tools import QueryEngineTool, RetrieverTool
 from denoise_core.augmenter import Augmenter
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
-from llamaindex_denoise import AugmentedQueryEngine, Checked, DenoisePostprocessor, LlamaLLM
+from llamaindex_denoise import (
+    AugmentedQueryEngine,
+    Checked,
+    DenoisePostprocessor,
+    LlamaLLM,
+)
 from llamaindex_denoise.models.retriever import LlamaRetriever
 
 QUESTION = "Where is the red tower?"
@@ -19,11 +24,17 @@ RIGHT, WRONG = "The red tower is in Porto.", "The red tower was built in 1755."
 
 class Fixed(BaseRetriever):
     def __init__(self, *texts):
-        self.texts = texts or ("The red tower is in Porto. Bread is cheap there.", "The blue bridge.")
+        self.texts = texts or (
+            "The red tower is in Porto. Bread is cheap there.",
+            "The blue bridge.",
+        )
         super().__init__()
 
     def _retrieve(self, query_bundle):
-        return [NodeWithScore(node=TextNode(text=t, id_=f"n{i}"), score=0.5) for i, t in enumerate(self.texts)]
+        return [
+            NodeWithScore(node=TextNode(text=t, id_=f"n{i}"), score=0.5)
+            for i, t in enumerate(self.texts)
+        ]
 
 
 class Listens:
@@ -39,32 +50,52 @@ class Listens:
 
 def listening():
     scorer = Listens()
-    return scorer, DenoisePostprocessor(denoiser=ENDDenoiser(scorer, threshold=0.5), on_error="raise")
+    return scorer, DenoisePostprocessor(
+        denoiser=ENDDenoiser(scorer, threshold=0.5), on_error="raise"
+    )
 
 
-@pytest.mark.parametrize("question", [QUESTION, "what input is valid?", "two\nlines", "input is odd"])
+@pytest.mark.parametrize(
+    "question", [QUESTION, "what input is valid?", "two\nlines", "input is odd"]
+)
 def test_a_retriever_tools_prefix_is_not_part_of_the_question(question):
     scorer, postprocessor = listening()
-    tool = RetrieverTool.from_defaults(Fixed(), node_postprocessors=[postprocessor], description="towers")
+    tool = RetrieverTool.from_defaults(
+        Fixed(), node_postprocessors=[postprocessor], description="towers"
+    )
     output = tool.call(input=question)
     later = asyncio.run(tool.acall(input=question))
     assert scorer.questions == [question, question]
-    assert output.content == later.content == "The red tower is in Porto. Bread is cheap there.\n\n"
+    assert (
+        output.content
+        == later.content
+        == "The red tower is in Porto. Bread is cheap there.\n\n"
+    )
 
 
 def engine_saying(scripted, text):
-    return AugmentedQueryEngine(Augmenter(LlamaLLM(scripted(lambda m: text)), LlamaRetriever(Fixed())))
+    return AugmentedQueryEngine(
+        Augmenter(LlamaLLM(scripted(lambda m: text)), LlamaRetriever(Fixed()))
+    )
 
 
-@pytest.mark.parametrize(("text", "label"), [(RIGHT, ""), (WRONG, "(unsupported"), ("unknown", "(abstained")])
+@pytest.mark.parametrize(
+    ("text", "label"), [(RIGHT, ""), (WRONG, "(unsupported"), ("unknown", "(abstained")]
+)
 def test_the_tool_tells_the_agent_the_verdict(scripted, text, label):
     tool = Checked(
-        QueryEngineTool.from_defaults(engine_saying(scripted, text), name="towers", description="about towers")
+        QueryEngineTool.from_defaults(
+            engine_saying(scripted, text), name="towers", description="about towers"
+        )
     )
     output = tool.call(QUESTION)
     later = asyncio.run(tool.acall(input=QUESTION))
     assert output.content == later.content
     assert output.content.startswith(label)
     assert output.content.endswith(text) or label == "(abstained"
-    assert output.raw_output.metadata["denoise"]["outcome"] in ("supported", "unsupported", "abstained")
+    assert output.raw_output.metadata["denoise"]["outcome"] in (
+        "supported",
+        "unsupported",
+        "abstained",
+    )
     assert (output.content == text) == (text == RIGHT)

@@ -13,7 +13,16 @@ from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import QueryEngineTool
 from llama_index.core.workflow import Workflow
 from llamaindex_doubles import Calling
-from llamaindex_engines import QUESTION, RIGHT, Fixed, around, first_wrong_then_right, inner, nodes, own_loop
+from llamaindex_engines import (
+    QUESTION,
+    RIGHT,
+    Fixed,
+    around,
+    first_wrong_then_right,
+    inner,
+    nodes,
+    own_loop,
+)
 
 from denoise_core import Budget, InputError
 from denoise_core.augmenter import Augmenter, Groundedness, LoopLimits
@@ -28,20 +37,30 @@ def never(claim, passages):
 
 @pytest.mark.parametrize("make", ["around", "from_args"])
 def test_a_judge_acts(scripted, make):
-    engine = _made(make, scripted(lambda m: RIGHT), judge=judges.function(never))
+    engine = _made(make, scripted(lambda m: RIGHT), judge=judges.function_judge(never))
     assert engine.query(QUESTION).metadata["denoise"]["outcome"] == "unsupported"
-    assert _made(make, scripted(lambda m: RIGHT)).query(QUESTION).metadata["denoise"]["outcome"] == "supported"
+    assert (
+        _made(make, scripted(lambda m: RIGHT))
+        .query(QUESTION)
+        .metadata["denoise"]["outcome"]
+        == "supported"
+    )
 
 
 @pytest.mark.parametrize("make", ["around", "from_args"])
 def test_a_budget_acts(scripted, make):
-    response = _made(make, scripted(first_wrong_then_right), budget=Budget(calls=1)).query(QUESTION)
+    response = _made(
+        make, scripted(first_wrong_then_right), budget=Budget(calls=1)
+    ).query(QUESTION)
     assert response.metadata["denoise"]["stopped_because"] == "budget"
 
 
 @pytest.mark.parametrize("make", ["around", "from_args"])
 def test_limits_and_what_becomes_of_an_unsupported_answer_act(scripted, make):
-    settings = {"limits": LoopLimits(attempts=1, repair=False), "unsupported": "abstain"}
+    settings = {
+        "limits": LoopLimits(attempts=1, repair=False),
+        "unsupported": "abstain",
+    }
     response = _made(make, scripted(first_wrong_then_right), **settings).query(QUESTION)
     note = response.metadata["denoise"]
     assert (note["outcome"], len(note["attempts"])) == ("abstained", 1)
@@ -53,10 +72,14 @@ def _made(make, llm, **settings):
     return AugmentedQueryEngine.from_args(Fixed(nodes()), llm, **settings)
 
 
-@pytest.mark.parametrize("setting", [{"keep": 2}, {"utility": Groundedness()}, {"top_n": 2}])
+@pytest.mark.parametrize(
+    "setting", [{"keep": 2}, {"utility": Groundedness()}, {"top_n": 2}]
+)
 def test_a_setting_that_nothing_reads_is_an_error(scripted, setting):
     with pytest.raises(TypeError, match=next(iter(setting))):
-        AugmentedQueryEngine.from_args(Fixed(nodes()), scripted(lambda m: RIGHT), **setting)
+        AugmentedQueryEngine.from_args(
+            Fixed(nodes()), scripted(lambda m: RIGHT), **setting
+        )
     for what in checkable(scripted):
         with pytest.raises(InputError, match=next(iter(setting))):
             Checked(what, **setting)
@@ -64,7 +87,10 @@ def test_a_setting_that_nothing_reads_is_an_error(scripted, setting):
 
 def checkable(scripted):
     """One of each kind."""
-    llm, memory = scripted(lambda m: RIGHT), ChatMemoryBuffer.from_defaults(token_limit=2000)
+    llm, memory = (
+        scripted(lambda m: RIGHT),
+        ChatMemoryBuffer.from_defaults(token_limit=2000),
+    )
     agent = FunctionAgent(name="guide", llm=Calling(script=None))
     chat = ContextChatEngine.from_defaults(Fixed(nodes()), llm=llm, memory=memory)
     tool = QueryEngineTool.from_defaults(inner(llm), name="towers")
@@ -76,12 +102,16 @@ def test_what_is_checked_is_a_copy_and_is_not_checked_twice(scripted):
         before = dict(vars(what))
         twin = Checked(what)
         assert vars(what) == before
-        assert isinstance(twin, (BaseQueryEngine, BaseChatEngine, Workflow, QueryEngineTool))
+        assert isinstance(
+            twin, (BaseQueryEngine, BaseChatEngine, Workflow, QueryEngineTool)
+        )
         with pytest.raises(InputError, match="already"):
             Checked(twin)
 
 
-@pytest.mark.parametrize("wrong", [{"streaming": True}, {"on_error": "raise"}, {"no_evidence": "notes"}])
+@pytest.mark.parametrize(
+    "wrong", [{"streaming": True}, {"on_error": "raise"}, {"no_evidence": "notes"}]
+)
 def test_what_an_agent_does_not_read_is_an_error(wrong):
     with pytest.raises(InputError, match=next(iter(wrong))):
         Checked(FunctionAgent(name="guide", llm=Calling(script=None)), **wrong)
@@ -99,7 +129,14 @@ def test_an_agent_that_takes_nothing_back_is_refused():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"budget": 3}, {"limits": 2}, {"judge": "gpt"}, {"judge": Groundedness}, {"unsupported": "drop"}]
+    "wrong",
+    [
+        {"budget": 3},
+        {"limits": 2},
+        {"judge": "gpt"},
+        {"judge": Groundedness},
+        {"unsupported": "drop"},
+    ],
 )
 def test_values_of_the_wrong_kind_are_errors(scripted, wrong):
     for what in checkable(scripted):
@@ -109,15 +146,24 @@ def test_values_of_the_wrong_kind_are_errors(scripted, wrong):
 
 def test_an_augmenter_and_its_settings_are_not_both_given(scripted):
     with pytest.raises(InputError, match="Augmenter"):
-        Checked(inner(scripted(lambda m: RIGHT)), augmenter=Augmenter(), budget=Budget(calls=1))
+        Checked(
+            inner(scripted(lambda m: RIGHT)),
+            augmenter=Augmenter(),
+            budget=Budget(calls=1),
+        )
 
 
 def test_an_evaluator_that_compares_with_a_reference_is_refused(scripted):
     with pytest.raises(InputError, match="reference"):
-        Checked(inner(scripted(lambda m: RIGHT)), judge=SemanticSimilarityEvaluator(embed_model=MockEmbedding(8)))
+        Checked(
+            inner(scripted(lambda m: RIGHT)),
+            judge=SemanticSimilarityEvaluator(embed_model=MockEmbedding(8)),
+        )
 
 
-BUNDLE = QueryBundle(QUESTION, image_path="a.png", custom_embedding_strs=["towers"], embedding=[0.5] * 8)
+BUNDLE = QueryBundle(
+    QUESTION, image_path="a.png", custom_embedding_strs=["towers"], embedding=[0.5] * 8
+)
 
 
 @pytest.mark.parametrize("make", [around, own_loop])
@@ -147,4 +193,8 @@ async def test_feedback_stands_in_the_words_and_not_in_the_vector(scripted):
     first, second = heard
     assert first == BUNDLE
     assert "Lisbon" in second.query_str
-    assert (second.embedding, second.custom_embedding_strs, second.image_path) == ([0.5] * 8, ["towers"], "a.png")
+    assert (second.embedding, second.custom_embedding_strs, second.image_path) == (
+        [0.5] * 8,
+        ["towers"],
+        "a.png",
+    )

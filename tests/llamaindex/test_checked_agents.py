@@ -3,7 +3,13 @@
 from importlib.metadata import version
 
 import pytest
-from llama_index.core.agent.workflow import AgentStream, AgentWorkflow, CodeActAgent, FunctionAgent, ReActAgent
+from llama_index.core.agent.workflow import (
+    AgentStream,
+    AgentWorkflow,
+    CodeActAgent,
+    FunctionAgent,
+    ReActAgent,
+)
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.tools import QueryEngineTool
 from llama_index.core.workflow import Context
@@ -40,18 +46,24 @@ class Says:
         return self.lines.pop(0) if len(self.lines) > 1 else self.lines[0]
 
 
-LOOKS_UP = 'Thought: I look it up.\nAction: search\nAction Input: {"query": "red tower"}'
+LOOKS_UP = (
+    'Thought: I look it up.\nAction: search\nAction Input: {"query": "red tower"}'
+)
 RUNS = "<execute>\nprint(register())\n</execute>"
 
 
 def react(scripted, *answers, **settings):
     says = Says(LOOKS_UP, *(f"Thought: I know.\nAnswer: {a}" for a in answers))
-    return says, Checked(ReActAgent(name="guide", tools=[search], llm=scripted(says)), **settings)
+    return says, Checked(
+        ReActAgent(name="guide", tools=[search], llm=scripted(says)), **settings
+    )
 
 
 def codeact(scripted, *answers, **settings):
     says = Says(RUNS, *answers)
-    return says, Checked(CodeActAgent(run_code, name="guide", llm=scripted(says)), **settings)
+    return says, Checked(
+        CodeActAgent(run_code, name="guide", llm=scripted(says)), **settings
+    )
 
 
 KINDS = {"react": react, "codeact": codeact}
@@ -66,7 +78,9 @@ async def ask(agent, question=QUESTION):
     verdicts = [e.record for e in events if isinstance(e, VerificationEvent)]
     assert output.metadata["denoise"] == verdicts[-1] == await ctx.store.get("denoise")
     streamed = "".join(e.delta for e in events if isinstance(e, AgentStream))
-    memory = " ".join(m.content or "" for m in await (await ctx.store.get("memory")).aget())
+    memory = " ".join(
+        m.content or "" for m in await (await ctx.store.get("memory")).aget()
+    )
     return output, streamed, verdicts[-1], memory
 
 
@@ -75,7 +89,10 @@ async def test_a_wrong_answer_goes_back_with_the_reasons(scripted, kind):
     says, agent = KINDS[kind](scripted, WRONG, RIGHT)
     output, streamed, verdict, memory = await ask(agent)
     assert str(output) == RIGHT
-    assert (verdict["outcome"], [a["text"] for a in verdict["attempts"]]) == ("supported", [WRONG, RIGHT])
+    assert (verdict["outcome"], [a["text"] for a in verdict["attempts"]]) == (
+        "supported",
+        [WRONG, RIGHT],
+    )
     assert len(says.asked) == 3, "the tools were asked again"
     assert "1755" in says.asked[-1], "the model was not told"
     assert "1755" not in streamed + memory, "a rejected draft was shown or kept"
@@ -96,23 +113,36 @@ async def test_what_does_not_hold_is_cut_or_not_sent(scripted, kind):
     output, streamed, verdict, memory = await ask(agent)
     assert (str(output), verdict["outcome"]) == (RIGHT, "supported")
     assert "1755" not in streamed + memory
-    _, agent = KINDS[kind](scripted, WRONG, limits=LoopLimits(attempts=1), unsupported="abstain")
+    _, agent = KINDS[kind](
+        scripted, WRONG, limits=LoopLimits(attempts=1), unsupported="abstain"
+    )
     output, streamed, verdict, memory = await ask(agent)
     assert verdict["outcome"] == "abstained"
     assert "1755" not in str(output) + streamed + memory
 
 
 async def test_a_react_agent_that_looks_again_is_given_its_search(scripted):
-    said = ["Thought: I know.\nAnswer: " + WRONG, LOOKS_UP, "Thought: I know.\nAnswer: " + RIGHT]
+    said = [
+        "Thought: I know.\nAnswer: " + WRONG,
+        LOOKS_UP,
+        "Thought: I know.\nAnswer: " + RIGHT,
+    ]
     says = Says(LOOKS_UP, *said)
     agent = Checked(ReActAgent(name="guide", tools=[search], llm=scripted(says)))
     output, _, verdict, memory = await ask(agent)
-    assert (str(output), [a["text"] for a in verdict["attempts"]]) == (RIGHT, [WRONG, RIGHT])
+    assert (str(output), [a["text"] for a in verdict["attempts"]]) == (
+        RIGHT,
+        [WRONG, RIGHT],
+    )
     assert "1755" not in memory
 
 
 async def test_a_reply_that_a_react_agent_cannot_read_is_left_to_it(scripted):
-    says = Says(LOOKS_UP, "Thought: x\nAction: search\nAction Input: no json", f"Thought: so.\nAnswer: {RIGHT}")
+    says = Says(
+        LOOKS_UP,
+        "Thought: x\nAction: search\nAction Input: no json",
+        f"Thought: so.\nAnswer: {RIGHT}",
+    )
     agent = Checked(ReActAgent(name="guide", tools=[search], llm=scripted(says)))
     output, _, verdict, _ = await ask(agent)
     assert (str(output), verdict["outcome"]) == (RIGHT, "supported")
@@ -120,7 +150,9 @@ async def test_a_reply_that_a_react_agent_cannot_read_is_left_to_it(scripted):
 
 async def test_what_a_program_prints_of_itself_is_no_evidence(scripted):
     says = Says(f'<execute>\nprint("{WRONG}")\n</execute>', WRONG)
-    output, _, verdict, _ = await ask(Checked(CodeActAgent(run_code, name="guide", llm=scripted(says))))
+    output, _, verdict, _ = await ask(
+        Checked(CodeActAgent(run_code, name="guide", llm=scripted(says)))
+    )
     assert (str(output), verdict["outcome"]) == (WRONG, "unknown")
 
 
@@ -132,7 +164,9 @@ class Town(BaseModel):
 
 def guide(script, **settings):
     llm = Calling(script=script)
-    return FunctionAgent(name="guide", description="knows towers", tools=[search], llm=llm, **settings)
+    return FunctionAgent(
+        name="guide", description="knows towers", tools=[search], llm=llm, **settings
+    )
 
 
 def script(*steps):
@@ -154,18 +188,25 @@ async def test_every_agent_of_a_workflow_is_checked_across_a_handoff():
     desk = FunctionAgent(
         name="desk",
         description="passes questions on",
-        llm=Calling(script=script(("handoff", {"to_agent": "guide", "reason": WRONG}), "x")),
+        llm=Calling(
+            script=script(("handoff", {"to_agent": "guide", "reason": WRONG}), "x")
+        ),
         can_handoff_to=["guide"],
     )
     workflow = Checked(
-        AgentWorkflow(agents=[desk, guide(script(LOOK, WRONG, RIGHT), can_handoff_to=[])], root_agent="desk")
+        AgentWorkflow(
+            agents=[desk, guide(script(LOOK, WRONG, RIGHT), can_handoff_to=[])],
+            root_agent="desk",
+        )
     )
     output, streamed, verdict, _ = await ask(workflow)
     assert (str(output), verdict["outcome"]) == (RIGHT, "supported")
     assert WRONG not in streamed
 
 
-@pytest.mark.parametrize(("town", "outcome"), [("Porto", "supported"), ("Lisbon", "unsupported")])
+@pytest.mark.parametrize(
+    ("town", "outcome"), [("Porto", "supported"), ("Lisbon", "unsupported")]
+)
 @pytest.mark.parametrize("whose", ["workflow", "agent"])
 async def test_a_workflows_object_is_judged_by_its_fields(town, outcome, whose):
     made = {"structured_output_fn": lambda messages: Town(town=town).model_dump()}
@@ -173,20 +214,36 @@ async def test_a_workflows_object_is_judged_by_its_fields(town, outcome, whose):
     workflow = AgentWorkflow(agents=[agent], **(made if whose == "workflow" else {}))
     output, _, verdict, _ = await ask(Checked(workflow))
     if whose == "agent" and version("llama-index-core").startswith("0.13."):
-        assert output.structured_response is None, "this LlamaIndex makes none of an agent's in a workflow"
+        assert output.structured_response is None, (
+            "this LlamaIndex makes none of an agent's in a workflow"
+        )
         return
     assert output.structured_response == {"town": town}, "the object comes back whole"
     assert (verdict["structured"]["outcome"], verdict["outcome"]) == (outcome, outcome)
 
 
-@pytest.mark.parametrize(("said", "outcome"), [(RIGHT, "supported"), (WRONG, "unsupported")])
+@pytest.mark.parametrize(
+    ("said", "outcome"), [(RIGHT, "supported"), (WRONG, "unsupported")]
+)
 @pytest.mark.parametrize("whole", [False, True])
-async def test_what_a_tool_returns_directly_is_judged_by_its_sources(scripted, said, outcome, whole):
+async def test_what_a_tool_returns_directly_is_judged_by_its_sources(
+    scripted, said, outcome, whole
+):
     engine = inner(scripted(lambda m: said))
-    tool = QueryEngineTool.from_defaults(engine, name="search", description="towers", return_direct=True)
+    tool = QueryEngineTool.from_defaults(
+        engine, name="search", description="towers", return_direct=True
+    )
     asks = LOOKS_UP.replace('"query"', '"input"')
-    agent = ReActAgent(name="guide", description="x", tools=[tool], llm=scripted(lambda m: asks), streaming=False)
-    output, _, verdict, _ = await ask(Checked(AgentWorkflow(agents=[agent]) if whole else agent))
+    agent = ReActAgent(
+        name="guide",
+        description="x",
+        tools=[tool],
+        llm=scripted(lambda m: asks),
+        streaming=False,
+    )
+    output, _, verdict, _ = await ask(
+        Checked(AgentWorkflow(agents=[agent]) if whole else agent)
+    )
     assert (str(output), verdict["outcome"]) == (said, outcome)
 
 

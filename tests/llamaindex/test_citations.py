@@ -24,33 +24,51 @@ QUESTION = "Where is the red tower?"
 
 
 def red_sentences():
-    return ENDDenoiser(FunctionScorer(lambda q, t: float("red" in t)), threshold=0.5, chunker=sentence_spans)
+    return ENDDenoiser(
+        FunctionScorer(lambda q, t: float("red" in t)),
+        threshold=0.5,
+        chunker=sentence_spans,
+    )
 
 
 def document():
     filler = "The river runs west. Ships pass by. "
-    facts = [f"{filler}Red tower number {i} is a red tower in Porto. {filler}" for i in range(12)]
+    facts = [
+        f"{filler}Red tower number {i} is a red tower in Porto. {filler}"
+        for i in range(12)
+    ]
     return Document(text="".join(facts), id_="doc", metadata={"title": "Towers"})
 
 
 def index_of(chunk_size=80):
-    splitter = SentenceSplitter(chunk_size=chunk_size, chunk_overlap=0, include_metadata=False)
+    splitter = SentenceSplitter(
+        chunk_size=chunk_size, chunk_overlap=0, include_metadata=False
+    )
     parts = splitter.get_nodes_from_documents([document()])
     return parts, VectorStoreIndex(parts, embed_model=MockEmbedding(embed_dim=4))
 
 
 @pytest.mark.parametrize("method", ["end", "s2a"])
 @pytest.mark.parametrize("how", ["sync", "async"])
-def test_the_citation_engine_points_to_the_users_nodes_and_characters(scripted, method, how):
+def test_the_citation_engine_points_to_the_users_nodes_and_characters(
+    scripted, method, how
+):
     def answers(messages):
         asked = messages[-1].content
         if "BEGIN " in asked:  # S2A asks which pieces to keep
             document = asked.split("BEGIN ", 1)[1].split("\nEND ")[0]
-            return ", ".join(re.findall(r"^(\d+) .*[Rr]ed tower", document, re.MULTILINE)) or "NONE"
+            return (
+                ", ".join(re.findall(r"^(\d+) .*[Rr]ed tower", document, re.MULTILINE))
+                or "NONE"
+            )
         return "They stand in Porto [1], all of them [2, 3]. See also [99]."
 
     llm = scripted(answers)
-    denoiser = red_sentences() if method == "end" else S2ADenoiser(LlamaLLM(llm), variant="select")
+    denoiser = (
+        red_sentences()
+        if method == "end"
+        else S2ADenoiser(LlamaLLM(llm), variant="select")
+    )
     parts, index = index_of()
     engine = CitationQueryEngine.from_args(
         index,
@@ -58,9 +76,15 @@ def test_the_citation_engine_points_to_the_users_nodes_and_characters(scripted, 
         citation_chunk_size=20,
         citation_chunk_overlap=0,
         similarity_top_k=4,
-        node_postprocessors=[DenoisePostprocessor(denoiser=denoiser, on_error="raise", on_empty="raise")],
+        node_postprocessors=[
+            DenoisePostprocessor(denoiser=denoiser, on_error="raise", on_empty="raise")
+        ],
     )
-    response = engine.query(QUESTION) if how == "sync" else asyncio.run(engine.aquery(QUESTION))
+    response = (
+        engine.query(QUESTION)
+        if how == "sync"
+        else asyncio.run(engine.aquery(QUESTION))
+    )
     originals = {p.node_id: p for p in parts}
     found = resolve_citations(response, parts)
     assert list(found) == [1, 2, 3]
@@ -98,14 +122,26 @@ def test_an_original_that_changed_is_not_used():
 def test_written_text_stands_for_its_passage_and_is_not_called_exact():
     class Shouts:
         def denoise(self, query, passages):
-            out = [Passage(p.text.upper(), p.id, p.score, p.metadata, p.source_spans, is_rewritten=True) for p in passages]
+            out = [
+                Passage(
+                    p.text.upper(),
+                    p.id,
+                    p.score,
+                    p.metadata,
+                    p.source_spans,
+                    is_rewritten=True,
+                )
+                for p in passages
+            ]
             return DenoiseResult(query, tuple(out))
 
         async def adenoise(self, query, passages):
             return self.denoise(query, passages)
 
     node = TextNode(text="A red tower.", id_="a")
-    (out,) = DenoisePostprocessor(denoiser=Shouts()).postprocess_nodes([NodeWithScore(node=node)], query_str="q")
+    (out,) = DenoisePostprocessor(denoiser=Shouts()).postprocess_nodes(
+        [NodeWithScore(node=node)], query_str="q"
+    )
     (origin,) = origins(out, [node])
     assert (origin.node_id, origin.ranges, origin.is_exact) == ("a", ((0, 12),), False)
 
@@ -114,13 +150,17 @@ def test_joint_text_names_every_node():
     class Joins:
         def denoise(self, query, passages):
             spans = tuple(s for p in passages for s in p.source_spans)
-            return DenoiseResult(query, (Passage("both", "joint", None, {}, spans, is_rewritten=True),))
+            return DenoiseResult(
+                query, (Passage("both", "joint", None, {}, spans, is_rewritten=True),)
+            )
 
         async def adenoise(self, query, passages):
             return self.denoise(query, passages)
 
     nodes = [NodeWithScore(node=TextNode(text=t, id_=t)) for t in ("one", "two")]
-    (out,) = DenoisePostprocessor(denoiser=Joins()).postprocess_nodes(nodes, query_str="q")
+    (out,) = DenoisePostprocessor(denoiser=Joins()).postprocess_nodes(
+        nodes, query_str="q"
+    )
     assert [(o.node_id, o.ranges, o.is_exact) for o in origins(out, nodes)] == [
         ("one", ((0, 3),), False),
         ("two", ((0, 3),), False),
@@ -130,7 +170,9 @@ def test_joint_text_names_every_node():
 def test_nodes_nobody_denoised_have_no_origin():
     node = TextNode(text="x")
     assert origins(node) == ()
-    assert resolve_citations(Response("so [1] and [2]", [NodeWithScore(node=node)])) == {1: ()}
+    assert resolve_citations(
+        Response("so [1] and [2]", [NodeWithScore(node=node)])
+    ) == {1: ()}
     assert resolve_citations(Response(None, [])) == {}
 
 
@@ -141,7 +183,12 @@ class Keeps:
         self.chosen = chosen
 
     def denoise(self, query, passages):
-        out = [extract_spans(p, [s for i, s in enumerate(sentence_spans(p)) if i in self.chosen]) for p in passages]
+        out = [
+            extract_spans(
+                p, [s for i, s in enumerate(sentence_spans(p)) if i in self.chosen]
+            )
+            for p in passages
+        ]
         return DenoiseResult(query, tuple(p for p in out if p))
 
     async def adenoise(self, query, passages):
@@ -151,7 +198,9 @@ class Keeps:
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(
-        st.sampled_from(["Red is on. ", "塔が立つ。", "برج أحمر. ", "Ok 🙂 so! ", "Same here. "]),
+        st.sampled_from(
+            ["Red is on. ", "塔が立つ。", "برج أحمر. ", "Ok 🙂 so! ", "Same here. "]
+        ),
         min_size=1,
         max_size=8,
     ),
@@ -159,13 +208,22 @@ class Keeps:
     st.sets(st.integers(0, 7)),
 )
 def test_two_cuts_in_a_row_still_give_exact_characters(pieces, first, second):
-    node = TextNode(text="".join(pieces), id_="a", start_char_idx=50, end_char_idx=50 + len("".join(pieces)))
+    node = TextNode(
+        text="".join(pieces),
+        id_="a",
+        start_char_idx=50,
+        end_char_idx=50 + len("".join(pieces)),
+    )
     nodes = [NodeWithScore(node=node)]
     for chosen in (first, second):
-        nodes = DenoisePostprocessor(denoiser=Keeps(chosen)).postprocess_nodes(nodes, query_str="q")
+        nodes = DenoisePostprocessor(denoiser=Keeps(chosen)).postprocess_nodes(
+            nodes, query_str="q"
+        )
     for out in nodes:
         (origin,) = origins(out, [node])
         assert origin.is_exact
         own = "".join(node.text[a:b] for a, b in origin.ranges)
         assert own.strip() == out.node.text.strip()
-        assert [(a - 50, b - 50) for a, b in origin.document_ranges] == list(origin.ranges)
+        assert [(a - 50, b - 50) for a, b in origin.document_ranges] == list(
+            origin.ranges
+        )

@@ -43,8 +43,16 @@ USED = Usage(5, 2)
     ("raw", "extra", "expected"),
     [
         ({"usage": {"prompt_tokens": 5, "completion_tokens": 2}}, {}, USED),
-        (SimpleNamespace(usage=SimpleNamespace(input_tokens=5, output_tokens=2)), {}, USED),
-        ({"usage_metadata": {"prompt_token_count": 5, "candidates_token_count": 2}}, {}, USED),
+        (
+            SimpleNamespace(usage=SimpleNamespace(input_tokens=5, output_tokens=2)),
+            {},
+            USED,
+        ),
+        (
+            {"usage_metadata": {"prompt_token_count": 5, "candidates_token_count": 2}},
+            {},
+            USED,
+        ),
         ({"prompt_eval_count": 5, "eval_count": 2}, {}, USED),
         (None, {"prompt_tokens": 5, "completion_tokens": 2}, USED),
         ({"usage": None}, {"prompt_tokens": 5, "completion_tokens": 2}, USED),
@@ -56,11 +64,16 @@ USED = Usage(5, 2)
 )
 def test_tokens_are_read_in_every_shape(raw, extra, expected):
     message = ChatMessage(role="assistant", content="x")
-    assert reported_usage(ChatResponse(message=message, raw=raw, additional_kwargs=extra)) == expected
+    assert (
+        reported_usage(ChatResponse(message=message, raw=raw, additional_kwargs=extra))
+        == expected
+    )
 
 
 def test_the_budget_counts_reported_tokens(scripted):
-    llm = LlamaLLM(scripted(lambda m: "x", {"prompt_tokens": 60, "completion_tokens": 50}))
+    llm = LlamaLLM(
+        scripted(lambda m: "x", {"prompt_tokens": 60, "completion_tokens": 50})
+    )
 
     def twice():
         yield from complete(ASKED, tag="a", llm=llm)
@@ -89,14 +102,19 @@ class Inside:
 
 
 def twenty():
-    return [NodeWithScore(node=TextNode(text=f"Fact {i}. More.", id_=str(i))) for i in range(20)]
+    return [
+        NodeWithScore(node=TextNode(text=f"Fact {i}. More.", id_=str(i)))
+        for i in range(20)
+    ]
 
 
 async def test_a_local_model_runs_beside_the_event_loop_and_bounded(local):
     reply, on_the_loop = Inside(4), threading.Event()
 
     def waits_for_the_loop(prompt):
-        assert on_the_loop.wait(20)  # a call on the event loop itself would wait here in vain
+        assert on_the_loop.wait(
+            20
+        )  # a call on the event loop itself would wait here in vain
         return reply(prompt)
 
     denoiser = S2ADenoiser(
@@ -106,7 +124,9 @@ async def test_a_local_model_runs_beside_the_event_loop_and_bounded(local):
         options=Options(join_passages=False),
     )
     work = asyncio.create_task(
-        DenoisePostprocessor(denoiser=denoiser, on_error="raise").apostprocess_nodes(twenty(), query_str="q")
+        DenoisePostprocessor(denoiser=denoiser, on_error="raise").apostprocess_nodes(
+            twenty(), query_str="q"
+        )
     )
     await asyncio.sleep(0.01)
     assert not work.done()
@@ -120,9 +140,14 @@ async def test_a_local_model_runs_beside_the_event_loop_and_bounded(local):
 def test_a_model_that_must_be_called_alone_is(local):
     reply = Inside(1)
     denoiser = S2ADenoiser(
-        LlamaLLM(local(reply), max_threads=1), variant="select", max_concurrency=10, options=Options(join_passages=False)
+        LlamaLLM(local(reply), max_threads=1),
+        variant="select",
+        max_concurrency=10,
+        options=Options(join_passages=False),
     )
-    DenoisePostprocessor(denoiser=denoiser, on_error="raise").postprocess_nodes(twenty(), query_str="q")
+    DenoisePostprocessor(denoiser=denoiser, on_error="raise").postprocess_nodes(
+        twenty(), query_str="q"
+    )
     assert reply.most == 1
 
 
@@ -130,14 +155,23 @@ def test_adapters_keep_the_laws_of_a_denoiser(scripted):
     from denoise_core import Passage
 
     llm = LlamaLLM(scripted(lambda m: "1"))
-    passages = [Passage("One fact. Another.", "a"), Passage("", "b"), Passage("🙂 third. fourth.", "c")]
+    passages = [
+        Passage("One fact. Another.", "a"),
+        Passage("", "b"),
+        Passage("🙂 third. fourth.", "c"),
+    ]
     check_denoiser(lambda: S2ADenoiser(llm, variant="select"), "q", passages)
 
 
 class Found(BaseRetriever):
     def _retrieve(self, query_bundle):
-        text = TextNode(text=f"on {query_bundle.query_str}", id_="t", metadata={"page": 3})
-        return [NodeWithScore(node=ImageNode(id_="i"), score=1.0), NodeWithScore(node=text, score=0.5)]
+        text = TextNode(
+            text=f"on {query_bundle.query_str}", id_="t", metadata={"page": 3}
+        )
+        return [
+            NodeWithScore(node=ImageNode(id_="i"), score=1.0),
+            NodeWithScore(node=text, score=0.5),
+        ]
 
 
 class FoundNatively(Found):
@@ -154,7 +188,9 @@ def test_a_retriever_gives_passages_that_remember_their_nodes(kind):
     assert passage.metadata == {"page": 3}
     (again,) = asyncio.run(adapter.aretrieve("towers"))
     assert again == passage
-    assert adapter.retriever.retrieve(QueryBundle("towers"))[1].node.metadata == {"page": 3}
+    assert adapter.retriever.retrieve(QueryBundle("towers"))[1].node.metadata == {
+        "page": 3
+    }
 
 
 @pytest.mark.parametrize("threads", [0, -1])

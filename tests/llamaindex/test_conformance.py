@@ -2,7 +2,12 @@
 
 import pytest
 from faults import check_faults, check_hang, faults_of
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, LLMMetadata
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    CompletionResponse,
+    LLMMetadata,
+)
 from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.llms import CustomLLM
 from llama_index.core.retrievers import BaseRetriever
@@ -20,7 +25,10 @@ from llamaindex_denoise.models.retriever import LlamaRetriever
 from llamaindex_denoise.models.scorers import EmbedModelScorer
 
 QUERY = "Where is the tower?"
-PASSAGES = [Passage("The tower is in Porto. It is old.", "a"), Passage("Bread is cheap.", "b")]
+PASSAGES = [
+    Passage("The tower is in Porto. It is old.", "a"),
+    Passage("Bread is cheap.", "b"),
+]
 
 
 class Chat(CustomLLM):
@@ -35,7 +43,9 @@ class Chat(CustomLLM):
     def chat(self, messages, **kwargs):
         given = self.fault(messages)
         if isinstance(given, Reply) and given.text is not None:
-            return ChatResponse(message=ChatMessage(role="assistant", content=given.text))
+            return ChatResponse(
+                message=ChatMessage(role="assistant", content=given.text)
+            )
         return given
 
     def complete(self, prompt, formatted=False, **kwargs):
@@ -52,7 +62,13 @@ def chat(part):
 @pytest.mark.parametrize("name", faults_of("complete"))
 @pytest.mark.parametrize("variant", ["select", "remove"])
 def test_models(variant, name):
-    check_faults(lambda part: S2ADenoiser(chat(part), variant=variant), "complete", QUERY, PASSAGES, [name])
+    check_faults(
+        lambda part: S2ADenoiser(chat(part), variant=variant),
+        "complete",
+        QUERY,
+        PASSAGES,
+        [name],
+    )
 
 
 class Embeds(BaseEmbedding):
@@ -76,7 +92,11 @@ class Embeds(BaseEmbedding):
 )  # LlamaIndex itself refuses None
 def test_embeddings(name):
     check_faults(
-        lambda part: ENDDenoiser(EmbedModelScorer(Embeds(fault=part.fault))), "score", QUERY, PASSAGES, [name]
+        lambda part: ENDDenoiser(EmbedModelScorer(Embeds(fault=part.fault))),
+        "score",
+        QUERY,
+        PASSAGES,
+        [name],
     )
 
 
@@ -106,16 +126,26 @@ class Finds(BaseRetriever):
 
 FOUND = {
     "gives nothing": lambda query: [],
-    "gives a node without a text": lambda query: [NodeWithScore(node=TextNode(text=""))],
-    "gives one id twice": lambda query: [NodeWithScore(node=TextNode(text=t, id_="x")) for t in "ab"],
-    "gives NaN": lambda query: [NodeWithScore(node=TextNode(text="a"), score=float("nan"))],
+    "gives a node without a text": lambda query: [
+        NodeWithScore(node=TextNode(text=""))
+    ],
+    "gives one id twice": lambda query: [
+        NodeWithScore(node=TextNode(text=t, id_="x")) for t in "ab"
+    ],
+    "gives NaN": lambda query: [
+        NodeWithScore(node=TextNode(text="a"), score=float("nan"))
+    ],
 }
 
 
-@pytest.mark.parametrize("name", faults_of("any") | FOUND)  # what is no list of nodes, LlamaIndex itself refuses
+@pytest.mark.parametrize(
+    "name", faults_of("any") | FOUND
+)  # what is no list of nodes, LlamaIndex itself refuses
 def test_retrievers_of_the_loop(name):
     found = Finds((faults_of("any") | FOUND)[name])
-    loop = Augmenter(FunctionLLM(lambda messages: "It is in Porto [1]."), LlamaRetriever(found))
+    loop = Augmenter(
+        FunctionLLM(lambda messages: "It is in Porto [1]."), LlamaRetriever(found)
+    )
     try:
         assert loop.answer(QUERY).outcome
     except Exception as error:
@@ -125,4 +155,8 @@ def test_retrievers_of_the_loop(name):
 
 def test_a_model_that_hangs_holds_up_no_loop():
     check_hang(lambda part: S2ADenoiser(chat(part)).adenoise(QUERY, PASSAGES))
-    check_hang(lambda part: ENDDenoiser(EmbedModelScorer(Embeds(fault=part.fault))).adenoise(QUERY, PASSAGES))
+    check_hang(
+        lambda part: ENDDenoiser(EmbedModelScorer(Embeds(fault=part.fault))).adenoise(
+            QUERY, PASSAGES
+        )
+    )

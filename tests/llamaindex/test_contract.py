@@ -6,8 +6,25 @@ import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llama_index.core.schema import Document, ImageNode, MediaResource, MetadataMode, Node, NodeWithScore, TextNode
-from llamaindex_denoisers import DENOISERS, TEXTS, RedSentences, Shouts, Untouched, both, frozen, nodes_of
+from llama_index.core.schema import (
+    Document,
+    ImageNode,
+    MediaResource,
+    MetadataMode,
+    Node,
+    NodeWithScore,
+    TextNode,
+)
+from llamaindex_denoisers import (
+    DENOISERS,
+    TEXTS,
+    RedSentences,
+    Shouts,
+    Untouched,
+    both,
+    frozen,
+    nodes_of,
+)
 
 from denoise_core import DenoiseResult, Passage, Span
 from denoise_core.text.chunk import extract_spans, sentence_spans
@@ -62,7 +79,11 @@ def test_every_node_says_where_its_text_stands(denoiser):
         note = record(n.node)
         assert note is not None
         assert json.loads(json.dumps(note)) == note, "the record is not plain JSON"
-        assert note["origin_hash"] == source[n.node.node_id].hash if n.node.node_id in source else True
+        assert (
+            note["origin_hash"] == source[n.node.node_id].hash
+            if n.node.node_id in source
+            else True
+        )
         if note["origin_extractive"]:
             text = source[note["origin_id"]].text
             assert n.node.text == "".join(text[a:b] for a, b in note["origin_spans"])
@@ -78,16 +99,25 @@ def test_changed_nodes_lose_what_is_no_longer_true():
     first, _, _ = out
     assert first.node.text == "The red tower is in Porto. "
     assert first.node.embedding is None
-    assert (first.node.start_char_idx, first.node.end_char_idx) == (0, 27)  # one stretch: the range is true
+    assert (first.node.start_char_idx, first.node.end_char_idx) == (
+        0,
+        27,
+    )  # one stretch: the range is true
     assert out[-1].node.embedding == [0.0, 1.0]  # kept whole
-    (gap,) = both(DenoisePostprocessor(denoiser=RedSentences()), nodes_of(["A red cat. Ok so. A red dog."]))
+    (gap,) = both(
+        DenoisePostprocessor(denoiser=RedSentences()),
+        nodes_of(["A red cat. Ok so. A red dog."]),
+    )
     assert (gap.node.start_char_idx, gap.node.end_char_idx) == (None, None)
     assert origins(gap)[0].document_ranges == ((0, 11), (18, 28))
 
 
 def test_the_methods_score_is_noted_or_put_in_place():
     kept = both(DenoisePostprocessor(denoiser=RedSentences()), nodes_of())
-    replaced = both(DenoisePostprocessor(denoiser=RedSentences(), score_policy="replace"), nodes_of())
+    replaced = both(
+        DenoisePostprocessor(denoiser=RedSentences(), score_policy="replace"),
+        nodes_of(),
+    )
     assert [n.score for n in kept] == [0.9, 0.7, 0.5]
     assert [n.score for n in replaced] == [0.75, 0.75, 0.75]
     assert [record(n.node)["score_before"] for n in replaced] == [0.9, 0.7, 0.5]
@@ -106,7 +136,12 @@ def test_two_methods_in_a_row_still_point_to_the_users_node():
 
     class Blue(RedSentences):
         def denoise(self, query, passages):
-            out = [extract_spans(p, [s for s in sentence_spans(p) if "c" in p.text[s.start : s.end]]) for p in passages]
+            out = [
+                extract_spans(
+                    p, [s for s in sentence_spans(p) if "c" in p.text[s.start : s.end]]
+                )
+                for p in passages
+            ]
             return DenoiseResult(query, tuple(p for p in out if p))
 
     once = both(DenoisePostprocessor(denoiser=RedSentences()), nodes)
@@ -122,20 +157,32 @@ def test_two_methods_in_a_row_still_point_to_the_users_node():
     rewritten = both(DenoisePostprocessor(denoiser=Shouts()), [twice])[0]
     assert record(rewritten.node)["origin_extractive"] is False
     again = both(DenoisePostprocessor(denoiser=Untouched()), [rewritten])[0]
-    assert record(again.node)["origin_extractive"] is False, "a copy of written text is not the source's"
+    assert record(again.node)["origin_extractive"] is False, (
+        "a copy of written text is not the source's"
+    )
 
 
 def test_metadata_of_the_same_name_is_the_users():
     node = TextNode(text="red", id_="x", metadata={"denoise": {"mine": 1}})
-    (out,) = both(DenoisePostprocessor(denoiser=Untouched()), [NodeWithScore(node=node)])
+    (out,) = both(
+        DenoisePostprocessor(denoiser=Untouched()), [NodeWithScore(node=node)]
+    )
     assert out.node.metadata == node.metadata == {"denoise": {"mine": 1}}
     assert record(out.node)["origin_id"] == "x"
     assert record(node) is None
 
 
 def test_nodes_without_text_pass_through_in_place(watched):
-    image = NodeWithScore(node=ImageNode(image_url="https://example.org/a.png", text="a red picture", id_="img"))
-    sound = NodeWithScore(node=Node(audio_resource=MediaResource(url="https://example.org/a.mp3"), id_="snd"))
+    image = NodeWithScore(
+        node=ImageNode(
+            image_url="https://example.org/a.png", text="a red picture", id_="img"
+        )
+    )
+    sound = NodeWithScore(
+        node=Node(
+            audio_resource=MediaResource(url="https://example.org/a.mp3"), id_="snd"
+        )
+    )
     first, *rest = nodes_of()
     given_nodes = [image, first, sound, *rest]
     out = both(DenoisePostprocessor(denoiser=RedSentences()), given_nodes)
@@ -149,7 +196,10 @@ def test_nodes_without_text_pass_through_in_place(watched):
 def test_documents_and_text_only_nodes_are_denoised():
     document = Document(text=TEXTS[0], id_="d", metadata={"a": 1})
     node = Node(text_resource=MediaResource(text=TEXTS[0]), id_="m")
-    out = both(DenoisePostprocessor(denoiser=RedSentences()), [NodeWithScore(node=n) for n in (document, node)])
+    out = both(
+        DenoisePostprocessor(denoiser=RedSentences()),
+        [NodeWithScore(node=n) for n in (document, node)],
+    )
     assert [n.node.get_content() for n in out] == ["The red tower is in Porto. "] * 2
     assert [type(n.node) for n in out] == [Document, Node]
     assert document.text == TEXTS[0]
@@ -157,7 +207,8 @@ def test_documents_and_text_only_nodes_are_denoised():
 
 def test_duplicate_ids_keep_apart(denoiser):
     nodes = [
-        NodeWithScore(node=TextNode(text=t, id_="same"), score=s) for t, s in (("red one", 0.3), ("red two", 0.2))
+        NodeWithScore(node=TextNode(text=t, id_="same"), score=s)
+        for t, s in (("red one", 0.3), ("red two", 0.2))
     ]
     out = both(DenoisePostprocessor(denoiser=denoiser), nodes)
     if len(out) == 2:
@@ -189,7 +240,9 @@ def test_two_thousand_nodes():
 def test_a_denoiser_that_invents_a_passage_breaks_a_law_and_nothing_is_lost():
     class Invents(Untouched):
         def denoise(self, query, passages):
-            return DenoiseResult(query, (Passage("made up", "new", 0.4, {}, (Span("nowhere", 0, 3),)),))
+            return DenoiseResult(
+                query, (Passage("made up", "new", 0.4, {}, (Span("nowhere", 0, 3),)),)
+            )
 
     out = both(DenoisePostprocessor(denoiser=Invents()), nodes_of())
     assert [n.node.text for n in out] == list(TEXTS)
@@ -198,6 +251,13 @@ def test_a_denoiser_that_invents_a_passage_breaks_a_law_and_nothing_is_lost():
 
 @pytest.mark.parametrize("name", [n for n in DENOISERS if n.startswith(("end", "s2a"))])
 def test_our_methods_do_their_work_rather_than_fall_back(name):
-    out = both(DenoisePostprocessor(denoiser=DENOISERS[name](), on_error="raise", on_empty="raise"), nodes_of())
-    assert [n.node.node_id for n in out] == ["n0", "n2", "n4"], [n.node.text for n in out]
+    out = both(
+        DenoisePostprocessor(
+            denoiser=DENOISERS[name](), on_error="raise", on_empty="raise"
+        ),
+        nodes_of(),
+    )
+    assert [n.node.node_id for n in out] == ["n0", "n2", "n4"], [
+        n.node.text for n in out
+    ]
     assert all(record(n.node)["fallback"] is None for n in out)

@@ -28,24 +28,37 @@ class Stuck(TextNode):
 TEXT = "The tower is tall. It is lovely!"
 TITLED = {"title": "Towers"}
 BROKEN = {
-    "a template with a foreign field": lambda: TextNode(text=TEXT, metadata=TITLED, text_template="{nobody}"),
+    "a template with a foreign field": lambda: TextNode(
+        text=TEXT, metadata=TITLED, text_template="{nobody}"
+    ),
     "a metadata template with a foreign field": lambda: TextNode(
         text=TEXT, metadata=TITLED, metadata_template="{nobody}"
     ),
-    "metadata that cannot be shown": lambda: TextNode(text=TEXT, metadata={"title": Unspeakable()}),
-    "no text": lambda: TextNode.model_construct(text=None, metadata={}, relationships={}),
+    "metadata that cannot be shown": lambda: TextNode(
+        text=TEXT, metadata={"title": Unspeakable()}
+    ),
+    "no text": lambda: TextNode.model_construct(
+        text=None, metadata={}, relationships={}
+    ),
     "one that cannot be copied": lambda: Stuck(text=TEXT),
 }
 
 
 def first_sentence():
     """Keeps the first of each passage's two sentences."""
-    return S2ADenoiser(FunctionLLM(lambda m: "1"), variant="select", options=Options(join_passages=False))
+    return S2ADenoiser(
+        FunctionLLM(lambda m: "1"),
+        variant="select",
+        options=Options(join_passages=False),
+    )
 
 
 def nodes(broken):
     broken.id_ = "x"
-    return [NodeWithScore(node=n) for n in (TextNode(text=TEXT, id_="a"), broken, TextNode(text=TEXT, id_="b"))]
+    return [
+        NodeWithScore(node=n)
+        for n in (TextNode(text=TEXT, id_="a"), broken, TextNode(text=TEXT, id_="b"))
+    ]
 
 
 async def processed(broken, sync, **settings):
@@ -61,13 +74,18 @@ async def test_a_broken_node_follows_the_policy_and_costs_no_other(name, sync, c
     broken = BROKEN[name]()
     kept = await processed(broken, sync)
     assert [n.node.node_id for n in kept] == ["a", "x", "b"]
-    assert [n.node.text.strip() for n in (kept[0], kept[2])] == ["The tower is tall."] * 2
+    assert [n.node.text.strip() for n in (kept[0], kept[2])] == [
+        "The tower is tall."
+    ] * 2
     assert [record(n.node)["fallback"] for n in (kept[0], kept[2])] == [None, None]
     assert kept[1].node.text == broken.text
     if not isinstance(broken, Stuck):
         assert "kept as it is" in record(kept[1].node)["fallback"]
     assert "conversion" in caplog.text
-    assert [n.node.node_id for n in await processed(broken, sync, on_error="drop")] == ["a", "b"]
+    assert [n.node.node_id for n in await processed(broken, sync, on_error="drop")] == [
+        "a",
+        "b",
+    ]
     with pytest.raises((RuntimeError, KeyError, ValueError)):
         await processed(broken, sync, on_error="raise")
 
@@ -81,13 +99,22 @@ async def test_nothing_is_lost_by_order_or_number(order):
 class Found(BaseRetriever):
     def _retrieve(self, query_bundle):
         found = nodes(BROKEN["no text"]())
-        found[-1].node.text += " It is old."  # an older LlamaIndex drops a node of the same text
+        found[
+            -1
+        ].node.text += (
+            " It is old."  # an older LlamaIndex drops a node of the same text
+        )
         return found
 
 
 async def test_the_answering_engine_reads_what_can_be_read():
     engine = S2AQueryEngine(
-        S2A(FunctionLLM(lambda m: "1"), variant="select", options=Options(join_passages=False)), Found()
+        S2A(
+            FunctionLLM(lambda m: "1"),
+            variant="select",
+            options=Options(join_passages=False),
+        ),
+        Found(),
     )
     for response in (engine.query("How tall?"), await engine.aquery("How tall?")):
         assert [n.node.node_id for n in response.source_nodes] == ["a", "x", "b"]
@@ -97,7 +124,11 @@ def test_a_question_that_could_not_be_cleared_is_said_beside_each_node():
     def names_the_opinion(messages):
         return "2" if "cut into numbered pieces" in messages[-1].content else "1"
 
-    postprocessor = DenoisePostprocessor(denoiser=S2ADenoiser(FunctionLLM(names_the_opinion)))
+    postprocessor = DenoisePostprocessor(
+        denoiser=S2ADenoiser(FunctionLLM(names_the_opinion))
+    )
     given = [NodeWithScore(node=TextNode(text=TEXT, id_="a"))]
-    kept = postprocessor.postprocess_nodes(given, query_str="How tall is the tower? I think 200 m.")
+    kept = postprocessor.postprocess_nodes(
+        given, query_str="How tall is the tower? I think 200 m."
+    )
     assert all("no part that asks" in record(n.node)["question_note"] for n in kept)

@@ -21,7 +21,10 @@ from denoise_core.text.structural import chunk_text
 from denoise_core.tool_results import OMITTED_STATE_KEY
 from llamaindex_denoise import Checked, denoised
 
-FOUND = {"next": "c2", "results": [{"title": f"Town {n}", "content": "Rain. " * 40} for n in range(9)]}
+FOUND = {
+    "next": "c2",
+    "results": [{"title": f"Town {n}", "content": "Rain. " * 40} for n in range(9)],
+}
 FOUND["results"][3] = {"title": "Paris", "content": "Paris is dry."}
 DENOISER = ENDDenoiser(FunctionScorer(lambda q, t: float("Paris" in t)), threshold=0.5)
 
@@ -37,7 +40,9 @@ def recalling(messages, **kwargs):
     if not seen:
         return calls("search", query="dry town")
     if len(seen) == 1:
-        at = next(line for line in seen[0].splitlines() if "Town 0" in line).split(":")[0]
+        at = next(line for line in seen[0].splitlines() if "Town 0" in line).split(":")[
+            0
+        ]
         return calls("recall", id=at)
     return ChatMessage(role="assistant", content="Paris is dry.")
 
@@ -55,11 +60,15 @@ async def run(agent, question="Is it dry in Paris?"):
 @pytest.mark.parametrize("form", ["agent", "workflow", "checked"])
 async def test_what_was_left_out_can_be_recalled(form):
     agent = FunctionAgent(
-        name="guide", llm=Calling(script=recalling), tools=denoised([search_tool()], DENOISER, recall=True)
+        name="guide",
+        llm=Calling(script=recalling),
+        tools=denoised([search_tool()], DENOISER, recall=True),
     )
-    agent = {"agent": lambda a: a, "workflow": lambda a: AgentWorkflow(agents=[a]), "checked": Checked}[form](
-        agent
-    )
+    agent = {
+        "agent": lambda a: a,
+        "workflow": lambda a: AgentWorkflow(agents=[a]),
+        "checked": Checked,
+    }[form](agent)
     output, (first, back), kept = await run(agent)
     shown, said = first.blocks
     assert json.loads(shown.text) == {"next": "c2", "results": [FOUND["results"][3]]}
@@ -67,7 +76,10 @@ async def test_what_was_left_out_can_be_recalled(form):
     assert back.content in kept.values()
     assert "Town 0" in back.content
     assert all(any(f"Town {n}" in text for text in kept.values()) for n in (0, 8))
-    assert "Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain" not in first.content
+    assert (
+        "Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain"
+        not in first.content
+    )
     assert str(output) == "Paris is dry."
     if form == "checked":
         assert output.metadata["denoise"]["outcome"] == "supported"
@@ -94,9 +106,13 @@ async def test_a_tool_with_a_context_blocks_and_errors_stay_as_they_are():
         calls("broken", query="dry"),
         ChatMessage(role="assistant", content="Dry."),
     ]
-    tools = denoised([FunctionTool.from_defaults(look), FunctionTool.from_defaults(broken)], DENOISER)
+    tools = denoised(
+        [FunctionTool.from_defaults(look), FunctionTool.from_defaults(broken)], DENOISER
+    )
     assert [t.metadata.name for t in tools] == ["look", "broken"]
-    agent = FunctionAgent(name="guide", llm=Calling(script=lambda m, **k: steps.pop(0)), tools=tools)
+    agent = FunctionAgent(
+        name="guide", llm=Calling(script=lambda m, **k: steps.pop(0)), tools=tools
+    )
     _, (first, second), kept = await run(agent)
     assert json.loads(first.blocks[0].text)["results"] == [FOUND["results"][3]]
     assert json.loads(first.raw_output[0].text) == FOUND
@@ -125,12 +141,19 @@ def result_of(denoiser, text):
         return text
 
     (tool,) = denoised([FunctionTool.from_defaults(look)], denoiser)
-    output = asyncio.run(tool.acall(query="Paris?", ctx=SimpleNamespace(store=NoState())))
+    output = asyncio.run(
+        tool.acall(query="Paris?", ctx=SimpleNamespace(store=NoState()))
+    )
     return output.blocks[0].text
 
 
 @given(TEXTS | VALUES.map(json.dumps), st.sampled_from(sorted(FAULTS)))
-@example(json.dumps({"report": "id,place\n" + "".join(f'{n},"town {n}"\n' for n in range(80))}), "raises")
+@example(
+    json.dumps(
+        {"report": "id,place\n" + "".join(f'{n},"town {n}"\n' for n in range(80))}
+    ),
+    "raises",
+)
 def test_a_broken_scorer_leaves_every_result_as_it_was(text, fault):
     assert result_of(broken(fault), text) == text
 

@@ -17,8 +17,15 @@ from llama_index.core.base.response.schema import PydanticResponse
 from llama_index.core.chat_engine import CondenseQuestionChatEngine
 from llama_index.core.graph_stores import SimplePropertyGraphStore
 from llama_index.core.indices.property_graph import CustomPGRetriever
-from llama_index.core.indices.query.query_transform import HyDEQueryTransform, StepDecomposeQueryTransform
-from llama_index.core.node_parser import HierarchicalNodeParser, SentenceWindowNodeParser, get_leaf_nodes
+from llama_index.core.indices.query.query_transform import (
+    HyDEQueryTransform,
+    StepDecomposeQueryTransform,
+)
+from llama_index.core.node_parser import (
+    HierarchicalNodeParser,
+    SentenceWindowNodeParser,
+    get_leaf_nodes,
+)
 from llama_index.core.postprocessor import MetadataReplacementPostProcessor
 from llama_index.core.query_engine import (
     CitationQueryEngine,
@@ -31,7 +38,11 @@ from llama_index.core.query_engine import (
     TransformQueryEngine,
 )
 from llama_index.core.question_gen import LLMQuestionGenerator
-from llama_index.core.retrievers import AutoMergingRetriever, BaseRetriever, QueryFusionRetriever
+from llama_index.core.retrievers import (
+    AutoMergingRetriever,
+    BaseRetriever,
+    QueryFusionRetriever,
+)
 from llama_index.core.schema import Document, ImageNode, NodeWithScore, TextNode
 from llama_index.core.selectors import LLMSingleSelector
 from llama_index.core.storage.docstore import SimpleDocumentStore
@@ -71,7 +82,9 @@ def router(llm):
 
 
 def citation(llm):
-    return CitationQueryEngine.from_args(None, retriever=Fixed(nodes()), llm=llm(always(RIGHT)))
+    return CitationQueryEngine.from_args(
+        None, retriever=Fixed(nodes()), llm=llm(always(RIGHT))
+    )
 
 
 def hyde(llm):
@@ -81,7 +94,9 @@ def hyde(llm):
 
 def fusion(llm):
     made = QueryFusionRetriever(
-        [Fixed(nodes())], llm=llm(always("red tower place\nred tower city")), use_async=False
+        [Fixed(nodes())],
+        llm=llm(always("red tower place\nred tower city")),
+        use_async=False,
     )
     return inner(llm(always(RIGHT)), made)
 
@@ -92,11 +107,15 @@ def merging(llm):
     store = SimpleDocumentStore()
     store.add_documents(parsed)
     storage = StorageContext.from_defaults(docstore=store)
-    index = VectorStoreIndex(get_leaf_nodes(parsed), embed_model=MockEmbedding(4), storage_context=storage)
+    index = VectorStoreIndex(
+        get_leaf_nodes(parsed), embed_model=MockEmbedding(4), storage_context=storage
+    )
     # Every similarity is the same and the ids are random, so the passages' order is: an answer that cites "[1]"
     # would be right in some orders only.
     said = llm(always("The red tower is in Porto."))
-    return inner(said, AutoMergingRetriever(index.as_retriever(similarity_top_k=9), storage))
+    return inner(
+        said, AutoMergingRetriever(index.as_retriever(similarity_top_k=9), storage)
+    )
 
 
 def graph(llm):
@@ -145,25 +164,34 @@ def test_sub_questions_answers_are_no_evidence(scripted):
     right = Checked(sub_question(scripted, RIGHT)).query(QUESTION)
     assert outcome(right) == "supported"
     made_up = Checked(sub_question(scripted, WRONG)).query(QUESTION)
-    assert outcome(made_up) == "unsupported", "its own sub-answer was taken for evidence"
+    assert outcome(made_up) == "unsupported", (
+        "its own sub-answer was taken for evidence"
+    )
 
 
 def multi_step(llm, answer):
     asks = StepDecomposeQueryTransform(llm=llm(always(QUESTION)))
     synth = get_response_synthesizer(llm=llm(always(answer)))
-    return MultiStepQueryEngine(inner(llm(always(answer))), asks, synth, index_summary="towers", num_steps=1)
+    return MultiStepQueryEngine(
+        inner(llm(always(answer))), asks, synth, index_summary="towers", num_steps=1
+    )
 
 
 def test_steps_answers_are_no_evidence(scripted):
     assert outcome(checked(lambda: multi_step(scripted, RIGHT))) == "supported"
     made_up = Checked(multi_step(scripted, WRONG)).query(QUESTION)
-    assert outcome(made_up) == "unsupported", "the answer of a step was taken for evidence"
+    assert outcome(made_up) == "unsupported", (
+        "the answer of a step was taken for evidence"
+    )
 
 
 def test_a_sentence_window_is_read_whole(scripted):
     parser = SentenceWindowNodeParser.from_defaults(window_size=1)
     said = "There is a red tower. It is in Porto. Bread is cheap."
-    index = VectorStoreIndex(parser.get_nodes_from_documents([Document(text=said)]), embed_model=MockEmbedding(4))
+    index = VectorStoreIndex(
+        parser.get_nodes_from_documents([Document(text=said)]),
+        embed_model=MockEmbedding(4),
+    )
     window = MetadataReplacementPostProcessor(target_metadata_key="window")
     llm = scripted(always("There is a red tower. It is in Porto."))
     settings = {"llm": llm, "node_postprocessors": [window], "similarity_top_k": 3}
@@ -181,7 +209,9 @@ def test_an_engine_without_evidence_passes_its_answer_on(scripted):
 
 async def test_a_react_agent_is_told_the_verdict_by_its_tool(scripted):
     unsure = inner(scripted(always(WRONG)))
-    tower = Checked(QueryEngineTool.from_defaults(unsure, name="towers", description="about towers"))
+    tower = Checked(
+        QueryEngineTool.from_defaults(unsure, name="towers", description="about towers")
+    )
     seen = []
 
     def reply(messages):
@@ -204,15 +234,28 @@ def structured(llm, said):
     class Fields(BaseRetriever):
         def _retrieve(self, query_bundle):
             return [
-                NodeWithScore(node=TextNode(text="The red tower is in Porto. It was built in 1889."), score=1.0)
+                NodeWithScore(
+                    node=TextNode(
+                        text="The red tower is in Porto. It was built in 1889."
+                    ),
+                    score=1.0,
+                )
             ]
 
-    return RetrieverQueryEngine.from_args(Fields(), llm=llm(always(said)), output_cls=Answered)
+    return RetrieverQueryEngine.from_args(
+        Fields(), llm=llm(always(said)), output_cls=Answered
+    )
 
 
-@pytest.mark.parametrize(("year", "expected"), [(1889, "supported"), (1755, "unsupported")])
-def test_structured_output_comes_back_as_the_object_and_is_checked(scripted, year, expected):
-    response = Checked(structured(scripted, json.dumps({"city": "Porto", "year": year}))).query(QUESTION)
+@pytest.mark.parametrize(
+    ("year", "expected"), [(1889, "supported"), (1755, "unsupported")]
+)
+def test_structured_output_comes_back_as_the_object_and_is_checked(
+    scripted, year, expected
+):
+    response = Checked(
+        structured(scripted, json.dumps({"city": "Porto", "year": year}))
+    ).query(QUESTION)
     assert isinstance(response, PydanticResponse)
     assert response.response.year == year
     assert response.response.city == "Porto"
@@ -222,10 +265,20 @@ def test_structured_output_comes_back_as_the_object_and_is_checked(scripted, yea
 def sql(llm):
     made = sqlalchemy.create_engine("sqlite://", poolclass=sqlalchemy.pool.StaticPool)
     with made.begin() as connection:
-        connection.execute(sqlalchemy.text("create table towers (name text, city text)"))
-        connection.execute(sqlalchemy.text("insert into towers values ('red tower', 'Porto')"))
-    replies = llm(lambda m: "SELECT name, city FROM towers" if "SQLQuery" in m[-1].content else RIGHT)
-    return NLSQLTableQueryEngine(SQLDatabase(made), tables=["towers"], llm=replies, embed_model=MockEmbedding(4))
+        connection.execute(
+            sqlalchemy.text("create table towers (name text, city text)")
+        )
+        connection.execute(
+            sqlalchemy.text("insert into towers values ('red tower', 'Porto')")
+        )
+    replies = llm(
+        lambda m: (
+            "SELECT name, city FROM towers" if "SQLQuery" in m[-1].content else RIGHT
+        )
+    )
+    return NLSQLTableQueryEngine(
+        SQLDatabase(made), tables=["towers"], llm=replies, embed_model=MockEmbedding(4)
+    )
 
 
 def test_rows_of_a_database_are_evidence(scripted):
@@ -234,15 +287,23 @@ def test_rows_of_a_database_are_evidence(scripted):
 
 
 def test_a_caption_is_evidence(scripted):
-    picture = ImageNode(text="The red tower is in Porto.", image_url="https://example.org/a.png")
-    engine = inner(scripted(always(RIGHT)), Fixed([NodeWithScore(node=picture, score=1.0)]))
+    picture = ImageNode(
+        text="The red tower is in Porto.", image_url="https://example.org/a.png"
+    )
+    engine = inner(
+        scripted(always(RIGHT)), Fixed([NodeWithScore(node=picture, score=1.0)])
+    )
     assert outcome(Checked(engine).query(QUESTION)) == "supported"
 
 
 @pytest.mark.parametrize("how", ["draft", "checked"])
-async def test_condense_chat_without_a_stream_over_an_engine_that_streams(scripted, how):
+async def test_condense_chat_without_a_stream_over_an_engine_that_streams(
+    scripted, how
+):
     ours = Checked(inner(scripted(always(RIGHT)), streaming=True), streaming=how)
-    chat = CondenseQuestionChatEngine.from_defaults(ours, llm=scripted(always(QUESTION)))
+    chat = CondenseQuestionChatEngine.from_defaults(
+        ours, llm=scripted(always(QUESTION))
+    )
     assert str(await chat.achat(QUESTION)) == RIGHT
 
 
@@ -270,7 +331,9 @@ def test_the_answer_can_be_had_with_its_trace(scripted):
 
 
 def test_a_retriever_or_model_handed_over_unwrapped_is_named(scripted):
-    with pytest.raises((InputError, TypeError), match=r"LlamaRetriever|Retriever|retriever"):
+    with pytest.raises(
+        (InputError, TypeError), match=r"LlamaRetriever|Retriever|retriever"
+    ):
         Augmenter(LlamaLLM(scripted(always(RIGHT))), Fixed(nodes()))
     with pytest.raises(InputError, match="expected a llama_index retriever"):
         LlamaRetriever(scripted(always(RIGHT)))

@@ -5,7 +5,10 @@ import itertools
 import json
 
 import pytest
-from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
+from llama_index.core.base.response.schema import (
+    AsyncStreamingResponse,
+    StreamingResponse,
+)
 from llama_index.core.instrumentation.events.query import QueryEndEvent, QueryStartEvent
 from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextNode
 from llamaindex_engines import (
@@ -24,7 +27,13 @@ from denoise_core import Budget, InputError
 from denoise_core.augmenter import LoopLimits
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
-from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM, S2AQueryEngine, record
+from llamaindex_denoise import (
+    AugmentedQueryEngine,
+    Checked,
+    LlamaLLM,
+    S2AQueryEngine,
+    record,
+)
 from llamaindex_denoise.events import AnswerEvent
 from llamaindex_denoise.models.retriever import LlamaRetriever
 
@@ -54,7 +63,9 @@ def test_an_answer_that_never_passes_is_sent_but_says_so(make):
 
 
 def test_limits_decide_what_is_sent_instead(make):
-    response = both(lambda: make(always(WRONG), limits=LoopLimits(unsupported="abstain")))
+    response = both(
+        lambda: make(always(WRONG), limits=LoopLimits(unsupported="abstain"))
+    )
     assert response.metadata["denoise"]["outcome"] == "abstained"
     assert "Lisbon" not in str(response)
 
@@ -91,9 +102,9 @@ def test_a_model_that_fails_gives_a_response_that_says_so(make):
 
 def test_the_budget_holds(make):
     said = itertools.count()
-    response = make(lambda messages: f"{WRONG} It has {next(said)} floors.", budget=Budget(calls=2)).query(
-        QUESTION
-    )
+    response = make(
+        lambda messages: f"{WRONG} It has {next(said)} floors.", budget=Budget(calls=2)
+    ).query(QUESTION)
     note = response.metadata["denoise"]
     assert note["stopped_because"] == "budget"
     assert len(note["attempts"]) <= 2
@@ -106,7 +117,9 @@ def test_a_blank_question_is_refused(make):
 
 
 def test_denoised_evidence_points_to_the_users_nodes(scripted):
-    denoiser = ENDDenoiser(FunctionScorer(lambda q, t: float("Porto" in t)), threshold=0.5)
+    denoiser = ENDDenoiser(
+        FunctionScorer(lambda q, t: float("Porto" in t)), threshold=0.5
+    )
     response = both(lambda: own_loop(scripted, always(RIGHT), denoiser=denoiser))
     (node,) = response.source_nodes
     assert record(node.node)["origin_id"] == "n0"
@@ -118,8 +131,14 @@ def test_retrieve_and_synthesize_are_delegated(make):
     bundle = QueryBundle(QUESTION)
     found = engine.retrieve(bundle)
     assert [n.node.node_id for n in found] == ["n0", "n1", "n2"]
-    assert [n.node.node_id for n in asyncio.run(engine.aretrieve(bundle))] == ["n0", "n1", "n2"]
-    image = NodeWithScore(node=ImageNode(image_url="https://example.org/a.png", id_="img"))
+    assert [n.node.node_id for n in asyncio.run(engine.aretrieve(bundle))] == [
+        "n0",
+        "n1",
+        "n2",
+    ]
+    image = NodeWithScore(
+        node=ImageNode(image_url="https://example.org/a.png", id_="img")
+    )
     extra = NodeWithScore(node=TextNode(text="more", id_="extra"))
     for response in (
         engine.synthesize(bundle, [found[0], image], [extra]),
@@ -143,7 +162,9 @@ def test_events_and_spans_for_a_real_handler(make, watched):
     assert tree["Scripted.chat"], "the model's span has no parent"
 
 
-async def test_no_blocking_call_and_a_retriever_without_async_form(scripted, no_blocking):
+async def test_no_blocking_call_and_a_retriever_without_async_form(
+    scripted, no_blocking
+):
     class Slow(Fixed):
         def _retrieve(self, query_bundle):
             import time
@@ -175,9 +196,18 @@ def test_a_stream_carries_only_the_final_text(scripted, how):
 @pytest.mark.parametrize(
     ("build", "says"),
     [
-        (lambda: AugmentedQueryEngine("x"), "expected a denoise_core Augmenter, got str"),
-        (lambda: Checked(Fixed([])), "expected a llama_index query engine, .* got Fixed"),
-        (lambda: S2AQueryEngine("x", Fixed([])), "expected a denoise_core S2A, got str"),
+        (
+            lambda: AugmentedQueryEngine("x"),
+            "expected a denoise_core Augmenter, got str",
+        ),
+        (
+            lambda: Checked(Fixed([])),
+            "expected a llama_index query engine, .* got Fixed",
+        ),
+        (
+            lambda: S2AQueryEngine("x", Fixed([])),
+            "expected a denoise_core S2A, got str",
+        ),
         (lambda: LlamaLLM("gpt-4"), "expected a llama_index LLM, got str"),
         (lambda: LlamaRetriever([]), "expected a llama_index retriever, got list"),
     ],

@@ -42,7 +42,12 @@ def test_a_utility_passes_fails_and_cannot_say():
     assert (bad.passing, bad.invalid_result) == (False, False)
     assert good.score > bad.score
     assert "1755" in bad.feedback
-    for response, contexts in ((RIGHT, []), (RIGHT, [""]), ('{"answered": false}', CONTEXT), (RIGHT, None)):
+    for response, contexts in (
+        (RIGHT, []),
+        (RIGHT, [""]),
+        ('{"answered": false}', CONTEXT),
+        (RIGHT, None),
+    ):
         unknown = both(evaluator, response, contexts)
         assert unknown.passing is None
         assert unknown.score is None
@@ -77,7 +82,9 @@ def test_a_mistake_of_a_judge_raises_and_a_failure_is_heard(caplog):
         with pytest.raises(type(error)):
             UtilityEvaluator(Breaks(error)).evaluate(QUESTION, RIGHT, CONTEXT)
         with pytest.raises(type(error)):
-            asyncio.run(UtilityEvaluator(Breaks(error)).aevaluate(QUESTION, RIGHT, CONTEXT))
+            asyncio.run(
+                UtilityEvaluator(Breaks(error)).aevaluate(QUESTION, RIGHT, CONTEXT)
+            )
 
 
 @pytest.mark.parametrize(("query", "response"), [(None, "x"), ("x", None)])
@@ -94,7 +101,14 @@ def test_the_sync_form_starts_no_loop():
 
 
 def response_of(text):
-    return Response(text, [NodeWithScore(node=TextNode(text=CONTEXT[0], metadata={"title": "Torre vermelha"}))])
+    return Response(
+        text,
+        [
+            NodeWithScore(
+                node=TextNode(text=CONTEXT[0], metadata={"title": "Torre vermelha"})
+            )
+        ],
+    )
 
 
 def test_in_the_retry_query_engine(scripted):
@@ -113,7 +127,8 @@ def test_in_the_retry_query_engine(scripted):
     Settings.llm = MockLLM()
     try:
         engine = RetryQueryEngine(
-            RetrieverQueryEngine.from_args(Fixed(), llm=scripted(reply)), UtilityEvaluator(by_words())
+            RetrieverQueryEngine.from_args(Fixed(), llm=scripted(reply)),
+            UtilityEvaluator(by_words()),
         )
         assert str(engine.query(QUESTION)) == RIGHT
     finally:
@@ -165,7 +180,9 @@ def test_an_evaluators_result_becomes_a_verdict(result, outcome, score, sync):
 
 def loop(utility, **settings):
     llm = FunctionLLM(lambda messages: RIGHT)
-    return Augmenter(llm, ListRetriever([Passage(CONTEXT[0], "1")]), judge=utility, **settings)
+    return Augmenter(
+        llm, ListRetriever([Passage(CONTEXT[0], "1")]), judge=utility, **settings
+    )
 
 
 EVALUATORS = {

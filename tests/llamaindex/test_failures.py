@@ -36,7 +36,11 @@ def engines(scripted):
     right = scripted(lambda m: RIGHT)
     return {
         "retriever": (inner(right, Broken([])), "the engine's retrieval", KeyError),
-        "synthesizer": (inner(scripted(down)), "the engine's synthesis", ConnectionError),
+        "synthesizer": (
+            inner(scripted(down)),
+            "the engine's synthesis",
+            ConnectionError,
+        ),
         "whole": (Whole(), "the engine", KeyError),
     }
 
@@ -49,7 +53,10 @@ def test_the_part_that_failed_is_named(scripted, which, streaming):
     response = ours.query(QUESTION)
     text = str(response)
     assert text == f"No answer can be given: {part} failed ({error.__name__})."
-    assert response.metadata["denoise"]["failed"] == {"part": part, "error": error.__name__}
+    assert response.metadata["denoise"]["failed"] == {
+        "part": part,
+        "error": error.__name__,
+    }
 
 
 @pytest.mark.parametrize("which", ["retriever", "synthesizer", "whole"])
@@ -63,7 +70,9 @@ def test_the_error_itself_where_it_is_asked_for(scripted, which):
 
 
 def test_a_loop_of_our_own_names_its_part_too(scripted):
-    ours = AugmentedQueryEngine(Augmenter(LlamaLLM(scripted(down)), LlamaRetriever(Fixed(nodes()))))
+    ours = AugmentedQueryEngine(
+        Augmenter(LlamaLLM(scripted(down)), LlamaRetriever(Fixed(nodes())))
+    )
     assert "the model failed (ConnectionError)" in str(ours.query(QUESTION))
     ours.on_error = "raise"
     with pytest.raises(RuntimeError, match="the model failed: ConnectionError"):
@@ -71,7 +80,11 @@ def test_a_loop_of_our_own_names_its_part_too(scripted):
 
 
 def test_an_engine_that_answers_after_all_has_no_failure(scripted):
-    note = Checked(inner(scripted(lambda m: RIGHT)), on_error="raise").query(QUESTION).metadata
+    note = (
+        Checked(inner(scripted(lambda m: RIGHT)), on_error="raise")
+        .query(QUESTION)
+        .metadata
+    )
     assert "failed" not in note["denoise"]
 
 

@@ -8,15 +8,25 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.base.response.schema import Response
 from llama_index.core.chat_engine.types import AgentChatResponse
 from llama_index.core.memory import ChatMemoryBuffer
-from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool, ToolOutput
+from llama_index.core.tools import (
+    FunctionTool,
+    QueryEngineTool,
+    RetrieverTool,
+    ToolOutput,
+)
 from llama_index.core.workflow import Context
 from llamaindex_doubles import Calling, calls
 from llamaindex_engines import Fixed, nodes
 
 from denoise_core.augmenter import Augmenter, LoopLimits, WorkingMemory
-from denoise_core.augmenter.drafting.drafter import Drafted
-from denoise_core.augmenter.drafting.taint import evidence_of
-from llamaindex_denoise import AugmentedQueryEngine, Checked, LlamaLLM, VerificationEvent
+from denoise_core.augmenter.drafting.drafter import DraftReply
+from denoise_core.augmenter.drafting.taint import split_evidence
+from llamaindex_denoise import (
+    AugmentedQueryEngine,
+    Checked,
+    LlamaLLM,
+    VerificationEvent,
+)
 from llamaindex_denoise.agents.checked import evidence_from_calls
 from llamaindex_denoise.models.retriever import LlamaRetriever
 
@@ -25,7 +35,9 @@ RIGHT, WRONG = "The red tower is in Porto.", "The red tower was built in 1755."
 
 
 def engine_saying(scripted, text):
-    return AugmentedQueryEngine(Augmenter(LlamaLLM(scripted(lambda m: text)), LlamaRetriever(Fixed(nodes()))))
+    return AugmentedQueryEngine(
+        Augmenter(LlamaLLM(scripted(lambda m: text)), LlamaRetriever(Fixed(nodes())))
+    )
 
 
 class Script:
@@ -51,10 +63,23 @@ def search(query: str) -> str:
 
 def agent_with(script, tools=(search,), **settings):
     llm = Calling(script=script)
-    wrapped = [t if not callable(t) or hasattr(t, "metadata") else FunctionTool.from_defaults(t) for t in tools]
-    of_agents = ("streaming", "description", "structured_output_fn", "output_cls", "early_stopping_method")
+    wrapped = [
+        t
+        if not callable(t) or hasattr(t, "metadata")
+        else FunctionTool.from_defaults(t)
+        for t in tools
+    ]
+    of_agents = (
+        "streaming",
+        "description",
+        "structured_output_fn",
+        "output_cls",
+        "early_stopping_method",
+    )
     own = {name: settings.pop(name) for name in of_agents if name in settings}
-    return Checked(FunctionAgent(name="guide", llm=llm, tools=wrapped, **own), **settings)
+    return Checked(
+        FunctionAgent(name="guide", llm=llm, tools=wrapped, **own), **settings
+    )
 
 
 async def ask(agent, question=QUESTION):
@@ -70,7 +95,12 @@ async def ask(agent, question=QUESTION):
     output = await handler
     memory = await ctx.store.get("memory")
     assert await ctx.store.get("denoise") == verdicts[-1]
-    return str(output), [s for s in streamed if s], verdicts, [m.content for m in await memory.aget()]
+    return (
+        str(output),
+        [s for s in streamed if s],
+        verdicts,
+        [m.content for m in await memory.aget()],
+    )
 
 
 async def test_an_answer_that_fails_goes_back_with_the_reasons():
@@ -90,7 +120,9 @@ async def test_an_answer_that_fails_goes_back_with_the_reasons():
     assert memory[-1] == RIGHT
 
 
-@pytest.mark.parametrize(("attempts", "drafts"), [(1, 1), (2, 2), (4, 3)])  # the loop ends at a repeated draft too
+@pytest.mark.parametrize(
+    ("attempts", "drafts"), [(1, 1), (2, 2), (4, 3)]
+)  # the loop ends at a repeated draft too
 async def test_drafts_are_bounded_and_the_best_is_sent(attempts, drafts):
     worse = "A green castle fell in 1812 and 1813."
     script = Script(look_up, WRONG, worse)
@@ -114,7 +146,11 @@ async def test_what_does_not_hold_is_cut_and_the_stream_shows_what_is_sent():
 async def test_a_search_for_a_rejected_drafts_own_words_is_no_evidence():
     def search(query: str) -> str:
         """Look something up."""
-        return "The tower was built in 1755, says a rumour." if "1755" in query else "The red tower is in Porto."
+        return (
+            "The tower was built in 1755, says a rumour."
+            if "1755" in query
+            else "The red tower is in Porto."
+        )
 
     def looks_for_it():
         return calls("search", query="built in 1755")
@@ -137,16 +173,22 @@ async def test_a_failing_tool_is_no_evidence():
 @pytest.mark.parametrize("kind", ["retriever tool", "query engine tool"])
 async def test_evidence_is_the_source_nodes_of_tools(scripted, kind):
     if kind == "retriever tool":
-        tool = RetrieverTool.from_defaults(Fixed(nodes()), name="search", description="towers")
+        tool = RetrieverTool.from_defaults(
+            Fixed(nodes()), name="search", description="towers"
+        )
     else:
         tool = Checked(
-            QueryEngineTool.from_defaults(engine_saying(scripted, RIGHT), name="search", description="towers")
+            QueryEngineTool.from_defaults(
+                engine_saying(scripted, RIGHT), name="search", description="towers"
+            )
         )
 
     def call():
         return calls("search", input=QUESTION)
 
-    text, _, (verdict,), _ = await ask(agent_with(Script(call, "The blue bridge is there.", RIGHT), [tool]))
+    text, _, (verdict,), _ = await ask(
+        agent_with(Script(call, "The blue bridge is there.", RIGHT), [tool])
+    )
     assert text in ("The blue bridge is there.", RIGHT)
     assert verdict["outcome"] == "supported"
 
@@ -156,9 +198,13 @@ async def test_an_agent_may_look_again_after_a_rejection():
     text, _, verdicts, memory = await ask(agent_with(script))
     assert text == RIGHT
     assert verdicts[-1]["outcome"] == "supported"
-    assert [a["text"] for a in verdicts[-1]["attempts"]] == [WRONG, WRONG, RIGHT], "every attempt is told"
+    assert [a["text"] for a in verdicts[-1]["attempts"]] == [WRONG, WRONG, RIGHT], (
+        "every attempt is told"
+    )
     assert [a["outcome"] for a in verdicts[-1]["attempts"]] == ["fail", "fail", "pass"]
-    assert [m for m in script.asked[3] if m == ("assistant", WRONG)], "it looked again and forgot what was wrong"
+    assert [m for m in script.asked[3] if m == ("assistant", WRONG)], (
+        "it looked again and forgot what was wrong"
+    )
     assert WRONG not in memory
 
 
@@ -175,18 +221,32 @@ async def test_two_runs_on_one_context_do_not_mix():
 
 
 async def test_what_llamaindex_writes_at_the_limit_of_iterations_is_checked_too():
-    writes = "early_stopping_method" in FunctionAgent.model_fields  # older LlamaIndex raises at the limit
-    agent = agent_with(Script(look_up, RIGHT, WRONG), **({"early_stopping_method": "generate"} if writes else {}))
+    writes = (
+        "early_stopping_method" in FunctionAgent.model_fields
+    )  # older LlamaIndex raises at the limit
+    agent = agent_with(
+        Script(look_up, RIGHT, WRONG),
+        **({"early_stopping_method": "generate"} if writes else {}),
+    )
     ctx = Context(agent)
     handler = agent.run(user_msg=QUESTION, ctx=ctx, max_iterations=2)
-    verdicts = [e.record async for e in handler.stream_events() if isinstance(e, VerificationEvent)]
+    verdicts = [
+        e.record
+        async for e in handler.stream_events()
+        if isinstance(e, VerificationEvent)
+    ]
     if not writes:
         with pytest.raises(Exception, match="Max iterations"):
             await handler
         return
-    assert str(await handler) == WRONG, "LlamaIndex sends this in the place of the answer that was verified"
+    assert str(await handler) == WRONG, (
+        "LlamaIndex sends this in the place of the answer that was verified"
+    )
     assert await ctx.store.get("denoise") == verdicts[-1]
-    assert (verdicts[-1]["outcome"], verdicts[-1]["attempts"][-1]["text"]) == ("unsupported", WRONG)
+    assert (verdicts[-1]["outcome"], verdicts[-1]["attempts"][-1]["text"]) == (
+        "unsupported",
+        WRONG,
+    )
 
 
 async def test_a_run_that_was_broken_off_leaves_nothing_to_the_next():
@@ -205,11 +265,20 @@ async def test_a_run_that_was_broken_off_leaves_nothing_to_the_next():
 
 def found(content, raw=None, name="t", **arguments):
     """What counts of one tool call, asked for a town."""
-    output = ToolOutput(content=content, tool_name=name, raw_input={}, raw_output=raw or content)
-    call = ToolCallResult(
-        tool_name=name, tool_kwargs=arguments, tool_id="i", tool_output=output, return_direct=False
+    output = ToolOutput(
+        content=content, tool_name=name, raw_input={}, raw_output=raw or content
     )
-    counts, _ = evidence_of(Drafted("", found=evidence_from_calls([call], {"planner"})), WorkingMemory(QUESTION))
+    call = ToolCallResult(
+        tool_name=name,
+        tool_kwargs=arguments,
+        tool_id="i",
+        tool_output=output,
+        return_direct=False,
+    )
+    counts, _ = split_evidence(
+        DraftReply("", retrieved=evidence_from_calls([call], {"planner"})),
+        WorkingMemory(QUESTION),
+    )
     return [p.text for p in counts]
 
 
@@ -219,10 +288,30 @@ def found(content, raw=None, name="t", **arguments):
         ("It is in Lisbon.", Response("It is in Lisbon."), "t", {}),
         ("It is in Lisbon.", AgentChatResponse("It is in Lisbon."), "t", {}),
         ("It is in Lisbon.", ChatMessage("It is in Lisbon."), "t", {}),
-        ("Agent b now handles it: it is in Lisbon.", None, "handoff", {"reason": "it is in Lisbon"}),
-        ("Saved note: the tower is in Lisbon.", None, "t", {"text": "The tower is in Lisbon."}),
-        ('{"status": "saved", "note": "The tower is in Lisbon."}', None, "t", {"text": "The tower is in Lisbon."}),
-        ("Notiz gespeichert: the tower is in Lisbon.", None, "t", {"text": "The tower is in Lisbon."}),
+        (
+            "Agent b now handles it: it is in Lisbon.",
+            None,
+            "handoff",
+            {"reason": "it is in Lisbon"},
+        ),
+        (
+            "Saved note: the tower is in Lisbon.",
+            None,
+            "t",
+            {"text": "The tower is in Lisbon."},
+        ),
+        (
+            '{"status": "saved", "note": "The tower is in Lisbon."}',
+            None,
+            "t",
+            {"text": "The tower is in Lisbon."},
+        ),
+        (
+            "Notiz gespeichert: the tower is in Lisbon.",
+            None,
+            "t",
+            {"text": "The tower is in Lisbon."},
+        ),
         ("It is in Lisbon.", None, "planner", {}),
     ],
 )
@@ -231,7 +320,9 @@ def test_the_models_own_words_are_no_evidence(content, raw, name, arguments):
 
 
 def test_what_a_tool_brings_counts_and_what_it_repeats_at_length_does_not():
-    assert found("The red tower is in Porto.", query="red tower of the north") == ["The red tower is in Porto."]
+    assert found("The red tower is in Porto.", query="red tower of the north") == [
+        "The red tower is in Porto."
+    ]
     said = "the tower stands in Lisbon since 1755"
     told = f"You asked: {said}. Nothing on that. The register has two towers, one red, in Porto, and one in Braga."
     (left,) = found(told, query=said)

@@ -12,7 +12,10 @@ from llama_index.core.ingestion import IngestionCache, IngestionPipeline
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.schema import MetadataMode, NodeRelationship
-from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
+from llama_index.core.vector_stores.utils import (
+    metadata_dict_to_node,
+    node_to_metadata_dict,
+)
 from llamaindex_denoisers import RedSentences, both, frozen, nodes_of
 from pydantic import ValidationError
 
@@ -25,7 +28,10 @@ from llamaindex_denoise import DenoisePostprocessor, DenoiseTransform, record
 from llamaindex_denoise.ingestion import DenoisingFailure
 from llamaindex_denoise.nodes.citations import origins
 
-DOCUMENTS = [Document(text="A red cat. Ok so. A red dog.", id_="a"), Document(text="All blue. Not here.", id_="b")]
+DOCUMENTS = [
+    Document(text="A red cat. Ok so. A red dog.", id_="a"),
+    Document(text="All blue. Not here.", id_="b"),
+]
 
 
 def says_red(query, text):
@@ -39,8 +45,14 @@ def transform(scorer=says_red, cache_key=None, **settings):
 
 
 def run_pipeline(step, cache=None, sync=True):
-    pipeline = IngestionPipeline(transformations=[step], cache=cache, disable_cache=cache is None)
-    return pipeline.run(documents=DOCUMENTS) if sync else asyncio.run(pipeline.arun(documents=DOCUMENTS))
+    pipeline = IngestionPipeline(
+        transformations=[step], cache=cache, disable_cache=cache is None
+    )
+    return (
+        pipeline.run(documents=DOCUMENTS)
+        if sync
+        else asyncio.run(pipeline.arun(documents=DOCUMENTS))
+    )
 
 
 @pytest.mark.parametrize("sync", [True, False])
@@ -48,8 +60,15 @@ def test_an_ingestion_pipeline_stores_denoised_nodes(sync):
     parts = SentenceSplitter(chunk_size=100, chunk_overlap=0)
     steps = [parts, transform(), MockEmbedding(embed_dim=4)]
     pipeline = IngestionPipeline(transformations=steps, disable_cache=True)
-    nodes = pipeline.run(documents=DOCUMENTS) if sync else asyncio.run(pipeline.arun(documents=DOCUMENTS))
-    assert [n.text for n in nodes] == ["A red cat. A red dog.", "All blue. "]  # END keeps one at least
+    nodes = (
+        pipeline.run(documents=DOCUMENTS)
+        if sync
+        else asyncio.run(pipeline.arun(documents=DOCUMENTS))
+    )
+    assert [n.text for n in nodes] == [
+        "A red cat. A red dog.",
+        "All blue. ",
+    ]  # END keeps one at least
     assert [n.ref_doc_id for n in nodes] == ["a", "b"]
     assert NodeRelationship.SOURCE in nodes[0].relationships
     assert origins(nodes[0])[0].document_ranges == ((0, 11), (18, 28))
@@ -60,8 +79,13 @@ def test_an_ingestion_pipeline_stores_denoised_nodes(sync):
 
 def test_the_record_leaves_metadata_flat_and_is_read_from_any_store():
     (node, _) = transform()(DOCUMENTS)
-    stored = node_to_metadata_dict(node, flat_metadata=True)  # what vector stores keep; raises for nested metadata
-    assert record(metadata_dict_to_node(json.loads(json.dumps(stored))))["origin_id"] == "a"
+    stored = node_to_metadata_dict(
+        node, flat_metadata=True
+    )  # what vector stores keep; raises for nested metadata
+    assert (
+        record(metadata_dict_to_node(json.loads(json.dumps(stored))))["origin_id"]
+        == "a"
+    )
 
 
 def test_each_node_by_itself_or_all_together():
@@ -98,7 +122,9 @@ def test_a_fallback_is_never_cached(local, sync):
 
     def step(**settings):
         postprocessor = DenoisePostprocessor.from_llm(local(reply))
-        return DenoiseTransform(postprocessor=postprocessor, query="red things", **settings)
+        return DenoiseTransform(
+            postprocessor=postprocessor, query="red things", **settings
+        )
 
     with pytest.raises(DenoisingFailure, match="model is down"):
         run_pipeline(step(), cache, sync)
@@ -106,7 +132,10 @@ def test_a_fallback_is_never_cached(local, sync):
     assert [n.text for n in kept] == [d.text for d in DOCUMENTS]
     is_down = False
     for settings in ({}, {"on_fallback": "keep"}):
-        assert [n.text for n in run_pipeline(step(**settings), cache, sync)] == ["A red cat. ", "All blue. "]
+        assert [n.text for n in run_pipeline(step(**settings), cache, sync)] == [
+            "A red cat. ",
+            "All blue. ",
+        ]
 
 
 def test_an_empty_result_is_no_failure(local):
@@ -116,12 +145,16 @@ def test_an_empty_result_is_no_failure(local):
 
 
 def keys_of(*postprocessors):
-    return [DenoiseTransform(postprocessor=p, query="x").to_dict() for p in postprocessors]
+    return [
+        DenoiseTransform(postprocessor=p, query="x").to_dict() for p in postprocessors
+    ]
 
 
 def with_other_prompt(llm):
     postprocessor = DenoisePostprocessor.from_llm(llm)
-    postprocessor.update_prompts({"s2a_select": PromptTemplate("Say which of {document} answers {question}.")})
+    postprocessor.update_prompts(
+        {"s2a_select": PromptTemplate("Say which of {document} answers {question}.")}
+    )
     return postprocessor
 
 
@@ -135,12 +168,16 @@ def test_named_methods_have_a_key_of_their_own(scripted, local):
         lambda: DenoisePostprocessor.from_llm(local(str)),
         lambda: with_other_prompt(llm),
         lambda: DenoisePostprocessor.from_embed_model(MockEmbedding(4)),
-        lambda: DenoisePostprocessor.from_embed_model(MockEmbedding(4, model_name="other")),
+        lambda: DenoisePostprocessor.from_embed_model(
+            MockEmbedding(4, model_name="other")
+        ),
     ]
     first, again = (keys_of(*(make() for make in made)) for _ in range(2))
     assert first == again
     assert all(first.count(key) == 1 for key in first)
-    cut = DenoisePostprocessor.from_embed_model(MockEmbedding(4), chunker=sentence_chunker(100))
+    cut = DenoisePostprocessor.from_embed_model(
+        MockEmbedding(4), chunker=sentence_chunker(100)
+    )
     assert cut.cache_key is None, "how a function cuts is not known"
 
 
@@ -157,7 +194,9 @@ def test_a_transform_is_stored_and_loaded_with_its_parts_passed_in():
 
 def test_settings_store_and_load_with_the_denoiser_passed_in():
     denoiser = ENDDenoiser(BM25Scorer(), keep=1)
-    postprocessor = DenoisePostprocessor(denoiser=denoiser, score_policy="replace", on_empty="drop", max_concurrency=3)
+    postprocessor = DenoisePostprocessor(
+        denoiser=denoiser, score_policy="replace", on_empty="drop", max_concurrency=3
+    )
     data = json.loads(json.dumps(postprocessor.to_dict()))
     twin = DenoisePostprocessor.from_dict(data, denoiser=denoiser)
     assert twin.to_dict() == postprocessor.to_dict()
@@ -178,10 +217,15 @@ def test_copies_share_the_denoiser_and_none_goes_to_a_worker_without_it():
     assert frozen(both(twin, nodes_of())) == frozen(both(postprocessor, nodes_of()))
     with pytest.raises((TypeError, AttributeError), match="pickle"):
         pickle.dumps(DenoiseTransform(postprocessor=postprocessor, query="x"))
-    assert both(postprocessor, nodes_of()), "a failed pickle must leave the object whole"
+    assert both(postprocessor, nodes_of()), (
+        "a failed pickle must leave the object whole"
+    )
 
 
 def test_a_worker_of_a_pipeline_does_what_the_caller_would():
-    step = DenoiseTransform(postprocessor=DenoisePostprocessor(denoiser=default_denoiser()), query="red things")
+    step = DenoiseTransform(
+        postprocessor=DenoisePostprocessor(denoiser=default_denoiser()),
+        query="red things",
+    )
     there = pickle.loads(pickle.dumps(step))  # noqa: S301  # our own bytes
     assert [n.text for n in there(DOCUMENTS)] == [n.text for n in step(DOCUMENTS)]

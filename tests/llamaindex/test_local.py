@@ -23,7 +23,11 @@ def pair():
 def llm(pair):
     model, tokenizer = pair
     return HuggingFaceLLM(
-        model=model, tokenizer=tokenizer, context_window=512, max_new_tokens=4, is_chat_model=True
+        model=model,
+        tokenizer=tokenizer,
+        context_window=512,
+        max_new_tokens=4,
+        is_chat_model=True,
     )
 
 
@@ -39,14 +43,22 @@ def test_end_reads_the_weights_the_llm_answers_with(pair, llm):
     model, tokenizer = local_model(llm)
     shared = ProbeScorer(model, probe, tokenizer=tokenizer)
     alone = ProbeScorer(pair[0], probe, tokenizer=pair[1])
-    assert shared.score(QUESTION, TEXTS).tolist() == alone.score(QUESTION, TEXTS).tolist()
+    assert (
+        shared.score(QUESTION, TEXTS).tolist() == alone.score(QUESTION, TEXTS).tolist()
+    )
     assert shared.reader.backbone.model is pair[0]
     assert addresses(shared.reader.backbone.model) == addresses(pair[0])
 
 
 def test_the_documents_example_runs(pair, llm):
-    text = (Path(__file__).resolve().parents[2] / "docs/llamaindex.md").read_text("utf-8")
-    (example,) = [b for b in re.findall("```python\n(.*?)```", text, re.DOTALL) if "local_model" in b]
+    text = (Path(__file__).resolve().parents[2] / "docs/llamaindex.md").read_text(
+        "utf-8"
+    )
+    (example,) = [
+        b
+        for b in re.findall("```python\n(.*?)```", text, re.DOTALL)
+        if "local_model" in b
+    ]
     names = {"llm": llm, "probe": build_probe(*pair)}
     exec(example, names)
     assert names["model"] is pair[0]

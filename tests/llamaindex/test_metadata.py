@@ -3,7 +3,14 @@
 import pytest
 from judging import by_words
 from llama_index.core.base.response.schema import Response
-from llama_index.core.schema import Document, ImageNode, MetadataMode, Node, NodeWithScore, TextNode
+from llama_index.core.schema import (
+    Document,
+    ImageNode,
+    MetadataMode,
+    Node,
+    NodeWithScore,
+    TextNode,
+)
 from llamaindex_denoisers import both
 
 from denoise_core import Guard, Pipeline
@@ -22,7 +29,12 @@ QUERY = "What was the revenue of Alpha in 2023?"
 def companies():
     """One sentence, three times; only metadata tells them apart."""
     return [
-        NodeWithScore(node=TextNode(text=REVENUE, id_=name, metadata={"company": name, "year": year}), score=0.5)
+        NodeWithScore(
+            node=TextNode(
+                text=REVENUE, id_=name, metadata={"company": name, "year": year}
+            ),
+            score=0.5,
+        )
         for name, year in (("Beta", 2023), ("Alpha", 2023), ("Gamma", 2022))
     ]
 
@@ -40,23 +52,40 @@ def test_end_keeps_the_node_its_metadata_speaks_for():
 
 def test_a_judge_holds_an_answer_against_what_an_llm_is_shown():
     def passes(answer, **hidden):
-        node = TextNode(text=REVENUE, metadata={"company": "Alpha", "year": 2023}, **hidden)
+        node = TextNode(
+            text=REVENUE, metadata={"company": "Alpha", "year": 2023}, **hidden
+        )
         response = Response(answer, source_nodes=[NodeWithScore(node=node, score=0.5)])
-        return UtilityEvaluator(by_words()).evaluate_response("What was the revenue?", response).passing
+        return (
+            UtilityEvaluator(by_words())
+            .evaluate_response("What was the revenue?", response)
+            .passing
+        )
 
     right = "The revenue of Alpha in 2023 was 12.4 million euros."
     assert passes(right) is True
     assert passes(right.replace("2023", "2021")) is not True
-    assert passes(right, excluded_llm_metadata_keys=["year"]) is not True, "nobody was shown the year"
+    assert passes(right, excluded_llm_metadata_keys=["year"]) is not True, (
+        "nobody was shown the year"
+    )
 
 
 NODES = [
     TextNode(text="body", metadata={"a": 1, "b": "two"}),
     TextNode(text="body"),
     TextNode(text="body", metadata={"a": 1, "b": 2}, excluded_llm_metadata_keys=["a"]),
-    TextNode(text="body", metadata={"a": 1, "b": 2}, excluded_embed_metadata_keys=["a", "b"]),
-    TextNode(text="body", metadata={"a": 1, "b": 2}, metadata_template="<{key}={value}>", metadata_separator=" "),
-    TextNode(text="body", metadata={"a": 1}, text_template="About {metadata_str}:\n{content}"),
+    TextNode(
+        text="body", metadata={"a": 1, "b": 2}, excluded_embed_metadata_keys=["a", "b"]
+    ),
+    TextNode(
+        text="body",
+        metadata={"a": 1, "b": 2},
+        metadata_template="<{key}={value}>",
+        metadata_separator=" ",
+    ),
+    TextNode(
+        text="body", metadata={"a": 1}, text_template="About {metadata_str}:\n{content}"
+    ),
     Document(text="body", metadata={"a": 1}),
     Node(text_resource={"text": "body"}, metadata={"a": 1}),
     ImageNode(text="body", metadata={"a": 1}, image_url="https://example.org/a.png"),
@@ -64,7 +93,9 @@ NODES = [
 
 
 @pytest.mark.parametrize("node", NODES, ids=range(len(NODES)))
-@pytest.mark.parametrize("mode", [MetadataMode.EMBED, MetadataMode.LLM, MetadataMode.NONE])
+@pytest.mark.parametrize(
+    "mode", [MetadataMode.EMBED, MetadataMode.LLM, MetadataMode.NONE]
+)
 def test_a_headed_passage_is_what_llamaindex_shows(node, mode):
     (passage,) = to_passages([NodeWithScore(node=node)], mode, captions=True)
     assert passage.text == "body"
@@ -72,7 +103,9 @@ def test_a_headed_passage_is_what_llamaindex_shows(node, mode):
 
 
 def test_what_a_template_writes_behind_the_text_is_in_the_header_too():
-    node = TextNode(text="body", metadata={"a": 1}, text_template="{content}\n\nfrom {metadata_str}")
+    node = TextNode(
+        text="body", metadata={"a": 1}, text_template="{content}\n\nfrom {metadata_str}"
+    )
     assert node_header(node, MetadataMode.LLM) == "from a: 1"
 
 
@@ -80,7 +113,10 @@ SECRET = "ward 7, patient 4711"
 
 
 def secret_nodes():
-    texts = ["The red tower is in Porto. Bread is cheap.", "The blue bridge is long. It is old."]
+    texts = [
+        "The red tower is in Porto. Bread is cheap.",
+        "The blue bridge is long. It is old.",
+    ]
     return [
         NodeWithScore(
             node=TextNode(
@@ -96,19 +132,24 @@ def secret_nodes():
 
 def s2a(asked):
     return S2ADenoiser(
-        FunctionLLM(lambda m: asked.append("\n".join(x.content for x in m)) or "1"), variant="select"
+        FunctionLLM(lambda m: asked.append("\n".join(x.content for x in m)) or "1"),
+        variant="select",
     )
 
 
 def discrim(asked):
-    reply = FunctionLLM(lambda m: asked.append("\n".join(x.content for x in m)) or "yes")
+    reply = FunctionLLM(
+        lambda m: asked.append("\n".join(x.content for x in m)) or "yes"
+    )
     return ENDDenoiser(LLMDiscrim(reply), threshold=0.5)
 
 
 PROMPTING = {
     "s2a": s2a,
     "guarded": lambda asked: Guard(s2a(asked)),
-    "after END": lambda asked: Pipeline(ENDDenoiser(FunctionScorer(shared_words), keep=2), s2a(asked)),
+    "after END": lambda asked: Pipeline(
+        ENDDenoiser(FunctionScorer(shared_words), keep=2), s2a(asked)
+    ),
     "a scorer that asks": discrim,
 }
 
@@ -116,7 +157,10 @@ PROMPTING = {
 @pytest.mark.parametrize("name", PROMPTING)
 def test_an_excluded_key_never_stands_in_a_prompt(name):
     asked = []
-    both(DenoisePostprocessor(denoiser=PROMPTING[name](asked), on_error="raise"), secret_nodes())
+    both(
+        DenoisePostprocessor(denoiser=PROMPTING[name](asked), on_error="raise"),
+        secret_nodes(),
+    )
     assert asked
     assert not any(SECRET in prompt for prompt in asked)
 

@@ -5,7 +5,12 @@ import json
 import threading
 
 import pytest
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, LLMMetadata
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    CompletionResponse,
+    LLMMetadata,
+)
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.llms import CustomLLM, MockLLM
 from llama_index.core.types import PydanticProgramMode
@@ -38,10 +43,16 @@ def fill(*, usage=None, **fields):
 def test_a_schema_goes_out_as_the_tools_parameters(variant):
     model, seen = fill(keep=[1])
     reply = LlamaLLM(model).complete_json(ASKED, reply_schema(variant))
-    assert asyncio.run(LlamaLLM(model).acomplete_json(ASKED, reply_schema(variant))) == reply
+    assert (
+        asyncio.run(LlamaLLM(model).acomplete_json(ASKED, reply_schema(variant)))
+        == reply
+    )
     assert json.loads(reply.text) == {"keep": [1]}
     for tool in seen:
-        assert tool.metadata.fn_schema.model_json_schema() == {"title": "reply", **reply_schema(variant)}
+        assert tool.metadata.fn_schema.model_json_schema() == {
+            "title": "reply",
+            **reply_schema(variant),
+        }
         sent = tool.metadata.to_openai_tool()["function"]
         assert sent["parameters"]["properties"] == reply_schema(variant)["properties"]
 
@@ -61,14 +72,19 @@ def test_s2a_is_read_from_the_tools_arguments(variant, fields, kept):
     result = denoiser.denoise("Where is Paris?", given)
     assert result.fallback is None
     assert [p.text for p in result.passages] == [kept]
-    assert asyncio.run(denoiser.adenoise("Where is Paris?", given)).passages == result.passages
+    assert (
+        asyncio.run(denoiser.adenoise("Where is Paris?", given)).passages
+        == result.passages
+    )
 
 
 def says(text):
     return lambda messages, tools=(): ChatMessage(role="assistant", content=text)
 
 
-@pytest.mark.parametrize("script", [says("1"), lambda m, tools=(): calls("another", keep=[1])])
+@pytest.mark.parametrize(
+    "script", [says("1"), lambda m, tools=(): calls("another", keep=[1])]
+)
 def test_a_model_that_calls_no_tool_after_all_is_read_as_text(script):
     llm = LlamaLLM(Calling(script=script))
     reply = llm.complete_json(ASKED, reply_schema("select"))
@@ -77,7 +93,10 @@ def test_a_model_that_calls_no_tool_after_all_is_read_as_text(script):
 
 
 def test_who_is_asked_by_tool():
-    calling, text_only = Calling(script=says("1")), Calling(script=says("1"), calls_functions=False)
+    calling, text_only = (
+        Calling(script=says("1")),
+        Calling(script=says("1"), calls_functions=False),
+    )
     by_text = Calling(script=says("1"), pydantic_program_mode=PydanticProgramMode.LLM)
     assert LlamaLLM(calling).structured
     assert not LlamaLLM(text_only).structured
@@ -93,7 +112,9 @@ def test_without_tools_the_schema_is_left_aside(scripted):
     llm = LlamaLLM(scripted(lambda m: "1"))
     assert isinstance(llm, StructuredLLM)
     assert llm.complete_json(ASKED, reply_schema("select")) == llm.complete(ASKED)
-    assert asyncio.run(llm.acomplete_json(ASKED, reply_schema("select"))) == llm.complete(ASKED)
+    assert asyncio.run(
+        llm.acomplete_json(ASKED, reply_schema("select"))
+    ) == llm.complete(ASKED)
 
 
 async def collected(llm):
@@ -114,7 +135,10 @@ class Cumulative(Calling):
     def stream_chat(self, messages, **kwargs):
         for end in (3, 7, len(TEXT)):
             message = ChatMessage(role="assistant", content=TEXT[:end])
-            yield ChatResponse(message=message, raw={"usage": {"prompt_tokens": end, "completion_tokens": 1}})
+            yield ChatResponse(
+                message=message,
+                raw={"usage": {"prompt_tokens": end, "completion_tokens": 1}},
+            )
 
     async def astream_chat(self, messages, **kwargs):
         async def pieces():

@@ -54,14 +54,20 @@ def test_a_model_is_passed_or_set_and_never_resolved(settings, scripted):
             make()
     settings.llm, settings.embed_model = scripted(keep_red), MockEmbedding(4)
     assert DenoisePostprocessor.from_llm().denoiser.llm.model is settings.llm
-    assert DenoisePostprocessor.from_embed_model().denoiser.scorer.embed_model is settings.embed_model
+    assert (
+        DenoisePostprocessor.from_embed_model().denoiser.scorer.embed_model
+        is settings.embed_model
+    )
     assert S2AQueryEngine.from_args(Fixed(nodes())).query(QUESTION).source_nodes
 
 
 def test_a_rerankers_scores_and_its_own_number_of_nodes(scripted):
     said = "Doc: 3, Relevance: 9\nDoc: 1, Relevance: 5\nDoc: 2, Relevance: 1"
     reranker = LLMRerank(llm=scripted(always(said)), top_n=2)
-    out = both(DenoisePostprocessor.from_reranker(reranker, on_error="raise"), nodes_of(["a", "b", "c"]))
+    out = both(
+        DenoisePostprocessor.from_reranker(reranker, on_error="raise"),
+        nodes_of(["a", "b", "c"]),
+    )
     assert [n.node.node_id for n in out] == ["n2", "n0"]
     assert reranker.top_n == 2
 
@@ -74,7 +80,9 @@ def test_top_n_and_order():
     texts = ["aa", "aaaa", "a", "aaa"]
     given = both(DenoisePostprocessor(denoiser=lengths(), top_n=2), nodes_of(texts))
     assert [n.node.text for n in given] == ["aaaa", "aaa"]
-    ranked = both(DenoisePostprocessor(denoiser=lengths(), order="score"), nodes_of(texts))
+    ranked = both(
+        DenoisePostprocessor(denoiser=lengths(), order="score"), nodes_of(texts)
+    )
     assert [n.node.text for n in ranked] == ["aaaa", "aaa", "aa"]
 
 
@@ -98,7 +106,9 @@ class Broken(RedSentences):
 
 def test_what_began_also_ends_when_it_fails(watched):
     with pytest.raises(ConnectionError):
-        DenoisePostprocessor(denoiser=Broken(), on_error="raise").postprocess_nodes(nodes_of(), query_str="q")
+        DenoisePostprocessor(denoiser=Broken(), on_error="raise").postprocess_nodes(
+            nodes_of(), query_str="q"
+        )
     names = [type(e).__name__ for e in watched[0]]
     assert names.count("ReRankStartEvent") == names.count("ReRankEndEvent") == 1
 

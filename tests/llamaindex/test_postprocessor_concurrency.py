@@ -24,7 +24,9 @@ class Counting:
             self.inside += 1
             self.most = max(self.most, self.inside)
             self.lock.notify_all()
-            assert self.lock.wait_for(lambda: self.most >= self.expected, timeout=20), f"only {self.most} at once"
+            assert self.lock.wait_for(lambda: self.most >= self.expected, timeout=20), (
+                f"only {self.most} at once"
+            )
             self.inside -= 1
         return Reply("yes")
 
@@ -45,9 +47,9 @@ class Counting:
 @pytest.mark.parametrize("bound", [3, 10])
 def test_calls_are_concurrent_up_to_our_bound_sync(bound):
     llm = Counting(bound)
-    DenoisePostprocessor(denoiser=AsksPerPassage(llm), max_concurrency=bound, on_error="raise").postprocess_nodes(
-        nodes_of(["red"] * 20), query_str=QUESTION
-    )
+    DenoisePostprocessor(
+        denoiser=AsksPerPassage(llm), max_concurrency=bound, on_error="raise"
+    ).postprocess_nodes(nodes_of(["red"] * 20), query_str=QUESTION)
     assert llm.most == bound
 
 
@@ -63,7 +65,9 @@ async def test_calls_are_concurrent_up_to_our_bound_async(bound, no_blocking):
 async def test_one_instance_serves_many_at_once(no_blocking, denoiser):
     postprocessor = DenoisePostprocessor(denoiser=denoiser)
     batches = [nodes_of([f"red {i}.", "Not here."]) for i in range(20)]
-    outs = await asyncio.gather(*(postprocessor.apostprocess_nodes(b, query_str=QUESTION) for b in batches))
+    outs = await asyncio.gather(
+        *(postprocessor.apostprocess_nodes(b, query_str=QUESTION) for b in batches)
+    )
     for i, out in enumerate(outs):
         assert f"red {i}." in out[0].node.text.lower()
 
@@ -77,7 +81,9 @@ async def test_cancellation_goes_through():
             await asyncio.Event().wait()
 
     postprocessor = DenoisePostprocessor(denoiser=Hangs())
-    task = asyncio.create_task(postprocessor.apostprocess_nodes(nodes_of(), query_str=QUESTION))
+    task = asyncio.create_task(
+        postprocessor.apostprocess_nodes(nodes_of(), query_str=QUESTION)
+    )
     await started.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):

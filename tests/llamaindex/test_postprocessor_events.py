@@ -3,7 +3,10 @@
 import asyncio
 
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
+from llama_index.core.instrumentation.events.rerank import (
+    ReRankEndEvent,
+    ReRankStartEvent,
+)
 from llamaindex_denoisers import QUESTION, RedSentences, nodes_of
 
 from llamaindex_denoise import DenoisePostprocessor
@@ -13,8 +16,14 @@ from llamaindex_denoise.events import DenoiseEvent
 def test_events_for_a_real_handler(watched, denoiser):
     events, _ = watched
     nodes = nodes_of()
-    out = DenoisePostprocessor(denoiser=denoiser).postprocess_nodes(nodes, query_str=QUESTION)
-    start, own, end = [e for e in events if isinstance(e, (ReRankStartEvent, DenoiseEvent, ReRankEndEvent))]
+    out = DenoisePostprocessor(denoiser=denoiser).postprocess_nodes(
+        nodes, query_str=QUESTION
+    )
+    start, own, end = [
+        e
+        for e in events
+        if isinstance(e, (ReRankStartEvent, DenoiseEvent, ReRankEndEvent))
+    ]
     assert isinstance(start, ReRankStartEvent)
     assert isinstance(end, ReRankEndEvent)
     assert [n.node.node_id for n in start.nodes] == [n.node.node_id for n in nodes]
@@ -25,10 +34,14 @@ def test_events_for_a_real_handler(watched, denoiser):
 
 
 def test_text_can_be_kept_out_of_events(watched):
-    DenoisePostprocessor(denoiser=RedSentences(), events_with_text=False).postprocess_nodes(
-        nodes_of(), query_str=QUESTION
-    )
-    ours = [e for e in watched[0] if isinstance(e, (ReRankStartEvent, DenoiseEvent, ReRankEndEvent))]
+    DenoisePostprocessor(
+        denoiser=RedSentences(), events_with_text=False
+    ).postprocess_nodes(nodes_of(), query_str=QUESTION)
+    ours = [
+        e
+        for e in watched[0]
+        if isinstance(e, (ReRankStartEvent, DenoiseEvent, ReRankEndEvent))
+    ]
     assert len(ours) == 3
     assert not any("Porto" in e.model_dump_json() for e in ours)
 
@@ -37,9 +50,10 @@ def test_spans_sync_and_async(watched, denoiser):
     postprocessor = DenoisePostprocessor(denoiser=denoiser)
     postprocessor.postprocess_nodes(nodes_of(), query_str=QUESTION)
     asyncio.run(postprocessor.apostprocess_nodes(nodes_of(), query_str=QUESTION))
-    assert {"DenoisePostprocessor._postprocess_nodes", "DenoisePostprocessor._apostprocess_nodes"} <= set(
-        watched[1].tree()
-    )
+    assert {
+        "DenoisePostprocessor._postprocess_nodes",
+        "DenoisePostprocessor._apostprocess_nodes",
+    } <= set(watched[1].tree())
 
 
 def test_a_callback_manager_can_be_set_and_sees_the_reranking():

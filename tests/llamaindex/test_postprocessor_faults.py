@@ -4,7 +4,16 @@ import asyncio
 
 import pytest
 from llama_index.core.schema import QueryBundle, TextNode
-from llamaindex_denoisers import QUESTION, TEXTS, AsksPerPassage, Fails, RedSentences, Untouched, both, nodes_of
+from llamaindex_denoisers import (
+    QUESTION,
+    TEXTS,
+    AsksPerPassage,
+    Fails,
+    RedSentences,
+    Untouched,
+    both,
+    nodes_of,
+)
 from pydantic import ValidationError
 
 from denoise_core import EmptyResult, InputError
@@ -36,7 +45,9 @@ def test_on_empty(how):
             postprocessor.postprocess_nodes(nodes, query_str=QUESTION)
         return
     out = both(postprocessor, nodes)
-    assert [n.node.text for n in out] == (["Not here.", "Not at all."] if how == "keep" else [])
+    assert [n.node.text for n in out] == (
+        ["Not here.", "Not at all."] if how == "keep" else []
+    )
     assert all("nothing was kept" in record(n.node)["fallback"] for n in out)
 
 
@@ -46,7 +57,9 @@ def test_one_bad_reply_loses_no_other():
             raise TimeoutError("slow")
         return "yes" if "red" in messages[-1].content else "no"
 
-    out = both(DenoisePostprocessor(denoiser=AsksPerPassage(FunctionLLM(reply))), nodes_of())
+    out = both(
+        DenoisePostprocessor(denoiser=AsksPerPassage(FunctionLLM(reply))), nodes_of()
+    )
     assert [n.node.node_id for n in out] == ["n0", "n2", "n4"]
     assert "1 replies failed" in record(out[0].node)["fallback"]
 
@@ -69,7 +82,9 @@ def test_bad_arguments_say_what_is_expected():
         DenoisePostprocessor(denoiser="s2a")
     with pytest.raises(ValidationError, match="max_concurrency"):
         DenoisePostprocessor(denoiser=Untouched(), max_concurrency=0)
-    with pytest.raises(InputError, match=r"nodes\[1\]: expected a NodeWithScore, got TextNode"):
+    with pytest.raises(
+        InputError, match=r"nodes\[1\]: expected a NodeWithScore, got TextNode"
+    ):
         DenoisePostprocessor(denoiser=Untouched()).postprocess_nodes(
             [*nodes_of()[:1], TextNode(text="a")], query_str="q"
         )

@@ -18,7 +18,10 @@ QUESTION = "Where is the red tower?"
 
 
 def texts(postprocessor, found=None):
-    return [n.text for n in postprocessor.postprocess_nodes(found or nodes(), query_str=QUESTION)]
+    return [
+        n.text
+        for n in postprocessor.postprocess_nodes(found or nodes(), query_str=QUESTION)
+    ]
 
 
 def test_keep_is_the_rule_of_the_default():
@@ -31,10 +34,15 @@ def test_keep_is_the_rule_of_a_denoiser_that_is_given():
     end = ENDDenoiser(FunctionScorer(lambda q, t: float("red" in t)), threshold=0.5)
     assert len(texts(DenoisePostprocessor(denoiser=end))) == 1
     assert len(texts(DenoisePostprocessor(denoiser=end, keep=2))) == 2
-    assert len(texts(DenoisePostprocessor(denoiser=end))) == 1, "the denoiser itself stays"
+    assert len(texts(DenoisePostprocessor(denoiser=end))) == 1, (
+        "the denoiser itself stays"
+    )
 
 
-@pytest.mark.parametrize("wrong", [{"keep": "much"}, {"keep": 2, "threshold": 0.5}, {"kept": 2}, {"keep": -1}])
+@pytest.mark.parametrize(
+    "wrong",
+    [{"keep": "much"}, {"keep": 2, "threshold": 0.5}, {"kept": 2}, {"keep": -1}],
+)
 def test_settings_that_cannot_be_are_errors(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         DenoisePostprocessor(**wrong)
@@ -59,7 +67,12 @@ def test_keep_for_a_denoiser_without_such_a_rule_is_an_error():
 
 
 @pytest.mark.parametrize(
-    "settings", [{}, {"keep": 2}, {"keep": 0.5, "top_n": 2, "order": "score", "record_detail": "none"}]
+    "settings",
+    [
+        {},
+        {"keep": 2},
+        {"keep": 0.5, "top_n": 2, "order": "score", "record_detail": "none"},
+    ],
 )
 def test_the_default_comes_back_from_json(settings):
     first = DenoisePostprocessor(**settings)
@@ -70,16 +83,20 @@ def test_the_default_comes_back_from_json(settings):
 
 def test_another_denoiser_has_to_be_given_again():
     by_another_rule = DenoisePostprocessor(denoiser=default_denoiser(keep=3))
-    for made in (DenoisePostprocessor.from_embed_model(MockEmbedding(4), keep=1), by_another_rule):
+    for made in (
+        DenoisePostprocessor.from_embed_model(MockEmbedding(4), keep=1),
+        by_another_rule,
+    ):
         with pytest.raises(ValueError, match=r"from_dict\(data, denoiser="):
             DenoisePostprocessor.from_dict(made.to_dict())
 
 
 def test_a_copy_keeps_its_rule():
     made = DenoisePostprocessor(keep=1).model_copy()
-    assert texts(made, [NodeWithScore(node=TextNode(text=t)) for t in ("The red tower.", "A ship.")]) == [
-        "The red tower."
-    ]
+    assert texts(
+        made,
+        [NodeWithScore(node=TextNode(text=t)) for t in ("The red tower.", "A ship.")],
+    ) == ["The red tower."]
 
 
 def test_arguments_in_each_others_place_are_named():

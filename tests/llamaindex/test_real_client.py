@@ -22,7 +22,11 @@ pytestmark = pytest.mark.enable_socket
 
 ASKED = (Message("system", "be brief"), Message("user", "what?"))
 USED = Usage(len("be brief\nwhat?"), NEW_TOKENS)
-WANTED = {"type": "object", "properties": {"keep": {"type": "array"}}, "required": ["keep"]}
+WANTED = {
+    "type": "object",
+    "properties": {"keep": {"type": "array"}},
+    "required": ["keep"],
+}
 
 
 @pytest.fixture
@@ -35,7 +39,10 @@ def client(server):
 
 
 def nodes(count):
-    return [NodeWithScore(node=TextNode(text=f"One sentence {i}. Another one.", id_=str(i))) for i in range(count)]
+    return [
+        NodeWithScore(node=TextNode(text=f"One sentence {i}. Another one.", id_=str(i)))
+        for i in range(count)
+    ]
 
 
 def postprocessor(model, at_most=10):
@@ -67,7 +74,9 @@ async def test_text_and_tokens_are_the_servers(server, client):
 
 
 async def test_a_stream_is_the_text_in_pieces_with_its_tokens(server, client):
-    llm = LlamaLLM(client(additional_kwargs={"stream_options": {"include_usage": True}}))
+    llm = LlamaLLM(
+        client(additional_kwargs={"stream_options": {"include_usage": True}})
+    )
     *pieces, used = await asyncio.to_thread(lambda: list(llm.stream(ASKED)))
     assert [part async for part in llm.astream(ASKED)] == [*pieces, used]
     assert all(request["stream"] for request in server.requests)
@@ -93,7 +102,9 @@ async def test_a_schema_is_a_tool_that_must_be_called(server, client):
 
 @pytest.mark.parametrize("status", [429, 500])
 @pytest.mark.parametrize("sync", [True, False])
-async def test_what_still_fails_keeps_that_node_and_names_the_error(server, client, status, sync):
+async def test_what_still_fails_keeps_that_node_and_names_the_error(
+    server, client, status, sync
+):
     server.faults = [status]
     out = await denoised(postprocessor(client(), at_most=1), nodes(2), sync)
     assert [n.node.text for n in out] == [n.node.text for n in nodes(2)]
@@ -103,7 +114,9 @@ async def test_what_still_fails_keeps_that_node_and_names_the_error(server, clie
 
 async def test_cancelling_leaves_nothing_running(server, client):
     server.faults = ["hang"]
-    task = asyncio.create_task(postprocessor(client()).apostprocess_nodes(nodes(1), query_str="q"))
+    task = asyncio.create_task(
+        postprocessor(client()).apostprocess_nodes(nodes(1), query_str="q")
+    )
     await asyncio.to_thread(server.arrived.wait, 10)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -114,12 +127,23 @@ async def test_cancelling_leaves_nothing_running(server, client):
 def test_what_a_server_refuses_raises_and_what_fails_is_kept(status):
     """With the stock client: a wrong key is heard of at the first call, whatever ``on_error`` says."""
     with refusing(status) as url:
-        llm = OpenAILike(model="tiny", api_base=url, api_key="none", max_retries=0, is_chat_model=True)
-        nodes = [NodeWithScore(node=TextNode(text=t)) for t in ("The tower is tall.", "Bananas.")]
+        llm = OpenAILike(
+            model="tiny",
+            api_base=url,
+            api_key="none",
+            max_retries=0,
+            is_chat_model=True,
+        )
+        nodes = [
+            NodeWithScore(node=TextNode(text=t))
+            for t in ("The tower is tall.", "Bananas.")
+        ]
         postprocessor = DenoisePostprocessor.from_llm(llm)
         calls = (
             lambda: postprocessor.postprocess_nodes(nodes, query_str="How tall?"),
-            lambda: asyncio.run(postprocessor.apostprocess_nodes(nodes, query_str="How tall?")),
+            lambda: asyncio.run(
+                postprocessor.apostprocess_nodes(nodes, query_str="How tall?")
+            ),
         )
         for call in calls:
             if status in RAISES:

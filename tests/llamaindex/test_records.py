@@ -5,7 +5,13 @@ import json
 import pytest
 from llama_index.core.node_parser import SentenceSplitter, SentenceWindowNodeParser
 from llama_index.core.postprocessor import MetadataReplacementPostProcessor
-from llama_index.core.schema import Document, MetadataMode, NodeRelationship, NodeWithScore, TextNode
+from llama_index.core.schema import (
+    Document,
+    MetadataMode,
+    NodeRelationship,
+    NodeWithScore,
+    TextNode,
+)
 from llamaindex_denoisers import Fails, RedSentences, Untouched, both, nodes_of
 
 from denoise_core import DenoiseResult
@@ -24,19 +30,26 @@ class EveryOther(Untouched):
     """Keeps every other character: as many ranges as there can be."""
 
     def denoise(self, query, passages):
-        parts = [extract_spans(p, [Span(p.id, i, i + 1) for i in range(0, len(p.text), 2)]) for p in passages]
+        parts = [
+            extract_spans(p, [Span(p.id, i, i + 1) for i in range(0, len(p.text), 2)])
+            for p in passages
+        ]
         return DenoiseResult(query, tuple(p for p in parts if p))
 
 
 class AllAsOne(Untouched):
     def denoise(self, query, passages):
         return DenoiseResult(
-            query, tuple(passages), fallback="; ".join(f"{p.id}: model is down" for p in passages)
+            query,
+            tuple(passages),
+            fallback="; ".join(f"{p.id}: model is down" for p in passages),
         )
 
 
 @pytest.mark.parametrize(
-    "denoiser", [EveryOther(), AllAsOne(), RedSentences(), Fails()], ids=lambda d: type(d).__name__
+    "denoiser",
+    [EveryOther(), AllAsOne(), RedSentences(), Fails()],
+    ids=lambda d: type(d).__name__,
 )
 @pytest.mark.parametrize("long_id", [False, True])
 def test_a_record_is_at_most_two_kilobytes(denoiser, long_id):
@@ -50,7 +63,9 @@ def test_a_record_is_at_most_two_kilobytes(denoiser, long_id):
 
 
 def test_ranges_left_out_are_counted_and_nothing_is_called_exact():
-    (out,) = both(DenoisePostprocessor(denoiser=EveryOther()), nodes_of(["abcdefgh" * 200]))
+    (out,) = both(
+        DenoisePostprocessor(denoiser=EveryOther()), nodes_of(["abcdefgh" * 200])
+    )
     note = record(out.node)
     assert note["spans_left_out"] == 800 - len(note["origin_spans"])
     (place,) = origins(out, nodes_of(["abcdefgh" * 200]))
@@ -58,18 +73,24 @@ def test_ranges_left_out_are_counted_and_nothing_is_called_exact():
 
 
 def test_full_records_list_every_chunk_and_none_leaves_nothing():
-    (full, *_) = both(DenoisePostprocessor(denoiser=RedSentences(), record_detail="full"), nodes_of())
+    (full, *_) = both(
+        DenoisePostprocessor(denoiser=RedSentences(), record_detail="full"), nodes_of()
+    )
     assert record(full.node)["kept"] == [{"start": 0, "end": 27, "score": 0.75}]
     assert record(full.node)["query"]
     (plain, *_) = both(DenoisePostprocessor(denoiser=RedSentences()), nodes_of())
     assert "kept" not in record(plain.node)
-    (bare, *_) = both(DenoisePostprocessor(denoiser=RedSentences(), record_detail="none"), nodes_of())
+    (bare, *_) = both(
+        DenoisePostprocessor(denoiser=RedSentences(), record_detail="none"), nodes_of()
+    )
     assert record(bare.node) is None
 
 
 def test_no_metadata_mode_and_no_chunk_of_the_node_shows_the_record():
     node = TextNode(text="The red tower. " * 30, id_="x", metadata={"title": "Towers"})
-    (out,) = both(DenoisePostprocessor(denoiser=Untouched()), [NodeWithScore(node=node)])
+    (out,) = both(
+        DenoisePostprocessor(denoiser=Untouched()), [NodeWithScore(node=node)]
+    )
     assert out.node.get_content(MetadataMode.ALL) == node.get_content(MetadataMode.ALL)
     assert out.node.hash == node.hash, "a docstore would take it for another node"
     chunks = SentenceSplitter(chunk_size=60, chunk_overlap=0)([out.node])
@@ -83,7 +104,10 @@ def test_no_metadata_mode_and_no_chunk_of_the_node_shows_the_record():
 
 
 def test_a_node_without_a_document_becomes_its_own_source_and_the_others_keep_theirs():
-    (out,) = both(DenoisePostprocessor(denoiser=Untouched()), [NodeWithScore(node=TextNode(text="red", id_="x"))])
+    (out,) = both(
+        DenoisePostprocessor(denoiser=Untouched()),
+        [NodeWithScore(node=TextNode(text="red", id_="x"))],
+    )
     assert out.node.ref_doc_id == "x"
     (first, *_) = both(DenoisePostprocessor(denoiser=Untouched()), nodes_of())
     source = first.node.relationships[NodeRelationship.SOURCE]
@@ -96,8 +120,12 @@ SENTENCES = "A blue cat sits here. The red tower is in Porto. Bread is cheap the
 def test_after_metadata_replacement_spans_name_characters_of_the_window():
     parser = SentenceWindowNodeParser.from_defaults(window_size=1)
     stored = parser.get_nodes_from_documents([Document(text=SENTENCES, id_="doc")])
-    found = [NodeWithScore(node=stored[2].model_copy(), score=0.9)]  # "Bread is cheap there."
-    window = MetadataReplacementPostProcessor(target_metadata_key="window").postprocess_nodes(found)
+    found = [
+        NodeWithScore(node=stored[2].model_copy(), score=0.9)
+    ]  # "Bread is cheap there."
+    window = MetadataReplacementPostProcessor(
+        target_metadata_key="window"
+    ).postprocess_nodes(found)
     (out,) = both(DenoisePostprocessor(denoiser=RedSentences()), window)
     note = record(out.node)
     assert note["origin_id"] == stored[2].node_id
@@ -107,7 +135,9 @@ def test_after_metadata_replacement_spans_name_characters_of_the_window():
     assert place.is_exact
     entry = stored[2].metadata["window"]
     assert "".join(entry[a:b] for a, b in place.ranges).strip() == out.node.text.strip()
-    assert place.document_ranges == (), "the window's place in the document is not known"
+    assert place.document_ranges == (), (
+        "the window's place in the document is not known"
+    )
     assert (out.node.start_char_idx, out.node.end_char_idx) == (None, None)
     changed = stored[2].model_copy(update={"metadata": {"window": "other"}})
     assert not origins(out, [changed])[0].is_exact

@@ -8,14 +8,20 @@ from denoise_core.embedded import default_denoiser
 from denoise_core.service import Service
 
 jina = pytest.importorskip(
-    "llama_index.postprocessor.jinaai_rerank", reason="llama-index-postprocessor-jinaai-rerank is not installed"
+    "llama_index.postprocessor.jinaai_rerank",
+    reason="llama-index-postprocessor-jinaai-rerank is not installed",
 )
 pytestmark = pytest.mark.enable_socket
 
 
 def test_the_jina_postprocessor():
-    nodes = [NodeWithScore(node=TextNode(text=t, id_=str(i)), score=0.0) for i, t in enumerate(TEXTS)]
+    nodes = [
+        NodeWithScore(node=TextNode(text=t, id_=str(i)), score=0.0)
+        for i, t in enumerate(TEXTS)
+    ]
     with serving(Service(default_denoiser())) as url:
-        stock = jina.JinaRerank(top_n=2, model="rag-denoise", base_url=f"{url}/v1", api_key="none")
+        stock = jina.JinaRerank(
+            top_n=2, model="rag-denoise", base_url=f"{url}/v1", api_key="none"
+        )
         found = stock.postprocess_nodes(nodes, query_str=QUERY)
     assert [n.node.node_id for n in found] == [str(i) for i in best()[:2]]

@@ -31,7 +31,9 @@ class Place(BaseModel):
     size: Literal["tall", "small"] = "tall"
     topics: list[Literal["travel", "food"]] = ["travel"]
     sure: bool = True
-    tags: list[str] = Field(default=["sightseeing"], json_schema_extra={"evidence": False})
+    tags: list[str] = Field(
+        default=["sightseeing"], json_schema_extra={"evidence": False}
+    )
 
 
 class Gives(CustomQueryEngine):
@@ -41,7 +43,9 @@ class Gives(CustomQueryEngine):
     retriever: object
 
     def custom_query(self, query_str):
-        return PydanticResponse(Place(town=self.town), source_nodes=self.retriever.retrieve(query_str))
+        return PydanticResponse(
+            Place(town=self.town), source_nodes=self.retriever.retrieve(query_str)
+        )
 
 
 def accumulated(scripted, *answers, **settings):
@@ -59,7 +63,11 @@ def test_the_answers_of_accumulate_keep_their_headings(scripted):
 
 
 def test_what_is_left_of_accumulated_answers_keeps_its_numbers(scripted):
-    answers = ("The red tower is in Porto.", "The tower was built in 1755.", "The blue bridge crosses the river.")
+    answers = (
+        "The red tower is in Porto.",
+        "The tower was built in 1755.",
+        "The blue bridge crosses the river.",
+    )
     response = accumulated(scripted, *answers, limits=LoopLimits(attempts=1))
     text = str(response)
     assert "1755" not in text
@@ -77,10 +85,15 @@ def test_sources_alone_are_no_abstention(scripted, streaming, monkeypatch):
     response = Checked(engine, streaming=streaming).query(QUESTION)
     assert str(response) in ("", "None")  # LlamaIndex prints no text so
     assert [n.node_id for n in response.source_nodes] == ["n0", "n1", "n2"]
-    assert (response.metadata["denoise"]["outcome"], response.metadata["denoise"]["calls"]) == ("unknown", 0)
+    assert (
+        response.metadata["denoise"]["outcome"],
+        response.metadata["denoise"]["calls"],
+    ) == ("unknown", 0)
 
 
-@pytest.mark.parametrize(("town", "outcome"), [("Porto", "supported"), ("Lisbon", "unsupported")])
+@pytest.mark.parametrize(
+    ("town", "outcome"), [("Porto", "supported"), ("Lisbon", "unsupported")]
+)
 def test_labels_are_not_held_against_the_sources(town, outcome):
     engine = Checked(Gives(town=town, retriever=Fixed(nodes())))
     response = engine.query(QUESTION)
@@ -92,7 +105,9 @@ def test_a_stream_of_a_chat_has_its_verdict(scripted):
     def chat():
         memory = ChatMemoryBuffer.from_defaults(token_limit=2000)
         llm = scripted(lambda m: RIGHT)
-        return Checked(ContextChatEngine.from_defaults(Fixed(nodes()), llm=llm, memory=memory))
+        return Checked(
+            ContextChatEngine.from_defaults(Fixed(nodes()), llm=llm, memory=memory)
+        )
 
     async def later():
         return (await chat().astream_chat(QUESTION)).metadata
@@ -107,11 +122,15 @@ def test_a_llamaindex_model_is_a_judge(scripted):
     assert isinstance(engine.augmenter.utility.judge.llm, LlamaLLM)
 
 
-def test_what_a_checked_answer_rests_on_comes_as_citation_blocks_of_every_kind_of_response(scripted):
+def test_what_a_checked_answer_rests_on_comes_as_citation_blocks_of_every_kind_of_response(
+    scripted,
+):
     right = "The red tower is in Porto."
     engine = Checked(inner(scripted(lambda m: right)))
     chat = ContextChatEngine.from_defaults(
-        retriever=Fixed(nodes()), llm=scripted(lambda m: right), memory=ChatMemoryBuffer.from_defaults()
+        retriever=Fixed(nodes()),
+        llm=scripted(lambda m: right),
+        memory=ChatMemoryBuffer.from_defaults(),
     )
     streamed = Checked(chat).stream_chat(QUESTION)
     assert "".join(streamed.response_gen) == right
@@ -120,5 +139,12 @@ def test_what_a_checked_answer_rests_on_comes_as_citation_blocks_of_every_kind_o
         about = block.additional_location_info
         node = next(n for n in nodes() if n.node.node_id == block.source)
         assert node.node.text[about["start"] : about["end"]] == block.cited_content.text
-        assert right[about["claim_start"] : about["claim_end"]].startswith("The red tower")
-    assert citation_blocks(Checked(inner(scripted(lambda m: "It fell in 1755."))).query(QUESTION)) == []
+        assert right[about["claim_start"] : about["claim_end"]].startswith(
+            "The red tower"
+        )
+    assert (
+        citation_blocks(
+            Checked(inner(scripted(lambda m: "It fell in 1755."))).query(QUESTION)
+        )
+        == []
+    )

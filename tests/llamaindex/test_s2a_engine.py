@@ -35,10 +35,15 @@ def test_s2a_without_context_asks_nobody(scripted):
 
 def test_s2a_delegates_streams_and_runs_postprocessors(scripted):
     drop_ships = DenoisePostprocessor(
-        denoiser=ENDDenoiser(FunctionScorer(lambda q, t: float("Ships" not in t)), threshold=0.5)
+        denoiser=ENDDenoiser(
+            FunctionScorer(lambda q, t: float("Ships" not in t)), threshold=0.5
+        )
     )
     engine = s2a_engine(scripted, node_postprocessors=[drop_ships], streaming=True)
-    assert [n.node.node_id for n in engine.retrieve(QueryBundle(QUESTION))] == ["n0", "n1"]
+    assert [n.node.node_id for n in engine.retrieve(QueryBundle(QUESTION))] == [
+        "n0",
+        "n1",
+    ]
     response = engine.query(QUESTION)
     assert "The red tower is in Porto." in "".join(response.response_gen)
     assert record(response.source_nodes[0].node)["op"] == "ENDDenoiser > S2A.select"

@@ -4,7 +4,10 @@ import asyncio
 
 import pytest
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse
-from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
+from llama_index.core.base.response.schema import (
+    AsyncStreamingResponse,
+    StreamingResponse,
+)
 from llama_index.core.chat_engine import CondenseQuestionChatEngine
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import BaseRetriever
@@ -25,7 +28,10 @@ NOTICE = AugmentedQueryEngine.revision_notice
 class Fixed(BaseRetriever):
     def _retrieve(self, query_bundle):
         texts = ["The red tower is in Porto. Bread is cheap there.", "Ships are long."]
-        return [NodeWithScore(node=TextNode(text=t, id_=f"n{i}"), score=0.5) for i, t in enumerate(texts)]
+        return [
+            NodeWithScore(node=TextNode(text=t, id_=f"n{i}"), score=0.5)
+            for i, t in enumerate(texts)
+        ]
 
 
 class Down(BaseRetriever):
@@ -38,12 +44,16 @@ def right_when_told(messages):
 
 
 def own(scripted, reply, retriever=None, **settings):
-    augmenter = Augmenter(LlamaLLM(scripted(reply)), LlamaRetriever(retriever or Fixed()), **settings)
+    augmenter = Augmenter(
+        LlamaLLM(scripted(reply)), LlamaRetriever(retriever or Fixed()), **settings
+    )
     return AugmentedQueryEngine(augmenter, streaming="draft")
 
 
 def around(scripted, reply, *, streaming=True, **settings):
-    inner = RetrieverQueryEngine.from_args(Fixed(), llm=scripted(reply), streaming=streaming)
+    inner = RetrieverQueryEngine.from_args(
+        Fixed(), llm=scripted(reply), streaming=streaming
+    )
     engine = Checked(inner, augmenter=Augmenter(**settings))
     engine.streaming = "draft"
     return engine
@@ -63,7 +73,11 @@ async def streamed(engine, sync):
 
 async def whole(engine, sync):
     """The same, read as code does that wants the answer and no stream."""
-    return engine.query(QUESTION).get_response() if sync else await (await engine.aquery(QUESTION)).get_response()
+    return (
+        engine.query(QUESTION).get_response()
+        if sync
+        else await (await engine.aquery(QUESTION)).get_response()
+    )
 
 
 both = pytest.mark.parametrize("sync", [True, False])
@@ -88,9 +102,15 @@ async def test_a_draft_that_does_not_is_followed_by_the_answer(scripted, make, s
     shown, response = await streamed(engine, sync)
     assert "".join(shown) == WRONG + NOTICE + RIGHT
     assert shown[: len(WRONG)] == list(WRONG)
-    assert [a["outcome"] for a in response.metadata["denoise"]["attempts"]] == ["fail", "pass"]
+    assert [a["outcome"] for a in response.metadata["denoise"]["attempts"]] == [
+        "fail",
+        "pass",
+    ]
     answer = await whole(engine, sync)
-    assert (answer.response, answer.metadata["denoise"]["outcome"]) == (RIGHT, "supported")
+    assert (answer.response, answer.metadata["denoise"]["outcome"]) == (
+        RIGHT,
+        "supported",
+    )
     assert answer.source_nodes[0].node.node_id == "n0"
 
 
@@ -126,13 +146,17 @@ async def test_what_fails_before_a_draft_is_told_as_without_a_stream(scripted, s
     shown, response = await streamed(engine, sync)
     engine.streaming = False
     plain = engine.query(QUESTION) if sync else await engine.aquery(QUESTION)
-    assert response.metadata["denoise"]["outcome"] == plain.metadata["denoise"]["outcome"]
+    assert (
+        response.metadata["denoise"]["outcome"] == plain.metadata["denoise"]["outcome"]
+    )
     assert "".join(shown).endswith(plain.response)
 
 
 @both
 async def test_a_chat_engine_streams_it_and_finds_the_verdict(scripted, sync):
-    chat = CondenseQuestionChatEngine.from_defaults(own(scripted, right_when_told), llm=scripted(lambda m: ""))
+    chat = CondenseQuestionChatEngine.from_defaults(
+        own(scripted, right_when_told), llm=scripted(lambda m: "")
+    )
     if sync:
         response = chat.stream_chat(QUESTION)
         shown = "".join(response.response_gen)
@@ -150,7 +174,9 @@ class Endless(Calling):
         async def pieces():
             try:
                 while True:
-                    yield ChatResponse(message=ChatMessage(role="assistant", content="x"), delta="x")
+                    yield ChatResponse(
+                        message=ChatMessage(role="assistant", content="x"), delta="x"
+                    )
                     await asyncio.sleep(0)
             finally:
                 self.script.set()

@@ -20,9 +20,13 @@ EXTRAS = {"langchain": "langchain_denoise", "llamaindex": "llamaindex_denoise"}
 
 
 def run(*command: object, **given: object) -> str:
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, check=False, **given)
+    done = subprocess.run(
+        [str(c) for c in command], capture_output=True, text=True, check=False, **given
+    )
     if done.returncode:
-        raise SystemExit(f"{' '.join(map(str, command))}\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
+        raise SystemExit(
+            f"{' '.join(map(str, command))}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+        )
     return done.stdout
 
 
@@ -33,11 +37,22 @@ def seconds() -> float:
 
 def fresh(extra: str, folder: Path) -> None:
     blocks = BLOCK.findall((ROOT / "README.md").read_text("utf-8"))
-    code, shown = next(block for block in blocks if f"from {EXTRAS[extra]} import" in block[0])
+    code, shown = next(
+        block for block in blocks if f"from {EXTRAS[extra]} import" in block[0]
+    )
     run(sys.executable, "-m", "venv", folder)
     python, before = folder / "bin" / "python", seconds()
     (wheel,) = DIST.glob("rag_denoise-*.whl")
-    run(python, "-m", "pip", "install", "--disable-pip-version-check", "--find-links", DIST, f"{wheel}[{extra}]")
+    run(
+        python,
+        "-m",
+        "pip",
+        "install",
+        "--disable-pip-version-check",
+        "--find-links",
+        DIST,
+        f"{wheel}[{extra}]",
+    )
     installed = seconds() - before
     run(python, "-m", "pip", "check")
     before = seconds()
@@ -45,8 +60,17 @@ def fresh(extra: str, folder: Path) -> None:
     ran = seconds() - before
     if printed != shown:
         raise SystemExit(f"README shows:\n{shown}\nit prints:\n{printed}")
-    size = sum(p.stat().st_size for p in folder.rglob("*") if p.is_file() and not p.is_symlink()) / 1e6
-    print(f"{extra}: {size:.0f} MB, {installed:.0f} s of CPU to install, {ran:.1f} s to run README's block")
+    size = (
+        sum(
+            p.stat().st_size
+            for p in folder.rglob("*")
+            if p.is_file() and not p.is_symlink()
+        )
+        / 1e6
+    )
+    print(
+        f"{extra}: {size:.0f} MB, {installed:.0f} s of CPU to install, {ran:.1f} s to run README's block"
+    )
     if size > MEGABYTES or installed + ran > SECONDS:
         print(f"   missed: {MEGABYTES} MB and {SECONDS} s")
 

@@ -19,8 +19,19 @@ DISTRIBUTIONS = ("langchain-denoise", "llama-index-postprocessor-denoise")
 
 
 def built(folder, out):
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(out)]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    command = [
+        sys.executable,
+        "-m",
+        "hatchling",
+        "build",
+        "-t",
+        "wheel",
+        "-d",
+        str(out),
+    ]
+    done = subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     (wheel,) = out.glob("*.whl")
     return wheel
@@ -41,7 +52,11 @@ def test_it_is_a_name_and_what_it_needs(name, tmp_path):
     (needs,) = found.get_all("Requires-Dist")
     assert re.fullmatch(rf"rag-denoise\[\w+\]=={denoise_core.__version__}", needs)
     files = [n for n in zipfile.ZipFile(wheel).namelist() if ".dist-info" not in n]
-    assert not [f for f in files if f.startswith(("langchain_denoise", "llamaindex_denoise", "denoise_core"))]
+    assert not [
+        f
+        for f in files
+        if f.startswith(("langchain_denoise", "llamaindex_denoise", "denoise_core"))
+    ]
     assert "llama_index/__init__.py" not in files, "it would hide LlamaIndex itself"
 
 
@@ -55,7 +70,9 @@ def test_what_it_offers_are_the_very_objects(tmp_path):
         "import llama_index.postprocessor.denoise as theirs, llamaindex_denoise as ours\n"
         "assert all(getattr(theirs, n) is getattr(ours, n) for n in ours.__all__); print(len(theirs.__all__))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == len(llamaindex_denoise.__all__)
 
@@ -64,17 +81,32 @@ def test_the_index_shows_links_that_lead_somewhere(tmp_path):
     """The README has links within the repository; away from it, in the wheel, each has an address."""
     text = about(built(ROOT, tmp_path)).get_payload()
     assert "# rag-denoise" in text
-    assert "](https://example.org/rag-denoise/source/raw/main/docs/" in text or "](https://" in text
-    relative = re.findall(r"\]\((?!https?:|#)([^)]+)\)|src=\"(?!https?:)([^\"]+)\"", text)
+    assert (
+        "](https://example.org/rag-denoise/source/raw/main/docs/" in text
+        or "](https://" in text
+    )
+    relative = re.findall(
+        r"\]\((?!https?:|#)([^)]+)\)|src=\"(?!https?:)([^\"]+)\"", text
+    )
     assert not relative
 
 
 def test_one_address_for_all():
     """The addresses of all distributions, the README's links and the citation are of one place."""
-    urls = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["urls"]
+    urls = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
+        "urls"
+    ]
     assert {"Homepage", "Documentation", "Source", "Changelog", "Issues"} <= set(urls)
     home = urls["Homepage"]
     assert all(url.startswith(home) for url in urls.values())
-    for path in (ROOT / "pyproject.toml", ROOT / "CITATION.cff", *NAMES.glob("*/pyproject.toml")):
-        others = set(re.findall(r"https://[^\s\"'\\]+denoise[^\s\"'\\]*", path.read_text("utf-8")))
+    for path in (
+        ROOT / "pyproject.toml",
+        ROOT / "CITATION.cff",
+        *NAMES.glob("*/pyproject.toml"),
+    ):
+        others = set(
+            re.findall(
+                r"https://[^\s\"'\\]+denoise[^\s\"'\\]*", path.read_text("utf-8")
+            )
+        )
         assert all(url.startswith(home) for url in others), path

@@ -16,7 +16,13 @@ BASES = {
     "llamaindex_denoise": ROOT,
 }
 METHODS = {"end", "s2a", "augmenter"}
-ABOVE = {"embedded", "evaluate", "report", "cli", "service"}  # rooms that may know methods
+ABOVE = {
+    "embedded",
+    "evaluate",
+    "report",
+    "cli",
+    "service",
+}  # rooms that may know methods
 
 # What a room of the core must not import, beside what follows from `BASES`.
 FORBIDDEN = {
@@ -37,7 +43,12 @@ FORBIDDEN = {
 def files():
     for package, base in BASES.items():
         for path in sorted((base / package).rglob("*.py")):
-            yield ".".join(path.relative_to(base).with_suffix("").parts).removesuffix(".__init__"), path
+            yield (
+                ".".join(path.relative_to(base).with_suffix("").parts).removesuffix(
+                    ".__init__"
+                ),
+                path,
+            )
 
 
 MODULES = dict(files())
@@ -54,10 +65,16 @@ def imports_of(path, *, lazy=True, types=True):
     for_types = {
         id(inner)
         for node in ast.walk(tree)
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        if isinstance(node, ast.If)
+        and isinstance(node.test, ast.Name)
+        and node.test.id == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
-    nodes = [n for n in (ast.walk(tree) if lazy else tree.body) if types or id(n) not in for_types]
+    nodes = [
+        n
+        for n in (ast.walk(tree) if lazy else tree.body)
+        if types or id(n) not in for_types
+    ]
     found = set()
     for node in nodes:
         if isinstance(node, ast.Import):
@@ -97,11 +114,18 @@ def test_adapters_import_the_core_alone_and_nothing_imports_them_or_the_laborato
 
 def test_no_circle():
     """Imports for types count: what only a checker follows is still what a reader has to know first."""
-    graph = {module: imports_of(path) & MODULES.keys() - {module} for module, path in MODULES.items()}
+    graph = {
+        module: imports_of(path) & MODULES.keys() - {module}
+        for module, path in MODULES.items()
+    }
     # A package's entry gathers names of its own modules, which never ask it back.
     for module, path in MODULES.items():
         if path.name == "__init__.py":
-            graph[module] = {t for t in imports_of(path, lazy=False, types=False) if t in MODULES and t != module}
+            graph[module] = {
+                t
+                for t in imports_of(path, lazy=False, types=False)
+                if t in MODULES and t != module
+            }
     try:
         tuple(TopologicalSorter(graph).static_order())
     except CycleError as error:
@@ -138,7 +162,9 @@ def test_code_does_not_become_denser(package):
     assert statements.nodes_per_line <= NODES_PER_LINE[package]
 
 
-TOO_MANY_BRANCHES = 25  # of McCabe's count, as radon counts it; from there on its grade is D
+TOO_MANY_BRANCHES = (
+    25  # of McCabe's count, as radon counts it; from there on its grade is D
+)
 
 
 def test_no_function_is_tangled():
@@ -158,13 +184,20 @@ PATTERNS, WORD_LISTS = 80, 12
 
 
 def test_patterns_and_word_lists_become_fewer():
-    code = [path for module, path in MODULES.items() if not module.startswith("denoise_lab")]
+    code = [
+        path for module, path in MODULES.items() if not module.startswith("denoise_lab")
+    ]
     called = [
-        node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        node.func.attr
+        if isinstance(node.func, ast.Attribute)
+        else getattr(node.func, "id", "")
         for path in code
         for node in ast.walk(parsed(path))
         if isinstance(node, ast.Call)
-        and (ast.unparse(node.func) == "re.compile" or ast.unparse(node.func).split(".")[-1] == "listed")
+        and (
+            ast.unparse(node.func) == "re.compile"
+            or ast.unparse(node.func).split(".")[-1] == "listed"
+        )
     ]
     assert called.count("compile") <= PATTERNS
     assert called.count("listed") <= WORD_LISTS

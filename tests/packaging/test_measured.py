@@ -11,7 +11,9 @@ PAGES = {"llamaindex.md": "llamaindex_peers"}
 
 
 def rows_of(bench):
-    found = json.loads((ROOT / "benchmarks" / "results" / f"{bench}.json").read_text("utf-8"))["rows"]
+    found = json.loads(
+        (ROOT / "benchmarks" / "results" / f"{bench}.json").read_text("utf-8")
+    )["rows"]
     return {r["measure"]: r for r in found}
 
 
@@ -23,18 +25,26 @@ def section(page):
 @pytest.mark.parametrize("page", PAGES)
 def test_figures_are_those_of_the_results_file(page):
     rows = rows_of(PAGES[page])
-    table = re.findall(r"^\| (?!measure|---)(.+?) \| (.+?) \| (.+?) \| (.+?) \|$", section(page), re.M)
+    table = re.findall(
+        r"^\| (?!measure|---)(.+?) \| (.+?) \| (.+?) \| (.+?) \|$", section(page), re.M
+    )
     assert len(table) >= 10
     for measure, figure, target, holds in table:
         row = rows[measure]
         assert figure == f"{row['value']:.3g} {row['unit']}", measure
         assert target == (row["target"] or "none"), measure
-        assert holds == {True: "yes", False: "no", None: "only reported"}[row["holds"]], measure
+        assert (
+            holds == {True: "yes", False: "no", None: "only reported"}[row["holds"]]
+        ), measure
     told = {measure for measure, *_ in table}
-    assert {m for m, r in rows.items() if r["holds"] is False} <= told, "what misses its target is said"
+    assert {m for m, r in rows.items() if r["holds"] is False} <= told, (
+        "what misses its target is said"
+    )
 
 
 @pytest.mark.parametrize("page", PAGES)
 def test_no_figure_stands_outside_the_table(page):
-    prose = "\n".join(line for line in section(page).splitlines() if not line.startswith("|"))
+    prose = "\n".join(
+        line for line in section(page).splitlines() if not line.startswith("|")
+    )
     assert not re.findall(r"\d", re.sub(r"`[^`]*`", "", prose))

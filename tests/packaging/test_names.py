@@ -14,7 +14,11 @@ from code_measures import (
 )
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = [ROOT / "shared" / "denoise_core", ROOT / "langchain_denoise", ROOT / "llamaindex_denoise"]
+PACKAGES = [
+    ROOT / "shared" / "denoise_core",
+    ROOT / "langchain_denoise",
+    ROOT / "llamaindex_denoise",
+]
 
 
 @pytest.fixture(scope="module")

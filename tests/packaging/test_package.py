@@ -10,19 +10,36 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("shared", "langchain_denoise", "llamaindex_denoise")
-HEAVY = {"torch", "transformers", "pydantic", "langchain_core", "llama_index", "sklearn", "typer", "rich"}
+HEAVY = {
+    "torch",
+    "transformers",
+    "pydantic",
+    "langchain_core",
+    "llama_index",
+    "sklearn",
+    "typer",
+    "rich",
+}
 
 
 def modules_after(statement: str) -> set[str]:
     code = f"{statement}\nimport sys\nprint(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/")
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd="/",
+    )
     return {m.partition(".")[0] for m in done.stdout.split()}
 
 
 def modules_named(statement: str) -> set[str]:
     code = f"{statement}\nimport sys\nprint(*sys.modules)"
     return set(
-        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split()
     )
 
 
@@ -46,19 +63,25 @@ def test_an_import_loads_nothing_heavy(module, allowed):
     baseline = set()
     for framework in sorted(allowed & {"langchain_core", "llama_index"}):
         baseline |= modules_after(
-            f"import {framework}.core" if framework == "llama_index" else f"import {framework}.runnables"
+            f"import {framework}.core"
+            if framework == "llama_index"
+            else f"import {framework}.runnables"
         )
     assert not modules_after(f"import {module}") & HEAVY - allowed - baseline
 
 
 def test_the_names_met_first_load_at_their_first_use():
     assert "denoise_core.end" not in modules_named("import denoise_core")
-    assert "denoise_core.s2a.denoiser" in modules_named("from denoise_core import S2ADenoiser")
+    assert "denoise_core.s2a.denoiser" in modules_named(
+        "from denoise_core import S2ADenoiser"
+    )
     with pytest.raises(AttributeError, match="no_such_name"):
         importlib.import_module("denoise_core").no_such_name  # noqa: B018
 
 
-@pytest.mark.parametrize("name", ["denoise_core", "langchain_denoise", "llamaindex_denoise"])
+@pytest.mark.parametrize(
+    "name", ["denoise_core", "langchain_denoise", "llamaindex_denoise"]
+)
 def test_all_is_what_is_there(name):
     module = importlib.import_module(name)
     assert sorted(module.__all__) == sorted(set(module.__all__))
@@ -70,11 +93,21 @@ def test_the_folder_shared_is_no_package():
     assert not (ROOT / "shared" / "__init__.py").exists()
     sources = [
         p
-        for folder in ("shared", "langchain_denoise", "llamaindex_denoise", "tests", "benchmarks")
+        for folder in (
+            "shared",
+            "langchain_denoise",
+            "llamaindex_denoise",
+            "tests",
+            "benchmarks",
+        )
         for p in (ROOT / folder).rglob("*.py")
     ]
     assert len(sources) > 30
-    guilty = [p for p in sources if re.search(r"^\s*(from|import) shared\b", p.read_text(encoding="utf-8"), re.M)]
+    guilty = [
+        p
+        for p in sources
+        if re.search(r"^\s*(from|import) shared\b", p.read_text(encoding="utf-8"), re.M)
+    ]
     assert not guilty
 
 
@@ -89,13 +122,28 @@ def test_nothing_unsafe_is_written():
     assert not found
 
 
-@pytest.mark.parametrize("command", [["demo", "--questions", "1"], ["evaluate", "-n", "1"]])
+@pytest.mark.parametrize(
+    "command", [["demo", "--questions", "1"], ["evaluate", "-n", "1"]]
+)
 def test_the_readmes_commands_need_no_more_than_their_extras(command, tmp_path):
     """`make demo` installs ``embedded``, ``knowledge`` and ``cli``: what others bring is hidden here."""
-    hidden = ["scipy", "sklearn", "torch", "transformers", "matplotlib", "nltk", "bs4", "pypdf", "httpx", "pandas"]
+    hidden = [
+        "scipy",
+        "sklearn",
+        "torch",
+        "transformers",
+        "matplotlib",
+        "nltk",
+        "bs4",
+        "pypdf",
+        "httpx",
+        "pandas",
+    ]
     program = (
         f"import sys; sys.modules.update(dict.fromkeys({hidden})); sys.argv = {['rag-denoise', *command]}\n"
         "from denoise_core.cli import main; sys.exit(main())"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr

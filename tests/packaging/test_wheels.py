@@ -16,15 +16,28 @@ def wheels(tmp_path_factory):
     found = {}
     for name, folder in (("core", ROOT), ("lab", ROOT / "shared" / "lab")):
         target = out / name
-        command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+        command = [
+            sys.executable,
+            "-m",
+            "hatchling",
+            "build",
+            "-t",
+            "wheel",
+            "-d",
+            str(target),
+        ]
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, check=False
+        )
         assert done.returncode == 0, done.stderr
         (found[name],) = target.glob("*.whl")
     return found
 
 
 def test_the_product_is_small_and_holds_nothing_of_the_laboratory(wheels):
-    assert wheels["core"].stat().st_size < 3_500_000  # 2.3 MB of it are the judge's two heads
+    assert (
+        wheels["core"].stat().st_size < 3_500_000
+    )  # 2.3 MB of it are the judge's two heads
     names = zipfile.ZipFile(wheels["core"]).namelist()
     assert {n.split("/")[0] for n in names if ".dist-info" not in n} == {
         "denoise_core",
@@ -32,7 +45,11 @@ def test_the_product_is_small_and_holds_nothing_of_the_laboratory(wheels):
         "llamaindex_denoise",
     }
     assert not [n for n in names if "denoise_lab" in n]
-    assert {"denoise_core/py.typed", "langchain_denoise/py.typed", "llamaindex_denoise/py.typed"} <= set(names)
+    assert {
+        "denoise_core/py.typed",
+        "langchain_denoise/py.typed",
+        "llamaindex_denoise/py.typed",
+    } <= set(names)
 
 
 def test_the_laboratory_brings_its_protocols_and_nothing_of_the_product(wheels):
@@ -45,9 +62,21 @@ def test_the_laboratory_brings_its_protocols_and_nothing_of_the_product(wheels):
 @pytest.mark.parametrize("order", [("core", "lab"), ("lab", "core")])
 def test_either_may_be_installed_first(wheels, order, tmp_path):
     for name in order:
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target"]
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--no-index",
+            "--target",
+        ]
         done = subprocess.run(
-            [*command, str(tmp_path), str(wheels[name])], capture_output=True, text=True, check=False
+            [*command, str(tmp_path), str(wheels[name])],
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
     code = (
@@ -55,6 +84,9 @@ def test_either_may_be_installed_first(wheels, order, tmp_path):
         "assert all(pathlib.Path(m.__file__).is_relative_to(sys.argv[1]) for m in (denoise_core, denoise_lab));"
     )
     done = subprocess.run(
-        [sys.executable, "-I", "-c", code, str(tmp_path)], capture_output=True, text=True, check=False
+        [sys.executable, "-I", "-c", code, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr

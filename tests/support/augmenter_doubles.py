@@ -24,8 +24,12 @@ class Scores:
         score = self.scores[candidate]
         if score >= 0.9:
             return without_effects(AnswerVerdict(True, score))
-        failed = ClaimVerdict(candidate, 0, len(candidate), False, kind="other", reason="not good enough")
-        return without_effects(AnswerVerdict(False, score, (failed,), None, failed.kind, failed.reason))
+        failed = ClaimVerdict(
+            candidate, 0, len(candidate), False, kind="other", reason="not good enough"
+        )
+        return without_effects(
+            AnswerVerdict(False, score, (failed,), None, failed.kind, failed.reason)
+        )
 
 
 class HalfDenoiser:
@@ -33,7 +37,9 @@ class HalfDenoiser:
 
     def denoise(self, query, passages):
         first, *rest = passages
-        drops = tuple(Drop(Span(p.id, 0, len(p.text)), "low", n / 10) for n, p in enumerate(rest))
+        drops = tuple(
+            Drop(Span(p.id, 0, len(p.text)), "low", n / 10) for n, p in enumerate(rest)
+        )
         return DenoiseResult(query, (first,), drops)
 
     async def adenoise(self, query, passages):
@@ -78,15 +84,21 @@ def check_loop(make, question, history=()):
     check_answer(answer)
     other = asyncio.run(make().aanswer(question, history))
     check_answer(other)
-    for what in ("text", "outcome", "stopped_because", "memory", "citations"):
+    for what in ("text", "outcome", "stop_reason", "memory", "citations"):
         ours, theirs = getattr(answer, what), getattr(other, what)
         assert ours == theirs, f"sync and async differ in {what}:\n{ours}\n{theirs}"
     tags = [[e.tag for e in a.trace.events] for a in (answer, other)]
-    assert tags[0] == tags[1], f"sync and async made different calls:\n{tags[0]}\n{tags[1]}"
+    assert tags[0] == tags[1], (
+        f"sync and async made different calls:\n{tags[0]}\n{tags[1]}"
+    )
     return answer
 
 
 def recorded(passages, question, *replies, **options):
     """The answer of a loop with a model that says these: texts, or what `scripted` takes."""
-    llm = scripted(*(Reply(r, Usage(7, 3)) if isinstance(r, str) else r for r in replies))
-    return Augmenter(llm, ListRetriever(passages), denoiser=HalfDenoiser(), **options).answer(question)
+    llm = scripted(
+        *(Reply(r, Usage(7, 3)) if isinstance(r, str) else r for r in replies)
+    )
+    return Augmenter(
+        llm, ListRetriever(passages), denoiser=HalfDenoiser(), **options
+    ).answer(question)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 
 from denoise_core.augmenter.answer import Answer, Outcome, StopReason
-from denoise_core.augmenter.memory import rank
+from denoise_core.augmenter.memory import attempt_rank
 
 
 def check_answer(answer: Answer) -> None:
@@ -18,26 +18,40 @@ def check_answer(answer: Answer) -> None:
     memory = answer.memory
     best = memory.best
     supported = answer.outcome is Outcome.SUPPORTED
-    assert supported == (best is not None and best.verdict.passed), f"{answer.outcome} but best is {best}"
-    assert supported == (answer.stopped_because is StopReason.PASSED), (
-        f"{answer.outcome}, {answer.stopped_because}"
+    assert supported == (best is not None and best.verdict.passed), (
+        f"{answer.outcome} but best is {best}"
+    )
+    assert supported == (answer.stop_reason is StopReason.PASSED), (
+        f"{answer.outcome}, {answer.stop_reason}"
     )
     if best is not None:
-        better = [a for a in memory.attempts if rank(a) > rank(best)]
+        better = [a for a in memory.attempts if attempt_rank(a) > attempt_rank(best)]
         assert not better, f"a better attempt than the one chosen: {better[0]}"
-        earliest = next(a for a in memory.attempts if rank(a) == rank(best))
+        earliest = next(
+            a for a in memory.attempts if attempt_rank(a) == attempt_rank(best)
+        )
         assert earliest is best, "an earlier attempt is as good as the one chosen"
     if answer.outcome in (Outcome.SUPPORTED, Outcome.UNSUPPORTED, Outcome.UNKNOWN):
         assert best is not None, "an answer was sent that no attempt holds"
         assert answer.text == best.candidate, "the text sent is not the best attempt's"
-    assert answer.text.strip().casefold() != "unknown", "a bare word for the loop was sent to the user"
-    assert all(p.counts for a in memory.attempts for p in a.evidence), "held against what is no evidence"
+    assert answer.text.strip().casefold() != "unknown", (
+        "a bare word for the loop was sent to the user"
+    )
+    assert all(p.counts for a in memory.attempts for p in a.evidence), (
+        "held against what is no evidence"
+    )
     drafts = [
-        e for e in answer.trace.events if e.tag == "draft" and isinstance(getattr(e.reply, "text", None), str)
+        e
+        for e in answer.trace.events
+        if e.tag == "draft" and isinstance(getattr(e.reply, "text", None), str)
     ]
-    assert len(drafts) == memory.drafts, f"{len(drafts)} drafts came back, {memory.drafts} are kept"
+    assert len(drafts) == memory.draft_count, (
+        f"{len(drafts)} drafts came back, {memory.draft_count} are kept"
+    )
     for earlier, later in itertools.pairwise(memory.attempts):
         if earlier.verdict.outcome == "unknown":
             assert not earlier.feedback, "unknown was fed back"
         if later.repaired:
-            assert later.draft == earlier.draft, "a repair of a draft that is not the one before it"
+            assert later.draft == earlier.draft, (
+                "a repair of a draft that is not the one before it"
+            )

@@ -26,7 +26,9 @@ def both(make_flow, make_servers, **options):
             return (type(error), str(error)), trace_of(error)
 
     a = outcome(lambda: run_flow(make_flow(), **make_servers(), **options))
-    b = outcome(lambda: asyncio.run(arun_flow(make_flow(), **make_servers(), **options)))
+    b = outcome(
+        lambda: asyncio.run(arun_flow(make_flow(), **make_servers(), **options))
+    )
     assert a[0] == b[0]
     assert [(e.tag, e.reply, e.error, e.usage) for e in a[1].events] == [
         (e.tag, e.reply, e.error, e.usage) for e in b[1].events
@@ -36,7 +38,10 @@ def both(make_flow, make_servers, **options):
 
 def echo():
     """Servers: a model that shouts the last message back, a retriever that finds `DOCS`."""
-    return {"llm": FunctionLLM(lambda m: m[-1].content.upper()), "retriever": ListRetriever(DOCS)}
+    return {
+        "llm": FunctionLLM(lambda m: m[-1].content.upper()),
+        "retriever": ListRetriever(DOCS),
+    }
 
 
 class Nested:
@@ -53,4 +58,8 @@ class Nested:
         return run_flow(self._flow(query, passages), llm=self.llm, max_concurrency=1)[0]
 
     async def adenoise(self, query, passages):
-        return (await arun_flow(self._flow(query, passages), llm=self.llm, max_concurrency=1))[0]
+        return (
+            await arun_flow(
+                self._flow(query, passages), llm=self.llm, max_concurrency=1
+            )
+        )[0]

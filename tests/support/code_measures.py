@@ -36,7 +36,10 @@ def count_nodes(paths: list[Path]) -> int:
     """Number of expressions and statements."""
     total = 0
     for path in paths:
-        total += sum(isinstance(node, (ast.expr, ast.stmt)) for node in ast.walk(parse_file(path)))
+        total += sum(
+            isinstance(node, (ast.expr, ast.stmt))
+            for node in ast.walk(parse_file(path))
+        )
     return total
 
 
@@ -44,7 +47,10 @@ def docstring_nodes(tree: ast.Module) -> list[ast.Constant]:
     """The string constants that are docstrings of modules, classes and functions."""
     docstrings = []
     for node in ast.walk(tree):
-        if not isinstance(node, (ast.Module, ast.ClassDef, *FUNCTIONS)) or not node.body:
+        if (
+            not isinstance(node, (ast.Module, ast.ClassDef, *FUNCTIONS))
+            or not node.body
+        ):
             continue
         first = node.body[0]
         is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
@@ -60,7 +66,11 @@ def count_code_lines(path: Path) -> int:
         docstring_lines.update(range(docstring.lineno, docstring.end_lineno + 1))
     count = 0
     for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
-        is_code = line.strip() and not line.strip().startswith("#") and number not in docstring_lines
+        is_code = (
+            line.strip()
+            and not line.strip().startswith("#")
+            and number not in docstring_lines
+        )
         count += bool(is_code)
     return count
 
@@ -95,9 +105,13 @@ def measure_statements(paths: list[Path]) -> Statements:
 def comments_of(path: Path) -> list[tuple[int, str]]:
     """Line number and text of each comment; markers for tools (``noqa``, ``type:``) are no comments."""
     comments = []
-    for token in tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline):
+    for token in tokenize.generate_tokens(
+        io.StringIO(path.read_text(encoding="utf-8")).readline
+    ):
         text = token.string.lstrip("# ")
-        if token.type == tokenize.COMMENT and not text.startswith(("noqa", "type:", "pyright:", "fmt:", "!")):
+        if token.type == tokenize.COMMENT and not text.startswith(
+            ("noqa", "type:", "pyright:", "fmt:", "!")
+        ):
             comments.append((token.start[0], text))
     return comments
 
@@ -165,6 +179,10 @@ def user_facing_texts(path: Path) -> list[tuple[int, str]]:
     """Line and text of docstrings, comments, and every string with a space in it (errors, help, reasons)."""
     texts = comments_of(path)
     for node in ast.walk(parse_file(path)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value:
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and " " in node.value
+        ):
             texts.append((node.lineno, node.value))
     return texts

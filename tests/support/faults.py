@@ -48,7 +48,9 @@ RAISED: Mapping[str, Callable[[], BaseException]] = {
     "too deep": lambda: RecursionError("too deep"),
     "out of memory": MemoryError,
     "half a character": lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid"),
-    "several at once": lambda: ExceptionGroup("two", [TimeoutError("late"), OSError("gone")]),
+    "several at once": lambda: ExceptionGroup(
+        "two", [TimeoutError("late"), OSError("gone")]
+    ),
     "an error without a text": Unreadable,
 }
 """Failures of the world, by name. None is a mistake, so under `Guard` none may come through."""
@@ -168,16 +170,24 @@ def check_store(store: Store) -> None:
     for text in ("", "one", "\ud83d", "\x00\r\n", "é" * 100_000, "the last"):
         store.put(key, text)
         found = store.get(key)
-        assert found == text, f"put {text[:20]!r}, got {found if found is None else found[:20]!r}"
+        assert found == text, (
+            f"put {text[:20]!r}, got {found if found is None else found[:20]!r}"
+        )
     with ThreadPoolExecutor(8) as pool:
         for _ in pool.map(lambda n: store.put(f"{key}-{n}", str(n)), range(40)):
             pass
         found_each = list(pool.map(lambda n: store.get(f"{key}-{n}"), range(40)))
-    assert found_each == [str(n) for n in range(40)], "a text of another thread is lost, or another's"
+    assert found_each == [str(n) for n in range(40)], (
+        "a text of another thread is lost, or another's"
+    )
 
 
 def check_faults(
-    make: Callable[[Any], Denoiser], verb: str, query: str, passages: Sequence[Passage], names: Iterable[str] = ()
+    make: Callable[[Any], Denoiser],
+    verb: str,
+    query: str,
+    passages: Sequence[Passage],
+    names: Iterable[str] = (),
 ) -> None:
     """Whatever the part that ``make`` builds a denoiser around does, `Guard` hands back a whole result, sync and
     async: nothing raises, and what is left of every passage is its own text. ``names`` of `faults_of` alone."""
@@ -188,14 +198,18 @@ def check_faults(
             guard = Guard(make(Faulty(fault)))
             try:
                 result = (
-                    asyncio.run(guard.adenoise(query, passages)) if is_async else guard.denoise(query, passages)
+                    asyncio.run(guard.adenoise(query, passages))
+                    if is_async
+                    else guard.denoise(query, passages)
                 )
             except Exception as error:
                 raise AssertionError(
                     f"{verb} {name}: Guard let {type(error).__name__} through: {error}"
                 ) from error
             check_result(passages, result)
-            assert result.passages or not passages, f"{verb} {name}: the context was lost"
+            assert result.passages or not passages, (
+                f"{verb} {name}: the context was lost"
+            )
 
 
 # -- what a server may answer ----------------------------------------------------------------------------------
@@ -215,7 +229,10 @@ def _json(change: Callable[[Any], Any]) -> Callable[[Any], Sent]:
 def _each(found: Any, name: str, change: Callable[[Any], Any]) -> Any:
     """A copy in which lists ("list"), numbers ("number") or indices ("index") are changed, wherever they stand."""
     if isinstance(found, dict):
-        return {k: change(v) if k == name else _each(v, name, change) for k, v in found.items()}
+        return {
+            k: change(v) if k == name else _each(v, name, change)
+            for k, v in found.items()
+        }
     if isinstance(found, list):
         inner = [_each(v, name, change) for v in found]
         return change(inner) if name == "list" else inner
@@ -230,23 +247,40 @@ def _silence(right: Any) -> None:
 def _bomb() -> bytes:
     """64 MiB in 64 KiB, never held unpacked."""
     packing = zlib.compressobj(9, wbits=31)
-    return b"".join([*(packing.compress(b" " * (1 << 20)) for _ in range(64)), packing.flush()])
+    return b"".join(
+        [*(packing.compress(b" " * (1 << 20)) for _ in range(64)), packing.flush()]
+    )
 
 
 MISBEHAVIOURS: Mapping[str, Callable[[Any], Sent | None]] = {
-    **{f"status {n}": _status(n) for n in (204, 307, 400, 404, 405, 408, 409, 413, 422, 425, 501, 502)},
+    **{
+        f"status {n}": _status(n)
+        for n in (204, 307, 400, 404, 405, 408, 409, 413, 422, 425, 501, 502)
+    },
     "status 301 elsewhere": _status(301, location="http://127.0.0.1:9/"),
     "status 429": _status(429, **{"retry-after": "0"}),
-    "status 503 until a date": _status(503, **{"retry-after": "Mon, 01 Jan 2024 00:00:00 GMT"}),
-    "a web page": lambda right: (200, {"content-type": "text/html"}, b"<html>sign in</html>"),
+    "status 503 until a date": _status(
+        503, **{"retry-after": "Mon, 01 Jan 2024 00:00:00 GMT"}
+    ),
+    "a web page": lambda right: (
+        200,
+        {"content-type": "text/html"},
+        b"<html>sign in</html>",
+    ),
     "null": _json(lambda right: None),
     "an empty object": _json(lambda right: {}),
     "one too few": _json(lambda right: _each(right, "list", lambda some: some[:-1])),
-    "one too many": _json(lambda right: _each(right, "list", lambda some: [*some, *some[-1:]])),
+    "one too many": _json(
+        lambda right: _each(right, "list", lambda some: [*some, *some[-1:]])
+    ),
     "one index twice": _json(lambda right: _each(right, "index", lambda n: 0)),
     "NaN": _json(lambda right: _each(right, "number", lambda x: float("nan"))),
     "words for numbers": _json(lambda right: _each(right, "number", lambda x: "high")),
-    "half a body": lambda right: (200, {"content-length": "100000"}, json.dumps(right).encode()[:20]),
+    "half a body": lambda right: (
+        200,
+        {"content-length": "100000"},
+        json.dumps(right).encode()[:20],
+    ),
     "a gzip bomb": lambda right: (200, {"content-encoding": "gzip"}, _bomb()),
     "no gzip": lambda right: (200, {"content-encoding": "gzip"}, b"not packed"),
     "a cut connection": lambda right: None,
@@ -284,7 +318,8 @@ def misbehaving(answer: Callable[[Any], Any], name: str | None = None) -> Iterat
             status, headers, body = sent
             self.send_response(status)
             for key, value in (
-                {"content-type": "application/json", "content-length": str(len(body))} | headers
+                {"content-type": "application/json", "content-length": str(len(body))}
+                | headers
             ).items():
                 self.send_header(key, value)
             self.end_headers()
@@ -293,7 +328,9 @@ def misbehaving(answer: Callable[[Any], Any], name: str | None = None) -> Iterat
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as served:
         served.daemon_threads = True
-        thread = threading.Thread(target=served.serve_forever, args=(0.01,), daemon=True)
+        thread = threading.Thread(
+            target=served.serve_forever, args=(0.01,), daemon=True
+        )
         thread.start()
         try:
             yield f"http://127.0.0.1:{served.server_port}"
@@ -303,7 +340,9 @@ def misbehaving(answer: Callable[[Any], Any], name: str | None = None) -> Iterat
 
 
 def check_remote(
-    call: Callable[[str], Any], answer: Callable[[Any], Any], names: Iterable[str] = MISBEHAVIOURS
+    call: Callable[[str], Any],
+    answer: Callable[[Any], Any],
+    names: Iterable[str] = MISBEHAVIOURS,
 ) -> dict[str, str]:
     """Whatever the server does that ``call`` asks at the address it is given, no mistake of the user comes of it:
     it answers, or raises what `denoise_core.errors.is_user_error` calls a failure. What came of each, by name."""
@@ -317,6 +356,8 @@ def check_remote(
                 told[name] = "answered"
             except Exception as error:
                 if is_user_error(error):
-                    raise AssertionError(f"{name}: {type(error).__name__} is a mistake: {error}") from error
+                    raise AssertionError(
+                        f"{name}: {type(error).__name__} is a mistake: {error}"
+                    ) from error
                 told[name] = type(error).__name__
     return told

@@ -30,7 +30,11 @@ def openevals(*, inputs, outputs, context, **kwargs):
 
 
 async def openevals_async(*, inputs, outputs, context):
-    return {"key": "groundedness", "score": 1.0 if yes(outputs) else 0.0, "comment": "c"}
+    return {
+        "key": "groundedness",
+        "score": 1.0 if yes(outputs) else 0.0,
+        "comment": "c",
+    }
 
 
 class DeepEval:
@@ -50,10 +54,14 @@ class LangChainEvaluator:
 
 class LlamaIndexEvaluator:
     async def aevaluate(self, query=None, response=None, contexts=None, **kwargs):
-        return SimpleNamespace(passing=yes(response), score=None, feedback="f", invalid_result=False)
+        return SimpleNamespace(
+            passing=yes(response), score=None, feedback="f", invalid_result=False
+        )
 
     def evaluate(self, query=None, response=None, contexts=None, **kwargs):
-        return SimpleNamespace(passing=yes(response), score=None, feedback="f", invalid_result=False)
+        return SimpleNamespace(
+            passing=yes(response), score=None, feedback="f", invalid_result=False
+        )
 
 
 SHAPES = {

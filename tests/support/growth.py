@@ -56,4 +56,8 @@ def slope(call: Callable[[int], Callable[[], object]], sizes: Sequence[int]) -> 
     made at the first call and kept is no growth.
     """
     call(sizes[0])()
-    return float(np.polyfit(np.log(sizes), np.log([operations(call(size)) for size in sizes]), 1)[0])
+    return float(
+        np.polyfit(
+            np.log(sizes), np.log([operations(call(size)) for size in sizes]), 1
+        )[0]
+    )

@@ -11,13 +11,28 @@ SCHEMES = {"dark": 0, "light": 1}  # Chromium's numbers
 
 
 def chromium():
-    return next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
+    return next(
+        filter(
+            None,
+            map(
+                shutil.which,
+                ("chromium", "chromium-browser", "google-chrome", "chrome"),
+            ),
+        ),
+        None,
+    )
 
 
 def told_by(page, scheme, *, budget):
     """The JSON that the file ``page`` has written when its virtual time, ``budget`` milliseconds, is over."""
     command = [
-        *(chromium(), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"),
+        *(
+            chromium(),
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--hide-scrollbars",
+        ),
         *("--allow-file-access-from-files", "--host-resolver-rules=MAP * ~NOTFOUND"),
         *(f"--virtual-time-budget={budget}", "--window-size=1400,1000"),
         *(

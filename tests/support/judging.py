@@ -8,9 +8,15 @@ from envelopes import enclosed
 from denoise_core import Passage, run
 from denoise_core.augmenter import WorkingMemory
 from denoise_core.augmenter.utility import Groundedness, as_utility
-from denoise_core.support.citing import uncited
-from denoise_core.support.evidence import terms_of
-from denoise_core.support.judging import AnswerVerdict, Claim, ClaimVerdict, FlowJudge, Quote
+from denoise_core.support.citing import remove_citations
+from denoise_core.support.evidence import content_terms
+from denoise_core.support.judging import (
+    AnswerVerdict,
+    Claim,
+    ClaimVerdict,
+    FlowJudge,
+    Quote,
+)
 from denoise_core.support.quoting import passage_header
 from denoise_core.testing import FunctionLLM
 from denoise_core.text.facts import find_differences
@@ -26,28 +32,50 @@ class WordForWord(FlowJudge):
     """A judge for tests of what is done with verdicts: a claim is supported when one passage has all its words."""
 
     def flow(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]):
-        return AnswerVerdict.of_claims([self.one(question, c, passages) for c in claims])
+        return AnswerVerdict.of_claims(
+            [self.one(question, c, passages) for c in claims]
+        )
         yield
 
-    def one(self, question: str, claim: Claim, passages: Sequence[Passage]) -> ClaimVerdict:
-        text = uncited(claim.text if claim.kind == "field" else claim.whole)
-        said = terms_of(text, "en") - terms_of(question, "en") or terms_of(text, "en")
-        told = [terms_of(f"{passage_header(p)}\n{p.text}", "en") for p in passages]
+    def one(
+        self, question: str, claim: Claim, passages: Sequence[Passage]
+    ) -> ClaimVerdict:
+        text = remove_citations(
+            claim.text if claim.kind == "field" else claim.full_text
+        )
+        said = content_terms(text, "en") - content_terms(
+            question, "en"
+        ) or content_terms(text, "en")
+        told = [content_terms(f"{passage_header(p)}\n{p.text}", "en") for p in passages]
         best = max(range(len(passages)), key=lambda n: len(said & told[n]))
         passage = passages[best]
         quote = Quote(Span(passage.id, 0, len(passage.text)), passage.text)
         if said and said <= told[best]:
-            return ClaimVerdict(claim.text, claim.start, claim.end, True, None, (quote,))
+            return ClaimVerdict(
+                claim.text, claim.start, claim.end, True, None, (quote,)
+            )
         differs = find_differences(text, f"{passage_header(passage)}\n{passage.text}")
         kind = differs[0].kind if differs else "unsupported"
         why = "it stands in no passage"
-        return ClaimVerdict(claim.text, claim.start, claim.end, False, None, (quote,), differs, kind, why)
+        return ClaimVerdict(
+            claim.text,
+            claim.start,
+            claim.end,
+            False,
+            None,
+            (quote,),
+            differs,
+            kind,
+            why,
+        )
 
 
 class InOnePassage(WordForWord):
     """One that wants the question's words there, too: what is said of one thing is not said of another."""
 
-    def one(self, question: str, claim: Claim, passages: Sequence[Passage]) -> ClaimVerdict:
+    def one(
+        self, question: str, claim: Claim, passages: Sequence[Passage]
+    ) -> ClaimVerdict:
         return super().one("", claim, passages)
 
 
@@ -58,7 +86,9 @@ def by_words(**options):
 
 def memory(*texts, question="When was the club founded?"):
     """A working memory whose evidence is ``texts``."""
-    return WorkingMemory(question, tuple(Passage(t, f"e{n}") for n, t in enumerate(texts)))
+    return WorkingMemory(
+        question, tuple(Passage(t, f"e{n}") for n, t in enumerate(texts))
+    )
 
 
 def judged(candidate, *texts, utility=None):
@@ -74,9 +104,19 @@ def quoting(*verdicts):
     def reply(messages):
         verdict = left.pop(0) if len(left) > 1 else left[0]
         told = dict(enclosed(messages[-1].content)[0])
-        claim = {"words": told["answer"], "verdict": verdict, "quotes": [], "wrong": "", "why": "it was otherwise"}
+        claim = {
+            "words": told["answer"],
+            "verdict": verdict,
+            "quotes": [],
+            "wrong": "",
+            "why": "it was otherwise",
+        }
         if verdict in ("supported", "contradicted"):
-            claim["quotes"] = [{"evidence": 1, "text": told["evidence 1"].split("\n")[-1]}]
-        return json.dumps({"claims": [claim], "abstains": False, "answers_the_question": True})
+            claim["quotes"] = [
+                {"evidence": 1, "text": told["evidence 1"].split("\n")[-1]}
+            ]
+        return json.dumps(
+            {"claims": [claim], "abstains": False, "answers_the_question": True}
+        )
 
     return FunctionLLM(reply)

@@ -31,16 +31,25 @@ def _csv(cells: Sequence[str]) -> str:
 
 def _markdown(said: Sequence[str]) -> str:
     table = "".join(f"| {n} | {cell} |\n" for n, cell in enumerate(said))
-    sections = "".join(f"## Part {n}\n\n{text}.\n\n- {text}\n\n" for n, text in enumerate(said))
+    sections = "".join(
+        f"## Part {n}\n\n{text}.\n\n- {text}\n\n" for n, text in enumerate(said)
+    )
     return f"# All\n\n{sections}| n | what |\n|---|---|\n{table}\n```\n{said[0]}\n```\n"
 
 
 def _log(said: Sequence[str]) -> str:
-    return "".join(f"2026-10-02 06:14:{n:02} INFO  {text}\n" for n, text in enumerate(said))
+    return "".join(
+        f"2026-10-02 06:14:{n:02} INFO  {text}\n" for n, text in enumerate(said)
+    )
 
 
 def _json(said: Sequence[str]) -> str:
-    return json.dumps({"hits": [{"n": n, "text": f"{text}. " * 9} for n, text in enumerate(said)], "next": None})
+    return json.dumps(
+        {
+            "hits": [{"n": n, "text": f"{text}. " * 9} for n, text in enumerate(said)],
+            "next": None,
+        }
+    )
 
 
 _EMBEDDED: Sequence[Callable[[Sequence[str]], str]] = (
@@ -49,17 +58,24 @@ _EMBEDDED: Sequence[Callable[[Sequence[str]], str]] = (
     _log,
     _json,
     lambda said: ". ".join(said * 9),
-    lambda said: "<html><body>" + "".join(f"<p>{text}</p>" for text in said) + "</body></html>",
+    lambda said: (
+        "<html><body>" + "".join(f"<p>{text}</p>" for text in said) + "</body></html>"
+    ),
     lambda said: repr([(n, text) for n, text in enumerate(said)]),
     lambda said: "\r\n\r\n".join(said),
     lambda said: said[0] + " " * 900 + said[-1],
 )
-TEXTS = st.builds(lambda form, said: form(said), st.sampled_from(_EMBEDDED), _LINES) | st.text(max_size=40)
+TEXTS = st.builds(
+    lambda form, said: form(said), st.sampled_from(_EMBEDDED), _LINES
+) | st.text(max_size=40)
 """Tables, documents, logs, JSON, pages and anything else as one text."""
 
 VALUES = st.recursive(
     TEXTS | st.none() | st.integers() | st.floats(allow_nan=False),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["report", "a", "é", "0"]), inner),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.sampled_from(["report", "a", "é", "0"]), inner)
+    ),
     max_leaves=6,
 )
 """What a tool may return, with such texts in it at any depth."""
@@ -69,11 +85,16 @@ VALUES = st.recursive(
 def ranges_in(draw: st.DrawFn, text: str) -> Ranges:
     """Half-open ranges of the text: overlapping, touching, nested, in any order, empty."""
     places = st.integers(0, len(text))
-    ranges = [tuple(sorted(pair)) for pair in draw(st.lists(st.tuples(places, places), max_size=5))]
+    ranges = [
+        tuple(sorted(pair))
+        for pair in draw(st.lists(st.tuples(places, places), max_size=5))
+    ]
     if ranges and draw(st.booleans()):
         start, end = ranges[0]
         middle = (start + end) // 2
-        ranges += [(start, middle), (middle, end), (middle, middle), (0, len(text))][: draw(st.integers(1, 4))]
+        ranges += [(start, middle), (middle, end), (middle, middle), (0, len(text))][
+            : draw(st.integers(1, 4))
+        ]
     return draw(st.permutations(ranges))
 
 
@@ -106,7 +127,11 @@ def broken(fault: str) -> ENDDenoiser:
 
 def chance(seed: int) -> ENDDenoiser:
     """END that keeps about half of what it reads, by the texts' checksums."""
-    scorer = FunctionScorer(lambda query, text: float(zlib.crc32(f"{seed}{text}".encode("utf-8", "replace")) % 2))
+    scorer = FunctionScorer(
+        lambda query, text: float(
+            zlib.crc32(f"{seed}{text}".encode("utf-8", "replace")) % 2
+        )
+    )
     return ENDDenoiser(scorer, threshold=0.5, min_keep=0, chunker="auto")
 
 
@@ -123,7 +148,9 @@ class Keeping:
         for passage in passages:
             ranges = [(a, b) for a, b in self.choose(passage.text) if a < b]
             self.kept.append((passage.text, ranges))
-            extracted = extract_spans(passage, [Span(passage.id, a, b) for a, b in ranges])
+            extracted = extract_spans(
+                passage, [Span(passage.id, a, b) for a, b in ranges]
+            )
             left += [extracted] if extracted is not None else []
         return DenoiseResult(query, tuple(left), relevant=True)
 

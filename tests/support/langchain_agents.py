@@ -12,9 +12,15 @@ from denoise_core.testing import FunctionScorer
 PARIS = "Paris is the capital of France."
 LYON = "Lyon has been the capital since 1789."
 FOUND = [
-    Document(page_content="Bananas are yellow.", id="fruit", metadata={"source": "fruit.md"}),
+    Document(
+        page_content="Bananas are yellow.", id="fruit", metadata={"source": "fruit.md"}
+    ),
     Document(page_content=PARIS, id="atlas", metadata={"source": "atlas.md"}),
-    Document(page_content="Capital letters are big.", id="letters", metadata={"source": "abc.md"}),
+    Document(
+        page_content="Capital letters are big.",
+        id="letters",
+        metadata={"source": "abc.md"},
+    ),
 ]
 ASKED = {"messages": [HumanMessage("What is the capital of France?")]}
 
@@ -25,14 +31,22 @@ def searching(answer=lambda messages: PARIS, query="capital of France"):
     def reply(messages):
         since = [m.type for m in messages[[m.type for m in messages].index("human") :]]
         if "tool" not in since:
-            return AIMessage("", tool_calls=[{"name": "search", "args": {"query": query}, "id": "call-1"}])
+            return AIMessage(
+                "",
+                tool_calls=[
+                    {"name": "search", "args": {"query": query}, "id": "call-1"}
+                ],
+            )
         return answer(messages)
 
     return reply
 
 
 def by_words(keep=1):
-    return ENDDenoiser(FunctionScorer(lambda q, t: float(len(set(q.split()) & set(t.split())))), keep=keep)
+    return ENDDenoiser(
+        FunctionScorer(lambda q, t: float(len(set(q.split()) & set(t.split())))),
+        keep=keep,
+    )
 
 
 def tool_message(state):

@@ -3,7 +3,12 @@
 import asyncio
 import re
 
-from llama_index.core.schema import NodeRelationship, NodeWithScore, RelatedNodeInfo, TextNode
+from llama_index.core.schema import (
+    NodeRelationship,
+    NodeWithScore,
+    RelatedNodeInfo,
+    TextNode,
+)
 
 from denoise_core import DenoiseResult, Drop, Keep, Passage, arun, run
 from denoise_core.end import ENDDenoiser
@@ -57,7 +62,17 @@ class Shouts(Untouched):
     """Generative: writes every passage anew."""
 
     def denoise(self, query, passages):
-        out = [Passage(p.text.upper(), p.id, p.score, p.metadata, p.source_spans, is_rewritten=True) for p in passages]
+        out = [
+            Passage(
+                p.text.upper(),
+                p.id,
+                p.score,
+                p.metadata,
+                p.source_spans,
+                is_rewritten=True,
+            )
+            for p in passages
+        ]
         return DenoiseResult(query.upper(), tuple(out))
 
 
@@ -69,7 +84,9 @@ class Joins(Untouched):
             return DenoiseResult(query, ())
         spans = tuple(s for p in passages for s in p.source_spans)
         text = " ".join(p.text for p in passages)
-        return DenoiseResult(query, (Passage(text, "joint", None, {}, spans, is_rewritten=True),))
+        return DenoiseResult(
+            query, (Passage(text, "joint", None, {}, spans, is_rewritten=True),)
+        )
 
 
 class AsksPerPassage:
@@ -79,10 +96,20 @@ class AsksPerPassage:
         self.llm = llm
 
     def flow(self, query, passages):
-        replies = yield Batch(tuple(Complete((Message("user", p.text),), "ask", self.llm) for p in passages))
-        kept = [p for p, r in zip(passages, replies) if isinstance(r, FailedItem) or r.text == "yes"]
+        replies = yield Batch(
+            tuple(
+                Complete((Message("user", p.text),), "ask", self.llm) for p in passages
+            )
+        )
+        kept = [
+            p
+            for p, r in zip(passages, replies)
+            if isinstance(r, FailedItem) or r.text == "yes"
+        ]
         failed = sum(isinstance(r, FailedItem) for r in replies)
-        return DenoiseResult(query, tuple(kept), fallback=f"{failed} replies failed" if failed else None)
+        return DenoiseResult(
+            query, tuple(kept), fallback=f"{failed} replies failed" if failed else None
+        )
 
     def denoise(self, query, passages):
         return run(self.flow(query, passages))[0]
@@ -105,11 +132,18 @@ def s2a_model(variant):
     """Answers each variant's prompt in its own form, keeping what says red."""
 
     def reply(messages):
-        document = messages[-1].content.split("BEGIN ", 1)[1].split("\n", 1)[1].split("\nEND ", 1)[0]
+        document = (
+            messages[-1]
+            .content.split("BEGIN ", 1)[1]
+            .split("\n", 1)[1]
+            .split("\nEND ", 1)[0]
+        )
         red = [s for s in document.split(". ") if "red" in s]
         if variant in ("select", "remove", "auto"):
             pieces = re.findall(r"^(\d+) (.*)", document, re.MULTILINE)
-            named = [n for n, piece in pieces if ("red" in piece) != (variant == "remove")]
+            named = [
+                n for n, piece in pieces if ("red" in piece) != (variant == "remove")
+            ]
             return {"auto": "KEEP "}.get(variant, "") + ", ".join(named)
         if variant == "single":
             return ". ".join([*red, QUESTION])
@@ -119,14 +153,20 @@ def s2a_model(variant):
 
 
 DENOISERS = {
-    "end": lambda: ENDDenoiser(FunctionScorer(lambda q, t: float("red" in t)), threshold=0.5),
+    "end": lambda: ENDDenoiser(
+        FunctionScorer(lambda q, t: float("red" in t)), threshold=0.5
+    ),
     "end_sentences": lambda: ENDDenoiser(
-        FunctionScorer(lambda q, t: float("red" in t)), threshold=0.5, chunker=sentence_spans
+        FunctionScorer(lambda q, t: float("red" in t)),
+        threshold=0.5,
+        chunker=sentence_spans,
     ),
     "s2a_default": lambda: S2ADenoiser(s2a_model("default"), variant="default"),
     "s2a_relevance": lambda: S2ADenoiser(s2a_model("relevance"), variant="relevance"),
     "s2a_single": lambda: S2ADenoiser(s2a_model("single"), variant="single"),
-    "s2a_keep_original": lambda: S2ADenoiser(s2a_model("default"), variant="keep_original"),
+    "s2a_keep_original": lambda: S2ADenoiser(
+        s2a_model("default"), variant="keep_original"
+    ),
     "s2a_select": lambda: S2ADenoiser(s2a_model("select"), variant="select"),
     "s2a_remove": lambda: S2ADenoiser(s2a_model("remove"), variant="remove"),
     "s2a_auto": lambda: S2ADenoiser(s2a_model("auto"), variant="auto"),
@@ -134,7 +174,9 @@ DENOISERS = {
     "extractive": RedSentences,
     "generative": Shouts,
     "joint": Joins,
-    "asks": lambda: AsksPerPassage(FunctionLLM(lambda m: "yes" if "red" in m[-1].content else "no")),
+    "asks": lambda: AsksPerPassage(
+        FunctionLLM(lambda m: "yes" if "red" in m[-1].content else "no")
+    ),
     "fails": Fails,
 }
 
@@ -152,7 +194,9 @@ def nodes_of(texts=TEXTS):
             end_char_idx=100 * i + len(text),
             excluded_llm_metadata_keys=["tags"],
             relationships={
-                NodeRelationship.SOURCE: RelatedNodeInfo(node_id="doc", metadata={"title": "Towers"}),
+                NodeRelationship.SOURCE: RelatedNodeInfo(
+                    node_id="doc", metadata={"title": "Towers"}
+                ),
                 NodeRelationship.NEXT: RelatedNodeInfo(node_id=f"n{i + 1}"),
             },
         )

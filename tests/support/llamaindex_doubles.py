@@ -1,6 +1,11 @@
 """A LlamaIndex model that calls tools, with nothing in it that only some versions of LlamaIndex have."""
 
-from llama_index.core.base.llms.types import ChatMessage, ChatResponse, CompletionResponse, LLMMetadata
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ChatResponse,
+    CompletionResponse,
+    LLMMetadata,
+)
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.llms.llm import ToolSelection
 
@@ -8,7 +13,11 @@ from llama_index.core.llms.llm import ToolSelection
 def calls(name, usage=None, **arguments):
     """A message that calls the tool ``name``."""
     call = {"tool_id": "call-1", "tool_name": name, "tool_kwargs": arguments}
-    return ChatMessage(role="assistant", content="", additional_kwargs={"calls": [call], **(usage or {})})
+    return ChatMessage(
+        role="assistant",
+        content="",
+        additional_kwargs={"calls": [call], **(usage or {})},
+    )
 
 
 class Calling(FunctionCallingLLM):
@@ -19,7 +28,9 @@ class Calling(FunctionCallingLLM):
 
     @property
     def metadata(self):
-        return LLMMetadata(is_chat_model=True, is_function_calling_model=self.calls_functions)
+        return LLMMetadata(
+            is_chat_model=True, is_function_calling_model=self.calls_functions
+        )
 
     def chat(self, messages, **kwargs):
         message = self.script(list(messages), **kwargs)
@@ -38,7 +49,9 @@ class Calling(FunctionCallingLLM):
         return pieces()
 
     def complete(self, prompt, formatted=False, **kwargs):
-        return CompletionResponse(text=self.chat([ChatMessage(role="user", content=prompt)]).message.content)
+        return CompletionResponse(
+            text=self.chat([ChatMessage(role="user", content=prompt)]).message.content
+        )
 
     async def acomplete(self, prompt, formatted=False, **kwargs):
         return self.complete(prompt)
@@ -62,10 +75,19 @@ class Calling(FunctionCallingLLM):
         tool_required=False,
         **kwargs,
     ):
-        said = [ChatMessage(role="user", content=user_msg) if isinstance(user_msg, str) else user_msg]
-        return {"messages": [*(chat_history or []), *(said if user_msg else [])], "tools": tools}
+        said = [
+            ChatMessage(role="user", content=user_msg)
+            if isinstance(user_msg, str)
+            else user_msg
+        ]
+        return {
+            "messages": [*(chat_history or []), *(said if user_msg else [])],
+            "tools": tools,
+        }
 
-    def get_tool_calls_from_response(self, response, error_on_no_tool_call=True, **kwargs):
+    def get_tool_calls_from_response(
+        self, response, error_on_no_tool_call=True, **kwargs
+    ):
         made = response.message.additional_kwargs.get("calls", [])
         if not made and error_on_no_tool_call:
             raise ValueError("expected a tool call")

@@ -23,7 +23,9 @@ def nodes():
         "Ships are long.",
     ]
     return [
-        NodeWithScore(node=TextNode(text=t, id_=f"n{i}", metadata={"page": i}), score=0.9 - i / 10)
+        NodeWithScore(
+            node=TextNode(text=t, id_=f"n{i}", metadata={"page": i}), score=0.9 - i / 10
+        )
         for i, t in enumerate(texts)
     ]
 
@@ -62,12 +64,16 @@ def keep_red(messages):
 def own_loop(scripted, reply=first_wrong_then_right, retriever=None, **settings):
     """Our engine with a loop of its own; ``scripted`` is the fixture of that name."""
     retriever = retriever or Fixed(nodes())
-    return AugmentedQueryEngine(Augmenter(LlamaLLM(scripted(reply)), LlamaRetriever(retriever), **settings))
+    return AugmentedQueryEngine(
+        Augmenter(LlamaLLM(scripted(reply)), LlamaRetriever(retriever), **settings)
+    )
 
 
 def inner(llm, retriever=None, **settings):
     """An engine of LlamaIndex's own."""
-    return RetrieverQueryEngine.from_args(retriever or Fixed(nodes()), llm=llm, **settings)
+    return RetrieverQueryEngine.from_args(
+        retriever or Fixed(nodes()), llm=llm, **settings
+    )
 
 
 def around(scripted, reply=first_wrong_then_right, retriever=None, **settings):
@@ -81,5 +87,7 @@ def both(make_engine, question=QUESTION):
     later = asyncio.run(make_engine().aquery(question))
     assert str(sync) == str(later)
     assert sync.metadata == later.metadata
-    assert [n.model_dump_json() for n in sync.source_nodes] == [n.model_dump_json() for n in later.source_nodes]
+    assert [n.model_dump_json() for n in sync.source_nodes] == [
+        n.model_dump_json() for n in later.source_nodes
+    ]
     return sync

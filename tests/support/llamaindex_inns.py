@@ -14,7 +14,11 @@ from llamaindex_denoise import Checked
 QUESTION = "By what time must rooms be vacated at the Larkmoor Inn in Tessel?"
 RIGHT = "Rooms at the Larkmoor Inn in Tessel must be vacated by 11:30."
 WRONG = "Rooms at the Larkmoor Inn in Tessel must be vacated by 10:00."  # it is so in Overby
-INNS = [("Tessel", "11:30", "15:00"), ("Overby", "10:00", "14:00"), ("Marne", "12:15", "16:00")]
+INNS = [
+    ("Tessel", "11:30", "15:00"),
+    ("Overby", "10:00", "14:00"),
+    ("Marne", "12:15", "16:00"),
+]
 
 
 class Words(BaseEmbedding):
@@ -59,5 +63,11 @@ def assert_told_apart(make, scripted):
     for said in (RIGHT, WRONG):
         for sync in (True, False):
             engine = Checked(make(scripted(lambda m: said)), judge=InOnePassage())  # noqa: B023
-            response = engine.query(QUESTION) if sync else asyncio.run(engine.aquery(QUESTION))
-            assert (judged(response) == "supported") is (said == RIGHT), (said, sync, str(response))
+            response = (
+                engine.query(QUESTION) if sync else asyncio.run(engine.aquery(QUESTION))
+            )
+            assert (judged(response) == "supported") is (said == RIGHT), (
+                said,
+                sync,
+                str(response),
+            )

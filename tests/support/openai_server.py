@@ -23,7 +23,12 @@ class TinyModel:
         torch.manual_seed(0)
         size = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
         config = LlamaConfig(
-            vocab_size=256, num_attention_heads=2, num_key_value_heads=2, pad_token_id=0, eos_token_id=None, **size
+            vocab_size=256,
+            num_attention_heads=2,
+            num_key_value_heads=2,
+            pad_token_id=0,
+            eos_token_id=None,
+            **size,
         )
         self.model = LlamaForCausalLM(config).eval()
         self.lock = threading.Lock()
@@ -31,7 +36,9 @@ class TinyModel:
     def reply(self, text):
         ids = torch.tensor([list(text.encode())[-200:]])
         with self.lock, torch.inference_mode():
-            out = self.model.generate(ids, max_new_tokens=NEW_TOKENS, do_sample=False)[0, ids.shape[1] :]
+            out = self.model.generate(ids, max_new_tokens=NEW_TOKENS, do_sample=False)[
+                0, ids.shape[1] :
+            ]
         return "".join(chr(32 + i % 95) for i in out.tolist()), ids.shape[1]
 
 
@@ -128,12 +135,22 @@ class Handler(BaseHTTPRequestHandler):
         if any(server.refuses in m["content"] for m in asked["messages"]):
             fault = 400
         if isinstance(fault, int):
-            return partial(self._send, fault, {"error": {"message": f"fault {fault}", "type": "fault"}})
+            return partial(
+                self._send,
+                fault,
+                {"error": {"message": f"fault {fault}", "type": "fault"}},
+            )
         if fault == "hang":
             server.release.wait(30)
             return self._hang_up
-        text, count = server.model.reply("\n".join(m["content"] for m in asked["messages"]))
-        usage = {"prompt_tokens": count, "completion_tokens": NEW_TOKENS, "total_tokens": count + NEW_TOKENS}
+        text, count = server.model.reply(
+            "\n".join(m["content"] for m in asked["messages"])
+        )
+        usage = {
+            "prompt_tokens": count,
+            "completion_tokens": NEW_TOKENS,
+            "total_tokens": count + NEW_TOKENS,
+        }
         about = {"id": "1", "created": 0, "model": "tiny"}
         if asked.get("stream"):
             return partial(self._stream, about, text, usage, broken=fault == "break")
@@ -141,11 +158,18 @@ class Handler(BaseHTTPRequestHandler):
             text = json.dumps(server.fields)
         message = {"role": "assistant", "content": text}
         if asked.get("tools") and server.fields is not None:
-            call = {"name": asked["tools"][0]["function"]["name"], "arguments": json.dumps(server.fields)}
-            message["tool_calls"] = [{"id": "call-1", "type": "function", "function": call}]
+            call = {
+                "name": asked["tools"][0]["function"]["name"],
+                "arguments": json.dumps(server.fields),
+            }
+            message["tool_calls"] = [
+                {"id": "call-1", "type": "function", "function": call}
+            ]
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         return partial(
-            self._send, 200, {**about, "object": "chat.completion", "choices": [choice], "usage": usage}
+            self._send,
+            200,
+            {**about, "object": "chat.completion", "choices": [choice], "usage": usage},
         )
 
     def _hang_up(self):
@@ -171,9 +195,20 @@ class Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
                 self.connection.close()
                 return
-            choice = {"index": 0, "delta": {"role": "assistant", "content": piece}, "finish_reason": None}
+            choice = {
+                "index": 0,
+                "delta": {"role": "assistant", "content": piece},
+                "finish_reason": None,
+            }
             self._event(json.dumps({**about, "choices": [choice]}))
-        self._event(json.dumps({**about, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}))
+        self._event(
+            json.dumps(
+                {
+                    **about,
+                    "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}],
+                }
+            )
+        )
         self._event(json.dumps({**about, "choices": [], "usage": usage}))
         self._event("[DONE]")
         self.wfile.write(b"0\r\n\r\n")
@@ -196,4 +231,6 @@ def serving(model):
         thread.join()
         if running.alone:
             count = running.meeting.parties
-            raise AssertionError(f"expected {count} requests under way at once; {running.alone} waited in vain")
+            raise AssertionError(
+                f"expected {count} requests under way at once; {running.alone} waited in vain"
+            )

@@ -23,8 +23,22 @@ except ImportError:  # pragma: no cover
     code = parser = None
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = {"denoise_core": ROOT / "shared", "langchain_denoise": ROOT, "llamaindex_denoise": ROOT}
-CALLS = {"compile", "search", "match", "fullmatch", "split", "findall", "finditer", "sub", "subn"}
+FOLDERS = {
+    "denoise_core": ROOT / "shared",
+    "langchain_denoise": ROOT,
+    "llamaindex_denoise": ROOT,
+}
+CALLS = {
+    "compile",
+    "search",
+    "match",
+    "fullmatch",
+    "split",
+    "findall",
+    "finditer",
+    "sub",
+    "subn",
+}
 SCREEN, SIZES = 4_000, (10_000, 20_000, 40_000)
 SEPARATORS = (", ", "; ", " and ", "\n", ",\n", " - ", "  ")
 TAILS = (" are relevant.", "\x00")
@@ -63,7 +77,9 @@ def calls_of_re(tree: ast.Module) -> Iterator[ast.Call]:
 
 
 def evaluated(node: ast.expr, names: dict[str, Any]) -> Any:
-    return eval(compile(ast.Expression(node), "<pattern>", "eval"), dict(names))  # our own source
+    return eval(
+        compile(ast.Expression(node), "<pattern>", "eval"), dict(names)
+    )  # our own source
 
 
 def held_in(value: Any, depth: int = 4) -> Iterator[re.Pattern[str]]:
@@ -77,8 +93,12 @@ def held_in(value: Any, depth: int = 4) -> Iterator[re.Pattern[str]]:
     elif depth and isinstance(value, (list, tuple)):
         for inner in value:
             yield from held_in(inner, depth - 1)
-    elif depth and hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
-        yield from held_in([getattr(value, f) for f in value.__dataclass_fields__], depth - 1)
+    elif (
+        depth and hasattr(value, "__dataclass_fields__") and not isinstance(value, type)
+    ):
+        yield from held_in(
+            [getattr(value, f) for f in value.__dataclass_fields__], depth - 1
+        )
 
 
 def patterns_of(name: str, path: Path) -> Iterator[Found]:
@@ -94,7 +114,11 @@ def patterns_of(name: str, path: Path) -> Iterator[Found]:
             and node.attr in CALLS
             and isinstance(node.value, (ast.Name, ast.Subscript))
         ):
-            own = node.value.id if isinstance(node.value, ast.Name) else ast.unparse(node.value.value)
+            own = (
+                node.value.id
+                if isinstance(node.value, ast.Name)
+                else ast.unparse(node.value.value)
+            )
             used.setdefault(own, set()).add(node.attr)
     assigned = {
         id(call): target.id
@@ -120,9 +144,15 @@ def patterns_of(name: str, path: Path) -> Iterator[Found]:
                 f"{where}: {made}: the pattern is made from local names and kept nowhere"
             )
             for number, pattern in enumerate(loose if made not in LOCAL else ()):
-                yield Found(f"{where}#{number}", pattern, frozenset(m for ms in used.values() for m in ms))
+                yield Found(
+                    f"{where}#{number}",
+                    pattern,
+                    frozenset(m for ms in used.values() for m in ms),
+                )
             continue
-        methods = {call.func.attr} - {"compile"} or used.get(assigned.get(id(call), ""), set())
+        methods = {call.func.attr} - {"compile"} or used.get(
+            assigned.get(id(call), ""), set()
+        )
         if isinstance(pattern.pattern, str):
             yield Found(where, pattern, frozenset(methods))
 
@@ -138,7 +168,9 @@ for _name, _path in modules():
         UNREAD.append(_name)
 
 
-ALL = list({(f.pattern.pattern, f.pattern.flags, f.methods): f for f in reversed(ALL)}.values())[::-1]
+ALL = list(
+    {(f.pattern.pattern, f.pattern.flags, f.methods): f for f in reversed(ALL)}.values()
+)[::-1]
 
 
 def letters(pattern: re.Pattern[str]) -> tuple[list[str], list[str]]:
@@ -209,7 +241,9 @@ def pumps(pattern: re.Pattern[str]) -> Iterator[tuple[str, str, str]]:
 
 def lists(parts: list[str]) -> Iterator[tuple[str, str, str]]:
     """A token and a separator, again and again: numbers parted by commas, and text after the last of them."""
-    tokens = dict.fromkeys(["12", "word", *[part for part in parts if part.isalnum()][:4]])
+    tokens = dict.fromkeys(
+        ["12", "word", *[part for part in parts if part.isalnum()][:4]]
+    )
     for token, separator, tail in itertools.product(tokens, SEPARATORS, TAILS):
         yield token, separator + token, tail
 
@@ -263,7 +297,10 @@ def pumped(found: Found) -> tuple[int, str]:
             taken = screened(use, pump)
             strings += 1
             if taken == float("inf"):
-                return strings, f"{found.pattern.pattern!r}: more than {SLOW} s for a few characters of {pump!r}"
+                return (
+                    strings,
+                    f"{found.pattern.pattern!r}: more than {SLOW} s for a few characters of {pump!r}",
+                )
             worst = max(worst, (taken, pump))
         if worst[0] < SLOW / 10:
             continue  # nothing to see: 40,000 characters take a few milliseconds

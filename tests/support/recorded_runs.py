@@ -38,7 +38,9 @@ def _starts(kind: str) -> Any:
         """Notes that a run has begun."""
         name = about.get("name") or (serialized or {}).get("name") or kind
         tags, metadata = about.get("tags") or [], about.get("metadata") or {}
-        self.runs[run_id] = RecordedRun(name, kind, parent_run_id, list(tags), dict(metadata))
+        self.runs[run_id] = RecordedRun(
+            name, kind, parent_run_id, list(tags), dict(metadata)
+        )
 
     return start
 
@@ -81,5 +83,7 @@ class RunRecorder(BaseCallbackHandler):
     on_chain_error = on_llm_error = on_retriever_error = on_tool_error = _failed
 
     @override
-    def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **kwargs: Any) -> None:
+    def on_custom_event(
+        self, name: str, data: Any, *, run_id: UUID, **kwargs: Any
+    ) -> None:
         self.events.append((name, data, run_id))

@@ -17,7 +17,12 @@ def refusing(status):
         def do_POST(self):
             self.rfile.read(int(self.headers.get("content-length", 0)))
             body = json.dumps(
-                {"error": {"message": f"status {status}, key sk-abcdef123456", "type": "x"}}
+                {
+                    "error": {
+                        "message": f"status {status}, key sk-abcdef123456",
+                        "type": "x",
+                    }
+                }
             ).encode()
             self.send_response(status)
             self.send_header("content-type", "application/json")

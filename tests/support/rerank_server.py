@@ -25,10 +25,20 @@ class Reranker(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", port), Handler)
         self.faults, self.seen, self.headers, self.shapes = [], [], [], []
         self.pause, self.score = pause, score
-        self.refuses = (None, 0)  # a text, and the status of every request that holds it
-        self.lock, self.over, self.arrived = threading.Lock(), threading.Event(), threading.Event()
+        self.refuses = (
+            None,
+            0,
+        )  # a text, and the status of every request that holds it
+        self.lock, self.over, self.arrived = (
+            threading.Lock(),
+            threading.Event(),
+            threading.Event(),
+        )
         self.now = self.peak = 0
-        self.retry_after, self.arrivals = "0", []  # what a refusal asks for; when each request came
+        self.retry_after, self.arrivals = (
+            "0",
+            [],
+        )  # what a refusal asks for; when each request came
         self.keeps, self.kept, self.counts = keeps, {}, {}
 
     def keep(self, texts):
@@ -85,7 +95,10 @@ class Handler(BaseHTTPRequestHandler):
             if served.refuses[0] in texts:
                 fault = served.refuses[1]
             if isinstance(fault, int):
-                status, body = fault, {"error": f"fault {fault}, api_key=sk-verysecret1"}
+                status, body = (
+                    fault,
+                    {"error": f"fault {fault}, api_key=sk-verysecret1"},
+                )
         finally:
             with served.lock:
                 served.now -= 1
@@ -95,7 +108,11 @@ class Handler(BaseHTTPRequestHandler):
         scores = [self.server.score(asked["query"], t) for t in texts]
         if "texts" in asked:
             return [{"index": i, "score": s} for i, s in enumerate(scores)]
-        return {"results": [{"index": i, "relevance_score": s} for i, s in enumerate(scores)][::-1]}
+        return {
+            "results": [
+                {"index": i, "relevance_score": s} for i, s in enumerate(scores)
+            ][::-1]
+        }
 
     def _send(self, status, body):
         data = json.dumps(body).encode()
@@ -112,7 +129,9 @@ class Handler(BaseHTTPRequestHandler):
 def reranking(**settings):
     """A `Reranker` that listens while the block runs."""
     with Reranker(**settings) as served:
-        thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread = threading.Thread(
+            target=served.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+        )
         thread.start()
         yield served
         served.over.set()

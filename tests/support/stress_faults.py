@@ -56,9 +56,15 @@ SCORES: dict[str, Any] = {
 RESULTS: dict[str, Any] = {
     "no result": lambda q, p: None,
     "foreign id": lambda q, p: DenoiseResult(q, (Passage("made up", "nobody"),)),
-    "made-up text": lambda q, p: DenoiseResult(q, tuple(Passage("made up " + x.text, x.id) for x in p)),
-    "spans too far": lambda q, p: DenoiseResult(q, (), tuple(Drop(Span(x.id, 0, 10**6), "far") for x in p)),
-    "overlap": lambda q, p: DenoiseResult(q, tuple(p), tuple(Drop(Span(x.id, 0, len(x.text)), "?") for x in p)),
+    "made-up text": lambda q, p: DenoiseResult(
+        q, tuple(Passage("made up " + x.text, x.id) for x in p)
+    ),
+    "spans too far": lambda q, p: DenoiseResult(
+        q, (), tuple(Drop(Span(x.id, 0, 10**6), "far") for x in p)
+    ),
+    "overlap": lambda q, p: DenoiseResult(
+        q, tuple(p), tuple(Drop(Span(x.id, 0, len(x.text)), "?") for x in p)
+    ),
     "turned round": lambda q, p: DenoiseResult(q, tuple(p)[::-1]),
     "everything dropped": lambda q, p: DenoiseResult(q, ()),
 }
@@ -105,7 +111,9 @@ class Outside:
 
     def complete(self, messages: Sequence[Any]) -> Any:
         if self._turn():
-            if self.run.fault == NEVER and self.run.part == "Augmenter":  # the others have no time-out of a call
+            if (
+                self.run.fault == NEVER and self.run.part == "Augmenter"
+            ):  # the others have no time-out of a call
                 self.met += 1
                 time.sleep(3 * SECONDS)
             elif self.run.fault in WAITS:

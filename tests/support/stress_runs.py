@@ -14,7 +14,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from laws import check_result
-from stress_faults import BROKEN, MISTAKES, NEVER, PARTS, RAISED, SECONDS, STORES, Outside
+from stress_faults import (
+    BROKEN,
+    MISTAKES,
+    NEVER,
+    PARTS,
+    RAISED,
+    SECONDS,
+    STORES,
+    Outside,
+)
 
 from denoise_core import Budget, DenoiseResult, Guard, Passage, Pipeline
 from denoise_core.augmenter import Augmenter, LoopLimits
@@ -59,11 +68,19 @@ class Run:
     def draw(drawn: random.Random) -> Run:
         part = drawn.choice(list(PARTS))
         fault = drawn.choice(PARTS[part]) if drawn.random() < 0.85 else "none"
-        texts = ["".join(drawn.choices(LINES, k=drawn.randint(0, 5))) for _ in range(drawn.randint(0, 5))]
+        texts = [
+            "".join(drawn.choices(LINES, k=drawn.randint(0, 5)))
+            for _ in range(drawn.randint(0, 5))
+        ]
         reply = drawn.choice(["1", "1, 2", "NONE", "2-3", "1-3"])
         if part == "Augmenter":
             reply = drawn.choice(
-                ["The tower is 330 m tall [1].", "It is 500 m tall [1].", "I do not know.", "yes"]
+                [
+                    "The tower is 330 m tall [1].",
+                    "It is 500 m tall [1].",
+                    "I do not know.",
+                    "yes",
+                ]
             )
         budget = drawn.randint(0, 3) if drawn.random() < 0.15 else None
         passages = tuple(Passage(t, str(n)) for n, t in enumerate(texts))
@@ -71,8 +88,15 @@ class Run:
 
     def made(self, outside: Outside) -> Any:
         never = self.fault == NEVER
-        budget = Budget(calls=self.calls, seconds=SECONDS if never and self.part != "Augmenter" else None)
-        cache = Cache("m", outside) if self.part == "S2A cached" or self.fault in STORES else None
+        budget = Budget(
+            calls=self.calls,
+            seconds=SECONDS if never and self.part != "Augmenter" else None,
+        )
+        cache = (
+            Cache("m", outside)
+            if self.part == "S2A cached" or self.fault in STORES
+            else None
+        )
         options = Options(cache=cache, join_passages=False)
         s2a = S2ADenoiser(outside, variant="select", budget=budget, options=options)
         end = ENDDenoiser(outside, keep=0.5)
@@ -101,15 +125,26 @@ class Run:
         if self.part == "LangChain":
             from langchain_core.documents import Document
 
-            found: list[Any] = [Document(page_content=p.text, id=p.id) for p in self.passages]
+            found: list[Any] = [
+                Document(page_content=p.text, id=p.id) for p in self.passages
+            ]
             if self.fault == BROKEN:
-                found.insert(self.at, Document.model_construct(page_content=None, id="broken", metadata={}))
+                found.insert(
+                    self.at,
+                    Document.model_construct(
+                        page_content=None, id="broken", metadata={}
+                    ),
+                )
             return found
         from llama_index.core.schema import NodeWithScore, TextNode
 
-        found = [NodeWithScore(node=TextNode(text=p.text, id_=p.id)) for p in self.passages]
+        found = [
+            NodeWithScore(node=TextNode(text=p.text, id_=p.id)) for p in self.passages
+        ]
         if self.fault == BROKEN:
-            bad = TextNode(text="", id_="broken", metadata={"title": "x"}, text_template="{nobody}")
+            bad = TextNode(
+                text="", id_="broken", metadata={"title": "x"}, text_template="{nobody}"
+            )
             found.insert(self.at, NodeWithScore(node=bad))
         return found
 
@@ -194,9 +229,11 @@ def _returned(run: Run, outside: Outside, out: Any, tally: Tally) -> None:
     if run.fault in MISTAKES and outside.met:
         tally.bad("unreported", run, "a mistake was swallowed")
     if run.part == "Augmenter":
-        failed = any(what for what, _ in out.memory.failures) or out.stopped_because not in ("passed", "sent")
+        failed = any(
+            what for what, _ in out.memory.failures
+        ) or out.stop_reason not in ("passed", "sent")
         if outside.met and run.fault in (*RAISED, NEVER) and not failed:
-            tally.bad("unreported", run, out.stopped_because)
+            tally.bad("unreported", run, out.stop_reason)
         return
     if run.part in ("LangChain", "LlamaIndex"):
         _documents(run, outside, out, tally)
@@ -207,7 +244,12 @@ def _returned(run: Run, outside: Outside, out: Any, tally: Tally) -> None:
         tally.bad("law broken", run, error)
     had = any(p.text.strip() for p in run.passages)
     guarded = run.part in ("END", "Guard", "Pipeline")
-    if guarded and had and not any(p.text.strip() for p in out.passages) and out.relevant is not False:
+    if (
+        guarded
+        and had
+        and not any(p.text.strip() for p in out.passages)
+        and out.relevant is not False
+    ):
         tally.bad("lost", run, "nothing was kept")
     silent = ("huge numbers", "infinite scores", "cancelled", "hang", "turned round")
     if outside.met and run.fault not in silent and not _told(out) and had:
@@ -216,18 +258,30 @@ def _returned(run: Run, outside: Outside, out: Any, tally: Tally) -> None:
 
 def _told(result: DenoiseResult) -> bool:
     reports = getattr(result, "reports", ())
-    return bool(result.fallback or result.failures or result.note or any(r.problem or r.notes for r in reports))
+    return bool(
+        result.fallback
+        or result.failures
+        or result.note
+        or any(r.problem or r.notes for r in reports)
+    )
 
 
 def _documents(run: Run, outside: Outside, out: list[Any], tally: Tally) -> None:
     by_id = {(d.id if run.part == "LangChain" else d.node.node_id): d for d in out}
-    texts = [d.page_content if run.part == "LangChain" else d.node.get_content() for d in out]
+    texts = [
+        d.page_content if run.part == "LangChain" else d.node.get_content() for d in out
+    ]
     met = [d.metadata if run.part == "LangChain" else _record(d.node) for d in out]
-    told = [m.get("denoise_fallback" if run.part == "LangChain" else "fallback") for m in met]
+    told = [
+        m.get("denoise_fallback" if run.part == "LangChain" else "fallback")
+        for m in met
+    ]
     whole = "\n".join(p.text for p in run.passages)
     for text in texts:
         for piece in filter(str.strip, (text or "").split("\n")):
-            if piece.strip() not in whole and not all(w in whole for w in piece.split()):
+            if piece.strip() not in whole and not all(
+                w in whole for w in piece.split()
+            ):
                 tally.bad("law broken", run, piece)
     if any("s3cr3tvalue" in str(m) for m in met):
         tally.bad("unreported", run, "a secret stands in metadata")
@@ -242,7 +296,9 @@ def _documents(run: Run, outside: Outside, out: list[Any], tally: Tally) -> None
         return
     if not any(told) and any(p.text.strip() for p in run.passages):
         tally.bad("unreported", run, met[:1])
-    if run.at == 1 and any(p.text.strip() and p.text not in texts for p in run.passages):
+    if run.at == 1 and any(
+        p.text.strip() and p.text not in texts for p in run.passages
+    ):
         tally.bad("lost", run, "not every document came back whole")
 
 

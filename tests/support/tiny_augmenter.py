@@ -9,7 +9,11 @@ from denoise_core.text.words import split_words
 @pytest.fixture(scope="session")
 def passages() -> tuple[Passage, ...]:
     return (
-        Passage("The Eiffel Tower in Paris was completed in 1889.", "eiffel", metadata={"title": "Eiffel Tower"}),
+        Passage(
+            "The Eiffel Tower in Paris was completed in 1889.",
+            "eiffel",
+            metadata={"title": "Eiffel Tower"},
+        ),
         Passage("Rome is the capital of Italy.", "rome"),
         Passage("Bananas are a yellow fruit rich in potassium.", "banana"),
     )
@@ -30,8 +34,17 @@ def save_tokenizer(folder):
     from tokenizers.pre_tokenizers import Whitespace
     from transformers import PreTrainedTokenizerFast
 
-    tokenizer = Tokenizer(WordLevel({w: n for n, w in enumerate(VOCABULARY)}, unk_token="<unk>"))
+    tokenizer = Tokenizer(
+        WordLevel({w: n for n, w in enumerate(VOCABULARY)}, unk_token="<unk>")
+    )
     tokenizer.pre_tokenizer = Whitespace()
-    special = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, model_max_length=60, **special)
+    special = {
+        "bos_token": "<s>",
+        "pad_token": "<pad>",
+        "eos_token": "</s>",
+        "unk_token": "<unk>",
+    }
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, model_max_length=60, **special
+    )
     fast.save_pretrained(folder)

@@ -10,26 +10,46 @@ from denoise_core.end import HiddenReader, Probe
 CHAT = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
 LAYER = 2
 QUESTION = "Where is the tower?"
-TEXTS = ["The tower is in Porto.", "Bread is cheap.", "باريس 🗼", "The tower is old. It is red."]
+TEXTS = [
+    "The tower is in Porto.",
+    "Bread is cheap.",
+    "باريس 🗼",
+    "The tower is old. It is red.",
+]
 
 
 def tiny_pair(seed=0):
     """``(model, tokenizer)``: four blocks, one id for each byte."""
     torch.manual_seed(seed)
-    size = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 4, "max_position_embeddings": 1024}
+    size = {
+        "hidden_size": 32,
+        "intermediate_size": 48,
+        "num_hidden_layers": 4,
+        "max_position_embeddings": 1024,
+    }
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2}
-    config = LlamaConfig(vocab_size=300, bos_token_id=0, eos_token_id=1, pad_token_id=2, **size, **heads)
-    backend = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(_alphabet())}, merges=[]))
+    config = LlamaConfig(
+        vocab_size=300, bos_token_id=0, eos_token_id=1, pad_token_id=2, **size, **heads
+    )
+    backend = Tokenizer(
+        models.BPE(vocab={c: i for i, c in enumerate(_alphabet())}, merges=[])
+    )
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     names = {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>"}
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, chat_template=CHAT, **names)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, chat_template=CHAT, **names
+    )
     return LlamaForCausalLM(config).eval(), tokenizer
 
 
 def build_probe(model, tokenizer):
     """A random probe for the states after `LAYER` blocks."""
-    weight = np.random.default_rng(0).standard_normal(model.config.hidden_size).astype(np.float32)
+    weight = (
+        np.random.default_rng(0)
+        .standard_normal(model.config.hidden_size)
+        .astype(np.float32)
+    )
     return Probe(weight, 0.25, HiddenReader(model, tokenizer=tokenizer).reading(LAYER))
 
 

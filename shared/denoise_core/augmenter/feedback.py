@@ -33,7 +33,9 @@ ADVISE = (
 class Feedback(Protocol):
     """Writes feedback on a candidate that did not pass (LLM-Augmenter, section 2.4); a flow, for a model may."""
 
-    def write(self, memory: WorkingMemory, candidate: str, verdict: AnswerVerdict) -> Flow[str]:
+    def write(
+        self, memory: WorkingMemory, candidate: str, verdict: AnswerVerdict
+    ) -> Flow[str]:
         """Text that says what is wrong with a rejected candidate, for the next draft; a flow, so it may ask a
         model."""
         ...
@@ -42,10 +44,14 @@ class Feedback(Protocol):
 class TemplateFeedback:
     """One line for each of the first six findings: the claim, the evidence, what is missing there."""
 
-    def write(self, memory: WorkingMemory, candidate: str, verdict: AnswerVerdict) -> Flow[str]:
+    def write(
+        self, memory: WorkingMemory, candidate: str, verdict: AnswerVerdict
+    ) -> Flow[str]:
         numbers = {p.id: n for n, p in enumerate(memory.evidence, 1)}
         findings = verdict.findings
-        lines = [f"- {_line(finding, numbers)}" for finding in findings[:_FINDINGS_SHOWN]]
+        lines = [
+            f"- {_line(finding, numbers)}" for finding in findings[:_FINDINGS_SHOWN]
+        ]
         left = len(findings) - len(lines)
         if left > 0:
             lines.append(f"- and {left} more of the same kind")
@@ -62,7 +68,9 @@ class ModelFeedback:
     def __init__(self, llm: LLM | None = None) -> None:
         self.llm = llm
 
-    def write(self, memory: WorkingMemory, candidate: str, verdict: AnswerVerdict) -> Flow[str]:
+    def write(
+        self, memory: WorkingMemory, candidate: str, verdict: AnswerVerdict
+    ) -> Flow[str]:
         findings = yield from TemplateFeedback().write(memory, candidate, verdict)
         parts = (
             evidence_block(memory.evidence),
@@ -80,7 +88,11 @@ def _line(finding: ClaimVerdict, numbers: dict[str, int]) -> str:
     line = finding.reason or "the evidence does not say this"
     claim = " ".join(finding.text.split())
     if claim:
-        shown = claim if len(claim) <= _CLAIM_CHARACTERS else claim[:_CLAIM_CHARACTERS] + "…"
+        shown = (
+            claim
+            if len(claim) <= _CLAIM_CHARACTERS
+            else claim[:_CLAIM_CHARACTERS] + "…"
+        )
         line = f'"{shown}": {line}'
     if finding.passage_id in numbers:
         line += f" (nearest evidence: [{numbers[finding.passage_id]}])"

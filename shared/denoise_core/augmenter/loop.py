@@ -12,8 +12,16 @@ from dataclasses import replace
 from typing import Any
 
 from denoise_core.augmenter import steps
-from denoise_core.augmenter.actions import Abstain, Action, Draft, Readmit, Search, SelfAsk, Send
-from denoise_core.augmenter.answer import Answer, StopReason, finish
+from denoise_core.augmenter.actions import (
+    Abstain,
+    Action,
+    Draft,
+    Readmit,
+    Search,
+    SelfAsk,
+    Send,
+)
+from denoise_core.augmenter.answer import Answer, StopReason, finish_answer
 from denoise_core.augmenter.drafting.drafter import Drafter
 from denoise_core.augmenter.feedback import Feedback, TemplateFeedback
 from denoise_core.augmenter.knowledge.consolidate import Consolidator
@@ -60,11 +68,15 @@ class Augmenter:
     ) -> None:
         if isinstance(retriever, Consolidator):
             if denoiser is not None:
-                raise InputError("give the denoiser to the Consolidator: Consolidator(sources, denoiser=...)")
+                raise InputError(
+                    "give the denoiser to the Consolidator: Consolidator(sources, denoiser=...)"
+                )
             self.consolidator = retriever
         elif retriever is None:
             if denoiser is not None:
-                raise InputError("denoiser= stands behind a retriever; without one there is nothing to denoise")
+                raise InputError(
+                    "denoiser= stands behind a retriever; without one there is nothing to denoise"
+                )
             self.consolidator = Consolidator(())
         else:
             self.consolidator = Consolidator(retriever, denoiser=denoiser)
@@ -89,7 +101,10 @@ class Augmenter:
 
         ``drafter`` writes the drafts in the place of the model; ``evidence`` is what is at hand already.
         """
-        answer, trace = run(self.flow(question, history, drafter=drafter, evidence=evidence), **self.driving())
+        answer, trace = run(
+            self.flow(question, history, drafter=drafter, evidence=evidence),
+            **self.run_options(),
+        )
         return replace(answer, trace=trace)
 
     async def aanswer(
@@ -102,12 +117,16 @@ class Augmenter:
     ) -> Answer:
         """`answer` for async: the same steps; a call that hangs is cancelled when its time is up."""
         flow = self.flow(question, history, drafter=drafter, evidence=evidence)
-        answer, trace = await arun(flow, **self.driving())
+        answer, trace = await arun(flow, **self.run_options())
         return replace(answer, trace=trace)
 
-    def driving(self) -> dict[str, Any]:
+    def run_options(self) -> dict[str, Any]:
         """What `run` or `arun` is to be given with `flow`: the model, the budget, the time for one call."""
-        return {"llm": self.llm, "budget": self.budget, "call_seconds": self.limits.call_seconds}
+        return {
+            "llm": self.llm,
+            "budget": self.budget,
+            "call_seconds": self.limits.call_seconds,
+        }
 
     def flow(
         self,
@@ -126,32 +145,45 @@ class Augmenter:
         if drafter is not None and not isinstance(drafter, Drafter):
             raise InputError(
                 f"drafter: expected draft, adraft and repeatable, got a {type(drafter).__name__}; a text that "
-                "stands already is Written(text, evidence)"
+                "stands already is FixedText(text, evidence)"
             )
         if drafter is None and self.llm is None:
             raise InputError(
                 "nobody writes: give Augmenter(llm, ...) a model, or answer(..., drafter=...) a drafter"
             )
-        if self.llm is None and isinstance(self.policy, Rules) and self.policy.consult == "self_ask":
-            raise InputError("consult='self_ask' asks a model: give Augmenter(llm, ...) one")
+        if (
+            self.llm is None
+            and isinstance(self.policy, Rules)
+            and self.policy.consult == "self_ask"
+        ):
+            raise InputError(
+                "consult='self_ask' asks a model: give Augmenter(llm, ...) one"
+            )
         if not isinstance(question, str) or not question.strip():
-            raise InputError(f"question: expected a text that is not blank, got {question!r}")
+            raise InputError(
+                f"question: expected a text that is not blank, got {question!r}"
+            )
         memory = WorkingMemory(
             question,
             history=tuple(history),
             searchable=bool(self.consolidator.sources or self.consolidator.wide),
-            brings_own=drafter is not None,
+            drafter_brings_evidence=drafter is not None,
         )
         own = (self.task, self.utility, self.feedback, self.limits, self.llm, self.when)
-        return self._loop(steps.given(memory, evidence, self.limits), steps.Parts(*own, drafter, wrap_server))
+        return self._loop(
+            steps.with_evidence(memory, evidence, self.limits),
+            steps.LoopParts(*own, drafter, wrap_server),
+        )
 
-    def _loop(self, memory: WorkingMemory, parts: steps.Parts) -> Flow[Answer]:
+    def _loop(self, memory: WorkingMemory, parts: steps.LoopParts) -> Flow[Answer]:
         state: WorkingMemory | Answer = memory
         while isinstance(state, WorkingMemory):
             state = yield from self._turn(state, parts)
         return state
 
-    def _turn(self, memory: WorkingMemory, parts: steps.Parts) -> Flow[WorkingMemory | Answer]:
+    def _turn(
+        self, memory: WorkingMemory, parts: steps.LoopParts
+    ) -> Flow[WorkingMemory | Answer]:
         """One turn of the loop: what the policy chooses, carried out; an `Answer` when that was the last."""
         stop = self._must_stop(memory)
         if stop:
@@ -159,33 +191,39 @@ class Augmenter:
         try:
             action = self.policy.choose(memory)
         except Exception as error:
-            memory = steps.noted(memory, "policy", error, "the loop ended")
+            memory = steps.record_failure(memory, "policy", error, "the loop ended")
             return self._end(memory, StopReason.POLICY_ERROR)
         if not isinstance(action, Action):
-            raise InputError(f"Policy.choose must return an Action, got {type(action).__name__}")
-        memory = memory.acted(action)
-        if isinstance(action, Draft) and (stop := self._no_more_drafts(memory, parts.drafter)):
+            raise InputError(
+                f"Policy.choose must return an Action, got {type(action).__name__}"
+            )
+        memory = memory.with_action(action)
+        if isinstance(action, Draft) and (
+            stop := self._no_more_drafts(memory, parts.drafter)
+        ):
             return self._end(memory, stop)
         try:
             match action:
                 case Search():
-                    memory = yield from steps.search(memory, self.consolidator, self.limits, wide=action.wide)
+                    memory = yield from steps.search(
+                        memory, self.consolidator, self.limits, wide=action.wide
+                    )
                 case SelfAsk():
                     memory = yield from steps.self_ask(memory)
                 case Readmit():
-                    memory = steps.admit(memory, action.count, self.limits)
+                    memory = steps.restore_evidence(memory, action.count, self.limits)
                 case Draft():
                     memory = yield from steps.draft(memory, parts)
                 case Send():
                     return self._end(memory, StopReason.SENT)
                 case Abstain():
                     return self._end(memory, StopReason.ABSTAINED)
-        except steps.Spent as spent:
+        except steps.BudgetExhausted as spent:
             return self._end(spent.memory, _spent(spent.error))
         return memory
 
     def _end(self, memory: WorkingMemory, stop: StopReason) -> Answer:
-        return finish(memory, stop, self.limits, self.task, self.utility)
+        return finish_answer(memory, stop, self.limits, self.task, self.utility)
 
     def _must_stop(self, memory: WorkingMemory) -> StopReason | None:
         """What ends the loop before the policy is asked."""
@@ -193,22 +231,30 @@ class Augmenter:
             return StopReason.PASSED
         if memory.last and memory.last.verdict.kind == "unjudged":
             return StopReason.UNJUDGED
-        counted = [steps.REASONS[what] for what, _ in memory.failures if what in steps.REASONS]
+        counted = [
+            steps.REASONS[what] for what, _ in memory.failures if what in steps.REASONS
+        ]
         if len(counted) >= self.limits.failures:
             return counted[-1]
         if len(memory.actions) >= self.limits.steps:
             return StopReason.STEPS
         return None
 
-    def _no_more_drafts(self, memory: WorkingMemory, drafter: Drafter | None) -> StopReason | None:
+    def _no_more_drafts(
+        self, memory: WorkingMemory, drafter: Drafter | None
+    ) -> StopReason | None:
         """What ends the loop when the policy wants another draft."""
         once = drafter is not None and not drafter.repeatable and not self.limits.rerun
         if once and any(isinstance(a, Draft) for a in memory.actions[:-1]):
             failed = any(what == "draft" for what, _ in memory.failures)
-            return StopReason.NOT_REPEATABLE if memory.attempts or not failed else StopReason.LLM_ERROR
+            return (
+                StopReason.NOT_REPEATABLE
+                if memory.attempts or not failed
+                else StopReason.LLM_ERROR
+            )
         if not memory.attempts:
             return None
-        if memory.drafts >= self.limits.attempts:
+        if memory.draft_count >= self.limits.attempts:
             return StopReason.ATTEMPTS
         if memory.repeats and memory.attempts[-1].evidence == memory.evidence:
             return StopReason.REPEATED_ANSWER

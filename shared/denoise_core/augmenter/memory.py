@@ -39,7 +39,7 @@ class Attempt:
     origin: Any = field(default=None, compare=False, repr=False)
 
     @property
-    def abstained(self) -> bool:
+    def is_abstention(self) -> bool:
         """The candidate says that it does not know."""
         return self.verdict.outcome == "unknown" and self.verdict.abstains
 
@@ -50,10 +50,10 @@ class WorkingMemory:
 
     ``retrieved`` is what the searches and the drafters found, ``evidence`` what of it the model is shown and the
     answer held against, ``dropped`` the ranges a denoiser or the limit of tokens left out (they may be admitted
-    again), ``aside`` what was brought and does not count: text of a user or a model, an echo, what a search for a
+    again), ``excluded_evidence`` what was brought and does not count: text of a user or a model, an echo, what a search for a
     rejected draft found. ``needs_knowledge`` is None until the model was asked whether it needs any. ``failures``
     are effects that failed, as ``(what, "Type: message")``; a ``"source"`` is one of several, the others brought
-    something. ``searchable``: there is something to search. ``brings_own``: who drafts may bring evidence along.
+    something. ``searchable``: there is something to search. ``drafter_brings_evidence``: who drafts may bring evidence along.
     """
 
     question: str
@@ -66,19 +66,19 @@ class WorkingMemory:
     actions: tuple[Action, ...] = ()
     failures: tuple[tuple[str, str], ...] = ()
     needs_knowledge: bool | None = None
-    aside: tuple[Passage, ...] = ()
+    excluded_evidence: tuple[Passage, ...] = ()
     searchable: bool = True
-    brings_own: bool = False
+    drafter_brings_evidence: bool = False
 
-    def acted(self, action: Action) -> WorkingMemory:
+    def with_action(self, action: Action) -> WorkingMemory:
         """A memory with one action more."""
         return replace(self, actions=(*self.actions, action))
 
-    def attempted(self, attempt: Attempt) -> WorkingMemory:
+    def with_attempt(self, attempt: Attempt) -> WorkingMemory:
         """A memory with one attempt more."""
         return replace(self, attempts=(*self.attempts, attempt))
 
-    def failed(self, what: str, error: BaseException) -> WorkingMemory:
+    def with_failure(self, what: str, error: BaseException) -> WorkingMemory:
         """A memory that also holds what failed and, masked, why."""
         return replace(self, failures=(*self.failures, (what, format_error(error))))
 
@@ -94,7 +94,7 @@ class WorkingMemory:
         return best_attempt(self.attempts)
 
     @property
-    def drafts(self) -> int:
+    def draft_count(self) -> int:
         """How many drafts were written; what was made of them by repair is none."""
         return sum(not a.repaired for a in self.attempts)
 
@@ -104,27 +104,39 @@ class WorkingMemory:
         if not self.attempts:
             return False
         *earlier, last = self.attempts
-        said = same_text(last.candidate)
-        return any(same_text(a.candidate) == said and a.evidence == last.evidence for a in earlier)
+        said = normalized_text(last.candidate)
+        return any(
+            normalized_text(a.candidate) == said and a.evidence == last.evidence
+            for a in earlier
+        )
 
     def attempts_since_best(self) -> int:
         """How many attempts have been made since the best one."""
         best = self.best
         if best is None:
             return 0
-        return len(self.attempts) - 1 - next(i for i, a in enumerate(self.attempts) if a is best)
+        return (
+            len(self.attempts)
+            - 1
+            - next(i for i, a in enumerate(self.attempts) if a is best)
+        )
 
 
 def best_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
     """See `WorkingMemory.best`; `max` keeps the first of equals."""
-    return max(attempts, key=rank, default=None)
+    return max(attempts, key=attempt_rank, default=None)
 
 
-def rank(attempt: Attempt) -> tuple[bool, bool, bool, float]:
+def attempt_rank(attempt: Attempt) -> tuple[bool, bool, bool, float]:
     """What attempts are compared by; see `WorkingMemory.best`."""
-    return attempt.verdict.passed, bool(attempt.candidate), not attempt.abstained, attempt.verdict.score
+    return (
+        attempt.verdict.passed,
+        bool(attempt.candidate),
+        not attempt.is_abstention,
+        attempt.verdict.score,
+    )
 
 
-def same_text(text: str) -> str:
+def normalized_text(text: str) -> str:
     """Equal for texts that differ only in case and white space."""
     return " ".join(text.casefold().split())

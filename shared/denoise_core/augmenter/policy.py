@@ -8,7 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
-from denoise_core.augmenter.actions import Abstain, Action, Draft, Readmit, Search, SelfAsk, Send
+from denoise_core.augmenter.actions import (
+    Abstain,
+    Action,
+    Draft,
+    Readmit,
+    Search,
+    SelfAsk,
+    Send,
+)
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.errors import InputError
 
@@ -41,13 +49,17 @@ class LoopLimits:
     def __post_init__(self) -> None:
         for name in ("attempts", "patience", "failures", "steps", "evidence_tokens"):
             if getattr(self, name) < 1:
-                raise InputError(f"LoopLimits({name}={getattr(self, name)}): expected 1 or more")
+                raise InputError(
+                    f"LoopLimits({name}={getattr(self, name)}): expected 1 or more"
+                )
         if self.call_seconds is not None and not self.call_seconds > 0:
             raise InputError(
                 f"LoopLimits(call_seconds={self.call_seconds}): expected more than 0, or None for no limit"
             )
         if self.unsupported not in ("send", "abstain"):
-            raise InputError(f"LoopLimits(unsupported={self.unsupported!r}): expected 'send' or 'abstain'")
+            raise InputError(
+                f"LoopLimits(unsupported={self.unsupported!r}): expected 'send' or 'abstain'"
+            )
 
 
 @runtime_checkable
@@ -69,7 +81,7 @@ class Rules:
     ``consult``: when to consult knowledge. ``"always"`` first of all; ``"self_ask"``: when the model says that it
     needs it (paper, section 3.5), or when there was nothing to hold its draft against; ``"never"``: then a draft
     can only be supported by what its drafter or ``answer(..., evidence=)`` brought. After a failed draft, in this
-    order and as far as there is anything to do: admit dropped chunks again, ``readmit`` at a time, highest score
+    order and as far as there is anything to do: admit dropped chunks again, ``restore_dropped`` at a time, highest score
     first; then, if ``widen``, one wide search. Without evidence it abstains, or with ``without_evidence="draft"``
     has the model answer from memory, which no utility passes.
     """
@@ -83,9 +95,13 @@ class Rules:
         without_evidence: Literal["abstain", "draft"] = "abstain",
     ) -> None:
         if consult not in ("always", "never", "self_ask"):
-            raise InputError(f"consult={consult!r}: expected 'always', 'never' or 'self_ask'")
+            raise InputError(
+                f"consult={consult!r}: expected 'always', 'never' or 'self_ask'"
+            )
         if without_evidence not in ("abstain", "draft"):
-            raise InputError(f"without_evidence={without_evidence!r}: expected 'abstain' or 'draft'")
+            raise InputError(
+                f"without_evidence={without_evidence!r}: expected 'abstain' or 'draft'"
+            )
         if readmit < 0:
             raise InputError(f"readmit={readmit}: expected 0 (never) or more")
         self.consult = consult
@@ -110,7 +126,7 @@ class Rules:
                 return SelfAsk()
             if memory.searchable and not memory.queries:
                 return Search()
-            if not memory.evidence and not memory.brings_own:
+            if not memory.evidence and not memory.drafter_brings_evidence:
                 more = self._more_evidence(memory)
                 if more:
                     return more
@@ -120,18 +136,23 @@ class Rules:
 
     def _after_unknown(self, memory: WorkingMemory, last: Attempt) -> Action:
         nothing = last.verdict.kind == "empty_evidence"
-        if last.abstained or nothing:
+        if last.is_abstention or nothing:
             if last.evidence != memory.evidence:
                 return Draft()
             if (more := self._once_wider(memory, last)) is not None:
                 return more
-        return Abstain() if last.abstained else Send()
+        return Abstain() if last.is_abstention else Send()
 
     def _once_wider(self, memory: WorkingMemory, last: Attempt) -> Action | None:
         """The one search that follows an abstention, if none has."""
-        if self.consult == "never" or sum(a.verdict.outcome == "unknown" for a in memory.attempts) > 1:
+        if (
+            self.consult == "never"
+            or sum(a.verdict.outcome == "unknown" for a in memory.attempts) > 1
+        ):
             return None
-        since = next(n for n, a in enumerate(reversed(memory.actions)) if isinstance(a, Draft))
+        since = next(
+            n for n, a in enumerate(reversed(memory.actions)) if isinstance(a, Draft)
+        )
         if since:
             return None
         if memory.searchable and not memory.queries:
@@ -141,12 +162,18 @@ class Rules:
         return Readmit(self.readmit) if self.readmit and memory.dropped else None
 
     def _wants_knowledge(self, memory: WorkingMemory) -> bool:
-        return self.consult == "always" or (self.consult == "self_ask" and memory.needs_knowledge is not False)
+        return self.consult == "always" or (
+            self.consult == "self_ask" and memory.needs_knowledge is not False
+        )
 
     def _more_evidence(self, memory: WorkingMemory) -> Action | None:
         if self.readmit and memory.dropped:
             return Readmit(self.readmit)
-        return Search(wide=True) if self._wants_knowledge(memory) and self._may_widen(memory) else None
+        return (
+            Search(wide=True)
+            if self._wants_knowledge(memory) and self._may_widen(memory)
+            else None
+        )
 
     def _may_widen(self, memory: WorkingMemory) -> bool:
         searched = any(isinstance(a, Search) and a.wide for a in memory.actions)

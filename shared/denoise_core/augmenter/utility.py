@@ -12,14 +12,16 @@ from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.protocols import LLM
 from denoise_core.runtime.effects import Flow
-from denoise_core.support.answers import parse
-from denoise_core.support.check import as_judge, checking
-from denoise_core.support.citing import copied_from
+from denoise_core.support.answers import parse_answer
+from denoise_core.support.check import as_judge, check_flow
+from denoise_core.support.citing import copied_passage_id
 from denoise_core.support.judging import NO_CLAIMS, AnswerVerdict, Judge
 from denoise_core.support.quoting import LLMJudge
 
 T = TypeVar("T")
-COPIED = 0.9  # share of a candidate of more than 40 words that may be one unbroken quotation
+COPIED = (
+    0.9  # share of a candidate of more than 40 words that may be one unbroken quotation
+)
 COPIED_MOST = 0.3  # its highest score
 When: TypeAlias = Callable[[str, str], bool]
 """``when(question, answer)``: whether this answer is to be judged."""
@@ -61,20 +63,26 @@ class Groundedness:
         return "no judge" if self.judge is None else self.judge.id
 
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[AnswerVerdict]:
-        verdict = yield from checking(memory.question, candidate, memory.evidence, self.judge)
-        if copied_from(candidate, memory.evidence, COPIED) is not None:
+        verdict = yield from check_flow(
+            memory.question, candidate, memory.evidence, self.judge
+        )
+        if copied_passage_id(candidate, memory.evidence, COPIED) is not None:
             reason = "repeats the evidence word for word instead of answering"
             score = min(verdict.score, COPIED_MOST)
-            return replace(verdict, supported=False, score=score, kind="copy", reason=reason)
-        return unjudged() if verdict.kind == NO_CLAIMS else verdict
+            return replace(
+                verdict, supported=False, score=score, kind="copy", reason=reason
+            )
+        return unjudged_verdict() if verdict.kind == NO_CLAIMS else verdict
 
 
-def unjudged() -> AnswerVerdict:
+def unjudged_verdict() -> AnswerVerdict:
     """The verdict on a candidate that makes no statement."""
     return AnswerVerdict(kind="unjudged", reason="it makes no statement to judge")
 
 
-def as_utility(judge: Any = None, llm: LLM | None = None, name: str = "judge") -> Utility:
+def as_utility(
+    judge: Any = None, llm: LLM | None = None, name: str = "judge"
+) -> Utility:
     """Whatever judges as the loop asks it: a `Utility` as it is, any other judge (`as_judge`) in `Groundedness`,
     None for `Groundedness.for_model`. Raises `InputError` for what judges nothing."""
     if judge is None:
@@ -104,5 +112,5 @@ def states_something(question: str, answer: str) -> bool:
     >>> [states_something("Hi", text) for text in ("Hello! How can I help you?", "It opened in 1889.")]
     [False, True]
     """
-    parsed = parse(answer, question)
-    return bool(parsed.claims) or not parsed.pieces
+    parsed = parse_answer(answer, question)
+    return bool(parsed.claims) or not parsed.units

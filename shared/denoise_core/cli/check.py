@@ -14,7 +14,14 @@ from rich.text import Text
 
 from denoise_core._files import write_whole
 from denoise_core.cli import escape_control
-from denoise_core.cli.options import JsonOption, JudgeOption, PassagesOption, QueryOption, SkipBadOption, app
+from denoise_core.cli.options import (
+    JsonOption,
+    JudgeOption,
+    PassagesOption,
+    QueryOption,
+    SkipBadOption,
+    app,
+)
 from denoise_core.cli.read import read_passages
 from denoise_core.cli.terminal import print_line
 from denoise_core.errors import InputError
@@ -25,18 +32,27 @@ from denoise_core.support.judging import Judge
 from denoise_core.types import Passage
 
 OUTCOME_WORDS = {"pass": "supported", "fail": "unsupported", "unknown": "unknown"}
-EXIT_STATUSES = {"supported": 0, "unsupported": 3, "unknown": 4}  # with which the command ends
+EXIT_STATUSES = {
+    "supported": 0,
+    "unsupported": 3,
+    "unknown": 4,
+}  # with which the command ends
 OUTCOME_STYLES = {"supported": "green", "unsupported": "red", "unknown": "yellow"}
 
 
 @app.command("check")
 def check_command(
-    answer: Annotated[str, typer.Option("--answer", "-a", help="Its file, or - for standard input.")],
+    answer: Annotated[
+        str, typer.Option("--answer", "-a", help="Its file, or - for standard input.")
+    ],
     passages: PassagesOption,
     query: QueryOption = "",
     llm: JudgeOption = None,
     as_json: JsonOption = False,
-    html: Annotated[Path | None, typer.Option(help="Also write a page where a claim lights up its quote.")] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(help="Also write a page where a claim lights up its quote."),
+    ] = None,
     skip_bad: SkipBadOption = False,
 ) -> None:
     """Hold an answer against your own text: each claim with its verdict and its quote, by file and line.
@@ -49,7 +65,9 @@ def check_command(
     rag-denoise check -q "when was it built?" -a answer.md -p docs/ --html proof.html
     """
     if answer == "-" and "-" in passages:
-        raise InputError("--answer and --passages cannot both be read from standard input")
+        raise InputError(
+            "--answer and --passages cannot both be read from standard input"
+        )
     text = _read(answer)
     reading = read_passages(*passages, skip_bad=skip_bad)
     for warning in reading.warnings:
@@ -59,7 +77,17 @@ def check_command(
     record = verdict_json(found, reading.passages)
     said = f"{record['outcome']}: {found.reason}" if found.reason else record["outcome"]
     if html is not None:
-        write_whole(html, render_check(query, text, found.claims, reading.passages, outcome=said, judge=found.judge))
+        write_whole(
+            html,
+            render_check(
+                query,
+                text,
+                found.claims,
+                reading.passages,
+                outcome=said,
+                judge=found.judge,
+            ),
+        )
     if as_json:
         typer.echo(json.dumps(record, ensure_ascii=False, indent=1))
     else:
@@ -101,19 +129,33 @@ def judge_from_option(llm: str | None) -> Judge | None:
 
 def _read(answer: str) -> str:
     try:
-        return sys.stdin.read() if answer == "-" else Path(answer).read_text("utf-8-sig")
+        return (
+            sys.stdin.read() if answer == "-" else Path(answer).read_text("utf-8-sig")
+        )
     except (OSError, ValueError) as error:
-        raise InputError(f"--answer {answer[:200]}: {error}; give a file, or - for standard input") from error
+        raise InputError(
+            f"--answer {answer[:200]}: {error}; give a file, or - for standard input"
+        ) from error
 
 
 def _show(record: dict[str, Any], said: str) -> None:
     console = Console(soft_wrap=True, highlight=False)
     for n, claim in enumerate(record["claims"], 1):
-        verdict, sure = claim["verdict"], "" if claim["probability"] is None else f" {claim['probability']:.2f}"
+        verdict, sure = (
+            claim["verdict"],
+            "" if claim["probability"] is None else f" {claim['probability']:.2f}",
+        )
         head = Text(f"{n}. ").append(f"{verdict}{sure}", OUTCOME_STYLES[verdict])
         console.print(head.append(f"  {escape_control(claim['text'])}", ""))
         if claim["reason"]:
             print_line(console, f"   {claim['reason']}")
         for q in claim["quotes"]:
-            print_line(console, f"   {q['relation']}: {q['file']}:{q['line']}: “{' '.join(q['text'].split())}”")
-    print_line(console, f"{said} (judge: {record['judge'] or 'none'})", OUTCOME_STYLES[record["outcome"]])
+            print_line(
+                console,
+                f"   {q['relation']}: {q['file']}:{q['line']}: “{' '.join(q['text'].split())}”",
+            )
+    print_line(
+        console,
+        f"{said} (judge: {record['judge'] or 'none'})",
+        OUTCOME_STYLES[record["outcome"]],
+    )

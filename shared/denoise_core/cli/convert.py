@@ -14,7 +14,15 @@ from denoise_core._optional import require
 from denoise_core.errors import InputError, MissingExtra
 
 DOCUMENTS_EXTRA = "documents"
-UNWRAPPED_TAGS = ("a", "b", "code", "em", "i", "img", "strong")  # whose words are read, and whose marks are not
+UNWRAPPED_TAGS = (
+    "a",
+    "b",
+    "code",
+    "em",
+    "i",
+    "img",
+    "strong",
+)  # whose words are read, and whose marks are not
 
 _BLANK = re.compile(r"\n{3,}")
 
@@ -27,14 +35,25 @@ def pdf_text(blob: bytes) -> str:
         raise InputError("it is protected by a password")
     text = _tidy("\n\n".join(page.extract_text() for page in reader.pages))
     if not text:
-        raise InputError(f"its {len(reader.pages)} pages hold no text: a scan needs OCR first")
+        raise InputError(
+            f"its {len(reader.pages)} pages hold no text: a scan needs OCR first"
+        )
     return text
 
 
 def docx_text(blob: bytes) -> str:
     """Headings, paragraphs, lists and tables as Markdown."""
-    html = require("mammoth", extra=DOCUMENTS_EXTRA).convert_to_html(io.BytesIO(blob)).value
-    how = {"heading_style": "ATX", "strip": list(UNWRAPPED_TAGS), "escape_asterisks": False, "escape_underscores": False}
+    html = (
+        require("mammoth", extra=DOCUMENTS_EXTRA)
+        .convert_to_html(io.BytesIO(blob))
+        .value
+    )
+    how = {
+        "heading_style": "ATX",
+        "strip": list(UNWRAPPED_TAGS),
+        "escape_asterisks": False,
+        "escape_underscores": False,
+    }
     return _tidy(require("markdownify", extra=DOCUMENTS_EXTRA).markdownify(html, **how))
 
 
@@ -56,4 +75,6 @@ def convert_file(suffix: str, blob: bytes) -> str:
 
 
 def _tidy(text: str) -> str:
-    return _BLANK.sub("\n\n", "\n".join(line.rstrip() for line in text.splitlines())).strip()
+    return _BLANK.sub(
+        "\n\n", "\n".join(line.rstrip() for line in text.splitlines())
+    ).strip()

@@ -40,10 +40,17 @@ LEAD = (
 
 @app.command()
 def demo(
-    html: Annotated[Path, typer.Option(help="The page with kept and dropped text.")] = Path("denoise-demo.html"),
-    questions: Annotated[int, typer.Option(min=1, help="How many of the 40 questions to run.")] = 40,
+    html: Annotated[
+        Path, typer.Option(help="The page with kept and dropped text.")
+    ] = Path("denoise-demo.html"),
+    questions: Annotated[
+        int, typer.Option(min=1, help="How many of the 40 questions to run.")
+    ] = 40,
     replies: Annotated[
-        Path | None, typer.Option(help="Replies of your model, by 'rag-denoise record'; else the shipped ones.")
+        Path | None,
+        typer.Option(
+            help="Replies of your model, by 'rag-denoise record'; else the shipped ones."
+        ),
     ] = None,
 ) -> None:
     """Denoise 40 real questions with 20 passages each, and check a right and a wrong answer to each.
@@ -63,29 +70,51 @@ def demo(
         for p in prepared
         for answer in (p.right_answer, p.wrong_answer)
     ]
-    llm, source = load_recorded_llm(replies, prompts, unanswered=html.with_suffix(".prompts.jsonl"))
+    llm, source = load_recorded_llm(
+        replies, prompts, unanswered=html.with_suffix(".prompts.jsonl")
+    )
     judge = LLMJudge(llm)
-    denoiser, good, tokens, shown = default_denoiser(), Counter[str](), Counter[str](), list[ReportItem]()
+    denoiser, good, tokens, shown = (
+        default_denoiser(),
+        Counter[str](),
+        Counter[str](),
+        list[ReportItem](),
+    )
     for given in track(prepared, "denoising", console=console, transient=True):
         question = given.question
         result = denoiser.denoise(question.text, question.passages)
         survived = question.gold <= {p.id for p in result.passages}
         right, wrong = (
-            OUTCOME_WORDS[check(question.text, answer, question.passages, judge=judge).outcome]
+            OUTCOME_WORDS[
+                check(question.text, answer, question.passages, judge=judge).outcome
+            ]
             for answer in (given.right_answer, given.wrong_answer)
         )
-        good.update(kept=survived, right=right == "supported", wrong=wrong != "supported")
+        good.update(
+            kept=survived, right=right == "supported", wrong=wrong != "supported"
+        )
         tokens.update(before=_tokens(question.passages), after=_tokens(result.passages))
-        facts = (f"right answer: {given.right_answer} ({right})", f"wrong answer: {given.wrong_answer} ({wrong})")
+        facts = (
+            f"right answer: {given.right_answer} ({right})",
+            f"wrong answer: {given.wrong_answer} ({wrong})",
+        )
         shown.append(ReportItem(question.passages, result, question.gold, facts))
         print_line(console, f"\n{len(shown)}. {question.text}", "bold")
-        print_line(console, f"   {'answer kept' if survived else 'ANSWER DROPPED'}", "green" if survived else "bold red")
+        print_line(
+            console,
+            f"   {'answer kept' if survived else 'ANSWER DROPPED'}",
+            "green" if survived else "bold red",
+        )
         print_line(console, f"   kept:    {_titles(question, result, True)}")
         print_line(console, f"   dropped: {_titles(question, result, False)}", "dim")
         for line in facts:
             print_line(console, f"   {line}")
     rows = [["of the questions above", "as it should be", "95 %"]]
-    about = {"kept": "answer kept", "right": "right answers that pass", "wrong": "wrong answers that are stopped"}
+    about = {
+        "kept": "answer kept",
+        "right": "right answers that pass",
+        "wrong": "wrong answers that are stopped",
+    }
     for name, words in about.items():
         low, high = wilson_interval(good[name], len(shown))
         share = f"{good[name]} of {len(shown)} ({good[name] / len(shown):.0%})"
@@ -93,9 +122,16 @@ def demo(
     print_table(console, rows)
     print_line(console, f"verdicts of the quoting judge: {source}")
     before, after = (tokens[name] / len(shown) for name in ("before", "after"))
-    print_line(console, f"{before:,.0f} tokens a question before, {after:,.0f} after ({after / before:.0%})")
-    write_whole(html, render_page(shown, title=TITLE, lead=f"{LEAD}{source}.", table=rows))
-    print_line(console, f"The page with every kept and dropped passage: {html.resolve()}")
+    print_line(
+        console,
+        f"{before:,.0f} tokens a question before, {after:,.0f} after ({after / before:.0%})",
+    )
+    write_whole(
+        html, render_page(shown, title=TITLE, lead=f"{LEAD}{source}.", table=rows)
+    )
+    print_line(
+        console, f"The page with every kept and dropped passage: {html.resolve()}"
+    )
 
 
 def load_recorded_llm(
@@ -106,23 +142,35 @@ def load_recorded_llm(
     Raises `InputError` when a prompt has no reply; the prompts without one are written to ``unanswered``.
     """
     if path is None:
-        with as_file(files("denoise_core.embedded") / "data" / "demo_replies.jsonl") as shipped:
+        with as_file(
+            files("denoise_core.embedded") / "data" / "demo_replies.jsonl"
+        ) as shipped:
             return load_recorded_llm(shipped, prompts, unanswered=unanswered)
     try:
         rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
         llm = RecordedLLM({row["prompt"]: row["reply"] for row in rows})
         made_by = sorted({f"{row['model']}, {row['date']}" for row in rows})
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"{path}: expected replies as 'rag-denoise record' writes them ({error!r})") from error
-    missing = [messages for messages in prompts if RecordedLLM.key(messages) not in llm.replies]
+        raise InputError(
+            f"{path}: expected replies as 'rag-denoise record' writes them ({error!r})"
+        ) from error
+    missing = [
+        messages for messages in prompts if RecordedLLM.key(messages) not in llm.replies
+    ]
     if missing:
-        lines = [json.dumps({"messages": [asdict(m) for m in messages]}) for messages in missing]
+        lines = [
+            json.dumps({"messages": [asdict(m) for m in messages]})
+            for messages in missing
+        ]
         write_whole(unanswered, "\n".join(lines) + "\n")
         raise InputError(
             f"no recorded reply for {len(missing)} of {len(prompts)} prompts. To record them, run: rag-denoise "
             f"record {unanswered} REPLIES --llm http://host:port/v1#name; then: rag-denoise demo --replies REPLIES"
         )
-    return llm, f"replies recorded from {' and '.join(made_by)}, prompt version {VERSION}"
+    return (
+        llm,
+        f"replies recorded from {' and '.join(made_by)}, prompt version {VERSION}",
+    )
 
 
 def _tokens(passages: tuple[Passage, ...]) -> int:

@@ -48,12 +48,18 @@ def read_passages(*sources: str, skip_bad: bool = False) -> LoadedPassages:
             raise InputError(f"{message} (--skip-bad leaves such parts out)")
         warnings.append(f"left out: {message}")
 
-    for name, short, blob in (file for source in sources for file in _files(source, warnings)):
+    for name, short, blob in (
+        file for source in sources for file in _files(source, warnings)
+    ):
         try:
             if isinstance(blob, OSError):
                 raise blob
             suffix = PurePath(name).suffix.lower()
-            text, coding = (convert_file(suffix, blob), "UTF-8") if suffix in CONVERTERS else _decoded(blob)
+            text, coding = (
+                (convert_file(suffix, blob), "UTF-8")
+                if suffix in CONVERTERS
+                else _decoded(blob)
+            )
         except (OSError, UnicodeDecodeError, InputError) as error:
             bad(f"cannot read {name!r} as text: {error}")
             continue
@@ -66,38 +72,64 @@ def read_passages(*sources: str, skip_bad: bool = False) -> LoadedPassages:
             found.append((short, Passage(text, short, metadata={"file": name})))
         for where, record in records or ():
             try:
-                found.append(_passage(_json(record) if isinstance(record, str) else record))
+                found.append(
+                    _passage(_json(record) if isinstance(record, str) else record)
+                )
             except InputError as error:
                 bad(f"{name}, {where}: {error}")
-    repeated = sorted(i for i, n in Counter(i for i, _ in found if i is not None).items() if n > 1)
+    repeated = sorted(
+        i for i, n in Counter(i for i, _ in found if i is not None).items() if n > 1
+    )
     if repeated:
-        warnings.append(f"ids used more than once were numbered: {', '.join(repeated[:5])}")
+        warnings.append(
+            f"ids used more than once were numbered: {', '.join(repeated[:5])}"
+        )
     if any(replace_surrogates(p.text) != p.text for _, p in found):
         warnings.append("half characters (lone surrogates) were replaced by U+FFFD")
     names = unique_ids([i for i, _ in found])
-    passages = (replace(p, id=i, text=replace_surrogates(p.text)) for (_, p), i in zip(found, names, strict=True))
+    passages = (
+        replace(p, id=i, text=replace_surrogates(p.text))
+        for (_, p), i in zip(found, names, strict=True)
+    )
     return LoadedPassages(tuple(passages), tuple(warnings))
 
 
-def _files(source: str, left_out: list[str]) -> Iterator[tuple[str, str, bytes | OSError]]:
+def _files(
+    source: str, left_out: list[str]
+) -> Iterator[tuple[str, str, bytes | OSError]]:
     """(name for messages, id, content) of every file that ``source`` stands for; of a folder those that are
     text."""
     if source == "-":
         stream = getattr(sys.stdin, "buffer", None)
-        yield STANDARD_INPUT, STANDARD_INPUT, stream.read() if stream else sys.stdin.read().encode()
+        yield (
+            STANDARD_INPUT,
+            STANDARD_INPUT,
+            stream.read() if stream else sys.stdin.read().encode(),
+        )
         return
     path = Path(source)
     try:
         is_folder, is_there = path.is_dir(), path.exists()
-    except (OSError, ValueError):  # a text given in the place of a path: too long, or with a NUL
+    except (
+        OSError,
+        ValueError,
+    ):  # a text given in the place of a path: too long, or with a NUL
         is_folder = is_there = False
     if not is_there:
-        raise InputError(f"cannot read {source[:200]!r}: no such file or folder (use - for standard input)")
+        raise InputError(
+            f"cannot read {source[:200]!r}: no such file or folder (use - for standard input)"
+        )
     home = path.resolve()  # a link inside a folder may name any file of this machine
     some = False
-    for file in sorted(f for f in path.rglob("*") if f.is_file()) if is_folder else [path]:
+    for file in (
+        sorted(f for f in path.rglob("*") if f.is_file()) if is_folder else [path]
+    ):
         short = file.relative_to(path).as_posix() if is_folder else path.name
-        if not file.resolve().is_relative_to(home) or (is_folder and short.startswith(".")) or "/." in short:
+        if (
+            not file.resolve().is_relative_to(home)
+            or (is_folder and short.startswith("."))
+            or "/." in short
+        ):
             continue
         try:
             blob = file.read_bytes()
@@ -120,20 +152,39 @@ def _records(name: str, suffix: str, text: str) -> list[tuple[str, Any]] | None:
     """The records of a file with their places; None for a file that holds none, which is one passage."""
     begins = text.lstrip()[:1] if name == STANDARD_INPUT else ""
     if suffix in (".csv", ".tsv"):
-        return _rows(csv.DictReader(io.StringIO(text), delimiter="\t" if suffix == ".tsv" else ","))
+        return _rows(
+            csv.DictReader(
+                io.StringIO(text), delimiter="\t" if suffix == ".tsv" else ","
+            )
+        )
     if suffix == ".jsonl" or begins == "{":
-        lines = [(f"line {n}", line) for n, line in enumerate(text.split("\n"), 1) if line.strip()]
+        lines = [
+            (f"line {n}", line)
+            for n, line in enumerate(text.split("\n"), 1)
+            if line.strip()
+        ]
         known = [value for _, line in lines if isinstance(value := _tried(line), dict)]
         return lines if _any_text(known) or not known else None
     value = _tried(text) if suffix == ".json" or begins == "[" else None
-    found = [(f"record {n}", r) for n, r in enumerate(value, 1)] if isinstance(value, list) else []
+    found = (
+        [(f"record {n}", r) for n, r in enumerate(value, 1)]
+        if isinstance(value, list)
+        else []
+    )
     return found if _any_text(r for _, r in found) else None
 
 
 def _rows(table: csv.DictReader[str]) -> list[tuple[str, Any]] | None:
     """Empty cells are left out."""
-    rows = [{k: v or "" for k, v in row.items() if k and (v or k == "text")} for row in table]
-    return [(f"row {n}", row) for n, row in enumerate(rows, 1)] if "text" in (table.fieldnames or ()) else None
+    rows = [
+        {k: v or "" for k, v in row.items() if k and (v or k == "text")}
+        for row in table
+    ]
+    return (
+        [(f"row {n}", row) for n, row in enumerate(rows, 1)]
+        if "text" in (table.fieldnames or ())
+        else None
+    )
 
 
 def _any_text(records: Iterable[Any]) -> bool:
@@ -177,11 +228,15 @@ def _passage(record: Any) -> tuple[str | None, Passage]:
     if not isinstance(record, dict):
         raise InputError(f"expected a JSON object, got {type(record).__name__}")
     if "text" not in record:
-        raise InputError(f"expected a field 'text', found {', '.join(map(repr, record)) or 'no fields'}")
+        raise InputError(
+            f"expected a field 'text', found {', '.join(map(repr, record)) or 'no fields'}"
+        )
     score, name = record.get("score"), record.get("id")
     try:
         score = None if score is None else float(score)
     except (TypeError, ValueError):
         raise InputError(f"expected 'score' as a number, got {score!r}") from None
     metadata = {k: v for k, v in record.items() if k not in ("text", "id", "score")}
-    return None if name is None else str(name), Passage(record["text"], str(name), score, metadata)
+    return None if name is None else str(name), Passage(
+        record["text"], str(name), score, metadata
+    )

@@ -22,10 +22,21 @@ from denoise_core.types import Message
 
 @app.command("record")
 def record_command(
-    prompts: Annotated[Path, typer.Argument(help="JSON lines with 'messages'; other fields stay.")],
-    out: Annotated[Path, typer.Argument(help="The JSON lines to write: 'prompt', 'reply', 'model', 'date'.")],
-    llm: Annotated[str, typer.Option(help="http://host:port/v1#name; or a folder or hub name.")],
-    longest: Annotated[int, typer.Option(min=1, help="Tokens of a reply, at most.")] = 2048,
+    prompts: Annotated[
+        Path, typer.Argument(help="JSON lines with 'messages'; other fields stay.")
+    ],
+    out: Annotated[
+        Path,
+        typer.Argument(
+            help="The JSON lines to write: 'prompt', 'reply', 'model', 'date'."
+        ),
+    ],
+    llm: Annotated[
+        str, typer.Option(help="http://host:port/v1#name; or a folder or hub name.")
+    ],
+    longest: Annotated[
+        int, typer.Option(min=1, help="Tokens of a reply, at most.")
+    ] = 2048,
     budget: BudgetOption = None,
     price: PriceOption = None,
     dry_run: DryRunOption = False,
@@ -38,7 +49,9 @@ def record_command(
     aside = Console(stderr=True, highlight=False)
     ledger = open_ledger(llm, Path(f"{out}.calls"), budget, price, dry_run, longest)
     written, failed = [], []
-    for number, row in enumerate(track(_rows(prompts), "asking", console=aside, transient=True), 1):
+    for number, row in enumerate(
+        track(_rows(prompts), "asking", console=aside, transient=True), 1
+    ):
         messages = row.pop("messages")
         try:
             reply = ledger.complete(messages).text
@@ -47,14 +60,27 @@ def record_command(
                 raise
             failed.append(f"prompt {number}: {type(error).__name__}")
             continue
-        made = {"model": llm, "date": f"{datetime.date.today()}", "prompt": RecordedLLM.key(messages)}
-        written.append(json.dumps({**row, **made, "reply": reply}, ensure_ascii=False) + "\n")
+        made = {
+            "model": llm,
+            "date": f"{datetime.date.today()}",
+            "prompt": RecordedLLM.key(messages),
+        }
+        written.append(
+            json.dumps({**row, **made, "reply": reply}, ensure_ascii=False) + "\n"
+        )
     if dry_run:
         return show_plan(Console(highlight=False), ledger)
     write_whole(out, "".join(written))
-    print_line(aside, f"{len(written):,} replies in {out}; {ledger.call_count:,} calls were made now")
+    print_line(
+        aside,
+        f"{len(written):,} replies in {out}; {ledger.call_count:,} calls were made now",
+    )
     if failed:
-        print_line(aside, f"{len(failed):,} failed, the first {failed[0]}; the same command asks them again", "yellow")
+        print_line(
+            aside,
+            f"{len(failed):,} failed, the first {failed[0]}; the same command asks them again",
+            "yellow",
+        )
         raise typer.Exit(1)
 
 
@@ -64,7 +90,14 @@ def _rows(path: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
         try:
             row = json.loads(line)
-            found.append(row | {"messages": [Message(m["role"], m["content"]) for m in row["messages"]]})
+            found.append(
+                row
+                | {
+                    "messages": [
+                        Message(m["role"], m["content"]) for m in row["messages"]
+                    ]
+                }
+            )
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise InputError(
                 f"""{path}, line {number}: expected {{"messages": [{{"role": "user", "content": "..."}}]}}"""

@@ -50,15 +50,26 @@ def run(
     denoiser: MethodOption = "end",
     keep: KeepOption = None,
     model: Annotated[
-        str | None, typer.Option(help="Of --method s2a-select, or a probe's: name or folder.")
+        str | None,
+        typer.Option(help="Of --method s2a-select, or a probe's: name or folder."),
     ] = None,
     tokens: Annotated[
-        int | None, typer.Option(min=1, help="Keep the best, at most so many tokens, instead of --keep.")
+        int | None,
+        typer.Option(
+            min=1, help="Keep the best, at most so many tokens, instead of --keep."
+        ),
     ] = None,
     as_json: JsonOption = False,
-    html: Annotated[Path | None, typer.Option(help="Also write a page that shows what was dropped.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="Also write a page that shows what was dropped.")
+    ] = None,
     skip_bad: SkipBadOption = False,
-    why: Annotated[bool, typer.Option("--why", help="Show each piece, its score, why it stayed or went.")] = False,
+    why: Annotated[
+        bool,
+        typer.Option(
+            "--why", help="Show each piece, its score, why it stayed or went."
+        ),
+    ] = False,
 ) -> None:
     """Denoise your own text: print what is kept for the question, and what is dropped.
 
@@ -79,7 +90,9 @@ def run(
         print_line(aside, warning, "yellow")
     with aside.status("loading ..."):
         chosen = build_denoiser(denoiser, keep, model, tokens)
-    if isinstance(chosen, ENDDenoiser) and isinstance(chosen.scorer, Prefetchable):  # what takes long is reading
+    if isinstance(chosen, ENDDenoiser) and isinstance(
+        chosen.scorer, Prefetchable
+    ):  # what takes long is reading
         with progress_bar(aside, "reading pieces") as hear:
             chosen.precompute(reading.passages, hear)
     with aside.status("scoring ..."):
@@ -87,17 +100,35 @@ def run(
     if reading.passages:
         print_line(aside, summary_line(reading.passages, result), "bold")
     if html is not None:
-        write_whole(html, render_page([ReportItem(reading.passages, result)], title="What was kept, what was dropped"))
+        write_whole(
+            html,
+            render_page(
+                [ReportItem(reading.passages, result)],
+                title="What was kept, what was dropped",
+            ),
+        )
     if (why or console.is_terminal) and not as_json:
         print_pieces(console, reading.passages, result, why=why)
     else:
-        record = json.dumps(result.as_json(), ensure_ascii=False, allow_nan=False) if as_json else None
-        typer.echo((record or _kept(reading.passages, result)).encode("utf-8", "replace").decode())
+        record = (
+            json.dumps(result.as_json(), ensure_ascii=False, allow_nan=False)
+            if as_json
+            else None
+        )
+        typer.echo(
+            (record or _kept(reading.passages, result))
+            .encode("utf-8", "replace")
+            .decode()
+        )
     if nothing_denoised(reading.passages, result):
         print_line(aside, "nothing was denoised", "yellow")
         raise typer.Exit(NOTHING_DENOISED)
     if result.relevant is False:
-        print_line(aside, "nothing relevant: no passage seems to bear on the question", "yellow")
+        print_line(
+            aside,
+            "nothing relevant: no passage seems to bear on the question",
+            "yellow",
+        )
         raise typer.Exit(NOTHING_RELEVANT)
 
 
@@ -112,7 +143,10 @@ def summary_line(passages: Sequence[Passage], result: DenoiseResult) -> str:
     """What was done, in a line: ``kept 18 %: § Travel (2 pieces), § Returns; dropped 9``."""
     by_id, before = {p.id: p for p in passages}, sum(len(p.text) for p in passages) or 1
     after = sum(len(s) for p in result.passages for s in p.source_spans)
-    found = Counter(_section(by_id[k.span.passage_id], k.span, len(passages) > 1) for k in result.kept)
+    found = Counter(
+        _section(by_id[k.span.passage_id], k.span, len(passages) > 1)
+        for k in result.kept
+    )
     names = [name if n == 1 else f"{name} ({n} pieces)" for name, n in found.items()]
     if len(names) > SHOWN_SECTIONS + 1:
         names[SHOWN_SECTIONS:] = [f"{len(names) - SHOWN_SECTIONS} more"]
@@ -127,7 +161,9 @@ def _section(passage: Passage, span: Span, many: bool) -> str:
     above, said = own.chunk_context_and_text(own.chunks[own.chunk_index(span.start)])
     headings = [line for line in above.split("\n") if line.strip() and "|" not in line]
     heading = headings[-1].strip("#= ") if headings else ""
-    name = _KINDS.get(own.text_format) or (f"§ {_short(heading)}" if heading else f'"{_short(said.strip())}"')
+    name = _KINDS.get(own.text_format) or (
+        f"§ {_short(heading)}" if heading else f'"{_short(said.strip())}"'
+    )
     return f"{passage.id}: {name}" if many else name
 
 
@@ -137,7 +173,10 @@ def _short(text: str) -> str:
 
 
 def build_denoiser(
-    name: str, keep: str | None = None, model: str | None = None, tokens: int | None = None
+    name: str,
+    keep: str | None = None,
+    model: str | None = None,
+    tokens: int | None = None,
 ) -> Denoiser:
     """The denoiser behind a ``--denoiser`` or ``--method``; ``keep`` as in `keep_of`, ``tokens`` of the embedded
     encoder at most."""
@@ -164,7 +203,9 @@ def build_denoiser(
         "embedding": embedding_scorer,
     }
     if tokens is not None and (keep is not None or name not in scorers):
-        raise InputError(f"--tokens is for {', '.join(scorers)}, and says how much is kept: leave --keep out")
+        raise InputError(
+            f"--tokens is for {', '.join(scorers)}, and says how much is kept: leave --keep out"
+        )
     if name not in scorers:
         if not Path(name).exists():
             raise InputError(
@@ -175,13 +216,23 @@ def build_denoiser(
 
         return load_denoiser(name, model, keep=chosen)
     if model is not None:
-        raise InputError(f"--model is for --method s2a-select; --method {name} has a model of its own or none")
+        raise InputError(
+            f"--model is for --method s2a-select; --method {name} has a model of its own or none"
+        )
     if name != "end" and chosen == "auto":
-        raise InputError(f"--keep auto is for --method end: the scores of --method {name} have no known scale")
+        raise InputError(
+            f"--keep auto is for --method end: the scores of --method {name} have no known scale"
+        )
     if tokens is not None:
-        return ENDDenoiser(scorers[name](), keep=TokenLimit(tokens, shared_encoder().count_tokens), chunker="auto")
+        return ENDDenoiser(
+            scorers[name](),
+            keep=TokenLimit(tokens, shared_encoder().count_tokens),
+            chunker="auto",
+        )
     default = "auto" if name == "end" else None
-    return ENDDenoiser(scorers[name](), keep=default if chosen is None else chosen, chunker="auto")
+    return ENDDenoiser(
+        scorers[name](), keep=default if chosen is None else chosen, chunker="auto"
+    )
 
 
 def parse_keep(keep: str) -> float | int | str:
@@ -206,28 +257,46 @@ def parse_keep(keep: str) -> float | int | str:
 def _kept(passages: Sequence[Passage], result: DenoiseResult) -> str:
     """The kept text alone, of pages what a reader sees."""
     pages = {p.id for p in passages if chunk_text(p.text).text_format == "html"}
-    kept = (replace(p, text=strip_tags(p.text)) if p.id in pages else p for p in result.passages)
+    kept = (
+        replace(p, text=strip_tags(p.text)) if p.id in pages else p
+        for p in result.passages
+    )
     return "\n\n".join(escape_control(p.text_with_header.strip()) for p in kept)
 
 
-def print_pieces(console: Console, passages: tuple[Passage, ...], result: DenoiseResult, *, why: bool = False) -> None:
+def print_pieces(
+    console: Console,
+    passages: tuple[Passage, ...],
+    result: DenoiseResult,
+    *,
+    why: bool = False,
+) -> None:
     """Kept text plain, dropped text struck through and dim, under each passage's id; with ``why`` each piece's
     score, and what became of it."""
     if not passages:
         console.print("no passages")
     for passage, parts in zip(passages, split_pieces(passages, result), strict=True):
         title = passage.metadata.get("title")
-        console.print(Text(escape_control(f"{passage.id}  {title}" if title else passage.id), style="bold"))
+        console.print(
+            Text(
+                escape_control(f"{passage.id}  {title}" if title else passage.id),
+                style="bold",
+            )
+        )
         page_of = chunk_text(passage.text).text_format == "html"
         for piece in parts:
             said = (strip_tags(piece.text) if page_of else piece.text).strip()
             if not said:
                 continue
             line = Text(f"  {'+' if piece.is_kept else '-'} ")
-            line.append(escape_control(said), style="" if piece.is_kept else "dim strike")
+            line.append(
+                escape_control(said), style="" if piece.is_kept else "dim strike"
+            )
             console.print(line)
             if why:
-                print_line(console, f"    {piece.note}", "green" if piece.is_kept else "dim")
+                print_line(
+                    console, f"    {piece.note}", "green" if piece.is_kept else "dim"
+                )
     for name in ("note", "question_note", "fallback"):
         if said := getattr(result, name):
             print_line(console, f"{name.replace('_', ' ')}: {said}", "yellow")

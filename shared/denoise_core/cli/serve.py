@@ -27,20 +27,48 @@ def serve(
     context: typer.Context,
     denoiser: MethodOption = "end",
     keep: KeepOption = None,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8000,
-    host: Annotated[str, typer.Option(help="127.0.0.1 is for this machine only.")] = "127.0.0.1",
-    name: Annotated[list[str] | None, typer.Option(help="What clients may call it; * for any.")] = None,
-    keys: Annotated[Path | None, typer.Option(help="TOML, a table a name: key or sha256, quota.")] = None,
-    access_log: Annotated[bool, typer.Option("--access-log", help="A line a request, without text.")] = False,
-    max_body_bytes: Annotated[int, typer.Option(help="Bytes of a request.")] = DEFAULT_LIMITS.max_body_bytes,
-    max_read_bytes: Annotated[int, typer.Option(help="Bytes of all requests that are read at a time.")] = DEFAULT_LIMITS.max_read_bytes,
-    body_timeout: Annotated[float, typer.Option(help="Until a body must have come.")] = DEFAULT_LIMITS.body_timeout,
-    max_passages: Annotated[int, typer.Option(max=10_000, help="Of a request.")] = DEFAULT_LIMITS.max_passages,
-    max_characters: Annotated[int, typer.Option(help="Of a request.")] = DEFAULT_LIMITS.max_characters,
-    max_waiting: Annotated[int, typer.Option(help="Requests that may wait.")] = DEFAULT_LIMITS.max_waiting,
-    timeout: Annotated[float, typer.Option(help="Until a request is given up.")] = DEFAULT_LIMITS.timeout,
-    stall_timeout: Annotated[float, typer.Option(help="Without progress until /readyz fails.")] = DEFAULT_LIMITS.stall_timeout,
-    workers: Annotated[int | None, typer.Option(help="Threads that compute: a core each, at most 4.")] = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="0 takes a free one.")
+    ] = 8000,
+    host: Annotated[
+        str, typer.Option(help="127.0.0.1 is for this machine only.")
+    ] = "127.0.0.1",
+    name: Annotated[
+        list[str] | None, typer.Option(help="What clients may call it; * for any.")
+    ] = None,
+    keys: Annotated[
+        Path | None, typer.Option(help="TOML, a table a name: key or sha256, quota.")
+    ] = None,
+    access_log: Annotated[
+        bool, typer.Option("--access-log", help="A line a request, without text.")
+    ] = False,
+    max_body_bytes: Annotated[
+        int, typer.Option(help="Bytes of a request.")
+    ] = DEFAULT_LIMITS.max_body_bytes,
+    max_read_bytes: Annotated[
+        int, typer.Option(help="Bytes of all requests that are read at a time.")
+    ] = DEFAULT_LIMITS.max_read_bytes,
+    body_timeout: Annotated[
+        float, typer.Option(help="Until a body must have come.")
+    ] = DEFAULT_LIMITS.body_timeout,
+    max_passages: Annotated[
+        int, typer.Option(max=10_000, help="Of a request.")
+    ] = DEFAULT_LIMITS.max_passages,
+    max_characters: Annotated[
+        int, typer.Option(help="Of a request.")
+    ] = DEFAULT_LIMITS.max_characters,
+    max_waiting: Annotated[
+        int, typer.Option(help="Requests that may wait.")
+    ] = DEFAULT_LIMITS.max_waiting,
+    timeout: Annotated[
+        float, typer.Option(help="Until a request is given up.")
+    ] = DEFAULT_LIMITS.timeout,
+    stall_timeout: Annotated[
+        float, typer.Option(help="Without progress until /readyz fails.")
+    ] = DEFAULT_LIMITS.stall_timeout,
+    workers: Annotated[
+        int | None, typer.Option(help="Threads that compute: a core each, at most 4.")
+    ] = None,
 ) -> None:
     """Serve denoising over HTTP, in the shapes that rerank clients speak. Nothing leaves the machine.
 
@@ -58,8 +86,13 @@ def serve(
     from denoise_core.service.app import make_app
     from denoise_core.service.request_queue import tune_for_serving
 
-    aside, served = Console(stderr=True, highlight=False), build_denoiser(denoiser, keep)
-    limits = ServiceLimits(**{name: context.params[name] for name in ServiceLimits.__slots__})
+    aside, served = (
+        Console(stderr=True, highlight=False),
+        build_denoiser(denoiser, keep),
+    )
+    limits = ServiceLimits(
+        **{name: context.params[name] for name in ServiceLimits.__slots__}
+    )
     hosts = tuple(name or (() if host in LOCAL_HOSTS else (host,)))
     service = Service(served, Path(denoiser).name, None, keys, hosts, limits)
     application = make_app(service)
@@ -69,17 +102,30 @@ def serve(
     with aside.status("loading ..."):
         served.denoise("Is it there?", [Passage("It is there.", "0")])
     try:
-        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listener = socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
+        )
     except (OSError, OverflowError) as error:
-        raise InputError(f"cannot listen on {host} port {port}: {error}; take another --port, or 0") from error
+        raise InputError(
+            f"cannot listen on {host} port {port}: {error}; take another --port, or 0"
+        ) from error
     if host not in LOCAL_HOSTS and keys is None:
-        print_line(aside, f"{host} can be reached from other machines, and asks for no key: add --keys", "yellow")
+        print_line(
+            aside,
+            f"{host} can be reached from other machines, and asks for no key: add --keys",
+            "yellow",
+        )
     shown = f"[{host}]" if ":" in host else host
     url = f"http://{shown}:{listener.getsockname()[1]}"
-    print_line(aside, f"serving {service.name!r} at {url}/v1/denoise, /v1/rerank and /v1/check; {url}/docs says how")
+    print_line(
+        aside,
+        f"serving {service.name!r} at {url}/v1/denoise, /v1/rerank and /v1/check; {url}/docs says how",
+    )
     tune_for_serving()
     for each in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises again what ended it
         signal.signal(each, lambda *_: None)
-    config = uvicorn.Config(application, log_level="warning", timeout_graceful_shutdown=30)
+    config = uvicorn.Config(
+        application, log_level="warning", timeout_graceful_shutdown=30
+    )
     uvicorn.Server(config).run(sockets=[listener])
     print_line(aside, "closed")

@@ -19,9 +19,17 @@ def print_line(console: Console, text: str, style: str = "") -> None:
     console.print(Text(escape_control(text), style=style), soft_wrap=True)
 
 
-def print_table(console: Console, rows: Sequence[Sequence[str]], title: str | None = None) -> None:
+def print_table(
+    console: Console, rows: Sequence[Sequence[str]], title: str | None = None
+) -> None:
     """A table under its header, the first row; numbers, all columns but the first, to the right."""
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0), title=title, title_justify="left")
+    table = Table(
+        box=SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        title=title,
+        title_justify="left",
+    )
     for i, name in enumerate(rows[0]):
         table.add_column(name, justify="left" if i == 0 else "right")
     for row in rows[1:]:
@@ -30,7 +38,9 @@ def print_table(console: Console, rows: Sequence[Sequence[str]], title: str | No
 
 
 @contextmanager
-def progress_bar(console: Console, doing: str) -> Iterator[Callable[[int, int | None], None]]:
+def progress_bar(
+    console: Console, doing: str
+) -> Iterator[Callable[[int, int | None], None]]:
     """A bar as long as the block takes; what it gives is told how many are done, and of how many."""
     with Progress(console=console, transient=True) as bar:
         task = bar.add_task(doing, total=None)

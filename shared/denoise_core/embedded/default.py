@@ -42,7 +42,9 @@ class DefaultScorer:
 
     listwise = True  # the word weights of late interaction come from the list
 
-    def __init__(self, *, cache_folder: str | Path | None = None, boost_multi_hop: bool = False) -> None:
+    def __init__(
+        self, *, cache_folder: str | Path | None = None, boost_multi_hop: bool = False
+    ) -> None:
         self.folder = cache_folder
         self.second_look = boost_multi_hop
 
@@ -67,7 +69,9 @@ class DefaultScorer:
             scores = read.boost_multi_hop(query, texts, scores)
         return ScoredTexts(scores, windows)
 
-    def score_batch(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[ScoredTexts]:
+    def score_batch(
+        self, asked: Sequence[tuple[str, Sequence[str]]]
+    ) -> list[ScoredTexts]:
         """`scored` for several questions; their passages are read together first."""
         self.precompute(list(dict.fromkeys(t for _, texts in asked for t in texts)))
         return [self.score_with_windows(query, texts) for query, texts in asked]
@@ -98,7 +102,9 @@ def default_denoiser(
     shipped model's alone.
     """
     if (encoder, reranker, cache_folder or boost_multi_hop or None).count(None) < 2:
-        raise InputError("default_denoiser: give one of encoder=, reranker=, or folder= and second_look=")
+        raise InputError(
+            "default_denoiser: give one of encoder=, reranker=, or folder= and second_look="
+        )
     scorer: Scorer = (
         DefaultScorer(cache_folder=cache_folder, boost_multi_hop=boost_multi_hop)
         if reranker is None
@@ -108,8 +114,14 @@ def default_denoiser(
         scorer = encoder if isinstance(encoder, Scorer) else EmbeddingScorer(encoder)
     if keep == "auto" and risk is None and getattr(scorer, "scale", None) is None:
         keep = DEFAULT_KEEP
-        log_fallback("default_denoiser", "keep='auto' is not calibrated for this model", f"keep={keep} is used")
-    return ENDDenoiser(scorer, keep=keep, risk=risk, chunker=chunker, on_irrelevant=on_irrelevant)
+        log_fallback(
+            "default_denoiser",
+            "keep='auto' is not calibrated for this model",
+            f"keep={keep} is used",
+        )
+    return ENDDenoiser(
+        scorer, keep=keep, risk=risk, chunker=chunker, on_irrelevant=on_irrelevant
+    )
 
 
 _encoders: SingleLoadCache[SentenceEncoder] = SingleLoadCache(keep_recent=None)
@@ -118,7 +130,10 @@ _encoders: SingleLoadCache[SentenceEncoder] = SingleLoadCache(keep_recent=None)
 def shared_encoder(folder: str | Path | None = None) -> SentenceEncoder:
     """MiniLM-L6 as a sentence encoder, shared by all in a process that keep readings in the same ``folder``."""
     where = None if folder is None else Path(folder).resolve()
-    return _encoders(where, lambda: SentenceEncoder(minilm_folder(), name=HUB_NAME, cache_folder=where))
+    return _encoders(
+        where,
+        lambda: SentenceEncoder(minilm_folder(), name=HUB_NAME, cache_folder=where),
+    )
 
 
 @cache
@@ -143,4 +158,6 @@ def _vectors(texts: Sequence[str]) -> NDArray[np.float32]:
 
 
 def _shipped(name: str) -> Any:
-    return json.loads((files("denoise_core.embedded") / "data" / name).read_text("utf-8"))
+    return json.loads(
+        (files("denoise_core.embedded") / "data" / name).read_text("utf-8")
+    )

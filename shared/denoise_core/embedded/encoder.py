@@ -25,7 +25,12 @@ from numpy.typing import NDArray
 
 from denoise_core.embedded.minilm import MiniLM, load, tokenizer_of
 from denoise_core.local.batching import split_windows
-from denoise_core.runtime.caches import FailSafeStore, SingleLoadCache, SqliteStore, WeightedLRUCache
+from denoise_core.runtime.caches import (
+    FailSafeStore,
+    SingleLoadCache,
+    SqliteStore,
+    WeightedLRUCache,
+)
 from denoise_core.types import replace_surrogates
 
 Floats = NDArray[np.float32]
@@ -38,7 +43,10 @@ log = logging.getLogger("denoise_core")
 
 MAX_QUERY = 128  # word pieces; longer questions are cut for these two signals
 AT_ONCE = 64  # texts read before what was read of them is kept
-LOOKED, BEHIND = 2, 1.5  # of a second look: best texts, and how far below them what it finds stands at most
+LOOKED, BEHIND = (
+    2,
+    1.5,
+)  # of a second look: best texts, and how far below them what it finds stands at most
 
 
 class SentenceEncoder:
@@ -51,7 +59,13 @@ class SentenceEncoder:
     names = ("cosine", "maxsim", "rest")
     listwise = True  # the weights of maxsim and rest come from the list
 
-    def __init__(self, folder: Path, *, name: str | None = None, cache_folder: str | Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        name: str | None = None,
+        cache_folder: str | Path | None = None,
+    ) -> None:
         self.folder = folder
         self.name = name
         self.cache_folder = cache_folder
@@ -64,7 +78,9 @@ class SentenceEncoder:
         """
         return self.signals_with_windows(query, texts)[0]
 
-    def signals_with_windows(self, query: str, texts: Sequence[str]) -> tuple[Floats, tuple[int, ...]]:
+    def signals_with_windows(
+        self, query: str, texts: Sequence[str]
+    ) -> tuple[Floats, tuple[int, ...]]:
         """`signals`, and in how many windows each text was read."""
         if not texts:
             return np.zeros((0, 3), dtype=np.float32), ()
@@ -82,19 +98,32 @@ class SentenceEncoder:
             np.maximum.at(out[:, column], owner, values)
         return out, windows_read
 
-    def boost_multi_hop(self, query: str, texts: Sequence[str], scores: Floats) -> Floats:
+    def boost_multi_hop(
+        self, query: str, texts: Sequence[str], scores: Floats
+    ) -> Floats:
         """``scores`` ``(n,)`` in which what belongs to the `LOOKED` best texts is raised, to `BEHIND` below them.
 
         A word piece of a best text counts by how far the question leaves it unsaid and by how rare it is in the
         list, if another text has it too. Nothing is read again or lowered, and the best text stays the best.
         """
         read, asked, out = self._read(texts), self._question(query)[1], scores.copy()
-        for best in np.argsort(-scores, kind="stable")[:LOOKED] if len(texts) > 2 and len(asked) else ():
+        for best in (
+            np.argsort(-scores, kind="stable")[:LOOKED]
+            if len(texts) > 2 and len(asked)
+            else ()
+        ):
             others = np.delete(np.arange(len(texts)), best)
-            ids, vectors = [read[i].ids for i in others], read[best].tokens * read[best].scale
-            weight = token_idf(read[best].ids, ids) * np.isin(read[best].ids, np.concatenate(ids))
+            ids, vectors = (
+                [read[i].ids for i in others],
+                read[best].tokens * read[best].scale,
+            )
+            weight = token_idf(read[best].ids, ids) * np.isin(
+                read[best].ids, np.concatenate(ids)
+            )
             weight *= 1 - np.clip((vectors @ asked.T).max(1), 0, 1)
-            near = np.array([_weighted(_nearest([read[i]], vectors), weight).max() for i in others])
+            near = np.array(
+                [_weighted(_nearest([read[i]], vectors), weight).max() for i in others]
+            )
             if near.std() > 0:
                 below = (near - near.max()) / near.std() * scores[others].std() - BEHIND
                 out[others] = np.maximum(out[others], scores[best] + below)
@@ -136,12 +165,18 @@ class SentenceEncoder:
     def _fresh(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
         network, tokenizer = self._load()
         cut = [split_windows(ids, network.room) for ids in self._pieces(texts)]
-        states = iter(network.hidden_states([_framed(part, tokenizer) for parts in cut for part in parts]))
+        states = iter(
+            network.hidden_states(
+                [_framed(part, tokenizer) for parts in cut for part in parts]
+            )
+        )
         out = []
         for parts in cut:
             own = [next(states) for _ in parts]
             unit = _unit(np.concatenate([s[1:-1] for s in own]))
-            scale = np.maximum(np.abs(unit).max(1, keepdims=True, initial=0), 1e-12) / np.float32(127)
+            scale = np.maximum(
+                np.abs(unit).max(1, keepdims=True, initial=0), 1e-12
+            ) / np.float32(127)
             out.append(
                 TokenEmbeddings(
                     np.array([i for part in parts for i in part], dtype=np.int32),
@@ -156,7 +191,9 @@ class SentenceEncoder:
     def _pieces(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids without special ones."""
         tokenizer = self._load()[1]
-        found = tokenizer.encode_batch([replace_surrogates(t) for t in texts], add_special_tokens=False)
+        found = tokenizer.encode_batch(
+            [replace_surrogates(t) for t in texts], add_special_tokens=False
+        )
         return [list(row.ids) for row in found]
 
 
@@ -173,13 +210,17 @@ def _framed(ids: Sequence[int], tokenizer: Any) -> list[int]:
     return [first, *ids, last]
 
 
-def token_idf(asked: Sequence[int], pieces: Sequence[Sequence[int] | NDArray[np.int32]]) -> Floats:
+def token_idf(
+    asked: Sequence[int], pieces: Sequence[Sequence[int] | NDArray[np.int32]]
+) -> Floats:
     """How rare each piece of the question is among the texts, as in BM25; shape ``(len(asked),)``."""
     wanted = np.array(asked, dtype=np.int64)
     found = np.zeros(len(wanted), dtype=np.float32)
     for own in pieces:
         found += np.isin(wanted, np.asarray(own))
-    return np.asarray(np.log(1 + (len(pieces) - found + 0.5) / (found + 0.5)), dtype=np.float32)
+    return np.asarray(
+        np.log(1 + (len(pieces) - found + 0.5) / (found + 0.5)), dtype=np.float32
+    )
 
 
 def _nearest(read: Sequence[TokenEmbeddings], asked: Floats) -> Floats:
@@ -223,12 +264,17 @@ class TokenEmbeddings:
 
     @property
     def nbytes(self) -> int:
-        return sum(a.nbytes for a in (self.ids, self.parts, self.sentence, self.tokens, self.scale))
+        return sum(
+            a.nbytes
+            for a in (self.ids, self.parts, self.sentence, self.tokens, self.scale)
+        )
 
     def to_bytes(self) -> bytes:
         from safetensors.numpy import save
 
-        return save({f.name: np.ascontiguousarray(getattr(self, f.name)) for f in fields(self)})
+        return save(
+            {f.name: np.ascontiguousarray(getattr(self, f.name)) for f in fields(self)}
+        )
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> TokenEmbeddings:
@@ -241,7 +287,13 @@ class TokenEmbeddings:
         except (SafetensorError, TypeError) as error:
             raise ValueError("not a reading, or cut off") from error
         n, parts = int(reading.parts.sum()), len(reading.parts)
-        shapes = (n,), (parts,), (parts, *reading.sentence.shape[1:]), (n, *reading.sentence.shape[1:]), (n, 1)
+        shapes = (
+            (n,),
+            (parts,),
+            (parts, *reading.sentence.shape[1:]),
+            (n, *reading.sentence.shape[1:]),
+            (n, 1),
+        )
         if shapes != tuple(getattr(reading, f.name).shape for f in fields(cls)):
             raise ValueError("its parts do not add up")
         return reading
@@ -255,26 +307,41 @@ class EmbeddingCache:
     again, and nothing fails.
     """
 
-    def __init__(self, model: str, *, memory: int = MEMORY, folder: str | Path | None = None) -> None:
+    def __init__(
+        self, model: str, *, memory: int = MEMORY, folder: str | Path | None = None
+    ) -> None:
         self.model = model
-        self.kept: WeightedLRUCache[bytes, TokenEmbeddings] = WeightedLRUCache(memory, lambda reading: reading.nbytes)
+        self.kept: WeightedLRUCache[bytes, TokenEmbeddings] = WeightedLRUCache(
+            memory, lambda reading: reading.nbytes
+        )
         self.file: SqliteStore | None = None
         if folder is not None:
             path = Path(folder) / FILE
-            self.file = SqliteStore(path, max_entries=None, table="readings", column="reading", timeout=30)
+            self.file = SqliteStore(
+                path, max_entries=None, table="readings", column="reading", timeout=30
+            )
         self.read = 0
         self._bypass = FailSafeStore(f"readings in {folder}")
         self._lock = threading.Lock()
 
-    def of(self, texts: Sequence[str], read: Callable[[list[str]], list[TokenEmbeddings]]) -> list[TokenEmbeddings]:
+    def of(
+        self, texts: Sequence[str], read: Callable[[list[str]], list[TokenEmbeddings]]
+    ) -> list[TokenEmbeddings]:
         """The texts' readings; ``read`` makes those that are not kept."""
         own = f"{self.model}, format {FORMAT}\0"  # of another model nothing is found
-        keys = [hashlib.sha256((own + t).encode("utf-8", "surrogatepass")).digest()[:16] for t in texts]
+        keys = [
+            hashlib.sha256((own + t).encode("utf-8", "surrogatepass")).digest()[:16]
+            for t in texts
+        ]
         by_key = dict(zip(keys, texts, strict=True))
-        found = {key: kept for key in by_key if (kept := self.kept.get(key)) is not None}
+        found = {
+            key: kept for key in by_key if (kept := self.kept.get(key)) is not None
+        }
         found |= self._stored([key for key in by_key if key not in found])
         new = [key for key in by_key if key not in found]
-        for key, reading in zip(new, read([by_key[key] for key in new]) if new else (), strict=True):
+        for key, reading in zip(
+            new, read([by_key[key] for key in new]) if new else (), strict=True
+        ):
             found[key] = reading
             self.kept.put(key, reading)
         with self._lock:
@@ -293,7 +360,10 @@ class EmbeddingCache:
             try:
                 readings[key] = TokenEmbeddings.from_bytes(blob)
             except ValueError as error:
-                log.warning("a stored reading is damaged (%s) and is made again", type(error).__name__)
+                log.warning(
+                    "a stored reading is damaged (%s) and is made again",
+                    type(error).__name__,
+                )
                 continue
             self.kept.put(key, readings[key])
         return readings
@@ -302,5 +372,8 @@ class EmbeddingCache:
         file = self.file
         if file is not None:
             self._bypass.attempt(
-                lambda: file.put_many({key: reading.to_bytes() for key, reading in readings.items()}), None
+                lambda: file.put_many(
+                    {key: reading.to_bytes() for key, reading in readings.items()}
+                ),
+                None,
             )

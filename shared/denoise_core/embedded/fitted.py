@@ -32,19 +32,31 @@ from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
 from denoise_core.end.fit.probe import ProbeFit, assign_folds, fit_probe
 from denoise_core.end.fit.stack import fit_stack
 from denoise_core.end.fit.states import MapFunction, Progress
-from denoise_core.end.probe import Probe, check_replaceable, markdown_table, replace_folder
+from denoise_core.end.probe import (
+    Probe,
+    check_replaceable,
+    markdown_table,
+    replace_folder,
+)
 from denoise_core.end.scorer import ProbeScorer
 from denoise_core.end.selection import DEFAULT_RISK, ScoreCalibration
 from denoise_core.errors import InputError
 from denoise_core.protocols import Scorer
 from denoise_core.question import Question
 from denoise_core.scorers.bm25 import BM25Scorer
-from denoise_core.scorers.stack import SignalSource, Stack, StackedScorer, collect_signals
+from denoise_core.scorers.stack import (
+    SignalSource,
+    Stack,
+    StackedScorer,
+    collect_signals,
+)
 from denoise_core.text.token_budget import CHARACTERS_PER_TOKEN
 
 FORMAT, VERSION = "rag-denoise denoiser", 1
 MANIFEST, CARD, PROBE = "denoiser.json", "README.md", "probe"
-OURS = frozenset({MANIFEST, CARD, PROBE, "curves.svg"})  # the last one was written by version 0.2
+OURS = frozenset(
+    {MANIFEST, CARD, PROBE, "curves.svg"}
+)  # the last one was written by version 0.2
 MIN_QUESTIONS = 20  # questions with a relevant and another passage
 FOLDS = 5
 AUTO_SHARE = 0.5  # what keep="auto" leaves on most lists: where layers and scorers are compared then
@@ -55,13 +67,22 @@ Floats = NDArray[np.float32]
 class FittedScorer(StackedScorer):
     """A stack that knows what its scores mean, for ``keep="auto"``."""
 
-    def __init__(self, parts: Sequence[Scorer | SignalSource], stack: Stack, scale: ScoreCalibration) -> None:
+    def __init__(
+        self,
+        parts: Sequence[Scorer | SignalSource],
+        stack: Stack,
+        scale: ScoreCalibration,
+    ) -> None:
         super().__init__(parts, stack)
         self.scale = scale
 
     def precompute(self, texts: Sequence[str]) -> int:
         """Read texts before any question: see `SentenceEncoder.precompute`."""
-        return sum(part.precompute(texts) for part in self.parts if isinstance(part, SentenceEncoder))
+        return sum(
+            part.precompute(texts)
+            for part in self.parts
+            if isinstance(part, SentenceEncoder)
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -92,7 +113,9 @@ class FittedDenoiser:
             "probe": self.probe is not None,
         }
         with replace_folder(folder, own_names=OURS) as stage:
-            (stage / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+            (stage / MANIFEST).write_text(
+                json.dumps(manifest, indent=1) + "\n", encoding="utf-8"
+            )
             (stage / CARD).write_text(self.card(), encoding="utf-8", errors="replace")
             if self.probe is not None:
                 self.probe.probe.save(stage / PROBE)
@@ -101,9 +124,7 @@ class FittedDenoiser:
     def card(self) -> str:
         """How it did on questions that the fit had not seen, for people."""
         warned = "".join(f"Warning: {w}.\n\n" for w in self.evaluation.warnings)
-        return (
-            f"# A fitted denoiser\n\n{self.evaluation}\n\n{warned}{markdown_table(self.evaluation.table_rows())}\n"
-        )
+        return f"# A fitted denoiser\n\n{self.evaluation}\n\n{warned}{markdown_table(self.evaluation.table_rows())}\n"
 
 
 def fit_denoiser(
@@ -142,7 +163,14 @@ def fit_denoiser(
     share = float(keep) if isinstance(keep, float) else AUTO_SHARE
     probe: ProbeFit | None = None
     if model is not None:
-        probe = fit_probe(model, usable, layers=layers, fraction=share, progress=progress, map_blocks=map_function)
+        probe = fit_probe(
+            model,
+            usable,
+            layers=layers,
+            fraction=share,
+            progress=progress,
+            map_blocks=map_function,
+        )
     asked = _asked(usable)
     labels = np.array([label for q in usable for label in q.labels])
     groups = np.repeat(np.arange(len(usable)), [len(q.passages) for q in usable])
@@ -151,18 +179,31 @@ def fit_denoiser(
     blind = _signals([(SAME_QUESTION, texts) for _, texts in asked], map_function)
     columns = signals
     if probe is not None:
-        line = next(f for f in probe.layers if f.layer == probe.probe.reading.layer).line
+        line = next(
+            f for f in probe.layers if f.layer == probe.probe.reading.layer
+        ).line
         columns = np.column_stack([line.held_out, signals]).astype(np.float32)
         same = [replace(q, text=SAME_QUESTION) for q in usable]
-        (control,) = fit_probe(model, same, layers=[probe.probe.reading.layer], map_blocks=map_function).layers
+        (control,) = fit_probe(
+            model, same, layers=[probe.probe.reading.layer], map_blocks=map_function
+        ).layers
         blind = np.column_stack([control.line.held_out, blind]).astype(np.float32)
     unseen = _unseen(names, columns, labels, groups)
     stack = fit_stack(names, columns, labels, groups.tolist())
-    scored = [(unseen[groups == i], labels[groups == i].tolist()) for i in range(len(usable))]
+    scored = [
+        (unseen[groups == i], labels[groups == i].tolist()) for i in range(len(usable))
+    ]
     if calibration:
-        own = StackedScorer(_parts(None if probe is None else ProbeScorer(model, probe.probe)), stack)
-        scored = [(own.score(*one), list(q.labels)) for one, q in zip(_asked(apart), apart, strict=True)]
-    scale = calibrate_margins({"your questions": scored}, risks=risks, miss_rate=FLOOR_MISS_RATE)
+        own = StackedScorer(
+            _parts(None if probe is None else ProbeScorer(model, probe.probe)), stack
+        )
+        scored = [
+            (own.score(*one), list(q.labels))
+            for one, q in zip(_asked(apart), apart, strict=True)
+        ]
+    scale = calibrate_margins(
+        {"your questions": scored}, risks=risks, miss_rate=FLOOR_MISS_RATE
+    )
     others = {
         "default": np.concatenate([DefaultScorer().score(*one) for one in asked]),
         "cosine": signals[:, 0],
@@ -190,16 +231,23 @@ def load_denoiser(
     """
     folder = Path(folder)
     manifest = _manifest(folder)
-    stack, scale = Stack.from_dict(manifest["stack"]), ScoreCalibration.from_dict(manifest["scale"])
+    stack, scale = (
+        Stack.from_dict(manifest["stack"]),
+        ScoreCalibration.from_dict(manifest["scale"]),
+    )
     read_by, tokenizer = None, None
     if manifest["probe"]:
         probe = Probe.load(folder / PROBE)
         if model is None and probe.reading.model.name == HUB_NAME:
             model, tokenizer = torch_minilm()
-        read_by = ProbeScorer(model or probe.reading.model.name, probe, tokenizer=tokenizer)
+        read_by = ProbeScorer(
+            model or probe.reading.model.name, probe, tokenizer=tokenizer
+        )
     chosen = manifest["keep"] if keep is None else keep
     if chosen == "auto" and risk is None:
-        risk = manifest.get("risk") or (DEFAULT_RISK if DEFAULT_RISK in scale.margins else max(scale.margins))
+        risk = manifest.get("risk") or (
+            DEFAULT_RISK if DEFAULT_RISK in scale.margins else max(scale.margins)
+        )
     return ENDDenoiser(
         FittedScorer(_parts(read_by), stack, scale),
         keep=chosen,
@@ -212,9 +260,15 @@ def load_denoiser(
 def torch_minilm() -> tuple[Any, Any]:
     """MiniLM as a model of transformers, and its tokenizer: for a probe on it. Needs the extra ``end``."""
     transformers = require("transformers", extra="end")
-    model = transformers.AutoModel.from_pretrained(str(minilm_folder()), use_safetensors=True, dtype="float32")
-    model.name_or_path = HUB_NAME  # not where it lies here: a probe's card may be shown around
-    return model.eval(), transformers.AutoTokenizer.from_pretrained(str(minilm_folder()))
+    model = transformers.AutoModel.from_pretrained(
+        str(minilm_folder()), use_safetensors=True, dtype="float32"
+    )
+    model.name_or_path = (
+        HUB_NAME  # not where it lies here: a probe's card may be shown around
+    )
+    return model.eval(), transformers.AutoTokenizer.from_pretrained(
+        str(minilm_folder())
+    )
 
 
 def check_output_folder(folder: Path, *, overwrite: bool = False) -> None:
@@ -236,14 +290,20 @@ def _manifest(folder: Path) -> dict[str, Any]:
     told = manifest if isinstance(manifest, dict) else {}
     known = (told.get("format"), told.get("version")) == (FORMAT, VERSION)
     if not known or not {"stack", "scale", "keep", "probe"} <= set(told):
-        raise InputError(f"{folder / MANIFEST} is not a denoiser of this release; fit it again")
+        raise InputError(
+            f"{folder / MANIFEST} is not a denoiser of this release; fit it again"
+        )
     return told
 
 
-def _apart(usable: Sequence[Question], calibration: Sequence[Question]) -> list[Question]:
+def _apart(
+    usable: Sequence[Question], calibration: Sequence[Question]
+) -> list[Question]:
     apart = [q for q in calibration if q.gold]
     if shared := {q.text for q in usable} & {q.text for q in apart}:
-        raise InputError(f"{len(shared)} questions are both fitted and calibrated on: keep them apart")
+        raise InputError(
+            f"{len(shared)} questions are both fitted and calibrated on: keep them apart"
+        )
     return apart
 
 
@@ -266,7 +326,9 @@ def _risks(n: int, risk: float | None) -> list[float]:
 
 
 def _signals(
-    asked: Sequence[tuple[str, list[str]]], each: MapFunction, progress: Progress | None = None
+    asked: Sequence[tuple[str, list[str]]],
+    each: MapFunction,
+    progress: Progress | None = None,
 ) -> Floats:
     """What the embedded encoder and BM25 say of each text, ``(n, 4)``."""
     found = []
@@ -287,19 +349,28 @@ def _parts(probe: ProbeScorer | None = None) -> list[Scorer | SignalSource]:
     return [*(() if probe is None else (probe,)), shared_encoder(), BM25Scorer()]
 
 
-def _unseen(names: Sequence[str], columns: Floats, labels: NDArray[np.bool_], groups: NDArray[np.intp]) -> Floats:
+def _unseen(
+    names: Sequence[str],
+    columns: Floats,
+    labels: NDArray[np.bool_],
+    groups: NDArray[np.intp],
+) -> Floats:
     """Each row's score by weights that did not see its question."""
     fold = assign_folds(groups, labels, FOLDS)
     out = np.empty(len(labels), dtype=np.float32)
     for f in range(int(fold.max()) + 1):
         seen = fold != f
-        out[~seen] = fit_stack(names, columns[seen], labels[seen], groups[seen].tolist()).combine(columns[~seen])
+        out[~seen] = fit_stack(
+            names, columns[seen], labels[seen], groups[seen].tolist()
+        ).combine(columns[~seen])
     return out
 
 
 Word = Literal["better", "no difference found", "worse"]
 Interval = tuple[float, float, float]  # a value and the ends of its 95 % interval
-NO_QUESTION = "no question"  # the fit again, each passage read under one and the same question:
+NO_QUESTION = (
+    "no question"  # the fit again, each passage read under one and the same question:
+)
 SAME_QUESTION = "What is this about?"
 
 
@@ -325,7 +396,11 @@ class FitEvaluation:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What speaks against using the fit: a control without the question, or the default, that is as good."""
-        as_good = [(told, self.gains_over[name]) for name, told in _AS_GOOD.items() if name in self.gains_over]
+        as_good = [
+            (told, self.gains_over[name])
+            for name, told in _AS_GOOD.items()
+            if name in self.gains_over
+        ]
         return tuple(
             f"{told} ({gain:+.3f} of the text, 95 % {low:+.3f} to {high:+.3f})"
             for told, (gain, low, high) in as_good
@@ -334,12 +409,19 @@ class FitEvaluation:
 
     def count_saved_tokens(self, name: str, target: float = GOLD_TARGETS[0]) -> int:
         """Tokens of a thousand questions that are not read, against everything."""
-        return round(1000 * self.tokens_per_question * (1 - self.text_needed[name][GOLD_TARGETS.index(target)][0]))
+        return round(
+            1000
+            * self.tokens_per_question
+            * (1 - self.text_needed[name][GOLD_TARGETS.index(target)][0])
+        )
 
     def __str__(self) -> str:
         said = self.outcome[:1].upper() + self.outcome[1:]
         low, high = self.interval
-        mine, theirs = self.text_needed["fitted"][0][0], self.text_needed["cosine"][0][0]
+        mine, theirs = (
+            self.text_needed["fitted"][0][0],
+            self.text_needed["cosine"][0][0],
+        )
         return (
             f"{said}, against cosine: {GOLD_TARGETS[0]:.0%} of the relevant passages are kept in {mine:.3f} of the "
             f"text in place of {theirs:.3f}, a gain of {self.gain:+.3f} (95 % {low:+.3f} to {high:+.3f}), "
@@ -368,10 +450,16 @@ def evaluate_fit(
     The interval is the bootstrap's, widened for the questions that the folds' fits share.
     """
     found = {
-        name: [required_text_fraction(s, labels, sizes, groups, fraction=t) for t in GOLD_TARGETS]
+        name: [
+            required_text_fraction(s, labels, sizes, groups, fraction=t)
+            for t in GOLD_TARGETS
+        ]
         for name, s in scores.items()
     }
-    over = {name: percentile_interval(rows[0] - found["fitted"][0], FOLDS) for name, rows in found.items()}
+    over = {
+        name: percentile_interval(rows[0] - found["fitted"][0], FOLDS)
+        for name, rows in found.items()
+    }
     gain, low, high = over["cosine"]
     n = len(np.unique(groups))
     return FitEvaluation(
@@ -380,17 +468,28 @@ def evaluate_fit(
         (low, high),
         n,
         float(sizes.sum()) / n / CHARACTERS_PER_TOKEN,
-        float((np.bincount(groups, sizes * labels) / np.bincount(groups, sizes)).mean()),
-        {name: [percentile_interval(row) for row in rows] for name, rows in found.items()},
+        float(
+            (np.bincount(groups, sizes * labels) / np.bincount(groups, sizes)).mean()
+        ),
+        {
+            name: [percentile_interval(row) for row in rows]
+            for name, rows in found.items()
+        },
         {name: row for name, row in over.items() if name != "fitted"},
     )
 
 
-def percentile_interval(found: NDArray[np.float64], folds: int | None = None) -> Interval:
+def percentile_interval(
+    found: NDArray[np.float64], folds: int | None = None
+) -> Interval:
     """Of a value and of the same of samples."""
-    value, wider = float(found[0]), 1.0 if folds is None else sqrt(1 + folds / (folds - 1))
+    value, wider = (
+        float(found[0]),
+        1.0 if folds is None else sqrt(1 + folds / (folds - 1)),
+    )
     low, high = (
-        max(-1.0, min(1.0, value + wider * (float(e) - value))) for e in np.quantile(found[1:], (0.025, 0.975))
+        max(-1.0, min(1.0, value + wider * (float(e) - value)))
+        for e in np.quantile(found[1:], (0.025, 0.975))
     )
     return value, low, high
 

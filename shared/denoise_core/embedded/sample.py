@@ -39,17 +39,29 @@ def sample_questions() -> tuple[Question, ...]:
 def sample_answers() -> tuple[AnsweredQuestion, ...]:
     """A right and a wrong answer to each question of `sample`, in its order."""
     return tuple(
-        AnsweredQuestion(question, record["right"], record["wrong"], record["suggested_by"])
+        AnsweredQuestion(
+            question, record["right"], record["wrong"], record["suggested_by"]
+        )
         for question, record in zip(sample_questions(), _records(), strict=True)
     )
 
 
 def _records() -> list[dict[str, Any]]:
-    packed = (files("denoise_core.embedded") / "data" / "nq_sample.jsonl.xz").read_bytes()
-    return [json.loads(line) for line in lzma.decompress(packed).decode("utf-8").splitlines()]
+    packed = (
+        files("denoise_core.embedded") / "data" / "nq_sample.jsonl.xz"
+    ).read_bytes()
+    return [
+        json.loads(line)
+        for line in lzma.decompress(packed).decode("utf-8").splitlines()
+    ]
 
 
 def _question(record: dict[str, Any]) -> Question:
-    passages = tuple(Passage(p["text"], p["id"], metadata={"title": p["title"]}) for p in record["passages"])
+    passages = tuple(
+        Passage(p["text"], p["id"], metadata={"title": p["title"]})
+        for p in record["passages"]
+    )
     gold = frozenset(p["id"] for p in record["passages"] if p["is_gold"])
-    return Question(record["question"], passages, gold, tuple(record["answers"]), record["id"])
+    return Question(
+        record["question"], passages, gold, tuple(record["answers"]), record["id"]
+    )

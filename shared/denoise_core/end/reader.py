@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from denoise_core.local.loading import Backbone, LoadOptions
 
 Floats = NDArray[np.float32]
-Batch: TypeAlias = tuple[list[int], dict[int, Floats]]  # positions of prompts, their states by layer
+Batch: TypeAlias = tuple[
+    list[int], dict[int, Floats]
+]  # positions of prompts, their states by layer
 
 PREFIX_BYTES = 512 << 20  # 10 thousand tokens of an 8B model's first 13 blocks
 
@@ -79,7 +81,9 @@ class HiddenReader:
     ) -> None:
         self.settings = settings or ReadingSettings()
         if self.settings.max_tokens < 1:
-            raise InputError(f"max_tokens={self.settings.max_tokens}: expected 1 or more")
+            raise InputError(
+                f"max_tokens={self.settings.max_tokens}: expected 1 or more"
+            )
         self._model = model
         self._tokenizer = tokenizer
         self._load = load
@@ -87,7 +91,9 @@ class HiddenReader:
         self._opened: tuple[Backbone, BoundLayout] | None = None
         self._opening = threading.Lock()
         self._fingerprints: dict[int, ModelFingerprint] = {}
-        self.prefix: PrefixCache = PrefixCache(PREFIX_BYTES) if prefix is None else prefix
+        self.prefix: PrefixCache = (
+            PrefixCache(PREFIX_BYTES) if prefix is None else prefix
+        )
         self._kept: PrefixReuse | None = None
 
     # -- what it reads -----------------------------------------------------------------------------
@@ -110,7 +116,9 @@ class HiddenReader:
     @property
     def pooling(self) -> Any:
         """Which positions become one state: as set, else the last for decoders, head and question for encoders."""
-        return self.settings.pooling or ("last" if self.backbone.partial_forward.is_causal else "cls_mean_question")
+        return self.settings.pooling or (
+            "last" if self.backbone.partial_forward.is_causal else "cls_mean_question"
+        )
 
     @property
     def norm(self) -> Norm:
@@ -127,11 +135,19 @@ class HiddenReader:
         if layer not in self._fingerprints:
             with backbone.partial_forward.lock:
                 self._fingerprints[layer] = backbone.fingerprint(layer)
-        return HiddenStateSpec(self._fingerprints[layer], layer, layout.fingerprint, self.pooling, self.norm.kind)
+        return HiddenStateSpec(
+            self._fingerprints[layer],
+            layer,
+            layout.fingerprint,
+            self.pooling,
+            self.norm.kind,
+        )
 
     # -- reading -----------------------------------------------------------------------------------
 
-    def read(self, pairs: Sequence[tuple[str, str]], layers: Sequence[int]) -> LayerStates:
+    def read(
+        self, pairs: Sequence[tuple[str, str]], layers: Sequence[int]
+    ) -> LayerStates:
         """States of ``(question, text)`` pairs at ``layers``, from one pass to the highest of them.
 
         Raises `InputError` for a layer outside the model, and a question that leaves the text no room.
@@ -146,51 +162,83 @@ class HiddenReader:
             # Equal prompts (duplicate passages) have equal states, so each is run once.
             place = {p: n for n, p in enumerate(dict.fromkeys(prompts))}
             done = self._run(list(place), wanted)
-        order = np.argsort([i for rows, _ in done for i in rows])[[place[p] for p in prompts]]
+        order = np.argsort([i for rows, _ in done for i in rows])[
+            [place[p] for p in prompts]
+        ]
         empty = np.zeros((0, 0), dtype=np.float32)
-        rows = {layer: np.concatenate([found[layer] for _, found in done] or [empty])[order] for layer in wanted}
+        rows = {
+            layer: np.concatenate([found[layer] for _, found in done] or [empty])[order]
+            for layer in wanted
+        }
         norm = self.norm
-        return LayerStates({layer: norm(states) for layer, states in rows.items()}, owner)
+        return LayerStates(
+            {layer: norm(states) for layer, states in rows.items()}, owner
+        )
 
-    def prompts(self, pairs: Sequence[tuple[str, str]]) -> tuple[list[TokenPrompt], NDArray[np.intp]]:
+    def prompts(
+        self, pairs: Sequence[tuple[str, str]]
+    ) -> tuple[list[TokenPrompt], NDArray[np.intp]]:
         """The prompts of the pairs, texts too long for the window cut; and of each the index of its pair."""
         backbone, layout = self._open()
-        with backbone.partial_forward.lock:  # a tokenizer's settings are shared, so only one thread may use it
+        with (
+            backbone.partial_forward.lock
+        ):  # a tokenizer's settings are shared, so only one thread may use it
             return build_prompts(layout, pairs, backbone.partial_forward.max_positions)
 
     # -- inside ------------------------------------------------------------------------------------
 
     def _open(self) -> tuple[Backbone, BoundLayout]:
         with self._opening:
-            if self._opened is not None and self._opened[0].partial_forward is None:  # a copy: hooks do not travel
+            if (
+                self._opened is not None and self._opened[0].partial_forward is None
+            ):  # a copy: hooks do not travel
                 self._opened = self._kept = None
             if self._opened is None:
                 require("torch", extra="end")
                 require("transformers", extra="end")
                 from denoise_core.local.loading import LoadOptions, open_backbone
 
-                backbone = open_backbone(self._model, self._tokenizer, self._load or LoadOptions(), self._first_layers)
-                chosen = self.settings.layout or (layouts.SCQ if backbone.partial_forward.is_causal else layouts.PAIR)
+                backbone = open_backbone(
+                    self._model,
+                    self._tokenizer,
+                    self._load or LoadOptions(),
+                    self._first_layers,
+                )
+                chosen = self.settings.layout or (
+                    layouts.SCQ if backbone.partial_forward.is_causal else layouts.PAIR
+                )
                 self._opened = backbone, chosen.bind(backbone.tokenizer)
             return self._opened
 
-    def _run(self, prompts: Sequence[TokenPrompt], layers: Sequence[int]) -> list[Batch]:
+    def _run(
+        self, prompts: Sequence[TokenPrompt], layers: Sequence[int]
+    ) -> list[Batch]:
         from denoise_core.local.partial_forward import run_in_batches
 
         if len(layers) == 1 and self._keeps(layers[0]) is None:
-            return [(rows, {layers[0]: found}) for rows, found in self._reuse().read_states(prompts, layers[0])]
+            return [
+                (rows, {layers[0]: found})
+                for rows, found in self._reuse().read_states(prompts, layers[0])
+            ]
 
         def forward(rows: list[int]) -> dict[int, Floats]:
             return self._forward([prompts[i] for i in rows], layers)
 
-        return run_in_batches(self.backbone.partial_forward, [len(p.ids) for p in prompts], self.settings.max_tokens, forward)
+        return run_in_batches(
+            self.backbone.partial_forward,
+            [len(p.ids) for p in prompts],
+            self.settings.max_tokens,
+            forward,
+        )
 
     def _keeps(self, layer: int) -> str | None:
         """None when prefixes are kept at ``layer``, else why not."""
         if self.prefix.max_bytes == 0:
             return "prefix=PrefixCache(0): switched off"
         if not self.backbone.partial_forward.is_causal or self.pooling != "last":
-            return "an encoder's passage sees the question, so nothing of it can be kept"
+            return (
+                "an encoder's passage sees the question, so nothing of it can be kept"
+            )
         if not self.layout.is_prefix_reusable:
             return f"layout {self.layout.name!r} has the question before the passage"
         return self._reuse().disabled_reason(layer)
@@ -200,15 +248,26 @@ class HiddenReader:
 
         if self._kept is None:
             early = self.backbone.partial_forward
-            self._kept = PrefixReuse(early, self.prefix, self._scope, self.settings.max_tokens, self._pad)
+            self._kept = PrefixReuse(
+                early, self.prefix, self._scope, self.settings.max_tokens, self._pad
+            )
         return self._kept
 
     def _scope(self, layer: int) -> Hashable:
         """All that decides keys and values besides the tokens."""
         model = self.reading(layer).model
-        return model.name, model.revision, model.weights, model.dtype, self.layout.fingerprint, layer
+        return (
+            model.name,
+            model.revision,
+            model.weights,
+            model.dtype,
+            self.layout.fingerprint,
+            layer,
+        )
 
-    def _forward(self, prompts: Sequence[TokenPrompt], layers: Sequence[int]) -> dict[int, Floats]:
+    def _forward(
+        self, prompts: Sequence[TokenPrompt], layers: Sequence[int]
+    ) -> dict[int, Floats]:
         from denoise_core.local.partial_forward import model_inputs, pooling_function
 
         early = self.backbone.partial_forward
@@ -216,8 +275,13 @@ class HiddenReader:
         if self.pooling == "last" and len(layers) == 1:
             found = {layers[0]: early.read_last_token(inputs, layers[0])}
         else:
-            found = early.read_layers(inputs, layers, pooling_function(self.pooling, prompts))
-        return {layer: np.asarray(states.cpu().numpy(), dtype=np.float32) for layer, states in found.items()}
+            found = early.read_layers(
+                inputs, layers, pooling_function(self.pooling, prompts)
+            )
+        return {
+            layer: np.asarray(states.cpu().numpy(), dtype=np.float32)
+            for layer, states in found.items()
+        }
 
     @property
     def _pad(self) -> int:
@@ -240,14 +304,20 @@ def build_prompts(
     owner: list[int] = []
     for i, ((query, _), ids) in enumerate(zip(pairs, texts, strict=True)):
         question = questions[query]
-        room = len(ids) or 1 if window is None else window - layout.overhead_tokens - len(question)
+        room = (
+            len(ids) or 1
+            if window is None
+            else window - layout.overhead_tokens - len(question)
+        )
         for part in split_windows(ids, room):
             prompts.append(layout.assemble(part, question))
             owner.append(i)
     return prompts, np.array(owner, dtype=np.intp)
 
 
-def max_over_windows(scores: NDArray[np.float32], owner: NDArray[np.intp], texts: int) -> NDArray[np.float32]:
+def max_over_windows(
+    scores: NDArray[np.float32], owner: NDArray[np.intp], texts: int
+) -> NDArray[np.float32]:
     """One score for each text: that of its best part."""
     best = np.full(texts, -np.inf, dtype=np.float32)
     np.maximum.at(best, owner, scores)

@@ -18,7 +18,9 @@ from denoise_core.text.text_chunk import MAX_CHUNK_CHARACTERS
 from denoise_core.text.words import content_words, split_words
 from denoise_core.types import Passage
 
-LONG_RESULT_CHARACTERS = 1000  # characters from which on a result is cut down to `SHARE` of them
+LONG_RESULT_CHARACTERS = (
+    1000  # characters from which on a result is cut down to `SHARE` of them
+)
 KEPT_FRACTION = 3 / 8
 REPETITION_PENALTY = 2.0  # what a text loses that says nothing new
 
@@ -35,7 +37,9 @@ def for_tool_results(denoiser: Denoiser, passages: Sequence[Passage]) -> Denoise
     made.chunker, made.attaches_context = structural_chunker, True
     characters = sum(len(p.text) for p in passages)
     if isinstance(made.rule, MarginRule) and characters >= LONG_RESULT_CHARACTERS:
-        made.rule = TokenLimit(int(KEPT_FRACTION * characters), len, drop_headers_first=False)
+        made.rule = TokenLimit(
+            int(KEPT_FRACTION * characters), len, drop_headers_first=False
+        )
         made.scorer = LexicalBoostScorer(made.scorer, group_chunks(passages))
     return made
 
@@ -61,10 +65,14 @@ class LexicalBoostScorer:
         for i, found in enumerate(having):
             for word in found:
                 holding.setdefault(word, []).append(i)
-        weight = {w: math.log(1 + len(texts) / len(found)) for w, found in holding.items()}
+        weight = {
+            w: math.log(1 + len(texts) / len(found)) for w, found in holding.items()
+        }
         wanted = set(content_words(query)) & weight.keys()
         shared = np.array([sum(weight[w] for w in found & wanted) for found in having])
-        scores = np.asarray(self.scorer.score(query, texts)) + shared / max(shared.max(initial=0), 1e-9)
+        scores = np.asarray(self.scorer.score(query, texts)) + shared / max(
+            shared.max(initial=0), 1e-9
+        )
         padded = np.pad(scores, 1, constant_values=-np.inf)
         scores = (scores + np.maximum(np.maximum(padded[:-2], padded[2:]), scores)) / 2
         if len(self.parts) == len(texts):
@@ -73,7 +81,11 @@ class LexicalBoostScorer:
             scores = best[self.parts]
         own = [found - asked for found in having]
         size = np.array([sum(weight[w] for w in found) or 1.0 for found in own])
-        out, said, left = np.empty(len(texts), np.float32), np.zeros(len(texts)), np.ones(len(texts), np.bool_)
+        out, said, left = (
+            np.empty(len(texts), np.float32),
+            np.zeros(len(texts)),
+            np.ones(len(texts), np.bool_),
+        )
         for _ in texts:
             now = np.where(left, scores - REPETITION_PENALTY * said / size, -np.inf)
             i = int(now.argmax())
@@ -90,16 +102,25 @@ def group_chunks(passages: Sequence[Passage]) -> list[int]:
     for passage in passages:
         made = chunk_text(passage.text).chunks
         frames = {(p.start, p.end) for p in made if p.is_structural}
-        read = [p for p in made if not p.is_structural and passage.text[p.start : p.end].strip()]
+        read = [
+            p
+            for p in made
+            if not p.is_structural and passage.text[p.start : p.end].strip()
+        ]
         of: list[Hashable] = []
         for p in read:
             over = [r for r in p.context_spans if r in frames]
-            record = max((n for n, step in enumerate(p.path, 1) if isinstance(step, int)), default=0)
+            record = max(
+                (n for n, step in enumerate(p.path, 1) if isinstance(step, int)),
+                default=0,
+            )
             of.append(p.path[:record] if record else over[-1] if over else p.start)
         size = Counter[Hashable]()
         for whole, p in zip(of, read, strict=True):
             size[whole] += p.end - p.start
         at, first = len(out), dict[Hashable, int]()
         for n, whole in enumerate(of, at):
-            out.append(first.setdefault(whole, n) if size[whole] <= MAX_CHUNK_CHARACTERS else n)
+            out.append(
+                first.setdefault(whole, n) if size[whole] <= MAX_CHUNK_CHARACTERS else n
+            )
     return out

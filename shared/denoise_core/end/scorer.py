@@ -68,7 +68,9 @@ class ProbeScorer:
         """`score`, with what it cost. Raises `ProbeMismatch`; else what `HiddenReader.read` raises."""
         return self.score_batch([(query, texts)])[0]
 
-    def score_batch(self, asked: Sequence[tuple[str, Sequence[str]]]) -> list[ScoredTexts]:
+    def score_batch(
+        self, asked: Sequence[tuple[str, Sequence[str]]]
+    ) -> list[ScoredTexts]:
         """`scored` for several questions, their prompts in common batches."""
         pairs = [(query, t) for query, texts in asked for t in texts]
         if not pairs:
@@ -76,10 +78,17 @@ class ProbeScorer:
         self._check()
         layer = self.probe.reading.layer
         found = self.reader.read(pairs, [layer])
-        best = max_over_windows(self.probe.score(found.by_layer[layer]), found.text_index, len(pairs))
-        parts = np.bincount(found.text_index, minlength=len(pairs)).tolist()  # windows that each text was read in
+        best = max_over_windows(
+            self.probe.score(found.by_layer[layer]), found.text_index, len(pairs)
+        )
+        parts = np.bincount(
+            found.text_index, minlength=len(pairs)
+        ).tolist()  # windows that each text was read in
         ends = np.cumsum([0, *(len(texts) for _, texts in asked)])
-        return [ScoredTexts(best[a:b], tuple(parts[a:b])) for a, b in pairwise(ends.tolist())]
+        return [
+            ScoredTexts(best[a:b], tuple(parts[a:b]))
+            for a, b in pairwise(ends.tolist())
+        ]
 
     def _check(self) -> None:
         with self._checking:

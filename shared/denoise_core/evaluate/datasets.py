@@ -41,7 +41,18 @@ from denoise_core.types import Passage, replace_surrogates, unique_ids
 GoldFrom = Literal["labels", "answers", "model", "made"]
 PassageSearch = Callable[[str], Sequence[Passage]]
 
-FIELDS = ("question", "passages", "gold", "labels", "answers", "id", "text", "title", "source", "is_gold")
+FIELDS = (
+    "question",
+    "passages",
+    "gold",
+    "labels",
+    "answers",
+    "id",
+    "text",
+    "title",
+    "source",
+    "is_gold",
+)
 _OF_A_PASSAGE = ("text", "id", "title", "source", "is_gold")
 _UNTOLD = (
     "nothing tells which passages are relevant: add 'labels', or 'is_gold' to each passage ('has_answer' in "
@@ -92,16 +103,31 @@ def read_questions(path: str | Path, *, skip_bad: bool = False) -> EvaluationCas
     Raises `InputError` for a file that cannot be read or used at all and, unless ``skip_bad``, for the first
     record that cannot be used or has no labels, by its place in the file.
     """
-    return parse_cases(read_records(Path(path)), source_name=str(path), labelled=True, skip_bad=skip_bad)
+    return parse_cases(
+        read_records(Path(path)),
+        source_name=str(path),
+        labelled=True,
+        skip_bad=skip_bad,
+    )
 
 
-def read_cases(path: str | Path, *, columns: Mapping[str, str] | None = None, search_passages: PassageSearch | None = None) -> EvaluationCases:
+def read_cases(
+    path: str | Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    search_passages: PassageSearch | None = None,
+) -> EvaluationCases:
     """The cases of a file as `read_questions` takes; here labels may be missing, and bad records are passed over.
 
     ``columns`` gives the file's own name of one of `FIELDS`. ``find`` searches passages for a question that comes
     without. Raises `InputError` for a file that cannot be read, an unknown column, or no case at all.
     """
-    return parse_cases(read_records(Path(path)), columns=columns, search_passages=search_passages, source_name=str(path))
+    return parse_cases(
+        read_records(Path(path)),
+        columns=columns,
+        search_passages=search_passages,
+        source_name=str(path),
+    )
 
 
 def parse_cases(
@@ -115,13 +141,18 @@ def parse_cases(
 ) -> EvaluationCases:
     """As `read_cases`, or as `read_questions` where they must be ``labelled``, of records with their places."""
     if unknown := sorted(set(columns or ()) - set(FIELDS)):
-        raise InputError(f"columns: {unknown[0]!r} is not known; expected one of {', '.join(FIELDS)}")
+        raise InputError(
+            f"columns: {unknown[0]!r} is not known; expected one of {', '.join(FIELDS)}"
+        )
     cases: list[EvaluationCase] = []
     bad: list[RecordProblem] = []
     for place, record in numbered:
         try:
             case = _case(record, place, columns or {}, search_passages)
-            if labelled and (case.gold_from is None or (case.gold_from == "answers" and "ctxs" not in record)):
+            if labelled and (
+                case.gold_from is None
+                or (case.gold_from == "answers" and "ctxs" not in record)
+            ):
                 raise InputError(_UNTOLD)
         except InputError as error:
             if not skip_bad:
@@ -130,14 +161,23 @@ def parse_cases(
         else:
             cases.append(case)
     if not cases:
-        first = f"; the first: record {bad[0].line_number}: {bad[0].reason}" if bad else ""
+        first = (
+            f"; the first: record {bad[0].line_number}: {bad[0].reason}" if bad else ""
+        )
         raise InputError(f"{source_name}: no question can be used{first}")
-    nowhere = [c.line_number for c in cases if c.gold_from == "answers" and not c.question.gold]
-    noted = (RecordProblem(place, "none of its answers stands in its passages") for place in nowhere)
+    nowhere = [
+        c.line_number for c in cases if c.gold_from == "answers" and not c.question.gold
+    ]
+    noted = (
+        RecordProblem(place, "none of its answers stands in its passages")
+        for place in nowhere
+    )
     return EvaluationCases(tuple(cases), tuple(bad), tuple(noted))
 
 
-def _case(record: Any, place: int, columns: Mapping[str, str], find: PassageSearch | None) -> EvaluationCase:
+def _case(
+    record: Any, place: int, columns: Mapping[str, str], find: PassageSearch | None
+) -> EvaluationCase:
     """One record. Raises `InputError` that names the fields it lacks."""
     if isinstance(record, RecordProblem):
         raise InputError(record.reason)
@@ -146,14 +186,18 @@ def _case(record: Any, place: int, columns: Mapping[str, str], find: PassageSear
     record = _renamed(record, columns)
     text = record.get("question")
     if not isinstance(text, str) or not text.strip():
-        raise InputError(f"'question': expected a text, got {text!r}; found the fields {', '.join(record)}")
+        raise InputError(
+            f"'question': expected a text, got {text!r}; found the fields {', '.join(record)}"
+        )
     flags = None
     if (given := _given(record)) is not None:
         passages, flags = parse_passages(given), _flags(record, given)
     elif find is not None:
         passages = tuple(find(text))
     else:
-        raise InputError("it has no 'passages': add them, or name what to search with --documents FOLDER")
+        raise InputError(
+            "it has no 'passages': add them, or name what to search with --documents FOLDER"
+        )
     if not passages:
         raise InputError("nothing was found for it in the documents")
     if not any(p.text.strip() for p in passages):
@@ -166,13 +210,17 @@ def _case(record: Any, place: int, columns: Mapping[str, str], find: PassageSear
     return case_from_question(made, place, labelled=gold is not None)
 
 
-def case_from_question(question: Question, place: int, *, labelled: bool = False) -> EvaluationCase:
+def case_from_question(
+    question: Question, place: int, *, labelled: bool = False
+) -> EvaluationCase:
     """A question at hand as a case: gold as it says (``labelled``: even if it names none), else of its answers."""
     if labelled or question.gold:
         return EvaluationCase(question, place, "labels")
     if not question.answers:
         return EvaluationCase(question, place)
-    found = frozenset(p.id for p in question.passages if contains_answer(p.text, question.answers))
+    found = frozenset(
+        p.id for p in question.passages if contains_answer(p.text, question.answers)
+    )
     return EvaluationCase(replace(question, gold=found), place, "answers")
 
 
@@ -186,7 +234,10 @@ def _renamed(record: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, A
     given = out.get("passages")
     if own and isinstance(given, list):
         out["passages"] = [
-            {**p, **{o: p[t] for o, t in own.items() if t in p}} if isinstance(p, Mapping) else p for p in given
+            {**p, **{o: p[t] for o, t in own.items() if t in p}}
+            if isinstance(p, Mapping)
+            else p
+            for p in given
         ]
     return out
 
@@ -198,8 +249,16 @@ def _given(record: Mapping[str, Any]) -> Sequence[Any] | None:
     if "supporting_facts" in record:
         return _of_hotpot(record)
     if "paragraphs" in record:
-        names = {"text": "paragraph_text", "title": "title", "id": "idx", "is_gold": "is_supporting"}
-        return [{ours: p.get(theirs) for ours, theirs in names.items()} for p in _objects(record, "paragraphs")]
+        names = {
+            "text": "paragraph_text",
+            "title": "title",
+            "id": "idx",
+            "is_gold": "is_supporting",
+        }
+        return [
+            {ours: p.get(theirs) for ours, theirs in names.items()}
+            for p in _objects(record, "paragraphs")
+        ]
     given = record.get("passages", record.get("ctxs"))
     if given is not None and (not isinstance(given, list | tuple) or not given):
         kind = "an empty list" if given in ([], ()) else type(given).__name__
@@ -239,13 +298,17 @@ def _of_hotpot(record: Mapping[str, Any]) -> list[dict[str, Any]]:
             for title, parts in pages
         ]
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"'context' and 'supporting_facts' are not HotpotQA's: {error!r}") from error
+        raise InputError(
+            f"'context' and 'supporting_facts' are not HotpotQA's: {error!r}"
+        ) from error
 
 
 def _objects(record: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
     rows = record[name]
     if not isinstance(rows, list) or not all(isinstance(r, Mapping) for r in rows):
-        raise InputError(f"{name!r}: expected a list of objects, got {type(rows).__name__}")
+        raise InputError(
+            f"{name!r}: expected a list of objects, got {type(rows).__name__}"
+        )
     return rows
 
 
@@ -255,12 +318,16 @@ def parse_passages(given: Sequence[Any]) -> tuple[Passage, ...]:
     rows = [{"text": p} if isinstance(p, str) else p for p in given]
     for row in rows:
         if not isinstance(row, Mapping):
-            raise InputError(f"'passages': expected texts or objects with 'text', got {type(row).__name__}")
+            raise InputError(
+                f"'passages': expected texts or objects with 'text', got {type(row).__name__}"
+            )
         if not isinstance(text := row.get("text"), str):
             kind = "nothing" if text is None else type(text).__name__
             raise InputError(f"'text': expected a text, got {kind}")
     keys = ("id", "passage_id", "psg_id")
-    ids = unique_ids([next((str(r[k]) for k in keys if r.get(k) is not None), None) for r in rows])
+    ids = unique_ids(
+        [next((str(r[k]) for k in keys if r.get(k) is not None), None) for r in rows]
+    )
     return tuple(map(_passage, rows, ids))
 
 
@@ -276,11 +343,18 @@ def _flags(record: Mapping[str, Any], given: Sequence[Any]) -> list[bool] | None
     if "labels" in record:
         marks = record["labels"]
     else:
-        told = [p.get("is_gold", p.get("has_answer")) if isinstance(p, Mapping) else None for p in given]
+        told = [
+            p.get("is_gold", p.get("has_answer")) if isinstance(p, Mapping) else None
+            for p in given
+        ]
         if all(mark is None for mark in told):
             return None
         marks = [mark or 0 for mark in told]
-    if not isinstance(marks, list) or len(marks) != len(given) or any(m not in (0, 1) for m in marks):
+    if (
+        not isinstance(marks, list)
+        or len(marks) != len(given)
+        or any(m not in (0, 1) for m in marks)
+    ):
         raise InputError(
             f"'labels': expected true or false (1 or 0), one for each of {len(given)} passages, got {marks!r}"
         )
@@ -292,11 +366,19 @@ def _named(given: Any, passages: Sequence[Passage]) -> frozenset[str]:
     names = given if isinstance(given, list) else [given]
     found: set[str] = set()
     for name in names:
-        if isinstance(name, int) and not isinstance(name, bool) and 0 <= name < len(passages):
+        if (
+            isinstance(name, int)
+            and not isinstance(name, bool)
+            and 0 <= name < len(passages)
+        ):
             found.add(passages[name].id)
-        found |= {p.id for p in passages if name in (p.id, p.metadata.get("source"), p.text)}
+        found |= {
+            p.id for p in passages if name in (p.id, p.metadata.get("source"), p.text)
+        }
     if names and not found:
-        raise InputError(f"'gold': {names[:3]} are none of its passages, by id, source, text or place from 0")
+        raise InputError(
+            f"'gold': {names[:3]} are none of its passages, by id, source, text or place from 0"
+        )
     return frozenset(found)
 
 
@@ -305,7 +387,13 @@ def parse_answers(record: Mapping[str, Any]) -> tuple[str, ...]:
     given = record.get("answers", record.get("answer"))
     if isinstance(given, Mapping):
         given = given.get("text")
-    found = [given] if isinstance(given, str | int | float) else list(given) if isinstance(given, Sequence) else []
+    found = (
+        [given]
+        if isinstance(given, str | int | float)
+        else list(given)
+        if isinstance(given, Sequence)
+        else []
+    )
     found += [a for a in record.get("answer_aliases") or () if a not in found]
     return tuple(str(a) for a in found if str(a).strip())
 
@@ -318,7 +406,9 @@ def read_records(path: Path) -> Iterator[tuple[int, Any]]:
     """
     try:
         blob = path.read_bytes()
-        unpack = {".gz": gzip.decompress, ".xz": lzma.decompress}.get(path.suffix, bytes)
+        unpack = {".gz": gzip.decompress, ".xz": lzma.decompress}.get(
+            path.suffix, bytes
+        )
         text = unpack(blob).decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError, lzma.LZMAError) as error:
         raise InputError(
@@ -331,7 +421,9 @@ def read_records(path: Path) -> Iterator[tuple[int, Any]]:
         except ValueError as error:
             raise InputError(f"{path} is not JSON: {error}") from error
     if path.suffix in (".csv", ".tsv"):
-        table = csv.DictReader(io.StringIO(text), delimiter="\t" if path.suffix == ".tsv" else ",")
+        table = csv.DictReader(
+            io.StringIO(text), delimiter="\t" if path.suffix == ".tsv" else ","
+        )
         for row in table:
             yield table.line_num, {k: v for k, v in row.items() if k and v}
         return

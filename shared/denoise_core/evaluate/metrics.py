@@ -40,7 +40,9 @@ def wilson_interval(hits: int, n: int) -> tuple[float, float]:
     return (0.0 if hits == 0 else middle - half), (1.0 if hits == n else middle + half)
 
 
-def bootstrap_interval(values: ArrayLike, *, seed: int = 0, resamples: int = 2000) -> tuple[float, float]:
+def bootstrap_interval(
+    values: ArrayLike, *, seed: int = 0, resamples: int = 2000
+) -> tuple[float, float]:
     """95 % percentile interval of the mean, resampling whole questions; the value itself when there is one."""
     v = np.asarray(values, dtype=np.float64)
     if not len(v):
@@ -61,7 +63,10 @@ def contains_answer(text: str, answers: Iterable[str]) -> bool:
     """
     tokens = _tokens(text)
     joined = "\0" + "\0".join(tokens) + "\0"
-    return any((wanted := _tokens(a)) and "\0" + "\0".join(wanted) + "\0" in joined for a in answers)
+    return any(
+        (wanted := _tokens(a)) and "\0" + "\0".join(wanted) + "\0" in joined
+        for a in answers
+    )
 
 
 def _tokens(text: str) -> list[str]:
@@ -71,7 +76,9 @@ def _tokens(text: str) -> list[str]:
 def exact_match(text: str, answers: Iterable[str]) -> bool:
     """Whether ``text`` is one of the answers, letter case, punctuation and articles aside (SQuAD's rule)."""
     said = drop_articles(split_words(text))
-    return any(said == wanted for a in answers if (wanted := drop_articles(split_words(a))))
+    return any(
+        said == wanted for a in answers if (wanted := drop_articles(split_words(a)))
+    )
 
 
 def token_f1(text: str, answers: Iterable[str]) -> float:

@@ -23,7 +23,7 @@ def batch_by_length(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
     A row longer than the cap is a batch alone. A batch also ends where it would hold more than `PADDING` tokens of
     padding.
 
-    >>> batches([5, 1, 4, 2], 8)
+    >>> batch_by_length([5, 1, 4, 2], 8)
     [[1, 3], [2], [0]]
     """
     groups: list[list[int]] = []
@@ -44,7 +44,7 @@ def batch_by_length(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
 def split_windows(ids: Sequence[int], room: int) -> list[list[int]]:
     """``ids`` in parts of at most ``room`` tokens, as even as can be; one part when they fit.
 
-    >>> windows([1, 2, 3, 4, 5], 3)
+    >>> split_windows([1, 2, 3, 4, 5], 3)
     [[1, 2, 3], [4, 5]]
     """
     if room < 1:
@@ -76,13 +76,17 @@ def rope_limit(config: Any) -> int | None:
         if original is not None and kind == "longrope":
             limits.append(int(original))
         elif original is not None and "dynamic" in kind:
-            limits.append(int(original) - 1)  # only below it are the frequencies of a longer text forgotten
+            limits.append(
+                int(original) - 1
+            )  # only below it are the frequencies of a longer text forgotten
     return min(limits, default=None)
 
 
 def _ropes(config: Any) -> list[Mapping[str, Any]]:
     """The settings, one for each kind of layer where they differ."""
-    told = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None)
+    told = getattr(config, "rope_parameters", None) or getattr(
+        config, "rope_scaling", None
+    )
     if not isinstance(told, Mapping):
         return []
     inner = [v for v in told.values() if isinstance(v, Mapping)]
@@ -99,7 +103,9 @@ def position_limit(model: Any, config: Any = None) -> int | None:
     if limit is None:
         return rope_limit(config)
     for module in model.modules():
-        behind = getattr(getattr(module, "position_embeddings", None), "padding_idx", None)
+        behind = getattr(
+            getattr(module, "position_embeddings", None), "padding_idx", None
+        )
         if behind is not None:
             return int(limit) - int(behind) - 1
     return min(int(limit), rope_limit(config) or int(limit))

@@ -3,7 +3,7 @@
 In the last block that runs, every token's key and value are needed, but the query, the attention, the output
 projection and the feed-forward part of the last token alone (`last_token`). The block itself does the arithmetic,
 in two calls: the first runs as far as its keys and values, which a cache catches; the second gets one token, and
-the caught keys and values as its past. `EarlyLayers.last` compares the result with the whole block before it
+the caught keys and values as its past. `PartialForward.read_last_token` compares the result with the whole block before it
 uses it, so a family whose blocks do more than that runs them whole.
 """
 
@@ -36,7 +36,9 @@ class Norm:
 
     def __post_init__(self) -> None:
         if self.kind not in ("none", "rms", "layer"):
-            raise InputError(f"normalisation={self.kind!r}: expected 'none', 'rms' or 'layer'")
+            raise InputError(
+                f"normalisation={self.kind!r}: expected 'none', 'rms' or 'layer'"
+            )
 
     def __call__(self, states: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
         """float32 states of the same shape, each normed along the last axis."""
@@ -61,8 +63,14 @@ def find_blocks(model: nn.Module) -> tuple[Any, nn.Module, nn.ModuleList]:
             f"expected a Hugging Face model (a transformers.PreTrainedModel), got {type(model).__name__}"
         )
     base = getattr(model, "base_model", model)
-    if getattr(whole, "is_encoder_decoder", False) and hasattr(base, "encoder") and hasattr(base, "decoder"):
-        raise InputError("an encoder-decoder model has two stacks of blocks: pass one, model.get_encoder()")
+    if (
+        getattr(whole, "is_encoder_decoder", False)
+        and hasattr(base, "encoder")
+        and hasattr(base, "decoder")
+    ):
+        raise InputError(
+            "an encoder-decoder model has two stacks of blocks: pass one, model.get_encoder()"
+        )
     config = whole.get_text_config()
     inner: Any = getattr(model, "get_decoder", None)
     start: nn.Module = model if inner is None else inner()
@@ -99,7 +107,9 @@ def find_final_norm(
         weight = getattr(module, "weight", None)
         if isinstance(weight, torch.Tensor) and tuple(weight.shape) == (top.shape[-1],):
             tried = module(top)
-            if tried.shape == out.shape and torch.allclose(tried, out, rtol=1e-3, atol=1e-3):
+            if tried.shape == out.shape and torch.allclose(
+                tried, out, rtol=1e-3, atol=1e-3
+            ):
                 return module
     return None
 
@@ -134,7 +144,13 @@ class _Catch(DynamicCache):
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return 0 if self.past is None else int(self.past.get_seq_length(layer_idx))
 
-    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> KeyValuePair:
+    def update(
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        *args: Any,
+        **kwargs: Any,
+    ) -> KeyValuePair:
         found = key_states, value_states
         if self.past is not None:
             found = self.past.update(key_states, value_states, *args, **kwargs)
@@ -152,11 +168,19 @@ class _Given(DynamicCache):
     def get_seq_length(self, layer_idx: int = 0) -> int:
         return int(self.caught[0].shape[-2]) - 1
 
-    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> KeyValuePair:
+    def update(
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        *args: Any,
+        **kwargs: Any,
+    ) -> KeyValuePair:
         return self.caught
 
 
-def run_last_token(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> torch.Tensor | None:
+def run_last_token(
+    block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> torch.Tensor | None:
     """``block(*args, **kwargs)`` for the last token alone, ``(batch, 1, width)``.
 
     None when the call holds something that is not known to be cut to one token; then run the block whole.
@@ -166,17 +190,30 @@ def run_last_token(block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, An
     given = dict(zip(names, args, strict=False)) | kwargs
     past = next((name for name in PAST if name in given), None)
     state = given.get("hidden_states")
-    if past is None or not isinstance(state, torch.Tensor) or state.ndim != 3 or state.shape[1] < 2:
+    if (
+        past is None
+        or not isinstance(state, torch.Tensor)
+        or state.ndim != 3
+        or state.shape[1] < 2
+    ):
         return None
-    one = {name: _cut(name, value, state.shape[1]) for name, value in given.items() if name != past}
-    if any(value is _UNKNOWN for value in one.values()) or not isinstance(given[past], Cache | None):
+    one = {
+        name: _cut(name, value, state.shape[1])
+        for name, value in given.items()
+        if name != past
+    }
+    if any(value is _UNKNOWN for value in one.values()) or not isinstance(
+        given[past], Cache | None
+    ):
         return None
     keep = {"use_cache": True} if "use_cache" in given else {}
     catch = _Catch(given[past])
     with contextlib.suppress(_Caught):
         block(**given | keep | {past: catch})
     if catch.caught is None:
-        raise TypeError("a block without keys and values")  # a recurrent one: found by the trial
+        raise TypeError(
+            "a block without keys and values"
+        )  # a recurrent one: found by the trial
     out = block(**one | keep | {past: _Given(catch.caught)})
     state = out[0] if isinstance(out, tuple) else out
     return state if isinstance(state, torch.Tensor) and state.shape[1] == 1 else None
@@ -192,10 +229,17 @@ def _cut(name: str, value: Any, tokens: int) -> Any:
     if isinstance(value, tuple | list):
         parts = [_cut(name, part, tokens) for part in value]
         return _UNKNOWN if any(part is _UNKNOWN for part in parts) else tuple(parts)
-    along = {"hidden_states": 1, "position_ids": -1, "position_embeddings": -2, "attention_mask": -2}.get(name)
+    along = {
+        "hidden_states": 1,
+        "position_ids": -1,
+        "position_embeddings": -2,
+        "attention_mask": -2,
+    }.get(name)
     if not isinstance(value, torch.Tensor) or along is None:
         return _UNKNOWN
     # A mask of two dimensions is one of keys, for kernels that build their own.
     if value.ndim != (4 if name == "attention_mask" else value.ndim) or value.ndim < 2:
         return _UNKNOWN
-    return value.narrow(along, tokens - 1, 1) if value.shape[along] == tokens else _UNKNOWN
+    return (
+        value.narrow(along, tokens - 1, 1) if value.shape[along] == tokens else _UNKNOWN
+    )

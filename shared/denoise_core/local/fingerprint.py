@@ -28,7 +28,9 @@ class ModelFingerprint:
     dtype: str  # "float32", "bfloat16", ...
     weights: str = ""
     tokenizer: str = ""
-    revision: str | None = field(default=None, compare=False)  # commit of the hub, where there is one
+    revision: str | None = field(
+        default=None, compare=False
+    )  # commit of the hub, where there is one
     layers: int | None = field(default=None, compare=False)  # blocks of the whole model
 
     def to_dict(self) -> dict[str, Any]:
@@ -39,8 +41,12 @@ class ModelFingerprint:
     def from_dict(cls, data: Mapping[str, Any]) -> ModelFingerprint:
         """Raises `InputError` naming every missing, unknown or ill-typed field."""
         if not isinstance(data, Mapping):
-            raise InputError(f"expected a model fingerprint as a JSON object, got {type(data).__name__}")
-        kinds: dict[str, Any] = dict.fromkeys(("name", "architecture", "dtype", "weights", "tokenizer"), str)
+            raise InputError(
+                f"expected a model fingerprint as a JSON object, got {type(data).__name__}"
+            )
+        kinds: dict[str, Any] = dict.fromkeys(
+            ("name", "architecture", "dtype", "weights", "tokenizer"), str
+        )
         kinds |= {"hidden_size": int, "revision": str | None, "layers": int | None}
         wrong = [f"unknown field {k!r}" for k in data if k not in kinds]
         wrong += [
@@ -65,10 +71,20 @@ class ModelFingerprint:
         ]
         if self.weights and other.weights:
             if self.weights != other.weights and not out:
-                same = "the same name" if self.name == other.name else f"{self.name!r} and {other.name!r}"
-                out.append(f"weights: {same}, but other values in the layers the probe reads")
+                same = (
+                    "the same name"
+                    if self.name == other.name
+                    else f"{self.name!r} and {other.name!r}"
+                )
+                out.append(
+                    f"weights: {same}, but other values in the layers the probe reads"
+                )
         elif self.name != other.name:
-            out.append(f"name: the probe was fitted on {self.name!r}, this model is {other.name!r}")
+            out.append(
+                f"name: the probe was fitted on {self.name!r}, this model is {other.name!r}"
+            )
         if self.tokenizer and other.tokenizer and self.tokenizer != other.tokenizer:
-            out.append("tokenizer: another vocabulary or other splitting rules than the probe was fitted with")
+            out.append(
+                "tokenizer: another vocabulary or other splitting rules than the probe was fitted with"
+            )
         return out

@@ -55,19 +55,29 @@ class LocalLLM:
         stop: Sequence[str] = (),
     ) -> None:
         if tokenizer is None and not isinstance(model, str | Path):
-            raise InputError("a loaded model needs its tokenizer: LocalLLM(model, tokenizer)")
+            raise InputError(
+                "a loaded model needs its tokenizer: LocalLLM(model, tokenizer)"
+            )
         self.model: Any = model
         self.tokenizer: Any = tokenizer
         self._lock = threading.Lock()
         self._set(max_new_tokens, temperature, seed, stop)
 
-    def _set(self, max_new_tokens: int, temperature: float, seed: int | None, stop: Sequence[str]) -> None:
+    def _set(
+        self,
+        max_new_tokens: int,
+        temperature: float,
+        seed: int | None,
+        stop: Sequence[str],
+    ) -> None:
         if max_new_tokens < 1:
             raise InputError(f"max_new_tokens={max_new_tokens}: expected 1 or more")
         if not 0 <= temperature < float("inf"):
             raise InputError(f"temperature={temperature}: expected 0 (greedy) or more")
         if isinstance(stop, str) or not all(stop):
-            raise InputError(f"stop={stop!r}: expected texts of one character or more, in a list")
+            raise InputError(
+                f"stop={stop!r}: expected texts of one character or more, in a list"
+            )
         self.max_new_tokens = max_new_tokens
         self.temperature = float(temperature)  # transformers takes no int
         self.seed = seed
@@ -93,7 +103,9 @@ class LocalLLM:
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         return await run_in_pool(self.complete, messages)
 
-    def stream(self, messages: Sequence[Message]) -> Generator[str, None, GenerationEnd]:
+    def stream(
+        self, messages: Sequence[Message]
+    ) -> Generator[str, None, GenerationEnd]:
         """Pieces of the reply as they are made; joined they are `complete`'s text. Returns how it `Ended`.
 
         Generation runs in a thread; letting the iterator go stops it at the next token. What goes wrong there is
@@ -111,8 +123,14 @@ class LocalLLM:
                 with self._lock:
                     if left.is_set():
                         return
-                    leave = [lambda ids, scores, **_: _flags([left.is_set()] * len(ids), ids)]
-                    made.extend(self._generate(**inputs, streamer=streamer, leave=leave)[0, before:].tolist())
+                    leave = [
+                        lambda ids, scores, **_: _flags([left.is_set()] * len(ids), ids)
+                    ]
+                    made.extend(
+                        self._generate(**inputs, streamer=streamer, leave=leave)[
+                            0, before:
+                        ].tolist()
+                    )
             except BaseException as error:
                 failed.append(error)
             finally:
@@ -130,7 +148,11 @@ class LocalLLM:
         whole = self.tokenizer.decode(made, skip_special_tokens=True)
         text = truncate_at_stop(whole, self.stop)
         ended = (made[-1:] and made[-1] in self._ends()) or text != whole
-        return GenerationEnd(text, Usage(before, len(made)), is_truncated=len(made) >= self._room(before) and not ended)
+        return GenerationEnd(
+            text,
+            Usage(before, len(made)),
+            is_truncated=len(made) >= self._room(before) and not ended,
+        )
 
     def load(self) -> None:
         """Load a model given by name or folder; else done at the first call. Raises `InputError`."""
@@ -145,33 +167,47 @@ class LocalLLM:
                 self.model = shared_model(name, has_lm_head=True)
             except (OSError, ValueError) as error:
                 reason = str(error).strip().splitlines()[0]
-                raise InputError(f"cannot load {str(name)!r} as a causal language model: {reason}") from error
+                raise InputError(
+                    f"cannot load {str(name)!r} as a causal language model: {reason}"
+                ) from error
 
     def _generate(self, leave: Sequence[Any] = (), **inputs: Any) -> Any:
         """The model's own ``generate``; the global random state is left as it was when there is a seed."""
         torch = require("torch", extra="end")
         criteria = [*leave, *self._stopping(inputs["input_ids"].shape[1])]
         if criteria:
-            inputs["stopping_criteria"] = require("transformers", extra="end").StoppingCriteriaList(criteria)
+            inputs["stopping_criteria"] = require(
+                "transformers", extra="end"
+            ).StoppingCriteriaList(criteria)
         with torch.random.fork_rng(enabled=self.seed is not None):
             if self.seed is not None:
                 torch.manual_seed(self.seed)
-            return self.model.generate(**inputs, **self._settings(inputs["input_ids"].shape[1]))
+            return self.model.generate(
+                **inputs, **self._settings(inputs["input_ids"].shape[1])
+            )
 
     def _stopping(self, before: int) -> list[Any]:
         """A criterion that is met by the rows that hold a text of ``stop``; ``before`` tokens are the prompt."""
         if not self.stop:
             return []
-        near = max(len(s.encode("utf-8", "surrogatepass")) for s in self.stop) + 8  # a token is a byte or more
+        near = (
+            max(len(s.encode("utf-8", "surrogatepass")) for s in self.stop) + 8
+        )  # a token is a byte or more
 
         def found(ids: Any, scores: Any, **_: Any) -> Any:
-            made = self.tokenizer.batch_decode(ids[:, before:][:, -near:], skip_special_tokens=True)
-            return _flags([truncate_at_stop(text, self.stop) != text for text in made], ids)
+            made = self.tokenizer.batch_decode(
+                ids[:, before:][:, -near:], skip_special_tokens=True
+            )
+            return _flags(
+                [truncate_at_stop(text, self.stop) != text for text in made], ids
+            )
 
         return [found]
 
     def _text(self, made: Any) -> str:
-        return truncate_at_stop(self.tokenizer.decode(made, skip_special_tokens=True), self.stop)
+        return truncate_at_stop(
+            self.tokenizer.decode(made, skip_special_tokens=True), self.stop
+        )
 
     def _ends(self) -> set[int]:
         ends = self.model.generation_config.eos_token_id
@@ -192,7 +228,9 @@ class LocalLLM:
         return {"input_ids": row, "attention_mask": torch.ones_like(row)}
 
     def _window(self) -> int | None:
-        return getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        return getattr(
+            self.model.config.get_text_config(), "max_position_embeddings", None
+        )
 
     def _pad(self) -> int:
         pad = self.tokenizer.pad_token_id
@@ -201,10 +239,17 @@ class LocalLLM:
     def _room(self, before: int) -> int:
         """How many tokens may follow a prompt of ``before``: past the window a model knows no positions."""
         window = self._window()
-        return self.max_new_tokens if window is None else min(self.max_new_tokens, window - before)
+        return (
+            self.max_new_tokens
+            if window is None
+            else min(self.max_new_tokens, window - before)
+        )
 
     def _settings(self, before: int) -> dict[str, Any]:
-        chosen: dict[str, Any] = {"max_new_tokens": self._room(before), "do_sample": self.temperature > 0}
+        chosen: dict[str, Any] = {
+            "max_new_tokens": self._room(before),
+            "do_sample": self.temperature > 0,
+        }
         if self.temperature > 0:
             chosen["temperature"] = self.temperature
         return chosen | {"pad_token_id": self._pad()}
@@ -216,30 +261,52 @@ def tokenize_messages(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
     Raises `InputError` when the chat template refuses the conversation or changes a message.
     """
     if not getattr(tokenizer, "chat_template", None):
-        start = tokenizer("a")["input_ids"][: -len(tokenizer("a", add_special_tokens=False)["input_ids"])]
-        return [*start, *tokenize_texts(tokenizer, ["\n\n".join(m.content for m in messages)], is_trusted=False)[0]]
+        start = tokenizer("a")["input_ids"][
+            : -len(tokenizer("a", add_special_tokens=False)["input_ids"])
+        ]
+        return [
+            *start,
+            *tokenize_texts(
+                tokenizer, ["\n\n".join(m.content for m in messages)], is_trusted=False
+            )[0],
+        ]
     marks = [f"zzMESSAGE{n}zz" for n in range(len(messages))]
-    turns = [{"role": m.role, "content": mark} for m, mark in zip(messages, marks, strict=True)]
+    turns = [
+        {"role": m.role, "content": mark}
+        for m, mark in zip(messages, marks, strict=True)
+    ]
     try:
-        text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        text = tokenizer.apply_chat_template(
+            turns, tokenize=False, add_generation_prompt=True
+        )
     except Exception as error:  # jinja's own classes: a template refuses by raising
-        if len(messages) > 1 and messages[0].role == "system":  # templates that know no system message
+        if (
+            len(messages) > 1 and messages[0].role == "system"
+        ):  # templates that know no system message
             merged = Message("user", f"{messages[0].content}\n\n{messages[1].content}")
             return tokenize_messages(tokenizer, [merged, *messages[2:]])
-        raise InputError(f"the tokenizer's chat template refuses the messages: {error}") from error
+        raise InputError(
+            f"the tokenizer's chat template refuses the messages: {error}"
+        ) from error
     contents = dict(zip(marks, (m.content for m in messages), strict=True))
     pieces = re.split("(" + "|".join(marks) + ")", text)
     if [p for p in pieces if p in contents] != marks:
-        raise InputError("the tokenizer's chat template does not show the messages as they are, each once")
+        raise InputError(
+            "the tokenizer's chat template does not show the messages as they are, each once"
+        )
     out: list[int] = []
     for piece in filter(None, pieces):
-        out += tokenize_texts(tokenizer, [contents.get(piece, piece)], is_trusted=piece not in contents)[0]
+        out += tokenize_texts(
+            tokenizer, [contents.get(piece, piece)], is_trusted=piece not in contents
+        )[0]
     return out
 
 
 def _flags(stop: list[bool], ids: Any) -> Any:
     """The decision for every row, as transformers wants it."""
-    return require("torch", extra="end").tensor(stop, dtype=require("torch", extra="end").bool, device=ids.device)
+    return require("torch", extra="end").tensor(
+        stop, dtype=require("torch", extra="end").bool, device=ids.device
+    )
 
 
 _HALF = "\ufffd"  # what a decoder makes of the first bytes of a character
@@ -255,7 +322,10 @@ class TokenStreamer:
         self._tokenizer = tokenizer
         self._queue: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._tokens: list[int] = []
-        self._before, self._told = 0, 0  # where the last piece begins and ends, in tokens
+        self._before, self._told = (
+            0,
+            0,
+        )  # where the last piece begins and ends, in tokens
         self._prompt = True
 
     def put(self, value: Any) -> None:
@@ -277,7 +347,11 @@ class TokenStreamer:
             self._before, self._told = self._told, len(self._tokens)
 
     def _decoded(self, to: int) -> str:
-        return str(self._tokenizer.decode(self._tokens[self._before : to], skip_special_tokens=True))
+        return str(
+            self._tokenizer.decode(
+                self._tokens[self._before : to], skip_special_tokens=True
+            )
+        )
 
     def __iter__(self) -> Iterator[str]:
         while (piece := self._queue.get()) is not None:
@@ -287,18 +361,20 @@ class TokenStreamer:
 def truncate_at_stop(text: str, stops: Sequence[str]) -> str:
     """The text before the first place where one of ``stops`` stands.
 
-    >>> cut("one. two. three", [". t"])
+    >>> truncate_at_stop("one. two. three", [". t"])
     'one'
     """
-    return text[: min((at for stop in stops if (at := text.find(stop)) >= 0), default=len(text))]
+    return text[
+        : min((at for stop in stops if (at := text.find(stop)) >= 0), default=len(text))
+    ]
 
 
 def stream_until_stop(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[str]:
-    """The pieces, none empty; joined they are ``cut("".join(pieces), stops)``.
+    """The pieces, none empty; joined they are ``truncate_at_stop("".join(pieces), stops)``.
 
     As many characters as may begin a stop are kept until more have come. All pieces are read.
 
-    >>> list(held_back(["on", "e.", " two. three"], [". th"]))
+    >>> list(stream_until_stop(["on", "e.", " two. three"], [". th"]))
     ['o', 'ne. two']
     """
     kept, over, longest = "", False, max((len(stop) for stop in stops), default=1)
@@ -306,7 +382,10 @@ def stream_until_stop(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[s
         if over or not piece:
             continue
         kept += piece
-        at, known = len(truncate_at_stop(kept, stops)), max(0, len(kept) + 1 - longest)  # no stop that begins before is half
+        at, known = (
+            len(truncate_at_stop(kept, stops)),
+            max(0, len(kept) + 1 - longest),
+        )  # no stop that begins before is half
         over = at < len(kept) and at <= known
         if out := kept[: min(at, known)]:
             yield out

@@ -72,12 +72,18 @@ class Layout:
         object.__setattr__(self, "system", tuple(self.system))
         given = self.system + self.parts
         if self.pair and given:
-            raise InputError(f"layout {self.name!r}: a pair layout is the tokenizer's own and takes no parts")
+            raise InputError(
+                f"layout {self.name!r}: a pair layout is the tokenizer's own and takes no parts"
+            )
         if not self.pair and PASSAGE not in given:
-            raise InputError(f"layout {self.name!r}: expected the slot PASSAGE among its parts, got {given!r}")
+            raise InputError(
+                f"layout {self.name!r}: expected the slot PASSAGE among its parts, got {given!r}"
+            )
         for slot in Slot:
             if given.count(slot) > 1:
-                raise InputError(f"layout {self.name!r}: the slot {slot.name} may stand there once")
+                raise InputError(
+                    f"layout {self.name!r}: the slot {slot.name} may stand there once"
+                )
 
     def bind(self, tokenizer: Any) -> BoundLayout:
         """The layout in one tokenizer's ids. Raises `InputError` when its chat template hides a slot."""
@@ -92,13 +98,21 @@ class Layout:
         bound: list[tuple[int, ...] | Slot] = [tuple(start)] if start else []
         for text, group in itertools.groupby(pieces, key=lambda p: isinstance(p, str)):
             if text:
-                bound.append(tuple(tokenize_texts(tokenizer, ["".join(map(str, group))], is_trusted=True)[0]))
+                bound.append(
+                    tuple(
+                        tokenize_texts(
+                            tokenizer, ["".join(map(str, group))], is_trusted=True
+                        )[0]
+                    )
+                )
             else:
                 bound += [p for p in group if isinstance(p, Slot)]
         return BoundLayout(self.name, tuple(p for p in bound if p != ()), tokenizer)
 
 
-SCQ = Layout("scq", ("Question: ", QUERY), system=(INSTRUCTION + "\n\nPassage:\n", PASSAGE))
+SCQ = Layout(
+    "scq", ("Question: ", QUERY), system=(INSTRUCTION + "\n\nPassage:\n", PASSAGE)
+)
 """System text, passage, question: the paper's own order, and the default for decoders."""
 PAIR = Layout("pair", pair=True)
 """Question and passage as an encoder's tokenizer joins two texts: the default for encoders."""
@@ -158,7 +172,13 @@ class BoundLayout:
         spans = {PASSAGE: (0, 0), QUERY: (0, 0)}
         shared: int | None = None
         for n, part in enumerate(self.parts):
-            new = part if isinstance(part, tuple) else passage if part is PASSAGE else query
+            new = (
+                part
+                if isinstance(part, tuple)
+                else passage
+                if part is PASSAGE
+                else query
+            )
             if isinstance(part, Slot):
                 spans[part] = (len(ids), len(ids) + len(new))
                 if part is QUERY:
@@ -168,14 +188,20 @@ class BoundLayout:
                 types += [self.segment_ids[n]] * len(new)
         # Without a question every id is shared, but the last has to be run to have a state.
         return TokenPrompt(
-            tuple(ids), spans[PASSAGE], spans[QUERY], len(ids) if shared is None else shared, tuple(types)
+            tuple(ids),
+            spans[PASSAGE],
+            spans[QUERY],
+            len(ids) if shared is None else shared,
+            tuple(types),
         )
 
 
 _tokenizing = threading.Lock()
 
 
-def tokenize_texts(tokenizer: Any, texts: Sequence[str], *, is_trusted: bool) -> list[list[int]]:
+def tokenize_texts(
+    tokenizer: Any, texts: Sequence[str], *, is_trusted: bool
+) -> list[list[int]]:
     """Ids of each text, nothing added. Unless it is our ``own_text``, what spells a special token stays text."""
     # A lone surrogate, as broken JSON has it, is no Unicode text and would stop the tokenizer.
     clean = [t.encode("utf-8", "replace").decode("utf-8") for t in texts]
@@ -207,20 +233,31 @@ def _rendered(layout: Layout, tokenizer: Any) -> list[LayoutPart]:
     """The conversation as the chat template writes it, cut at the slots."""
     marks = {PASSAGE: "zzPASSAGEzz", QUERY: "zzQUESTIONzz"}
     system, user = (
-        "".join(marks[p] if isinstance(p, Slot) else p for p in parts) for parts in (layout.system, layout.parts)
+        "".join(marks[p] if isinstance(p, Slot) else p for p in parts)
+        for parts in (layout.system, layout.parts)
     )
     wanted = {slot for slot in marks if marks[slot] in system + user}
-    conversations = [[{"role": "user", "content": "\n\n".join(t for t in (system, user) if t)}]]
+    conversations = [
+        [{"role": "user", "content": "\n\n".join(t for t in (system, user) if t)}]
+    ]
     if system:
-        conversations.insert(0, [{"role": "system", "content": system}, {"role": "user", "content": user}])
+        conversations.insert(
+            0,
+            [{"role": "system", "content": system}, {"role": "user", "content": user}],
+        )
     template = tokenizer.get_chat_template()
     if "strftime_now" in template:
         template = _FIXED_DAY + template
     why = "it does not show the passage or the question as it is"
-    for conversation in conversations:  # the second is for templates that know no system message
+    for (
+        conversation
+    ) in conversations:  # the second is for templates that know no system message
         try:
             text = tokenizer.apply_chat_template(
-                conversation, chat_template=template, tokenize=False, add_generation_prompt=True
+                conversation,
+                chat_template=template,
+                tokenize=False,
+                add_generation_prompt=True,
             )
         except Exception as error:  # jinja's own classes: a template refuses by raising
             why = str(error)
@@ -239,11 +276,17 @@ def _bind_pair(layout: Layout, tokenizer: Any) -> BoundLayout:
     """[CLS] question [SEP] passage [SEP], or however the tokenizer joins two texts, taken from an example."""
     example = tokenizer("a", "b")
     ids, owners = list(example["input_ids"]), example.sequence_ids()
-    types = list(example["token_type_ids"]) if "token_type_ids" in tokenizer.model_input_names else []
+    types = (
+        list(example["token_type_ids"])
+        if "token_type_ids" in tokenizer.model_input_names
+        else []
+    )
     first = [i for i, o in enumerate(owners) if o == 0]
     second = [i for i, o in enumerate(owners) if o == 1]
     if not first or not second:
-        raise InputError("the tokenizer cannot join two texts; give a Layout with parts of your own")
+        raise InputError(
+            "the tokenizer cannot join two texts; give a Layout with parts of your own"
+        )
     ranges: list[tuple[int, int, Slot | None]] = [
         (0, first[0], None),
         (first[0], first[-1] + 1, QUERY),
@@ -253,4 +296,9 @@ def _bind_pair(layout: Layout, tokenizer: Any) -> BoundLayout:
     ]
     filled = [(a, b, slot) for a, b, slot in ranges if b > a]
     parts = tuple(slot or tuple(ids[a:b]) for a, b, slot in filled)
-    return BoundLayout(layout.name, parts, tokenizer, tuple(types[a] for a, _, _ in filled) if types else ())
+    return BoundLayout(
+        layout.name,
+        parts,
+        tokenizer,
+        tuple(types[a] for a, _, _ in filled) if types else (),
+    )

@@ -21,7 +21,9 @@ from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.partial_forward import PartialForward, get_partial_forward
 from denoise_core.runtime.caches import SingleLoadCache
 
-_models: SingleLoadCache[nn.Module] = SingleLoadCache()  # by name and by how, for as long as somebody uses one
+_models: SingleLoadCache[nn.Module] = (
+    SingleLoadCache()
+)  # by name and by how, for as long as somebody uses one
 _SAMPLE = 512  # values of each tensor that go into the weights' fingerprint
 
 
@@ -48,10 +50,16 @@ def truncate_config(config: Any, layers: int) -> int:
     text = config.get_text_config()
     whole = int(text.num_hidden_layers)
     if not 1 <= layers <= whole:
-        raise InputError(f"layers={layers}: this model has {whole} blocks, so 1 to {whole}")
+        raise InputError(
+            f"layers={layers}: this model has {whole} blocks, so 1 to {whole}"
+        )
     for name, value in list(vars(text).items()):
         # layer_types, mlp_layer_types, no_rope_layers and the like hold one entry for each block.
-        if isinstance(value, list | tuple) and len(value) == whole and name != "architectures":
+        if (
+            isinstance(value, list | tuple)
+            and len(value) == whole
+            and name != "architectures"
+        ):
             setattr(text, name, value[:layers])
     text.num_hidden_layers = layers
     if getattr(text, "max_window_layers", None) is not None:
@@ -60,9 +68,13 @@ def truncate_config(config: Any, layers: int) -> int:
 
 
 def load_model(
-    name: str | Path, *, load: LoadOptions | None = None, has_lm_head: bool = False, layers: int | None = None
+    name: str | Path,
+    *,
+    load: LoadOptions | None = None,
+    has_lm_head: bool = False,
+    layers: int | None = None,
 ) -> nn.Module:
-    """A model in eval mode: the base model, or with ``generates`` the one with its language head.
+    """A model in eval mode: the base model, or with ``has_lm_head`` the one with its language head.
 
     With ``layers`` only its first so many blocks; the others are never read. Safetensors files are mapped, so the
     memory used is that of these blocks and the embeddings. Such a model is not for saving or generating: its last
@@ -71,7 +83,11 @@ def load_model(
     import transformers
 
     load = load or LoadOptions()
-    options: dict[str, Any] = {"dtype": load.dtype, "revision": load.revision, "use_safetensors": True}
+    options: dict[str, Any] = {
+        "dtype": load.dtype,
+        "revision": load.revision,
+        "use_safetensors": True,
+    }
     if load.attention is not None:
         options["attn_implementation"] = load.attention
     if layers is not None:
@@ -96,7 +112,11 @@ def _config(name: str | Path, load: LoadOptions) -> Any:
 
 
 def shared_model(
-    name: str | Path, *, load: LoadOptions | None = None, has_lm_head: bool = False, layers: int | None = None
+    name: str | Path,
+    *,
+    load: LoadOptions | None = None,
+    has_lm_head: bool = False,
+    layers: int | None = None,
 ) -> nn.Module:
     """As `load_model`; in memory once, however many threads ask.
 
@@ -105,7 +125,10 @@ def shared_model(
     """
     load = load or LoadOptions()
     fresh = partial(load_model, name, load=load, has_lm_head=has_lm_head, layers=layers)
-    return _models((str(name), _stamp(name), load, load.resolved_device(), has_lm_head, layers), fresh)
+    return _models(
+        (str(name), _stamp(name), load, load.resolved_device(), has_lm_head, layers),
+        fresh,
+    )
 
 
 def _stamp(name: str | Path) -> tuple[tuple[str, int, int], ...]:
@@ -148,7 +171,9 @@ class Backbone:
         )
 
 
-def open_backbone(model: Any, tokenizer: Any, load: LoadOptions, layers: int | None = None) -> Backbone:
+def open_backbone(
+    model: Any, tokenizer: Any, load: LoadOptions, layers: int | None = None
+) -> Backbone:
     """`shared_model` by name or path (only ``layers`` blocks, if given), or the object as it is.
 
     Raises `InputError` when no tokenizer is given and none can be found.
@@ -156,7 +181,9 @@ def open_backbone(model: Any, tokenizer: Any, load: LoadOptions, layers: int | N
     if isinstance(model, str | Path):
         name = str(model)
         loaded = shared_model(model, load=load, layers=layers)
-        whole = None if layers is None else truncate_config(_config(model, load), layers)
+        whole = (
+            None if layers is None else truncate_config(_config(model, load), layers)
+        )
     else:
         loaded, whole = model, None
         name = str(getattr(model, "name_or_path", "") or type(model).__name__)
@@ -172,7 +199,9 @@ def open_backbone(model: Any, tokenizer: Any, load: LoadOptions, layers: int | N
                 f"no tokenizer was found for {name!r}: pass tokenizer=..., by name, path or object"
             ) from error
     revision = load.revision or getattr(loaded.config, "_commit_hash", None)
-    return Backbone(loaded, early, tokenizer, name, revision, whole or early.block_count)
+    return Backbone(
+        loaded, early, tokenizer, name, revision, whole or early.block_count
+    )
 
 
 def _weights_hash(parameters: Iterable[tuple[str, torch.Tensor]]) -> str:

@@ -26,7 +26,13 @@ from torch import nn
 
 from denoise_core.errors import InputError
 from denoise_core.local.batching import batch_by_length, position_limit
-from denoise_core.local.blocks import Norm, find_blocks, find_final_norm, remove_gain, run_last_token
+from denoise_core.local.blocks import (
+    Norm,
+    find_blocks,
+    find_final_norm,
+    remove_gain,
+    run_last_token,
+)
 from denoise_core.local.layout import TokenPrompt
 
 PoolingFunction = Callable[[torch.Tensor], torch.Tensor]
@@ -54,8 +60,16 @@ class LayerRequest:
 
     def arrive(self, layer: int, state: Any, entering: bool) -> None:
         if layer in self.pools and layer not in self.found:
-            if not isinstance(state, torch.Tensor) or state.ndim != 3 or state.shape[-1] != self.owner.hidden_size:
-                shape = tuple(state.shape) if isinstance(state, torch.Tensor) else type(state).__name__
+            if (
+                not isinstance(state, torch.Tensor)
+                or state.ndim != 3
+                or state.shape[-1] != self.owner.hidden_size
+            ):
+                shape = (
+                    tuple(state.shape)
+                    if isinstance(state, torch.Tensor)
+                    else type(state).__name__
+                )
                 raise InputError(
                     f"between its blocks this model carries {shape}, not one vector of width {self.owner.hidden_size} "
                     "for each token, so a probe cannot read it"
@@ -65,7 +79,9 @@ class LayerRequest:
             raise StopForward
         self.entered += entering
 
-    def finish(self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def finish(
+        self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         """Run the final block for the last token and leave; come back when it has to be run whole."""
         self.inside = True
         try:
@@ -76,7 +92,9 @@ class LayerRequest:
             self.arrive(self.stop, state, entering=False)
 
 
-current_request: contextvars.ContextVar[LayerRequest | None] = contextvars.ContextVar("end_request", default=None)
+current_request: contextvars.ContextVar[LayerRequest | None] = contextvars.ContextVar(
+    "end_request", default=None
+)
 
 
 class LayerHook:
@@ -89,27 +107,39 @@ class LayerHook:
     def __reduce__(self) -> tuple[Any, ...]:
         return LayerHook, (self.n, None)  # in a copy of the model it watches nothing
 
-    def before(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def before(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
         request = self._request()
         if request is None:
             return
-        request.arrive(self.n, args[0] if args else kwargs.get("hidden_states"), entering=True)
+        request.arrive(
+            self.n, args[0] if args else kwargs.get("hidden_states"), entering=True
+        )
         if request.last and self.n == request.stop - 1:
             request.finish(module, args, kwargs)
 
     def after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
         request = self._request()
         if request is not None:
-            request.arrive(self.n, output[0] if isinstance(output, tuple) else output, entering=False)
+            request.arrive(
+                self.n,
+                output[0] if isinstance(output, tuple) else output,
+                entering=False,
+            )
 
     def _request(self) -> LayerRequest | None:
         """The pass that is under way in this thread, if it is one of the model watched."""
         request, owner = current_request.get(), self.owner()
-        return request if request is not None and owner is request.owner and not request.inside else None
+        return (
+            request
+            if request is not None and owner is request.owner and not request.inside
+            else None
+        )
 
 
 class PartialForward:
-    """One loaded model, read at any layer. Get it from `early_layers`, which keeps one for each model.
+    """One loaded model, read at any layer. Get it from `get_partial_forward`, which keeps one for each model.
 
     ``lock`` is for whoever runs batches: one batch at a time bounds memory. ``causal`` says whether a token
     sees those after it, ``norm`` is the final norm with its gain at one; both are found by trying, at the
@@ -145,7 +175,9 @@ class PartialForward:
 
     @property
     def dtype(self) -> str:
-        return str(next(p for p in self.blocks.parameters() if p.is_floating_point()).dtype).removeprefix("torch.")
+        return str(
+            next(p for p in self.blocks.parameters() if p.is_floating_point()).dtype
+        ).removeprefix("torch.")
 
     @property
     def max_positions(self) -> int | None:
@@ -183,13 +215,17 @@ class PartialForward:
         if self._refusal:
             raise InputError(self._refusal)
 
-    def read_layers(self, inputs: Mapping[str, Any], layers: Sequence[int], pool: PoolingFunction) -> dict[int, torch.Tensor]:
+    def read_layers(
+        self, inputs: Mapping[str, Any], layers: Sequence[int], pool: PoolingFunction
+    ) -> dict[int, torch.Tensor]:
         """``pool`` of the state at each of ``layers``, from one pass that ends at the highest.
 
         ``inputs`` are those of the model's forward pass; ``pool`` gets ``(batch, tokens, width)``. Raises
         `InputError` when a layer was never reached (a fused, compiled or patched forward pass).
         """
-        return self._pass(inputs, LayerRequest(self, dict.fromkeys(layers, pool), max(layers)))
+        return self._pass(
+            inputs, LayerRequest(self, dict.fromkeys(layers, pool), max(layers))
+        )
 
     def read_last_token(self, inputs: Mapping[str, Any], layer: int) -> torch.Tensor:
         """The last column's state at ``layer``, float32 ``(batch, width)``: rows are padded on the left.
@@ -201,12 +237,16 @@ class PartialForward:
             self._narrow[layer] = self.is_causal and layer > 0 and self._try_last(layer)
         return self._last(inputs, layer, self._narrow[layer])
 
-    def _last(self, inputs: Mapping[str, Any], layer: int, narrow: bool) -> torch.Tensor:
+    def _last(
+        self, inputs: Mapping[str, Any], layer: int, narrow: bool
+    ) -> torch.Tensor:
         pools: dict[int, PoolingFunction] = {layer: lambda h: h[:, -1].float()}
         return self._pass(inputs, LayerRequest(self, pools, layer, last=narrow))[layer]
 
     @torch.inference_mode()
-    def _pass(self, inputs: Mapping[str, Any], request: LayerRequest) -> dict[int, torch.Tensor]:
+    def _pass(
+        self, inputs: Mapping[str, Any], request: LayerRequest
+    ) -> dict[int, torch.Tensor]:
         token = current_request.set(request)
         try:
             self.decoder(**inputs)
@@ -226,12 +266,16 @@ class PartialForward:
     def parameters_below(self, layer: int) -> list[tuple[str, torch.Tensor]]:
         """Named tensors that decide ``h_layer``: the first blocks, and what runs outside them before."""
         inside = {id(m) for m in self.blocks.modules()}
-        outside = [(path, m) for path, m in self.decoder.named_modules() if id(m) not in inside]
+        outside = [
+            (path, m) for path, m in self.decoder.named_modules() if id(m) not in inside
+        ]
         used: set[str] = {""}
 
         def note(path: str) -> Callable[..., None]:
             # Other threads may run the whole model meanwhile; only our own pass counts.
-            return lambda *_: used.add(path) if current_request.get() is not None else None
+            return lambda *_: (
+                used.add(path) if current_request.get() is not None else None
+            )
 
         handles = [m.register_forward_pre_hook(note(path)) for path, m in outside]
         try:
@@ -254,9 +298,14 @@ class PartialForward:
     # -- what is found out by trying, once -------------------------------------------------------------
 
     def _inputs(self, ids: torch.Tensor) -> dict[str, Any]:
-        inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+        inputs: dict[str, Any] = {
+            "input_ids": ids,
+            "attention_mask": torch.ones_like(ids),
+        }
         if self.accepts_argument("position_ids") and self.is_causal:
-            inputs["position_ids"] = torch.arange(ids.shape[1], device=ids.device).expand_as(ids)
+            inputs["position_ids"] = torch.arange(
+                ids.shape[1], device=ids.device
+            ).expand_as(ids)
         if self.accepts_argument("use_cache"):
             inputs["use_cache"] = False
         return inputs
@@ -271,14 +320,20 @@ class PartialForward:
         """Whether the last token alone gives what the whole block gives: rows with padding, and without."""
         ids = self._sample()[0].tolist()
         for first in (ids, ids[3:]):
-            prompts = [TokenPrompt(tuple(row), (0, 0), (0, 0), 0) for row in (first, ids[::-1])]
+            prompts = [
+                TokenPrompt(tuple(row), (0, 0), (0, 0), 0) for row in (first, ids[::-1])
+            ]
             inputs = model_inputs(self, prompts, 0)
             whole = self._last(inputs, layer, narrow=False)
             try:
                 alone = self._last(inputs, layer, narrow=True)
             except Exception:  # whatever a foreign block makes of one token and a past
                 return False
-            near = _same(alone, whole, 1e-5) if self.dtype in ("float32", "float64") else nearly_equal(alone, whole)
+            near = (
+                _same(alone, whole, 1e-5)
+                if self.dtype in ("float32", "float64")
+                else nearly_equal(alone, whole)
+            )
             if not near:
                 return False
         return True
@@ -286,7 +341,9 @@ class PartialForward:
     def _learn(self) -> None:
         """Direction of attention, and which module is the final norm."""
         self._learned = True
-        if any("quantized.dynamic" in type(m).__module__ for m in self.blocks.modules()):
+        if any(
+            "quantized.dynamic" in type(m).__module__ for m in self.blocks.modules()
+        ):
             # Not left to the trial below: eight tokens do not always move the scale.
             self._refusal = (
                 "this model is quantised dynamically: its int8 arithmetic takes one scale over a whole batch, so "
@@ -298,10 +355,15 @@ class PartialForward:
         other = ids.clone()
         other[0, -1] = (other[0, -1] + 1) % int(self.config.vocab_size)
         try:
-            first, changed = (self.read_layers(self._inputs(x), [1], lambda h: h[:, 0])[1] for x in (ids, other))
+            first, changed = (
+                self.read_layers(self._inputs(x), [1], lambda h: h[:, 0])[1]
+                for x in (ids, other)
+            )
             self.is_causal = torch.equal(first, changed)
             with torch.inference_mode():
-                top = self.read_layers(self._inputs(ids), [self.block_count], lambda h: h)[self.block_count]
+                top = self.read_layers(
+                    self._inputs(ids), [self.block_count], lambda h: h
+                )[self.block_count]
                 out = self.decoder(**self._inputs(ids)).last_hidden_state
                 self.final_norm = find_final_norm(self.decoder, self.blocks, top, out)
                 if self.final_norm is not None:
@@ -319,7 +381,10 @@ class PartialForward:
             wanted = [given.last_hidden_state]
         else:
             # Mamba-2 lists its states one place earlier; the blocks that ran were counted, so both are h_L.
-            wanted = [given.hidden_states[layer], given.hidden_states[max(0, layer - 1)]]
+            wanted = [
+                given.hidden_states[layer],
+                given.hidden_states[max(0, layer - 1)],
+            ]
         if not any(_same(state, w) for w in wanted):
             raise InputError(
                 f"the state after {layer} blocks is not the model's own hidden_states[{layer}]; this model "
@@ -330,12 +395,17 @@ class PartialForward:
 def _same(state: torch.Tensor, wanted: torch.Tensor, tolerance: float = 1e-3) -> bool:
     """Equal but for a kernel that adds in another order the second time."""
     scale = float(wanted.abs().max()) or 1.0
-    return state.shape == wanted.shape and float((state - wanted).abs().max()) <= tolerance * scale
+    return (
+        state.shape == wanted.shape
+        and float((state - wanted).abs().max()) <= tolerance * scale
+    )
 
 
 def nearly_equal(found: torch.Tensor, wanted: torch.Tensor) -> bool:
     """As near, row by row, as half precision is to itself in another batch."""
-    return bool((torch.cosine_similarity(found.float(), wanted.float(), dim=-1) > 0.999).all())
+    return bool(
+        (torch.cosine_similarity(found.float(), wanted.float(), dim=-1) > 0.999).all()
+    )
 
 
 _KEPT = "_denoise_early_layers"
@@ -343,28 +413,37 @@ _lock = threading.Lock()
 
 
 def get_partial_forward(model: nn.Module) -> PartialForward:
-    """The `EarlyLayers` of a model, made once and shared, so that all its readers share one lock.
+    """The `PartialForward` of a model, made once and shared, so that all its readers share one lock.
 
     Raises `InputError` when the model has no list of blocks to stop between.
     """
-    model = getattr(model, "_orig_mod", model)  # under torch.compile the hooks belong to the original
+    model = getattr(
+        model, "_orig_mod", model
+    )  # under torch.compile the hooks belong to the original
     config, decoder, blocks = find_blocks(model)
     with _lock:
         found = decoder.__dict__.get(_KEPT)
         if found is None:
             found = PartialForward(config, decoder, blocks)
-            object.__setattr__(decoder, _KEPT, found)  # past torch's own, which is for parameters and modules
+            object.__setattr__(
+                decoder, _KEPT, found
+            )  # past torch's own, which is for parameters and modules
         return found
 
 
-def model_inputs(early: PartialForward, prompts: Sequence[TokenPrompt], pad: int) -> dict[str, Any]:
+def model_inputs(
+    early: PartialForward, prompts: Sequence[TokenPrompt], pad: int
+) -> dict[str, Any]:
     """Inputs of the model's forward pass. Decoders are padded on the left, encoders on the right.
 
     Decoders always get position ids, because those with learned positions would count the padding in
     (GPT-2 does); encoders number their tokens themselves, some of them not from 0 (RoBERTa).
     """
     width = max(len(p.ids) for p in prompts)
-    ids, mask = torch.full((len(prompts), width), pad), torch.zeros(len(prompts), width, dtype=torch.long)
+    ids, mask = (
+        torch.full((len(prompts), width), pad),
+        torch.zeros(len(prompts), width, dtype=torch.long),
+    )
     types = torch.zeros(len(prompts), width, dtype=torch.long)
     for row, prompt in enumerate(prompts):
         at = width - len(prompt.ids) if early.is_causal else 0
@@ -393,7 +472,10 @@ def pooling_function(pooling: str, prompts: Sequence[TokenPrompt]) -> PoolingFun
     def pool(h: torch.Tensor) -> torch.Tensor:
         at = torch.arange(h.shape[1], device=h.device)
         parts = [h[:, 0].float()]
-        for spans in ([p.passage_span for p in prompts], [p.query_span for p in prompts]):
+        for spans in (
+            [p.passage_span for p in prompts],
+            [p.query_span for p in prompts],
+        ):
             ends = torch.tensor(spans, device=h.device)
             inside = ((at >= ends[:, :1]) & (at < ends[:, 1:])).float()
             weights = inside / inside.sum(-1, keepdim=True).clamp(min=1)
@@ -410,7 +492,9 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and "allocate memory" in str(error)
 
 
-def run_halving(batch: list[int], run: Callable[[list[int]], T]) -> list[tuple[list[int], T]]:
+def run_halving(
+    batch: list[int], run: Callable[[list[int]], T]
+) -> list[tuple[list[int], T]]:
     """``run(batch)``; a batch that does not fit into memory is halved and tried again, down to one row.
 
     Raises `InputError` when a single row does not fit.
@@ -430,9 +514,12 @@ def run_halving(batch: list[int], run: Callable[[list[int]], T]) -> list[tuple[l
 
 
 def run_in_batches(
-    early: PartialForward, lengths: Sequence[int], max_tokens: int, run: Callable[[list[int]], T]
+    early: PartialForward,
+    lengths: Sequence[int],
+    max_tokens: int,
+    run: Callable[[list[int]], T],
 ) -> list[tuple[list[int], T]]:
-    """``run`` of positions of prompts of these lengths, a batch at a time (`batches`, `halving`)."""
+    """``run`` of positions of prompts of these lengths, a batch at a time (`batches`, `run_halving`)."""
     done: list[tuple[list[int], T]] = []
     for batch in batch_by_length(lengths, max_tokens):
         done += run_halving(batch, run)

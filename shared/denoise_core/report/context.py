@@ -45,20 +45,29 @@ class ReportItem:
     notes: tuple[str, ...] = ()
 
 
-def split_pieces(passages: Sequence[Passage], result: DenoiseResult) -> list[tuple[MarkedText, ...]]:
+def split_pieces(
+    passages: Sequence[Passage], result: DenoiseResult
+) -> list[tuple[MarkedText, ...]]:
     """Each passage cut where its fate changes; the texts joined give the passage's text back."""
     parts = _by_passage(result)
     return [
-        tuple(MarkedText(p.text[s.start : s.end], kept, note) for s, kept, note in parts.get(p.id, []))
+        tuple(
+            MarkedText(p.text[s.start : s.end], kept, note)
+            for s, kept, note in parts.get(p.id, [])
+        )
         for p in passages
     ]
 
 
 def _by_passage(result: DenoiseResult) -> dict[str, list[tuple[Span, bool, str]]]:
     """For each passage id its ranges as (span, kept, note), in the text's order and without overlap."""
-    scored, out = (defaultdict[str, list[tuple[Span, bool, str]]](list) for _ in range(2))
+    scored, out = (
+        defaultdict[str, list[tuple[Span, bool, str]]](list) for _ in range(2)
+    )
     for keep in sorted(result.kept, key=lambda k: k.span.start):
-        scored[keep.span.passage_id].append((keep.span, True, f"kept, score {keep.score:.3f}"))
+        scored[keep.span.passage_id].append(
+            (keep.span, True, f"kept, score {keep.score:.3f}")
+        )
     for passage in result.passages:
         for span in passage.source_spans:
             own, at = out[span.passage_id], span.start
@@ -66,27 +75,45 @@ def _by_passage(result: DenoiseResult) -> dict[str, list[tuple[Span, bool, str]]
                 # Scored chunks are finer than the passages, whose neighbouring chunks were merged.
                 if span.start <= part[0].start and part[0].end <= span.end:
                     if part[0].start > at:  # chunks without text are not scored
-                        own.append((Span(span.passage_id, at, part[0].start), True, "kept"))
+                        own.append(
+                            (Span(span.passage_id, at, part[0].start), True, "kept")
+                        )
                     own.append(part)
                     at = part[0].end
             if at < span.end or at == span.start:
                 own.append((Span(span.passage_id, at, span.end), True, "kept"))
     for drop in result.dropped:
         out[drop.span.passage_id].append((drop.span, False, note_of(drop)))
-    return {i: sorted(parts, key=lambda part: (part[0].start, part[0].end)) for i, parts in out.items()}
+    return {
+        i: sorted(parts, key=lambda part: (part[0].start, part[0].end))
+        for i, parts in out.items()
+    }
 
 
 def note_of(drop: Drop) -> str:
     """Why it was dropped, with its score where it has one."""
-    return drop.reason if drop.score is None else f"{drop.reason}, score {drop.score:.3f}"
+    return (
+        drop.reason if drop.score is None else f"{drop.reason}, score {drop.score:.3f}"
+    )
 
 
-def fragment(passages: Sequence[Passage], result: DenoiseResult, *, gold: Sequence[str] = ()) -> str:
+def fragment(
+    passages: Sequence[Passage], result: DenoiseResult, *, gold: Sequence[str] = ()
+) -> str:
     """One result as an HTML fragment with its own styles, for a notebook's ``HTML(...)``."""
-    return render_template("context.html", items=values_of([ReportItem(tuple(passages), result, frozenset(gold))]))
+    return render_template(
+        "context.html",
+        items=values_of([ReportItem(tuple(passages), result, frozenset(gold))]),
+    )
 
 
-def render_page(items: Sequence[ReportItem], *, title: str, lead: str = "", table: Sequence[Sequence[str]] = ()) -> str:
+def render_page(
+    items: Sequence[ReportItem],
+    *,
+    title: str,
+    lead: str = "",
+    table: Sequence[Sequence[str]] = (),
+) -> str:
     """Many results as one HTML page. ``table`` is a summary shown on top, its first row the header."""
     shown = values_of(items)
     about = {"lead": lead, "table": table, "unshown": len(items) - len(shown)}
@@ -111,7 +138,9 @@ def values_of(items: Sequence[ReportItem]) -> list[dict[str, Any]]:
                 "pieces": cut,
                 "rewritten": rewritten[p.id],
             }
-            for p, cut in zip(item.passages, split_pieces(item.passages, item.result), strict=True)
+            for p, cut in zip(
+                item.passages, split_pieces(item.passages, item.result), strict=True
+            )
         ]
         values, left = values_of_rows(item.result, rows, left)
         out.append(values | {"facts": item.notes})
@@ -125,18 +154,38 @@ def values_of_rows(
     shown: list[dict[str, Any]] = []
     for row in rows:
         pieces, more = _shortened(row["pieces"])
-        left -= 500 + sum(200 + len(escape(piece.text).encode("utf-8", "replace")) for piece in pieces)
+        left -= 500 + sum(
+            200 + len(escape(piece.text).encode("utf-8", "replace")) for piece in pieces
+        )
         if left < 0 and shown:
             break
-        shown.append({**row, "pieces": pieces, "more": more, "any_kept": any(p.is_kept for p in row["pieces"])})
+        shown.append(
+            {
+                **row,
+                "pieces": pieces,
+                "more": more,
+                "any_kept": any(p.is_kept for p in row["pieces"]),
+            }
+        )
     opened = count()
 
     def fate(row: dict[str, Any]) -> str:
         """Folded where nothing was kept, and beyond `OPEN` that are open."""
-        return "dropped" if not row["any_kept"] else "open" if next(opened) < OPEN else "more"
+        return (
+            "dropped"
+            if not row["any_kept"]
+            else "open"
+            if next(opened) < OPEN
+            else "more"
+        )
 
     groups = [(kind, list(run)) for kind, run in groupby(shown, fate)]
-    about = {"query": result.query, "fallback": result.fallback, "facts": (), "left_out": len(rows) - len(shown)}
+    about = {
+        "query": result.query,
+        "fallback": result.fallback,
+        "facts": (),
+        "left_out": len(rows) - len(shown),
+    }
     return {**about, "groups": groups}, left
 
 
@@ -156,10 +205,14 @@ def _shortened(cut: Sequence[MarkedText]) -> tuple[list[MarkedText], int]:
     return out, max(0, -left) + sum(len(p.text) for p in cut[len(out) :])
 
 
-def render_template(body: str, /, *package: str, title: str | None = None, **values: Any) -> str:
+def render_template(
+    body: str, /, *package: str, title: str | None = None, **values: Any
+) -> str:
     """The template ``body`` filled with ``values``, in which every text is escaped: a whole page under its
     ``title``, without one a part for a notebook with its own styles. ``package`` is another with templates."""
-    template = _templates((*package, __package__)).get_template("part.html" if title is None else "page.html")
+    template = _templates((*package, __package__)).get_template(
+        "part.html" if title is None else "page.html"
+    )
     html: str = template.render(body=body, title=title, **values)
     return html
 
@@ -168,7 +221,9 @@ def render_template(body: str, /, *package: str, title: str | None = None, **val
 def _templates(packages: tuple[str, ...]) -> Any:
     jinja2 = require("jinja2", extra="cli")
     return jinja2.Environment(
-        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(p, "templates") for p in packages]),
+        loader=jinja2.ChoiceLoader(
+            [jinja2.PackageLoader(p, "templates") for p in packages]
+        ),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
     )

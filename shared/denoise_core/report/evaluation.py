@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from denoise_core.evaluate.comparison.evaluation import Evaluation, summary_lines, table_rows
+from denoise_core.evaluate.comparison.evaluation import (
+    Evaluation,
+    summary_lines,
+    table_rows,
+)
 from denoise_core.evaluate.comparison.figures import GOLD, RIGHT, QuestionOutcome
 from denoise_core.evaluate.comparison.setting import EVERYTHING
 from denoise_core.report.context import ReportItem, render_template, values_of
@@ -16,7 +20,9 @@ LINES = 5  # lines in one chart, at most: more cannot be told apart
 
 def render_evaluation(found: Evaluation) -> str:
     """A complete page without scripts or outside parts. All texts are escaped. Needs the extra ``cli``."""
-    return render_template("evaluation.html", title="Does it help on these questions?", **_values(found))
+    return render_template(
+        "evaluation.html", title="Does it help on these questions?", **_values(found)
+    )
 
 
 def fragment(found: Evaluation) -> str:
@@ -26,9 +32,17 @@ def fragment(found: Evaluation) -> str:
 
 def _values(found: Evaluation) -> dict[str, Any]:
     name = found.recommendation.name
-    if name == EVERYTHING:  # then what speaks against the best other way is worth seeing
+    if (
+        name == EVERYTHING
+    ):  # then what speaks against the best other way is worth seeing
         others = [f for f in found.figures if f.name != EVERYTHING]
-        name = max(others, key=lambda f: -1.0 if f.accuracy is None else f.accuracy.value).name if others else name
+        name = (
+            max(
+                others, key=lambda f: -1.0 if f.accuracy is None else f.accuracy.value
+            ).name
+            if others
+            else name
+        )
     change = found.figures_for(name).accuracy_change
     lines = () if change is None else change.harmed
     rows = {o.case.line_number: o for o in found.outcomes.get(name, ())}
@@ -43,7 +57,9 @@ def _values(found: Evaluation) -> dict[str, Any]:
         "harmed_by": name,
         "harmed": values_of([_shown(rows[p], whole[p]) for p in shown]),
         "harmed_unshown": len(lines) - len(shown),
-        "setting": json.dumps(dict(found.recommendation.setting), indent=1, ensure_ascii=False),
+        "setting": json.dumps(
+            dict(found.recommendation.setting), indent=1, ensure_ascii=False
+        ),
     }
 
 
@@ -55,13 +71,19 @@ def _shown(own: QuestionOutcome, whole: QuestionOutcome) -> ReportItem:
         for how, outcome in (("from everything", whole), ("from what was kept", own))
         if outcome.reply is not None
     ]
-    facts = (f"line {own.case.line_number}", f"answer: {' / '.join(question.answers)}", *replies)
+    facts = (
+        f"line {own.case.line_number}",
+        f"answer: {' / '.join(question.answers)}",
+        *replies,
+    )
     return ReportItem(question.passages, result, question.gold, facts)
 
 
 def _charts(found: Evaluation) -> list[dict[str, Any]]:
     """What the macro ``chart`` draws: ``lines`` by name, of places (x, y) or one place (x, y, low, high)."""
-    curves = {f.name: f.curve for f in found.figures if f.curve and f.name != EVERYTHING}
+    curves = {
+        f.name: f.curve for f in found.figures if f.curve and f.name != EVERYTHING
+    }
     title = f"{GOLD} by share of the tokens, each way's own ranking"
     out: list[dict[str, Any]] = [
         {
@@ -74,14 +96,26 @@ def _charts(found: Evaluation) -> list[dict[str, Any]]:
     ]
     right = [(f, f.accuracy) for f in found.figures if f.accuracy is not None]
     tokens = {f.name: [(f.tokens, r.value, r.low, r.high)] for f, r in right}
-    money = {f.name: [(1000 * f.cost, r.value, r.low, r.high)] for f, r in right if f.cost is not None}
+    money = {
+        f.name: [(1000 * f.cost, r.value, r.low, r.high)]
+        for f, r in right
+        if f.cost is not None
+    }
     for over, x, points in (
         ("tokens a question", "tokens a question", tokens),
         ("money", "money for 1,000 questions", money),
     ):
         places = [place for line in points.values() for place in line]
         most = max((x for x, *_ in places), default=0.0) or 1.0
-        floor = max(0.0, int(10 * min((low for *_, low, _ in places), default=0.0) - 0.5) / 10)
-        about = {"title": f"{RIGHT} by {over}", "x": x, "y": RIGHT, "most": most, "floor": floor}
+        floor = max(
+            0.0, int(10 * min((low for *_, low, _ in places), default=0.0) - 0.5) / 10
+        )
+        about = {
+            "title": f"{RIGHT} by {over}",
+            "x": x,
+            "y": RIGHT,
+            "most": most,
+            "floor": floor,
+        }
         out.append({**about, "lines": points})
     return [chart for chart in out if chart["lines"]]

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections import defaultdict
 from operator import itemgetter
 
-from denoise_core.report.context import MarkedText, note_of, render_template, values_of_rows
+from denoise_core.report.context import (
+    MarkedText,
+    note_of,
+    render_template,
+    values_of_rows,
+)
 from denoise_core.result import DenoiseResult
 
 
@@ -15,7 +20,11 @@ def fragment(result: DenoiseResult) -> str:
     for passage in result.passages:
         at = 0
         for span in passage.source_spans[: 1 if passage.is_rewritten else None]:
-            text = passage.text if passage.is_rewritten else passage.text[at : at + len(span)]
+            text = (
+                passage.text
+                if passage.is_rewritten
+                else passage.text[at : at + len(span)]
+            )
             at += len(span)
             parts[span.passage_id].append((span.start, MarkedText(text, True, "kept")))
     for drop in result.dropped:
@@ -25,5 +34,13 @@ def fragment(result: DenoiseResult) -> str:
     rows = []
     for i, own in parts.items():
         pieces = [piece for _, piece in sorted(own, key=itemgetter(0))]
-        rows.append({"id": i, "title": titles.get(i, ""), "gold": False, "pieces": pieces, "rewritten": ()})
+        rows.append(
+            {
+                "id": i,
+                "title": titles.get(i, ""),
+                "gold": False,
+                "pieces": pieces,
+                "rewritten": (),
+            }
+        )
     return render_template("context.html", items=[values_of_rows(result, rows)[0]])

@@ -32,14 +32,22 @@ class Price:
         for name in ("input_per_million", "output_per_million", "cached_per_million"):
             price = getattr(self, name)
             if price is not None and not 0 <= price < math.inf:
-                raise InputError(f"Price({name}={price}): expected a finite price of 0 or more")
+                raise InputError(
+                    f"Price({name}={price}): expected a finite price of 0 or more"
+                )
 
     def cost_of(self, usage: Usage) -> float:
         """What the tokens of ``usage`` cost, in the currency that the prices are in."""
-        cached = 0 if self.cached_per_million is None else min(usage.cached_tokens, usage.input_tokens)
+        cached = (
+            0
+            if self.cached_per_million is None
+            else min(usage.cached_tokens, usage.input_tokens)
+        )
         money = (usage.input_tokens - cached) * self.input_per_million
         return (
-            money + cached * (self.cached_per_million or 0.0) + usage.output_tokens * self.output_per_million
+            money
+            + cached * (self.cached_per_million or 0.0)
+            + usage.output_tokens * self.output_per_million
         ) / 1e6
 
 
@@ -65,10 +73,16 @@ class Budget:
     def __post_init__(self) -> None:
         for name in ("calls", "tokens", "seconds", "money"):
             limit = getattr(self, name)
-            if limit is not None and not limit >= 0:  # NaN is refused too: nothing ever passes it
-                raise InputError(f"Budget({name}={limit}): expected a limit of 0 or more, or None for none")
+            if (
+                limit is not None and not limit >= 0
+            ):  # NaN is refused too: nothing ever passes it
+                raise InputError(
+                    f"Budget({name}={limit}): expected a limit of 0 or more, or None for none"
+                )
         if self.money is not None and self.price is None:
-            raise InputError("Budget(money=...) needs price=Price(input_per_million=..., output_per_million=...)")
+            raise InputError(
+                "Budget(money=...) needs price=Price(input_per_million=..., output_per_million=...)"
+            )
 
 
 class Meter:
@@ -89,7 +103,11 @@ class Meter:
 
     def remaining_seconds(self) -> float | None:
         """Time left under this budget and its parents'; None without a limit."""
-        own = None if self.budget.seconds is None else max(0.0, self.budget.seconds - self.seconds)
+        own = (
+            None
+            if self.budget.seconds is None
+            else max(0.0, self.budget.seconds - self.seconds)
+        )
         outer = self.parent.remaining_seconds() if self.parent else None
         return min((s for s in (own, outer) if s is not None), default=None)
 
@@ -141,10 +159,14 @@ class Meter:
             self.parent.add_usage(usage)
 
 
-current_meter: contextvars.ContextVar[Meter | None] = contextvars.ContextVar("denoise_meter", default=None)
+current_meter: contextvars.ContextVar[Meter | None] = contextvars.ContextVar(
+    "denoise_meter", default=None
+)
 
 
-_bound: contextvars.ContextVar[int | None] = contextvars.ContextVar("denoise_bound", default=None)
+_bound: contextvars.ContextVar[int | None] = contextvars.ContextVar(
+    "denoise_bound", default=None
+)
 
 
 @contextmanager

@@ -15,7 +15,15 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    Protocol,
+    TypeVar,
+    cast,
+    runtime_checkable,
+)
 from weakref import WeakValueDictionary
 
 from cachetools import LRUCache
@@ -82,7 +90,9 @@ class WeightedLRUCache(Generic[K, V]):
     look-ups, ``left`` the values that had to leave.
     """
 
-    def __init__(self, most: int, weight: Callable[[Any], int] = lambda value: 1) -> None:
+    def __init__(
+        self, most: int, weight: Callable[[Any], int] = lambda value: 1
+    ) -> None:
         self.max_weight = most
         self.weight = weight
         self._lock = threading.Lock()
@@ -91,7 +101,9 @@ class WeightedLRUCache(Generic[K, V]):
     def clear(self) -> None:
         """Forget everything, the counts too."""
         with self._lock:
-            self._entries: _EvictionCount[K, V] = _EvictionCount(self.max_weight, self.weight)
+            self._entries: _EvictionCount[K, V] = _EvictionCount(
+                self.max_weight, self.weight
+            )
             self.hits = self.misses = 0
 
     @property
@@ -173,7 +185,9 @@ class SqliteStore:
         self._select = f"SELECT {column} FROM {table} WHERE key = ?"
         self._insert = f"INSERT OR REPLACE INTO {table} (key, {column}) VALUES (?, ?)"
         # Row ids count writes, so this finds what to leave out without reading what stays.
-        self._evict = f"DELETE FROM {table} WHERE rowid <= (SELECT MAX(rowid) FROM {table}) - ?"
+        self._evict = (
+            f"DELETE FROM {table} WHERE rowid <= (SELECT MAX(rowid) FROM {table}) - ?"
+        )
         self._lock = threading.Lock()
         self._is_open = False
 
@@ -216,7 +230,10 @@ class SqliteStore:
         with self._lock:
             if not self._is_open:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-            with closing(sqlite3.connect(self.path, timeout=self.timeout)) as connection, connection:
+            with (
+                closing(sqlite3.connect(self.path, timeout=self.timeout)) as connection,
+                connection,
+            ):
                 if not self._is_open:
                     connection.execute("PRAGMA journal_mode=WAL")
                     connection.execute(self._create)
@@ -232,7 +249,13 @@ class FailSafeStore:
         self.name = name
         self._until = 0.0
 
-    def attempt(self, call: Callable[[], V], otherwise: V, *, mistakes: tuple[type[Exception], ...] = ()) -> V:
+    def attempt(
+        self,
+        call: Callable[[], V],
+        otherwise: V,
+        *,
+        mistakes: tuple[type[Exception], ...] = (),
+    ) -> V:
         """What ``call`` returns, else ``otherwise``. Raises ``mistakes`` as they are."""
         if time.monotonic() < self._until:
             return otherwise
@@ -242,7 +265,11 @@ class FailSafeStore:
             raise
         except Exception as error:
             self._until = time.monotonic() + BYPASS_SECONDS
-            log_fallback(self.name, error, f"calls are made without the cache for {BYPASS_SECONDS:g} s")
+            log_fallback(
+                self.name,
+                error,
+                f"calls are made without the cache for {BYPASS_SECONDS:g} s",
+            )
             return otherwise
 
 
@@ -260,7 +287,11 @@ class Cache:
     """
 
     def __init__(
-        self, model: str, store: Store | None = None, *, scope: str | Callable[[], str] | None = None
+        self,
+        model: str,
+        store: Store | None = None,
+        *,
+        scope: str | Callable[[], str] | None = None,
     ) -> None:
         self.model = model
         self.store = MemoryStore() if store is None else store
@@ -279,7 +310,9 @@ class Cache:
         scope = self.scope() if callable(self.scope) else self.scope
         if scope is not None:
             content.append(scope)
-        return hashlib.sha256(json.dumps(content).encode("utf-8", "surrogatepass")).hexdigest()
+        return hashlib.sha256(
+            json.dumps(content).encode("utf-8", "surrogatepass")
+        ).hexdigest()
 
     def known(self, key: str) -> str | None:
         """What the store holds; None also when it fails. Raises for a store that is set up wrongly."""
@@ -288,7 +321,9 @@ class Cache:
             text = self.store.get(key)
             if text is not None and not isinstance(text, str):
                 name = type(self.store).__name__
-                raise TypeError(f"{name}.get must return str or None, got {type(text).__name__}")
+                raise TypeError(
+                    f"{name}.get must return str or None, got {type(text).__name__}"
+                )
             return text
 
         # A store that is set up wrongly would cost its speed for ever, unheard.
@@ -296,9 +331,13 @@ class Cache:
 
     def keep(self, key: str, text: str) -> None:
         """Store a reply, if the store can take it."""
-        self._bypass.attempt(lambda: self.store.put(key, text), None)  # the reply was paid for and arrives
+        self._bypass.attempt(
+            lambda: self.store.put(key, text), None
+        )  # the reply was paid for and arrives
 
-    def lead_or_join(self, key: str, *, is_async: bool, late: InFlightCall | None = None) -> tuple[InFlightCall, bool]:
+    def lead_or_join(
+        self, key: str, *, is_async: bool, late: InFlightCall | None = None
+    ) -> tuple[InFlightCall, bool]:
         """The call under way for ``key``, and whether the caller is the one who has to make it.
 
         ``late`` is a flight that the caller has given up on. A sync call on the thread of an event loop joins no
@@ -307,7 +346,12 @@ class Cache:
         may_join_async = is_async or not _on_loop()
         with self._lock:
             flight = self._flying.get(key)
-            if flight is None or flight is late or flight.left or (flight.is_async and not may_join_async):
+            if (
+                flight is None
+                or flight is late
+                or flight.left
+                or (flight.is_async and not may_join_async)
+            ):
                 flight = self._flying[key] = InFlightCall(is_async)
                 return flight, True
             return flight, False
@@ -356,7 +400,9 @@ class InFlightCall:
 class _CachedLLM:
     """One call through the cache; a hit costs no tokens and says so in its usage."""
 
-    def __init__(self, cache: Cache, llm: LLM, readable: Callable[[Reply], bool]) -> None:
+    def __init__(
+        self, cache: Cache, llm: LLM, readable: Callable[[Reply], bool]
+    ) -> None:
         self.cache = cache
         self.llm = llm
         self.readable = readable
@@ -371,7 +417,11 @@ class _CachedLLM:
             flight, leads = cache.lead_or_join(key, is_async=False, late=flight)
         with cache.flying(key, flight):
             known = cache.known(key)
-            reply = _free(known) if known is not None else _checked(self.llm.complete(messages))
+            reply = (
+                _free(known)
+                if known is not None
+                else _checked(self.llm.complete(messages))
+            )
             flight.reply.set_result(reply)  # whoever waits need not wait for the store
             if known is None and self.readable(reply):
                 cache.keep(key, reply.text)
@@ -387,8 +437,14 @@ class _CachedLLM:
             flight, leads = cache.lead_or_join(key, is_async=True, late=flight)
         is_local = isinstance(cache.store, MemoryStore)
         with cache.flying(key, flight):
-            known = cache.known(key) if is_local else await run_in_pool(cache.known, key)
-            reply = _free(known) if known is not None else _checked(await self.llm.acomplete(messages))
+            known = (
+                cache.known(key) if is_local else await run_in_pool(cache.known, key)
+            )
+            reply = (
+                _free(known)
+                if known is not None
+                else _checked(await self.llm.acomplete(messages))
+            )
             flight.reply.set_result(reply)
             if known is None and self.readable(reply):
                 if is_local:
@@ -437,7 +493,9 @@ def _mark_retrieved(shared: asyncio.Future[Reply]) -> None:
 
 def _checked(reply: Reply) -> Reply:
     if not isinstance(reply, Reply) or not isinstance(reply.text, str):
-        raise ContractViolation(f"an LLM must return a denoise_core.Reply with a text, got {type(reply).__name__}")
+        raise ContractViolation(
+            f"an LLM must return a denoise_core.Reply with a text, got {type(reply).__name__}"
+        )
     return reply
 
 

@@ -76,7 +76,9 @@ Effect: TypeAlias = Complete | Retrieve | Denoise | Batch
 Flow: TypeAlias = Generator[Effect, Any, T]
 
 
-def complete(messages: tuple[Message, ...], *, tag: str, llm: LLM | None = None) -> Flow[Reply]:
+def complete(
+    messages: tuple[Message, ...], *, tag: str, llm: LLM | None = None
+) -> Flow[Reply]:
     """``reply = yield from complete(messages, tag="draft")``"""
     reply: Reply = yield Complete(messages, tag, llm)
     return reply
@@ -91,7 +93,11 @@ def retrieve(
 
 
 def denoise(
-    query: str, passages: tuple[Passage, ...], *, tag: str = "denoise", denoiser: Denoiser | None = None
+    query: str,
+    passages: tuple[Passage, ...],
+    *,
+    tag: str = "denoise",
+    denoiser: Denoiser | None = None,
 ) -> Flow[DenoiseResult]:
     """``result = yield from denoise(query, passages)``"""
     result: DenoiseResult = yield Denoise(query, passages, tag, denoiser)

@@ -49,7 +49,13 @@ class RemoteLimits:
     max_reply_bytes: int = 32 << 20
 
     def __post_init__(self) -> None:
-        for name in ("timeout", "deadline", "attempts", "concurrency", "max_reply_bytes"):
+        for name in (
+            "timeout",
+            "deadline",
+            "attempts",
+            "concurrency",
+            "max_reply_bytes",
+        ):
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InputError(f"{name}={value}: expected more than 0")
@@ -79,7 +85,11 @@ class Engine:
     """
 
     def __init__(
-        self, urls: str | Sequence[str], *, key_env: str | None = None, limits: RemoteLimits | None = None
+        self,
+        urls: str | Sequence[str],
+        *,
+        key_env: str | None = None,
+        limits: RemoteLimits | None = None,
     ) -> None:
         given = (urls,) if isinstance(urls, str) else tuple(urls)
         if not given or len(set(given)) != len(given):
@@ -87,9 +97,13 @@ class Engine:
         for url in given:
             parts = urlsplit(url)
             if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise InputError(f"url={mask_secrets(url)!r}: expected an http:// or https:// address")
+                raise InputError(
+                    f"url={mask_secrets(url)!r}: expected an http:// or https:// address"
+                )
             if parts.username or parts.password:
-                raise InputError("url: leave user and password out; name an environment variable with key_env=")
+                raise InputError(
+                    "url: leave user and password out; name an environment variable with key_env="
+                )
         self.urls = tuple(u.rstrip("/") for u in given)
         self.key_env = key_env
         self.limits = limits or RemoteLimits()
@@ -113,7 +127,9 @@ class Engine:
         """The same, from async code; a cancelled caller cancels it."""
         return await asyncio.wrap_future(self._begin(work))
 
-    def _begin(self, work: Callable[[Meter | None], Coroutine[Any, Any, T]]) -> Future[T]:
+    def _begin(
+        self, work: Callable[[Meter | None], Coroutine[Any, Any, T]]
+    ) -> Future[T]:
         meter = current_meter.get()
         budget = meter.remaining_seconds() if meter is not None else None
         left = [s for s in (self.limits.deadline, budget) if s is not None]
@@ -125,7 +141,9 @@ class Engine:
             except TimeoutError as error:
                 if refused := meter and meter.refusal(0):
                     raise refused from error
-                raise TimeoutError(f"no answer of {', '.join(self.urls)} within {min(left):.3g} s") from error
+                raise TimeoutError(
+                    f"no answer of {', '.join(self.urls)} within {min(left):.3g} s"
+                ) from error
 
         return asyncio.run_coroutine_threadsafe(within(), _loop())
 
@@ -159,13 +177,20 @@ class Engine:
                     results[positions[0]] = None
                     return
                 middle = len(positions) // 2
-                await asyncio.gather(ask_part(url, positions[:middle]), ask_part(url, positions[middle:]))
+                await asyncio.gather(
+                    ask_part(url, positions[:middle]), ask_part(url, positions[middle:])
+                )
 
         async def ask_missing() -> None:
             missing = [i for i in range(len(keys)) if i not in results]
-            parts = [ask_part(url, positions) for url, positions in self._parts(keys, missing, batch)]
+            parts = [
+                ask_part(url, positions)
+                for url, positions in self._parts(keys, missing, batch)
+            ]
             outcomes = await asyncio.gather(*parts, return_exceptions=True)
-            errors = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+            errors = [
+                outcome for outcome in outcomes if isinstance(outcome, BaseException)
+            ]
             if errors:  # what no second try can help comes first
                 raise min(errors, key=lambda error: isinstance(error, RetryableError))
 
@@ -193,17 +218,28 @@ class Engine:
             log_fallback("a document of a request", refusal, "it alone has no result")
         return [results[i] for i in range(len(keys))]
 
-    def _parts(self, keys: Sequence[bytes], missing: list[int], batch: int) -> list[tuple[str, list[int]]]:
+    def _parts(
+        self, keys: Sequence[bytes], missing: list[int], batch: int
+    ) -> list[tuple[str, list[int]]]:
         """Addresses with the positions to ask them about, at most ``batch`` each."""
         by_url: dict[str, list[int]] = {}
         for i in missing:
             by_url.setdefault(self.replicas.choose(keys[i]), []).append(i)
         parts = []
         for url, positions in by_url.items():
-            parts += [(url, positions[n : n + batch]) for n in range(0, len(positions), batch)]
+            parts += [
+                (url, positions[n : n + batch]) for n in range(0, len(positions), batch)
+            ]
         return parts
 
-    async def request(self, method: str, url: str, path: str, body: Any = None, meter: Meter | None = None) -> Any:
+    async def request(
+        self,
+        method: str,
+        url: str,
+        path: str,
+        body: Any = None,
+        meter: Meter | None = None,
+    ) -> Any:
         """The JSON of one reply. Raises `RetryableError` for what may go well at another replica or later."""
         httpx = require("httpx", extra="remote")
         client, room = self._opened(httpx)
@@ -212,7 +248,9 @@ class Engine:
             if meter is not None:
                 meter.reserve()
             try:
-                async with client.stream(method, url + path, json=body, headers=headers) as reply:
+                async with client.stream(
+                    method, url + path, json=body, headers=headers
+                ) as reply:
                     if not reply.is_success:
                         raise self._refused(httpx, url, url + path, reply)
                     found = await self._whole(reply, url + path)
@@ -223,19 +261,36 @@ class Engine:
         try:
             return json.loads(found, parse_constant=_no_number)
         except (ValueError, RecursionError) as error:
-            raise BadReply(f"{url + path} did not answer with JSON: {type(error).__name__}") from error
+            raise BadReply(
+                f"{url + path} did not answer with JSON: {type(error).__name__}"
+            ) from error
 
     async def _whole(self, reply: Any, where: str) -> bytes:
         """The body, unpacked by hand: what unpacks to more than the limit is never held."""
-        most, packed = self.limits.max_reply_bytes, reply.headers.get("content-encoding", "identity").lower()
+        most, packed = (
+            self.limits.max_reply_bytes,
+            reply.headers.get("content-encoding", "identity").lower(),
+        )
         if packed not in ("identity", "gzip", "deflate"):
-            raise BadReply(f"{where} answered packed with {packed[:20]!r}, which was not asked for")
-        unpacked, parts, size = None if packed == "identity" else zlib.decompressobj(47), [], 0
+            raise BadReply(
+                f"{where} answered packed with {packed[:20]!r}, which was not asked for"
+            )
+        unpacked, parts, size = (
+            None if packed == "identity" else zlib.decompressobj(47),
+            [],
+            0,
+        )
         async for part in reply.aiter_raw():
             try:
-                parts.append(part if unpacked is None else unpacked.decompress(part, most + 1 - size))
+                parts.append(
+                    part
+                    if unpacked is None
+                    else unpacked.decompress(part, most + 1 - size)
+                )
             except zlib.error as error:
-                raise BadReply(f"{where} answered with a broken {packed} stream") from error
+                raise BadReply(
+                    f"{where} answered with a broken {packed} stream"
+                ) from error
             size += len(parts[-1])
             if size > most:
                 raise BadReply(f"{where} answered with more than {most:,} bytes")
@@ -244,9 +299,15 @@ class Engine:
     def _refused(self, httpx: Any, url: str, where: str, reply: Any) -> Exception:
         status, after = reply.status_code, _seconds(reply.headers.get("retry-after"))
         if status in (401, 403):
-            hint = "set the key with key_env=" if self.key_env is None else f"look at the key in {self.key_env}"
+            hint = (
+                "set the key with key_env="
+                if self.key_env is None
+                else f"look at the key in {self.key_env}"
+            )
             return InputError(f"{where} refused the key ({status}): {hint}")
-        error = httpx.HTTPStatusError(f"{where} answered with {status}", request=reply.request, response=reply)
+        error = httpx.HTTPStatusError(
+            f"{where} answered with {status}", request=reply.request, response=reply
+        )
         if status in _SOON:
             return RetryableError(error, after or 0.01)
         if status in _PASSING:
@@ -256,22 +317,30 @@ class Engine:
 
     def _down(self, url: str, error: Exception) -> None:
         self.replicas.failed(url)
-        log_fallback(f"replica {url}", error, f"it is asked last for {self.limits.cooldown:g} s")
+        log_fallback(
+            f"replica {url}", error, f"it is asked last for {self.limits.cooldown:g} s"
+        )
 
     def _headers(self) -> dict[str, str]:
         if self.key_env is None:
             return {}
         key = os.environ.get(self.key_env)
         if not key:
-            raise InputError(f"key_env={self.key_env!r}: that environment variable is not set")
+            raise InputError(
+                f"key_env={self.key_env!r}: that environment variable is not set"
+            )
         return {"Authorization": f"Bearer {key}"}
 
     def _opened(self, httpx: Any) -> tuple[Any, asyncio.Semaphore]:
         loop = asyncio.get_running_loop()
-        if self._client is None or self._loop is not loop:  # after a fork the loop is another one
+        if (
+            self._client is None or self._loop is not loop
+        ):  # after a fork the loop is another one
             most = httpx.Limits(max_connections=self.limits.concurrency)
             plain = {"Accept-Encoding": "identity"}
-            self._client = httpx.AsyncClient(timeout=self.limits.timeout, limits=most, headers=plain)
+            self._client = httpx.AsyncClient(
+                timeout=self.limits.timeout, limits=most, headers=plain
+            )
             self._room, self._loop = asyncio.Semaphore(self.limits.concurrency), loop
         assert self._room is not None
         return self._client, self._room
@@ -301,7 +370,13 @@ def _no_number(name: str) -> Any:
 
 
 _SOON = (408, 425, 429)  # the server is well and asks for time
-_PASSING = (500, 502, 503, 504, 529)  # others of 500 and more, such as "not implemented", do not pass
+_PASSING = (
+    500,
+    502,
+    503,
+    504,
+    529,
+)  # others of 500 and more, such as "not implemented", do not pass
 _ITS_OWN = (400, 413, 422)  # may be about one document of a batch
 
 _making = threading.Lock()
@@ -313,13 +388,18 @@ def _loop() -> asyncio.AbstractEventLoop:
     with _making:
         if _running is None:
             _running = asyncio.new_event_loop()
-            threading.Thread(target=_running.run_forever, name="denoise-engines", daemon=True).start()
+            threading.Thread(
+                target=_running.run_forever, name="denoise-engines", daemon=True
+            ).start()
         return _running
 
 
 def _after_fork() -> None:
     global _running, _making
-    _running, _making = None, threading.Lock()  # a child has none of its parent's threads
+    _running, _making = (
+        None,
+        threading.Lock(),
+    )  # a child has none of its parent's threads
 
 
 if hasattr(os, "register_at_fork"):
@@ -339,7 +419,9 @@ def rendezvous_order(key: bytes, names: Sequence[str]) -> list[str]:
     """
 
     def weight(name: str) -> bytes:
-        return blake2b(key, digest_size=8, key=blake2b(name.encode(), digest_size=32).digest()).digest()
+        return blake2b(
+            key, digest_size=8, key=blake2b(name.encode(), digest_size=32).digest()
+        ).digest()
 
     return sorted(names, key=weight, reverse=True)
 
@@ -355,7 +437,10 @@ class Replicas:
     def choose(self, key: bytes) -> str:
         """The first in the order of ``key`` that is not known to be down; else the one that has rested longest."""
         now = time.monotonic()
-        return min(rendezvous_order(key, self.urls), key=lambda url: max(now, self._until.get(url, now)))
+        return min(
+            rendezvous_order(key, self.urls),
+            key=lambda url: max(now, self._until.get(url, now)),
+        )
 
     def failed(self, url: str) -> None:
         self._until[url] = time.monotonic() + self.rest

@@ -29,7 +29,10 @@ def log_fallback(where: str, error: BaseException | str, instead: str) -> str:
     """
     happened = format_error(error)
     told = error_class(error) if isinstance(error, BaseException) else happened
-    kind = (where, type(error).__name__ if isinstance(error, BaseException) else happened[:80])
+    kind = (
+        where,
+        type(error).__name__ if isinstance(error, BaseException) else happened[:80],
+    )
     with _lock:
         if kind not in _counts and len(_counts) >= _KINDS:
             kind = ("other", "")
@@ -37,15 +40,27 @@ def log_fallback(where: str, error: BaseException | str, instead: str) -> str:
     if count == 1:
         logger.warning("%s: %s; %s. Further ones are counted.", where, instead, told)
     elif str(count).strip("0") == "1":
-        logger.warning("%s: %d times by now: %s; the last one: %s", where, count, instead, told)
+        logger.warning(
+            "%s: %d times by now: %s; the last one: %s", where, count, instead, told
+        )
     return happened
 
 
 def error_class(error: BaseException) -> str:
     """The error's class, with the status of a server's answer: what can be logged, since it is nobody's text."""
     places = (error, getattr(error, "response", None))
-    status = next((s for p in places for s in [getattr(p, "status_code", None)] if type(s) is int), None)
-    return type(error).__name__ if status is None else f"{type(error).__name__} ({status})"
+    status = next(
+        (
+            s
+            for p in places
+            for s in [getattr(p, "status_code", None)]
+            if type(s) is int
+        ),
+        None,
+    )
+    return (
+        type(error).__name__ if status is None else f"{type(error).__name__} ({status})"
+    )
 
 
 def fallback_counts() -> dict[tuple[str, str], int]:

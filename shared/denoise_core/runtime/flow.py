@@ -25,12 +25,37 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from denoise_core.errors import BudgetExceeded, ContractViolation, UnparsableReply, format_error, is_user_error
+from denoise_core.errors import (
+    BudgetExceeded,
+    ContractViolation,
+    UnparsableReply,
+    format_error,
+    is_user_error,
+)
 from denoise_core.protocols import LLM, Denoiser, Retriever
 from denoise_core.result import DenoiseResult, Trace, attach_trace, trace_of
-from denoise_core.runtime.budget import Budget, Meter, current_meter, effective_concurrency
-from denoise_core.runtime.effects import Batch, Complete, Denoise, Effect, FailedItem, Flow, Retrieve, SingleEffect
-from denoise_core.runtime.thread_pool import CancelToken, DaemonThreadPool, current_cancel_token, run_in_pool
+from denoise_core.runtime.budget import (
+    Budget,
+    Meter,
+    current_meter,
+    effective_concurrency,
+)
+from denoise_core.runtime.effects import (
+    Batch,
+    Complete,
+    Denoise,
+    Effect,
+    FailedItem,
+    Flow,
+    Retrieve,
+    SingleEffect,
+)
+from denoise_core.runtime.thread_pool import (
+    CancelToken,
+    DaemonThreadPool,
+    current_cancel_token,
+    run_in_pool,
+)
 from denoise_core.text.token_budget import estimate_tokens
 from denoise_core.types import Event, Passage, Reply, Usage
 
@@ -56,7 +81,15 @@ def run(
     thrown away; a run inside it makes no further effect). Raises `InputError` for ``max_concurrency < 1``,
     `TypeError` when the flow asks for something nobody was given for, and whatever the outside raises.
     """
-    drive = FlowRunner(flow, budget, max_concurrency, call_seconds, llm=llm, retriever=retriever, denoiser=denoiser)
+    drive = FlowRunner(
+        flow,
+        budget,
+        max_concurrency,
+        call_seconds,
+        llm=llm,
+        retriever=retriever,
+        denoiser=denoiser,
+    )
     with drive.recording():
         drive.resume(None)
         while not drive.done:
@@ -78,7 +111,15 @@ async def arun(
 
     What the flow does between its effects is done on a thread, so that it holds up no event loop.
     """
-    drive = FlowRunner(flow, budget, max_concurrency, call_seconds, llm=llm, retriever=retriever, denoiser=denoiser)
+    drive = FlowRunner(
+        flow,
+        budget,
+        max_concurrency,
+        call_seconds,
+        llm=llm,
+        retriever=retriever,
+        denoiser=denoiser,
+    )
     with drive.recording():
         await run_in_pool(drive.resume, None)
         while not drive.done:
@@ -103,7 +144,9 @@ def _perform(drive: FlowRunner[Any], effect: SingleEffect | Batch) -> Any:
             return one(attempts[0])
         if workers <= 1:
             return [one(attempt) for attempt in attempts]
-        with closing(DaemonThreadPool(workers)) as pool:  # after Ctrl-C nobody waits for calls under way, and none starts
+        with closing(
+            DaemonThreadPool(workers)
+        ) as pool:  # after Ctrl-C nobody waits for calls under way, and none starts
             futures = [pool.submit(partial(one, attempt)) for attempt in attempts]
             for future in as_completed(futures):
                 if find_user_error(future.result()) is not None:
@@ -142,14 +185,22 @@ def _attempted(drive: FlowRunner[Any], attempt: EffectCall) -> Any:
         attempt.begin()
         if drive.call_seconds is None:
             return attempt.succeed(drive.call(attempt.effect))
-        return attempt.succeed(_within(drive.call_seconds, attempt.meter, partial(drive.call, attempt.effect)))
+        return attempt.succeed(
+            _within(
+                drive.call_seconds, attempt.meter, partial(drive.call, attempt.effect)
+            )
+        )
     except BaseException as error:
         return attempt.fail(error)
 
 
 def _within(seconds: float, meter: Meter | None, call: Callable[[], S]) -> S:
     """What ``call`` returns, if it does within its time and the budget's; on a thread of its own."""
-    limit, left, pool = _limit(seconds, meter), CancelToken(), DaemonThreadPool(1, "denoise-call")
+    limit, left, pool = (
+        _limit(seconds, meter),
+        CancelToken(),
+        DaemonThreadPool(1, "denoise-call"),
+    )
     done: Future[S] = pool.submit(partial(left.run_in, call))
     try:
         return done.result(limit)
@@ -180,7 +231,9 @@ async def _aattempted(drive: FlowRunner[Any], attempt: EffectCall) -> Any:
     try:
         attempt.begin()
         try:
-            async with asyncio.timeout(_limit(drive.call_seconds, attempt.meter)) as deadline:
+            async with asyncio.timeout(
+                _limit(drive.call_seconds, attempt.meter)
+            ) as deadline:
                 return attempt.succeed(await drive.call(attempt.effect, "a"))
         except TimeoutError as error:
             if not deadline.expired():
@@ -210,9 +263,13 @@ class FlowRunner(Generic[T]):
         **servers: LLM | Retriever | Denoiser | None,
     ) -> None:
         self.flow = flow
-        self.servers = servers  # who carries effects out when the effect itself names nobody
+        self.servers = (
+            servers  # who carries effects out when the effect itself names nobody
+        )
         self.call_seconds = call_seconds
-        outer = current_meter.get()  # a budget of this run's own is drawn on beside the surrounding run's
+        outer = (
+            current_meter.get()
+        )  # a budget of this run's own is drawn on beside the surrounding run's
         self.meter = outer if budget is None else Meter(budget, outer)
         self.max_concurrency = effective_concurrency(max_concurrency) or max_concurrency
         self.events: list[Event] = []
@@ -243,9 +300,13 @@ class FlowRunner(Generic[T]):
         server = getattr(effect, what) or self.servers[what]
         if server is None:
             own = (
-                "; give Augmenter(llm, ...) one, or the part that asks a model of its own" if what == "llm" else ""
+                "; give Augmenter(llm, ...) one, or the part that asks a model of its own"
+                if what == "llm"
+                else ""
             )
-            raise TypeError(f"this flow asked for {effect.tag!r} but no {what}= was given to run(){own}")
+            raise TypeError(
+                f"this flow asked for {effect.tag!r} but no {what}= was given to run(){own}"
+            )
         return getattr(server, form + verb)(*(getattr(effect, name) for name in given))
 
     @contextmanager
@@ -257,7 +318,9 @@ class FlowRunner(Generic[T]):
             attach_trace(error, self.events)
             raise
         finally:
-            if self._step.acquire(blocking=False):  # else a thread that was left behind still holds the flow
+            if self._step.acquire(
+                blocking=False
+            ):  # else a thread that was left behind still holds the flow
                 self.flow.close()
                 self._step.release()
             current_meter.reset(token)
@@ -302,15 +365,30 @@ class EffectCall:
             self.inner = checked.inner_events
             if self.meter:
                 self.meter.add_calls(checked.calls - 1)
-        self.event = Event(self.effect.tag, self.effect, checked, time.perf_counter() - self.started, usage)
+        self.event = Event(
+            self.effect.tag,
+            self.effect,
+            checked,
+            time.perf_counter() - self.started,
+            usage,
+        )
         return checked
 
     def fail(self, error: BaseException) -> FailedItem:
         """The place of what failed. Raises what is no `Exception`: a cancellation, Ctrl-C."""
         seconds = time.perf_counter() - self.started
-        if isinstance(self.effect, Denoise):  # what it had done has no reply to travel in
+        if isinstance(
+            self.effect, Denoise
+        ):  # what it had done has no reply to travel in
             self.inner = trace_of(error).events
-        self.event = Event(self.effect.tag, self.effect, None, seconds, error=format_error(error), executed=self.begun)
+        self.event = Event(
+            self.effect.tag,
+            self.effect,
+            None,
+            seconds,
+            error=format_error(error),
+            executed=self.begun,
+        )
         if not isinstance(error, Exception):
             raise error
         return FailedItem(error)
@@ -319,27 +397,48 @@ class EffectCall:
 def find_user_error(outcome: Any) -> Exception | None:
     """The first mistake among what an effect brought."""
     outcomes = outcome if isinstance(outcome, list) else (outcome,)
-    return next((o.error for o in outcomes if isinstance(o, FailedItem) and is_user_error(o.error)), None)
+    return next(
+        (
+            o.error
+            for o in outcomes
+            if isinstance(o, FailedItem) and is_user_error(o.error)
+        ),
+        None,
+    )
 
 
 def _check(effect: SingleEffect, reply: Any) -> tuple[Any, Usage | None]:
     """The reply in the promised type, and the tokens it cost."""
     if isinstance(effect, Complete):
         if not isinstance(reply, Reply):
-            raise ContractViolation(f"LLM.complete must return denoise_core.Reply, got {type(reply).__name__}")
-        if not isinstance(reply.text, str):  # a model wrapper that passes on an empty message
-            raise UnparsableReply(f"expected a text as reply, got {type(reply.text).__name__}")
-        return reply, reply.usage or (_estimate(effect, reply) if reply.calls else Usage(0, 0))
+            raise ContractViolation(
+                f"LLM.complete must return denoise_core.Reply, got {type(reply).__name__}"
+            )
+        if not isinstance(
+            reply.text, str
+        ):  # a model wrapper that passes on an empty message
+            raise UnparsableReply(
+                f"expected a text as reply, got {type(reply.text).__name__}"
+            )
+        return reply, reply.usage or (
+            _estimate(effect, reply) if reply.calls else Usage(0, 0)
+        )
     if isinstance(effect, Retrieve):
         if not isinstance(reply, Iterable) or isinstance(reply, (str, bytes)):
-            raise ContractViolation(f"Retriever.retrieve must return Passages, got a {type(reply).__name__}")
+            raise ContractViolation(
+                f"Retriever.retrieve must return Passages, got a {type(reply).__name__}"
+            )
         passages = tuple(reply)
         for p in passages:
             if not isinstance(p, Passage):
-                raise ContractViolation(f"Retriever.retrieve must return Passages, got a {type(p).__name__}")
+                raise ContractViolation(
+                    f"Retriever.retrieve must return Passages, got a {type(p).__name__}"
+                )
         return passages, None
     if not isinstance(reply, DenoiseResult):
-        raise ContractViolation(f"Denoiser.denoise must return DenoiseResult, got {type(reply).__name__}")
+        raise ContractViolation(
+            f"Denoiser.denoise must return DenoiseResult, got {type(reply).__name__}"
+        )
     return reply, reply.trace.usage if reply.trace.events else None
 
 
@@ -348,13 +447,17 @@ def _estimate(effect: Complete, reply: Reply) -> Usage:
     return Usage(estimate_tokens(asked), estimate_tokens(reply.text), is_estimated=True)
 
 
-def attempts_of(drive: FlowRunner[Any], effect: SingleEffect | Batch) -> list[EffectCall]:
+def attempts_of(
+    drive: FlowRunner[Any], effect: SingleEffect | Batch
+) -> list[EffectCall]:
     """One for each item. When the calls left do not suffice, the last items are refused, under both drivers."""
     attempts = []
     needed = 0
     for item in effect.items if isinstance(effect, Batch) else (effect,):
         attempt = EffectCall(item, drive.meter)
         needed += attempt.calls
-        attempt.refusal = drive.meter.refusal(needed) if drive.meter and attempt.calls else None
+        attempt.refusal = (
+            drive.meter.refusal(needed) if drive.meter and attempt.calls else None
+        )
         attempts.append(attempt)
     return attempts

@@ -11,7 +11,12 @@ from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, Literal
 
-from denoise_core.errors import ContractViolation, EmptyResult, InputError, is_user_error
+from denoise_core.errors import (
+    ContractViolation,
+    EmptyResult,
+    InputError,
+    is_user_error,
+)
 from denoise_core.protocols import Denoiser, expect_denoiser
 from denoise_core.result import DenoiseResult, trace_of
 from denoise_core.runtime.fallbacks import log_fallback
@@ -39,10 +44,18 @@ class Guard:
     through.
     """
 
-    def __init__(self, denoiser: Denoiser, *, on_error: FailurePolicy = "keep", on_empty: FailurePolicy = "keep") -> None:
+    def __init__(
+        self,
+        denoiser: Denoiser,
+        *,
+        on_error: FailurePolicy = "keep",
+        on_empty: FailurePolicy = "keep",
+    ) -> None:
         for name, policy in (("on_error", on_error), ("on_empty", on_empty)):
             if policy not in ("keep", "drop", "raise"):
-                raise InputError(f"{name}={policy!r}: expected 'keep', 'drop' or 'raise'")
+                raise InputError(
+                    f"{name}={policy!r}: expected 'keep', 'drop' or 'raise'"
+                )
         self.denoiser = expect_denoiser(denoiser)
         self.on_error: FailurePolicy = on_error
         self.on_empty: FailurePolicy = on_empty
@@ -71,36 +84,64 @@ class Guard:
         """
         if self.on_error == "raise":
             raise error
-        why = log_fallback(f"{type(self.denoiser).__name__}, conversion", error, f"{item} {_ITEM[self.on_error]}")
+        why = log_fallback(
+            f"{type(self.denoiser).__name__}, conversion",
+            error,
+            f"{item} {_ITEM[self.on_error]}",
+        )
         return f"{why}; {_ITEM[self.on_error]}" if self.on_error == "keep" else None
 
-    def _failed(self, query: str, given: tuple[Passage, ...], error: Exception) -> DenoiseResult:
+    def _failed(
+        self, query: str, given: tuple[Passage, ...], error: Exception
+    ) -> DenoiseResult:
         if self.on_error == "raise" or is_user_error(error):
             raise error
         why = log_fallback(type(self.denoiser).__name__, error, _DONE[self.on_error])
-        return _instead(DenoiseResult(query, (), trace=trace_of(error)), given, self.on_error, why)
+        return _instead(
+            DenoiseResult(query, (), trace=trace_of(error)), given, self.on_error, why
+        )
 
-    def _checked(self, given: tuple[Passage, ...], result: DenoiseResult) -> DenoiseResult:
-        if any(p.text.strip() for p in result.passages) or not any(p.text.strip() for p in given):
+    def _checked(
+        self, given: tuple[Passage, ...], result: DenoiseResult
+    ) -> DenoiseResult:
+        if any(p.text.strip() for p in result.passages) or not any(
+            p.text.strip() for p in given
+        ):
             return result
         if result.relevant is False:
             return result
         if self.on_empty == "raise":
-            raise EmptyResult(f"nothing was kept of {len(given)} passages; pass on_empty='keep' to keep all then")
-        why = log_fallback(type(self.denoiser).__name__, "nothing was kept", _DONE[self.on_empty])
+            raise EmptyResult(
+                f"nothing was kept of {len(given)} passages; pass on_empty='keep' to keep all then"
+            )
+        why = log_fallback(
+            type(self.denoiser).__name__, "nothing was kept", _DONE[self.on_empty]
+        )
         return _instead(result, given, self.on_empty, why)
 
 
-def _instead(result: DenoiseResult, given: tuple[Passage, ...], policy: FailurePolicy, why: str) -> DenoiseResult:
+def _instead(
+    result: DenoiseResult, given: tuple[Passage, ...], policy: FailurePolicy, why: str
+) -> DenoiseResult:
     done = f"{why}; {_DONE[policy]}"
-    failures = {p.id: "; ".join(w for w in (result.failures.get(p.id), done) if w) for p in given}
+    failures = {
+        p.id: "; ".join(w for w in (result.failures.get(p.id), done) if w)
+        for p in given
+    }
     said = f"{result.fallback}; {done}" if result.fallback else done
     if policy == "keep":
         # Spans name the input of this step; what an earlier step may have left there is about another text.
-        kept = tuple(replace(p, spans=(), is_rewritten=False) if p.spans or p.is_rewritten else p for p in given)
-        return replace(result, passages=kept, dropped=(), kept=(), fallback=said, failures=failures)
+        kept = tuple(
+            replace(p, spans=(), is_rewritten=False) if p.spans or p.is_rewritten else p
+            for p in given
+        )
+        return replace(
+            result, passages=kept, dropped=(), kept=(), fallback=said, failures=failures
+        )
     dropped = tuple(Drop(Span(p.id, 0, len(p.text)), why) for p in given)
-    return replace(result, passages=(), dropped=dropped, kept=(), fallback=said, failures=failures)
+    return replace(
+        result, passages=(), dropped=dropped, kept=(), fallback=said, failures=failures
+    )
 
 
 UNLISTED_REASON = "left out"
@@ -128,18 +169,28 @@ def validate_result(given: Sequence[Passage], result: DenoiseResult) -> DenoiseR
         if p.id in seen:
             raise ContractViolation(f"two passages of the result have the id {p.id!r}")
         seen.add(p.id)
-        for span in p.source_spans if p.is_rewritten or p.spans or p.id in source else ():
+        for span in (
+            p.source_spans if p.is_rewritten or p.spans or p.id in source else ()
+        ):
             _within(span, source)
             covered[span.passage_id].append((span.start, span.end))
         if p.is_rewritten:
             continue
         if p.id not in source:
-            raise ContractViolation(f"the result holds a passage {p.id!r} that was not given")
+            raise ContractViolation(
+                f"the result holds a passage {p.id!r} that was not given"
+            )
         if place[p.id] < last:
-            raise ContractViolation(f"passage {p.id!r} stands behind one that came after it")
+            raise ContractViolation(
+                f"passage {p.id!r} stands behind one that came after it"
+            )
         last = place[p.id]
-        if p.text != "".join(source[s.passage_id].text[s.start : s.end] for s in p.source_spans):
-            raise ContractViolation(f"passage {p.id!r}: its text is not the input's at its spans")
+        if p.text != "".join(
+            source[s.passage_id].text[s.start : s.end] for s in p.source_spans
+        ):
+            raise ContractViolation(
+                f"passage {p.id!r}: its text is not the input's at its spans"
+            )
     for drop in result.dropped:
         _within(drop.span, source)
         covered[drop.span.passage_id].append((drop.span.start, drop.span.end))
@@ -152,21 +203,35 @@ def validate_result(given: Sequence[Passage], result: DenoiseResult) -> DenoiseR
 def _whole(result: DenoiseResult) -> DenoiseResult:
     """The result with each field in its promised type: a generator is read once, here."""
     if not isinstance(result, DenoiseResult):
-        raise ContractViolation(f"a denoiser must return DenoiseResult, got {type(result).__name__}")
+        raise ContractViolation(
+            f"a denoiser must return DenoiseResult, got {type(result).__name__}"
+        )
     fields: dict[str, tuple[Any, ...]] = {}
     for name, kind in _FIELDS.items():
         given = getattr(result, name)
         if not isinstance(given, Iterable) or isinstance(given, str):
-            raise ContractViolation(f"DenoiseResult.{name}: expected {kind.__name__}s, got a {type(given).__name__}")
+            raise ContractViolation(
+                f"DenoiseResult.{name}: expected {kind.__name__}s, got a {type(given).__name__}"
+            )
         items = fields[name] = tuple(given)
         for item in items:
             if not isinstance(item, kind):
-                raise ContractViolation(f"DenoiseResult.{name} must hold {kind.__name__}s, got a {type(item).__name__}")
+                raise ContractViolation(
+                    f"DenoiseResult.{name} must hold {kind.__name__}s, got a {type(item).__name__}"
+                )
             _check_types(item)
     failures = result.failures if isinstance(result.failures, Mapping) else {None: None}
-    told = (result.query, result.fallback or "", result.note or "", *failures, *failures.values())
+    told = (
+        result.query,
+        result.fallback or "",
+        result.note or "",
+        *failures,
+        *failures.values(),
+    )
     if not all(isinstance(t, str) for t in told):
-        raise ContractViolation("DenoiseResult: expected query, fallback, note and failures to be texts")
+        raise ContractViolation(
+            "DenoiseResult: expected query, fallback, note and failures to be texts"
+        )
     same = all(items is getattr(result, name) for name, items in fields.items())
     given_once: dict[str, Any] = dict(fields)
     return result if same else replace(result, **given_once)
@@ -177,12 +242,24 @@ _FIELDS: dict[str, type] = {"passages": Passage, "dropped": Drop, "kept": Keep}
 
 def _check_types(item: Any) -> None:
     if item.score is not None and not isinstance(item.score, float | Real):
-        raise ContractViolation(f"a score must be a number or None, got {item.score!r:.80}")
-    if isinstance(item, Passage) and not (isinstance(item.id, str) and isinstance(item.spans, tuple)):
-        raise ContractViolation(f"a Passage must have a text as id and a tuple of spans, got {item.id!r:.80}")
+        raise ContractViolation(
+            f"a score must be a number or None, got {item.score!r:.80}"
+        )
+    if isinstance(item, Passage) and not (
+        isinstance(item.id, str) and isinstance(item.spans, tuple)
+    ):
+        raise ContractViolation(
+            f"a Passage must have a text as id and a tuple of spans, got {item.id!r:.80}"
+        )
     for span in item.spans if isinstance(item, Passage) else (item.span,):
-        if not (isinstance(span, Span) and isinstance(span.start, Integral) and isinstance(span.end, Integral)):
-            raise ContractViolation(f"a range must be a Span of whole numbers, got {span!r:.80}")
+        if not (
+            isinstance(span, Span)
+            and isinstance(span.start, Integral)
+            and isinstance(span.end, Integral)
+        ):
+            raise ContractViolation(
+                f"a range must be a Span of whole numbers, got {span!r:.80}"
+            )
 
 
 def _within(span: Span, source: dict[str, Passage]) -> None:
@@ -190,14 +267,18 @@ def _within(span: Span, source: dict[str, Passage]) -> None:
     if passage is None:
         raise ContractViolation(f"{span} names a passage that was not given")
     if not 0 <= span.start <= span.end <= len(passage.text):
-        raise ContractViolation(f"{span} lies outside its passage of {len(passage.text)} characters")
+        raise ContractViolation(
+            f"{span} lies outside its passage of {len(passage.text)} characters"
+        )
 
 
 def _gaps(passage: Passage, spans: list[tuple[int, int]]) -> list[Drop]:
     """What no span covers. Raises `ContractViolation` for two that overlap."""
     for before, after in pairwise(sorted(spans)):
         if after[0] < before[1]:
-            raise ContractViolation(f"passage {passage.id!r}: two spans of the result overlap at {after[0]}")
+            raise ContractViolation(
+                f"passage {passage.id!r}: two spans of the result overlap at {after[0]}"
+            )
     gaps = complement_spans(merge_spans(spans), 0, len(passage.text))
     if not spans and not passage.text:
         gaps = [(0, 0)]

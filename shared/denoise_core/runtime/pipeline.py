@@ -30,20 +30,26 @@ class Pipeline:
     def __init__(self, *denoisers: Denoiser) -> None:
         if not denoisers:
             raise InputError("Pipeline(): expected at least one denoiser")
-        self.denoisers = tuple(expect_denoiser(d, f"Pipeline step {n}") for n, d in enumerate(denoisers, 1))
+        self.denoisers = tuple(
+            expect_denoiser(d, f"Pipeline step {n}") for n, d in enumerate(denoisers, 1)
+        )
 
     def denoise(self, query: str, passages: Iterable[Passage]) -> DenoiseResult:
         done = DenoiseResult(query, check_passages(passages))
         for denoiser in self.denoisers:
             given = _as_input(done)
-            done = _then(done, validate_result(given, denoiser.denoise(done.query, given)))
+            done = _then(
+                done, validate_result(given, denoiser.denoise(done.query, given))
+            )
         return done
 
     async def adenoise(self, query: str, passages: Iterable[Passage]) -> DenoiseResult:
         done = DenoiseResult(query, check_passages(passages))
         for denoiser in self.denoisers:
             given = _as_input(done)
-            done = _then(done, validate_result(given, await denoiser.adenoise(done.query, given)))
+            done = _then(
+                done, validate_result(given, await denoiser.adenoise(done.query, given))
+            )
         return done
 
 
@@ -89,20 +95,35 @@ def _then(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
 def _told(passage: Passage, given: Mapping[str, SourceMap]) -> Passage:
     """A kept passage with the spans that it stands for in the first input."""
     source = given[passage.id].passage if passage.id in given else None
-    if source and passage.text == source.text and not (source.spans or source.is_rewritten or passage.is_rewritten):
+    if (
+        source
+        and passage.text == source.text
+        and not (source.spans or source.is_rewritten or passage.is_rewritten)
+    ):
         return replace(passage, spans=())  # every step left it as the user gave it
     return replace(
         passage,
-        spans=tuple(s for span in passage.source_spans for s in given[span.passage_id].back(span)),
-        is_rewritten=passage.is_rewritten or any(given[s.passage_id].passage.is_rewritten for s in passage.source_spans),
+        spans=tuple(
+            s
+            for span in passage.source_spans
+            for s in given[span.passage_id].back(span)
+        ),
+        is_rewritten=passage.is_rewritten
+        or any(given[s.passage_id].passage.is_rewritten for s in passage.source_spans),
     )
 
 
-def _failures(before: DenoiseResult, step: DenoiseResult, given: Mapping[str, SourceMap]) -> dict[str, str]:
+def _failures(
+    before: DenoiseResult, step: DenoiseResult, given: Mapping[str, SourceMap]
+) -> dict[str, str]:
     """Named by what stands behind the passage that failed: the step's input may have come of several."""
     failures = dict(before.failures)
     for failed, why in step.failures.items():
-        behind = [s.passage_id for s in given[failed].source_spans] if failed in given else [failed]
+        behind = (
+            [s.passage_id for s in given[failed].source_spans]
+            if failed in given
+            else [failed]
+        )
         for name in dict.fromkeys(behind):
             failures[name] = f"{failures[name]}; {why}" if name in failures else why
     return failures
@@ -132,5 +153,7 @@ class SourceMap:
                 break
             start, end = max(span.start, at), min(span.end, at + len(own))
             if start < end or (len(own) == 0 and span.start == span.end == at):
-                out.append(Span(own.passage_id, own.start + start - at, own.start + end - at))
+                out.append(
+                    Span(own.passage_id, own.start + start - at, own.start + end - at)
+                )
         return tuple(out)

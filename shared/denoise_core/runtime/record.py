@@ -74,13 +74,17 @@ def passage_record(
     record: dict[str, Any] = {
         "v": RECORD_VERSION,
         "origin": short_id(kept.id) if short else kept.id,
-        "spans": {short_id(i): _joined(r) for i, r in spans.items()} if short else spans,
+        "spans": {short_id(i): _joined(r) for i, r in spans.items()}
+        if short
+        else spans,
         "extractive": not kept.is_rewritten,
         "coverage": coverage,
         "score": _number(kept.score),
         "score_before": _number(before),
         "query": _cut(result.query) if short else result.query,
-        "fallback": _cut(fallback, _LONGEST_FALLBACK) if short and fallback else fallback,
+        "fallback": _cut(fallback, _LONGEST_FALLBACK)
+        if short and fallback
+        else fallback,
         **_question_note(result),
     }
     if short:
@@ -91,12 +95,16 @@ def passage_record(
     return record | {"relevant": result.relevant, "note": result.note}
 
 
-def source_coverage(kept: Passage, given: Mapping[str, Passage]) -> tuple[dict[str, list[list[int]]], float]:
+def source_coverage(
+    kept: Passage, given: Mapping[str, Passage]
+) -> tuple[dict[str, list[list[int]]], float]:
     """The ranges a text stands for, by input passage, and the share of those passages' characters they cover."""
     covered = kept.source_spans
     spans = spans_by_passage(covered)
     length = sum([len(given[i].text) for i in spans if i in given])
-    return spans, round(sum([s.end - s.start for s in covered]) / length, 4) if length else 1.0
+    return spans, round(
+        sum([s.end - s.start for s in covered]) / length, 4
+    ) if length else 1.0
 
 
 def fallback_for(ids: Iterable[str], result: DenoiseResult) -> str | None:
@@ -111,13 +119,19 @@ def fallback_for(ids: Iterable[str], result: DenoiseResult) -> str | None:
 
 def _question_note(result: DenoiseResult) -> dict[str, str]:
     """Why the user's own question was asked with, where that is so; nothing otherwise."""
-    return {} if result.question_note is None else {"question_note": _cut(result.question_note)}
+    return (
+        {}
+        if result.question_note is None
+        else {"question_note": _cut(result.question_note)}
+    )
 
 
 def _bounded(record: dict[str, Any]) -> dict[str, Any]:
     """The record with no more ranges than there is room for."""
     spans = record["spans"]
-    if len(spans) == 1 and all(len(ranges) <= 12 for ranges in spans.values()):  # too few to weigh that much
+    if len(spans) == 1 and all(
+        len(ranges) <= 12 for ranges in spans.values()
+    ):  # too few to weigh that much
         return record
     room = RECORD_BYTES - _weight({**record, "spans": {}, "spans_left_out": 10**9})
     listed: dict[str, list[list[int]]] = {}
@@ -130,17 +144,26 @@ def _bounded(record: dict[str, Any]) -> dict[str, Any]:
                 break
             room -= cost
             listed.setdefault(i, []).append(one)
-    return {**record, "spans": listed, **({"spans_left_out": left_out} if left_out else {})}
+    return {
+        **record,
+        "spans": listed,
+        **({"spans_left_out": left_out} if left_out else {}),
+    }
 
 
 def _joined(ranges: list[list[int]]) -> list[list[int]]:
     """Ranges that follow one another without a gap, as one."""
-    return [[start, end] for start, end in merge_spans((start, end) for start, end in ranges)]
+    return [
+        [start, end]
+        for start, end in merge_spans((start, end) for start, end in ranges)
+    ]
 
 
 def short_id(name: str) -> str:
     """An id as it stands in a bounded record: a long one by its hash."""
-    if len(name) <= _LONGEST // 6 or _weight(name) <= _LONGEST:  # a character weighs six bytes at most
+    if (
+        len(name) <= _LONGEST // 6 or _weight(name) <= _LONGEST
+    ):  # a character weighs six bytes at most
         return name
     return f"sha256:{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
@@ -158,14 +181,21 @@ def _weight(value: Any) -> int:
     return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
-def result_summary(passages: Sequence[Passage], result: DenoiseResult) -> dict[str, Any]:
+def result_summary(
+    passages: Sequence[Passage], result: DenoiseResult
+) -> dict[str, Any]:
     """The whole result as plain JSON, without any passage text: fit for a custom event or a log."""
     return {
         "v": RECORD_VERSION,
         "query": result.query,
         "given": [p.id for p in passages],
         "passages": [
-            {"id": p.id, "spans": spans_by_passage(p.source_spans), "score": _number(p.score)} for p in result.passages
+            {
+                "id": p.id,
+                "spans": spans_by_passage(p.source_spans),
+                "score": _number(p.score),
+            }
+            for p in result.passages
         ],
         "kept": [{"id": k.span.passage_id, **_scored(k)} for k in result.kept],
         "dropped": [{"id": d.span.passage_id, **_scored(d)} for d in result.dropped],
@@ -178,24 +208,38 @@ def result_summary(passages: Sequence[Passage], result: DenoiseResult) -> dict[s
     }
 
 
-def bounded_result_summary(passages: Sequence[Passage], result: DenoiseResult) -> dict[str, Any]:
+def bounded_result_summary(
+    passages: Sequence[Passage], result: DenoiseResult
+) -> dict[str, Any]:
     """`result_summary` for a trace: lists of at most `SUMMARY_ROWS`, ``left_out`` says how many more there were.
 
     Passages are listed without their spans, which their own records hold.
     """
-    sizes = {name: len(getattr(result, name)) for name in ("passages", "kept", "dropped")}
+    sizes = {
+        name: len(getattr(result, name)) for name in ("passages", "kept", "dropped")
+    }
     return {
         "v": RECORD_VERSION,
         "query": _cut(result.query),
         "given": len(passages),
-        "passages": [{"id": short_id(p.id), "score": _number(p.score)} for p in result.passages[:SUMMARY_ROWS]],
-        "kept": [{"id": short_id(k.span.passage_id), **_scored(k)} for k in result.kept[:SUMMARY_ROWS]],
+        "passages": [
+            {"id": short_id(p.id), "score": _number(p.score)}
+            for p in result.passages[:SUMMARY_ROWS]
+        ],
+        "kept": [
+            {"id": short_id(k.span.passage_id), **_scored(k)}
+            for k in result.kept[:SUMMARY_ROWS]
+        ],
         "dropped": [
             {"id": short_id(d.span.passage_id), **_scored(d), "reason": _cut(d.reason)}
             for d in result.dropped[:SUMMARY_ROWS]
         ],
-        "left_out": {name: n - SUMMARY_ROWS for name, n in sizes.items() if n > SUMMARY_ROWS},
-        "fallback": None if result.fallback is None else _cut(result.fallback, _LONGEST_FALLBACK),
+        "left_out": {
+            name: n - SUMMARY_ROWS for name, n in sizes.items() if n > SUMMARY_ROWS
+        },
+        "fallback": None
+        if result.fallback is None
+        else _cut(result.fallback, _LONGEST_FALLBACK),
         **_question_note(result),
         **run_costs(result.trace),
     }
@@ -232,7 +276,11 @@ def spans_by_passage(spans: Sequence[Span]) -> dict[str, list[list[int]]]:
 
 
 def _scored(part: Keep | Drop) -> dict[str, Any]:
-    found = {"start": part.span.start, "end": part.span.end, "score": _number(part.score)}
+    found = {
+        "start": part.span.start,
+        "end": part.span.end,
+        "score": _number(part.score),
+    }
     return {**found, "reason": part.reason} if isinstance(part, Drop) else found
 
 

@@ -48,7 +48,9 @@ class CancelToken:
 
 
 # What work on another thread asks before it makes one more call that somebody would have to pay for.
-current_cancel_token: contextvars.ContextVar[CancelToken | None] = contextvars.ContextVar("denoise_left", default=None)
+current_cancel_token: contextvars.ContextVar[CancelToken | None] = (
+    contextvars.ContextVar("denoise_left", default=None)
+)
 
 
 _pools: WeakSet[DaemonThreadPool] = WeakSet()
@@ -113,7 +115,11 @@ class DaemonThreadPool:
         otherwise hold the slot it waits for.
         """
         loop = asyncio.get_running_loop()
-        pool = DaemonThreadPool(1, self.name) if getattr(_inside, "pool", None) is self else self
+        pool = (
+            DaemonThreadPool(1, self.name)
+            if getattr(_inside, "pool", None) is self
+            else self
+        )
         left = CancelToken()
         future = pool.submit(partial(left.run_in, partial(call, *args, **named)))
         waiting: asyncio.Future[T] = loop.create_future()
@@ -144,7 +150,9 @@ class DaemonThreadPool:
             with self._ready:
                 if not self._jobs and not self._closed:
                     self._idle += 1
-                    self._ready.wait_for(lambda: self._jobs or self._closed, IDLE_SECONDS)
+                    self._ready.wait_for(
+                        lambda: self._jobs or self._closed, IDLE_SECONDS
+                    )
                     self._idle -= 1
                 if not self._jobs:
                     self._threads -= 1

@@ -22,7 +22,9 @@ from denoise_core.text.wordlists import FUNCTION_WORDS
 from denoise_core.types import Passage, Span
 
 NOT_COVERED = "nothing that was written stands for it"
-LEAST = 0.3  # share of what was written, by weight, that the best sentence alone must cover
+LEAST = (
+    0.3  # share of what was written, by weight, that the best sentence alone must cover
+)
 GAIN = 0.13  # share that a further sentence must add
 MOST = 6  # sentences that cover one written sentence
 _ALIKE = 0.92  # Jaro-Winkler similarity of two forms of a word
@@ -57,7 +59,11 @@ def align_outcome(
 
     One that only repeats ``question`` is left out. ``offset`` is where the text begins in all that was written.
     """
-    passage, pieces, text = outcome.part.passage, outcome.part.pieces, outcome.written_text or ""
+    passage, pieces, text = (
+        outcome.part.passage,
+        outcome.part.pieces,
+        outcome.written_text or "",
+    )
     source = SourceIndex(outcome.part.texts, options.language)
     is_checked = options.check_sentences or options.shown_text == "written"
     sentences: list[WrittenSentence] = []
@@ -71,17 +77,25 @@ def align_outcome(
         supported, why = None, ""
         if is_checked:
             verdict = check("", sentence, [Passage(outcome.part.text, passage.id)])
-            missing_facts = [str(d) for claim in verdict.claims for d in claim.differences]
+            missing_facts = [
+                str(d) for claim in verdict.claims for d in claim.differences
+            ]
             supported = False if missing_facts else None
             why = "; ".join(missing_facts) or verdict.reason
         start, end = offset + span.start, offset + span.end
         spans = tuple(pieces[index] for index in cover.sentence_indices)
-        sentences.append(WrittenSentence(sentence, start, end, spans, cover.covered_fraction, supported, why))
+        sentences.append(
+            WrittenSentence(
+                sentence, start, end, spans, cover.covered_fraction, supported, why
+            )
+        )
     problem = None
     if sentences and not kept and options.shown_text == "source":
         problem = "no sentence of the text covers anything that was written"
     reasons = dict.fromkeys(range(len(pieces)), NOT_COVERED)
-    return replace(outcome, kept_places=kept, problem=problem, drop_reasons=reasons), sentences
+    return replace(
+        outcome, kept_places=kept, problem=problem, drop_reasons=reasons
+    ), sentences
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +113,10 @@ class SourceIndex:
     def __init__(self, sentences: Sequence[str], language: str = "en") -> None:
         self.language = language
         self.terms = [frozenset(_terms(s, language)) for s in sentences]
-        self.runs = [{tuple(w[i : i + _RUN]) for i in range(len(w) - _RUN + 1)} for w in map(_words, sentences)]
+        self.runs = [
+            {tuple(w[i : i + _RUN]) for i in range(len(w) - _RUN + 1)}
+            for w in map(_words, sentences)
+        ]
         self._known = frozenset().union(*self.terms)
         self._alike: dict[str, frozenset[str]] = {}
 
@@ -109,14 +126,22 @@ class SourceIndex:
         having = [[t for t in wanted if self._forms(t) & given] for given in self.terms]
         weight = {t: _weight(t, sum(t in h for h in having)) for t in wanted}
         chosen, covered, share = _greedy(having, weight)
-        chosen += [n for n in self._copied(written, covered) if n not in chosen] if chosen else []
+        chosen += (
+            [n for n in self._copied(written, covered) if n not in chosen]
+            if chosen
+            else []
+        )
         return SourceAlignment(tuple(sorted(chosen)), min(1.0, share))
 
     def _copied(self, written: str, covered: set[str]) -> list[int]:
         """Sentences of which a run of words stands in ``written`` that says something not covered yet."""
         own = _words(written)
         runs = {tuple(own[i : i + _RUN]) for i in range(len(own) - _RUN + 1)}
-        runs = {r for r in runs if any(t not in covered for w in r for t in _terms(w, self.language))}
+        runs = {
+            r
+            for r in runs
+            if any(t not in covered for w in r for t in _terms(w, self.language))
+        }
         return [n for n, s in enumerate(self.runs) if not runs.isdisjoint(s)]
 
     def _forms(self, term: str) -> frozenset[str]:
@@ -125,12 +150,18 @@ class SourceIndex:
             found = {term} & self._known
             if len(term) > _SHORT and not term[0].isdigit():
                 near = (k for k in self._known if len(k) > 2 and not k[0].isdigit())
-                found |= {k for k in near if JaroWinkler.similarity(term, k, score_cutoff=_ALIKE) >= _ALIKE}
+                found |= {
+                    k
+                    for k in near
+                    if JaroWinkler.similarity(term, k, score_cutoff=_ALIKE) >= _ALIKE
+                }
             self._alike[term] = frozenset(found)
         return self._alike[term]
 
 
-def _greedy(having: list[list[str]], weight: dict[str, float]) -> tuple[list[int], set[str], float]:
+def _greedy(
+    having: list[list[str]], weight: dict[str, float]
+) -> tuple[list[int], set[str], float]:
     """Positions that cover most of the weight, best first, while each adds enough; what they cover; its share."""
     total = sum(weight.values())
     chosen: list[int] = []

@@ -62,13 +62,17 @@ class S2A:
     def answer(self, question: str, passages: Sequence[Passage]) -> S2AAnswer:
         """Raises what the answering call raises; a failed call of step 1 follows ``on_error``."""
         flow = self.flow(question, passages)
-        answer, trace = run(flow, budget=self.budget, max_concurrency=self.denoiser.max_concurrency)
+        answer, trace = run(
+            flow, budget=self.budget, max_concurrency=self.denoiser.max_concurrency
+        )
         return replace(answer, trace=trace)
 
     async def aanswer(self, question: str, passages: Sequence[Passage]) -> S2AAnswer:
         """`answer` for async; the same result."""
         flow = self.flow(question, passages)
-        answer, trace = await arun(flow, budget=self.budget, max_concurrency=self.denoiser.max_concurrency)
+        answer, trace = await arun(
+            flow, budget=self.budget, max_concurrency=self.denoiser.max_concurrency
+        )
         return replace(answer, trace=trace)
 
     def flow(self, question: str, passages: Sequence[Passage]) -> Flow[S2AAnswer]:
@@ -79,15 +83,25 @@ class S2A:
             result = yield from d.flow(question, passages)
         else:
             result = yield from self._alone(question)
-        text = yield from answer_from_passages(self.llm, prompt, result.query, result.passages, original=original)
+        text = yield from answer_from_passages(
+            self.llm, prompt, result.query, result.passages, original=original
+        )
         return S2AAnswer(text, result.query, result)
 
     def _alone(self, question: str) -> Flow[S2AResult]:
         d = self.denoiser
-        cleared = MessageDenoiser(self.llm, variant=d.variant, on_error=d.on_error, options=d.options)
+        cleared = MessageDenoiser(
+            self.llm, variant=d.variant, on_error=d.on_error, options=d.options
+        )
         neutral = yield from cleared.flow(question)
-        context = (Passage(neutral.context, MESSAGE_ID, is_rewritten=True),) if neutral.context else ()
-        return S2AResult(neutral.question, context, neutral.dropped, fallback=neutral.fallback)
+        context = (
+            (Passage(neutral.context, MESSAGE_ID, is_rewritten=True),)
+            if neutral.context
+            else ()
+        )
+        return S2AResult(
+            neutral.question, context, neutral.dropped, fallback=neutral.fallback
+        )
 
 
 def answer_from_passages(
@@ -106,7 +120,9 @@ def answer_from_passages(
     if "original" in prompt.field_names:
         asked, came = original or (question, passages)
         values["original"] = f"{_enclosed(came)}Question:\n{asked}\n"
-    reply = yield from complete(prompt.render(by_schema=False, **values), tag="s2a.answer", llm=llm)
+    reply = yield from complete(
+        prompt.render(by_schema=False, **values), tag="s2a.answer", llm=llm
+    )
     return reply.text.strip()
 
 

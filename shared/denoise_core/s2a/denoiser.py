@@ -19,8 +19,20 @@ from denoise_core.runtime.effects import Flow
 from denoise_core.runtime.fallbacks import log_fallback
 from denoise_core.runtime.flow import arun, run
 from denoise_core.s2a.alignment import WrittenSentence, align_outcome
-from denoise_core.s2a.options import EXTRACTIVE, OnError, Options, PieceRule, Variant, check_choice
-from denoise_core.s2a.pieces import PassageSlice, find_context_pieces, group_slices, slice_passage
+from denoise_core.s2a.options import (
+    EXTRACTIVE,
+    OnError,
+    Options,
+    PieceRule,
+    Variant,
+    check_choice,
+)
+from denoise_core.s2a.pieces import (
+    PassageSlice,
+    find_context_pieces,
+    group_slices,
+    slice_passage,
+)
 from denoise_core.s2a.prompts import CONTEXT_FORM, KEEP_FORM, REPLY_FORMS
 from denoise_core.s2a.question import NeutralQuestion, neutralize_question
 from denoise_core.s2a.replies import (
@@ -40,8 +52,10 @@ from denoise_core.types import Drop, Passage, Span, Usage, check_passages
 NOT_NEEDED = "not needed for the question"
 RECHECK_THRESHOLD = 3.0  # halfway from the floor of the default's scale (1.5: nothing seems to fit) to its top (4.57)
 _MOST_RECHECKED = 3  # passages that are looked at again
-_LOOKED_RELEVANT = "nothing was kept of any passage, though this one looked relevant: asked once more"
-_TEXT, _WRITTEN = attrgetter("text"), attrgetter("written")
+_LOOKED_RELEVANT = (
+    "nothing was kept of any passage, though this one looked relevant: asked once more"
+)
+_TEXT, _WRITTEN = attrgetter("text"), attrgetter("written_text")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +137,9 @@ class S2ADenoiser:
         check_choice("on_error", on_error, get_args(OnError))
         if max_concurrency < 1:
             raise InputError(f"max_concurrency={max_concurrency}: expected 1 or more")
-        if keep is not None and not (callable(getattr(keep, "choose", None)) and variant == "select"):
+        if keep is not None and not (
+            callable(getattr(keep, "choose", None)) and variant == "select"
+        ):
             raise InputError(
                 f"keep={keep!r} with variant={variant!r}: expected a rule such as Tokens(2000), and "
                 f"variant='select'"
@@ -139,13 +155,17 @@ class S2ADenoiser:
     def denoise(self, query: str, passages: Sequence[Passage]) -> S2AResult:
         """Raises `InputError` for two passages with one id, and with ``on_error="raise"`` what failed."""
         flow = self.flow(query, passages)
-        result, trace = run(flow, budget=self.budget, max_concurrency=self.max_concurrency)
+        result, trace = run(
+            flow, budget=self.budget, max_concurrency=self.max_concurrency
+        )
         return replace(result, trace=trace)
 
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> S2AResult:
         """`denoise` for async; the same result."""
         flow = self.flow(query, passages)
-        result, trace = await arun(flow, budget=self.budget, max_concurrency=self.max_concurrency)
+        result, trace = await arun(
+            flow, budget=self.budget, max_concurrency=self.max_concurrency
+        )
         return replace(result, trace=trace)
 
     def estimate(self, query: str, passages: Sequence[Passage]) -> tuple[int, Usage]:
@@ -158,10 +178,18 @@ class S2ADenoiser:
         _, requests = self._plan(query, check_passages(passages))
         characters = output = 0
         for request in requests:
-            characters += sum(len(message.content) for message in request.messages(False))
+            characters += sum(
+                len(message.content) for message in request.messages(False)
+            )
             for part in request.parts:
-                output += 3 * len(part.pieces) if request.numbered else len(part.text) // CHARACTERS_PER_TOKEN
-        return len(requests), Usage(characters // CHARACTERS_PER_TOKEN, output, is_estimated=True)
+                output += (
+                    3 * len(part.pieces)
+                    if request.numbered
+                    else len(part.text) // CHARACTERS_PER_TOKEN
+                )
+        return len(requests), Usage(
+            characters // CHARACTERS_PER_TOKEN, output, is_estimated=True
+        )
 
     def flow(self, query: str, passages: Sequence[Passage]) -> Flow[S2AResult]:
         """The logic, to be driven by `run` or `arun`, or from within another flow with ``yield from``."""
@@ -169,7 +197,9 @@ class S2ADenoiser:
         question = NeutralQuestion(query)
         outcomes: list[SliceOutcome] = []
         if any(map(str.strip, map(_TEXT, passages))):
-            question = yield from neutralize_question(self.llm, query, self.options, on_error=self.on_error)
+            question = yield from neutralize_question(
+                self.llm, query, self.options, on_error=self.on_error
+            )
             outcomes = yield from self._ask(question.text, passages)
         if self.keep is not None:
             outcomes = apply_rule(self.keep, outcomes)
@@ -181,7 +211,10 @@ class S2ADenoiser:
         known, requests = self._plan(query, passages)
         outcomes: list[SliceOutcome] = []
         if requests:
-            read = partial(read_rewriting, names=("message" if self.variant == "single" else "context",))
+            read = partial(
+                read_rewriting,
+                names=("message" if self.variant == "single" else "context",),
+            )
             if self.variant in EXTRACTIVE:
                 read = partial(read_selection, variant=self.variant)
             caller = LLMCaller(self.llm, self.options, f"s2a.{self.variant}", read)
@@ -195,7 +228,9 @@ class S2ADenoiser:
             return known + outcomes
         return (yield from self._recheck(query, passages, known + outcomes))
 
-    def _plan(self, query: str, passages: Sequence[Passage]) -> tuple[list[SliceOutcome], list[SliceRequest]]:
+    def _plan(
+        self, query: str, passages: Sequence[Passage]
+    ) -> tuple[list[SliceOutcome], list[SliceRequest]]:
         """What the cache knows of the passages, and the calls about the others."""
         options = self.options
         numbered = self.variant in EXTRACTIVE
@@ -206,7 +241,10 @@ class S2ADenoiser:
             for part in slice_passage(passage, options) if passage.text.strip() else ():
                 outcome = None
                 if options.cache is not None and numbered:
-                    part = replace(part, cache_key=selection_key(options.cache, query, part, prompt))
+                    part = replace(
+                        part,
+                        cache_key=selection_key(options.cache, query, part, prompt),
+                    )
                     outcome = look_up_selection(options.cache, part)
                 if outcome is None:
                     unknown.append(part)
@@ -214,7 +252,11 @@ class S2ADenoiser:
                     known.append(outcome)
         longest_shared = 0
         if numbered and options.join_passages is not False:
-            longest_shared = options.max_characters if options.join_passages else min(options.max_joint_characters, options.max_characters)
+            longest_shared = (
+                options.max_characters
+                if options.join_passages
+                else min(options.max_joint_characters, options.max_characters)
+            )
         form = REPLY_FORMS.get(self.variant, CONTEXT_FORM)
         requests: list[SliceRequest] = []
         for group in group_slices(unknown, longest_shared, options):
@@ -230,21 +272,38 @@ class S2ADenoiser:
         scores = score_passages(query, passages, options)
         if scores is None:
             return outcomes
-        least = RECHECK_THRESHOLD if options.recheck_threshold is None else options.recheck_threshold
+        least = (
+            RECHECK_THRESHOLD
+            if options.recheck_threshold is None
+            else options.recheck_threshold
+        )
         parts: list[PassageSlice] = []
         for n in np.argsort(-scores, kind="stable")[:_MOST_RECHECKED]:
             if scores[n] >= least:
-                parts += [o.part for o in outcomes if o.part.passage.id == passages[n].id]
+                parts += [
+                    o.part for o in outcomes if o.part.passage.id == passages[n].id
+                ]
         if not parts:
             return outcomes
         group = group_slices(parts, options.max_characters, options)[0]
-        request = SliceRequest(tuple(group), options.prompts.confirm, KEEP_FORM, numbered=True, question=query)
-        caller = LLMCaller(self.llm, options, "s2a.confirm", partial(read_selection, variant="select"))
+        request = SliceRequest(
+            tuple(group),
+            options.prompts.confirm,
+            KEEP_FORM,
+            numbered=True,
+            question=query,
+        )
+        caller = LLMCaller(
+            self.llm, options, "s2a.confirm", partial(read_selection, variant="select")
+        )
         again = {id(o.part): o for o in (yield from caller.outcomes([request]))}
         return [_merge(first, again.get(id(first.part))) for first in outcomes]
 
     def _assemble(
-        self, question: NeutralQuestion, passages: Sequence[Passage], outcomes: list[SliceOutcome]
+        self,
+        question: NeutralQuestion,
+        passages: Sequence[Passage],
+        outcomes: list[SliceOutcome],
     ) -> S2AResult:
         by_passage: dict[str, list[SliceOutcome]] = {}
         for outcome in outcomes:
@@ -255,7 +314,11 @@ class S2ADenoiser:
             own = by_passage.get(passage.id, [])
             if len(own) > 1:  # what was known comes before what was asked
                 own.sort(key=lambda outcome: outcome.part.pieces[0].start)
-            assembled.append(assemble_passage(passage, own, self.on_error, self.options, question=question.text))
+            assembled.append(
+                assemble_passage(
+                    passage, own, self.on_error, self.options, question=question.text
+                )
+            )
             problem = assembled[-1].report.problem
             if problem is not None:
                 failures[passage.id] = problem
@@ -280,12 +343,22 @@ class S2ADenoiser:
             question_note=question.note,
         )
 
-    def _fall_back(self, passage: Passage, problem: str, outcomes: list[SliceOutcome]) -> None:
+    def _fall_back(
+        self, passage: Passage, problem: str, outcomes: list[SliceOutcome]
+    ) -> None:
         errors = [o.error for o in outcomes if o.error is not None]
-        error = errors[0] if errors else UnparsableReply(f"passage {passage.id!r}: {problem}")
+        error = (
+            errors[0]
+            if errors
+            else UnparsableReply(f"passage {passage.id!r}: {problem}")
+        )
         if self.on_error == "raise":
             raise error
-        instead = "the passage was kept as it was" if self.on_error == "keep" else "the passage was dropped"
+        instead = (
+            "the passage was kept as it was"
+            if self.on_error == "keep"
+            else "the passage was dropped"
+        )
         log_fallback("S2ADenoiser", error, instead)
 
 
@@ -295,7 +368,9 @@ def _describe(failures: Mapping[str, str], policy: OnError) -> str:
     for passage_id, problem in failures.items():
         by_problem.setdefault(problem, []).append(repr(passage_id))
     done = "kept as they were" if policy == "keep" else "dropped"
-    return "; ".join(f"{', '.join(ids)} {done}: {problem}" for problem, ids in by_problem.items())
+    return "; ".join(
+        f"{', '.join(ids)} {done}: {problem}" for problem, ids in by_problem.items()
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,7 +383,12 @@ class Assembled:
 
 
 def assemble_passage(
-    passage: Passage, outcomes: Sequence[SliceOutcome], policy: OnError, options: Options, *, question: str = ""
+    passage: Passage,
+    outcomes: Sequence[SliceOutcome],
+    policy: OnError,
+    options: Options,
+    *,
+    question: str = "",
 ) -> Assembled:
     """What the outcomes leave of a passage: kept pieces of the source, at exact spans, and what they need.
 
@@ -332,13 +412,17 @@ def assemble_passage(
             if index in (outcome.kept_places or ()):
                 kept.add(len(pieces))
             pieces.append(piece)
-            reasons.append(outcome.problem or outcome.drop_reasons.get(index, NOT_NEEDED))
+            reasons.append(
+                outcome.problem or outcome.drop_reasons.get(index, NOT_NEEDED)
+            )
         texts += outcome.part.texts
         problems += filter(None, [outcome.problem])
         notes += outcome.notes
         calls += outcome.calls
     if len(outcomes) > 1:
-        notes.append(f"split over {len(outcomes)} calls, because it is longer than one may be")
+        notes.append(
+            f"split over {len(outcomes)} calls, because it is longer than one may be"
+        )
     brought: set[int] = set()
     if options.keep_context and 0 < len(kept) < len(pieces):
         brought = find_context_pieces(texts, kept)
@@ -354,12 +438,20 @@ def assemble_passage(
             drops.append(Drop(piece, reasons[index]))
     problem = "; ".join(dict.fromkeys(problems)) or None
     report = PassageReport(
-        passage.id, calls, tuple(dict.fromkeys(notes)), problem, text or None, tuple(sentences), tuple(context)
+        passage.id,
+        calls,
+        tuple(dict.fromkeys(notes)),
+        problem,
+        text or None,
+        tuple(sentences),
+        tuple(context),
     )
     if text and options.shown_text == "written" and problem is None:
         # The model's own text; one without a source stands for the whole of it.
         source = extract_spans(passage, spans) or passage
-        whole = replace(passage, text=text.strip(), spans=source.source_spans, is_rewritten=True)
+        whole = replace(
+            passage, text=text.strip(), spans=source.source_spans, is_rewritten=True
+        )
         return Assembled(whole, drops if spans else [], report)
     if drops and spans and not text and not options.keep_context:
         drops += _trim_end(passage.text, spans)
@@ -379,7 +471,9 @@ def _settle(
             sentences += aligned
             offset += len(outcome.written_text or "") + 1 if outcome.written_text else 0
         if outcome.problem is not None and policy == "keep":
-            outcome = replace(outcome, kept_places=dict.fromkeys(range(len(outcome.part.pieces)), 0))
+            outcome = replace(
+                outcome, kept_places=dict.fromkeys(range(len(outcome.part.pieces)), 0)
+            )
         settled.append(outcome)
     return settled, sentences
 
@@ -405,7 +499,12 @@ def apply_rule(rule: PieceRule, outcomes: Sequence[SliceOutcome]) -> list[SliceO
     for outcome in outcomes:
         texts = outcome.part.texts
         for index, place in (outcome.kept_places or {}).items():
-            candidates.append("".join(texts[n] for n in sorted(find_context_pieces(texts, {index}) | {index})))
+            candidates.append(
+                "".join(
+                    texts[n]
+                    for n in sorted(find_context_pieces(texts, {index}) | {index})
+                )
+            )
             places.append(place)
     if not candidates:
         return list(outcomes)
@@ -419,11 +518,17 @@ def apply_rule(rule: PieceRule, outcomes: Sequence[SliceOutcome]) -> list[SliceO
                 kept[index] = place
             else:
                 reasons[index] = rule.reason()
-        narrowed.append(replace(outcome, kept_places=kept, drop_reasons=reasons) if outcome.kept_places else outcome)
+        narrowed.append(
+            replace(outcome, kept_places=kept, drop_reasons=reasons)
+            if outcome.kept_places
+            else outcome
+        )
     return narrowed
 
 
-def score_passages(query: str, passages: Sequence[Passage], options: Options) -> NDArray[np.float32] | None:
+def score_passages(
+    query: str, passages: Sequence[Passage], options: Options
+) -> NDArray[np.float32] | None:
     """Scores by the options' scorer, or the default that ships; None, which is logged, without its extra."""
     scorer: Scorer
     if options.scorer is not None:
@@ -433,7 +538,10 @@ def score_passages(query: str, passages: Sequence[Passage], options: Options) ->
 
         scorer = DefaultScorer()
     try:
-        return np.asarray(scorer.score(query, [p.text_with_header for p in passages]), dtype=np.float32)
+        return np.asarray(
+            scorer.score(query, [p.text_with_header for p in passages]),
+            dtype=np.float32,
+        )
     except MissingExtra as error:
         log_fallback("S2ADenoiser", error, "a selection of nothing was not confirmed")
         return None
@@ -444,13 +552,18 @@ def _merge(first: SliceOutcome, second: SliceOutcome | None) -> SliceOutcome:
     if second is None:
         return first
     if second.problem is not None:
-        return first.with_note(f"{_LOOKED_RELEVANT} in vain: {second.problem}", second.calls)
+        return first.with_note(
+            f"{_LOOKED_RELEVANT} in vain: {second.problem}", second.calls
+        )
     note = f"{_LOOKED_RELEVANT}, and {'kept' if second.kept_places else 'confirmed'}"
     return replace(second, notes=first.notes).with_note(note, first.calls)
 
 
 def ensure_min_passages(
-    query: str, passages: Sequence[Passage], assembled: list[Assembled], options: Options
+    query: str,
+    passages: Sequence[Passage],
+    assembled: list[Assembled],
+    options: Options,
 ) -> None:
     """Keep the best passages by the scorer whole, in place, where fewer than ``options.min_passages`` are kept."""
     dropped: list[int] = []
@@ -461,8 +574,15 @@ def ensure_min_passages(
     if missing <= 0 or not dropped:
         return
     scores = score_passages(query, [passages[n] for n in dropped], options)
-    order = range(len(dropped)) if scores is None else np.argsort(-scores, kind="stable")
+    order = (
+        range(len(dropped)) if scores is None else np.argsort(-scores, kind="stable")
+    )
     for place in order[:missing]:
         n = dropped[place]
-        notes = (*assembled[n].report.notes, f"kept whole: min_passages={options.min_passages} passages stay")
-        assembled[n] = Assembled(passages[n], (), replace(assembled[n].report, notes=notes))
+        notes = (
+            *assembled[n].report.notes,
+            f"kept whole: min_passages={options.min_passages} passages stay",
+        )
+        assembled[n] = Assembled(
+            passages[n], (), replace(assembled[n].report, notes=notes)
+        )

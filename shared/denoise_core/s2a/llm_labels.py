@@ -41,7 +41,11 @@ def label_questions(
             yield f"it could not be labelled: {format_error(error)}"
         else:
             gold = frozenset(p.id for p in kept)
-            yield replace(question, gold=gold) if gold else "no passage is needed, says the model"
+            yield (
+                replace(question, gold=gold)
+                if gold
+                else "no passage is needed, says the model"
+            )
         if progress is not None:
             progress(n, len(questions))
 
@@ -57,14 +61,21 @@ def write_labels(questions: Iterable[Question], path: str | Path) -> Path:
             "id": q.id,
             "answers": q.answers,
             "passages": [
-                {"is_gold": gold, "id": p.id, "source": str(p.metadata.get("source", "")), "text": p.text_with_header}
+                {
+                    "is_gold": gold,
+                    "id": p.id,
+                    "source": str(p.metadata.get("source", "")),
+                    "text": p.text_with_header,
+                }
                 for p, gold in zip(q.passages, q.labels, strict=True)
             ],
         }
         for q in questions
     ]
     path = Path(path)
-    write_whole(path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    write_whole(
+        path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    )
     if (page := render_html("labels", lines)) is not None:
         write_whole(path.with_name(f"{path.name}.html"), page)
     return path
@@ -102,7 +113,13 @@ def calibrate(
 
 def _found(text: str, retriever: Retriever | None) -> Question:
     if retriever is None:
-        raise InputError(f"{text[:60]!r} has no passages: give a retriever, or a Question")
+        raise InputError(
+            f"{text[:60]!r} has no passages: give a retriever, or a Question"
+        )
     passages = expect_retriever(retriever).retrieve(text)
     ids = unique_ids([p.id for p in passages])
-    return Question(text, tuple(replace(p, id=i) for p, i in zip(passages, ids, strict=True)), frozenset())
+    return Question(
+        text,
+        tuple(replace(p, id=i) for p, i in zip(passages, ids, strict=True)),
+        frozenset(),
+    )

@@ -23,8 +23,19 @@ from denoise_core.s2a.denoiser import assemble_passage
 from denoise_core.s2a.options import EXTRACTIVE, OnError, Options, Variant, check_choice
 from denoise_core.s2a.pieces import PassageSlice, split_pieces
 from denoise_core.s2a.prompts import CONTEXT_QUESTION_FORM, MESSAGE_FORM
-from denoise_core.s2a.question import MESSAGE_ID, choose_clauses, open_tag_question, same_question, split_clauses
-from denoise_core.s2a.replies import LLMCaller, SliceOutcome, SliceRequest, read_rewriting
+from denoise_core.s2a.question import (
+    MESSAGE_ID,
+    choose_clauses,
+    open_tag_question,
+    same_question,
+    split_clauses,
+)
+from denoise_core.s2a.replies import (
+    LLMCaller,
+    SliceOutcome,
+    SliceRequest,
+    read_rewriting,
+)
 from denoise_core.types import Drop, Message, Passage, Span
 
 _OPINION = "opinion, or of no use to the request"
@@ -104,24 +115,40 @@ class MessageDenoiser:
 
     def _chosen(self, source: str) -> Flow[NeutralMessage]:
         spans = split_clauses(source, language=self.options.language)
-        if len(spans) < 2:  # whoever asks for a message to be cleared has every clause looked at
+        if (
+            len(spans) < 2
+        ):  # whoever asks for a message to be cleared has every clause looked at
             return NeutralMessage("", open_tag_question(source), source)
-        question = yield from choose_clauses(self.llm, source, spans, self.options, on_error=self.on_error)
+        question = yield from choose_clauses(
+            self.llm, source, spans, self.options, on_error=self.on_error
+        )
         if question.note is not None:
             return _kept(source, question.note)
-        drops = tuple(Drop(span, _OPINION) for span in spans if span not in question.kept)
+        drops = tuple(
+            Drop(span, _OPINION) for span in spans if span not in question.kept
+        )
         return NeutralMessage("", question.text, source, drops)
 
     def _rewritten(self, source: str) -> Flow[NeutralMessage]:
         passage = Passage(source, MESSAGE_ID)
-        part = PassageSlice(passage, split_pieces(passage, language=self.options.language))
+        part = PassageSlice(
+            passage, split_pieces(passage, language=self.options.language)
+        )
         prompts = self.options.prompts
         if self.variant == "single":
-            request = SliceRequest((part,), prompts.message_single, MESSAGE_FORM, numbered=False)
+            request = SliceRequest(
+                (part,), prompts.message_single, MESSAGE_FORM, numbered=False
+            )
             names: tuple[str, ...] = ("message",)
         else:
-            prompt = prompts.message_relevance if self.variant == "relevance" else prompts.message
-            request = SliceRequest((part,), prompt, CONTEXT_QUESTION_FORM, numbered=False)
+            prompt = (
+                prompts.message_relevance
+                if self.variant == "relevance"
+                else prompts.message
+            )
+            request = SliceRequest(
+                (part,), prompt, CONTEXT_QUESTION_FORM, numbered=False
+            )
             names = ("context", "question")
         read = partial(read_rewriting, names=names)
         caller = LLMCaller(self.llm, self.options, f"s2a.message.{self.variant}", read)
@@ -129,15 +156,26 @@ class MessageDenoiser:
         if outcome.error is not None:
             if self.on_error == "raise" or is_user_error(outcome.error):
                 raise outcome.error
-            return _kept(source, f"the message was kept as it is: {outcome.problem}", outcome.error)
+            return _kept(
+                source,
+                f"the message was kept as it is: {outcome.problem}",
+                outcome.error,
+            )
         if self.variant == "single":
-            outcome = replace(outcome, question=_last_question(outcome.written_text or "", self.options.language))
+            outcome = replace(
+                outcome,
+                question=_last_question(
+                    outcome.written_text or "", self.options.language
+                ),
+            )
         return self._written(source, outcome)
 
     def _written(self, source: str, outcome: SliceOutcome) -> NeutralMessage:
         question = outcome.question
         options = replace(self.options, keep_context=False)
-        done = assemble_passage(outcome.part.passage, [outcome], "drop", options, question=question)
+        done = assemble_passage(
+            outcome.part.passage, [outcome], "drop", options, question=question
+        )
         problem = same_question(source, question, language=options.language)
         if problem is not None:
             fallback = f"the message was kept as it is, the model's request was not taken: {problem}"
@@ -159,7 +197,10 @@ def _persons_turns(messages: Sequence[Message]) -> str:
 
 def _last_question(text: str, language: str) -> str:
     """The last sentence that asks, or the last one."""
-    said = [text[s.start : s.end].strip() for s in split_pieces(Passage(text, MESSAGE_ID), language=language)]
+    said = [
+        text[s.start : s.end].strip()
+        for s in split_pieces(Passage(text, MESSAGE_ID), language=language)
+    ]
     return next((s for s in reversed(said) if "?" in s), said[-1] if said else "")
 
 

@@ -10,7 +10,16 @@ from denoise_core.protocols import Scorer
 from denoise_core.runtime.caches import Cache
 from denoise_core.s2a.prompts import Prompt, Prompts
 
-Variant = Literal["select", "remove", "auto", "default", "single", "keep_original", "not_instructed", "relevance"]
+Variant = Literal[
+    "select",
+    "remove",
+    "auto",
+    "default",
+    "single",
+    "keep_original",
+    "not_instructed",
+    "relevance",
+]
 OnError = Literal["keep", "drop", "raise"]
 ShownText = Literal["source", "written"]
 
@@ -74,17 +83,27 @@ class Options:
     def __post_init__(self) -> None:
         for name in ("max_characters", "max_joint_characters", "max_pieces"):
             if getattr(self, name) < 1:
-                raise InputError(f"Options({name}={getattr(self, name)}): expected 1 or more")
+                raise InputError(
+                    f"Options({name}={getattr(self, name)}): expected 1 or more"
+                )
         if self.min_passages < 0:
-            raise InputError(f"Options(min_passages={self.min_passages}): expected a number of passages, 0 or more")
+            raise InputError(
+                f"Options(min_passages={self.min_passages}): expected a number of passages, 0 or more"
+            )
         if self.shown_text not in get_args(ShownText):
             raise InputError(
                 f"Options(shown_text={self.shown_text!r}): expected 'source' or 'written'; metadata that the model is to see "
                 "is named by Options(metadata=('title',))"
             )
         if isinstance(self.metadata, str):
-            raise InputError(f"Options(metadata={self.metadata!r}): expected a tuple of keys, such as ('title',)")
-        if self.scorer is not None and self.recheck_threshold is None and not hasattr(self.scorer, "scale"):
+            raise InputError(
+                f"Options(metadata={self.metadata!r}): expected a tuple of keys, such as ('title',)"
+            )
+        if (
+            self.scorer is not None
+            and self.recheck_threshold is None
+            and not hasattr(self.scorer, "scale")
+        ):
             raise InputError(
                 f"Options(scorer={type(self.scorer).__name__}): say with recheck_threshold= from which of its scores on a "
                 "passage is clearly relevant"
@@ -102,4 +121,6 @@ class Options:
 def check_choice(name: str, value: str, allowed: tuple[str, ...]) -> None:
     """Raises `InputError` for a value that is none of ``allowed``."""
     if value not in allowed:
-        raise InputError(f"{name}={value!r}: expected one of {', '.join(map(repr, allowed))}")
+        raise InputError(
+            f"{name}={value!r}: expected one of {', '.join(map(repr, allowed))}"
+        )

@@ -21,13 +21,19 @@ from denoise_core.types import Passage, Span
 _FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
 _ROW = re.compile(r"[ \t]{0,9}\|.*\|[ \t]{0,9}$|[^\t\n]*\t[^\n]*$")
 _ITEM = re.compile(r"[ \t]{0,9}(?:[-*+•‣◦]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])[ \t]{1,9}\S")
-_INITIAL = re.compile(r"[ \t]{0,9}[A-Z]\.[ \t]")  # an item of a list; alone in a text, a person's initial
-_TURN = re.compile(r"[ \t]{0,9}(?:\*\*|\[)?([^\W\d_][\w.'’ -]{0,29})(?:\*\*|\])?[:：](?:\*\*)?[ \t]{1,9}\S")
+_INITIAL = re.compile(
+    r"[ \t]{0,9}[A-Z]\.[ \t]"
+)  # an item of a list; alone in a text, a person's initial
+_TURN = re.compile(
+    r"[ \t]{0,9}(?:\*\*|\[)?([^\W\d_][\w.'’ -]{0,29})(?:\*\*|\])?[:：](?:\*\*)?[ \t]{1,9}\S"
+)
 _QUESTION_END = re.compile(r"[?？؟][\"'”’»)\]]{0,3}\s{1,9}(?=[\"'“‘«(\[]?[^\W\d_a-z])")
 _SENTENCE_END = re.compile(r"[.!?…。！？؟।:;][\"'”’»)\]]*$")
 _TABLE_RULE = re.compile(r"[\s|:+=-]+$")
 
-_LOOK_BACK = 200  # pieces looked back over for a header, the opening of a list or of a block
+_LOOK_BACK = (
+    200  # pieces looked back over for a header, the opening of a list or of a block
+)
 _CHAIN = 2  # sentences brought by pronouns, one after the other
 _POINTS_BACK = re.compile(
     r"[\s\"'“”‘’«»(\[*_-]{0,6}(?:"
@@ -89,12 +95,20 @@ def _blocks(text: str) -> list[tuple[int, int, bool]]:
         opening = _FENCE.match(line)
         if fence:
             blocks[-1] = (blocks[-1][0], end, False)
-            if opening and opening[1].startswith(fence) and not line[opening.end() :].strip():
+            if (
+                opening
+                and opening[1].startswith(fence)
+                and not line[opening.end() :].strip()
+            ):
                 fence = ""
             continue
         kind = "fence" if opening else _line_kind(line, dialogue, has_one_initial)
         continues_turn = kind == "text" and block_kind == "turn"
-        continues_item = kind == "text" and block_kind == "item" and (line[0].isspace() or line[0].islower())
+        continues_item = (
+            kind == "text"
+            and block_kind == "item"
+            and (line[0].isspace() or line[0].islower())
+        )
         is_prose = kind in ("text", "blank")
         if continues_turn or continues_item:
             blocks[-1] = (blocks[-1][0], end, False)
@@ -145,10 +159,16 @@ def _sentence_ends(text: str, start: int, end: int, language: str) -> list[int]:
     # A question mark ends a sentence also after an abbreviation ("in the U.S.? I think ...").
     for match in _QUESTION_END.finditer(prose):
         ends.append(start + match.end())
-    for sentence, following in itertools.pairwise(sentence_spans(Passage(prose, id=""), language=language)):
+    for sentence, following in itertools.pairwise(
+        sentence_spans(Passage(prose, id=""), language=language)
+    ):
         before = prose[sentence.start : sentence.end]
-        ends_in_one_line_break = before.endswith("\n") and not before.rstrip(" \t").endswith("\n\n")
-        goes_on = prose[following.start].islower() and not _SENTENCE_END.search(before.rstrip())
+        ends_in_one_line_break = before.endswith("\n") and not before.rstrip(
+            " \t"
+        ).endswith("\n\n")
+        goes_on = prose[following.start].islower() and not _SENTENCE_END.search(
+            before.rstrip()
+        )
         if not (ends_in_one_line_break and goes_on):
             ends.append(start + sentence.end)
     return ends
@@ -212,11 +232,20 @@ def slice_passage(passage: Passage, options: Options) -> list[PassageSlice]:
     slices: list[PassageSlice] = []
     run: list[Span] = []
     for piece in split_pieces(passage, language=options.language):
-        if run and (piece.end - run[0].start > options.max_characters or len(run) == options.max_pieces):
-            slices.append(PassageSlice(passage, tuple(run), tuple(heading), options.max_characters))
+        if run and (
+            piece.end - run[0].start > options.max_characters
+            or len(run) == options.max_pieces
+        ):
+            slices.append(
+                PassageSlice(
+                    passage, tuple(run), tuple(heading), options.max_characters
+                )
+            )
             run = []
         run.append(piece)
-    slices.append(PassageSlice(passage, tuple(run), tuple(heading), options.max_characters))
+    slices.append(
+        PassageSlice(passage, tuple(run), tuple(heading), options.max_characters)
+    )
     return slices
 
 
@@ -228,7 +257,10 @@ def group_slices(
     group_size = group_pieces = 0
     for part in slices:
         size, count = len(part.text), len(part.pieces)
-        fits = group_size + size <= options.max_characters and group_pieces + count <= options.max_pieces
+        fits = (
+            group_size + size <= options.max_characters
+            and group_pieces + count <= options.max_pieces
+        )
         if not groups or not fits or size > longest_shared:
             groups.append([])
             group_size = group_pieces = 0
@@ -291,13 +323,22 @@ def _table_header(row: int, texts: Sequence[str]) -> list[int]:
 def _list_opening(item: int, texts: Sequence[str]) -> list[int]:
     """The line that opens the list, and the items that this one is part of."""
     outer = _outer_lines(item, texts, _ITEM)
-    first = next((n for n in range(item - 1, max(-1, item - _LOOK_BACK), -1) if not _ITEM.match(texts[n])), None)
+    first = next(
+        (
+            n
+            for n in range(item - 1, max(-1, item - _LOOK_BACK), -1)
+            if not _ITEM.match(texts[n])
+        ),
+        None,
+    )
     if first is not None and texts[first].rstrip().endswith((":", "：", "؛", ";")):
         outer.append(first)
     return outer
 
 
-def _outer_lines(line: int, texts: Sequence[str], kind: re.Pattern[str] | None = None) -> list[int]:
+def _outer_lines(
+    line: int, texts: Sequence[str], kind: re.Pattern[str] | None = None
+) -> list[int]:
     """The less indented lines that an indented line belongs to, as far as they are of the ``kind``."""
     needed: list[int] = []
     indent = _indent(texts[line])

@@ -44,21 +44,36 @@ class Prompt:
         found: set[str] = set()
         for text in (self.system, self.user, self.user_json):
             try:
-                names = [name for _, name, _, _ in string.Formatter().parse(text) if name is not None]
+                names = [
+                    name
+                    for _, name, _, _ in string.Formatter().parse(text)
+                    if name is not None
+                ]
             except ValueError as error:
                 raise InputError(
                     f"prompt {self.name!r}: {error}; a brace meant as text is written twice: {{{{ }}}}"
                 ) from error
             for name in names:
                 if not name.isidentifier():
-                    raise InputError(f"prompt {self.name!r}: {{{name}}} is not a plain field name")
+                    raise InputError(
+                        f"prompt {self.name!r}: {{{name}}} is not a plain field name"
+                    )
                 found.add(name)
         return frozenset(found)
 
     def render(self, *, by_schema: bool = False, **values: str) -> tuple[Message, ...]:
         """The messages. Values are put in as they are; braces inside them mean nothing."""
-        user = Message("user", (self.user_json if by_schema and self.user_json else self.user).format(**values))
-        return (Message("system", self.system.format(**values)), user) if self.system else (user,)
+        user = Message(
+            "user",
+            (self.user_json if by_schema and self.user_json else self.user).format(
+                **values
+            ),
+        )
+        return (
+            (Message("system", self.system.format(**values)), user)
+            if self.system
+            else (user,)
+        )
 
 
 _CLEAN = f"""\
@@ -159,7 +174,10 @@ def _object(**properties: dict[str, Any]) -> dict[str, Any]:
 
 _TEXT: dict[str, Any] = {"type": "string"}
 _NUMBERS: dict[str, Any] = {"type": "array", "items": {"type": "integer"}}
-_PIECES: dict[str, Any] = {"type": "array", "items": _object(n={"type": "integer"}, starts=_TEXT)}
+_PIECES: dict[str, Any] = {
+    "type": "array",
+    "items": _object(n={"type": "integer"}, starts=_TEXT),
+}
 
 _ITEMS = '[{{"n": 2, "starts": "its first three words"}}]'
 _NUMBERS_ALONE = "Reply with the numbers alone, such as: 2, 5-7"
@@ -172,7 +190,8 @@ KEEP_FORM = ReplyForm(
     '{"keep": [numbers]}, {"keep": []} for none',
 )
 _RANKED = replace(
-    KEEP_FORM, ask_plain="Reply with the numbers alone, without ranges, such as: 6, 2, 7\nor, if none: NONE"
+    KEEP_FORM,
+    ask_plain="Reply with the numbers alone, without ranges, such as: 6, 2, 7\nor, if none: NONE",
 )
 DROP_FORM = ReplyForm(
     _object(drop=_PIECES),
@@ -211,7 +230,12 @@ MESSAGE_FORM = ReplyForm(
     '{"message": "the message"}',
 )
 
-REPLY_FORMS = {"select": KEEP_FORM, "remove": DROP_FORM, "auto": EITHER_FORM, "single": MESSAGE_FORM}
+REPLY_FORMS = {
+    "select": KEEP_FORM,
+    "remove": DROP_FORM,
+    "auto": EITHER_FORM,
+    "single": MESSAGE_FORM,
+}
 """By variant, of replies about documents; `CONTEXT` for the others."""
 
 
@@ -222,25 +246,37 @@ def reply_schema(variant: str) -> dict[str, Any]:
 
 def _choice(name: str, task: str, form: ReplyForm) -> Prompt:
     """Asks for the numbers of pieces that a question needs."""
-    plain, held = (f"{{document}}\n\n{task}\n{ask}\n\n{{question}}" for ask in (form.ask_plain, form.ask_json))
+    plain, held = (
+        f"{{document}}\n\n{task}\n{ask}\n\n{{question}}"
+        for ask in (form.ask_plain, form.ask_json)
+    )
     return Prompt(name, PROMPT_VERSION, _CHOOSE, plain, held)
 
 
 def _rewrite(name: str, task: str, form: ReplyForm) -> Prompt:
     """Asks for a document written again for a question."""
-    plain, held = (f"{{document}}\n\n{task}\n\n{ask}\n\n{{question}}" for ask in (form.ask_plain, form.ask_json))
+    plain, held = (
+        f"{{document}}\n\n{task}\n\n{ask}\n\n{{question}}"
+        for ask in (form.ask_plain, form.ask_json)
+    )
     return Prompt(name, PROMPT_VERSION, _CLEAN, plain, held)
 
 
-def _about_message(name: str, task: str, form: ReplyForm, system: str = _CLEAN) -> Prompt:
+def _about_message(
+    name: str, task: str, form: ReplyForm, system: str = _CLEAN
+) -> Prompt:
     """Asks about what a person wrote, which is the document."""
-    plain, held = (f"{{document}}\n\n{task}\n\n{ask}" for ask in (form.ask_plain, form.ask_json))
+    plain, held = (
+        f"{{document}}\n\n{task}\n\n{ask}" for ask in (form.ask_plain, form.ask_json)
+    )
     return Prompt(name, PROMPT_VERSION, system, plain, held)
 
 
 # One wording of the instruction for both arms of an ablation: instructed prompting reads it over everything, S2A
 # over what step 1 left.
-_FAIR = "Answer from the facts alone. Opinions and irrelevant statements are to be ignored."
+_FAIR = (
+    "Answer from the facts alone. Opinions and irrelevant statements are to be ignored."
+)
 
 _ANSWER = "{context}Question:\n{question}"
 _ANSWER_KEEPING = f"""\
@@ -307,28 +343,46 @@ class Prompts:
         for f in fields(self):
             prompt: Prompt = getattr(self, f.name)
             needed = _FIELDS.get(f.name, frozenset({"question", "document"}))
-            for verb, names in (("lacks", needed - prompt.field_names), ("names", prompt.field_names - needed)):
+            for verb, names in (
+                ("lacks", needed - prompt.field_names),
+                ("names", prompt.field_names - needed),
+            ):
                 if names:
-                    problem = f"{verb} {_braced(names)}; its fields are {_braced(needed)}"
+                    problem = (
+                        f"{verb} {_braced(names)}; its fields are {_braced(needed)}"
+                    )
                     raise InputError(f"Prompts({f.name}=...) {problem}")
 
     def step_1(self, variant: str, *, ranked: bool = False) -> Prompt:
         """What the variant asks for first; ``keep_original`` and ``not_instructed`` differ only in step 2."""
         if ranked:
             return self.rank
-        prompt: Prompt = getattr(self, "default" if variant in ("keep_original", "not_instructed") else variant)
+        prompt: Prompt = getattr(
+            self,
+            "default" if variant in ("keep_original", "not_instructed") else variant,
+        )
         return prompt
 
     def step_2(self, variant: str) -> Prompt:
         """How the answer is asked for (paper, section 2.3): with the debiasing instruction or without."""
         if variant == "keep_original":
             return self.answer_keeping
-        return self.answer if variant in ("not_instructed", "relevance") else self.answer_fairly
+        return (
+            self.answer
+            if variant in ("not_instructed", "relevance")
+            else self.answer_fairly
+        )
 
 
 _FIELDS = {
-    **dict.fromkeys(("question", "message", "message_single", "message_relevance"), frozenset({"document"})),
-    **dict.fromkeys(("answer", "answer_fairly", "answer_stepwise"), frozenset({"question", "context"})),
+    **dict.fromkeys(
+        ("question", "message", "message_single", "message_relevance"),
+        frozenset({"document"}),
+    ),
+    **dict.fromkeys(
+        ("answer", "answer_fairly", "answer_stepwise"),
+        frozenset({"question", "context"}),
+    ),
     "answer_keeping": frozenset({"question", "context", "original"}),
 }
 """What a prompt is filled with where it is not the question and the document."""

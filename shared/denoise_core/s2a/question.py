@@ -16,7 +16,12 @@ from denoise_core.runtime.effects import Flow
 from denoise_core.s2a.options import OnError, Options
 from denoise_core.s2a.pieces import PassageSlice, split_pieces
 from denoise_core.s2a.prompts import REQUEST_FORM
-from denoise_core.s2a.replies import LLMCaller, SliceOutcome, SliceRequest, parse_selection
+from denoise_core.s2a.replies import (
+    LLMCaller,
+    SliceOutcome,
+    SliceRequest,
+    parse_selection,
+)
 from denoise_core.text.lexemes import tokenize_text
 from denoise_core.types import Passage, Reply, Span
 
@@ -25,7 +30,10 @@ MESSAGE_ID = "message"
 
 _LEAST = 4  # words, or twice as many ideographs, that each side of a comma must have to be cut there
 _BUT = r"[,，]\s?(?:but|aber|mais|pero|ma|mas|maar|но)\s|[,，]但"
-_CUT = re.compile(rf"{_BUT}|[,;:，；：、]\s{{0,9}}|\s[–—-]\s|(?<=[?？؟])\s{{0,9}}(?=\S)", re.IGNORECASE)
+_CUT = re.compile(
+    rf"{_BUT}|[,;:，；：、]\s{{0,9}}|\s[–—-]\s|(?<=[?？؟])\s{{0,9}}(?=\S)",
+    re.IGNORECASE,
+)
 _HALVES = re.compile(rf"{_BUT}|[;:；：]\s|\s[–—-]\s|[?？؟]\s{{0,9}}\S", re.IGNORECASE)
 _ASKS = re.compile(r"[?？؟]")
 _TAG = re.compile(
@@ -56,16 +64,21 @@ def split_clauses(text: str, *, language: str = "en") -> tuple[Span, ...]:
             before = text[edges[-1] : cut.start()]
             after = text[cut.end() : following.start() if following else sentence.end]
             is_question_end = _ASKS.search(text[cut.start() - 1 : cut.end()])
-            if cut.end() < sentence.end and (is_question_end or min(_size(before), _size(after)) >= _LEAST):
+            if cut.end() < sentence.end and (
+                is_question_end or min(_size(before), _size(after)) >= _LEAST
+            ):
                 edges.append(cut.end())
         edges.append(sentence.end)
-    return tuple(Span(MESSAGE_ID, start, end) for start, end in itertools.pairwise(sorted(set(edges))))
+    return tuple(
+        Span(MESSAGE_ID, start, end)
+        for start, end in itertools.pairwise(sorted(set(edges)))
+    )
 
 
 def open_tag_question(text: str) -> str:
     """ "X is Y, right?" as "X is …?", where it is the whole text and has one such verb; else the text as it is.
 
-    >>> untagged("The capital of Kazakhstan is Almaty, correct?")
+    >>> open_tag_question("The capital of Kazakhstan is Almaty, correct?")
     'The capital of Kazakhstan is …?'
     """
     found = _TAG.fullmatch(text.strip())
@@ -86,7 +99,10 @@ def same_question(asked: str, cleared: str, *, language: str = "en") -> str | No
     """
     if _words(cleared) in (_words(asked), _words(open_tag_question(asked))):
         return None
-    own = [asked[s.start : s.end] for s in split_pieces(Passage(asked, MESSAGE_ID), language=language)]
+    own = [
+        asked[s.start : s.end]
+        for s in split_pieces(Passage(asked, MESSAGE_ID), language=language)
+    ]
     wanted, at = _words(cleared), 0
     left: list[str] = []
     for sentence in own:
@@ -102,7 +118,9 @@ def same_question(asked: str, cleared: str, *, language: str = "en") -> str | No
     return None
 
 
-def neutralize_question(llm: LLM, query: str, options: Options, *, on_error: OnError) -> Flow[NeutralQuestion]:
+def neutralize_question(
+    llm: LLM, query: str, options: Options, *, on_error: OnError
+) -> Flow[NeutralQuestion]:
     """The question without opinion: one call that sees no passage.
 
     None is made where the words can be no more than a request: for it they hold two sentences, or two halves
@@ -111,7 +129,10 @@ def neutralize_question(llm: LLM, query: str, options: Options, *, on_error: OnE
     """
     if not options.neutralize_question:
         return NeutralQuestion(query)
-    if len(split_pieces(Passage(query, MESSAGE_ID), language=options.language)) < 2 and _HALVES.search(query) is None:
+    if (
+        len(split_pieces(Passage(query, MESSAGE_ID), language=options.language)) < 2
+        and _HALVES.search(query) is None
+    ):
         return NeutralQuestion(open_tag_question(query))
     spans = split_clauses(query, language=options.language)
     if len(spans) < 2:
@@ -124,9 +145,15 @@ def choose_clauses(
 ) -> Flow[NeutralQuestion]:
     """The clauses of ``text`` that a model names as the request."""
     part = PassageSlice(Passage(text, MESSAGE_ID), spans, window=options.max_characters)
-    request = SliceRequest((part,), options.prompts.question, REQUEST_FORM, numbered=True)
-    (outcome,) = yield from LLMCaller(llm, options, "s2a.question", _read_request).outcomes([request])
-    if outcome.error is not None and (on_error == "raise" or is_user_error(outcome.error)):
+    request = SliceRequest(
+        (part,), options.prompts.question, REQUEST_FORM, numbered=True
+    )
+    (outcome,) = yield from LLMCaller(
+        llm, options, "s2a.question", _read_request
+    ).outcomes([request])
+    if outcome.error is not None and (
+        on_error == "raise" or is_user_error(outcome.error)
+    ):
         raise outcome.error
     kept = tuple(spans[index] for index in outcome.kept_places or ())
     problem = outcome.problem
@@ -135,7 +162,9 @@ def choose_clauses(
     if problem is None and _asks(text, spans) and not _asks(text, kept):
         problem = "no part that asks was named"
     if problem is not None:
-        return NeutralQuestion(text, f"the question was kept as it is: {problem}", spans)
+        return NeutralQuestion(
+            text, f"the question was kept as it is: {problem}", spans
+        )
     question = "".join(text[s.start : s.end] for s in kept).strip(" ,;:–—-")
     return NeutralQuestion(open_tag_question(question), None, kept)
 
@@ -149,7 +178,11 @@ def _read_request(request: SliceRequest, reply: Reply) -> list[SliceOutcome]:
         raise UnparsableReply("a piece is named as request and as opinion")
     kept: dict[int, int] = {}
     for number in range(1, total + 1):
-        is_request = number not in selection.second_list if selection.second_list else number in selection.numbers
+        is_request = (
+            number not in selection.second_list
+            if selection.second_list
+            else number in selection.numbers
+        )
         if selection.numbers and is_request:
             kept[number - 1] = len(kept)
     return [SliceOutcome(part, kept)]
@@ -160,8 +193,16 @@ def _asks(text: str, spans: tuple[Span, ...]) -> bool:
 
 
 def _size(text: str) -> float:
-    return sum(0.5 if x.kind == "ideograph" else 1.0 for x in tokenize_text(text) if x.kind != "mark")
+    return sum(
+        0.5 if x.kind == "ideograph" else 1.0
+        for x in tokenize_text(text)
+        if x.kind != "mark"
+    )
 
 
 def _words(text: str) -> list[str]:
-    return [x.folded_text for x in tokenize_text(text) if x.kind != "mark" or x.text in "…%$€£"]
+    return [
+        x.folded_text
+        for x in tokenize_text(text)
+        if x.kind != "mark" or x.text in "…%$€£"
+    ]

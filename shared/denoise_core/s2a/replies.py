@@ -16,7 +16,12 @@ from itertools import chain, count, islice
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias
 
-from denoise_core.errors import BudgetExceeded, ContractViolation, UnparsableReply, is_user_error
+from denoise_core.errors import (
+    BudgetExceeded,
+    ContractViolation,
+    UnparsableReply,
+    is_user_error,
+)
 from denoise_core.errors import format_error as format_error
 from denoise_core.protocols import LLM, supports_schema, with_schema
 from denoise_core.runtime.caches import Cache
@@ -36,16 +41,34 @@ from denoise_core.types import Message, Reply
 
 Verb = Literal["keep", "drop"]
 
-_TAGS = frozenset(("context", "drop", "keep", "list", "message", "numbers", "pieces", "question", "tool_call"))
+_TAGS = frozenset(
+    (
+        "context",
+        "drop",
+        "keep",
+        "list",
+        "message",
+        "numbers",
+        "pieces",
+        "question",
+        "tool_call",
+    )
+)
 _DASHES_AND_DIGITS = str.maketrans(
-    dict.fromkeys("‐‑‒–—−~～－", "-") | dict.fromkeys("、，", ",") | {chr(0xFF10 + n): str(n) for n in range(10)}
+    dict.fromkeys("‐‑‒–—−~～－", "-")
+    | dict.fromkeys("、，", ",")
+    | {chr(0xFF10 + n): str(n) for n in range(10)}
 )
 _LIST_LABELS: dict[str, Verb | None] = {
     "answer": None, "pieces": None, "numbers": None, "keep": "keep", "drop": "drop",
 }  # fmt: skip
 _NONE = ("none", "n/a", "null", "nothing", "empty", "")
 _NUMBER_KEYS = {"n", "id", "number", "piece", "index"}
-_OTHER_KEYS = {"starts", "text", "reason"}  # allowed with a number; a verdict or a score is not
+_OTHER_KEYS = {
+    "starts",
+    "text",
+    "reason",
+}  # allowed with a number; a verdict or a score is not
 _FIRST_LETTERS = 12  # letters and digits of a piece's first words that must agree
 
 
@@ -88,7 +111,9 @@ def parse_texts(reply: Reply | str, *names: str) -> tuple[str, ...]:
     for name in names:
         content = texts.get(name)
         if not isinstance(content, str):
-            raise UnparsableReply(f"expected JSON with {names!r} as text; it has {tuple(texts)!r}")
+            raise UnparsableReply(
+                f"expected JSON with {names!r} as text; it has {tuple(texts)!r}"
+            )
         contents.append("" if _is_none(content) else content.strip())
     return tuple(contents)
 
@@ -113,7 +138,9 @@ def _labelled_texts(text: str, names: tuple[str, ...]) -> dict[str, str]:
     question = texts.get("question", "one line").strip()
     if set(texts) != set(names) or not question or "\n" in question:
         labels = " and ".join(f"{name.capitalize()}:" for name in names)
-        raise UnparsableReply(f"expected {labels}, nothing before it, and a question on one line")
+        raise UnparsableReply(
+            f"expected {labels}, nothing before it, and a question on one line"
+        )
     return texts
 
 
@@ -133,17 +160,31 @@ def reply_text(reply: Reply | str) -> str:
 
 def _read_json(value: Any, total: int) -> ParsedSelection:
     values = _arguments(value) if isinstance(value, dict) else {"": value}
-    lists = {str(key).lower(): items for key, items in values.items() if isinstance(items, list)}
+    lists = {
+        str(key).lower(): items
+        for key, items in values.items()
+        if isinstance(items, list)
+    }
     if "request" in lists:
         others, _ = _read_items(lists.get("opinion", []), total)
-        return ParsedSelection(_read_items(lists["request"], total)[0], "keep", second_list=others)
+        return ParsedSelection(
+            _read_items(lists["request"], total)[0], "keep", second_list=others
+        )
     if len(lists) > 1:  # of "keep" and "drop" one may be empty
-        lists = {key: items for key, items in lists.items() if items or key not in ("keep", "drop")}
+        lists = {
+            key: items
+            for key, items in lists.items()
+            if items or key not in ("keep", "drop")
+        }
     if len(lists) != 1:
-        raise UnparsableReply(f"expected one list of numbers, got {len(lists)} in {list(values)!r:.80}")
+        raise UnparsableReply(
+            f"expected one list of numbers, got {len(lists)} in {list(values)!r:.80}"
+        )
     ((key, items),) = lists.items()
     numbers, starts = _read_items(items, total)
-    return ParsedSelection(numbers, _LIST_LABELS.get(str(values.get("list", key)).lower()), starts)
+    return ParsedSelection(
+        numbers, _LIST_LABELS.get(str(values.get("list", key)).lower()), starts
+    )
 
 
 def _read_items(items: list[Any], total: int) -> tuple[tuple[int, ...], dict[int, str]]:
@@ -156,12 +197,16 @@ def _read_items(items: list[Any], total: int) -> tuple[tuple[int, ...], dict[int
         number, words = item, None
         if isinstance(item, dict):
             keys = item.keys() - _OTHER_KEYS
-            number = item[keys.pop()] if len(keys) == 1 and keys <= _NUMBER_KEYS else None
+            number = (
+                item[keys.pop()] if len(keys) == 1 and keys <= _NUMBER_KEYS else None
+            )
             words = item.get("starts")
         if isinstance(number, bool) or not isinstance(number, (int, str)):
             raise UnparsableReply(f"expected numbers of pieces, got {item!r:.80}")
         listed = str(number).strip(" ,;\n\t")
-        chosen = _check_numbers(parse_number_ranges(listed) if listed else [], total, listed)
+        chosen = _check_numbers(
+            parse_number_ranges(listed) if listed else [], total, listed
+        )
         numbers += chosen
         if isinstance(words, str) and len(chosen) == 1:
             starts[chosen[0]] = words
@@ -194,15 +239,21 @@ def _split_label(line: str) -> tuple[str, Verb | None]:
     return line, None
 
 
-def _check_numbers(ranges: list[tuple[int, int]] | None, total: int, text: str) -> tuple[int, ...]:
+def _check_numbers(
+    ranges: list[tuple[int, int]] | None, total: int, text: str
+) -> tuple[int, ...]:
     """Each number of the ranges once. Raises for None, which is other ``text``, and for numbers outside
     ``1..total``."""
     if ranges is None:
-        raise UnparsableReply(f"expected one line of numbers, or NONE; the reply begins {text[:80]!r}")
+        raise UnparsableReply(
+            f"expected one line of numbers, or NONE; the reply begins {text[:80]!r}"
+        )
     numbers: dict[int, None] = {}
     for first, last in ranges:
         if not 1 <= first <= last <= total:
-            raise UnparsableReply(f"there are the pieces 1 to {total}, and it names {first}-{last}")
+            raise UnparsableReply(
+                f"there are the pieces 1 to {total}, and it names {first}-{last}"
+            )
         numbers.update(dict.fromkeys(range(first, last + 1)))
     return tuple(numbers)
 
@@ -227,7 +278,9 @@ class SliceRequest:
     def messages(self, by_schema: bool) -> tuple[Message, ...]:
         """The prompt for a model that is held to a schema, or for one that writes plain text."""
         question = wrap_in_envelope(self.question, "question")
-        return self.prompt.render(by_schema=by_schema, question=question, document=self.document)
+        return self.prompt.render(
+            by_schema=by_schema, question=question, document=self.document
+        )
 
     @property
     def document(self) -> str:
@@ -246,7 +299,10 @@ class SliceRequest:
 
     def divided(self, size: int) -> list[SliceRequest]:
         """The same request about ``size`` parts at a time."""
-        return [replace(self, parts=self.parts[n : n + size]) for n in range(0, len(self.parts), size)]
+        return [
+            replace(self, parts=self.parts[n : n + size])
+            for n in range(0, len(self.parts), size)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,14 +329,18 @@ class SliceOutcome:
         return replace(self, notes=(*self.notes, note), calls=self.calls + calls)
 
 
-def read_selection(request: SliceRequest, reply: Reply, variant: str) -> list[SliceOutcome]:
+def read_selection(
+    request: SliceRequest, reply: Reply, variant: str
+) -> list[SliceOutcome]:
     """The outcomes of a reply with numbers; bare ones mean what the variant asks for, save ``auto``.
 
     Raises `UnparsableReply`, also where first words do not agree.
     """
     total = sum(map(len, map(_PIECES, request.parts)))
     selection = parse_selection(reply, total)
-    if variant == "auto" and selection.verb is None:  # also for a bare NONE: none to keep, or none to leave out?
+    if (
+        variant == "auto" and selection.verb is None
+    ):  # also for a bare NONE: none to keep, or none to leave out?
         raise UnparsableReply("expected KEEP or DROP before the numbers")
     if selection.first_words:
         _check_first_words(request, selection.first_words)
@@ -316,7 +376,9 @@ def _first_letters(text: str) -> str:
     return "".join(filter(str.isalnum, text.casefold()))[:_FIRST_LETTERS]
 
 
-def read_rewriting(request: SliceRequest, reply: Reply, names: Sequence[str]) -> list[SliceOutcome]:
+def read_rewriting(
+    request: SliceRequest, reply: Reply, names: Sequence[str]
+) -> list[SliceOutcome]:
     """The outcome of a written reply with the texts ``names``: a context or a message, and a question.
 
     Raises `UnparsableReply`, also for a reply far longer than what it was to shorten.
@@ -324,7 +386,9 @@ def read_rewriting(request: SliceRequest, reply: Reply, names: Sequence[str]) ->
     (part,) = request.parts
     text = reply_text(reply)
     if len(text) > 4 * len(part.text) + 20_000:
-        raise UnparsableReply(f"a reply of {len(text)} characters for a text of {len(part.text)}")
+        raise UnparsableReply(
+            f"a reply of {len(text)} characters for a text of {len(part.text)}"
+        )
     marker = request.document.partition("\n")[0].rpartition(" ")[2]
     context, *question = parse_texts(text.replace(marker, ""), *names)
     return [SliceOutcome(part, written_text=context, question="".join(question))]
@@ -356,11 +420,21 @@ class LLMCaller:
             if _is_unread(outcomes):
                 unread.append(n)
         if unread:
-            replies = yield from batch(tuple(self._correct(requests[n], results[n][0]) for n in unread))
+            replies = yield from batch(
+                tuple(self._correct(requests[n], results[n][0]) for n in unread)
+            )
             for n, reply in zip(unread, replies, strict=True):
-                results[n] = [o.with_note(CORRECTED, 1) for o in self._read(requests[n], reply)]
-            joint = [n for n in unread if _is_unread(results[n]) and len(requests[n].parts) > 1]
-            yield from self._divide(requests, results, dict.fromkeys(joint, 1), ALONE, 2)
+                results[n] = [
+                    o.with_note(CORRECTED, 1) for o in self._read(requests[n], reply)
+                ]
+            joint = [
+                n
+                for n in unread
+                if _is_unread(results[n]) and len(requests[n].parts) > 1
+            ]
+            yield from self._divide(
+                requests, results, dict.fromkeys(joint, 1), ALONE, 2
+            )
         return list(chain.from_iterable(results))
 
     def _ask(self, requests: Sequence[SliceRequest], depth: int = 0) -> Flow[_Results]:
@@ -370,7 +444,11 @@ class LLMCaller:
         are: ``depth`` counts the rounds since one came through.
         """
         replies: list[Reply | FailedItem] = []
-        if len(requests) > 1 and self.options.use_json_schema and supports_schema(self.llm) is None:
+        if (
+            len(requests) > 1
+            and self.options.use_json_schema
+            and supports_schema(self.llm) is None
+        ):
             replies = yield from batch((self._call(requests[0]),))
         replies += yield from batch(tuple(map(self._call, requests[len(replies) :])))
         results = list(map(self._read, requests, replies))
@@ -399,16 +477,22 @@ class LLMCaller:
         divided = {n: requests[n].divided(size) for n, size in sizes.items()}
         if not divided:
             return
-        answers = iter((yield from self._ask(list(chain.from_iterable(divided.values())), depth)))
+        answers = iter(
+            (yield from self._ask(list(chain.from_iterable(divided.values())), depth))
+        )
         for n, fewer in divided.items():
             outcomes = chain.from_iterable(islice(answers, len(fewer)))
             results[n] = [outcome.with_note(note, calls) for outcome in outcomes]
 
     def _call(self, request: SliceRequest, turns: tuple[Message, ...] = ()) -> Complete:
-        is_held = self.options.use_json_schema and supports_schema(self.llm) is not False
+        is_held = (
+            self.options.use_json_schema and supports_schema(self.llm) is not False
+        )
         llm = with_schema(self.llm, request.form.schema) if is_held else self.llm
         if self.options.cache is not None:
-            llm = self.options.cache.bind(llm, lambda reply: not _is_unread(self._read(request, reply)))
+            llm = self.options.cache.bind(
+                llm, lambda reply: not _is_unread(self._read(request, reply))
+            )
         return Complete((*request.messages(is_held), *turns), self.tag, llm)
 
     def _correct(self, request: SliceRequest, outcome: SliceOutcome) -> Complete:
@@ -422,9 +506,13 @@ class LLMCaller:
             f"Give the same reply again, as JSON and nothing else: {request.form.restated}"
         )
         shown_reply = sanitize_text(reply[:_SHOWN_CHARACTERS])
-        return self._call(request, (Message("assistant", shown_reply), Message("user", correction)))
+        return self._call(
+            request, (Message("assistant", shown_reply), Message("user", correction))
+        )
 
-    def _read(self, request: SliceRequest, reply: Reply | FailedItem) -> list[SliceOutcome]:
+    def _read(
+        self, request: SliceRequest, reply: Reply | FailedItem
+    ) -> list[SliceOutcome]:
         error: Exception
         if isinstance(reply, FailedItem):
             error = reply.error
@@ -436,8 +524,12 @@ class LLMCaller:
             except UnparsableReply as unparsable:
                 unparsable.reply = reply.text if isinstance(reply.text, str) else ""  # type: ignore[attr-defined]
                 error = unparsable
-        problem = format_error(str(error) if isinstance(error, UnparsableReply) else error)
-        return [SliceOutcome(part, problem=problem, error=error) for part in request.parts]
+        problem = format_error(
+            str(error) if isinstance(error, UnparsableReply) else error
+        )
+        return [
+            SliceOutcome(part, problem=problem, error=error) for part in request.parts
+        ]
 
 
 def _is_unread(outcomes: Sequence[SliceOutcome]) -> bool:
@@ -454,7 +546,9 @@ def _may_concern_one_part(error: Exception | None, depth: int) -> bool:
             status = getattr(place, name, None)
             if isinstance(status, int):
                 return status in (400, 413, 422) and depth < 2
-    return depth < 1 and not isinstance(error, (TimeoutError, OSError, ContractViolation))
+    return depth < 1 and not isinstance(
+        error, (TimeoutError, OSError, ContractViolation)
+    )
 
 
 KNOWN = "known from an earlier call"
@@ -469,7 +563,11 @@ def selection_key(cache: Cache, query: str, part: PassageSlice, prompt: Prompt) 
     wording = f"{prompt.name} {prompt.version}\n{prompt.system}\n{prompt.user}\n{prompt.user_json}"
     document = "\n".join(part.lines(1))
     return cache.key(
-        (Message("system", f"selection: {wording}"), Message("user", query), Message("user", document))
+        (
+            Message("system", f"selection: {wording}"),
+            Message("user", query),
+            Message("user", document),
+        )
     )
 
 
@@ -491,4 +589,6 @@ def store_selections(cache: Cache, outcomes: Sequence[SliceOutcome]) -> None:
     """Keep what could be read."""
     for outcome in outcomes:
         if outcome.problem is None and outcome.kept_places is not None:
-            cache.keep(outcome.part.cache_key, json.dumps(list(outcome.kept_places.items())))
+            cache.keep(
+                outcome.part.cache_key, json.dumps(list(outcome.kept_places.items()))
+            )

@@ -24,7 +24,9 @@ class BM25Index:
     a language that Snowball does not know.
     """
 
-    def __init__(self, texts: Sequence[str], *, language: str | None = "english") -> None:
+    def __init__(
+        self, texts: Sequence[str], *, language: str | None = "english"
+    ) -> None:
         self.size = len(texts)
         self._stemmer = snowball_stemmer(language)
         self._index: Any = None
@@ -47,15 +49,23 @@ class BM25Index:
             return np.zeros((0, self.size), dtype=np.float32)
         spoken = split_words(query)
         content = [word for word in spoken if word not in STOPWORDS] or spoken
-        terms = [stem for stem in dict.fromkeys(self._stems(content)) if stem in index.vocab_dict]
+        terms = [
+            stem
+            for stem in dict.fromkeys(self._stems(content))
+            if stem in index.vocab_dict
+        ]
         if not terms:
             return np.zeros((0, self.size), dtype=np.float32)
-        return np.stack([np.asarray(index.get_scores([term]), dtype=np.float32) for term in terms])
+        return np.stack(
+            [np.asarray(index.get_scores([term]), dtype=np.float32) for term in terms]
+        )
 
     def _stems(self, spoken: list[str]) -> list[str]:
         if self._stemmer is None:
             return spoken
-        stems: list[str] = self._stemmer.stemWords([replace_surrogates(word) for word in spoken])
+        stems: list[str] = self._stemmer.stemWords(
+            [replace_surrogates(word) for word in spoken]
+        )
         return stems
 
 
@@ -85,4 +95,6 @@ def snowball_stemmer(language: str | None) -> Any:
         return stemmers.Stemmer(language)
     except KeyError as error:
         known = ", ".join(stemmers.algorithms())
-        raise InputError(f"language={language!r}: expected None or one of {known}") from error
+        raise InputError(
+            f"language={language!r}: expected None or one of {known}"
+        ) from error

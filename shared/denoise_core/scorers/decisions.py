@@ -60,11 +60,17 @@ class LLMDiscrim:
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
         """1, 0.5 or 0 for each text, float32 ``(len(texts),)``."""
-        scores, _ = run(self._judge(query, texts), llm=self.llm, max_concurrency=self.max_concurrency)
+        scores, _ = run(
+            self._judge(query, texts),
+            llm=self.llm,
+            max_concurrency=self.max_concurrency,
+        )
         return np.array(scores, dtype=np.float32)
 
     def _judge(self, query: str, texts: Sequence[str]) -> Flow[list[float]]:
-        replies = yield from batch(tuple(Complete(messages(query, t), "discriminate") for t in texts))
+        replies = yield from batch(
+            tuple(Complete(messages(query, t), "discriminate") for t in texts)
+        )
         found = []
         for reply in replies:
             if isinstance(reply, FailedItem):
@@ -86,7 +92,14 @@ def parse_verdict(reply: str) -> float:
     (1.0, 1.0, 0.0, 0.5)
     """
     try:
-        found = next((word for word in split_words(strip_reasoning(reply)) if word in ("yes", "no")), "")
+        found = next(
+            (
+                word
+                for word in split_words(strip_reasoning(reply))
+                if word in ("yes", "no")
+            ),
+            "",
+        )
     except UnparsableReply:  # it ends inside its thinking
         return UNCLEAR
     return {"yes": YES, "no": NO}.get(found, UNCLEAR)
@@ -104,16 +117,30 @@ class DecisionScorer:
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
         """Probabilities, float32 ``(len(texts),)``. Raises `BadReply` for an answer that is none."""
-        asked = {"holds": {"type": "noul", "instructions": INSTRUCTIONS, "criteria": CRITERIA}}
-        requests = [{"state": {"question": query, "passage": t}, "questions": asked} for t in texts]
-        return np.array([self._chance(self.decide(request)) for request in requests], dtype=np.float32)
+        asked = {
+            "holds": {
+                "type": "noul",
+                "instructions": INSTRUCTIONS,
+                "criteria": CRITERIA,
+            }
+        }
+        requests = [
+            {"state": {"question": query, "passage": t}, "questions": asked}
+            for t in texts
+        ]
+        return np.array(
+            [self._chance(self.decide(request)) for request in requests],
+            dtype=np.float32,
+        )
 
     @staticmethod
     def _chance(answers: Any) -> float:
         answer = answers.get("holds") if isinstance(answers, Mapping) else None
         chance = answer.get("noul") if isinstance(answer, Mapping) else None
         if not isinstance(chance, int | float) or not 0 <= chance <= 1:
-            raise BadReply("expected an answer such as {'holds': {'noul': 0.9}}, with a chance of 0 to 1")
+            raise BadReply(
+                "expected an answer such as {'holds': {'noul': 0.9}}, with a chance of 0 to 1"
+            )
         return float(chance)
 
 
@@ -133,6 +160,8 @@ class LocalDecisions:
         with self._lock:
             if self._made is None:
                 transformers = require("transformers", extra="end")
-                self._made = transformers.pipeline("decision", model=self.model, tokenizer=self.tokenizer)
+                self._made = transformers.pipeline(
+                    "decision", model=self.model, tokenizer=self.tokenizer
+                )
             answers: Mapping[str, Any] = self._made(request)
             return answers

@@ -55,14 +55,20 @@ class PairModel(Protocol):
     def predict(self, sentences: Any, /) -> Any: ...
 
 
-EmbeddingModel: TypeAlias = Vectors | SentenceModel | LangChainEmbeddings | LlamaIndexEmbeddings | str
+EmbeddingModel: TypeAlias = (
+    Vectors | SentenceModel | LangChainEmbeddings | LlamaIndexEmbeddings | str
+)
 
-_models: SingleLoadCache[Any] = SingleLoadCache()  # by kind and name, for as long as somebody uses one
+_models: SingleLoadCache[Any] = (
+    SingleLoadCache()
+)  # by kind and name, for as long as somebody uses one
 
 
 def _by_name(kind: str, name: str) -> Any:
     module = require("sentence_transformers", extra="dense")
-    return _models((kind, name), lambda: getattr(module, kind)(name, trust_remote_code=False))
+    return _models(
+        (kind, name), lambda: getattr(module, kind)(name, trust_remote_code=False)
+    )
 
 
 class EmbeddingScorer:
@@ -89,7 +95,9 @@ class EmbeddingScorer:
         if not texts:
             return np.zeros(0, dtype=np.float32)
         known = self.text_vectors(texts)
-        return np.asarray(known @ self.query_vector(query, known.shape[1]), dtype=np.float32)
+        return np.asarray(
+            known @ self.query_vector(query, known.shape[1]), dtype=np.float32
+        )
 
     def text_vectors(self, texts: Sequence[str]) -> Floats:
         """The texts' vectors of length 1 (or 0), shape ``(len(texts), d)``. Raises as `score`."""
@@ -99,7 +107,9 @@ class EmbeddingScorer:
         """The query's vector of length 1 (or 0), shape ``(width,)``. Raises as `score`."""
         asked: Floats = _unit(self._embedders()[1]([query]), 1)[0]
         if len(asked) != width:
-            raise InputError(f"the query's vector has {len(asked)} values, the texts' have {width}")
+            raise InputError(
+                f"the query's vector has {len(asked)} values, the texts' have {width}"
+            )
         return asked
 
     def _embedders(self) -> tuple[Vectors, Vectors]:
@@ -113,9 +123,13 @@ def _embedders(embed: EmbeddingModel) -> tuple[Vectors, Vectors]:
     model = _by_name("SentenceTransformer", embed) if isinstance(embed, str) else embed
     # Before callable: some of these are both.
     if isinstance(model, LlamaIndexEmbeddings):
-        return model.get_text_embedding_batch, lambda queries: [model.get_query_embedding(q) for q in queries]
+        return model.get_text_embedding_batch, lambda queries: [
+            model.get_query_embedding(q) for q in queries
+        ]
     if isinstance(model, LangChainEmbeddings):
-        return model.embed_documents, lambda queries: [model.embed_query(q) for q in queries]
+        return model.embed_documents, lambda queries: [
+            model.embed_query(q) for q in queries
+        ]
     both = model.encode if isinstance(model, SentenceModel) else model
     return both, both
 
@@ -124,11 +138,16 @@ def _unit(vectors: Any, n: int) -> Floats:
     """``n`` vectors at length 1, or 0."""
     out = to_float32(vectors)
     if out.ndim != 2 or len(out) != n:
-        raise BadScores(f"embed must return one vector for each of {n} texts, got an array of shape {out.shape}")
+        raise BadScores(
+            f"embed must return one vector for each of {n} texts, got an array of shape {out.shape}"
+        )
     if not np.isfinite(out).all():
         raise BadScores("embed returned vectors that are not finite (NaN or infinite)")
     length = np.linalg.norm(out, axis=1, keepdims=True)
-    return np.asarray(np.divide(out, length, out=np.zeros_like(out), where=length > 0), dtype=np.float32)
+    return np.asarray(
+        np.divide(out, length, out=np.zeros_like(out), where=length > 0),
+        dtype=np.float32,
+    )
 
 
 class CrossEncoderScorer:
@@ -166,4 +185,6 @@ def _predictor(given: PairFunction | PairModel | str) -> PairFunction:
         return model.predict
     if callable(model):
         return model
-    raise InputError(f"model: expected a callable, a model with predict(), or a name, got {type(model).__name__}")
+    raise InputError(
+        f"model: expected a callable, a model with predict(), or a name, got {type(model).__name__}"
+    )

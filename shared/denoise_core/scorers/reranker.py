@@ -12,7 +12,12 @@ from numpy.typing import NDArray
 
 from denoise_core.errors import BadReply, InputError
 from denoise_core.runtime.budget import Meter
-from denoise_core.runtime.engines import Engine, RemoteLimits, document_key, fill_missing_scores
+from denoise_core.runtime.engines import (
+    Engine,
+    RemoteLimits,
+    document_key,
+    fill_missing_scores,
+)
 
 Floats = NDArray[np.float32]
 
@@ -54,27 +59,49 @@ class RemoteReranker:
         """`score` without holding a thread while the server works."""
         return await self.engine.arun(partial(self._scores, query, list(texts)))
 
-    async def _scores(self, query: str, texts: list[str], meter: Meter | None) -> Floats:
+    async def _scores(
+        self, query: str, texts: list[str], meter: Meter | None
+    ) -> Floats:
         async def ask(url: str, positions: list[int]) -> list[float]:
             body: dict[str, Any] = {"query": query}
             some = [texts[i] for i in positions]
             if self.shape == "tei":
                 body |= {"texts": some, "raw_scores": True}
             else:
-                body |= {"documents": some, "top_n": len(some), "return_documents": False}
+                body |= {
+                    "documents": some,
+                    "top_n": len(some),
+                    "return_documents": False,
+                }
             if self.model is not None:
                 body["model"] = self.model
-            return _read(await self.engine.request("POST", url, "/rerank", body, meter), len(some))
+            return _read(
+                await self.engine.request("POST", url, "/rerank", body, meter),
+                len(some),
+            )
 
-        return fill_missing_scores(await self.engine.request_batches([document_key(t) for t in texts], self.batch, ask))
+        return fill_missing_scores(
+            await self.engine.request_batches(
+                [document_key(t) for t in texts], self.batch, ask
+            )
+        )
 
 
 def _read(reply: Any, count: int) -> list[float]:
     try:
         rows = reply if isinstance(reply, list) else reply["results"]
-        found = {int(r["index"]): float(r["score"] if "score" in r else r["relevance_score"]) for r in rows}
-        if len(rows) == count and found.keys() == set(range(count)) and all(map(math.isfinite, found.values())):
+        found = {
+            int(r["index"]): float(r["score"] if "score" in r else r["relevance_score"])
+            for r in rows
+        }
+        if (
+            len(rows) == count
+            and found.keys() == set(range(count))
+            and all(map(math.isfinite, found.values()))
+        ):
             return [found[i] for i in range(count)]
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         pass
-    raise BadReply(f"expected a /rerank reply with one finite score for each of {count} texts")
+    raise BadReply(
+        f"expected a /rerank reply with one finite score for each of {count} texts"
+    )

@@ -47,16 +47,27 @@ class Stack:
     def __post_init__(self) -> None:
         sizes = {len(self.names), len(self.weight), len(self.mean), len(self.deviation)}
         if len(sizes) != 1:
-            raise InputError(f"a stack needs one weight, mean and deviation for each of {list(self.names)}")
-        if not all(np.isfinite([*self.weight, *self.mean, *self.deviation])) or min(self.deviation) <= 0:
-            raise InputError("a stack's numbers must be finite and its deviations above 0")
+            raise InputError(
+                f"a stack needs one weight, mean and deviation for each of {list(self.names)}"
+            )
+        if (
+            not all(np.isfinite([*self.weight, *self.mean, *self.deviation]))
+            or min(self.deviation) <= 0
+        ):
+            raise InputError(
+                "a stack's numbers must be finite and its deviations above 0"
+            )
 
     def combine(self, signals: ArrayLike) -> Floats:
         """Signals ``(n, k)`` to scores ``(n,)``."""
         x = np.asarray(signals, dtype=np.float64)
         if x.ndim != 2 or x.shape[1] != len(self.names):
-            raise InputError(f"expected signals of shape (n, {len(self.names)}) for {self.names}, got {x.shape}")
-        return np.asarray((x - self.mean) / self.deviation @ np.array(self.weight), dtype=np.float32)
+            raise InputError(
+                f"expected signals of shape (n, {len(self.names)}) for {self.names}, got {x.shape}"
+            )
+        return np.asarray(
+            (x - self.mean) / self.deviation @ np.array(self.weight), dtype=np.float32
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON: each field as a list."""
@@ -66,10 +77,15 @@ class Stack:
     def from_dict(cls, data: Mapping[str, Any]) -> Stack:
         """Raises `InputError` for missing fields or values that are no numbers."""
         try:
-            numbers = [tuple(float(v) for v in data[n]) for n in ("weight", "mean", "deviation")]
+            numbers = [
+                tuple(float(v) for v in data[n])
+                for n in ("weight", "mean", "deviation")
+            ]
             return cls(tuple(str(n) for n in data["names"]), *numbers)
         except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"not a stack: {error!r}; expected names, weight, mean and deviation") from error
+            raise InputError(
+                f"not a stack: {error!r}; expected names, weight, mean and deviation"
+            ) from error
 
 
 class StackedScorer:
@@ -116,7 +132,12 @@ def collect_signals(
     for part in parts:
         width = len(part.names) if isinstance(part, SignalSource) else 1
         if stack is not None and not any(stack.weight[at : at + width]):
-            columns.append(np.tile(np.array(stack.mean[at : at + width], dtype=np.float32), (len(texts), 1)))
+            columns.append(
+                np.tile(
+                    np.array(stack.mean[at : at + width], dtype=np.float32),
+                    (len(texts), 1),
+                )
+            )
         elif isinstance(part, SignalSource):
             columns.append(part.signals(query, texts))
         elif isinstance(part, WindowedScorer):

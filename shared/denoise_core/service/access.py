@@ -13,10 +13,15 @@ from starlette.types import Message, Receive, Scope, Send
 
 from denoise_core.service.keys import ApiKeys
 
-OPEN = ("/livez", "/readyz")  # answer without a key, for whoever watches over the process
+OPEN = (
+    "/livez",
+    "/readyz",
+)  # answer without a key, for whoever watches over the process
 
 log = logging.getLogger("denoise")
-access = logging.getLogger("denoise.access")  # a line a request at INFO: no text, no address, no key
+access = logging.getLogger(
+    "denoise.access"
+)  # a line a request at INFO: no text, no address, no key
 
 
 class AccessMiddleware:
@@ -36,7 +41,11 @@ class AccessMiddleware:
             return
         headers, began, status = Headers(scope=scope), time.perf_counter(), 0
         asked = headers.get("x-request-id", "")
-        number = asked if 0 < len(asked) <= 64 and asked.replace("-", "").isalnum() else uuid.uuid4().hex
+        number = (
+            asked
+            if 0 < len(asked) <= 64 and asked.replace("-", "").isalnum()
+            else uuid.uuid4().hex
+        )
         who = scope["key"] = self.keys.identify(headers.get("authorization", ""))
 
         async def answer(message: Message) -> None:
@@ -49,17 +58,33 @@ class AccessMiddleware:
         try:
             if who is None and scope["path"] not in OPEN:
                 about = {"www-authenticate": "Bearer", "connection": "close"}
-                refused = JSONResponse({"detail": "a key is needed: Authorization: Bearer ..."}, 401, about)
+                refused = JSONResponse(
+                    {"detail": "a key is needed: Authorization: Bearer ..."}, 401, about
+                )
                 await refused(scope, receive, answer)
             else:
                 await self.app(scope, receive, answer)
-        except Exception as error:  # its text may be the user's, so its class is all that is told
+        except (
+            Exception
+        ) as error:  # its text may be the user's, so its class is all that is told
             log.error("request %s: %s", number, type(error).__name__)
             if not status:
-                told = {"detail": f"{type(error).__name__}; request {number} in the log"}
+                told = {
+                    "detail": f"{type(error).__name__}; request {number} in the log"
+                }
                 await JSONResponse(told, 500)(scope, receive, answer)
         finally:
             taken = time.perf_counter() - began
-            path = getattr(scope.get("route"), "path", "other")  # paths that nobody serves would be a label each
+            path = getattr(
+                scope.get("route"), "path", "other"
+            )  # paths that nobody serves would be a label each
             self.seconds.labels(path, str(status)).observe(taken)
-            access.info("%s %s %s %s %d %.0f ms", number, who or "-", scope["method"], path, status, 1000 * taken)
+            access.info(
+                "%s %s %s %s %d %.0f ms",
+                number,
+                who or "-",
+                scope["method"],
+                path,
+                status,
+                1000 * taken,
+            )

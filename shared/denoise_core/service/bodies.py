@@ -30,7 +30,9 @@ def _distinct(given: list[str | Given]) -> list[str | Given]:
     return given
 
 
-Whole = BeforeValidator(lambda value: replace_surrogates(value) if isinstance(value, str) else value)
+Whole = BeforeValidator(
+    lambda value: replace_surrogates(value) if isinstance(value, str) else value
+)
 """Half a character, which JSON can spell and no reply can hold, is U+FFFD."""
 Said = Annotated[str, Whole, Field(max_length=LONGEST)]
 Name = Annotated[str, Whole, Field(max_length=1000)]
@@ -61,7 +63,9 @@ class Given(BaseModel, extra="forbid"):
 
     text: Said
     id: Name | None = None
-    metadata: Annotated[dict[str, Any], AfterValidator(_finite)] = Field(default_factory=dict)
+    metadata: Annotated[dict[str, Any], AfterValidator(_finite)] = Field(
+        default_factory=dict
+    )
 
 
 Passages = Annotated[list[Said | Given], Many, AfterValidator(_distinct)]
@@ -205,5 +209,6 @@ def passages_of(given: Sequence[str | Given]) -> tuple[Passage, ...]:
     """As the core takes them."""
     read = [Given(text=p) if isinstance(p, str) else p for p in given]
     return tuple(
-        Passage(p.text, str(n) if p.id is None else p.id, metadata=p.metadata) for n, p in enumerate(read)
+        Passage(p.text, str(n) if p.id is None else p.id, metadata=p.metadata)
+        for n, p in enumerate(read)
     )

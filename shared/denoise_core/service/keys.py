@@ -45,10 +45,16 @@ class ApiKeys:
             found = _FILE.validate_python(tomllib.loads(file.read_text("utf-8")))
             for name, key in found.items():
                 self._known[key.sha256.lower() or _digest(key.key)] = name, key.quota
-            if len(self._known) < len(found) or any(bool(k.key) == bool(k.sha256) for k in found.values()):
+            if len(self._known) < len(found) or any(
+                bool(k.key) == bool(k.sha256) for k in found.values()
+            ):
                 raise ValueError
         except (OSError, ValueError) as error:  # what it says repeats what it was given
-            table = error.errors()[0]["loc"][:1] if isinstance(error, ValidationError) else ()
+            table = (
+                error.errors()[0]["loc"][:1]
+                if isinstance(error, ValidationError)
+                else ()
+            )
             raise InputError(
                 f"keys: {file} {[*table]}: {type(error).__name__}; expected TOML with a table for each name, in "
                 "it a key or its sha256 of 64 digits, each key once, and perhaps quota = '600/minute'"
@@ -62,10 +68,15 @@ class ApiKeys:
 
     def wait(self, name: str) -> int:
         """Counts one request; the seconds until the next may come, 0 while the quota lasts."""
-        quota = next((quota for known, quota in self._known.values() if known == name), None)
+        quota = next(
+            (quota for known, quota in self._known.values() if known == name), None
+        )
         if quota is None or self._hits.hit(quota, name):
             return 0
-        return max(1, int(self._hits.get_window_stats(quota, name).reset_time - time.time()) + 1)
+        return max(
+            1,
+            int(self._hits.get_window_stats(quota, name).reset_time - time.time()) + 1,
+        )
 
 
 def _digest(key: str) -> str:

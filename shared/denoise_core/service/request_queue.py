@@ -40,7 +40,9 @@ class ServiceBusy(HTTPException):
     """It would not be done in time; nor may it be within ``after`` seconds."""
 
     def __init__(self, after: float) -> None:
-        super().__init__(503, "busy: ask again later", {"Retry-After": str(max(1, math.ceil(after)))})
+        super().__init__(
+            503, "busy: ask again later", {"Retry-After": str(max(1, math.ceil(after)))}
+        )
 
 
 class RequestQueue:
@@ -76,7 +78,11 @@ class RequestQueue:
         """Raises `ServiceBusy` for a request of so many characters that could not be done in time."""
         expected = (self._ahead / self.limits.threads + characters + FIXED) * self._rate
         late = expected - MARGIN * self.limits.timeout
-        if self._lost or self.waiting >= self.limits.max_waiting or (self._ahead and late > 0):
+        if (
+            self._lost
+            or self.waiting >= self.limits.max_waiting
+            or (self._ahead and late > 0)
+        ):
             raise ServiceBusy(late)  # alone it is tried, however long the last one took
 
     @property
@@ -88,7 +94,10 @@ class RequestQueue:
     def ready(self) -> bool:
         """False when work is under way and none was done for too long."""
         with self._lock:
-            return not self.working or time.monotonic() - self._progress < self.limits.stall_timeout
+            return (
+                not self.working
+                or time.monotonic() - self._progress < self.limits.stall_timeout
+            )
 
     def close(self) -> None:
         self._pool.close()
@@ -107,15 +116,25 @@ class RequestQueue:
             return call()
         except Exception:
             raise
-        except BaseException as error:  # it would end the event loop, and all other requests with it
+        except (
+            BaseException
+        ) as error:  # it would end the event loop, and all other requests with it
             raise RuntimeError(f"the call raised {type(error).__name__}") from None
         finally:
             now = time.monotonic()
             with self._lock:
                 self.working -= 1
-                due = not self.working and gc.get_threshold()[2] == RARELY and gc.get_count()[2] >= _YOUNG
+                due = (
+                    not self.working
+                    and gc.get_threshold()[2] == RARELY
+                    and gc.get_count()[2] >= _YOUNG
+                )
                 self._progress = now
                 rate = (now - began) / cost
-                self._rate = rate if self._rate == GUESS else (1 - _WEIGHT) * self._rate + _WEIGHT * rate
+                self._rate = (
+                    rate
+                    if self._rate == GUESS
+                    else (1 - _WEIGHT) * self._rate + _WEIGHT * rate
+                )
             if due:
                 gc.collect()

@@ -4,8 +4,8 @@
 nothing.
 """
 
-from denoise_core.support.answers import parse
-from denoise_core.support.check import check, checking
+from denoise_core.support.answers import parse_answer
+from denoise_core.support.check import check, check_flow
 from denoise_core.support.judging import AnswerVerdict, ClaimVerdict
 
-__all__ = ["AnswerVerdict", "ClaimVerdict", "check", "checking", "parse"]
+__all__ = ["AnswerVerdict", "ClaimVerdict", "check", "check_flow", "parse_answer"]

@@ -10,9 +10,9 @@ from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.protocols import LLM
 from denoise_core.runtime.effects import Flow
 from denoise_core.runtime.flow import run
-from denoise_core.support.answers import Parsed, parse
-from denoise_core.support.citing import Citation, cited, uncited
-from denoise_core.support.evidence import Evidence, terms_of
+from denoise_core.support.answers import ParsedAnswer, parse_answer
+from denoise_core.support.citing import Citation, find_citations, remove_citations
+from denoise_core.support.evidence import EvidenceIndex, content_terms
 from denoise_core.support.judges import FunctionJudge
 from denoise_core.support.judging import (
     ABSTENTION,
@@ -20,7 +20,7 @@ from denoise_core.support.judging import (
     NO_CLAIMS,
     AnswerVerdict,
     Claim,
-    Claims,
+    AnswerClaims,
     ClaimVerdict,
     Judge,
     ask_judge,
@@ -31,16 +31,23 @@ from denoise_core.text.replies import parse_json
 from denoise_core.text.words import split_words
 from denoise_core.types import Passage
 
-AnyJudge: TypeAlias = Judge | LLM | Callable[..., Any]
+JudgeLike: TypeAlias = Judge | LLM | Callable[..., Any]
 """What `as_judge` takes."""
 NO_JUDGE = "no judge has read it: give judge=, a model (LLMJudge) or any function"
 _LONGEST = 20_000  # characters of an answer that are checked
 NEAR = 0.5  # share of a claim's words from which on a sentence is shown as the nearest
-_BEARS, _BARELY = 0.7, 0.4  # shares of a claim's words in the passage that bears it, and in the one that it cites
+_BEARS, _BARELY = (
+    0.7,
+    0.4,
+)  # shares of a claim's words in the passage that bears it, and in the one that it cites
 
 
 def check(
-    question: str, answer: str, passages: Sequence[Passage], *, judge: AnyJudge | None = None
+    question: str,
+    answer: str,
+    passages: Sequence[Passage],
+    *,
+    judge: JudgeLike | None = None,
 ) -> AnswerVerdict:
     """Compare ``answer`` with ``passages``, for ``question``; their headers and metadata count as evidence.
 
@@ -51,30 +58,32 @@ def check(
     What claims nothing (a greeting, a question back) passes as not applicable. Raises `InputError` for texts that
     are no strings. Time grows with the evidence.
     """
-    return run(checking(question, answer, passages, judge))[0]
+    return run(check_flow(question, answer, passages, judge))[0]
 
 
-def checking(
-    question: str, answer: str, passages: Sequence[Passage], judge: AnyJudge | None
+def check_flow(
+    question: str, answer: str, passages: Sequence[Passage], judge: JudgeLike | None
 ) -> Flow[AnswerVerdict]:
     """`check` as a flow: what a judge asks for is in the budget and the trace of who runs it."""
     _refuse_other_types(question, answer, passages)
-    parsed = parse(answer, question, ids=[p.id for p in passages])
-    nothing = says_nothing(question, answer, parsed)
+    parsed = parse_answer(answer, question, ids=[p.id for p in passages])
+    nothing = verdict_without_claims(question, answer, parsed)
     if nothing is not None:
         return nothing
     if not any(p.text.strip() or p.header.strip() for p in passages):
-        return AnswerVerdict(kind="empty_evidence", reason="there is no evidence to compare it with")
-    claims = claims_of(parsed, passages)
+        return AnswerVerdict(
+            kind="empty_evidence", reason="there is no evidence to compare it with"
+        )
+    claims = extract_claims(parsed, passages)
     if judge is None:
-        return _unjudged(question, claims, Evidence(passages))
+        return _unjudged(question, claims, EvidenceIndex(passages))
     asked = as_judge(judge)
     verdict = yield from ask_judge(asked, question, claims, passages)
     verdict = replace(verdict, judge=asked.id)
-    citations = cited(answer, passages)
+    citations = find_citations(answer, passages)
     if not citations or not verdict.claims:
         return verdict
-    return _with_citations(verdict, citations, len(answer), Evidence(passages))
+    return _with_citations(verdict, citations, len(answer), EvidenceIndex(passages))
 
 
 def as_judge(value: Any, name: str = "judge") -> Judge:
@@ -82,7 +91,9 @@ def as_judge(value: Any, name: str = "judge") -> Judge:
     `InputError` for anything else, a model's name among them, and says what to write."""
     if isinstance(value, Judge) and not isinstance(value, type):
         return value
-    if callable(getattr(value, "invoke", None)) or callable(getattr(value, "chat", None)):
+    if callable(getattr(value, "invoke", None)) or callable(
+        getattr(value, "chat", None)
+    ):
         raise InputError(
             f"{name}: a framework's model judges as LLMJudge(ChatModelLLM(model)) of langchain_denoise, or "
             f"LLMJudge(LlamaLLM(model)) of llamaindex_denoise; got {type(value).__name__}"
@@ -92,16 +103,20 @@ def as_judge(value: Any, name: str = "judge") -> Judge:
     return FunctionJudge(value)
 
 
-def claims_of(parsed: Parsed, passages: Sequence[Passage] = ()) -> Claims:
+def extract_claims(
+    parsed: ParsedAnswer, passages: Sequence[Passage] = ()
+) -> AnswerClaims:
     """What an answer claims, as judges are asked."""
-    resolved = {(c.start, c.end): c for c in cited(parsed.answer, passages)}
+    resolved = {(c.start, c.end): c for c in find_citations(parsed.answer, passages)}
     claims = []
     for piece in parsed.claims:
         text = parsed.answer[piece.start : piece.end]
-        reads = piece.said if piece.said != text else ""
-        citations = tuple(resolved[place] for place in piece.citations if place in resolved)
+        reads = piece.standalone_text if piece.standalone_text != text else ""
+        citations = tuple(
+            resolved[place] for place in piece.citations if place in resolved
+        )
         claims.append(Claim(text, piece.start, piece.end, piece.kind, reads, citations))
-    return Claims(parsed.answer, tuple(claims))
+    return AnswerClaims(parsed.answer, tuple(claims))
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,11 +126,11 @@ class NoAnswer:
     nearest: str = ""
 
 
-def read_mark(answer: str) -> NoAnswer | None:
+def parse_no_answer(answer: str) -> NoAnswer | None:
     """What an answer says that is an object with ``"answered": false``, which the loop asks its drafts for, or
     with an ``"answer"`` that is null; None for every other.
 
-    >>> read_mark('{"answered": false, "nearest": "its height"}'), read_mark("He is unknown.")
+    >>> parse_no_answer('{"answered": false, "nearest": "its height"}'), parse_no_answer("He is unknown.")
     (NoAnswer(nearest='its height'), None)
     """
     try:
@@ -124,33 +139,45 @@ def read_mark(answer: str) -> NoAnswer | None:
         return None
     if not isinstance(fields, Mapping):
         return None
-    if fields.get("answered") is False or ("answer" in fields and fields["answer"] is None):
+    if fields.get("answered") is False or (
+        "answer" in fields and fields["answer"] is None
+    ):
         nearest = fields.get("nearest")
         return NoAnswer(nearest if isinstance(nearest, str) else "")
     return None
 
 
-def says_nothing(question: str, answer: str, parsed: Parsed) -> AnswerVerdict | None:
+def verdict_without_claims(
+    question: str, answer: str, parsed: ParsedAnswer
+) -> AnswerVerdict | None:
     """The verdict on an answer that no judge need be asked about; None for every other."""
     if len(answer) > _LONGEST:
         why = f"the answer has {len(answer)} characters; at most {_LONGEST} are checked"
         return AnswerVerdict(False, kind="length", reason=why)
-    answer_words = split_words(uncited(parsed.reply))
+    answer_words = split_words(remove_citations(parsed.text_without_reasoning))
     if not answer_words:
-        return AnswerVerdict(answers_question=False, kind="empty", reason="the answer is empty")
+        return AnswerVerdict(
+            answers_question=False, kind="empty", reason="the answer is empty"
+        )
     if answer_words == split_words(question):
         reason = "the answer only repeats the question"
         return AnswerVerdict(answers_question=False, kind="question", reason=reason)
-    if read_mark(parsed.reply) is not None:
+    if parse_no_answer(parsed.text_without_reasoning) is not None:
         return AnswerVerdict(kind=ABSTENTION, reason=ABSTENTION_REASON)
     if not parsed.claims:
         return AnswerVerdict(score=1.0, kind=NO_CLAIMS, reason="it claims nothing")
     return None
 
 
-def _refuse_other_types(question: str, answer: str, passages: Sequence[Passage]) -> None:
+def _refuse_other_types(
+    question: str, answer: str, passages: Sequence[Passage]
+) -> None:
     if not isinstance(question, str) or not isinstance(answer, str):
-        wrong = type(answer).__name__ if isinstance(question, str) else type(question).__name__
+        wrong = (
+            type(answer).__name__
+            if isinstance(question, str)
+            else type(question).__name__
+        )
         raise InputError(
             f"check: expected question and answer as str, got {wrong}; pass a model's reply as its text"
         )
@@ -158,25 +185,42 @@ def _refuse_other_types(question: str, answer: str, passages: Sequence[Passage])
         raise InputError("check: expected passages as a list of Passage(text, id)")
 
 
-def _unjudged(question: str, claims: Claims, evidence: Evidence) -> AnswerVerdict:
+def _unjudged(
+    question: str, claims: AnswerClaims, evidence: EvidenceIndex
+) -> AnswerVerdict:
     """Each claim with what code can show of it: never a verdict. That the same words are near each other does not
     mean that the same is said."""
     verdicts = [_shown(question, claim, evidence) for claim in claims]
     return replace(AnswerVerdict.of_claims(verdicts), kind="no_judge", reason=NO_JUDGE)
 
 
-def _shown(question: str, claim: Claim, evidence: Evidence) -> ClaimVerdict:
+def _shown(question: str, claim: Claim, evidence: EvidenceIndex) -> ClaimVerdict:
     """A claim with its words as they stand in a passage, else with the sentence that has most of them."""
-    asked, terms = terms_of(question, evidence.language), terms_of(claim.whole, evidence.language)
+    asked, terms = (
+        content_terms(question, evidence.language),
+        content_terms(claim.full_text, evidence.language),
+    )
     quote = evidence.quotation(claim.text)
     share, sentence = evidence.nearest(terms - asked or terms)
     if quote is None and sentence is not None and share >= NEAR:
         quote = evidence.quote(sentence)
-    beyond = find_differences(claim.whole, evidence.text, known_text=question, language=evidence.language)
+    beyond = find_differences(
+        claim.full_text, evidence.text, known_text=question, language=evidence.language
+    )
     placed = tuple(_placed(d, claim) for d in beyond)
     reason = "; ".join(map(str, placed)) or NO_JUDGE
     quotes = () if quote is None else (quote,)
-    return ClaimVerdict(claim.text, claim.start, claim.end, None, None, quotes, placed, "no_judge", reason)
+    return ClaimVerdict(
+        claim.text,
+        claim.start,
+        claim.end,
+        None,
+        None,
+        quotes,
+        placed,
+        "no_judge",
+        reason,
+    )
 
 
 def _placed(difference: Difference, claim: Claim) -> Difference:
@@ -184,13 +228,20 @@ def _placed(difference: Difference, claim: Claim) -> Difference:
     the evidence, which is several passages, is left out."""
     at = claim.text.find(difference.claimed_text)
     start, end = (
-        (claim.start + at, claim.start + at + len(difference.claimed_text)) if at >= 0 else (claim.start, claim.end)
+        (claim.start + at, claim.start + at + len(difference.claimed_text))
+        if at >= 0
+        else (claim.start, claim.end)
     )
-    return Difference(difference.kind, difference.claimed_text, difference.source_text, start, end)
+    return Difference(
+        difference.kind, difference.claimed_text, difference.source_text, start, end
+    )
 
 
 def _with_citations(
-    verdict: AnswerVerdict, citations: Sequence[Citation], length: int, evidence: Evidence
+    verdict: AnswerVerdict,
+    citations: Sequence[Citation],
+    length: int,
+    evidence: EvidenceIndex,
 ) -> AnswerVerdict:
     """With what the citations of its claims lack: a passage that was not given, or one that does not bear the
     claim."""
@@ -202,20 +253,28 @@ def _with_citations(
             claims[n] = _with_own_citations(claim, own, evidence)
     if claims == list(verdict.claims):
         return verdict
-    return AnswerVerdict.of_claims(claims, answers_question=verdict.answers_question, judge=verdict.judge)
+    return AnswerVerdict.of_claims(
+        claims, answers_question=verdict.answers_question, judge=verdict.judge
+    )
 
 
-def _with_own_citations(claim: ClaimVerdict, citations: Sequence[Citation], evidence: Evidence) -> ClaimVerdict:
+def _with_own_citations(
+    claim: ClaimVerdict, citations: Sequence[Citation], evidence: EvidenceIndex
+) -> ClaimVerdict:
     unknown = [name for c in citations for name in c.unknown]
     if unknown:
         names = ", ".join(unknown)
-        return _miscited(claim, citations[0], names, "", f"it cites {names}, which was not given")
+        return _miscited(
+            claim, citations[0], names, "", f"it cites {names}, which was not given"
+        )
     ids = {i for c in citations for i in c.ids}
     bearing = [q.span.passage_id for q in claim.quotes]
     if not bearing or ids & set(bearing):
         return claim
-    terms = terms_of(claim.text, evidence.language)
-    share, _ = evidence.nearest(terms, frozenset(n for n, i in enumerate(evidence.ids) if i in ids))
+    terms = content_terms(claim.text, evidence.language)
+    share, _ = evidence.nearest(
+        terms, frozenset(n for n, i in enumerate(evidence.ids) if i in ids)
+    )
     best, _ = evidence.nearest(terms)
     if share > _BARELY or best < _BEARS:
         return claim
@@ -224,7 +283,11 @@ def _with_own_citations(claim: ClaimVerdict, citations: Sequence[Citation], evid
     return _miscited(claim, citations[0], ", ".join(ids), f"[{number}]", reason)
 
 
-def _miscited(claim: ClaimVerdict, citation: Citation, names: str, instead: str, reason: str) -> ClaimVerdict:
+def _miscited(
+    claim: ClaimVerdict, citation: Citation, names: str, instead: str, reason: str
+) -> ClaimVerdict:
     difference = Difference("citation", names, instead, citation.start, citation.end)
     differences = (*claim.differences, difference)
-    return replace(claim, supported=False, differences=differences, kind="citation", reason=reason)
+    return replace(
+        claim, supported=False, differences=differences, kind="citation", reason=reason
+    )

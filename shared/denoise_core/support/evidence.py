@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from denoise_core.support.answers import sentence_places, unfolded
+from denoise_core.support.answers import sentence_ranges, join_folded_lines
 from denoise_core.support.judging import Quote
 from denoise_core.support.quoting import passage_header
 from denoise_core.text.facts.numbers import parse_cardinal
@@ -35,28 +35,38 @@ class Sentence:
     terms: frozenset[str]
 
 
-class Evidence:
+class EvidenceIndex:
     """Passages cut into sentences that claims are compared with."""
 
     def __init__(self, passages: Sequence[Passage]) -> None:
         self.passages = tuple(p for p in passages if p.text.strip() or p.header.strip())
         self.ids = tuple(p.id for p in self.passages)
         self.headers = tuple(passage_header(p) for p in self.passages)
-        self.language = detect_language("\n".join(p.text[:400] for p in self.passages)[:4000])
-        self.header_terms = [terms_of(h, self.language) for h in self.headers]
+        self.language = detect_language(
+            "\n".join(p.text[:400] for p in self.passages)[:4000]
+        )
+        self.header_terms = [content_terms(h, self.language) for h in self.headers]
         cut = [_cut(p.text, self.language) for p in self.passages]
-        self.sentences = [Sentence(n, *found) for n, own in enumerate(cut) for found in own]
+        self.sentences = [
+            Sentence(n, *found) for n, own in enumerate(cut) for found in own
+        ]
         self.sentence_counts = Counter(t for s in self.sentences for t in s.terms)
-        self.text = "\n".join(f"{h}\n{p.text}" for h, p in zip(self.headers, self.passages, strict=True))
+        self.text = "\n".join(
+            f"{h}\n{p.text}" for h, p in zip(self.headers, self.passages, strict=True)
+        )
 
     def rarity(self, term: str) -> float:
         """How much a term tells: more, the fewer sentences have it; 1 for one that none has."""
         count = len(self.sentences)
         if count <= 1:
             return 1.0
-        return math.log(1 + count / max(1, self.sentence_counts[term])) / math.log(1 + count)
+        return math.log(1 + count / max(1, self.sentence_counts[term])) / math.log(
+            1 + count
+        )
 
-    def nearest(self, terms: frozenset[str], among: frozenset[int] | None = None) -> tuple[float, Sentence | None]:
+    def nearest(
+        self, terms: frozenset[str], among: frozenset[int] | None = None
+    ) -> tuple[float, Sentence | None]:
         """The share of these terms, 0 to 1, that the nearest sentence has with its header and its neighbours, and
         that sentence. ``among`` are the passages to look in, by place; None for all."""
         weights = {term: self.rarity(term) for term in terms}
@@ -97,11 +107,15 @@ class Evidence:
 
 
 @lru_cache(maxsize=1024)
-def terms_of(text: str, language: str) -> frozenset[str]:
+def content_terms(text: str, language: str) -> frozenset[str]:
     """Stems of a text's content words, and its numbers without their marks."""
     parts = tokenize_text(text)
-    digits = {x.text.replace(",", "").replace(".", "") for x in parts if x.kind == "number"}
-    spelled = {parse_cardinal(x.folded_text) for x in parts if x.kind == "word"} - {None}
+    digits = {
+        x.text.replace(",", "").replace(".", "") for x in parts if x.kind == "number"
+    }
+    spelled = {parse_cardinal(x.folded_text) for x in parts if x.kind == "word"} - {
+        None
+    }
     stems = {word.stem for word in content_stems(parts, language)}
     return frozenset(stems | digits | {str(value) for value in spelled})
 
@@ -110,8 +124,8 @@ def terms_of(text: str, language: str) -> frozenset[str]:
 def _cut(text: str, language: str) -> tuple[tuple[int, int, frozenset[str]], ...]:
     """The sentences of a passage with their terms. A line break that only folds a long line is none."""
     cut = []
-    for start, end in sentence_places(unfolded(text), language):
+    for start, end in sentence_ranges(join_folded_lines(text), language):
         part = text[start:end].rstrip()
         if part.strip():
-            cut.append((start, start + len(part), terms_of(part, language)))
+            cut.append((start, start + len(part), content_terms(part, language)))
     return tuple(cut)

@@ -40,12 +40,29 @@ _NAMES = (
 )  # fmt: skip
 # What DeepEval and RAGAS take: the parameter, its class, and the fields of it.
 _CASES = {
-    "test_case": ("deepeval.test_case", "LLMTestCase", ("input", "actual_output", "retrieval_context")),
-    "sample": ("ragas.dataset_schema", "SingleTurnSample", ("user_input", "response", "retrieved_contexts")),
+    "test_case": (
+        "deepeval.test_case",
+        "LLMTestCase",
+        ("input", "actual_output", "retrieval_context"),
+    ),
+    "sample": (
+        "ragas.dataset_schema",
+        "SingleTurnSample",
+        ("user_input", "response", "retrieved_contexts"),
+    ),
 }
 _DECIDED = ("supported", "passing", "passed")
 _SCORES = ("score", "value", "probability", *_DECIDED, "verdict")
-_REASONS = ("reason", "reasons", "reasoning", "comment", "feedback", "why", "explanation", "invalid_reason")
+_REASONS = (
+    "reason",
+    "reasons",
+    "reasoning",
+    "comment",
+    "feedback",
+    "why",
+    "explanation",
+    "invalid_reason",
+)
 _LONGEST = 500  # characters of a reason
 GROUNDED = "Is every statement of the answer said by the evidence? Judge by the evidence alone."
 
@@ -64,7 +81,13 @@ class FunctionJudge:
     """
 
     def __init__(
-        self, function: Any, *, name: str = "", threshold: float = 0.5, best: float = 1.0, limit: int = 8
+        self,
+        function: Any,
+        *,
+        name: str = "",
+        threshold: float = 0.5,
+        best: float = 1.0,
+        limit: int = 8,
     ) -> None:
         if not 0.0 <= threshold <= 1.0 or best <= 0 or limit < 1:
             raise InputError(
@@ -74,18 +97,27 @@ class FunctionJudge:
         self.function = function
         self._blocking, self._waiting = _forms(function)
         told = getattr(function, "__name__", "") or getattr(function, "name", "")
-        self.name = name or (told if isinstance(told, str) and told else type(function).__name__)
+        self.name = name or (
+            told if isinstance(told, str) and told else type(function).__name__
+        )
 
     @property
     def id(self) -> str:
         """The function's name, or the one that was given."""
         return self.name
 
-    def judge(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> AnswerVerdict:
-        verdicts = [self._verdict(c, _waited(self._call(self._blocking, question, c, passages))) for c in claims]
+    def judge(
+        self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
+    ) -> AnswerVerdict:
+        verdicts = [
+            self._verdict(c, _waited(self._call(self._blocking, question, c, passages)))
+            for c in claims
+        ]
         return AnswerVerdict.of_claims(verdicts, judge=self.id)
 
-    async def ajudge(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> AnswerVerdict:
+    async def ajudge(
+        self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
+    ) -> AnswerVerdict:
         """At most ``limit`` claims at once; once one failed, none that has not begun is asked, as in `judge`."""
         room = asyncio.Semaphore(self.limit)
         failed: list[Exception] = []
@@ -95,7 +127,9 @@ class FunctionJudge:
                 if failed:
                     raise failed[0]
                 try:
-                    return self._verdict(claim, await self._acall(question, claim, passages))
+                    return self._verdict(
+                        claim, await self._acall(question, claim, passages)
+                    )
                 except Exception as error:
                     failed.append(error)
                     raise
@@ -103,19 +137,34 @@ class FunctionJudge:
         verdicts = await asyncio.gather(*(one(c) for c in claims))
         return AnswerVerdict.of_claims(verdicts, judge=self.id)
 
-    async def _acall(self, question: str, claim: Claim, passages: Sequence[Passage]) -> object:
+    async def _acall(
+        self, question: str, claim: Claim, passages: Sequence[Passage]
+    ) -> object:
         if self._waiting is not None:
             return await self._call(self._waiting, question, claim, passages)
         found = await run_in_pool(self._call, self._blocking, question, claim, passages)
         return await found if inspect.isawaitable(found) else found
 
-    def _call(self, call: Callable[..., Any], question: str, claim: Claim, passages: Sequence[Passage]) -> Any:
-        args, named = _arguments(call, question, claim.whole, [p.text_with_header for p in passages if p.text.strip()])
+    def _call(
+        self,
+        call: Callable[..., Any],
+        question: str,
+        claim: Claim,
+        passages: Sequence[Passage],
+    ) -> Any:
+        args, named = _arguments(
+            call,
+            question,
+            claim.full_text,
+            [p.text_with_header for p in passages if p.text.strip()],
+        )
         return call(*args, **named)
 
     def _verdict(self, claim: Claim, found: object) -> ClaimVerdict:
         supported, score, why = read_verdict(found, self.best)
-        why = why or _text(getattr(self.function, "reason", ""))  # DeepEval keeps its reason on the metric
+        why = why or _text(
+            getattr(self.function, "reason", "")
+        )  # DeepEval keeps its reason on the metric
         if supported is None and score is not None:
             supported = score >= self.threshold
         kind, usual = {
@@ -124,13 +173,23 @@ class FunctionJudge:
             None: ("judge_unsure", f"{self.name} could not say"),
         }[supported]
         reason = (why or usual) if kind else ""
-        return ClaimVerdict(claim.text, claim.start, claim.end, supported, score, kind=kind, reason=reason)
+        return ClaimVerdict(
+            claim.text,
+            claim.start,
+            claim.end,
+            supported,
+            score,
+            kind=kind,
+            reason=reason,
+        )
 
 
-function = FunctionJudge
+function_judge = FunctionJudge
 
 
-def decision(decide: Any, *, threshold: float = 0.5, name: str = "decision") -> FunctionJudge:
+def decision_judge(
+    decide: Any, *, threshold: float = 0.5, name: str = "decision"
+) -> FunctionJudge:
     """The probability of yes to "is every statement said by the evidence?", from one forward pass a claim.
 
     ``decide`` is a model name for the ``decision`` pipeline of transformers, such a pipeline, or any callable
@@ -144,18 +203,27 @@ class _Decision:
     """`decision`."""
 
     def __init__(self, decide: Any) -> None:
-        from denoise_core.scorers.decisions import LocalDecisions  # not for every judge: it is slow to import
+        from denoise_core.scorers.decisions import (
+            LocalDecisions,
+        )  # not for every judge: it is slow to import
 
         self.decide = LocalDecisions(decide) if isinstance(decide, str) else decide
 
     def __call__(self, question: str, evidence: list[str], claim: str) -> float:
-        shown = "\n".join(wrap_in_envelope(e, f"evidence {n}") for n, e in enumerate(evidence, 1))
+        shown = "\n".join(
+            wrap_in_envelope(e, f"evidence {n}") for n, e in enumerate(evidence, 1)
+        )
         state = f"{shown}\n{wrap_in_envelope(question, 'question')}\n{wrap_in_envelope(claim, 'draft')}"
-        asked = {"state": state, "questions": {"grounded": {"type": "noul", "instructions": GROUNDED}}}
+        asked = {
+            "state": state,
+            "questions": {"grounded": {"type": "noul", "instructions": GROUNDED}},
+        }
         return float(self.decide(asked)["grounded"]["noul"])
 
 
-def read_verdict(value: object, best: float = 1.0) -> tuple[bool | None, float | None, str]:
+def read_verdict(
+    value: object, best: float = 1.0
+) -> tuple[bool | None, float | None, str]:
     """Whether a claim is supported, with which probability and why, out of what a function gave: None, a bool, a
     number up to ``best``, (score, reasons), a mapping, or an object with such attributes. Raises `InputError` for
     anything else."""
@@ -177,7 +245,9 @@ def _probability(value: Any, best: float) -> float | None:
     if math.isnan(score):
         return None
     if not 0.0 <= score <= best:
-        raise InputError(f"the judge returned {value!r}; expected a number from 0 to {best:g}: pass best=")
+        raise InputError(
+            f"the judge returned {value!r}; expected a number from 0 to {best:g}: pass best="
+        )
     return score / best
 
 
@@ -195,7 +265,9 @@ def _fields_of(value: object, best: float) -> Mapping[str, Any]:
     return fields
 
 
-def _from_fields(fields: Mapping[str, Any], best: float) -> tuple[bool | None, float | None, str]:
+def _from_fields(
+    fields: Mapping[str, Any], best: float
+) -> tuple[bool | None, float | None, str]:
     reasons = [_text(fields.get(name)) for name in _REASONS]
     reason = next(filter(None, reasons), "")
     if fields.get("invalid_result"):
@@ -203,7 +275,10 @@ def _from_fields(fields: Mapping[str, Any], best: float) -> tuple[bool | None, f
     scores = [fields.get(name) for name in _SCORES]
     first = next((s for s in scores if s is not None and not isinstance(s, str)), None)
     supported, probability, _ = read_verdict(first, best)
-    decided = next((fields[name] for name in _DECIDED if isinstance(fields.get(name), bool)), supported)
+    decided = next(
+        (fields[name] for name in _DECIDED if isinstance(fields.get(name), bool)),
+        supported,
+    )
     return decided, probability, reason
 
 
@@ -219,8 +294,14 @@ def _forms(function: Any) -> tuple[Callable[..., Any], Callable[..., Any] | None
         if callable(one) or callable(two):
             return (one if callable(one) else two), (two if callable(two) else None)  # type: ignore[return-value]
     if not callable(function):
-        raise InputError(f"function: expected a function or an evaluator, got a {type(function).__name__}")
-    called = function if inspect.isroutine(function) else getattr(type(function), "__call__", function)  # noqa: B004
+        raise InputError(
+            f"function: expected a function or an evaluator, got a {type(function).__name__}"
+        )
+    called = (
+        function
+        if inspect.isroutine(function)
+        else getattr(type(function), "__call__", function)
+    )  # noqa: B004
     return function, function if inspect.iscoroutinefunction(called) else None
 
 
@@ -234,13 +315,21 @@ def _arguments(
     except (TypeError, ValueError):
         return by_place
     values = (question, claim, "\n".join(evidence), evidence)
-    known = {n: value for names, value in zip(_NAMES, values, strict=True) for n in names}
-    named = {p.name: p for p in wanted if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    known = {
+        n: value for names, value in zip(_NAMES, values, strict=True) for n in names
+    }
+    named = {
+        p.name: p for p in wanted if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+    }
     for case in _CASES.keys() & named.keys():
         return [], {case: _case(case, question, claim, evidence)}
     mine = {n: known[n] for n in named if n in known}
     if not mine and any(p.kind is p.VAR_KEYWORD for p in wanted):
-        return [], {"inputs": question, "outputs": claim, "context": "\n".join(evidence)}  # openevals
+        return [], {
+            "inputs": question,
+            "outputs": claim,
+            "context": "\n".join(evidence),
+        }  # openevals
     strange = any(p.default is p.empty and n not in known for n, p in named.items())
     return by_place if strange or not mine else ([], mine)
 

@@ -22,7 +22,7 @@ from denoise_core.types import Message, Passage, Reply, Span, Usage
 
 Relation = Literal["supports", "contradicts"]
 """What a quote does to a claim."""
-Outcome = Literal["pass", "fail", "unknown"]
+VerdictOutcome = Literal["pass", "fail", "unknown"]
 NO_CLAIMS = "not_applicable"
 ABSTENTION = "abstention"
 ABSTENTION_REASON = "the answer says that it does not know"
@@ -35,7 +35,7 @@ _UNSUPPORTED_MOST, _OFF_QUESTION_MOST, _UNKNOWN_MOST = 0.4, 0.45, 0.6
 class Claim:
     """Characters ``[start, end)`` of an answer that claim something; ``text`` are those characters.
 
-    ``reads`` is how the claim reads by itself, where its characters do not say it: a table cell with row and
+    ``standalone_text`` is how the claim reads by itself, where its characters do not say it: a table cell with row and
     column, a yes or no with its question. ``kind`` is ``claim``, or says what it is instead (``code``, ``cell``,
     ``field`` ...). ``citations`` are the citations in it or right behind it.
     """
@@ -44,17 +44,17 @@ class Claim:
     start: int
     end: int
     kind: str = "claim"
-    reads: str = ""
+    standalone_text: str = ""
     citations: tuple[Citation, ...] = ()
 
     @property
-    def whole(self) -> str:
+    def full_text(self) -> str:
         """What a judge compares with the evidence."""
-        return self.reads or self.text
+        return self.standalone_text or self.text
 
 
 @dataclass(frozen=True, slots=True)
-class Claims(Sequence[Claim]):
+class AnswerClaims(Sequence[Claim]):
     """The claims of one answer, in order, with the ``answer`` itself: a judge may cut it anew."""
 
     answer: str
@@ -103,7 +103,9 @@ class ClaimVerdict:
 
     def __post_init__(self) -> None:
         if self.probability is not None and not 0.0 <= self.probability <= 1.0:
-            raise InputError(f"ClaimVerdict(probability={self.probability!r}): expected 0 to 1, or None")
+            raise InputError(
+                f"ClaimVerdict(probability={self.probability!r}): expected 0 to 1, or None"
+            )
 
     @property
     def passage_id(self) -> str | None:
@@ -141,44 +143,69 @@ class AnswerVerdict:
             object.__setattr__(self, "kind", "judge_unsure")
             object.__setattr__(self, "reason", "the judge's score is not a number")
         if not isinstance(self.score, (int, float)) or not 0.0 <= self.score <= 1.0:
-            raise InputError(f"AnswerVerdict score {self.score!r}: expected a number from 0 to 1")
+            raise InputError(
+                f"AnswerVerdict score {self.score!r}: expected a number from 0 to 1"
+            )
 
     @staticmethod
     def of_claims(
-        claims: Sequence[ClaimVerdict], *, answers_question: bool | None = None, judge: str = ""
+        claims: Sequence[ClaimVerdict],
+        *,
+        answers_question: bool | None = None,
+        judge: str = "",
     ) -> AnswerVerdict:
         """The verdict that follows from those on the claims: supported when all of them are."""
         if not claims:
-            return AnswerVerdict(score=1.0, kind=NO_CLAIMS, reason="it claims nothing", judge=judge)
-        whole = AnswerVerdict(claims=tuple(claims), answers_question=answers_question, judge=judge)
+            return AnswerVerdict(
+                score=1.0, kind=NO_CLAIMS, reason="it claims nothing", judge=judge
+            )
+        whole = AnswerVerdict(
+            claims=tuple(claims), answers_question=answers_question, judge=judge
+        )
         score = round(sum(map(_worth, claims)) / len(claims), 6)
         failed = next((c for c in claims if c.supported is False), None)
         unsure = next((c for c in claims if c.supported is None), None)
         if failed is not None:
             reason = f"{failed.text!r}: {failed.reason}"
             most = min(score, _UNSUPPORTED_MOST)
-            return replace(whole, supported=False, score=most, kind=failed.kind, reason=reason)
+            return replace(
+                whole, supported=False, score=most, kind=failed.kind, reason=reason
+            )
         if answers_question is False:
             supported = None if unsure else True
             most = min(score, _OFF_QUESTION_MOST)
             reason = "it does not answer the question"
-            return replace(whole, supported=supported, score=most, kind="off_question", reason=reason)
+            return replace(
+                whole,
+                supported=supported,
+                score=most,
+                kind="off_question",
+                reason=reason,
+            )
         if unsure is not None:
             reason = f"{unsure.text!r}: {unsure.reason}"
-            return replace(whole, score=min(score, _UNKNOWN_MOST), kind=unsure.kind, reason=reason)
+            return replace(
+                whole, score=min(score, _UNKNOWN_MOST), kind=unsure.kind, reason=reason
+            )
         return replace(whole, supported=True, score=score)
 
     @property
     def passed(self) -> bool:
         """The passages support it and nothing says that it answers another question, or it claims nothing."""
-        return self.kind == NO_CLAIMS or (self.supported is True and self.answers_question is not False)
+        return self.kind == NO_CLAIMS or (
+            self.supported is True and self.answers_question is not False
+        )
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> VerdictOutcome:
         """``pass``, ``fail``, or ``unknown`` where nothing could be said: that is never a pass."""
         if self.passed:
             return "pass"
-        return "fail" if self.supported is False or self.answers_question is False else "unknown"
+        return (
+            "fail"
+            if self.supported is False or self.answers_question is False
+            else "unknown"
+        )
 
     @property
     def abstains(self) -> bool:
@@ -194,12 +221,17 @@ class AnswerVerdict:
         failed = tuple(c for c in self.claims if c.supported is False)
         if not self.kind or any(c.kind == self.kind for c in failed):
             return failed
-        return (*failed, ClaimVerdict("", 0, 0, self.supported, kind=self.kind, reason=self.reason))
+        return (
+            *failed,
+            ClaimVerdict("", 0, 0, self.supported, kind=self.kind, reason=self.reason),
+        )
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Its findings in words."""
-        return tuple(f.reason or "the evidence does not say this" for f in self.findings)
+        return tuple(
+            f.reason or "the evidence does not say this" for f in self.findings
+        )
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -209,7 +241,13 @@ class AnswerVerdict:
     @property
     def quotes(self) -> tuple[Quote, ...]:
         """What the supported claims rest on, each quote once."""
-        supporting = [q for c in self.claims if c.supported for q in c.quotes if q.relation == "supports"]
+        supporting = [
+            q
+            for c in self.claims
+            if c.supported
+            for q in c.quotes
+            if q.relation == "supports"
+        ]
         return tuple({q.span: q for q in supporting}.values())
 
     def missing_quotes(self, passages: Sequence[Passage]) -> tuple[str, ...]:
@@ -238,7 +276,9 @@ class AnswerVerdict:
             claims = tuple(_claim_from(c) for c in data["claims"])
             return AnswerVerdict(**{**data, "claims": claims})
         except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"not a verdict as AnswerVerdict.as_json() writes it: {error!r}") from error
+            raise InputError(
+                f"not a verdict as AnswerVerdict.as_json() writes it: {error!r}"
+            ) from error
 
 
 def _worth(claim: ClaimVerdict) -> float:
@@ -250,7 +290,9 @@ def _worth(claim: ClaimVerdict) -> float:
 
 
 def _claim_from(data: Mapping[str, Any]) -> ClaimVerdict:
-    quotes = tuple(Quote(Span(**q["span"]), q["text"], q["relation"]) for q in data["quotes"])
+    quotes = tuple(
+        Quote(Span(**q["span"]), q["text"], q["relation"]) for q in data["quotes"]
+    )
     differences = tuple(Difference(**d) for d in data["differences"])
     return ClaimVerdict(**{**data, "quotes": quotes, "differences": differences})
 
@@ -264,12 +306,16 @@ class Judge(Protocol):
         """What it is called, with the settings that change its verdicts."""
         ...
 
-    def judge(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> AnswerVerdict:
+    def judge(
+        self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
+    ) -> AnswerVerdict:
         """One `ClaimVerdict` for each claim, in order, in `AnswerVerdict.of_claims`. A judge that cuts the answer
         itself (``claims.answer``) gives the claims that it found."""
         ...
 
-    async def ajudge(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> AnswerVerdict:
+    async def ajudge(
+        self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
+    ) -> AnswerVerdict:
         """The same without blocking the event loop."""
         ...
 
@@ -282,14 +328,20 @@ class FlowJudge:
         """What it is called."""
         return type(self).__name__
 
-    def flow(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> Flow[AnswerVerdict]:
+    def flow(
+        self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
+    ) -> Flow[AnswerVerdict]:
         """The verdict; asks for what it needs."""
         raise NotImplementedError
 
-    def judge(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> AnswerVerdict:
+    def judge(
+        self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
+    ) -> AnswerVerdict:
         return run(self.flow(question, claims, passages))[0]
 
-    async def ajudge(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> AnswerVerdict:
+    async def ajudge(
+        self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
+    ) -> AnswerVerdict:
         """As `judge`, without blocking the event loop."""
         return (await arun(self.flow(question, claims, passages)))[0]
 
@@ -303,7 +355,7 @@ def ask_judge(
         return (yield from judge.flow(question, claims, passages))
     shown = {
         "question": question,
-        "claims": [c.whole for c in claims],
+        "claims": [c.full_text for c in claims],
         "passages": [p.text_with_header for p in passages],
     }
     message = Message("user", json.dumps(shown, ensure_ascii=False))
@@ -312,7 +364,9 @@ def ask_judge(
     try:
         return AnswerVerdict.from_json(json.loads(reply.text))
     except ValueError as error:  # a recorded reply that is none
-        raise UnparsableReply(f"expected a verdict from {judge.id}, got {reply.text[:80]!r}") from error
+        raise UnparsableReply(
+            f"expected a verdict from {judge.id}, got {reply.text[:80]!r}"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -325,13 +379,20 @@ class _JudgeServer:
     passages: Sequence[Passage] = field(repr=False)
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        return _reply(self.judge, self.judge.judge(self.question, self.claims, self.passages))
+        return _reply(
+            self.judge, self.judge.judge(self.question, self.claims, self.passages)
+        )
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        return _reply(self.judge, await self.judge.ajudge(self.question, self.claims, self.passages))
+        return _reply(
+            self.judge,
+            await self.judge.ajudge(self.question, self.claims, self.passages),
+        )
 
 
 def _reply(judge: Judge, verdict: object) -> Reply:
     if not isinstance(verdict, AnswerVerdict):
-        raise InputError(f"the judge {judge.id} gave {type(verdict).__name__}; expected an AnswerVerdict")
+        raise InputError(
+            f"the judge {judge.id} gave {type(verdict).__name__}; expected an AnswerVerdict"
+        )
     return Reply(json.dumps(verdict.as_json(), ensure_ascii=False), Usage(0, 0))

@@ -57,23 +57,41 @@ def inline(clean: str, token: Token, start: int, end: int) -> str:
     return "".join(out)
 
 
-def whole(clean: str, shown: str, offset: int, start: int, end: int) -> tuple[int, int] | None:
+def whole(
+    clean: str, shown: str, offset: int, start: int, end: int
+) -> tuple[int, int] | None:
     """The characters ``[start, end)`` with the markup that opens them and without that which opens what follows;
     None where they would part markup from its other half. ``shown`` is what `inline` gave, from ``offset``."""
-    while end > start and not clean[end - 1].isspace() and shown[end - 1 - offset].isspace():
+    while (
+        end > start
+        and not clean[end - 1].isspace()
+        and shown[end - 1 - offset].isspace()
+    ):
         end -= 1
-    while start > offset and not clean[start - 1].isspace() and shown[start - 1 - offset].isspace():
+    while (
+        start > offset
+        and not clean[start - 1].isspace()
+        and shown[start - 1 - offset].isspace()
+    ):
         start -= 1
-    alone = (_parser().parseInline(clean[start:end])[0].children or ()) if start < end else ()
+    alone = (
+        (_parser().parseInline(clean[start:end])[0].children or ())
+        if start < end
+        else ()
+    )
     said = "".join(c.content for c in alone if c.type != "softbreak")
-    same = "".join(said.split()) == "".join(shown[start - offset : end - offset].split())
+    same = "".join(said.split()) == "".join(
+        shown[start - offset : end - offset].split()
+    )
     return (start, end) if same else None
 
 
 def cells(clean: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     """The cells of a table's row, between bars that no backslash escapes."""
     end = start + len(clean[start:end].rstrip())
-    bars = [n for n in range(start, end) if clean[n] == "|" and clean[n - 1 : n] != "\\"]
+    bars = [
+        n for n in range(start, end) if clean[n] == "|" and clean[n - 1 : n] != "\\"
+    ]
     edges = [start - 1, *bars, end]
     if bars and not clean[start : bars[0]].strip():
         edges = edges[1:]

@@ -21,7 +21,7 @@ from denoise_core.support.judging import (
     ABSTENTION_REASON,
     AnswerVerdict,
     Claim,
-    Claims,
+    AnswerClaims,
     ClaimVerdict,
     FlowJudge,
     Quote,
@@ -57,7 +57,7 @@ Then give each claim a verdict, by the evidence alone; what you know yourself do
 
 Reply with one JSON object and nothing else:
 {{"claims": [{{"words": "...", "verdict": "supported | contradicted | not_stated | unclear", "quotes": [{{"evidence": 1, "text": "..."}}], "wrong": "", "why": ""}}], "abstains": false, "answers_the_question": true}}"""  # noqa: E501
-AGAIN = "The reply below could not be read. Reply with the one JSON object that was asked for and nothing else."
+RETRY_PROMPT = "The reply below could not be read. Reply with the one JSON object that was asked for and nothing else."
 _VERDICTS = ("supported", "contradicted", "not_stated", "unclear")
 _TEXT = {"type": "string"}
 
@@ -89,7 +89,7 @@ SCHEMA = _object(
     answers_the_question={"type": "boolean"},
 )
 
-WORDS = 3  # of a quote, at least; less only where it is a whole line or cell
+MIN_QUOTE_WORDS = 3  # of a quote, at least; less only where it is a whole line or cell
 _SHORT = 120  # characters of a value of metadata that is read
 _FIELDS = 12
 # Metadata that the adapters write says where a text is from and how it scored, nothing about what it says.
@@ -108,7 +108,9 @@ class LLMJudge(FlowJudge):
     is put into ``id``.
     """
 
-    def __init__(self, llm: LLM | None = None, *, strict: bool = False, name: str = "") -> None:
+    def __init__(
+        self, llm: LLM | None = None, *, strict: bool = False, name: str = ""
+    ) -> None:
         self.llm = None if llm is None else expect_llm(llm)
         self.strict = strict
         self.name = name
@@ -118,8 +120,14 @@ class LLMJudge(FlowJudge):
         """``quotes``, and of which model when it was named."""
         return f"quotes by {self.name}" if self.name else "quotes"
 
-    def flow(self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]) -> Flow[AnswerVerdict]:
-        answer = claims.answer if isinstance(claims, Claims) else "\n".join(c.text for c in claims)
+    def flow(
+        self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
+    ) -> Flow[AnswerVerdict]:
+        answer = (
+            claims.answer
+            if isinstance(claims, AnswerClaims)
+            else "\n".join(c.text for c in claims)
+        )
         messages = judge_prompt(question, answer, passages)
         llm = None if self.llm is None else with_schema(self.llm, SCHEMA)
         reply = yield from complete(messages, tag="judge", llm=llm)
@@ -127,30 +135,43 @@ class LLMJudge(FlowJudge):
             return self._read(reply.text, question, answer, passages)
         except UnparsableReply:
             # The reply may repeat what a passage told it to say, so it stands in an envelope as that does.
-            again = f"{messages[-1].content}\n\n{AGAIN}\n{wrap_in_envelope(reply.text[:_LONGEST], 'reply')}"
-            reply = yield from complete((*messages[:-1], Message("user", again)), tag="judge", llm=llm)
+            again = f"{messages[-1].content}\n\n{RETRY_PROMPT}\n{wrap_in_envelope(reply.text[:_LONGEST], 'reply')}"
+            reply = yield from complete(
+                (*messages[:-1], Message("user", again)), tag="judge", llm=llm
+            )
         try:
             return self._read(reply.text, question, answer, passages)
         except UnparsableReply as error:
             return AnswerVerdict(kind="unparsable", reason=str(error), judge=self.id)
 
-    def _read(self, reply: str, question: str, answer: str, passages: Sequence[Passage]) -> AnswerVerdict:
+    def _read(
+        self, reply: str, question: str, answer: str, passages: Sequence[Passage]
+    ) -> AnswerVerdict:
         """What a reply says, as far as it is proven. Raises `UnparsableReply` unless it is what was asked for."""
         data = parse_json(strip_reasoning(reply))
         if not isinstance(data, dict) or not isinstance(data.get("claims"), list):
             raise unparsable_reply('one JSON object with "claims"', reply)
-        claims = [_claim_verdict(c, answer, question, passages, self.strict) for c in data["claims"][:_MOST]]
+        claims = [
+            _claim_verdict(c, answer, question, passages, self.strict)
+            for c in data["claims"][:_MOST]
+        ]
         abstains, answers = data.get("abstains"), data.get("answers_the_question")
         if not isinstance(abstains, bool) or not isinstance(answers, bool):
-            raise unparsable_reply('"abstains" and "answers_the_question" as true or false', reply)
+            raise unparsable_reply(
+                '"abstains" and "answers_the_question" as true or false', reply
+            )
         if abstains and not claims:
-            return AnswerVerdict(kind=ABSTENTION, reason=ABSTENTION_REASON, judge=self.id)
+            return AnswerVerdict(
+                kind=ABSTENTION, reason=ABSTENTION_REASON, judge=self.id
+            )
         # One that abstains and claims something answers in part: what it does say is compared with the evidence.
         known = None if abstains or not question.strip() else answers
         return AnswerVerdict.of_claims(claims, answers_question=known, judge=self.id)
 
 
-def judge_prompt(question: str, answer: str, passages: Sequence[Passage]) -> tuple[Message, ...]:
+def judge_prompt(
+    question: str, answer: str, passages: Sequence[Passage]
+) -> tuple[Message, ...]:
     """The messages that ask; evidence is numbered from 1, each piece behind its header."""
     parts = []
     for n, passage in enumerate(passages, 1):
@@ -170,7 +191,9 @@ def passage_header(passage: Passage) -> str:
     named = [
         f"{key}: {value}"
         for key, value in passage.metadata.items()
-        if isinstance(value, (str, int, float)) and not isinstance(value, bool) and 0 < len(str(value)) <= _SHORT
+        if isinstance(value, (str, int, float))
+        and not isinstance(value, bool)
+        and 0 < len(str(value)) <= _SHORT
         if not key.startswith(_OWN_KEYS)
     ]
     return "; ".join(named[:_FIELDS])
@@ -183,43 +206,81 @@ def _claim_verdict(
     fields = told if isinstance(told, Mapping) else {}
     words, verdict = fields.get("words"), fields.get("verdict")
     quotes = fields.get("quotes") or []
-    if not isinstance(words, str) or verdict not in _VERDICTS or not isinstance(quotes, list):
-        raise unparsable_reply('claims with "words", a "verdict" of the four and "quotes"', str(told)[:80])
-    start, end = _find_words(words, answer) or (0, len(answer))  # the whole where its words are not the answer's
+    if (
+        not isinstance(words, str)
+        or verdict not in _VERDICTS
+        or not isinstance(quotes, list)
+    ):
+        raise unparsable_reply(
+            'claims with "words", a "verdict" of the four and "quotes"', str(told)[:80]
+        )
+    start, end = _find_words(words, answer) or (
+        0,
+        len(answer),
+    )  # the whole where its words are not the answer's
     relation = "contradicts" if verdict == "contradicted" else "supports"
-    proven = tuple(q for quote in quotes for q in _located_quotes(quote, passages, relation))
+    proven = tuple(
+        q for quote in quotes for q in _located_quotes(quote, passages, relation)
+    )
     claim = ClaimVerdict(answer[start:end], start, end, None, quotes=proven)
     if verdict == "supported":
         return _supported(claim, question, passages, strict)
     wrong, why = fields.get("wrong"), fields.get("why")
     reason = " ".join(why.split()) if isinstance(why, str) else ""
     contradicting = proven[0] if verdict == "contradicted" and proven else None
-    difference = _unsupported_words(claim, wrong if isinstance(wrong, str) else "", verdict, contradicting)
+    difference = _unsupported_words(
+        claim, wrong if isinstance(wrong, str) else "", verdict, contradicting
+    )
     supported = None if verdict == "unclear" else False
     reason = reason or _REASONS[verdict]
-    return replace(claim, supported=supported, differences=(difference,), kind=verdict, reason=reason)
+    return replace(
+        claim,
+        supported=supported,
+        differences=(difference,),
+        kind=verdict,
+        reason=reason,
+    )
 
 
-def _supported(claim: ClaimVerdict, question: str, passages: Sequence[Passage], strict: bool) -> ClaimVerdict:
+def _supported(
+    claim: ClaimVerdict, question: str, passages: Sequence[Passage], strict: bool
+) -> ClaimVerdict:
     """A claim that the model calls supported: as far as its quotes are found and say its numbers, dates and
     names."""
     if not claim.quotes:
-        return replace(claim, kind="unproven", reason="the judge's quote is in no passage")
+        return replace(
+            claim, kind="unproven", reason="the judge's quote is in no passage"
+        )
     differences = _beyond_quotes(claim, question, passages)
     if differences and strict:
         first = differences[0]
-        return replace(claim, differences=differences, kind=first.kind, reason=str(first))
+        return replace(
+            claim, differences=differences, kind=first.kind, reason=str(first)
+        )
     return replace(claim, supported=True, differences=differences)
 
 
-def _unsupported_words(claim: ClaimVerdict, wrong: str, verdict: str, quote: Quote | None) -> Difference:
+def _unsupported_words(
+    claim: ClaimVerdict, wrong: str, verdict: str, quote: Quote | None
+) -> Difference:
     """The words of the claim that the model calls wrong, else the whole claim, and the quote that contradicts
     them."""
-    start, end = (_find_words(wrong, claim.text) if wrong.strip() else None) or (0, len(claim.text))
+    start, end = (_find_words(wrong, claim.text) if wrong.strip() else None) or (
+        0,
+        len(claim.text),
+    )
     words, at = claim.text[start:end], claim.start + start
     if quote is None:
         return Difference(verdict, words, "", at, at + len(words))
-    return Difference(verdict, words, quote.text, at, at + len(words), quote.span.start, quote.span.end)
+    return Difference(
+        verdict,
+        words,
+        quote.text,
+        at,
+        at + len(words),
+        quote.span.start,
+        quote.span.end,
+    )
 
 
 _REASONS = {
@@ -229,14 +290,20 @@ _REASONS = {
 }
 
 
-def _located_quotes(said: object, passages: Sequence[Passage], relation: Any) -> list[Quote]:
+def _located_quotes(
+    said: object, passages: Sequence[Passage], relation: Any
+) -> list[Quote]:
     """A quote at its place: in the passage that it names, or in the first other one where it stands. An ellipsis
     parts it; each part must be long enough and stand there."""
     fields = said if isinstance(said, Mapping) else {}
     text, number = fields.get("text"), fields.get("evidence", fields.get("passage"))
     if not isinstance(text, str):
         return []
-    named = [passages[number - 1]] if isinstance(number, int) and 0 < number <= len(passages) else []
+    named = (
+        [passages[number - 1]]
+        if isinstance(number, int) and 0 < number <= len(passages)
+        else []
+    )
     shortened = text.replace("...", "\u2026").replace("[\u2026]", "\u2026")
     parts = [part.strip() for part in shortened.split("\u2026") if part.strip()]
     for passage in [*named, *(p for p in passages if p not in named)]:
@@ -254,7 +321,7 @@ def locate_quote(quote: str, passage: Passage) -> Quote | None:
         return None
     start, end = found
     text = passage.text
-    if _count_words(text[start:end]) < WORDS:
+    if _count_words(text[start:end]) < MIN_QUOTE_WORDS:
         before, after = text[:start].rstrip(" \t\"'*_"), text[end:].lstrip(" \t\"'*_")
         if (before and before[-1] not in _EDGES) or (after and after[0] not in _EDGES):
             return None
@@ -297,7 +364,8 @@ def _is_inside_word(text: str, at: int) -> bool:
 
 
 _EQUIVALENT = str.maketrans(
-    dict.fromkeys("‐‑‒–—―−", "-") | dict.fromkeys("\"'“”„‟«»‘’‚‛`*_~#|>\\\u00ad\u200b", " ")
+    dict.fromkeys("‐‑‒–—―−", "-")
+    | dict.fromkeys("\"'“”„‟«»‘’‚‛`*_~#|>\\\u00ad\u200b", " ")
 )
 
 
@@ -318,11 +386,22 @@ def _normalized(text: str) -> tuple[str, tuple[int, ...]]:
     return "".join(out), tuple(places)
 
 
-def _beyond_quotes(claim: ClaimVerdict, question: str, passages: Sequence[Passage]) -> tuple[Difference, ...]:
+def _beyond_quotes(
+    claim: ClaimVerdict, question: str, passages: Sequence[Passage]
+) -> tuple[Difference, ...]:
     """Numbers, dates and names of a claim that neither its quotes nor their headers nor the question say."""
     quoted = {q.span.passage_id for q in claim.quotes}
     headers = [passage_header(p) for p in passages if p.id in quoted]
     source = "\n".join([*(h for h in headers if h), *(q.text for q in claim.quotes)])
     beyond = find_differences(claim.text, source, known_text=question)
     # The places in what was put together from several quotes say nothing.
-    return tuple(Difference(d.kind, d.claimed_text, d.source_text, d.start + claim.start, d.end + claim.start) for d in beyond)
+    return tuple(
+        Difference(
+            d.kind,
+            d.claimed_text,
+            d.source_text,
+            d.start + claim.start,
+            d.end + claim.start,
+        )
+        for d in beyond
+    )

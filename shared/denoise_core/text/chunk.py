@@ -41,7 +41,9 @@ def sentence_spans(passage: Passage, *, language: str = "en") -> tuple[Span, ...
     cuts = _sentence_cuts(passage.text, language)
     spans = tile_passage(passage.id, len(passage.text), cuts)
     starts = [s.start for s in spans if passage.text[s.start : s.end].strip()]
-    return tile_passage(passage.id, len(passage.text), starts[1:])  # blank lines go with what stands before them
+    return tile_passage(
+        passage.id, len(passage.text), starts[1:]
+    )  # blank lines go with what stands before them
 
 
 def sentence_chunker(max_characters: int = 1000, *, language: str = "en") -> Chunker:
@@ -79,7 +81,11 @@ def extract_spans(passage: Passage, keep: Iterable[Span]) -> Passage | None:
     if not merged:
         return None
     if merged == (Span(passage.id, 0, len(passage.text)),):
-        return replace(passage, spans=(), is_rewritten=False) if passage.spans or passage.is_rewritten else passage
+        return (
+            replace(passage, spans=(), is_rewritten=False)
+            if passage.spans or passage.is_rewritten
+            else passage
+        )
     text = join_spans(passage.text, ((s.start, s.end) for s in merged))
     return replace(passage, is_rewritten=False, text=text, spans=merged)
 
@@ -89,7 +95,11 @@ def _sentence_cuts(text: str, language: str) -> list[int]:
     cuts: list[int] = []
     start = 0
     while start < len(text):
-        end = len(text) if len(text) - start <= _BLOCK else _break(text, start, start + _BLOCK)
+        end = (
+            len(text)
+            if len(text) - start <= _BLOCK
+            else _break(text, start, start + _BLOCK)
+        )
         ends = _sentence_ends(text[start:end], start, language)
         inner = [e for e in ends if start < e < end]
         if end < len(text) and inner:
@@ -110,11 +120,15 @@ def _break(text: str, start: int, limit: int) -> int:
 
 # A unit behind a number is no abbreviation: "330 m. It is old." On rewrites by another hand (s2a_by_hand) 28 of 29
 # needed sentences were shown, and then 29.
-_MEASURED = re.compile(r"\d\s?(?:[kcmµ]?m|[mk]?g|ml|l|t|s|h|ha|[kMG]?W|[kMGT]B|°C|%)\.\s{1,9}(?=[\"“(]?[A-Z])")
+_MEASURED = re.compile(
+    r"\d\s?(?:[kcmµ]?m|[mk]?g|ml|l|t|s|h|ha|[kMG]?W|[kMGT]B|°C|%)\.\s{1,9}(?=[\"“(]?[A-Z])"
+)
 
 
 def _sentence_ends(text: str, offset: int, language: str) -> list[int]:
-    splitter: Any = importlib.import_module("sentencex")  # compiled, without stubs; not needed by whole passages
+    splitter: Any = importlib.import_module(
+        "sentencex"
+    )  # compiled, without stubs; not needed by whole passages
     shown = replace_surrogates(text).translate(_NARROWED)
     try:
         found = splitter.get_sentence_boundaries(language, shown)
@@ -122,7 +136,9 @@ def _sentence_ends(text: str, offset: int, language: str) -> list[int]:
         if type(error).__name__ != "PanicException":
             raise
         # A panic of compiled code is no `Exception`: it would end the process through every policy.
-        raise ContractViolation(f"the sentence splitter broke on a text of {len(text)} characters: {error}") from error
+        raise ContractViolation(
+            f"the sentence splitter broke on a text of {len(text)} characters: {error}"
+        ) from error
     ends = [offset + b["end_index"] for b in found]
     ends += [offset + m.end() for m in _MEASURED.finditer(text)]
     lines = [offset + i + 1 for i, c in enumerate(text) if c == "\n"]

@@ -72,7 +72,9 @@ _TAG = re.compile(
     r"<(?=[\s<|]{0,8}/?[\s|]{0,8}(?:begin|bos|bot|eos|eot|eom|end|s>|sys|system|user|assistant|tool|think|im_|start|"
     r"inst|document|evidence|history|draft|feedback|question|metadata|title|untrusted|passage|piece|data\b))"
 )
-_WITHOUT_MARKS = dict.fromkeys(_code_points("0300-036F 1AB0-1AFF 1DC0-1DFF 20D0-20FF FE20-FE2F"), "")  # combining
+_WITHOUT_MARKS = dict.fromkeys(
+    _code_points("0300-036F 1AB0-1AFF 1DC0-1DFF 20D0-20FF FE20-FE2F"), ""
+)  # combining
 _TURN = re.compile(r"\[(?=/?(?:inst|sys)\])")
 
 
@@ -83,7 +85,9 @@ def wrap_in_envelope(text: str, label: str = "document") -> str:
     from a letter on; `InputError` for another.
     """
     if not _LABEL.fullmatch(label):
-        raise InputError(f"label={label!r}: expected small letters, digits, spaces, '_' or '-', from a letter on")
+        raise InputError(
+            f"label={label!r}: expected small letters, digits, spaces, '_' or '-', from a letter on"
+        )
     inner = sanitize_text(text)
     name = f"{label} {new_marker((inner,))}"
     return f"BEGIN {name}\n{inner}\nEND {name}"
@@ -105,7 +109,9 @@ def fold_look_alikes(text: str) -> str:
     """The text as the check reads it: without what is invisible, look-alikes as the letters they look like."""
     if text.isascii():
         return text.lower()
-    letters = unicodedata.normalize("NFKD", text.translate(_FOLD)).lower().translate(_FOLD)
+    letters = (
+        unicodedata.normalize("NFKD", text.translate(_FOLD)).lower().translate(_FOLD)
+    )
     return letters.translate(_WITHOUT_MARKS)
 
 
@@ -133,7 +139,9 @@ def _line(line: str) -> str:
     ours, tag, turn = _OURS.match(read), _TAG.search(read), _TURN.search(read)
     if not (ours or tag or turn):
         return line
-    if tag or turn:  # with look-alikes in it the line is shown as it was read: the brackets cannot be told apart
+    if (
+        tag or turn
+    ):  # with look-alikes in it the line is shown as it was read: the brackets cannot be told apart
         same = len(read) == len(line)
         cut = {m.start() for pattern in (_TAG, _TURN) for m in pattern.finditer(read)}
         base = line if same else read

@@ -17,7 +17,9 @@ from denoise_core.spans import Range, clip_spans, complement_spans, join_spans
 JsonPath: TypeAlias = tuple[str | int, ...]
 
 _DECODER = json.JSONDecoder(strict=False)
-_ESCAPE = re.compile(r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[\da-fA-F]{4}|\\.")
+_ESCAPE = re.compile(
+    r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[\da-fA-F]{4}|\\."
+)
 
 
 class JsonMember(NamedTuple):
@@ -82,7 +84,10 @@ def json_leaves(text: str, at: int) -> Iterator[tuple[JsonPath, int, int]]:
     while todo:
         path, start, end = todo.pop()
         if text[start] in "{[":
-            inside = [((*path, m.name), m.value_start, m.end) for m in json_members(text, start)]
+            inside = [
+                ((*path, m.name), m.value_start, m.end)
+                for m in json_members(text, start)
+            ]
             todo += reversed(inside)
         else:
             yield path, start, end
@@ -132,7 +137,9 @@ def remove_items(items: Sequence[Range], kept: Sequence[Range]) -> list[Range]:
     return removed
 
 
-def remove_elements(text: str, pieces: Sequence[tuple[JsonPath, int]], kept: Sequence[Range]) -> list[Range]:
+def remove_elements(
+    text: str, pieces: Sequence[tuple[JsonPath, int]], kept: Sequence[Range]
+) -> list[Range]:
     """The ranges of list elements of which nothing is kept.
 
     ``pieces`` are paths, each with the place where its piece begins, in order; a list goes by elements where a
@@ -149,7 +156,9 @@ def remove_elements(text: str, pieces: Sequence[tuple[JsonPath, int]], kept: Seq
 
     def walk(at: int, end: int, path: JsonPath) -> None:
         starts = lists.get(path, [])
-        by_element = text[at] == "[" and bisect_left(starts, at) < bisect_left(starts, end)
+        by_element = text[at] == "[" and bisect_left(starts, at) < bisect_left(
+            starts, end
+        )
         inside = list(json_members(text, at))
         if by_element:
             removed.extend(remove_items([(m.start, m.end) for m in inside], kept))
@@ -178,7 +187,10 @@ def value_without(value: Any, text: str, removed: Sequence[Range]) -> Any:
             return _DECODER.decode(join_spans(text, complement_spans(here, start, end)))
         inside = [(m.value_start, m.end) for m in json_members(text, start)]
         if isinstance(part, dict):
-            return {key: walk(part[key], *place) for key, place in zip(part, inside, strict=True)}
+            return {
+                key: walk(part[key], *place)
+                for key, place in zip(part, inside, strict=True)
+            }
         left = [
             walk(element, *place)
             for element, place in zip(part, inside, strict=True)

@@ -35,7 +35,11 @@ _SCRIPTS = words_by_key(
     hi: DEVANAGARI
     """
 )
-_MARKS = dict.fromkeys("ßäö", "de") | dict.fromkeys("ñ¿¡", "es") | dict.fromkeys("çèêœ", "fr")
+_MARKS = (
+    dict.fromkeys("ßäö", "de")
+    | dict.fromkeys("ñ¿¡", "es")
+    | dict.fromkeys("çèêœ", "fr")
+)
 
 
 @lru_cache(maxsize=1024)

@@ -63,11 +63,19 @@ def tokenize_text(text: str) -> list[Lexeme]:
     while match := _LEXEME.search(text, at):
         shape: LexemeKind = match.lastgroup  # type: ignore[assignment]
         start, end = match.span()
-        if shape == "number" and end - start <= 3 and (spaced := _SPACED.match(text, start)):
+        if (
+            shape == "number"
+            and end - start <= 3
+            and (spaced := _SPACED.match(text, start))
+        ):
             end = spaced.end()
         raw = text[start:end]
         line = not found or "\n" in text[found[-1].end : start]
-        found.append(Lexeme(raw, fold_case(raw) if shape != "mark" else raw, shape, start, end, line))
+        found.append(
+            Lexeme(
+                raw, fold_case(raw) if shape != "mark" else raw, shape, start, end, line
+            )
+        )
         at = end
     return found
 

@@ -10,7 +10,12 @@ from string import ascii_letters, digits, punctuation
 
 from denoise_core.spans import Range
 from denoise_core.text.chunk import sentence_chunker, sentence_spans
-from denoise_core.text.text_chunk import MAX_CHUNK_CHARACTERS, TextChunk, line_spans, with_title
+from denoise_core.text.text_chunk import (
+    MAX_CHUNK_CHARACTERS,
+    TextChunk,
+    line_spans,
+    with_title,
+)
 from denoise_core.types import Passage
 
 PLAIN_TEXT, SOURCE_CODE, LOG_ENTRIES = "text", "code", "entries"
@@ -21,7 +26,9 @@ _NO_HEADING = ".,;:!?\u3002\uff01\uff1f"  # what ends no heading
 _INSIDE = " \t})]\n"  # what lines begin with that begin no unit
 _MARKS = frozenset(":-/.")  # one of which stands in a time
 _READ = 8_000  # characters that tell the kind
-_ALIKE = 0.6  # share of a text's lines that begin alike where it is a log or a transcript
+_ALIKE = (
+    0.6  # share of a text's lines that begin alike where it is a log or a transcript
+)
 _LEAST = 5  # lines that say so
 
 _LINE = re.compile(
@@ -32,7 +39,8 @@ _LINE = re.compile(
 _QUOTE = re.compile(r"(?:[ ]?>)+")
 _TURN = re.compile(r"(?:[\[(]?[\d:.,]+[\])]?[ ]+)?([^\W\d_][\w .'-]{0,40}):[ \t]")
 _PRONOUN = re.compile(
-    r"\W*(he|she|it|its|they|them|their|his|her|this|these|those|that|such|the (?:former|latter))\b", re.IGNORECASE
+    r"\W*(he|she|it|its|they|them|their|his|her|this|these|those|that|such|the (?:former|latter))\b",
+    re.IGNORECASE,
 )
 
 
@@ -44,8 +52,16 @@ def detect_line_format(text: str) -> str:
     if _starts(head):
         return LOG_ENTRIES
     indented = [line for line in head if line[0] in " \t"]
-    bare = [line for line in head if line.rstrip().endswith((":", "{", "}", ";", ")", "]", ","))]
-    return SOURCE_CODE if len(indented) > 0.4 * len(head) and len(bare) > 0.25 * len(head) else PLAIN_TEXT
+    bare = [
+        line
+        for line in head
+        if line.rstrip().endswith((":", "{", "}", ";", ")", "]", ","))
+    ]
+    return (
+        SOURCE_CODE
+        if len(indented) > 0.4 * len(head) and len(bare) > 0.25 * len(head)
+        else PLAIN_TEXT
+    )
 
 
 def line_chunks(text: str, kind: str) -> list[TextChunk]:
@@ -59,9 +75,17 @@ def line_chunks(text: str, kind: str) -> list[TextChunk]:
 
 def antecedent_sentence(text: str, piece: TextChunk, prose: bool) -> tuple[Range, ...]:
     """The sentence before a piece of prose that begins with a pronoun, which says whom "he" and "this" mean."""
-    if not prose or piece.start == 0 or not _PRONOUN.match(text, piece.start, piece.start + 40):
+    if (
+        not prose
+        or piece.start == 0
+        or not _PRONOUN.match(text, piece.start, piece.start + 40)
+    ):
         return ()
-    start = max(text.rfind("\n\n", 0, len(text[: piece.start].rstrip())), piece.start - MAX_CHUNK_CHARACTERS, 0)
+    start = max(
+        text.rfind("\n\n", 0, len(text[: piece.start].rstrip())),
+        piece.start - MAX_CHUNK_CHARACTERS,
+        0,
+    )
     found = sentence_spans(Passage(text[start : piece.start], ""))
     return ((start + found[-1].start, piece.start),) if found else ()
 
@@ -76,7 +100,9 @@ def _starts(lines: Sequence[str]) -> frozenset[str]:
     if shapes.total() >= least:
         return frozenset(shapes)
     speakers = _repeated(map(_speaker, lines))
-    rules = [line for line in lines if (mark := _LINE.match(line)) and mark["under"]]  # between records of fields
+    rules = [
+        line for line in lines if (mark := _LINE.match(line)) and mark["under"]
+    ]  # between records of fields
     is_talk = speakers.total() >= least and len(speakers) > 1 and len(rules) < 2
     return frozenset(speakers) if is_talk else frozenset()
 
@@ -93,7 +119,9 @@ def _speaker(line: str) -> str:
     return turn[1] if turn else ""
 
 
-_AS_SHAPE = str.maketrans(digits + ascii_letters, "0" * len(digits) + "a" * len(ascii_letters))
+_AS_SHAPE = str.maketrans(
+    digits + ascii_letters, "0" * len(digits) + "a" * len(ascii_letters)
+)
 _BARE = str.maketrans(punctuation, " " * len(punctuation))
 
 
@@ -122,15 +150,25 @@ def _entries(text: str) -> list[TextChunk]:
         return _speaker(line) in starts or _shape(line) in starts
 
     units = _units(text, begins)
-    speakers = [_speaker(text[start:end]) if begins(start, end) else "" for start, end in units]
+    speakers = [
+        _speaker(text[start:end]) if begins(start, end) else "" for start, end in units
+    ]
     is_talk = len(list(filter(None, speakers))) > 0.5 * len(units)
     out: list[TextChunk] = []
     before, last_speaker = (0, 0), ""
     for (start, end), speaker in zip(units, speakers, strict=True):
         answers = is_talk and speaker and last_speaker not in ("", speaker)
         above = (before,) if answers and before[1] - before[0] <= TURN else ()
-        by_lines = "\n" in text[start:end].strip()  # a stack trace, whose lines are no sentences
-        out += _long(text, start, end, above, MAX_CHUNK_CHARACTERS + 1 if by_lines else MAX_CHUNK_CHARACTERS)
+        by_lines = (
+            "\n" in text[start:end].strip()
+        )  # a stack trace, whose lines are no sentences
+        out += _long(
+            text,
+            start,
+            end,
+            above,
+            MAX_CHUNK_CHARACTERS + 1 if by_lines else MAX_CHUNK_CHARACTERS,
+        )
         before, last_speaker = (start, end), speaker
     return out
 
@@ -144,17 +182,29 @@ def _code(text: str) -> list[TextChunk]:
 
     def begins(start: int, end: int) -> bool:
         before = text[text.rfind("\n", 0, max(0, start - 1)) + 1 : start]
-        return text[start] not in _INSIDE and bool(text[start:end].strip()) and not before.strip()
+        return (
+            text[start] not in _INSIDE
+            and bool(text[start:end].strip())
+            and not before.strip()
+        )
 
     out: list[TextChunk] = []
     for start, end in _units(text, begins):
         if end - start <= CODE_LONG:
             out.append(TextChunk(start, end))
             continue
-        first = next((a for a, _ in line_spans(text, start, end) if text[a] in _INSIDE), start)
-        first = first if first - start <= MAX_CHUNK_CHARACTERS // 2 else start + len(text[start:end].split("\n", 1)[0]) + 1
+        first = next(
+            (a for a, _ in line_spans(text, start, end) if text[a] in _INSIDE), start
+        )
+        first = (
+            first
+            if first - start <= MAX_CHUNK_CHARACTERS // 2
+            else start + len(text[start:end].split("\n", 1)[0]) + 1
+        )
         parts = _packed(text, start, end)
-        out += [TextChunk(a, b, ((start, first),) if a >= first else ()) for a, b in parts]
+        out += [
+            TextChunk(a, b, ((start, first),) if a >= first else ()) for a, b in parts
+        ]
     return out
 
 
@@ -165,8 +215,12 @@ def _packed(text: str, start: int, end: int) -> list[Range]:
     for a, b in line_spans(text, start, end):
         last = out[-1] if out else None
         so_far = last[1] - last[0] if last else 0
-        full = so_far + b - a > MAX_CHUNK_CHARACTERS or (so_far > MAX_CHUNK_CHARACTERS // 2 and text.endswith("\n\n", 0, a))
-        full = full or (inner and text[a] not in _INSIDE)  # "Caused by:" begins another part of a stack trace
+        full = so_far + b - a > MAX_CHUNK_CHARACTERS or (
+            so_far > MAX_CHUNK_CHARACTERS // 2 and text.endswith("\n\n", 0, a)
+        )
+        full = full or (
+            inner and text[a] not in _INSIDE
+        )  # "Caused by:" begins another part of a stack trace
         inner = text[a] in _INSIDE
         if last is None or full:
             out.append((a, b))
@@ -190,7 +244,9 @@ class _Block:
     fields: bool = False  # all its lines are "Name: value"
 
 
-_EDGE = _Block(0, 0, "heading", depth=99, blank=True)  # before the first block and behind the last; never changed
+_EDGE = _Block(
+    0, 0, "heading", depth=99, blank=True
+)  # before the first block and behind the last; never changed
 
 
 @dataclass(slots=True)
@@ -223,7 +279,11 @@ class _Reader:
         if said.strip():
             mark = _LINE.match(said)
             what = (mark.lastgroup if mark else None) or ""
-            if not last.blank and last.depth == depth and self._goes_on(last, said, what):
+            if (
+                not last.blank
+                and last.depth == depth
+                and self._goes_on(last, said, what)
+            ):
                 last.end = end
             else:
                 self.begin(start, end, said, what, depth)
@@ -244,18 +304,34 @@ class _Reader:
             kind, level = "heading", 8
         elif what not in ("row", "item"):
             kind = "para"
-        is_led = kind == "code" and last.kind in ("para", "item") and _ends_as_lead(self.text, last)
-        is_inner = kind == "para" and last.kind == "item" and last.depth == depth and indent > last.indent
+        is_led = (
+            kind == "code"
+            and last.kind in ("para", "item")
+            and _ends_as_lead(self.text, last)
+        )
+        is_inner = (
+            kind == "para"
+            and last.kind == "item"
+            and last.depth == depth
+            and indent > last.indent
+        )
         if is_led or is_inner:
-            last.end, last.blank = end, False  # "On macOS:" and its commands are one; a paragraph of a list item
+            last.end, last.blank = (
+                end,
+                False,
+            )  # "On macOS:" and its commands are one; a paragraph of a list item
         else:
             has_fields = what == "field" and kind == "para"
-            self.blocks.append(_Block(start, end, kind, indent, depth, level, fields=has_fields))
+            self.blocks.append(
+                _Block(start, end, kind, indent, depth, level, fields=has_fields)
+            )
 
     def _goes_on(self, last: _Block, said: str, what: str) -> bool:
         """Whether a line belongs to the block before it, with no blank line between."""
         if what == "under" and last.kind == "para":
-            last.blank = self.text.count("\n", last.start, last.end) > 1  # a rule under a record ends it
+            last.blank = (
+                self.text.count("\n", last.start, last.end) > 1
+            )  # a rule under a record ends it
             if not last.blank:
                 last.kind, last.level = "heading", 1 if "=" in said else 2
             return True
@@ -269,10 +345,19 @@ class _Reader:
     def _alone(self, said: str, end: int) -> bool:
         """A heading without a mark: a short line by itself, with something under it that is no list item."""
         line = said.strip()
-        if len(line) > HEADING or line[-1] in _NO_HEADING or said[0] in " \t" or len(line.split()) > 12:
+        if (
+            len(line) > HEADING
+            or line[-1] in _NO_HEADING
+            or said[0] in " \t"
+            or len(line.split()) > 12
+        ):
             return False
         following = self.text[end : self.text.find("\n", end) + 1 or None]
-        if following.strip() or not self.last.blank or not (line[0].isupper() or line[0].isdigit()):
+        if (
+            following.strip()
+            or not self.last.blank
+            or not (line[0].isupper() or line[0].isdigit())
+        ):
             return False
         stop = end + len(following)
         under = self.text[stop : stop + 400].lstrip("\n")
@@ -307,7 +392,11 @@ class _Standing:
         if block.kind == "item":
             while self.items and self.items[-1].indent >= block.indent:
                 self.items.pop()
-            over += [item for item in self.items if item.end - item.start <= MAX_CHUNK_CHARACTERS]
+            over += [
+                item
+                for item in self.items
+                if item.end - item.start <= MAX_CHUNK_CHARACTERS
+            ]
             self.items.append(block)
         else:
             self.items = []
@@ -321,7 +410,9 @@ class _Standing:
 
     def _quoted(self, block: _Block, before: _Block) -> list[_Block]:
         """Who is quoted in this block, or wrote the mail."""
-        self.quotes = {depth: who for depth, who in self.quotes.items() if depth <= block.depth}
+        self.quotes = {
+            depth: who for depth, who in self.quotes.items() if depth <= block.depth
+        }
         opened = block.depth > before.depth
         if opened and _ends_as_lead(self.text, before):
             self.quotes[block.depth] = before
@@ -335,10 +426,14 @@ def _text(text: str) -> list[TextChunk]:
     blocks = _Reader(text).read()
     _number(text, blocks)
     first = blocks[0]
-    told = first if first.fields and text.count("\n", first.start, first.end) > 2 else None
+    told = (
+        first if first.fields and text.count("\n", first.start, first.end) > 2 else None
+    )
     standing = _Standing(text, told)
     out: list[TextChunk] = []
-    for before, block, after in zip([_EDGE, *blocks], blocks, [*blocks[1:], _EDGE], strict=False):
+    for before, block, after in zip(
+        [_EDGE, *blocks], blocks, [*blocks[1:], _EDGE], strict=False
+    ):
         if block.kind == "heading":
             over = _ranges(standing.heading(block))
             has_text = after.kind != "heading" or after.level > block.level
@@ -348,12 +443,26 @@ def _text(text: str) -> list[TextChunk]:
         if block.kind == "row":
             if _is_head(text, standing.table, block, after):
                 standing.table.append(block)
-                out.append(TextChunk(block.start, block.end, _ranges(above), is_structural=True))
+                out.append(
+                    TextChunk(
+                        block.start, block.end, _ranges(above), is_structural=True
+                    )
+                )
                 continue
             above += standing.table
-        out += _long(text, block.start, block.end, _ranges(above), CODE_LONG if block.kind == "code" else MAX_CHUNK_CHARACTERS)
+        out += _long(
+            text,
+            block.start,
+            block.end,
+            _ranges(above),
+            CODE_LONG if block.kind == "code" else MAX_CHUNK_CHARACTERS,
+        )
     levels = [block.level for block in blocks if block.kind == "heading"]
-    if told is None and first.kind == "heading" and first.level == 1 == levels.count(min(levels)):
+    if (
+        told is None
+        and first.kind == "heading"
+        and first.level == 1 == levels.count(min(levels))
+    ):
         told = first
     if told is None:
         return out
@@ -370,7 +479,9 @@ def _number(text: str, blocks: Sequence[_Block]) -> None:
             numbers = [word for word in words if word.isdecimal()]
             if words:
                 wording = "".join(word for word in words if not word.isdecimal())
-                alike.setdefault(wording, []).append((numbers[0] if numbers else "", block))
+                alike.setdefault(wording, []).append(
+                    (numbers[0] if numbers else "", block)
+                )
     for numbered in alike.values():
         first = int(numbered[0][0] or -1)
         counted = [str(first + n) for n in range(len(numbered))]
@@ -389,7 +500,9 @@ def _is_head(text: str, table: list[_Block], block: _Block, after: _Block) -> bo
         return True
     if table or block.blank or after.kind != "row":
         return False
-    return "\t" in text[block.start : block.end] or _is_separator(text[after.start : after.end])
+    return "\t" in text[block.start : block.end] or _is_separator(
+        text[after.start : after.end]
+    )
 
 
 def _is_separator(row: str) -> bool:
@@ -399,10 +512,14 @@ def _is_separator(row: str) -> bool:
 
 
 def _ends_as_lead(text: str, block: _Block) -> bool:
-    return block.end - block.start <= MAX_CHUNK_CHARACTERS and text[block.start : block.end].rstrip(" \t\r\n>").endswith(":")
+    return block.end - block.start <= MAX_CHUNK_CHARACTERS and text[
+        block.start : block.end
+    ].rstrip(" \t\r\n>").endswith(":")
 
 
-def _long(text: str, start: int, end: int, above: tuple[Range, ...], limit: int) -> list[TextChunk]:
+def _long(
+    text: str, start: int, end: int, above: tuple[Range, ...], limit: int
+) -> list[TextChunk]:
     """The range as one piece, or a longer one in parts of whole sentences; of code and entries, of whole lines."""
     if end - start <= limit:
         return [TextChunk(start, end, above)]

@@ -11,9 +11,16 @@ import re
 from dataclasses import dataclass, field
 
 from denoise_core.spans import Range
-from denoise_core.text.text_chunk import MAX_CHUNK_CHARACTERS, TextChunk, fill_gaps, with_title
+from denoise_core.text.text_chunk import (
+    MAX_CHUNK_CHARACTERS,
+    TextChunk,
+    fill_gaps,
+    with_title,
+)
 
-UNSEEN = frozenset(("script", "style", "template", "noscript", "svg", "head", "nav"))  # no part of what is read
+UNSEEN = frozenset(
+    ("script", "style", "template", "noscript", "svg", "head", "nav")
+)  # no part of what is read
 _INLINE = frozenset(
     ("a", "abbr", "b", "bdi", "bdo", "br", "button", "cite", "code", "data", "del", "dfn", "em", "font", "i",
      "img", "input", "ins", "kbd", "label", "mark", "q", "s", "samp", "small", "span", "strong", "sub", "sup",
@@ -21,7 +28,9 @@ _INLINE = frozenset(
 )  # fmt: skip
 _CELLS = frozenset(("td", "th"))
 _HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
-_BLOCKS = frozenset(("p", "div", "li", "td", "body", "section", "article", "h1", "h2", "h3"))
+_BLOCKS = frozenset(
+    ("p", "div", "li", "td", "body", "section", "article", "h1", "h2", "h3")
+)
 _TOKEN = re.compile(r"<(?:(/?)([a-zA-Z][\w:-]*+)[^<>]*+>|(!--)|[!?][^<>]*>)")
 
 
@@ -54,7 +63,10 @@ def _gap(tag: str, closing: bool) -> str:
 
 
 def _tidy(parts: list[str]) -> str:
-    lines = (" ".join(line.split()).removeprefix("| ") for line in html.unescape("".join(parts)).split("\n"))
+    lines = (
+        " ".join(line.split()).removeprefix("| ")
+        for line in html.unescape("".join(parts)).split("\n")
+    )
     return "\n".join(line for line in lines if line)
 
 
@@ -70,7 +82,9 @@ def html_chunks(text: str) -> list[TextChunk]:
     reader.flush(len(text))
     if len(reader.titles) == 1:
         title = reader.titles[0]
-        reader.made = with_title(title.display_text, (title.start, title.end), reader.made)
+        reader.made = with_title(
+            title.display_text, (title.start, title.end), reader.made
+        )
     return fill_gaps(text, reader.made)
 
 
@@ -107,7 +121,9 @@ class _Reader:
     inside: str = ""  # "tr" or "pre", in which blocks are not told apart
     level: int = 0  # of the open heading
     cells: frozenset[str] = frozenset()  # kinds of cells in the open row
-    headings: list[tuple[int, int]] = field(default_factory=list)  # level, number of the piece
+    headings: list[tuple[int, int]] = field(
+        default_factory=list
+    )  # level, number of the piece
     titles: list[TextChunk] = field(default_factory=list)  # headings of the first level
     lead: tuple[Range, ...] = ()
     head: tuple[Range, ...] = ()  # of the open table
@@ -159,10 +175,16 @@ class _Reader:
             self.titles += [piece] if level == 1 else []
             self.lead = self.head = ()
         elif cells == {"th"}:
-            piece = piece._replace(context_spans=piece.context_spans + self.lead, is_structural=True)
+            piece = piece._replace(
+                context_spans=piece.context_spans + self.lead, is_structural=True
+            )
             self.head = place
         else:
-            piece = piece._replace(context_spans=piece.context_spans + self.lead + (self.head if cells else ()))
+            piece = piece._replace(
+                context_spans=piece.context_spans
+                + self.lead
+                + (self.head if cells else ())
+            )
             if not cells and own.endswith(":") and len(own) <= MAX_CHUNK_CHARACTERS:
                 self.lead = place
         self.made.append(piece)

@@ -19,7 +19,12 @@ from denoise_core.text.json_spans import (
     remove_items,
     skip_space,
 )
-from denoise_core.text.text_chunk import MAX_CHUNK_CHARACTERS, TextChunk, fill_gaps, line_spans
+from denoise_core.text.text_chunk import (
+    MAX_CHUNK_CHARACTERS,
+    TextChunk,
+    fill_gaps,
+    line_spans,
+)
 
 InnerChunker: TypeAlias = Callable[[str], Sequence[tuple[TextChunk, str, str]] | None]
 """Cuts a text that stands in JSON: each piece, what is read above it, and its own words; None for one piece."""
@@ -38,7 +43,9 @@ def detect_record_format(text: str) -> str:
             return "json"
         if first == "[" and parse_python_rows(text) is not None:
             return "rows"
-        if first == "{" and all(line.lstrip()[:1] == "{" for line in text.split("\n") if line.strip()):
+        if first == "{" and all(
+            line.lstrip()[:1] == "{" for line in text.split("\n") if line.strip()
+        ):
             return "jsonl"
     return "csv" if detect_delimiter(text) else ""
 
@@ -86,12 +93,21 @@ def detect_delimiter(text: str) -> str:
         if not wanted:
             continue
         try:
-            rows = list(csv.reader((line for line in lines[:-1] if line.strip()), delimiter=mark))
+            rows = list(
+                csv.reader(
+                    (line for line in lines[:-1] if line.strip()), delimiter=mark
+                )
+            )
         except csv.Error:
             continue
-        if len(rows) < (2 if wanted >= _CSV_LIMIT else _LEAST) or len({len(r) for r in rows}) != 1:
+        if (
+            len(rows) < (2 if wanted >= _CSV_LIMIT else _LEAST)
+            or len({len(r) for r in rows}) != 1
+        ):
             continue
-        if all(len(cell) <= 60 and cell[-1:] not in (".", "!", "?") for cell in rows[0]):
+        if all(
+            len(cell) <= 60 and cell[-1:] not in (".", "!", "?") for cell in rows[0]
+        ):
             return mark
     return ""
 
@@ -115,8 +131,14 @@ def csv_chunks(text: str) -> list[TextChunk] | None:
                 rows[-1] = rows[-1]._replace(end=end, is_atomic=True)
             else:
                 above = ((rows[0].start, rows[0].end),) if header else ()
-                said = "; ".join(f"{name}: {cell}" for name, cell in zip(header, row, strict=False) if cell)
-                rows.append(TextChunk(start, end, above, display_text=said, is_atomic=True))
+                said = "; ".join(
+                    f"{name}: {cell}"
+                    for name, cell in zip(header, row, strict=False)
+                    if cell
+                )
+                rows.append(
+                    TextChunk(start, end, above, display_text=said, is_atomic=True)
+                )
             start = end
     except csv.Error:
         return None
@@ -133,7 +155,14 @@ def json_line_chunks(text: str) -> list[TextChunk]:
         line = text[start:end]
         if line.strip():
             value = load_json(line)
-            rows.append(TextChunk(start, end, display_text="" if value is None else render_json_value(value), is_atomic=True))
+            rows.append(
+                TextChunk(
+                    start,
+                    end,
+                    display_text="" if value is None else render_json_value(value),
+                    is_atomic=True,
+                )
+            )
     return fill_gaps(text, rows)
 
 
@@ -157,10 +186,16 @@ class _Walk:
     inner: InnerChunker
     made: list[TextChunk] = field(default_factory=list)
 
-    def container(self, start: int, value: Any, path: JsonPath, above: tuple[Range, ...]) -> None:
+    def container(
+        self, start: int, value: Any, path: JsonPath, above: tuple[Range, ...]
+    ) -> None:
         """The members of the object or list that begins at ``start``: what is small goes together."""
         is_list = isinstance(value, list)
-        by_element = is_list and len(value) > 1 and all(isinstance(v, dict | list | str) for v in value)
+        by_element = (
+            is_list
+            and len(value) > 1
+            and all(isinstance(v, dict | list | str) for v in value)
+        )
         is_record = bool(path) and isinstance(path[-1], int)
         run: list[JsonMember] = []
         first = above
@@ -170,36 +205,87 @@ class _Walk:
             nonlocal first
             if run:
                 own = run[0].start, run[-1].end
-                values = [m.value for m in run] if is_list else {str(m.name): m.value for m in run}
-                self.made.append(TextChunk(*own, first, _named(path), render_json_value(values), is_atomic=True, path=path))
+                values = (
+                    [m.value for m in run]
+                    if is_list
+                    else {str(m.name): m.value for m in run}
+                )
+                self.made.append(
+                    TextChunk(
+                        *own,
+                        first,
+                        _named(path),
+                        render_json_value(values),
+                        is_atomic=True,
+                        path=path,
+                    )
+                )
                 run.clear()
-                if is_record and first == above and own[1] - own[0] <= MAX_CHUNK_CHARACTERS:
+                if (
+                    is_record
+                    and first == above
+                    and own[1] - own[0] <= MAX_CHUNK_CHARACTERS
+                ):
                     first = (*above, own)
 
         for member in json_members(self.text, start):
             inner, size = member.value, member.end - member.value_start
-            here = (*path, member.name if by_element else str(member.name))  # a number leads to what may go
+            here = (
+                *path,
+                member.name if by_element else str(member.name),
+            )  # a number leads to what may go
             nested = isinstance(inner, dict | list) and len(path) < _DEEP
             is_long = isinstance(inner, str) and size > MAX_CHUNK_CHARACTERS // 2
-            if not (by_element or is_long or (nested and (size > MAX_CHUNK_CHARACTERS // 2 or _records(inner)))):
+            if not (
+                by_element
+                or is_long
+                or (nested and (size > MAX_CHUNK_CHARACTERS // 2 or _records(inner)))
+            ):
                 run.append(member)
                 continue
             flush()
-            holds_records = isinstance(inner, dict) and any(map(_records, inner.values()))
-            if nested and (size > (2 - holds_records) * MAX_CHUNK_CHARACTERS or not by_element):
+            holds_records = isinstance(inner, dict) and any(
+                map(_records, inner.values())
+            )
+            if nested and (
+                size > (2 - holds_records) * MAX_CHUNK_CHARACTERS or not by_element
+            ):
                 self.container(member.value_start, inner, here, first)
             elif is_long:
                 self.string(member, here, first)
             else:
                 name, said = _named(here), render_json_value(inner)
-                self.made.append(TextChunk(member.start, member.end, first, name, said, is_atomic=True, path=here))
+                self.made.append(
+                    TextChunk(
+                        member.start,
+                        member.end,
+                        first,
+                        name,
+                        said,
+                        is_atomic=True,
+                        path=here,
+                    )
+                )
         flush()
 
-    def string(self, member: JsonMember, path: JsonPath, above: tuple[Range, ...]) -> None:
+    def string(
+        self, member: JsonMember, path: JsonPath, above: tuple[Range, ...]
+    ) -> None:
         """A long text, cut in its turn."""
         name, inside = _named(path), (member.value_start + 1, member.end - 1)
-        whole = TextChunk(member.start, member.end, above, name, member.value, is_atomic=True, path=path, string_span=inside)
-        parts = self.inner(member.value) or [(TextChunk(0, len(member.value)), "", member.value)]
+        whole = TextChunk(
+            member.start,
+            member.end,
+            above,
+            name,
+            member.value,
+            is_atomic=True,
+            path=path,
+            string_span=inside,
+        )
+        parts = self.inner(member.value) or [
+            (TextChunk(0, len(member.value)), "", member.value)
+        ]
         place = map_string_offsets(self.text, *inside)
         for n, (part, over, said) in enumerate(parts):
             start, end = place(part.start), place(part.end)
@@ -237,7 +323,11 @@ def _named(path: JsonPath) -> str:
 def render_json_value(value: Any, name: str = "") -> str:
     """The names and values of a JSON value, a line each; nothing empty."""
     if isinstance(value, dict):
-        return "\n".join(s for k, v in value.items() if (s := render_json_value(v, f"{name}.{k}" if name else str(k))))
+        return "\n".join(
+            s
+            for k, v in value.items()
+            if (s := render_json_value(v, f"{name}.{k}" if name else str(k)))
+        )
     if isinstance(value, list):
         if all(not isinstance(v, dict | list) for v in value):
             shown = ", ".join(str(v) for v in value if v not in (None, ""))
@@ -251,16 +341,30 @@ def render_json_value(value: Any, name: str = "") -> str:
 # --- What goes out of a list or a text
 
 
-def removed_row_spans(text: str, pieces: Sequence[TextChunk], kept: Sequence[Range]) -> list[Range]:
+def removed_row_spans(
+    text: str, pieces: Sequence[TextChunk], kept: Sequence[Range]
+) -> list[Range]:
     """The ranges of a list as Python prints it that go: rows of which nothing is kept. ``kept`` is apart."""
-    rows = [(p.start, p.start + len(text[p.start : p.end].rstrip(", \t\r\n"))) for p in pieces if not p.is_structural]
+    rows = [
+        (p.start, p.start + len(text[p.start : p.end].rstrip(", \t\r\n")))
+        for p in pieces
+        if not p.is_structural
+    ]
     return merge_spans(remove_items(rows, kept))
 
 
-def removed_json_spans(text: str, pieces: Sequence[TextChunk], kept: Sequence[Range]) -> list[Range]:
+def removed_json_spans(
+    text: str, pieces: Sequence[TextChunk], kept: Sequence[Range]
+) -> list[Range]:
     """The ranges of a JSON text that go: elements of lists and parts of strings of which nothing is kept.
 
     What is left is JSON again, and every character of it that is kept stands as it did. ``kept`` is apart.
     """
-    parts = [p.string_span for p in pieces if p.string_span is not None and not clip_spans(kept, *p.string_span)]
-    return merge_spans([*parts, *remove_elements(text, [(p.path, p.start) for p in pieces], kept)])
+    parts = [
+        p.string_span
+        for p in pieces
+        if p.string_span is not None and not clip_spans(kept, *p.string_span)
+    ]
+    return merge_spans(
+        [*parts, *remove_elements(text, [(p.path, p.start) for p in pieces], kept)]
+    )

@@ -40,8 +40,12 @@ _NEXT_TURN = re.compile(
     r"(?:<\|(?:im_end|eot_id|eom_id|end|end_of_turn|end_of_text|endoftext)\|>|<end_of_turn>|</s>)\s{0,9}"
     r"(?:<\|im_start\|>|<\|start_header_id\|>|<\|start\|>|<start_of_turn>|\[INST\]|<\|user\|>|(?:Human|User|Assistant)\s{0,2}:)"
 )
-_FINAL = re.compile(r"<\|channel\|>\s{0,9}final[^<\n]{0,60}<\|message\|>", re.IGNORECASE)
-_WRAPPERS = frozenset(["response", "answer", "output", "result", "reply", "final_answer", "final"])
+_FINAL = re.compile(
+    r"<\|channel\|>\s{0,9}final[^<\n]{0,60}<\|message\|>", re.IGNORECASE
+)
+_WRAPPERS = frozenset(
+    ["response", "answer", "output", "result", "reply", "final_answer", "final"]
+)
 _CUT_OFF = "the reply ends inside its thinking"
 
 
@@ -76,7 +80,12 @@ def strip_fence(text: str) -> str:
     text = text.strip()
     for mark in ("```", "~~~"):
         inner = text[3:-3]
-        if text.startswith(mark) and text.endswith(mark) and len(text) >= 6 and mark not in inner:
+        if (
+            text.startswith(mark)
+            and text.endswith(mark)
+            and len(text) >= 6
+            and mark not in inner
+        ):
             first, broken, rest = inner.partition("\n")
             return (rest if broken and _is_language(first) else inner).strip()
     return text
@@ -89,13 +98,17 @@ def fenced_blocks(text: str) -> list[str]:
     fence = ""
     for line in text.split("\n"):
         bare = line.strip(" \t")
-        if fence and bare.endswith(fence):  # models close a fence behind their last line, too
+        if fence and bare.endswith(
+            fence
+        ):  # models close a fence behind their last line, too
             lines.append(bare.removesuffix(fence))
             contents.append("\n".join(lines).strip())
             fence = ""
         elif fence:
             lines.append(line)
-        elif bare.startswith(("```", "~~~")) and _is_language(language := bare.lstrip(bare[0])):
+        elif bare.startswith(("```", "~~~")) and _is_language(
+            language := bare.lstrip(bare[0])
+        ):
             fence = bare.removesuffix(language)
             lines = []
     return contents
@@ -134,7 +147,9 @@ def parse_json(text: str) -> Any:
     value, start = _last_object(text)
     if value is not None:
         earlier, _ = _last_object(text[:start])
-        if earlier is not None and any(k in value and value[k] != v for k, v in earlier.items()):
+        if earlier is not None and any(
+            k in value and value[k] != v for k, v in earlier.items()
+        ):
             raise unparsable_reply("one object, or two that agree", text)
     return value
 
@@ -153,7 +168,14 @@ def _last_object(text: str) -> tuple[dict[str, Any] | None, int]:
     return None, 0
 
 
-_SEPARATORS = {"", ",", ";", "\n", ",\n", ";\n"}  # of numbers, without the blanks in them
+_SEPARATORS = {
+    "",
+    ",",
+    ";",
+    "\n",
+    ",\n",
+    ";\n",
+}  # of numbers, without the blanks in them
 
 
 def parse_number_ranges(text: str) -> list[tuple[int, int]] | None:
@@ -161,7 +183,7 @@ def parse_number_ranges(text: str) -> list[tuple[int, int]] | None:
 
     The text is read once from left to right: there is nothing to go back to.
 
-    >>> number_ranges("2, 5-7"), number_ranges("2 are relevant")
+    >>> parse_number_ranges("2, 5-7"), parse_number_ranges("2 are relevant")
     ([(2, 2), (5, 7)], None)
     """
     ranges: list[tuple[int, int]] = []
@@ -184,7 +206,9 @@ def parse_number_ranges(text: str) -> list[tuple[int, int]] | None:
 def unparsable_reply(expected: str, reply: str) -> UnparsableReply:
     """The error that says what was expected and how the reply begins."""
     begins = reply.strip()[:80]
-    return UnparsableReply(f"{expected}; the reply begins {begins!r}" if begins else "the reply is empty")
+    return UnparsableReply(
+        f"{expected}; the reply begins {begins!r}" if begins else "the reply is empty"
+    )
 
 
 _QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "’": "'", "，": ",", "：": ":"})

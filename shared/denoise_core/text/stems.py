@@ -12,7 +12,14 @@ import Stemmer
 from denoise_core.text.lexemes import Lexeme
 from denoise_core.text.wordlists import FUNCTION_WORDS, word_set
 
-_NAMES = {"en": "english", "de": "german", "fr": "french", "es": "spanish", "ru": "russian", "ar": "arabic"}
+_NAMES = {
+    "en": "english",
+    "de": "german",
+    "fr": "french",
+    "es": "spanish",
+    "ru": "russian",
+    "ar": "arabic",
+}
 _SMALL = {
     "en": FUNCTION_WORDS | word_set("yes no would could like please"),
     "de": word_set(
@@ -76,9 +83,18 @@ def content_stems(found: Sequence[Lexeme], language: str) -> list[StemmedWord]:
                 out.append(StemmedWord(stem_word(lower, language), x.start, x.end))
         elif x.kind == "ideograph" and x.text not in _IDEOGRAPHS:
             after = found[n + 1] if n + 1 < len(found) else None
-            if after and after.kind == "ideograph" and after.text not in _IDEOGRAPHS and after.start == x.end:
+            if (
+                after
+                and after.kind == "ideograph"
+                and after.text not in _IDEOGRAPHS
+                and after.start == x.end
+            ):
                 out.append(StemmedWord(x.text + after.text, x.start, after.end))
-            elif not (n and found[n - 1].kind == "ideograph" and found[n - 1].text not in _IDEOGRAPHS):
+            elif not (
+                n
+                and found[n - 1].kind == "ideograph"
+                and found[n - 1].text not in _IDEOGRAPHS
+            ):
                 out.append(StemmedWord(x.text, x.start, x.end))
     return out
 
@@ -100,7 +116,11 @@ def stem_word(word: str, language: str = "en") -> str:
 def _open(lower: str, language: str) -> str:
     """Without an elided article or a possessive: l'éditeur, Brenner's."""
     head, _, tail = lower.partition("'")
-    if len(tail) > 2 and head in ("l", "d", "n", "j", "s", "c", "qu", "m") and language != "en":
+    if (
+        len(tail) > 2
+        and head in ("l", "d", "n", "j", "s", "c", "qu", "m")
+        and language != "en"
+    ):
         return tail
     if tail in ("s", ""):
         return head

@@ -17,7 +17,13 @@ from functools import lru_cache
 from typing import Any
 
 from denoise_core.errors import InputError
-from denoise_core.spans import Range, clip_spans, complement_spans, join_spans, merge_spans
+from denoise_core.spans import (
+    Range,
+    clip_spans,
+    complement_spans,
+    join_spans,
+    merge_spans,
+)
 from denoise_core.text import lines, markup, records
 from denoise_core.text.chunk import sentence_spans
 from denoise_core.text.json_spans import field_ranges, value_without
@@ -55,13 +61,18 @@ class ChunkedText:
         cannot be cut."""
         own = self.text[piece.start : piece.end]
         if self.text_format == "json" and piece.string_span is None:
-            return tuple(field_ranges(self.text, piece.start, piece.end) or ((piece.start, piece.end),))
+            return tuple(
+                field_ranges(self.text, piece.start, piece.end)
+                or ((piece.start, piece.end),)
+            )
         if piece.is_atomic or (self.text_format == "html" and "<" in own.strip()[1:-1]):
             return ((piece.start, piece.end),)
         if self.text_format in (lines.SOURCE_CODE, lines.LOG_ENTRIES):
             return tuple(line_spans(self.text, piece.start, piece.end))
         found = sentence_spans(Passage(own, ""))
-        return tuple((piece.start + s.start, piece.start + s.end) for s in found) or ((piece.start, piece.end),)
+        return tuple((piece.start + s.start, piece.start + s.end) for s in found) or (
+            (piece.start, piece.end),
+        )
 
     def readable_text(self, start: int, end: int) -> str:
         """The characters ``[start, end)`` for a person to read: HTML without its tags."""
@@ -75,19 +86,31 @@ class ChunkedText:
         stay, and all else (counts, cursors, ids) stands as it was. CSV keeps its header row. Of any other text the
         kept ranges are left, each with what it cannot be read without.
         """
-        as_pairs = ((s.start, s.end) if isinstance(s, Span) else (int(s[0]), int(s[1])) for s in kept)
-        ranges = clip_spans(merge_spans((a, b) for a, b in as_pairs if a < b), 0, len(self.text))
+        as_pairs = (
+            (s.start, s.end) if isinstance(s, Span) else (int(s[0]), int(s[1]))
+            for s in kept
+        )
+        ranges = clip_spans(
+            merge_spans((a, b) for a, b in as_pairs if a < b), 0, len(self.text)
+        )
         touched = [p for p in self.chunks if clip_spans(ranges, p.start, p.end)]
         above = {r for p in touched for r in p.context_spans}
         if self.text_format == "json":
-            removed = records.removed_json_spans(self.text, self.chunks, merge_spans([*ranges, *above]))
+            removed = records.removed_json_spans(
+                self.text, self.chunks, merge_spans([*ranges, *above])
+            )
         elif self.text_format == "rows":
             removed = records.removed_row_spans(self.text, self.chunks, ranges)
         elif self._is_container:
             removed = []  # it could not be read as JSON: all of it stays
         else:
             # What stands above brings no more.
-            above = {r for p in touched if (p.start, p.end) not in above for r in p.context_spans}
+            above = {
+                r
+                for p in touched
+                if (p.start, p.end) not in above
+                for r in p.context_spans
+            }
             return merge_spans([*above, *ranges])
         return complement_spans(removed, 0, len(self.text))
 
@@ -106,7 +129,9 @@ class ChunkedText:
 
     @property
     def _is_container(self) -> bool:
-        return self.source_value is not None and not isinstance(self.source_value, str | bytes)
+        return self.source_value is not None and not isinstance(
+            self.source_value, str | bytes
+        )
 
 
 def chunk_text(given: Any) -> ChunkedText:
@@ -125,11 +150,16 @@ def chunk_text(given: Any) -> ChunkedText:
         return _chunk_string(given)
     if isinstance(given, bytes):
         # A byte that is no UTF-8 is one character, so that places in the text are places in the bytes.
-        return replace(_chunk_string(replace_surrogates(given.decode("utf-8", "surrogateescape"))), source_value=given)
+        return replace(
+            _chunk_string(replace_surrogates(given.decode("utf-8", "surrogateescape"))),
+            source_value=given,
+        )
     try:
         if not isinstance(given, dict | list | tuple):
             raise TypeError("not a list or an object")
-        return replace(_chunk_string(json.dumps(given, ensure_ascii=False)), source_value=given)
+        return replace(
+            _chunk_string(json.dumps(given, ensure_ascii=False)), source_value=given
+        )
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
             f"cut: expected a text, bytes, or a list or dict that JSON holds, got {type(given).__name__}: {error}"
@@ -140,7 +170,9 @@ def structural_chunker(passage: Passage) -> tuple[Span, ...]:
     """The pieces of a passage as spans that tile it; an empty passage is one empty piece."""
     if not passage.text:
         return (Span(passage.id, 0, 0),)
-    return tuple(Span(passage.id, p.start, p.end) for p in chunk_text(passage.text).chunks)
+    return tuple(
+        Span(passage.id, p.start, p.end) for p in chunk_text(passage.text).chunks
+    )
 
 
 def context_spans_of(passage: Passage, span: Span) -> tuple[Span, ...]:
@@ -148,14 +180,26 @@ def context_spans_of(passage: Passage, span: Span) -> tuple[Span, ...]:
     points to. For any other span, those of the pieces it lies in."""
     own = chunk_text(passage.text)
     out: list[Span] = []
-    for piece in own.chunks[own.chunk_index(span.start) : own.chunk_index(max(span.start, span.end - 1)) + 1]:
-        out += [Span(passage.id, *r) for r in (*piece.context_spans, *lines.antecedent_sentence(own.text, piece, own.text_format in _TEXT))]
+    for piece in own.chunks[
+        own.chunk_index(span.start) : own.chunk_index(max(span.start, span.end - 1)) + 1
+    ]:
+        out += [
+            Span(passage.id, *r)
+            for r in (
+                *piece.context_spans,
+                *lines.antecedent_sentence(own.text, piece, own.text_format in _TEXT),
+            )
+        ]
     return tuple(out)
 
 
 @lru_cache(maxsize=256)
 def _chunk_string(text: str) -> ChunkedText:
-    kind = records.detect_record_format(text) or markup.detect_markup(text) or lines.detect_line_format(text)
+    kind = (
+        records.detect_record_format(text)
+        or markup.detect_markup(text)
+        or lines.detect_line_format(text)
+    )
     made = _CUTTERS[kind](text) if kind in _CUTTERS else None
     if made is None:
         kind = kind if kind in _TEXT else lines.PLAIN_TEXT
@@ -168,7 +212,11 @@ def _chunk_string(text: str) -> ChunkedText:
 def _inside(text: str) -> list[tuple[TextChunk, str, str]] | None:
     """The pieces of a text that stands in JSON, with what is read of each; None where it is one."""
     own = _chunk_string(text)
-    return None if len(own.chunks) < 2 else [(p, *own.chunk_context_and_text(p)) for p in own.chunks]
+    return (
+        None
+        if len(own.chunks) < 2
+        else [(p, *own.chunk_context_and_text(p)) for p in own.chunks]
+    )
 
 
 _CUTTERS: dict[str, Callable[[str], list[TextChunk] | None]] = {

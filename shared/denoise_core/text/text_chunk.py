@@ -39,7 +39,11 @@ class TextChunk(NamedTuple):
 def with_title(name: str, title: Range, made: Sequence[TextChunk]) -> list[TextChunk]:
     """The pieces with their text's title as header: all are read under it, and none brings it along."""
     return [
-        p._replace(context_spans=tuple(r for r in p.context_spans if r != title), header=name) if title in p.context_spans else p
+        p._replace(
+            context_spans=tuple(r for r in p.context_spans if r != title), header=name
+        )
+        if title in p.context_spans
+        else p
         for p in made
     ]
 

@@ -17,7 +17,11 @@ def estimate_tokens(text: str) -> int:
     >>> estimate_tokens("The hall is old."), estimate_tokens("東京"), estimate_tokens("")
     (4, 2, 0)
     """
-    wide = 0 if text.isascii() else sum(ord(character) >= _FIRST_WIDE for character in text)
+    wide = (
+        0
+        if text.isascii()
+        else sum(ord(character) >= _FIRST_WIDE for character in text)
+    )
     return -(-(len(text) - wide) // CHARACTERS_PER_TOKEN) + wide
 
 

@@ -28,7 +28,8 @@ def split_words(text: str) -> list[str]:
 def word_spans(text: str) -> list[tuple[str, int, int]]:
     """`words` with the characters ``[start, end)`` of ``text`` on which they stand."""
     return [
-        (unicodedata.normalize("NFKC", m.group()).casefold(), m.start(), m.end()) for m in _WORD.finditer(text)
+        (unicodedata.normalize("NFKC", m.group()).casefold(), m.start(), m.end())
+        for m in _WORD.finditer(text)
     ]
 
 

@@ -10,7 +10,12 @@ from rich.console import Console
 
 from denoise_core.cli import escape_control
 from denoise_core.cli import main as carried_out
-from denoise_core.cli.evaluate import ANSWERS_FILE, open_ledger, parse_columns, show_plan
+from denoise_core.cli.evaluate import (
+    ANSWERS_FILE,
+    open_ledger,
+    parse_columns,
+    show_plan,
+)
 from denoise_core.cli.options import (
     BudgetOption,
     ColumnsOption,
@@ -26,35 +31,55 @@ from denoise_lab.protocols.choose import Asked, sheets_of
 from denoise_lab.protocols.sheet import run_sheets
 from denoise_lab.protocols.table import PAGE, RESULTS, TABLES, rows_of, save, told
 
-SERVED, LOCAL = 8, 1  # cases at a time, unless said otherwise: of a server, and of a model on this machine
+SERVED, LOCAL = (
+    8,
+    1,
+)  # cases at a time, unless said otherwise: of a server, and of a model on this machine
 
 app = make_command("What rag-denoise was made and measured with.")
 
 
 @app.command()
 def protocol(
-    paper: Annotated[Literal["s2a", "end", "augmenter"], typer.Argument(help="Whose tables.")],
+    paper: Annotated[
+        Literal["s2a", "end", "augmenter"], typer.Argument(help="Whose tables.")
+    ],
     data: Annotated[
         Path | None,
-        typer.Argument(help="Questions of your own, or for 'end' a text as prose; without, what ships."),
+        typer.Argument(
+            help="Questions of your own, or for 'end' a text as prose; without, what ships."
+        ),
     ] = None,
     llm: Annotated[
-        str, typer.Option(help="The model: http://host:port/v1#name, or a folder or hub name for this machine.")
+        str,
+        typer.Option(
+            help="The model: http://host:port/v1#name, or a folder or hub name for this machine."
+        ),
     ] = "none",
     columns: ColumnsOption = None,
-    limit: Annotated[int | None, typer.Option("-n", min=1, help="Fewer questions of each kind.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("-n", min=1, help="Fewer questions of each kind.")
+    ] = None,
     right: GradingOption = "contains",
-    probe: Annotated[Path | None, typer.Option(help="For 'end': the probe in this folder.")] = None,
-    extended: Annotated[bool, typer.Option("--extended", help="For 'end': twice the prose.")] = False,
+    probe: Annotated[
+        Path | None, typer.Option(help="For 'end': the probe in this folder.")
+    ] = None,
+    extended: Annotated[
+        bool, typer.Option("--extended", help="For 'end': twice the prose.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Of questions that are made.")] = 0,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Cases at a time: 8 of a server, 1 on this machine.")
+        int | None,
+        typer.Option(min=1, help="Cases at a time: 8 of a server, 1 on this machine."),
     ] = None,
     budget: BudgetOption = None,
     price: PriceOption = None,
     dry_run: DryRunOption = False,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder for report.html, tables.md and results.json.")
+        Path,
+        typer.Option(
+            "--out", "-o", help="Folder for report.html, tables.md and results.json."
+        ),
     ] = Path("denoise-evaluation"),
 ) -> None:
     """The tables of a paper on a model of yours, the paper's figures beside.
@@ -74,12 +99,16 @@ def protocol(
     ledger = open_ledger(llm, out / ANSWERS_FILE, budget, price, dry_run)
     served = llm.startswith(("http://", "https://"))
     local, named = None if served else llm, parse_columns(columns or [])
-    asked = Asked(paper, data, limit, right, seed, extended, probe, local, columns=named or None)
+    asked = Asked(
+        paper, data, limit, right, seed, extended, probe, local, columns=named or None
+    )
     sheets = sheets_of(asked, ledger)
     aside = Console(stderr=True)
     at_once = workers or (SERVED if served else LOCAL)
     with progress_bar(aside, "asking") as hear:
-        tables = run_sheets(sheets, ledger, price=ledger.price, workers=at_once, progress=hear)
+        tables = run_sheets(
+            sheets, ledger, price=ledger.price, workers=at_once, progress=hear
+        )
     console = Console(highlight=False)
     if dry_run:
         return show_plan(console, ledger)
@@ -90,24 +119,42 @@ def protocol(
     save(tables, llm, out)
     print_line(aside, f"\nwritten to {out}: {PAGE}, {TABLES}, {RESULTS}")
     if all(line.failed == line.cases for table in tables for line in table.lines):
-        raise InputError(f"no case was answered; the first failure: {tables[0].lines[0].first_error}")
+        raise InputError(
+            f"no case was answered; the first failure: {tables[0].lines[0].first_error}"
+        )
 
 
 @app.command("noisy-retrieval")
 def noisy_retrieval(
-    haystack: Annotated[Path, typer.Argument(help="A text file in UTF-8 that the prose is drawn from.")],
+    haystack: Annotated[
+        Path, typer.Argument(help="A text file in UTF-8 that the prose is drawn from.")
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="JSON lines file to write.")],
-    level: Annotated[int, typer.Option(min=0, max=4, help="How many of 5 attributes a distractor shares.")] = 4,
-    questions: Annotated[int, typer.Option("--questions", "-n", min=1, help="How many questions.")] = 100,
-    extended: Annotated[bool, typer.Option("--extended", help="Twice the prose: about 8,000 tokens.")] = False,
+    level: Annotated[
+        int,
+        typer.Option(
+            min=0, max=4, help="How many of 5 attributes a distractor shares."
+        ),
+    ] = 4,
+    questions: Annotated[
+        int, typer.Option("--questions", "-n", min=1, help="How many questions.")
+    ] = 100,
+    extended: Annotated[
+        bool, typer.Option("--extended", help="Twice the prose: about 8,000 tokens.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="The same seed gives the same set.")] = 0,
 ) -> None:
     """Make a NoisyRetrieval set: one password among twelve look-alikes, inside prose (END paper, section 3.1.1).
 
     The file is what 'rag-denoise fit' and 'rag-denoise evaluate' read.
     """
-    write_noisy_retrieval(out, haystack, NoisyRetrieval(level, extended), questions, seed=seed)
-    typer.echo(escape_control(f"wrote {questions} questions of level {level} to {out}"), err=True)
+    write_noisy_retrieval(
+        out, haystack, NoisyRetrieval(level, extended), questions, seed=seed
+    )
+    typer.echo(
+        escape_control(f"wrote {questions} questions of level {level} to {out}"),
+        err=True,
+    )
 
 
 def main() -> None:

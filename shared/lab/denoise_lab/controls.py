@@ -23,7 +23,9 @@ from denoise_lab.layouts import LAYOUTS
 NO_QUESTION = "What is this about?"
 
 
-def controls(reader: HiddenReader, questions: Sequence[Question], layer: int) -> dict[str, LayerFit]:
+def controls(
+    reader: HiddenReader, questions: Sequence[Question], layer: int
+) -> dict[str, LayerFit]:
     """Both, by name."""
     return {
         "random weights": random_weights(reader, questions, layer),
@@ -31,13 +33,17 @@ def controls(reader: HiddenReader, questions: Sequence[Question], layer: int) ->
     }
 
 
-def without_question(reader: HiddenReader, questions: Sequence[Question], layer: int) -> LayerFit:
+def without_question(
+    reader: HiddenReader, questions: Sequence[Question], layer: int
+) -> LayerFit:
     """A probe fitted at ``layer`` on passages that were all read under the same question."""
     same = [replace(q, text=NO_QUESTION) for q in questions]
     return fit_layers(capture_states(reader, same, layers=[layer]))[0]
 
 
-def random_weights(reader: HiddenReader, questions: Sequence[Question], layer: int, *, seed: int = 0) -> LayerFit:
+def random_weights(
+    reader: HiddenReader, questions: Sequence[Question], layer: int, *, seed: int = 0
+) -> LayerFit:
     """A probe fitted at ``layer`` of a model whose blocks know nothing."""
     backbone = reader.backbone
     settings = ReadingSettings(
@@ -46,7 +52,11 @@ def random_weights(reader: HiddenReader, questions: Sequence[Question], layer: i
         normalisation=reader.norm.kind,
         max_tokens=reader.settings.max_tokens,
     )
-    fresh = HiddenReader(with_fresh_blocks(backbone, seed), tokenizer=backbone.tokenizer, settings=settings)
+    fresh = HiddenReader(
+        with_fresh_blocks(backbone, seed),
+        tokenizer=backbone.tokenizer,
+        settings=settings,
+    )
     return fit_layers(capture_states(fresh, questions, layers=[layer]))[0]
 
 
@@ -57,12 +67,14 @@ def with_fresh_blocks(backbone: Any, seed: int = 0) -> Any:
     """
     torch = require("torch", extra="end")
     model = backbone.model
-    blocks = {id(p) for p in backbone.early.blocks.parameters()}
+    blocks = {id(p) for p in backbone.partial_forward.blocks.parameters()}
     inside = {name for name, p in model.named_parameters() if id(p) in blocks}
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         fresh = type(model)(copy.deepcopy(model.config))
-    kept = {name: value for name, value in model.state_dict().items() if name not in inside}
+    kept = {
+        name: value for name, value in model.state_dict().items() if name not in inside
+    }
     fresh.load_state_dict(kept, strict=False)
-    sample = next(iter(backbone.early.blocks.parameters()))
+    sample = next(iter(backbone.partial_forward.blocks.parameters()))
     return fresh.to(device=sample.device, dtype=sample.dtype).eval()

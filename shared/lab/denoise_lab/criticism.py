@@ -15,8 +15,8 @@ from denoise_core.augmenter.prompts import draft_block, evidence_block, question
 from denoise_core.errors import InputError, UnparsableReply
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.runtime.effects import Flow, complete
-from denoise_core.support.check import read_mark
-from denoise_core.support.citing import uncited
+from denoise_core.support.check import parse_no_answer
+from denoise_core.support.citing import remove_citations
 from denoise_core.support.judging import AnswerVerdict, ClaimVerdict
 from denoise_core.text.delimit import ENVELOPE_NOTE
 from denoise_core.types import Message
@@ -28,7 +28,9 @@ CRITICISE = (
     '"score": 0 to 10, "problems": [{"claim": "words of the draft", "problem": "what is wrong, and what the '
     'evidence says instead"}]}'
 )
-_THOUGHT = re.compile(r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
+_THOUGHT = re.compile(
+    r"<(think|thinking|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE
+)
 _FENCE = re.compile(r"```(?:json)?(.*?)```", re.DOTALL)
 _VERDICTS = {"supported": "pass", "unsupported": "fail", "unclear": "unknown"}
 _PHRASES = re.compile(
@@ -64,10 +66,16 @@ class SelfCriticism:
         if not candidate.strip():
             return AnswerVerdict(False, kind="empty", reason="the answer is empty")
         if abstains(candidate):
-            return AnswerVerdict(kind="abstention", reason="the answer says that it does not know")
+            return AnswerVerdict(
+                kind="abstention", reason="the answer says that it does not know"
+            )
         if not memory.evidence:
-            return AnswerVerdict(kind="empty_evidence", reason="there is no evidence to hold it against")
-        reply = yield from complete(criticism_prompt(memory, candidate), tag="judge", llm=self.llm)
+            return AnswerVerdict(
+                kind="empty_evidence", reason="there is no evidence to hold it against"
+            )
+        reply = yield from complete(
+            criticism_prompt(memory, candidate), tag="judge", llm=self.llm
+        )
         try:
             return read_criticism(reply.text, self.threshold, candidate)
         except UnparsableReply as error:
@@ -81,12 +89,12 @@ def abstains(candidate: str) -> bool:
     [True, True, False]
     """
     unknown = candidate.strip().rstrip(".").casefold() in ("unknown", "n/a")
-    return unknown or read_mark(candidate) is not None or gap(candidate)
+    return unknown or parse_no_answer(candidate) is not None or gap(candidate)
 
 
 def gap(text: str) -> bool:
     """The first sentence of a short text says that something is not known or not told."""
-    words = " ".join(uncited(text).replace("’", "'").split())
+    words = " ".join(remove_citations(text).replace("’", "'").split())
     first = re.split(r"(?<=[.!?])\s", words, maxsplit=1)[0]
     return len(words.split()) <= _LONGEST and _PHRASES.search(first) is not None
 
@@ -103,20 +111,43 @@ def criticism_prompt(memory: WorkingMemory, candidate: str) -> tuple[Message, ..
 def read_criticism(reply: str, threshold: float, candidate: str = "") -> AnswerVerdict:
     """The verdict in a reply. Raises `UnparsableReply` unless it is the object that was asked for."""
     said = _object(reply)
-    verdict, score, problems = said.get("verdict"), said.get("score"), said.get("problems", [])
+    verdict, score, problems = (
+        said.get("verdict"),
+        said.get("score"),
+        said.get("problems", []),
+    )
     if not isinstance(verdict, str) or verdict not in _VERDICTS:
-        raise UnparsableReply(f"the judge's verdict is {verdict!r}; expected one of {', '.join(_VERDICTS)}")
-    if isinstance(score, bool) or not isinstance(score, (int, float)) or not 0 <= score <= 10:
-        raise UnparsableReply(f"the judge's score is {score!r}; expected a number from 0 to 10")
+        raise UnparsableReply(
+            f"the judge's verdict is {verdict!r}; expected one of {', '.join(_VERDICTS)}"
+        )
+    if (
+        isinstance(score, bool)
+        or not isinstance(score, (int, float))
+        or not 0 <= score <= 10
+    ):
+        raise UnparsableReply(
+            f"the judge's score is {score!r}; expected a number from 0 to 10"
+        )
     if not isinstance(problems, list) or not all(map(_is_problem, problems)):
-        raise UnparsableReply("the judge's problems are not a list of objects with the texts claim and problem")
+        raise UnparsableReply(
+            "the judge's problems are not a list of objects with the texts claim and problem"
+        )
     claims = tuple(_problem(p["claim"], p["problem"], candidate) for p in problems)
     outcome = _VERDICTS[verdict]
     if outcome == "unknown":
-        return AnswerVerdict(None, score / 10, claims, None, "judge_unsure", "the judge could not tell")
+        return AnswerVerdict(
+            None, score / 10, claims, None, "judge_unsure", "the judge could not tell"
+        )
     if outcome == "pass" and not claims and score / 10 >= threshold:
         return AnswerVerdict(True, score / 10)
-    return AnswerVerdict(False, score / 10, claims, None, "criticism", f"the judge gives it {score:g} of 10")
+    return AnswerVerdict(
+        False,
+        score / 10,
+        claims,
+        None,
+        "criticism",
+        f"the judge gives it {score:g} of 10",
+    )
 
 
 def _problem(claim: str, problem: str, candidate: str) -> ClaimVerdict:
@@ -131,11 +162,19 @@ def _object(reply: str) -> dict[str, Any]:
     try:
         said = json.loads(fenced.group(1) if fenced else text)
     except (json.JSONDecodeError, RecursionError) as error:
-        raise UnparsableReply(f"expected one JSON object from the judge, got {reply[:80]!r}") from error
+        raise UnparsableReply(
+            f"expected one JSON object from the judge, got {reply[:80]!r}"
+        ) from error
     if not isinstance(said, dict):
-        raise UnparsableReply(f"expected one JSON object from the judge, got {reply[:80]!r}")
+        raise UnparsableReply(
+            f"expected one JSON object from the judge, got {reply[:80]!r}"
+        )
     return said
 
 
 def _is_problem(item: object) -> bool:
-    return isinstance(item, dict) and isinstance(item.get("claim"), str) and isinstance(item.get("problem"), str)
+    return (
+        isinstance(item, dict)
+        and isinstance(item.get("claim"), str)
+        and isinstance(item.get("problem"), str)
+    )

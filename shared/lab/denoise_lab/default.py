@@ -60,21 +60,38 @@ Mix = Mapping[str, Sequence[Read]]
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, required=True, help="folder with the sets' files")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--data", type=Path, required=True, help="folder with the sets' files"
+    )
     parser.add_argument("--keep", type=Path, help="folder for what is read of passages")
-    parser.add_argument("--limit", type=int, default=LIMIT, help="at most so many questions of each set")
-    parser.add_argument("--out", type=Path, default=HERE, help="folder to write stack, scale and card to")
+    parser.add_argument(
+        "--limit", type=int, default=LIMIT, help="at most so many questions of each set"
+    )
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=HERE,
+        help="folder to write stack, scale and card to",
+    )
     given = parser.parse_args(argv)
     fitting = {name: halves(given.data, name, given.limit)[0] for name in SETS}
     given.out.mkdir(parents=True, exist_ok=True)
     encoder = SentenceEncoder(minilm_folder(), name=HUB_NAME, cache_folder=given.keep)
     made = fit(fitting, encoder)
-    write_whole(given.out / "stack.json", json.dumps(made.stack.to_dict(), indent=1) + "\n")
-    write_whole(given.out / "scale.json", json.dumps(made.scale.to_dict(), indent=1) + "\n")
+    write_whole(
+        given.out / "stack.json", json.dumps(made.stack.to_dict(), indent=1) + "\n"
+    )
+    write_whole(
+        given.out / "scale.json", json.dumps(made.scale.to_dict(), indent=1) + "\n"
+    )
     write_whole(given.out / "card.json", json.dumps(made.card, indent=1) + "\n")
     if not (given.out / "nq_sample.jsonl.xz").exists():
-        write_sample(halves(given.data, NQ)[1][:SAMPLE], given.out / "nq_sample.jsonl.xz")
+        write_sample(
+            halves(given.data, NQ)[1][:SAMPLE], given.out / "nq_sample.jsonl.xz"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +114,18 @@ def fit(fitting: Mapping[str, Sequence[Question]], encoder: SentenceEncoder) -> 
     controls = {
         "as it is": gold_left_out(chosen, names).mean(),
         "without the question": gold_left_out(
-            {n: [r.only(columns) for r in read(encoder, asking_the_same(q))] for n, q in fitting.items()}, names
+            {
+                n: [r.only(columns) for r in read(encoder, asking_the_same(q))]
+                for n, q in fitting.items()
+            },
+            names,
         ).mean(),
         "random weights (15 questions a set)": gold_left_out(
-            {n: [r.only(columns) for r in read(random_encoder(), q)] for n, q in small.items()}, names
+            {
+                n: [r.only(columns) for r in read(random_encoder(), q)]
+                for n, q in small.items()
+            },
+            names,
         ).mean(),
         "by chance": float(np.mean(SHARES)),
     }
@@ -108,8 +133,14 @@ def fit(fitting: Mapping[str, Sequence[Question]], encoder: SentenceEncoder) -> 
         say(f"gold kept, {name}: {kept:.3f}")
     fitted = fitted_on(chosen, names)
     # The margin is calibrated on scores of weights that did not see the question's set.
-    apart = {left: fitted_on({n: r for n, r in chosen.items() if n != left}, names) for left in chosen}
-    scored = {n: [(apart[n].combine(r.signals), r.labels.tolist()) for r in rows] for n, rows in chosen.items()}
+    apart = {
+        left: fitted_on({n: r for n, r in chosen.items() if n != left}, names)
+        for left in chosen
+    }
+    scored = {
+        n: [(apart[n].combine(r.signals), r.labels.tolist()) for r in rows]
+        for n, rows in chosen.items()
+    }
     scale = replace(calibrate_margins(scored, miss_rate=FLOOR_MISS_RATE), language="en")
     whole = complete(fitted, names)
     card = {
@@ -132,19 +163,31 @@ def earning(mix: Mix, say: Callable[[str], None]) -> tuple[list[str], dict[str, 
     """
     tried: dict[tuple[str, ...], NDArray[np.float64]] = {
         names: gold_left_out(
-            {n: [r.only([NAMES.index(x) for x in names]) for r in rows] for n, rows in mix.items()}, names
+            {
+                n: [r.only([NAMES.index(x) for x in names]) for r in rows]
+                for n, rows in mix.items()
+            },
+            names,
         )
         for size in range(1, len(NAMES) + 1)
         for names in combinations(NAMES, size)
     }
     means = {names: float(gold.mean()) for names, gold in tried.items()}
     enough = max(means.values()) - 1 / sum(map(len, mix.values()))
-    best = min((n for n in means if means[n] >= enough), key=lambda n: (len(n), "bm25" in n, -means[n]))
+    best = min(
+        (n for n in means if means[n] >= enough),
+        key=lambda n: (len(n), "bm25" in n, -means[n]),
+    )
     gains = {}
     for name in best if len(best) > 1 else ():
         gain = tried[best] - tried[*(x for x in best if x != name)]
-        gains[name] = [round(float(gain.mean()), 4), [round(e, 4) for e in bootstrap_interval(gain)]]
-    kept = {" + ".join(names): round(float(gold.mean()), 4) for names, gold in tried.items()}
+        gains[name] = [
+            round(float(gain.mean()), 4),
+            [round(e, 4) for e in bootstrap_interval(gain)],
+        ]
+    kept = {
+        " + ".join(names): round(float(gold.mean()), 4) for names, gold in tried.items()
+    }
     for names, gold in kept.items():
         say(f"{names}: gold kept {gold:.4f}")
     say(f"the best: {' + '.join(best)}; gains {gains}")
@@ -162,8 +205,12 @@ def gold_left_out(mix: Mix, names: Sequence[str]) -> NDArray[np.float64]:
             np.concatenate([r.labels for r in rows]),
             np.repeat(np.arange(len(rows)), list(map(_n, rows))),
         )
-        kept = np.mean([recall_at(scores, labels, groups, share) for share in SHARES], axis=0)
-        out.append(np.resize(kept, size))  # a smaller set is repeated, so that each counts the same
+        kept = np.mean(
+            [recall_at(scores, labels, groups, share) for share in SHARES], axis=0
+        )
+        out.append(
+            np.resize(kept, size)
+        )  # a smaller set is repeated, so that each counts the same
     return np.concatenate(out)
 
 
@@ -171,14 +218,19 @@ def fitted_on(mix: Mix, names: Sequence[str]) -> Stack:
     rows = [r for of_set in mix.values() for r in of_set]
     groups = np.repeat(np.arange(len(rows)), list(map(_n, rows))).tolist()
     return fit_stack(
-        names, np.concatenate([r.signals for r in rows]), np.concatenate([r.labels for r in rows]), groups
+        names,
+        np.concatenate([r.signals for r in rows]),
+        np.concatenate([r.labels for r in rows]),
+        groups,
     )
 
 
 def complete(stack: Stack, names: Sequence[str]) -> Stack:
     """The stack over all signals of the encoder, those that did not earn a place with weight 0."""
     place_of = {name: i for i, name in enumerate(names)}
-    wanted = list(SentenceEncoder.names) + [n for n in names if n not in SentenceEncoder.names]
+    wanted = list(SentenceEncoder.names) + [
+        n for n in names if n not in SentenceEncoder.names
+    ]
     cells = [place_of.get(n) for n in wanted]
     return Stack(
         tuple(wanted),
@@ -193,7 +245,9 @@ def read(encoder: SignalSource, questions: Sequence[Question]) -> list[Read]:
 
 
 def signals(encoder: SignalSource, query: str, of: Question) -> Floats:
-    return collect_signals([encoder, BM25Scorer()], query, [p.text_with_header for p in of.passages])
+    return collect_signals(
+        [encoder, BM25Scorer()], query, [p.text_with_header for p in of.passages]
+    )
 
 
 def asking_the_same(questions: Sequence[Question]) -> list[Question]:
@@ -210,7 +264,9 @@ def random_encoder(seed: int = 0) -> SentenceEncoder:
             layer,
             **{
                 part: (
-                    rng.permutation(getattr(layer, part)[0].ravel()).reshape(getattr(layer, part)[0].shape),
+                    rng.permutation(getattr(layer, part)[0].ravel()).reshape(
+                        getattr(layer, part)[0].shape
+                    ),
                     bias,
                 )
                 for part in ("qkv", "out", "up", "down")

@@ -57,7 +57,9 @@ class Exported:
     pad_token_id: int
 
 
-def export(model: Any, probe: Probe, folder: str | Path, *, tokenizer: Any = None) -> Exported:
+def export(
+    model: Any, probe: Probe, folder: str | Path, *, tokenizer: Any = None
+) -> Exported:
     """Write the checkpoint, its tokenizer and ``end.json`` to ``folder``, after checking equal scores.
 
     ``model`` is what `ProbeScorer` takes; the reader's model stays as it is. Raises `ProbeMismatch` for
@@ -98,29 +100,43 @@ def _classifier(reader: HiddenReader, probe: Probe) -> tuple[Any, float]:
     config.problem_type = "regression"  # engines then hand out the logit as it is
     dtype = getattr(torch, early.dtype)
     try:
-        model = AutoModelForSequenceClassification.from_config(config, dtype=dtype).eval().to(early.device)
+        model = (
+            AutoModelForSequenceClassification.from_config(config, dtype=dtype)
+            .eval()
+            .to(early.device)
+        )
     except ValueError as error:
-        raise InputError(f"{config.model_type!r} has no sequence-classification class in transformers") from error
+        raise InputError(
+            f"{config.model_type!r} has no sequence-classification class in transformers"
+        ) from error
     _, decoder, _ = find_blocks(model)
     source = early.decoder.state_dict()
     kept = {name: source[name] for name in decoder.state_dict() if name in source}
     absent = sorted(set(dict(decoder.named_parameters())) - set(kept))
     if absent:
-        raise InputError(f"the classification model needs weights this model does not have: {absent[:3]}")
+        raise InputError(
+            f"the classification model needs weights this model does not have: {absent[:3]}"
+        )
     try:
         decoder.load_state_dict(kept, strict=False)
     except RuntimeError as error:
-        raise InputError(f"{config.model_type!r} cannot be cut to layer {probe.reading.layer}: {error}") from error
+        raise InputError(
+            f"{config.model_type!r} cannot be cut to layer {probe.reading.layer}: {error}"
+        ) from error
     made = get_partial_forward(model)
     made.check_readable()
     norm = made.final_norm
     if norm is None:
-        raise InputError("this model has no final norm in front of its head, so the probe's states cannot be made")
+        raise InputError(
+            "this model has no final norm in front of its head, so the probe's states cannot be made"
+        )
     weight, bias = torch.tensor(np.array(probe.weight)), probe.bias
     head = _head(model, early.hidden_size)
     with torch.no_grad():
         _unit(norm, early.unit_norm.kind)
-        head.weight.data = weight[None].to(early.device)  # stays float32: in bfloat16 it would lose the ranking
+        head.weight.data = weight[None].to(
+            early.device
+        )  # stays float32: in bfloat16 it would lose the ranking
         shift = getattr(norm, "bias", None)
         if isinstance(shift, torch.Tensor):
             shift.copy_((bias * weight / (weight @ weight)).to(shift))
@@ -132,7 +148,9 @@ def _unit(norm: nn.Module, kind: str) -> None:
     """Gain one: stored as 1, or as 0 by families that add one; found by trying."""
     weight = norm.weight
     assert isinstance(weight, torch.Tensor)
-    x = torch.linspace(-1, 2, weight.numel(), device=weight.device, dtype=weight.dtype)[None]
+    x = torch.linspace(-1, 2, weight.numel(), device=weight.device, dtype=weight.dtype)[
+        None
+    ]
     wanted = x.float() - (x.float().mean() if kind == "layer" else 0.0)
     wanted = wanted / wanted.square().mean().sqrt()
     shift = getattr(norm, "bias", None)
@@ -148,9 +166,15 @@ def _unit(norm: nn.Module, kind: str) -> None:
 def _head(model: nn.Module, width: int) -> nn.Linear:
     inside = {id(m) for m in get_partial_forward(model).decoder.modules()}
     for module in model.modules():
-        if isinstance(module, nn.Linear) and id(module) not in inside and module.weight.shape == (1, width):
+        if (
+            isinstance(module, nn.Linear)
+            and id(module) not in inside
+            and module.weight.shape == (1, width)
+        ):
             return module
-    raise InputError(f"{type(model).__name__} has no linear head of width {width} on its states")
+    raise InputError(
+        f"{type(model).__name__} has no linear head of width {width} on its states"
+    )
 
 
 def _pad_id(reader: HiddenReader) -> int:
@@ -158,7 +182,11 @@ def _pad_id(reader: HiddenReader) -> int:
     tokenizer = reader.backbone.tokenizer
     last = reader.layout.parts[-1]
     ending = None if isinstance(last, Slot) else last[-1]
-    for found in (tokenizer.pad_token_id, tokenizer.unk_token_id, *sorted(set(tokenizer.all_special_ids))):
+    for found in (
+        tokenizer.pad_token_id,
+        tokenizer.unk_token_id,
+        *sorted(set(tokenizer.all_special_ids)),
+    ):
         if found is not None and found != ending:
             return int(found)
     raise InputError(
@@ -168,14 +196,28 @@ def _pad_id(reader: HiddenReader) -> int:
 
 def _canaries(reader: HiddenReader, probe: Probe) -> list[dict[str, Any]]:
     """Prompts with the scores they must have, for whoever serves or calls the checkpoint."""
-    pairs = [("Who wrote it?", "It was written in 1911 by a clerk."), ("Why?", "Rain."), ("When did it end?", "")]
+    pairs = [
+        ("Who wrote it?", "It was written in 1911 by a clerk."),
+        ("Why?", "Rain."),
+        ("When did it end?", ""),
+    ]
     prompts, _ = reader.prompts(pairs)
-    logits = probe.score(reader.read(pairs, [probe.reading.layer]).by_layer[probe.reading.layer])
-    return [{"ids": list(p.ids), "logit": float(x)} for p, x in zip(prompts, logits, strict=True)]
+    logits = probe.score(
+        reader.read(pairs, [probe.reading.layer]).by_layer[probe.reading.layer]
+    )
+    return [
+        {"ids": list(p.ids), "logit": float(x)}
+        for p, x in zip(prompts, logits, strict=True)
+    ]
 
 
 @torch.inference_mode()
-def _check(reader: HiddenReader, classifier: nn.Module, missing: float, canaries: list[dict[str, Any]]) -> None:
+def _check(
+    reader: HiddenReader,
+    classifier: nn.Module,
+    missing: float,
+    canaries: list[dict[str, Any]],
+) -> None:
     early = reader.backbone.partial_forward
     head = _head(classifier, early.hidden_size)
     exact = head.weight.data
@@ -187,7 +229,9 @@ def _check(reader: HiddenReader, classifier: nn.Module, missing: float, canaries
         found = float(classifier(**inputs).logits[0, 0]) + missing
         head.weight.data = exact
         room = 1e-3 if early.dtype == "float32" else 0.1
-        if abs(found - canary["logit"]) > room * max(1.0, abs(canary["logit"]), float(exact.norm())):
+        if abs(found - canary["logit"]) > room * max(
+            1.0, abs(canary["logit"]), float(exact.norm())
+        ):
             raise InputError(
                 f"the exported model scores {found:.4f} where the probe scores {canary['logit']:.4f}, so this "
                 "family cannot be exported"
@@ -220,13 +264,21 @@ def _write(
         "window": backbone.partial_forward.max_positions,
         "layout": {
             "name": reader.layout.name,
-            "parts": [p.value if isinstance(p, Slot) else list(p) for p in reader.layout.parts],
+            "parts": [
+                p.value if isinstance(p, Slot) else list(p) for p in reader.layout.parts
+            ],
         },
         "canaries": canaries,
     }
-    (folder / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
-    more = "".join(_MORE.get(name, "") for name in classifier.config.architectures or ())
+    (folder / MANIFEST).write_text(
+        json.dumps(manifest, indent=1) + "\n", encoding="utf-8"
+    )
+    more = "".join(
+        _MORE.get(name, "") for name in classifier.config.architectures or ()
+    )
     layer, name = probe.reading.layer, backbone.name
-    recipe = _RECIPE.format(name=name, layer=layer, bias=missing, folder=folder.name, more=more)
+    recipe = _RECIPE.format(
+        name=name, layer=layer, bias=missing, folder=folder.name, more=more
+    )
     (folder / "README.md").write_text(recipe, encoding="utf-8", errors="replace")
     return Exported(folder, missing, pad)

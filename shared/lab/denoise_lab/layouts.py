@@ -8,9 +8,13 @@ from __future__ import annotations
 from denoise_core.local import layout as core
 from denoise_core.local.layout import INSTRUCTION, PASSAGE, QUERY, Layout
 
-SQC = Layout("sqc", ("Passage:\n", PASSAGE), system=(INSTRUCTION + "\n\nQuestion: ", QUERY))
+SQC = Layout(
+    "sqc", ("Passage:\n", PASSAGE), system=(INSTRUCTION + "\n\nQuestion: ", QUERY)
+)
 """System text, question, passage: compared with `SCQ` in the paper, section 3.3."""
-QSC = Layout("qsc", ("Passage:\n", PASSAGE), system=("Question: ", QUERY, "\n\n" + INSTRUCTION))
+QSC = Layout(
+    "qsc", ("Passage:\n", PASSAGE), system=("Question: ", QUERY, "\n\n" + INSTRUCTION)
+)
 """Question, system text, passage: compared with `SCQ` in the paper, section 3.3."""
 SC = Layout("sc", ("Passage:\n", PASSAGE), system=(INSTRUCTION,))
 """No question: a control that tells how much of a probe is the style of relevant passages (paper, section 3.3)."""

@@ -25,7 +25,9 @@ from denoise_core.types import Passage
 
 LEVELS = (0, 1, 2, 3, 4)
 DISTRACTORS = 12
-CHARACTERS = 1230  # of prose in a chunk: 13 chunks make about 4,000 tokens of 4 characters
+CHARACTERS = (
+    1230  # of prose in a chunk: 13 chunks make about 4,000 tokens of 4 characters
+)
 
 _WORDS = {
     "name": """
@@ -69,17 +71,26 @@ class NoisyRetrieval:
 
     def __post_init__(self) -> None:
         if self.level not in LEVELS:
-            raise InputError(f"level={self.level!r}: expected 0 to 4, the number of shared attributes")
+            raise InputError(
+                f"level={self.level!r}: expected 0 to 4, the number of shared attributes"
+            )
         if self.distractors < 1 or self.characters < 0:
-            raise InputError("expected 1 distractor or more, and 0 characters of prose or more")
+            raise InputError(
+                "expected 1 distractor or more, and 0 characters of prose or more"
+            )
 
-    def questions(self, haystack: str, n: int, *, seed: int = 0) -> tuple[Question, ...]:
+    def questions(
+        self, haystack: str, n: int, *, seed: int = 0
+    ) -> tuple[Question, ...]:
         """``n`` questions with their chunks, prose drawn from ``haystack``; question i is the same for any n.
 
         Raises `InputError` when the haystack is shorter than the prose of one chunk.
         """
         prose = _Prose(haystack, self.characters * (2 if self.extended else 1))
-        return tuple(self._one(prose, i, random.Random(f"{seed}/{self.level}/{i}")) for i in range(n))
+        return tuple(
+            self._one(prose, i, random.Random(f"{seed}/{self.level}/{i}"))
+            for i in range(n)
+        )
 
     def _one(self, prose: _Prose, i: int, rng: random.Random) -> Question:
         wanted = {name: rng.choice(words) for name, words in ATTRIBUTES.items()}
@@ -87,7 +98,9 @@ class NoisyRetrieval:
         while len(facts) < 1 + self.distractors:
             shared = set(rng.sample(list(ATTRIBUTES), self.level))
             other = {
-                name: wanted[name] if name in shared else rng.choice([w for w in words if w != wanted[name]])
+                name: wanted[name]
+                if name in shared
+                else rng.choice([w for w in words if w != wanted[name]])
                 for name, words in ATTRIBUTES.items()
             }
             if other not in facts:
@@ -134,7 +147,12 @@ class _Prose:
 
 
 def write_noisy_retrieval(
-    out: str | Path, haystack: str | Path, kind: NoisyRetrieval, n: int, *, seed: int = 0
+    out: str | Path,
+    haystack: str | Path,
+    kind: NoisyRetrieval,
+    n: int,
+    *,
+    seed: int = 0,
 ) -> Path:
     """Write ``n`` questions as JSON lines that `read_questions` reads; prose from the text file ``haystack``.
 
@@ -143,7 +161,9 @@ def write_noisy_retrieval(
     try:
         text = Path(haystack).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{haystack} cannot be read: {error}; expected a text file in UTF-8") from error
+        raise InputError(
+            f"{haystack} cannot be read: {error}; expected a text file in UTF-8"
+        ) from error
     return write_questions(out, kind.questions(text, n, seed=seed))
 
 

@@ -39,9 +39,14 @@ def tokens(text: str, normalisation: Normalisation = "squad") -> list[str]:
     return _ARTICLES.sub(" ", text).split()
 
 
-def overlap(candidate: str, reference: str, normalisation: Normalisation = "squad") -> Overlap:
+def overlap(
+    candidate: str, reference: str, normalisation: Normalisation = "squad"
+) -> Overlap:
     """Multiset overlap. Two empty texts agree fully, one empty text not at all (as in SQuAD's script)."""
-    said, known = Counter(tokens(candidate, normalisation)), Counter(tokens(reference, normalisation))
+    said, known = (
+        Counter(tokens(candidate, normalisation)),
+        Counter(tokens(reference, normalisation)),
+    )
     if not said or not known:
         same = float(said == known)
         return Overlap(same, same, same)
@@ -52,6 +57,10 @@ def overlap(candidate: str, reference: str, normalisation: Normalisation = "squa
     return Overlap(precision, recall, 2 * precision * recall / (precision + recall))
 
 
-def knowledge_f1(candidate: str, references: Sequence[str], normalisation: Normalisation = "squad") -> float:
+def knowledge_f1(
+    candidate: str, references: Sequence[str], normalisation: Normalisation = "squad"
+) -> float:
     """F1 against the reference it fits best; 0.0 without references."""
-    return max((overlap(candidate, r, normalisation).f1 for r in references), default=0.0)
+    return max(
+        (overlap(candidate, r, normalisation).f1 for r in references), default=0.0
+    )

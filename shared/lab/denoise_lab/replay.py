@@ -14,19 +14,30 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from denoise_core.augmenter.answer import Answer
-from denoise_core.augmenter.drafting.drafter import Drafted, DraftRequest
+from denoise_core.augmenter.drafting.drafter import DraftReply, DraftRequest
 from denoise_core.augmenter.loop import Augmenter
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.utility import Utility, as_utility
 from denoise_core.errors import BudgetExceeded, NotRecorded
 from denoise_core.protocols import LLM
-from denoise_core.runtime.effects import Batch, Complete, Denoise, Effect, FailedItem, Flow, Retrieve, SingleEffect
+from denoise_core.runtime.effects import (
+    Batch,
+    Complete,
+    Denoise,
+    Effect,
+    FailedItem,
+    Flow,
+    Retrieve,
+    SingleEffect,
+)
 from denoise_core.runtime.flow import run
 from denoise_core.support.judging import AnswerVerdict, Judge
 from denoise_core.types import Event, Passage
 
 _GENERATOR = frozenset(("draft", "queries", "self_ask"))
-_SPENT = re.compile(r"BudgetExceeded: budget of (\S+) (calls|tokens|seconds|money) is spent \((\S+) used\)")
+_SPENT = re.compile(
+    r"BudgetExceeded: budget of (\S+) (calls|tokens|seconds|money) is spent \((\S+) used\)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,27 +53,42 @@ def replay(augmenter: Augmenter, recorded: Answer) -> Replay:
     """``augmenter`` on the recorded question; its own model, retriever and denoiser are not called."""
     tape = _Tape(recorded.trace.events)
     memory = recorded.memory
-    drafter = _Recorded() if memory.brings_own or augmenter.llm is None else None
-    flow = augmenter.flow(memory.question, memory.history, drafter=drafter, evidence=_at_hand(recorded))
+    drafter = (
+        _Recorded() if memory.drafter_brings_evidence or augmenter.llm is None else None
+    )
+    flow = augmenter.flow(
+        memory.question, memory.history, drafter=drafter, evidence=_at_hand(recorded)
+    )
     answer, trace = run(_played(flow, tape), budget=augmenter.budget)
     return Replay(replace(answer, trace=trace), tape.exact)
 
 
-def rejudge(judge: Judge | Utility, recorded: Answer, *, llm: LLM | None = None) -> tuple[AnswerVerdict, ...]:
+def rejudge(
+    judge: Judge | Utility, recorded: Answer, *, llm: LLM | None = None
+) -> tuple[AnswerVerdict, ...]:
     """A new verdict for each recorded attempt, on the evidence it was written from."""
     utility = as_utility(judge)
     return tuple(
-        run(utility.assess(WorkingMemory(recorded.memory.question, a.evidence), a.candidate), llm=llm)[0]
+        run(
+            utility.assess(
+                WorkingMemory(recorded.memory.question, a.evidence), a.candidate
+            ),
+            llm=llm,
+        )[0]
         for a in recorded.memory.attempts
     )
 
 
-def agreement(judge: Judge | Utility, recorded: Sequence[Answer], *, llm: LLM | None = None) -> float | None:
+def agreement(
+    judge: Judge | Utility, recorded: Sequence[Answer], *, llm: LLM | None = None
+) -> float | None:
     """Share of the recorded attempts on which ``judge`` says what was said then; None without attempts."""
     same = [
         new.outcome == old.verdict.outcome
         for answer in recorded
-        for new, old in zip(rejudge(judge, answer, llm=llm), answer.memory.attempts, strict=True)
+        for new, old in zip(
+            rejudge(judge, answer, llm=llm), answer.memory.attempts, strict=True
+        )
     ]
     return sum(same) / len(same) if same else None
 
@@ -72,10 +98,10 @@ class _Recorded:
 
     repeatable = True
 
-    def draft(self, request: DraftRequest) -> Drafted:
+    def draft(self, request: DraftRequest) -> DraftReply:
         raise NotRecorded("the recorded run made no further draft")
 
-    async def adraft(self, request: DraftRequest) -> Drafted:
+    async def adraft(self, request: DraftRequest) -> DraftReply:
         return self.draft(request)
 
 
@@ -84,9 +110,22 @@ def _at_hand(recorded: Answer) -> tuple[Passage, ...]:
     brought: set[str] = set()
     for event in recorded.trace.events:
         reply = event.reply
-        found = [f.passages for f in reply.found] if isinstance(reply, Drafted) else [reply]
-        brought.update(p.text for passages in found if isinstance(passages, tuple) for p in passages)
-    return tuple(p for p in (*recorded.memory.retrieved, *recorded.memory.aside) if p.text not in brought)
+        found = (
+            [f.passages for f in reply.retrieved]
+            if isinstance(reply, DraftReply)
+            else [reply]
+        )
+        brought.update(
+            p.text
+            for passages in found
+            if isinstance(passages, tuple)
+            for p in passages
+        )
+    return tuple(
+        p
+        for p in (*recorded.memory.retrieved, *recorded.memory.excluded_evidence)
+        if p.text not in brought
+    )
 
 
 def _played(flow: Flow[Answer], tape: _Tape) -> Flow[Answer]:
@@ -94,7 +133,11 @@ def _played(flow: Flow[Answer], tape: _Tape) -> Flow[Answer]:
     outcome: Any = None
     while True:
         try:
-            effect = flow.throw(outcome.error) if isinstance(outcome, FailedItem) else flow.send(outcome)
+            effect = (
+                flow.throw(outcome.error)
+                if isinstance(outcome, FailedItem)
+                else flow.send(outcome)
+            )
         except StopIteration as stop:
             answer: Answer = stop.value
             return answer
@@ -107,7 +150,11 @@ def _outcome(effect: Effect, tape: _Tape) -> Flow[Any]:
         for item in effect.items:
             found.append((yield from _outcome(item, tape)))
         return found
-    if isinstance(effect, Complete) and effect.llm is not None and not tape.answers(effect):
+    if (
+        isinstance(effect, Complete)
+        and effect.llm is not None
+        and not tape.answers(effect)
+    ):
         try:
             return (yield effect)
         except Exception as error:
@@ -122,19 +169,25 @@ class _Tape:
         self.exact = True
         self._left: dict[tuple[type, str], deque[Event]] = {}
         for event in events:
-            self._left.setdefault((type(event.effect), event.tag), deque()).append(event)
+            self._left.setdefault((type(event.effect), event.tag), deque()).append(
+                event
+            )
 
     def answers(self, effect: Complete) -> bool:
         """The tape has to serve this although it names a model: a part of the generator always, feedback
         when it was asked for in the same words."""
         left = self._left.get((Complete, effect.tag), ())
-        return effect.tag in _GENERATOR or (effect.tag == "feedback" and any(e.effect == effect for e in left))
+        return effect.tag in _GENERATOR or (
+            effect.tag == "feedback" and any(e.effect == effect for e in left)
+        )
 
     def take(self, effect: SingleEffect) -> Any:
         left = self._left.get((type(effect), effect.tag))
         if not left:
             self.exact = False
-            return FailedItem(NotRecorded(f"the recorded run made no further call {effect.tag!r}"))
+            return FailedItem(
+                NotRecorded(f"the recorded run made no further call {effect.tag!r}")
+            )
         same = next((e for e in left if _same(e.effect, effect)), None)
         event = same or left[0]
         left.remove(event)
@@ -158,5 +211,7 @@ def _error(text: str) -> Exception:
     if spent:
         return BudgetExceeded(spent[2], float(spent[1]), float(spent[3]))
     name, _, message = text.partition(": ")
-    kind: type[Exception] = type(name if name.isidentifier() else "Exception", (Exception,), {})
+    kind: type[Exception] = type(
+        name if name.isidentifier() else "Exception", (Exception,), {}
+    )
     return kind(message)

@@ -13,14 +13,16 @@ from typing import Any
 from denoise_core._optional import require
 from denoise_core.augmenter.answer import Answer
 from denoise_core.errors import InputError
-from denoise_core.support.citing import uncited
+from denoise_core.support.citing import remove_citations
 from denoise_lab.overlap import knowledge_f1
 
 LAB = "rag-denoise-lab"  # brings what the measures need
 
 
 def response_scores(
-    candidates: Sequence[str], references: Sequence[str], knowledge: Sequence[str] | None = None
+    candidates: Sequence[str],
+    references: Sequence[str],
+    knowledge: Sequence[str] | None = None,
 ) -> dict[str, float]:
     """Means over the responses, in percent as the papers print them; citations are taken out first.
 
@@ -37,7 +39,9 @@ def response_scores(
         "length": _mean([len(s.split()) for s in said]),
     }
     if knowledge is not None:
-        scores["kf1"] = 100 * _mean([knowledge_f1(s, [k]) for s, k in zip(said, knowledge, strict=True)])
+        scores["kf1"] = 100 * _mean(
+            [knowledge_f1(s, [k]) for s, k in zip(said, knowledge, strict=True)]
+        )
     return scores
 
 
@@ -65,12 +69,19 @@ class LoopCost:
         return self.extra_calls / self.corrected if self.corrected else None
 
 
-def loop_cost(answers: Sequence[Answer], right: Sequence[Callable[[str], bool]]) -> LoopCost:
+def loop_cost(
+    answers: Sequence[Answer], right: Sequence[Callable[[str], bool]]
+) -> LoopCost:
     """``right[n]`` says whether a text is right for the n-th answer; an answer without a draft was wrong at
     first. Raises `InputError` when there are not as many of each."""
     if len(answers) != len(right):
-        raise InputError(f"{len(answers)} answers and {len(right)} judges: expected as many of each")
-    first = [bool(a.memory.attempts) and ok(a.memory.attempts[0].candidate) for a, ok in zip(answers, right)]
+        raise InputError(
+            f"{len(answers)} answers and {len(right)} judges: expected as many of each"
+        )
+    first = [
+        bool(a.memory.attempts) and ok(a.memory.attempts[0].candidate)
+        for a, ok in zip(answers, right)
+    ]
     sent = [ok(a.text) for a, ok in zip(answers, right, strict=True)]
     extra = [_extra(a) for a in answers]
     return LoopCost(
@@ -94,25 +105,42 @@ def _extra(answer: Answer) -> tuple[int, int]:
     return len(calls), sum(e.usage.total for e in calls if e.usage)
 
 
-def _checked(candidates: Sequence[str], references: Sequence[str], knowledge: Sequence[str] | None) -> list[str]:
-    sizes = {len(candidates), len(references), len(candidates if knowledge is None else knowledge)}
+def _checked(
+    candidates: Sequence[str],
+    references: Sequence[str],
+    knowledge: Sequence[str] | None,
+) -> list[str]:
+    sizes = {
+        len(candidates),
+        len(references),
+        len(candidates if knowledge is None else knowledge),
+    }
     if len(sizes) != 1 or not candidates:
-        raise InputError("expected as many references (and knowledge) as candidates, and one or more")
-    return [uncited(c) for c in candidates]
+        raise InputError(
+            "expected as many references (and knowledge) as candidates, and one or more"
+        )
+    return [remove_citations(c) for c in candidates]
 
 
 def _rouge(said: Sequence[str], references: Sequence[str]) -> list[float]:
     # Given its tokenizer, the scorer does not log that it took the default one. That one line goes through absl,
     # which calls logging.basicConfig(): from then on every logger of the process would write to stderr.
-    tokenizer = require("rouge_score.tokenizers", extra="evaluate", package=LAB).DefaultTokenizer(use_stemmer=True)
-    scorer = require("rouge_score.rouge_scorer", extra="evaluate", package=LAB).RougeScorer(
-        ["rouge1"], tokenizer=tokenizer
-    )
-    return [float(scorer.score(r, s)["rouge1"].fmeasure) for s, r in zip(said, references, strict=True)]
+    tokenizer = require(
+        "rouge_score.tokenizers", extra="evaluate", package=LAB
+    ).DefaultTokenizer(use_stemmer=True)
+    scorer = require(
+        "rouge_score.rouge_scorer", extra="evaluate", package=LAB
+    ).RougeScorer(["rouge1"], tokenizer=tokenizer)
+    return [
+        float(scorer.score(r, s)["rouge1"].fmeasure)
+        for s, r in zip(said, references, strict=True)
+    ]
 
 
 def _meteor(said: Sequence[str], references: Sequence[str]) -> dict[str, float]:
-    meteor = require("nltk.translate.meteor_score", extra="evaluate", package=LAB).meteor_score
+    meteor = require(
+        "nltk.translate.meteor_score", extra="evaluate", package=LAB
+    ).meteor_score
     wordnet = require("nltk.corpus", extra="evaluate", package=LAB).wordnet
     name = "meteor"
     try:
@@ -120,7 +148,8 @@ def _meteor(said: Sequence[str], references: Sequence[str]) -> dict[str, float]:
     except LookupError:
         name, wordnet = "meteor_nosyn", _NoSynonyms()
     values = [
-        float(meteor([r.split()], s.split(), wordnet=wordnet)) for s, r in zip(said, references, strict=True)
+        float(meteor([r.split()], s.split(), wordnet=wordnet))
+        for s, r in zip(said, references, strict=True)
     ]
     return {name: 100 * _mean(values)}
 

@@ -21,14 +21,19 @@ SETS = {
     "DSTC11": "dstc11_track5",
     XQUAD: "xquad_en",
 }
-POISONED = {"PoisonedNQ": "poisoned_nq", "RAMDocs": "ramdocs"}  # nothing is fitted on these
+POISONED = {
+    "PoisonedNQ": "poisoned_nq",
+    "RAMDocs": "ramdocs",
+}  # nothing is fitted on these
 FITTING = 0.5
 NQ_HELD_OUT = 0.6  # NQ's figures are of places from here on
 
 
 def place(key: str) -> float:
     """A number in [0, 1) that is always the same for an id."""
-    return int(hashlib.sha256(f"rag-denoise:{key}".encode()).hexdigest()[:12], 16) / 16**12
+    return (
+        int(hashlib.sha256(f"rag-denoise:{key}".encode()).hexdigest()[:12], 16) / 16**12
+    )
 
 
 def place_of(name: str, question: Question) -> float:
@@ -43,7 +48,9 @@ def for_fitting(question_id: str) -> bool:
     return place(question_id) < NQ_HELD_OUT
 
 
-def halves(data: Path, name: str, limit: int | None = None) -> tuple[list[Question], list[Question]]:
+def halves(
+    data: Path, name: str, limit: int | None = None
+) -> tuple[list[Question], list[Question]]:
     """Questions of a set for fitting and for figures, at most ``limit`` of each, in an order given by a hash.
 
     Only questions with a relevant and another passage. Raises `InputError` when the file is not there.
@@ -51,8 +58,12 @@ def halves(data: Path, name: str, limit: int | None = None) -> tuple[list[Questi
     file = (SETS | POISONED)[name]
     path = data / f"{file}.jsonl.gz"
     if not path.is_file():
-        raise InputError(f"{path} is not there: expected a folder that holds {file}.jsonl.gz")
-    usable = [q for q in read_questions(path).questions if 0 < len(q.gold) < len(q.passages)]
+        raise InputError(
+            f"{path} is not there: expected a folder that holds {file}.jsonl.gz"
+        )
+    usable = [
+        q for q in read_questions(path).questions if 0 < len(q.gold) < len(q.passages)
+    ]
     usable.sort(key=lambda q: hashlib.sha256(f"s{q.id}".encode()).hexdigest())
     held_out = NQ_HELD_OUT if name == NQ else FITTING
     fitting = [q for q in usable if place_of(name, q) < FITTING]
@@ -67,9 +78,19 @@ def write_sample(questions: Sequence[Question], path: Path) -> None:
     lines = []
     for q in questions:
         passages = [
-            {"id": p.id, "title": p.metadata.get("title", ""), "text": p.text, "is_gold": is_gold}
+            {
+                "id": p.id,
+                "title": p.metadata.get("title", ""),
+                "text": p.text,
+                "is_gold": is_gold,
+            }
             for p, is_gold in zip(q.passages, q.labels, strict=True)
         ]
-        record = {"id": q.id, "question": q.text, "answers": q.answers, "passages": passages}
+        record = {
+            "id": q.id,
+            "question": q.text,
+            "answers": q.answers,
+            "passages": passages,
+        }
         lines.append(json.dumps(record, ensure_ascii=False) + "\n")
     path.write_bytes(lzma.compress("".join(lines).encode(), preset=9))

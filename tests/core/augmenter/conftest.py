@@ -10,4 +10,6 @@ from tiny_augmenter import passages, question  # noqa: F401
 def words_judge(monkeypatch):
     from denoise_core.augmenter.utility import Groundedness
 
-    monkeypatch.setattr(Groundedness, "for_model", classmethod(lambda cls, llm=None: by_words()))
+    monkeypatch.setattr(
+        Groundedness, "for_model", classmethod(lambda cls, llm=None: by_words())
+    )

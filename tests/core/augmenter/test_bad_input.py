@@ -10,10 +10,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from denoise_core import Passage
-from denoise_core.augmenter import AnswerVerdict, Augmenter, Consolidator, LoopLimits, Outcome, Rules, StopReason
+from denoise_core.augmenter import (
+    AnswerVerdict,
+    Augmenter,
+    Consolidator,
+    LoopLimits,
+    Outcome,
+    Rules,
+    StopReason,
+)
 from denoise_core.augmenter.actions import Draft, Search
-from denoise_core.augmenter.drafting import Written
-from denoise_core.augmenter.knowledge.cap import blanked, capped, size_of
+from denoise_core.augmenter.drafting import FixedText
+from denoise_core.augmenter.knowledge.cap import (
+    blank_over_budget,
+    count_tokens,
+    truncate_to_budget,
+)
 from denoise_core.augmenter.utility import states_something, without_effects
 from denoise_core.support import judges
 from denoise_core.testing import ListRetriever
@@ -46,13 +58,25 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(
-    "draft", [*EMPTY, *REFUSALS, "When was the Eiffel Tower completed?", "when was the eiffel tower completed"]
+    "draft",
+    [
+        *EMPTY,
+        *REFUSALS,
+        "When was the Eiffel Tower completed?",
+        "when was the eiffel tower completed",
+    ],
 )
 def test_a_draft_without_an_answer_passes_no_judge(passages, question, draft):
-    for drafter, llm in ((Written(draft, passages), None), (None, scripted(draft))):
-        answer = Augmenter(llm, judge=Lenient()).answer(question, drafter=drafter, evidence=passages)
+    for drafter, llm in ((FixedText(draft, passages), None), (None, scripted(draft))):
+        answer = Augmenter(llm, judge=Lenient()).answer(
+            question, drafter=drafter, evidence=passages
+        )
         check_answer(answer)
-        assert answer.outcome in (Outcome.FAILED, Outcome.ABSTAINED, Outcome.UNSUPPORTED)
+        assert answer.outcome in (
+            Outcome.FAILED,
+            Outcome.ABSTAINED,
+            Outcome.UNSUPPORTED,
+        )
         assert answer.memory.attempts[0].verdict.reasons
         assert answer.text.strip()
 
@@ -67,42 +91,70 @@ def test_a_draft_without_an_answer_passes_no_judge(passages, question, draft):
     ],
 )
 def test_odd_answers_have_an_outcome_and_a_reason(passages, question, draft):
-    answer = Augmenter().answer(question, drafter=Written(draft, passages))
+    answer = Augmenter().answer(question, drafter=FixedText(draft, passages))
     check_answer(answer)
     assert answer.outcome in (Outcome.UNSUPPORTED, Outcome.UNKNOWN)
     assert answer.memory.attempts[0].verdict.reasons
 
 
-def test_an_abstention_says_what_was_looked_for_what_is_nearest_and_what_holds(passages, question):
-    llm = scripted("It was completed in 1889 by Otto Brenner in Berlin. The Eiffel Tower is in Paris.", "unknown")
+def test_an_abstention_says_what_was_looked_for_what_is_nearest_and_what_holds(
+    passages, question
+):
+    llm = scripted(
+        "It was completed in 1889 by Otto Brenner in Berlin. The Eiffel Tower is in Paris.",
+        "unknown",
+    )
     loop = Augmenter(llm, ListRetriever(passages), limits=LoopLimits(repair=False))
     answer = loop.answer(question)
-    assert (answer.outcome, answer.stopped_because) == (Outcome.ABSTAINED, StopReason.ABSTAINED)
-    assert answer.looked_for[0] == question
-    assert [p.id for p in answer.nearest] == ["eiffel"]
-    assert answer.holds == "The Eiffel Tower is in Paris."
-    for shown in (question, "The Eiffel Tower in Paris was completed in 1889.", answer.holds):
+    assert (answer.outcome, answer.stop_reason) == (
+        Outcome.ABSTAINED,
+        StopReason.ABSTAINED,
+    )
+    assert answer.queries[0] == question
+    assert [p.id for p in answer.closest_evidence] == ["eiffel"]
+    assert answer.supported_part == "The Eiffel Tower is in Paris."
+    for shown in (
+        question,
+        "The Eiffel Tower in Paris was completed in 1889.",
+        answer.supported_part,
+    ):
         assert shown in answer.text
 
 
 def test_an_abstention_widens_the_search_once_and_then_ends(passages, question):
     llm = scripted("unknown")
     wide = ListRetriever(passages)
-    answer = check_loop(lambda: Augmenter(llm, Consolidator(ListRetriever(passages[1:]), wide=(wide,))), question)
+    answer = check_loop(
+        lambda: Augmenter(llm, Consolidator(ListRetriever(passages[1:]), wide=(wide,))),
+        question,
+    )
     assert answer.outcome is Outcome.ABSTAINED
-    assert [type(a) for a in answer.memory.actions[:4]] == [Search, Draft, Search, Draft]
-    assert answer.memory.drafts == 2
-    assert all("did not hold" not in m.content for messages in llm.received_messages for m in messages)
+    assert [type(a) for a in answer.memory.actions[:4]] == [
+        Search,
+        Draft,
+        Search,
+        Draft,
+    ]
+    assert answer.memory.draft_count == 2
+    assert all(
+        "did not hold" not in m.content
+        for messages in llm.received_messages
+        for m in messages
+    )
 
 
 def test_what_is_unknown_is_never_fed_back(passages, question):
     for draft in ("unknown", '{"answer": null}'):
         llm = scripted(draft)
-        Augmenter(llm, ListRetriever(passages), limits=LoopLimits(attempts=5, patience=5)).answer(question)
+        Augmenter(
+            llm, ListRetriever(passages), limits=LoopLimits(attempts=5, patience=5)
+        ).answer(question)
         assert all(len(messages) == 2 for messages in llm.received_messages)
 
 
-def test_a_judge_that_fails_is_asked_once_more_and_then_nothing_is_known(passages, question):
+def test_a_judge_that_fails_is_asked_once_more_and_then_nothing_is_known(
+    passages, question
+):
     asked = []
 
     class Judge:
@@ -115,19 +167,27 @@ def test_a_judge_that_fails_is_asked_once_more_and_then_nothing_is_known(passage
                 raise OSError("judge")
             return without_effects(AnswerVerdict(True, 1.0))
 
-    once = Augmenter(scripted(RIGHT), ListRetriever(passages), judge=Judge(True, False)).answer(question)
+    once = Augmenter(
+        scripted(RIGHT), ListRetriever(passages), judge=Judge(True, False)
+    ).answer(question)
     assert once.outcome is Outcome.SUPPORTED
     asked.clear()
     llm = scripted(RIGHT)
-    twice = Augmenter(llm, ListRetriever(passages), judge=Judge(True, True)).answer(question)
-    assert (twice.text, twice.outcome, twice.stopped_because) == (RIGHT, Outcome.UNKNOWN, StopReason.JUDGE_ERROR)
+    twice = Augmenter(llm, ListRetriever(passages), judge=Judge(True, True)).answer(
+        question
+    )
+    assert (twice.text, twice.outcome, twice.stop_reason) == (
+        RIGHT,
+        Outcome.UNKNOWN,
+        StopReason.JUDGE_ERROR,
+    )
     assert (len(asked), len(llm.received_messages)) == (2, 1)
 
 
 def test_a_judge_that_hangs_or_says_nan_is_no_judge(passages, question):
     release = threading.Event()
-    hanging = judges.function(lambda *_: float(release.wait(30)))
-    nan = judges.function(lambda *_: float("nan"))
+    hanging = judges.function_judge(lambda *_: float(release.wait(30)))
+    nan = judges.function_judge(lambda *_: float("nan"))
 
     class Nan:
         def assess(self, memory, candidate):
@@ -136,7 +196,10 @@ def test_a_judge_that_hangs_or_says_nan_is_no_judge(passages, question):
     try:
         for utility in (hanging, nan, Nan()):
             loop = Augmenter(
-                scripted(RIGHT), ListRetriever(passages), judge=utility, limits=LoopLimits(call_seconds=0.05)
+                scripted(RIGHT),
+                ListRetriever(passages),
+                judge=utility,
+                limits=LoopLimits(call_seconds=0.05),
             )
             answer = loop.answer(question)
             check_answer(answer)
@@ -146,10 +209,14 @@ def test_a_judge_that_hangs_or_says_nan_is_no_judge(passages, question):
         release.set()
 
 
-def test_two_of_five_sources_down_still_answer_from_the_evidence_in_hand(passages, question):
+def test_two_of_five_sources_down_still_answer_from_the_evidence_in_hand(
+    passages, question
+):
     def make():
         sources = [Down(), *(ListRetriever([p]) for p in passages), Down()]
-        return Augmenter(scripted(WRONG, RIGHT), Consolidator(sources), policy=Rules(widen=False))
+        return Augmenter(
+            scripted(WRONG, RIGHT), Consolidator(sources), policy=Rules(widen=False)
+        )
 
     answer = check_loop(make, question)
     assert answer.outcome is Outcome.SUPPORTED
@@ -157,24 +224,35 @@ def test_two_of_five_sources_down_still_answer_from_the_evidence_in_hand(passage
 
 
 def test_all_sources_down_is_a_failure_and_says_so(question):
-    answer = check_loop(lambda: Augmenter(scripted(RIGHT), Consolidator([Down(), Down()])), question)
-    assert (answer.outcome, answer.stopped_because) == (Outcome.FAILED, StopReason.RETRIEVER_ERROR)
+    answer = check_loop(
+        lambda: Augmenter(scripted(RIGHT), Consolidator([Down(), Down()])), question
+    )
+    assert (answer.outcome, answer.stop_reason) == (
+        Outcome.FAILED,
+        StopReason.RETRIEVER_ERROR,
+    )
     assert "the search failed (OSError)" in answer.text
 
 
 def test_ten_thousand_passages_make_no_longer_a_prompt_than_the_limit(question):
     rows = [
-        Passage(f"Passage {n} speaks of tower number {n} and of little else. " * 12, f"p{n}")
+        Passage(
+            f"Passage {n} speaks of tower number {n} and of little else. " * 12, f"p{n}"
+        )
         for n in range(10_000)
     ]
     llm = scripted(WRONG, RIGHT)
-    answer = Augmenter(llm, ListRetriever(rows), limits=LoopLimits(evidence_tokens=3000)).answer(question)
+    answer = Augmenter(
+        llm, ListRetriever(rows), limits=LoopLimits(evidence_tokens=3000)
+    ).answer(question)
     check_answer(answer)
     assert [p.id for p in answer.memory.attempts[0].evidence][:2] == ["p0", "p1"]
     for messages in llm.received_messages:
         assert sum(len(m.content) for m in messages) < 3000 * 4 * 1.5
-    chain = Augmenter(limits=LoopLimits(evidence_tokens=3000)).answer(question, drafter=Written(RIGHT, rows))
-    assert size_of(chain.memory.evidence) <= 3000
+    chain = Augmenter(limits=LoopLimits(evidence_tokens=3000)).answer(
+        question, drafter=FixedText(RIGHT, rows)
+    )
+    assert count_tokens(chain.memory.evidence) <= 3000
     assert len(chain.memory.evidence) == 10_000
 
 
@@ -182,11 +260,13 @@ def test_a_passage_of_200_kilobytes_is_read_where_it_speaks_of_the_question(ques
     filler = "Bananas are a yellow fruit rich in potassium. " * 2200
     long = Passage(f"{filler}The Eiffel Tower was completed in 1889. {filler}", "long")
     llm = scripted(RIGHT)
-    answer = Augmenter(llm, ListRetriever([long]), limits=LoopLimits(evidence_tokens=2000)).answer(question)
+    answer = Augmenter(
+        llm, ListRetriever([long]), limits=LoopLimits(evidence_tokens=2000)
+    ).answer(question)
     assert answer.outcome is Outcome.SUPPORTED
     (shown,) = answer.memory.evidence
     assert "completed in 1889" in shown.text
-    assert size_of([shown]) <= 2000
+    assert count_tokens([shown]) <= 2000
     assert "".join(long.text[s.start : s.end] for s in shown.spans) == shown.text
 
 
@@ -194,17 +274,19 @@ texts = st.text("ab .\n语", max_size=4000)
 
 
 @given(st.lists(texts, max_size=6), st.integers(1, 900), st.text("ab ", max_size=9))
-def test_what_is_shown_fits_and_with_what_is_left_out_it_is_all_there_was(found, tokens, about):
+def test_what_is_shown_fits_and_with_what_is_left_out_it_is_all_there_was(
+    found, tokens, about
+):
     rows = tuple(Passage(t, f"{n}") for n, t in enumerate(found))
-    kept, dropped = capped(rows, tokens, about)
-    assert size_of(kept) <= tokens
+    kept, dropped = truncate_to_budget(rows, tokens, about)
+    assert count_tokens(kept) <= tokens
     spans = [s for p in kept for s in p.source_spans] + [d.span for d in dropped]
     for row in rows:
         own = sorted((s.start, s.end) for s in spans if s.passage_id == row.id)
         assert "".join(row.text[a:b] for a, b in own) == row.text
-    numbered = blanked(rows, tokens, about)
+    numbered = blank_over_budget(rows, tokens, about)
     assert [p.id for p in numbered] == [p.id for p in rows]
-    assert size_of(numbered) <= tokens
+    assert count_tokens(numbered) <= tokens
 
 
 MADE_UP = "Otto Brenner Grand Hall 1912 built completed tower river opera in the by"
@@ -224,28 +306,42 @@ def test_no_word_that_a_draft_made_up_is_searched_for(drafted):
         async def aretrieve(self, query):
             return self.retrieve(query)
 
-    loop = Augmenter(scripted(draft), Consolidator(Source()), judge=lambda question, evidence, claim: 0.0)
+    loop = Augmenter(
+        scripted(draft),
+        Consolidator(Source()),
+        judge=lambda question, evidence, claim: 0.0,
+    )
     loop.answer("When was the opera house completed?")
-    known = set(content_words("When was the opera house completed?")) | set(content_words(house.text))
+    known = set(content_words("When was the opera house completed?")) | set(
+        content_words(house.text)
+    )
     assert all(set(content_words(q)) <= known for q in asked)
 
 
 def test_when_decides_what_is_judged_at_all(passages, question):
     loop = Augmenter(judge=Lenient(), when=states_something)
-    for small in ("Hello! How can I help you today?", "Which tower do you mean?", "You're welcome."):
-        answer = loop.answer("Hi", drafter=Written(small, passages))
+    for small in (
+        "Hello! How can I help you today?",
+        "Which tower do you mean?",
+        "You're welcome.",
+    ):
+        answer = loop.answer("Hi", drafter=FixedText(small, passages))
         check_answer(answer)
-        assert (answer.text, answer.outcome, answer.stopped_because) == (
+        assert (answer.text, answer.outcome, answer.stop_reason) == (
             small,
             Outcome.UNKNOWN,
             StopReason.UNJUDGED,
         )
-    told = loop.answer(question, drafter=Written("Hello! It was completed in 1889.", passages))
+    told = loop.answer(
+        question, drafter=FixedText("Hello! It was completed in 1889.", passages)
+    )
     assert told.outcome is Outcome.SUPPORTED
 
 
 def test_an_answer_names_its_judge(passages, question):
-    answer = Augmenter(judge=Lenient()).answer(question, drafter=Written(RIGHT, passages))
+    answer = Augmenter(judge=Lenient()).answer(
+        question, drafter=FixedText(RIGHT, passages)
+    )
     assert answer.judge == "lenient"
 
 
@@ -278,7 +374,9 @@ def test_cancelling_in_the_middle_of_any_effect_ends_the_run(passages, question)
 
     async def main(n):
         slow = Slow(n)
-        task = asyncio.create_task(Augmenter(slow, slow, limits=LoopLimits(patience=3)).aanswer(question))
+        task = asyncio.create_task(
+            Augmenter(slow, slow, limits=LoopLimits(patience=3)).aanswer(question)
+        )
         await asyncio.wait_for(slow.reached.wait(), 10)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):

@@ -14,7 +14,9 @@ BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
 def test_the_examples_run():
-    source = ListRetriever([Passage("The Eiffel Tower in Paris was completed in 1889.", "eiffel")])
+    source = ListRetriever(
+        [Passage("The Eiffel Tower in Paris was completed in 1889.", "eiffel")]
+    )
     names = {
         "__name__": "docs",
         "llm": scripted(RIGHT),
@@ -29,7 +31,9 @@ def test_the_examples_run():
     blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
     assert len(blocks) > 5
     for code in blocks:
-        outside = "from denoise_core.augmenter.knowledge" in code  # its encoder is not here
+        outside = (
+            "from denoise_core.augmenter.knowledge" in code
+        )  # its encoder is not here
         exec(compile(code, str(PAGE), "exec"), names)
         if outside:
             names["loop"] = names["Augmenter"](names["llm"], source)

@@ -9,7 +9,7 @@ from augmenter_laws import check_answer
 
 from denoise_core import Budget, Passage, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, Outcome, StopReason
-from denoise_core.augmenter.drafting import Drafted, Found, Written
+from denoise_core.augmenter.drafting import DraftReply, RetrievedEvidence, FixedText
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.runtime.record import count_calls
 from denoise_core.testing import ListRetriever
@@ -21,33 +21,54 @@ def run_both(make, question, drafter, **given):
     second = asyncio.run(make().aanswer(question, drafter=drafter(), **given))
     for answer in (first, second):
         check_answer(answer)
-    assert (first.text, first.outcome, first.memory) == (second.text, second.outcome, second.memory)
+    assert (first.text, first.outcome, first.memory) == (
+        second.text,
+        second.outcome,
+        second.memory,
+    )
     return first
 
 
-def test_a_chain_is_judged_by_what_it_found_and_asked_again_with_what_was_wrong(passages, question):
+def test_a_chain_is_judged_by_what_it_found_and_asked_again_with_what_was_wrong(
+    passages, question
+):
     message = object()
-    right = Drafted(RIGHT, found=(Found(passages),), origin=message)
-    chain = Chain(Drafted(WRONG, found=(Found(passages, question),)), right)
+    right = DraftReply(RIGHT, retrieved=(RetrievedEvidence(passages),), origin=message)
+    chain = Chain(
+        DraftReply(WRONG, retrieved=(RetrievedEvidence(passages, question),)), right
+    )
     answer = Augmenter().answer(question, drafter=chain)
     assert (answer.text, answer.outcome) == (RIGHT, Outcome.SUPPORTED)
     assert answer.best.origin is message
     assert answer.best.draft == 1
     first, second = chain.asked
-    assert (first.rejected, first.feedback, first.anew) == ("", "", False)
-    assert second.rejected == WRONG
+    assert (first.rejected_draft, first.feedback, first.should_resample) == (
+        "",
+        "",
+        False,
+    )
+    assert second.rejected_draft == WRONG
     assert "1925" in second.feedback
-    assert second.anew
+    assert second.should_resample
     assert [p.id for p in second.evidence] == ["eiffel", "rome", "banana"]
     assert [p.id for p in answer.citations] == ["eiffel"]
 
 
-def test_a_drafter_that_cannot_be_repeated_is_asked_once_unless_told(passages, question):
+def test_a_drafter_that_cannot_be_repeated_is_asked_once_unless_told(
+    passages, question
+):
     def agent():
-        return Chain(Drafted(WRONG, found=(Found(passages),)), Drafted(RIGHT), repeatable=False)
+        return Chain(
+            DraftReply(WRONG, retrieved=(RetrievedEvidence(passages),)),
+            DraftReply(RIGHT),
+            repeatable=False,
+        )
 
     answer = run_both(Augmenter, question, agent)
-    assert (answer.outcome, answer.stopped_because) == (Outcome.UNSUPPORTED, StopReason.NOT_REPEATABLE)
+    assert (answer.outcome, answer.stop_reason) == (
+        Outcome.UNSUPPORTED,
+        StopReason.NOT_REPEATABLE,
+    )
     once = agent()
     Augmenter().answer(question, drafter=once)
     assert len(once.asked) == 1
@@ -55,31 +76,46 @@ def test_a_drafter_that_cannot_be_repeated_is_asked_once_unless_told(passages, q
     assert again.outcome is Outcome.SUPPORTED
 
 
-def test_a_drafter_that_failed_in_the_middle_is_not_run_again_when_it_has_effects(question):
+def test_a_drafter_that_failed_in_the_middle_is_not_run_again_when_it_has_effects(
+    question,
+):
     for repeatable, times in ((False, 1), (True, 2)):
         chain = Chain(TimeoutError("half way"), repeatable=repeatable)
         answer = Augmenter().answer(question, drafter=chain)
         assert len(chain.asked) == times
-        assert (answer.outcome, answer.stopped_because) == (Outcome.FAILED, StopReason.LLM_ERROR)
+        assert (answer.outcome, answer.stop_reason) == (
+            Outcome.FAILED,
+            StopReason.LLM_ERROR,
+        )
 
 
 @pytest.mark.parametrize("provenance", ["user", "model"])
 def test_what_a_user_or_a_model_wrote_is_no_evidence(question, provenance):
-    own = Passage("The Eiffel Tower was completed in 1925.", "own", provenance=provenance)
-    draft = Drafted("It was completed in 1925.", found=(Found((own,)),))
+    own = Passage(
+        "The Eiffel Tower was completed in 1925.", "own", provenance=provenance
+    )
+    draft = DraftReply(
+        "It was completed in 1925.", retrieved=(RetrievedEvidence((own,)),)
+    )
     by_drafter = run_both(Augmenter, question, lambda: Chain(draft))
-    by_source = Augmenter(scripted("It was completed in 1925."), ListRetriever([own])).answer(question)
-    at_hand = Augmenter().answer(question, drafter=Written("It was completed in 1925."), evidence=[own])
+    by_source = Augmenter(
+        scripted("It was completed in 1925."), ListRetriever([own])
+    ).answer(question)
+    at_hand = Augmenter().answer(
+        question, drafter=FixedText("It was completed in 1925."), evidence=[own]
+    )
     for answer in (by_drafter, by_source, at_hand):
         assert answer.outcome is not Outcome.SUPPORTED
-        assert [p.id for p in answer.memory.aside] == ["own"]
+        assert [p.id for p in answer.memory.excluded_evidence] == ["own"]
         assert answer.memory.evidence == ()
 
 
 def test_a_retry_that_searches_for_its_own_hallucination_finds_no_evidence():
     question = "When was the opera house completed?"
     made_up = "It was completed in 1912 by Otto Brenner, in the Grand Hall."
-    house = Passage("The opera house stands by the river. It has two balconies.", "house")
+    house = Passage(
+        "The opera house stands by the river. It has two balconies.", "house"
+    )
     hall = Passage("The Grand Hall was completed in 1912 by Otto Brenner.", "hall")
 
     class Searching(Chain):
@@ -88,87 +124,139 @@ def test_a_retry_that_searches_for_its_own_hallucination_finds_no_evidence():
         known = True
 
         def draft(self, request):
-            query = " ".join(filter(None, (request.question, request.rejected, request.feedback)))
+            query = " ".join(
+                filter(
+                    None, (request.question, request.rejected_draft, request.feedback)
+                )
+            )
             found = (hall, house) if "Grand Hall" in query else (house,)
             said = super().draft(request)
-            return Drafted(said, found=(Found(found, query if self.known else None),))
+            return DraftReply(
+                said,
+                retrieved=(RetrievedEvidence(found, query if self.known else None),),
+            )
 
     for known in (True, False):
         chain = Searching(made_up)
         chain.known = known
-        answer = Augmenter(limits=LoopLimits(patience=3)).answer(question, drafter=chain)
+        answer = Augmenter(limits=LoopLimits(patience=3)).answer(
+            question, drafter=chain
+        )
         check_answer(answer)
         assert len(chain.asked) > 1
         assert answer.outcome is not Outcome.SUPPORTED
         assert "hall" not in {p.id for p in answer.memory.evidence}
-        assert "hall" in {p.id for p in answer.memory.aside}
+        assert "hall" in {p.id for p in answer.memory.excluded_evidence}
 
 
 def test_a_tool_that_says_back_what_it_was_told_is_no_evidence(question):
-    echo = Passage("Received: completed in 1925 by Otto Brenner. OK.", "echo", provenance="tool")
-    found = (Found((echo,), "completed in 1925 by Otto Brenner"),)
+    echo = Passage(
+        "Received: completed in 1925 by Otto Brenner. OK.", "echo", provenance="tool"
+    )
+    found = (RetrievedEvidence((echo,), "completed in 1925 by Otto Brenner"),)
     answer = Augmenter().answer(
-        question, drafter=Chain(Drafted("Completed in 1925 by Otto Brenner.", found=found))
+        question,
+        drafter=Chain(
+            DraftReply("Completed in 1925 by Otto Brenner.", retrieved=found)
+        ),
     )
     assert answer.outcome is not Outcome.SUPPORTED
     assert answer.memory.evidence == ()
 
 
 def test_a_tool_that_knows_something_is_evidence(question):
-    told = Passage("Eiffel Tower: completed 1889, height 330 m.", "tool", provenance="tool")
-    draft = Drafted("The Eiffel Tower was completed in 1889.", found=(Found((told,), "Eiffel Tower"),))
-    assert run_both(Augmenter, question, lambda: Chain(draft)).outcome is Outcome.SUPPORTED
+    told = Passage(
+        "Eiffel Tower: completed 1889, height 330 m.", "tool", provenance="tool"
+    )
+    draft = DraftReply(
+        "The Eiffel Tower was completed in 1889.",
+        retrieved=(RetrievedEvidence((told,), "Eiffel Tower"),),
+    )
+    assert (
+        run_both(Augmenter, question, lambda: Chain(draft)).outcome is Outcome.SUPPORTED
+    )
 
 
-def test_a_text_that_stands_is_judged_and_repaired_but_never_asked_for_again(passages, question):
+def test_a_text_that_stands_is_judged_and_repaired_but_never_asked_for_again(
+    passages, question
+):
     half = f"{RIGHT} The Banana Company moved it to London in 1999."
-    answer = run_both(Augmenter, question, lambda: Written(half, passages))
+    answer = run_both(Augmenter, question, lambda: FixedText(half, passages))
     assert (answer.text, answer.outcome) == (RIGHT, Outcome.SUPPORTED)
-    assert [(a.draft, a.repaired) for a in answer.memory.attempts] == [(0, False), (0, True)]
+    assert [(a.draft, a.repaired) for a in answer.memory.attempts] == [
+        (0, False),
+        (0, True),
+    ]
     assert answer.trace.usage == Usage(0, 0)
     assert count_calls(answer.trace) == 0
-    wrong = run_both(Augmenter, question, lambda: Written(WRONG, passages))
-    assert (wrong.outcome, wrong.stopped_because) == (Outcome.UNSUPPORTED, StopReason.NOT_REPEATABLE)
+    wrong = run_both(Augmenter, question, lambda: FixedText(WRONG, passages))
+    assert (wrong.outcome, wrong.stop_reason) == (
+        Outcome.UNSUPPORTED,
+        StopReason.NOT_REPEATABLE,
+    )
 
 
-def test_usage_is_what_the_models_report_however_many_calls_there_were(passages, question):
-    draft = Drafted(RIGHT, Usage(70_000, 262), calls=5, found=(Found(passages),))
+def test_usage_is_what_the_models_report_however_many_calls_there_were(
+    passages, question
+):
+    draft = DraftReply(
+        RIGHT, Usage(70_000, 262), calls=5, retrieved=(RetrievedEvidence(passages),)
+    )
     answer = Augmenter().answer(question, drafter=Chain(draft))
     assert answer.trace.usage == Usage(70_000, 262)
     assert count_calls(answer.trace) == 5
-    wrong = Drafted(WRONG, Usage(70_000, 262), calls=5, found=(Found(passages),))
+    wrong = DraftReply(
+        WRONG, Usage(70_000, 262), calls=5, retrieved=(RetrievedEvidence(passages),)
+    )
     for budget in (Budget(tokens=60_000), Budget(calls=5)):
         chain = Chain(wrong)
         spent = Augmenter(budget=budget).answer(question, drafter=chain)
-        assert spent.stopped_because is StopReason.BUDGET
+        assert spent.stop_reason is StopReason.BUDGET
         assert len(chain.asked) == 1
 
 
 def test_a_tool_call_is_handed_back_as_it_is(passages, question):
-    call = Drafted('{"name": "search", "args": {"q": "tower"}}', judge=False, found=(Found(passages),))
+    call = DraftReply(
+        '{"name": "search", "args": {"q": "tower"}}',
+        judge=False,
+        retrieved=(RetrievedEvidence(passages),),
+    )
     answer = run_both(Augmenter, question, lambda: Chain(call))
     assert (answer.text, answer.outcome) == (call.text, Outcome.UNKNOWN)
-    assert answer.stopped_because is StopReason.UNJUDGED
+    assert answer.stop_reason is StopReason.UNJUDGED
 
 
 def test_drafter_and_retriever_work_together(passages, question):
-    chain = Chain(Drafted(RIGHT))
-    answer = Augmenter(retriever=ListRetriever(passages)).answer(question, drafter=chain)
+    chain = Chain(DraftReply(RIGHT))
+    answer = Augmenter(retriever=ListRetriever(passages)).answer(
+        question, drafter=chain
+    )
     assert answer.outcome is Outcome.SUPPORTED
     assert [p.id for p in chain.asked[0].evidence] == ["eiffel", "rome", "banana"]
     nothing_found = Augmenter(retriever=ListRetriever([])).answer(
-        question, drafter=Chain(Drafted(RIGHT, found=(Found(passages),)))
+        question,
+        drafter=Chain(DraftReply(RIGHT, retrieved=(RetrievedEvidence(passages),))),
     )
     assert nothing_found.outcome is Outcome.SUPPORTED
 
 
 def test_runs_of_drafters_are_recorded(passages, question):
     chain = Chain(
-        Drafted(WRONG, Usage(9, 3), calls=2, found=(Found(passages, question),)), Drafted(RIGHT, Usage(8, 2))
+        DraftReply(
+            WRONG,
+            Usage(9, 3),
+            calls=2,
+            retrieved=(RetrievedEvidence(passages, question),),
+        ),
+        DraftReply(RIGHT, Usage(8, 2)),
     )
     answer = Augmenter().answer(question, drafter=chain)
     again = from_lines(to_lines(answer))
-    assert (again.text, again.outcome, again.memory) == (answer.text, answer.outcome, answer.memory)
+    assert (again.text, again.outcome, again.memory) == (
+        answer.text,
+        answer.outcome,
+        answer.memory,
+    )
     assert (again.judge, again.citations, again.trace.usage) == (
         answer.judge,
         answer.citations,
@@ -178,22 +266,36 @@ def test_runs_of_drafters_are_recorded(passages, question):
 
 
 def test_structured_output_is_judged_field_by_field(passages, question):
-    right = {"tower": {"name": "Eiffel Tower", "completed": "completed in 1889"}, "notes": None}
-    answer = run_both(Augmenter, question, lambda: Chain(Drafted("", fields=right, found=(Found(passages),))))
+    right = {
+        "tower": {"name": "Eiffel Tower", "completed": "completed in 1889"},
+        "notes": None,
+    }
+    answer = run_both(
+        Augmenter,
+        question,
+        lambda: Chain(
+            DraftReply("", fields=right, retrieved=(RetrievedEvidence(passages),))
+        ),
+    )
     assert answer.outcome is Outcome.SUPPORTED
     assert answer.best.fields == right
     wrong = {"tower": {"name": "Eiffel Tower", "completed": "completed in 1925"}}
     failed = run_both(
         Augmenter,
         question,
-        lambda: Chain(Drafted("", fields=wrong, found=(Found(passages),)), Drafted("", fields=right)),
+        lambda: Chain(
+            DraftReply("", fields=wrong, retrieved=(RetrievedEvidence(passages),)),
+            DraftReply("", fields=right),
+        ),
     )
     assert failed.outcome is Outcome.SUPPORTED
     first = failed.memory.attempts[0].verdict
     assert [f.text for f in first.findings] == ["completed in 1925"]
 
 
-def test_a_model_that_can_sample_is_sampled_anew_for_the_second_draft(passages, question):
+def test_a_model_that_can_sample_is_sampled_anew_for_the_second_draft(
+    passages, question
+):
     class Deterministic:
         """Says the same for ever, unless it is told to sample."""
 
@@ -227,8 +329,13 @@ def test_every_kind_of_draft_in_every_order_keeps_the_laws(passages, question):
     for first, second in itertools.product(kinds, repeat=2):
         for repeatable in (True, False):
             drafts = [
-                d if isinstance(d, Exception) else Drafted(d, found=(Found(passages),)) for d in (first, second)
+                d
+                if isinstance(d, Exception)
+                else DraftReply(d, retrieved=(RetrievedEvidence(passages),))
+                for d in (first, second)
             ]
-            answer = Augmenter().answer(question, drafter=Chain(*drafts, repeatable=repeatable))
+            answer = Augmenter().answer(
+                question, drafter=Chain(*drafts, repeatable=repeatable)
+            )
             check_answer(answer)
             assert answer.text.strip()

@@ -9,7 +9,7 @@ from judging import quoting
 
 from denoise_core import Budget, Usage
 from denoise_core.augmenter import Augmenter, Outcome
-from denoise_core.augmenter.drafting import Drafted, Found
+from denoise_core.augmenter.drafting import DraftReply, RetrievedEvidence
 from denoise_core.augmenter.streaming import Finished, Revised, stream_verified
 
 
@@ -18,7 +18,7 @@ class Streamed(Chain):
 
     def stream(self, request):
         drafted = self.draft(request)
-        yield from drafted.found
+        yield from drafted.retrieved
         for at in range(0, len(drafted.text), 5):
             yield drafted.text[at : at + 5]
         yield drafted
@@ -35,24 +35,37 @@ TWO = f"{RIGHT} The Eiffel Tower is in Paris [1]."
 @pytest.mark.parametrize("kind", [Chain, Streamed])
 def test_any_drafter_is_shown_as_it_writes_or_once_checked(passages, question, kind):
     def drafter(*drafts):
-        return kind(*(Drafted(d, Usage(5, 5), found=(Found(passages),)) for d in drafts))
+        return kind(
+            *(
+                DraftReply(d, Usage(5, 5), retrieved=(RetrievedEvidence(passages),))
+                for d in drafts
+            )
+        )
 
-    shown, last = stream_verified(Augmenter(), question, drafter=drafter(TWO), show="checked")
+    shown, last = stream_verified(
+        Augmenter(), question, drafter=drafter(TWO), show="checked"
+    )
     assert shown.text == TWO
     assert isinstance(last, Finished)
     assert last.answer.outcome is Outcome.SUPPORTED
     assert last.answer.trace.usage == Usage(5, 5)
-    *before, last = stream_verified(Augmenter(), question, drafter=drafter(WRONG, RIGHT))
+    *before, last = stream_verified(
+        Augmenter(), question, drafter=drafter(WRONG, RIGHT)
+    )
     assert "".join(e.text for e in before) == WRONG
     assert isinstance(last, Revised)
     assert last.answer.text == RIGHT
     check_answer(last.answer)
 
 
-def test_a_streamed_draft_is_judged_once_and_counted_in_trace_and_budget(passages, question):
+def test_a_streamed_draft_is_judged_once_and_counted_in_trace_and_budget(
+    passages, question
+):
     judge = quoting("supported")
     loop = Augmenter(judge=judge, budget=Budget(calls=10))
-    drafter = Streamed(Drafted(TWO, Usage(5, 5), found=(Found(passages),)))
+    drafter = Streamed(
+        DraftReply(TWO, Usage(5, 5), retrieved=(RetrievedEvidence(passages),))
+    )
     *_, last = stream_verified(loop, question, drafter=drafter)
     tags = [e.tag for e in last.answer.trace.events]
     assert tags.count("judge") == len(judge.received_messages) == 1

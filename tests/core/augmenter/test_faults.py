@@ -7,14 +7,26 @@ from augmenter_laws import check_answer
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from denoise_core import Budget, BudgetExceeded, DenoiseResult, Drop, Passage, Reply, Span, Usage
+from denoise_core import (
+    Budget,
+    BudgetExceeded,
+    DenoiseResult,
+    Drop,
+    Passage,
+    Reply,
+    Span,
+    Usage,
+)
 from denoise_core.augmenter import Augmenter, Consolidator, LoopLimits, Outcome, Rules
 from denoise_core.augmenter.utility import Groundedness
 from denoise_core.errors import is_user_error
 from denoise_core.support.judges import FunctionJudge
 from denoise_core.support.quoting import LLMJudge
 
-EVIDENCE = (Passage("The tower was completed in 1889.", "a"), Passage("Rome is in Italy.", "b"))
+EVIDENCE = (
+    Passage("The tower was completed in 1889.", "a"),
+    Passage("Rome is in Italy.", "b"),
+)
 
 FAULTS = st.sampled_from(
     [
@@ -28,9 +40,31 @@ FAULTS = st.sampled_from(
     ]
 )
 NONSENSE = st.sampled_from(
-    [None, 7, b"bytes", "text", [None], {"a": 1}, object, float("nan"), Reply(None), Reply(None, Usage(1, 1))]
+    [
+        None,
+        7,
+        b"bytes",
+        "text",
+        [None],
+        {"a": 1},
+        object,
+        float("nan"),
+        Reply(None),
+        Reply(None, Usage(1, 1)),
+    ]
 )
-TEXT = st.sampled_from(["1889", "Completed in 1889 [1].", "1925 [9]", "unknown", "", "\x00", "yes", "[1]" * 50])
+TEXT = st.sampled_from(
+    [
+        "1889",
+        "Completed in 1889 [1].",
+        "1925 [9]",
+        "unknown",
+        "",
+        "\x00",
+        "yes",
+        "[1]" * 50,
+    ]
+)
 CRITICISM = st.sampled_from(
     [
         '{"verdict": "supported", "score": 9, "problems": []}',
@@ -40,16 +74,26 @@ CRITICISM = st.sampled_from(
         "```json\n[]\n```",
     ]
 )
-SERVED = st.one_of(FAULTS, NONSENSE, TEXT.map(Reply), CRITICISM.map(lambda t: Reply(t, Usage(5, 5))))
-FOUND = st.one_of(FAULTS, NONSENSE, st.just(EVIDENCE), st.just(()), st.just(EVIDENCE[:1] * 3))
+SERVED = st.one_of(
+    FAULTS, NONSENSE, TEXT.map(Reply), CRITICISM.map(lambda t: Reply(t, Usage(5, 5)))
+)
+FOUND = st.one_of(
+    FAULTS, NONSENSE, st.just(EVIDENCE), st.just(()), st.just(EVIDENCE[:1] * 3)
+)
 DENOISED = st.one_of(
     FAULTS,
     NONSENSE,
     st.just(DenoiseResult("q", EVIDENCE[:1], (Drop(Span("b", 0, 17), "low", 0.1),))),
-    st.just(DenoiseResult("q", (), (Drop(Span("nobody", 0, 1), "low"), Drop(Span("a", 0, 500), "low")))),
+    st.just(
+        DenoiseResult(
+            "q", (), (Drop(Span("nobody", 0, 1), "low"), Drop(Span("a", 0, 500), "low"))
+        )
+    ),
     st.just(DenoiseResult("q", (Passage("Rewritten.", "a", is_rewritten=True),))),
 )
-SCORED = st.one_of(FAULTS, st.sampled_from([0.0, 0.4, 1.0, None, float("nan"), 7.0, "high"]))
+SCORED = st.one_of(
+    FAULTS, st.sampled_from([0.0, 0.4, 1.0, None, float("nan"), 7.0, "high"])
+)
 
 
 class Outside:
@@ -101,7 +145,9 @@ def test_whatever_the_outside_does_the_result_is_an_answer(
         }[judge]()
         return Augmenter(
             Outside(said),
-            Consolidator(Outside(found), wide=(Outside(found),), denoiser=Outside(cleaned)),
+            Consolidator(
+                Outside(found), wide=(Outside(found),), denoiser=Outside(cleaned)
+            ),
             judge=utility,
             policy=Rules(consult=consult, without_evidence="draft"),
             budget=Budget(calls=calls),
@@ -116,13 +162,17 @@ def test_whatever_the_outside_does_the_result_is_an_answer(
         return
     assert answer.outcome in Outcome
     used = sum(
-        e.tag != "denoise" and "BudgetExceeded: budget of" not in (e.error or "") for e in answer.trace.events
+        e.tag != "denoise" and "BudgetExceeded: budget of" not in (e.error or "")
+        for e in answer.trace.events
     )
     assert calls is None or used <= calls
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.lists(st.booleans(), min_size=1, max_size=4), st.lists(st.booleans(), min_size=1, max_size=3))
+@given(
+    st.lists(st.booleans(), min_size=1, max_size=4),
+    st.lists(st.booleans(), min_size=1, max_size=3),
+)
 def test_calls_that_never_end_are_ended(drafts_hang, searches_hang):
     class Hangs:
         def __init__(self, hangs, value):

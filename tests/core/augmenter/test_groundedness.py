@@ -5,7 +5,7 @@ from judging import TEXT, judged, memory
 
 from denoise_core import run
 from denoise_core.augmenter.utility import Groundedness
-from denoise_core.support.check import read_mark
+from denoise_core.support.check import parse_no_answer
 
 
 def unjudged(candidate, *texts):
@@ -13,7 +13,9 @@ def unjudged(candidate, *texts):
     return run(Groundedness().assess(memory(*texts), candidate))[0]
 
 
-@pytest.mark.parametrize("candidate", ["1928", "The club was founded in 1928 [1].", "It has 5300 seats."])
+@pytest.mark.parametrize(
+    "candidate", ["1928", "The club was founded in 1928 [1].", "It has 5300 seats."]
+)
 def test_what_the_judge_finds_passes_and_without_one_nothing_is_said(candidate):
     assert judged(candidate, TEXT).outcome == "pass"
     alone = unjudged(candidate, TEXT)
@@ -34,13 +36,17 @@ def test_what_the_judge_finds_passes_and_without_one_nothing_is_said(candidate):
         ("Which club do you mean?", (TEXT,), "unknown", "unjudged"),
     ],
 )
-def test_what_needs_no_judge_is_the_same_with_and_without_one(candidate, texts, outcome, kind):
+def test_what_needs_no_judge_is_the_same_with_and_without_one(
+    candidate, texts, outcome, kind
+):
     for verdict in (unjudged(candidate, *texts), judged(candidate, *texts)):
         assert (verdict.outcome, verdict.kinds) == (outcome, {kind})
 
 
 def test_a_finding_says_where_its_claim_is_and_what_differs():
-    (finding,) = judged("It plays there. The club was founded in 1932.", TEXT).findings[-1:]
+    (finding,) = judged("It plays there. The club was founded in 1932.", TEXT).findings[
+        -1:
+    ]
     assert (finding.start, finding.end, finding.kind) == (16, 45, "date")
     assert [d.claimed_text for d in finding.differences] == ["1932"]
 
@@ -66,5 +72,5 @@ def test_a_year_in_brackets_is_no_citation():
     ],
 )
 def test_the_mark_of_a_draft_that_has_no_answer(text, nearest):
-    mark = read_mark(text)
+    mark = parse_no_answer(text)
     assert (mark.nearest if mark else None) == nearest

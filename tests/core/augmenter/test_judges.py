@@ -8,7 +8,10 @@ from denoise_core.testing import ListRetriever
 
 
 def test_the_judge_may_be_another_model_than_the_one_that_drafts(passages, question):
-    drafter, judge = scripted("In 1925 [1].", "In 1889 [1]."), quoting("contradicted", "supported")
+    drafter, judge = (
+        scripted("In 1925 [1].", "In 1889 [1]."),
+        quoting("contradicted", "supported"),
+    )
     answer = Augmenter(drafter, ListRetriever(passages), judge=judge).answer(question)
     assert answer.outcome is Outcome.SUPPORTED
     assert (len(drafter.received_messages), len(judge.received_messages)) == (2, 2)
@@ -23,7 +26,9 @@ def test_any_function_is_a_judge(passages, question):
         return 0.9 if "1889" in candidate else 0.1
 
     answer = check_loop(
-        lambda: Augmenter(scripted("1925", "1889"), ListRetriever(passages), judge=score),
+        lambda: Augmenter(
+            scripted("1925", "1889"), ListRetriever(passages), judge=score
+        ),
         question,
     )
     assert (answer.text, answer.outcome) == ("1889", Outcome.SUPPORTED)

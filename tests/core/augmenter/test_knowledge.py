@@ -23,7 +23,7 @@ from denoise_core.augmenter.knowledge import (
     Link,
     rows_as_passages,
 )
-from denoise_core.augmenter.knowledge.chain import Chain, pack
+from denoise_core.augmenter.knowledge.chain import Chain, pack_chains
 from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.testing import FunctionLLM, ListRetriever, check_denoiser
 
@@ -34,10 +34,22 @@ ROWS = rows_as_passages(
     table_id="rovers",
 )
 PAGES = (
-    Passage("Arden is a town on the Elk river.", "arden", metadata={"title": "Arden (town)"}),
-    Passage("Belmor is a town on the Fox river.", "belmor", metadata={"title": "Belmor"}),
-    Passage("A river rises in the hills and ends in a lake.", "river", metadata={"title": "River"}),
-    Passage("Rovers are a club whose players come from many homes.", "club", metadata={"title": "Rovers"}),
+    Passage(
+        "Arden is a town on the Elk river.", "arden", metadata={"title": "Arden (town)"}
+    ),
+    Passage(
+        "Belmor is a town on the Fox river.", "belmor", metadata={"title": "Belmor"}
+    ),
+    Passage(
+        "A river rises in the hills and ends in a lake.",
+        "river",
+        metadata={"title": "River"},
+    ),
+    Passage(
+        "Rovers are a club whose players come from many homes.",
+        "club",
+        metadata={"title": "Rovers"},
+    ),
 )
 CORPUS = ROWS + PAGES
 ASKED = "Which river is at the home of the Rovers player with cap 7?"
@@ -65,7 +77,9 @@ def test_bm25_uses_stop_words_only_when_there_is_nothing_else():
     assert [p.id for p in retriever.retrieve("who ate the bananas")] == ["b"]
 
 
-@pytest.mark.parametrize("passages", [(), (Passage("", "a"),), (Passage("🗼 …", "a"), Passage("  ", "b"))])
+@pytest.mark.parametrize(
+    "passages", [(), (Passage("", "a"),), (Passage("🗼 …", "a"), Passage("  ", "b"))]
+)
 def test_nothing_to_search_finds_nothing(passages):
     for retriever in (BM25Retriever(passages), ChainRetriever(passages)):
         assert everything(retriever, "tower 🗼") == ()
@@ -73,7 +87,8 @@ def test_nothing_to_search_finds_nothing(passages):
 
 def test_bm25_in_other_scripts_and_without_stemming():
     retriever = BM25Retriever(
-        [Passage("東京は日本の首都", "jp"), Passage("Москва — столица", "ru")], language=None
+        [Passage("東京は日本の首都", "jp"), Passage("Москва — столица", "ru")],
+        language=None,
     )
     assert [p.id for p in retriever.retrieve("首都")] == ["jp"]
     assert [p.id for p in retriever.retrieve("столица")] == ["ru"]
@@ -84,23 +99,37 @@ def test_bad_settings_of_retrievers_are_refused():
     for make, message in (
         (lambda: BM25Retriever(CORPUS, k=0), "k=0"),
         (lambda: BM25Retriever(same), "share the id"),
-        (lambda: BM25Retriever(CORPUS, language="klingon").retrieve("a"), "language='klingon'"),
+        (
+            lambda: BM25Retriever(CORPUS, language="klingon").retrieve("a"),
+            "language='klingon'",
+        ),
         (lambda: DenseRetriever(CORPUS, len, k=0), "k=0"),
         (lambda: HybridRetriever([]), "one retriever or more"),
         (lambda: ChainRetriever(CORPUS, tokens=0), "tokens=0"),
         (lambda: ChainDenoiser(tokens=0), "tokens=0"),
         (lambda: Chainer(length=4), "length=4"),
         (lambda: Chainer(hub=-1), "hub=-1"),
-        (lambda: Chainer().chains(CORPUS, np.zeros((2, 3), dtype=np.float32), []), "expected shape"),
+        (
+            lambda: Chainer().chains(CORPUS, np.zeros((2, 3), dtype=np.float32), []),
+            "expected shape",
+        ),
         (lambda: LLMQueries(most=0), "most=0"),
-        (lambda: rows_as_passages(["a"], [["x"], ["y", "z"]], title="t", table_id="t"), "row 1: expected 1 cells"),
+        (
+            lambda: rows_as_passages(
+                ["a"], [["x"], ["y", "z"]], title="t", table_id="t"
+            ),
+            "row 1: expected 1 cells",
+        ),
     ):
         with pytest.raises(InputError, match=message):
             make()
 
 
 def letters(texts):
-    return np.array([[t.lower().count(c) for c in "abcdefghijklmnopqrstuvwxyz"] for t in texts], dtype=np.float64)
+    return np.array(
+        [[t.lower().count(c) for c in "abcdefghijklmnopqrstuvwxyz"] for t in texts],
+        dtype=np.float64,
+    )
 
 
 def test_dense_finds_the_nearest_and_embeds_once():
@@ -120,7 +149,12 @@ def test_dense_finds_the_nearest_and_embeds_once():
 
 
 @pytest.mark.parametrize(
-    "embed", [lambda t: np.zeros(3), lambda t: np.zeros((1, 3)), lambda t: np.full((len(t), 2), np.nan)]
+    "embed",
+    [
+        lambda t: np.zeros(3),
+        lambda t: np.zeros((1, 3)),
+        lambda t: np.full((len(t), 2), np.nan),
+    ],
 )
 def test_wrong_embeddings_are_refused(embed):
     with pytest.raises(InputError, match="embed "):
@@ -130,14 +164,28 @@ def test_wrong_embeddings_are_refused(embed):
 def test_hybrid_adds_reciprocal_ranks_and_joins_equal_texts():
     a, b, c = (Passage(t, t) for t in "abc")
     again = Passage("b", "other id")
-    found = everything(HybridRetriever([ListRetriever([a, b]), ListRetriever([again, again, c])], constant=0), "q")
-    assert [(p.id, p.score) for p in found] == [("b", 1 / 2 + 1), ("a", 1.0), ("c", 1 / 3)]
+    found = everything(
+        HybridRetriever(
+            [ListRetriever([a, b]), ListRetriever([again, again, c])], constant=0
+        ),
+        "q",
+    )
+    assert [(p.id, p.score) for p in found] == [
+        ("b", 1 / 2 + 1),
+        ("a", 1.0),
+        ("c", 1 / 3),
+    ]
 
 
 def test_rows_carry_their_header_and_lead_back_to_the_table():
     assert ROWS[0].text == "Cap is 7 ; Player is Ann Lee ; Home is Arden"
     assert ROWS[2].text == "Cap is 9 ; Player is Cy Moe"
-    assert ROWS[0].metadata == {"title": "Rovers - Players", "kind": "row", "table": "rovers", "row": 0}
+    assert ROWS[0].metadata == {
+        "title": "Rovers - Players",
+        "kind": "row",
+        "table": "rovers",
+        "row": 0,
+    }
 
 
 def test_links_are_exact_names_at_their_place_without_the_bracketed_part():
@@ -150,15 +198,28 @@ def test_links_are_exact_names_at_their_place_without_the_bracketed_part():
 
 def test_of_several_bearers_of_a_name_the_surroundings_choose():
     known = (
-        Passage("Mercury is a planet near the sun.", "planet", metadata={"title": "Mercury (planet)"}),
-        Passage("Mercury is a metal, liquid when warm.", "metal", metadata={"title": "Mercury (element)"}),
-        Passage("A novel.", "novel", metadata={"title": "Sun", "aliases": ["The Sun", 7]}),
+        Passage(
+            "Mercury is a planet near the sun.",
+            "planet",
+            metadata={"title": "Mercury (planet)"},
+        ),
+        Passage(
+            "Mercury is a metal, liquid when warm.",
+            "metal",
+            metadata={"title": "Mercury (element)"},
+        ),
+        Passage(
+            "A novel.", "novel", metadata={"title": "Sun", "aliases": ["The Sun", 7]}
+        ),
     )
     texts = (
         Passage("The probe flew by Mercury on its way to the sun.", "a"),
         Passage("Liquid metal: Mercury.", "b"),
     )
-    found = {(link.span.passage_id, link.name): link.target_id for link in GazetteerLinker().link(texts, known)}
+    found = {
+        (link.span.passage_id, link.name): link.target_id
+        for link in GazetteerLinker().link(texts, known)
+    }
     assert found["a", "Mercury"] == "planet"
     assert found["b", "Mercury"] == "metal"
     assert found["a", "the sun"] == "novel"
@@ -189,9 +250,14 @@ def test_chains_of_three_reach_further_than_chains_of_two():
     )
     links = GazetteerLinker().link(corpus, corpus)
     scores = BM25Retriever(corpus).term_scores("prize lighthouse")
-    best = {n: Chainer(length=n, hub=0).chains(corpus, scores, links)[0] for n in (1, 2, 3)}
+    best = {
+        n: Chainer(length=n, hub=0).chains(corpus, scores, links)[0] for n in (1, 2, 3)
+    }
     assert [len(best[n].passages) for n in (1, 2, 3)] == [1, 1, 3]
-    assert [p.id for p in best[3].passages] in (["prize", "ann", "arden"], ["arden", "ann", "prize"])
+    assert [p.id for p in best[3].passages] in (
+        ["prize", "ann", "arden"],
+        ["arden", "ann", "prize"],
+    )
     assert len(best[3].links) == 2
 
 
@@ -202,8 +268,14 @@ def test_a_hub_costs_more_than_a_rare_link():
     links = [Link(Span(s.id, 0, 1), "Hub", "hub") for s in spokes]
     scores = np.zeros((2, 21), dtype=np.float32)
     scores[0, 0], scores[1, 1] = 1.0, 1.0
-    pair = {frozenset(p.id for p in c.passages): c.score for c in Chainer(hub=0.1).chains(passages, scores, links)}
-    free = {frozenset(p.id for p in c.passages): c.score for c in Chainer(hub=0.0).chains(passages, scores, links)}
+    pair = {
+        frozenset(p.id for p in c.passages): c.score
+        for c in Chainer(hub=0.1).chains(passages, scores, links)
+    }
+    free = {
+        frozenset(p.id for p in c.passages): c.score
+        for c in Chainer(hub=0.0).chains(passages, scores, links)
+    }
     key = frozenset(("hub", "s0"))
     assert pair[key] < free[key]
 
@@ -215,28 +287,32 @@ def test_a_hub_costs_more_than_a_rare_link():
     st.integers(1, 3),
     st.integers(0, 9),
 )
-def test_chains_are_paths_of_linked_passages_each_set_once(texts, pairs, length, tokens):
+def test_chains_are_paths_of_linked_passages_each_set_once(
+    texts, pairs, length, tokens
+):
     passages = tuple(Passage(t, str(n)) for n, t in enumerate(texts))
     links = [Link(Span(str(a), 0, 1), "x", str(b)) for a, b in pairs]
     linked = {frozenset(pair) for pair in pairs}
-    chains = Chainer(length=length).chains(passages, BM25Retriever(passages).term_scores("a b c"), links)
+    chains = Chainer(length=length).chains(
+        passages, BM25Retriever(passages).term_scores("a b c"), links
+    )
     sets = [frozenset(p.id for p in c.passages) for c in chains]
     assert len(set(sets)) == len(sets)
-    assert [c.score for c in chains] == sorted((c.score for c in chains), reverse=True) or max(
-        np.diff([c.score for c in chains])
-    ) < 1e-8
+    assert [c.score for c in chains] == sorted(
+        (c.score for c in chains), reverse=True
+    ) or max(np.diff([c.score for c in chains])) < 1e-8
     for chain in chains:
         ids = [int(p.id) for p in chain.passages]
         assert len(ids) == len(set(ids)) <= length
         assert all(frozenset(step) in linked for step in itertools.pairwise(ids))
         assert len(chain.links) == len(ids) - 1
-    kept = pack(chains, tokens)
+    kept = pack_chains(chains, tokens)
     assert sum(-(-len(p.text) // 4) for p, _ in kept) <= tokens
 
 
 def test_packing_passes_over_what_does_not_fit():
     long, short = Passage("x" * 400, "long"), Passage("x" * 4, "short")
-    kept = pack([Chain((long, short), (), 1.0)], 50)
+    kept = pack_chains([Chain((long, short), (), 1.0)], 50)
     assert [p.id for p, _ in kept] == ["short"]
 
 
@@ -250,7 +326,9 @@ def test_the_chain_denoiser_keeps_every_law():
 def test_dropped_chains_come_back_when_the_draft_fails():
     def make():
         retriever = ListRetriever(PAGES[1:] + ROWS + PAGES[:1])
-        return Augmenter(scripted("The Elk river."), retriever, denoiser=ChainDenoiser(tokens=12))
+        return Augmenter(
+            scripted("The Elk river."), retriever, denoiser=ChainDenoiser(tokens=12)
+        )
 
     answer = check_loop(make, ASKED)
     assert answer.outcome is Outcome.SUPPORTED

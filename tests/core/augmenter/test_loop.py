@@ -4,21 +4,35 @@ import pytest
 from augmenter_doubles import RIGHT, WRONG, HalfDenoiser, Scores, check_loop, scripted
 
 from denoise_core import Reply, Usage
-from denoise_core.augmenter import Augmenter, BM25Retriever, Consolidator, LoopLimits, Outcome, Rules, StopReason
+from denoise_core.augmenter import (
+    Augmenter,
+    BM25Retriever,
+    Consolidator,
+    LoopLimits,
+    Outcome,
+    Rules,
+    StopReason,
+)
 from denoise_core.augmenter.actions import Draft, Readmit, Search
 from denoise_core.testing import ListRetriever
 
 
 def test_a_right_answer_is_sent_at_once_and_cites_its_passage(passages, question):
-    answer = check_loop(lambda: Augmenter(scripted(RIGHT), BM25Retriever(passages)), question)
+    answer = check_loop(
+        lambda: Augmenter(scripted(RIGHT), BM25Retriever(passages)), question
+    )
     assert (answer.text, answer.outcome) == (RIGHT, Outcome.SUPPORTED)
     assert [p.id for p in answer.citations] == ["eiffel"]
     assert [e.tag for e in answer.trace.events] == ["search", "draft"]
 
 
-def test_feedback_names_claim_passage_and_what_is_missing_and_the_next_draft_sees_it(passages, question):
+def test_feedback_names_claim_passage_and_what_is_missing_and_the_next_draft_sees_it(
+    passages, question
+):
     llm = scripted(WRONG, RIGHT)
-    answer = Augmenter(llm, BM25Retriever(passages), policy=Rules(widen=False)).answer(question)
+    answer = Augmenter(llm, BM25Retriever(passages), policy=Rules(widen=False)).answer(
+        question
+    )
     assert answer.outcome is Outcome.SUPPORTED
     first, second = llm.received_messages
     assert all("1925" not in m.content for m in first)
@@ -31,9 +45,16 @@ def test_feedback_names_claim_passage_and_what_is_missing_and_the_next_draft_see
 def test_the_best_attempt_is_sent_not_the_last(passages, question):
     utility = Scores(a=0.5, b=0.7, c=0.2)
     answer = check_loop(
-        lambda: Augmenter(scripted("a", "b", "c"), ListRetriever(passages), judge=utility), question
+        lambda: Augmenter(
+            scripted("a", "b", "c"), ListRetriever(passages), judge=utility
+        ),
+        question,
     )
-    assert (answer.text, answer.outcome, answer.score) == ("b", Outcome.UNSUPPORTED, 0.7)
+    assert (answer.text, answer.outcome, answer.score) == (
+        "b",
+        Outcome.UNSUPPORTED,
+        0.7,
+    )
 
 
 def test_usage_is_reported_when_it_fails_as_when_it_passes(passages, question):
@@ -41,53 +62,89 @@ def test_usage_is_reported_when_it_fails_as_when_it_passes(passages, question):
         llm = scripted(Reply(reply, Usage(10, 2)))
         answer = Augmenter(llm, ListRetriever(passages)).answer(question)
         assert answer.outcome is outcome
-        assert answer.trace.usage == Usage(10 * len(llm.received_messages), 2 * len(llm.received_messages))
+        assert answer.trace.usage == Usage(
+            10 * len(llm.received_messages), 2 * len(llm.received_messages)
+        )
 
 
 def test_no_evidence_is_an_abstention_without_a_call_to_the_model(question):
     llm = scripted(RIGHT)
     answer = check_loop(lambda: Augmenter(llm, ListRetriever([])), question)
-    assert (answer.outcome, answer.stopped_because) == (Outcome.ABSTAINED, StopReason.NO_EVIDENCE)
+    assert (answer.outcome, answer.stop_reason) == (
+        Outcome.ABSTAINED,
+        StopReason.NO_EVIDENCE,
+    )
     assert llm.received_messages == []
 
 
 def test_without_evidence_nothing_the_model_says_is_supported(question):
     answer = check_loop(
-        lambda: Augmenter(scripted(RIGHT), ListRetriever([]), policy=Rules(without_evidence="draft")), question
+        lambda: Augmenter(
+            scripted(RIGHT), ListRetriever([]), policy=Rules(without_evidence="draft")
+        ),
+        question,
     )
-    assert (answer.outcome, answer.stopped_because) == (Outcome.UNKNOWN, StopReason.NO_EVIDENCE)
+    assert (answer.outcome, answer.stop_reason) == (
+        Outcome.UNKNOWN,
+        StopReason.NO_EVIDENCE,
+    )
     assert answer.memory.attempts[0].verdict.outcome == "unknown"
 
 
 def test_a_model_that_does_not_know_makes_an_abstention(passages, question):
-    answer = check_loop(lambda: Augmenter(scripted("unknown"), ListRetriever(passages)), question)
-    assert (answer.outcome, answer.stopped_because) == (Outcome.ABSTAINED, StopReason.ABSTAINED)
+    answer = check_loop(
+        lambda: Augmenter(scripted("unknown"), ListRetriever(passages)), question
+    )
+    assert (answer.outcome, answer.stop_reason) == (
+        Outcome.ABSTAINED,
+        StopReason.ABSTAINED,
+    )
     assert question in answer.text
     assert "The Eiffel Tower in Paris was completed in 1889." in answer.text
-    assert [p.id for p in answer.nearest] == ["eiffel"]
+    assert [p.id for p in answer.closest_evidence] == ["eiffel"]
 
 
 @pytest.mark.parametrize(
-    ("unsupported", "outcome"), [("send", Outcome.UNSUPPORTED), ("abstain", Outcome.ABSTAINED)]
+    ("unsupported", "outcome"),
+    [("send", Outcome.UNSUPPORTED), ("abstain", Outcome.ABSTAINED)],
 )
-def test_what_an_unsupported_answer_becomes_is_a_choice(passages, question, unsupported, outcome):
+def test_what_an_unsupported_answer_becomes_is_a_choice(
+    passages, question, unsupported, outcome
+):
     answer = check_loop(
-        lambda: Augmenter(scripted(WRONG), ListRetriever(passages), limits=LoopLimits(unsupported=unsupported)),
+        lambda: Augmenter(
+            scripted(WRONG),
+            ListRetriever(passages),
+            limits=LoopLimits(unsupported=unsupported),
+        ),
         question,
     )
     assert answer.outcome is outcome
     assert (answer.text == WRONG) == (unsupported == "send")
 
 
-def test_dropped_chunks_come_back_highest_score_first_before_the_model_is_asked_again(passages, question):
+def test_dropped_chunks_come_back_highest_score_first_before_the_model_is_asked_again(
+    passages, question
+):
     order = (passages[2], passages[1], passages[0])
     llm = scripted(WRONG, WRONG, RIGHT.replace("[1]", "[2]"))
     answer = Augmenter(
-        llm, ListRetriever(order), denoiser=HalfDenoiser(), policy=Rules(readmit=1, widen=False)
+        llm,
+        ListRetriever(order),
+        denoiser=HalfDenoiser(),
+        policy=Rules(readmit=1, widen=False),
     ).answer(question)
     assert answer.outcome is Outcome.SUPPORTED
-    assert [[p.id for p in a.evidence] for a in answer.memory.attempts[:2]] == [["banana"], ["banana", "eiffel"]]
-    assert [type(a) for a in answer.memory.actions][:4] == [Search, Draft, Readmit, Draft]
+    assert [[p.id for p in a.evidence] for a in answer.memory.attempts[:2]] == [
+        ["banana"],
+        ["banana", "eiffel"],
+    ]
+    assert [type(a) for a in answer.memory.actions][:4] == [
+        Search,
+        Draft,
+        Readmit,
+        Draft,
+    ]
 
 
 def test_a_wide_search_asks_the_wider_source_and_adds_what_is_new(passages, question):
@@ -107,12 +164,16 @@ def test_self_ask_consults_knowledge_first_when_the_model_wants_it_and_later_whe
         ("Yes, but not since yesterday", ["self_ask", "search", "draft"]),
     ):
         policy = Rules(consult="self_ask", without_evidence="draft", widen=False)
-        answer = Augmenter(scripted(reply, RIGHT), ListRetriever(passages), policy=policy).answer(question)
+        answer = Augmenter(
+            scripted(reply, RIGHT), ListRetriever(passages), policy=policy
+        ).answer(question)
         assert [e.tag for e in answer.trace.events] == order
         assert answer.outcome is Outcome.SUPPORTED
 
 
-def test_a_model_that_never_consults_can_be_supported_by_what_is_at_hand(passages, question):
+def test_a_model_that_never_consults_can_be_supported_by_what_is_at_hand(
+    passages, question
+):
     loop = Augmenter(scripted(RIGHT), ListRetriever([]), policy=Rules(consult="never"))
     assert loop.answer(question, evidence=passages).outcome is Outcome.SUPPORTED
     assert loop.answer(question).outcome is Outcome.UNKNOWN

@@ -26,24 +26,34 @@ def test_drafts_that_bring_nothing_end_the_loop(passages, question):
     limits = LoopLimits(attempts=10, patience=2)
     utility = Scores(a=0.5, b=0.4, c=0.4, d=0.95)
     answer = check_loop(
-        lambda: Augmenter(scripted("a", "b", "c", "d"), ListRetriever(passages), judge=utility, limits=limits),
+        lambda: Augmenter(
+            scripted("a", "b", "c", "d"),
+            ListRetriever(passages),
+            judge=utility,
+            limits=limits,
+        ),
         question,
     )
-    assert (answer.text, answer.stopped_because) == ("a", StopReason.NO_PROGRESS)
+    assert (answer.text, answer.stop_reason) == ("a", StopReason.NO_PROGRESS)
     assert len(answer.memory.attempts) == 3
 
 
 def test_the_same_answer_from_the_same_evidence_ends_the_loop(passages, question):
     limits = LoopLimits(attempts=10, patience=10)
     answer = check_loop(
-        lambda: Augmenter(scripted(WRONG, WRONG.upper()), ListRetriever(passages), limits=limits), question
+        lambda: Augmenter(
+            scripted(WRONG, WRONG.upper()), ListRetriever(passages), limits=limits
+        ),
+        question,
     )
-    assert answer.stopped_because is StopReason.REPEATED_ANSWER
+    assert answer.stop_reason is StopReason.REPEATED_ANSWER
     assert len(answer.memory.attempts) == 2
 
 
 @pytest.mark.parametrize("calls", range(7))
-def test_a_budget_of_calls_is_never_passed_and_what_was_paid_for_is_sent(passages, question, calls):
+def test_a_budget_of_calls_is_never_passed_and_what_was_paid_for_is_sent(
+    passages, question, calls
+):
     made = []
 
     def say(messages):
@@ -61,7 +71,7 @@ def test_a_budget_of_calls_is_never_passed_and_what_was_paid_for_is_sent(passage
         policy=Rules(widen=False),
     ).answer(question)
     assert len(made) + len(retriever.queries) == calls
-    assert answer.stopped_because is StopReason.BUDGET
+    assert answer.stop_reason is StopReason.BUDGET
     assert answer.outcome is (Outcome.UNSUPPORTED if calls > 1 else Outcome.FAILED)
     if calls > 1:
         assert answer.text == "ab"[(calls - 1) % 2] * (calls - 1)
@@ -71,10 +81,19 @@ def test_a_budget_of_calls_is_never_passed_and_what_was_paid_for_is_sent(passage
 
 def test_a_candidate_whose_judge_could_not_be_paid_is_still_sent(passages, question):
     answer = check_loop(
-        lambda: Augmenter(scripted(RIGHT), ListRetriever(passages), judge=LLMJudge(), budget=Budget(calls=2)),
+        lambda: Augmenter(
+            scripted(RIGHT),
+            ListRetriever(passages),
+            judge=LLMJudge(),
+            budget=Budget(calls=2),
+        ),
         question,
     )
-    assert (answer.text, answer.outcome, answer.stopped_because) == (RIGHT, Outcome.UNKNOWN, StopReason.BUDGET)
+    assert (answer.text, answer.outcome, answer.stop_reason) == (
+        RIGHT,
+        Outcome.UNKNOWN,
+        StopReason.BUDGET,
+    )
     assert answer.memory.attempts[0].verdict.outcome == "unknown"
 
 
@@ -96,8 +115,16 @@ def test_failing_parts_end_in_a_named_reason(passages, question):
 
     good = ListRetriever(passages)
     cases = [
-        (lambda: Augmenter(scripted(RIGHT), Broken()), StopReason.RETRIEVER_ERROR, Outcome.FAILED),
-        (lambda: Augmenter(scripted(OSError("down")), good), StopReason.LLM_ERROR, Outcome.FAILED),
+        (
+            lambda: Augmenter(scripted(RIGHT), Broken()),
+            StopReason.RETRIEVER_ERROR,
+            Outcome.FAILED,
+        ),
+        (
+            lambda: Augmenter(scripted(OSError("down")), good),
+            StopReason.LLM_ERROR,
+            Outcome.FAILED,
+        ),
         (
             lambda: Augmenter(scripted("a", "b", "c"), good, judge=BrokenUtility()),
             StopReason.JUDGE_ERROR,
@@ -111,7 +138,7 @@ def test_failing_parts_end_in_a_named_reason(passages, question):
     ]
     for make, reason, outcome in cases:
         answer = check_loop(make, question)
-        assert (answer.stopped_because, answer.outcome) == (reason, outcome)
+        assert (answer.stop_reason, answer.outcome) == (reason, outcome)
         assert answer.memory.failures
 
 
@@ -125,8 +152,14 @@ def test_mistakes_are_raised_whoever_makes_them(passages, question):
 
     good = ListRetriever(passages)
     for make, message in (
-        (lambda: Augmenter(scripted(RIGHT), good, policy=Script("draft")), "must return an Action, got str"),
-        (lambda: Augmenter(scripted(RIGHT), good, judge=Wrong()), "must return an AnswerVerdict, got str"),
+        (
+            lambda: Augmenter(scripted(RIGHT), good, policy=Script("draft")),
+            "must return an Action, got str",
+        ),
+        (
+            lambda: Augmenter(scripted(RIGHT), good, judge=Wrong()),
+            "must return an AnswerVerdict, got str",
+        ),
         (lambda: Augmenter(scripted(WRONG), good, feedback=Wrong()), "feedback"),
         (lambda: Augmenter(scripted(PermissionError("no key")), good), "no key"),
     ):
@@ -137,7 +170,10 @@ def test_mistakes_are_raised_whoever_makes_them(passages, question):
 
 def test_one_failure_is_got_over(passages, question):
     answer = check_loop(
-        lambda: Augmenter(scripted(TimeoutError("slow"), RIGHT), ListRetriever(passages)), question
+        lambda: Augmenter(
+            scripted(TimeoutError("slow"), RIGHT), ListRetriever(passages)
+        ),
+        question,
     )
     assert answer.outcome is Outcome.SUPPORTED
     assert answer.memory.failures == (("draft", "TimeoutError: slow"),)
@@ -145,19 +181,29 @@ def test_one_failure_is_got_over(passages, question):
 
 def test_no_policy_can_loop_for_ever(passages, question):
     answer = check_loop(
-        lambda: Augmenter(scripted(RIGHT), ListRetriever(passages), policy=Script(Search())), question
+        lambda: Augmenter(
+            scripted(RIGHT), ListRetriever(passages), policy=Script(Search())
+        ),
+        question,
     )
-    assert answer.stopped_because is StopReason.STEPS
+    assert answer.stop_reason is StopReason.STEPS
     assert len(answer.memory.actions) == LoopLimits().steps
 
 
 def test_a_policy_may_send_or_abstain_early(passages, question):
     sent = check_loop(
-        lambda: Augmenter(scripted(WRONG), ListRetriever(passages), policy=Script(Search(), Draft(), Send())),
+        lambda: Augmenter(
+            scripted(WRONG),
+            ListRetriever(passages),
+            policy=Script(Search(), Draft(), Send()),
+        ),
         question,
     )
-    assert (sent.outcome, sent.stopped_because) == (Outcome.UNSUPPORTED, StopReason.SENT)
+    assert (sent.outcome, sent.stop_reason) == (Outcome.UNSUPPORTED, StopReason.SENT)
     shy = check_loop(
-        lambda: Augmenter(scripted(WRONG), ListRetriever(passages), policy=Script(Search(), Abstain())), question
+        lambda: Augmenter(
+            scripted(WRONG), ListRetriever(passages), policy=Script(Search(), Abstain())
+        ),
+        question,
     )
-    assert (shy.outcome, shy.stopped_because) == (Outcome.ABSTAINED, StopReason.ABSTAINED)
+    assert (shy.outcome, shy.stop_reason) == (Outcome.ABSTAINED, StopReason.ABSTAINED)

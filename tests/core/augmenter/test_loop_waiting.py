@@ -6,7 +6,13 @@ import threading
 from augmenter_doubles import RIGHT, WRONG, check_loop, scripted
 
 from denoise_core import Budget, Reply
-from denoise_core.augmenter import Augmenter, BM25Retriever, LoopLimits, Outcome, StopReason
+from denoise_core.augmenter import (
+    Augmenter,
+    BM25Retriever,
+    LoopLimits,
+    Outcome,
+    StopReason,
+)
 from denoise_core.testing import ListRetriever
 
 
@@ -30,14 +36,18 @@ def test_a_hanging_call_is_given_up_after_its_time(passages, question):
     try:
         answer = check_loop(
             lambda: Augmenter(
-                Hanging(), ListRetriever(passages), limits=LoopLimits(call_seconds=0.02, failures=1)
+                Hanging(),
+                ListRetriever(passages),
+                limits=LoopLimits(call_seconds=0.02, failures=1),
             ),
             question,
         )
     finally:
         release.set()
-    assert answer.stopped_because is StopReason.LLM_ERROR
-    assert answer.memory.failures == (("draft", "TimeoutError: no reply within 0.02 s"),)
+    assert answer.stop_reason is StopReason.LLM_ERROR
+    assert answer.memory.failures == (
+        ("draft", "TimeoutError: no reply within 0.02 s"),
+    )
     assert cancelled == [True]
 
 
@@ -52,12 +62,14 @@ def test_the_deadline_of_the_budget_ends_a_call_in_the_middle(passages, question
 
     loop = Augmenter(Hanging(), ListRetriever(passages), budget=Budget(seconds=0.05))
     answer = asyncio.run(loop.aanswer(question))
-    assert (answer.stopped_because, answer.outcome) == (StopReason.DEADLINE, Outcome.FAILED)
+    assert (answer.stop_reason, answer.outcome) == (StopReason.DEADLINE, Outcome.FAILED)
 
 
 async def test_no_part_of_the_loop_blocks_the_event_loop(passages, question):
     from blockbuster import blockbuster_ctx
 
     with blockbuster_ctx("denoise_core"):
-        answer = await Augmenter(scripted(WRONG, RIGHT), BM25Retriever(passages)).aanswer(question)
+        answer = await Augmenter(
+            scripted(WRONG, RIGHT), BM25Retriever(passages)
+        ).aanswer(question)
     assert answer.outcome is Outcome.SUPPORTED

@@ -8,8 +8,15 @@ from hypothesis import strategies as st
 
 from denoise_core import Drop, InputError, Message, Passage, Span
 from denoise_core.augmenter import AnswerVerdict, Attempt, ClaimVerdict, WorkingMemory
-from denoise_core.augmenter.actions import Abstain, Draft, Readmit, Search, SelfAsk, Send
-from denoise_core.augmenter.knowledge.cap import readmit
+from denoise_core.augmenter.actions import (
+    Abstain,
+    Draft,
+    Readmit,
+    Search,
+    SelfAsk,
+    Send,
+)
+from denoise_core.augmenter.knowledge.cap import restore_dropped
 from denoise_core.augmenter.traces.recording import memory_from_json, memory_to_json
 from denoise_core.jsonable import to_jsonable
 from denoise_core.support.judging import Quote
@@ -19,7 +26,9 @@ text = st.text(max_size=20)
 unit = st.floats(0, 1)
 spans = st.builds(Span, text, st.integers(0, 9), st.integers(10, 99))
 metadata = st.dictionaries(
-    text, st.one_of(text, st.integers(), st.booleans(), st.none(), st.lists(text)), max_size=2
+    text,
+    st.one_of(text, st.integers(), st.booleans(), st.none(), st.lists(text)),
+    max_size=2,
 )
 passages = st.builds(
     Passage,
@@ -34,7 +43,9 @@ passages = st.builds(
 )
 known = st.one_of(st.none(), st.booleans())
 quotes = st.builds(Quote, spans, text, st.sampled_from(["supports", "contradicts"]))
-differences = st.builds(Difference, text, text, text, st.integers(0, 9), st.integers(10, 99))
+differences = st.builds(
+    Difference, text, text, text, st.integers(0, 9), st.integers(10, 99)
+)
 claims = st.builds(
     ClaimVerdict,
     text,
@@ -47,10 +58,24 @@ claims = st.builds(
     text,
     text,
 )
-verdicts = st.builds(AnswerVerdict, known, unit, st.lists(claims, max_size=2).map(tuple), known, text, text, text)
+verdicts = st.builds(
+    AnswerVerdict,
+    known,
+    unit,
+    st.lists(claims, max_size=2).map(tuple),
+    known,
+    text,
+    text,
+    text,
+)
 some = st.lists(passages, max_size=3).map(tuple)
-fields = st.one_of(st.none(), st.dictionaries(text, st.one_of(text, st.integers(), st.lists(text)), max_size=2))
-attempts = st.builds(Attempt, text, verdicts, text, some, st.integers(0, 3), st.booleans(), fields)
+fields = st.one_of(
+    st.none(),
+    st.dictionaries(text, st.one_of(text, st.integers(), st.lists(text)), max_size=2),
+)
+attempts = st.builds(
+    Attempt, text, verdicts, text, some, st.integers(0, 3), st.booleans(), fields
+)
 acts = st.one_of(
     st.builds(Search, st.booleans(), unit),
     st.builds(Readmit, st.integers(1, 5), unit),
@@ -61,9 +86,13 @@ memories = st.builds(
     text,
     some,
     st.lists(attempts, max_size=4).map(tuple),
-    st.lists(st.builds(Message, st.sampled_from(["user", "assistant"]), text), max_size=2).map(tuple),
+    st.lists(
+        st.builds(Message, st.sampled_from(["user", "assistant"]), text), max_size=2
+    ).map(tuple),
     some,
-    st.lists(st.builds(Drop, spans, text, st.one_of(st.none(), unit)), max_size=3).map(tuple),
+    st.lists(st.builds(Drop, spans, text, st.one_of(st.none(), unit)), max_size=3).map(
+        tuple
+    ),
     st.lists(text, max_size=2).map(tuple),
     st.lists(acts, max_size=4).map(tuple),
     st.lists(st.tuples(text, text), max_size=2).map(tuple),
@@ -81,7 +110,9 @@ def test_a_memory_survives_json(memory):
 
 
 @given(memories)
-def test_the_best_attempt_passed_says_something_and_is_the_earliest_of_its_score(memory):
+def test_the_best_attempt_passed_says_something_and_is_the_earliest_of_its_score(
+    memory,
+):
     best = memory.best
     if best is None:
         assert memory.attempts == ()
@@ -96,17 +127,25 @@ def test_the_best_attempt_passed_says_something_and_is_the_earliest_of_its_score
 def test_passages_stand_once_in_json():
     p = Passage("x" * 1000, "a")
     memory = WorkingMemory(
-        "q", (p,), tuple(Attempt(str(n), AnswerVerdict(False), "", (p,)) for n in range(9)), (), (p,)
+        "q",
+        (p,),
+        tuple(Attempt(str(n), AnswerVerdict(False), "", (p,)) for n in range(9)),
+        (),
+        (p,),
     )
     assert len(memory_to_json(memory)["passages"]) == 1
 
 
 def test_what_json_cannot_say_is_changed_not_refused():
-    kept = to_jsonable({"when": object, 1: (1, float("inf")), "deep": {"x": [float("nan")]}})
+    kept = to_jsonable(
+        {"when": object, 1: (1, float("inf")), "deep": {"x": [float("nan")]}}
+    )
     assert kept == {"when": str(object), "1": [1, None], "deep": {"x": [None]}}
 
 
-@pytest.mark.parametrize("data", [None, {}, {"version": 2}, {"version": 3}, {"version": 3, "passages": 3}])
+@pytest.mark.parametrize(
+    "data", [None, {}, {"version": 2}, {"version": 3}, {"version": 3, "passages": 3}]
+)
 def test_other_json_is_refused(data):
     with pytest.raises(InputError, match="memory: "):
         memory_from_json(data)
@@ -117,22 +156,30 @@ def test_readmission_puts_a_range_back_at_its_place():
     kept = Passage("One. ", "p", spans=(Span("p", 0, 5),))
     drops = (Drop(Span("p", 5, 10), "low", 0.1), Drop(Span("p", 10, 16), "low", 0.2))
     memory = WorkingMemory("q", (kept,), retrieved=(source,), dropped=drops)
-    once = readmit(memory, 1)
+    once = restore_dropped(memory, 1)
     assert [p.text for p in once.evidence] == ["One. Three."]
     assert once.dropped == drops[:1]
-    assert readmit(once, 5).evidence == (source,)
+    assert restore_dropped(once, 5).evidence == (source,)
 
 
 def test_readmission_beside_rewritten_text_is_a_passage_of_its_own():
     source = Passage("One. Two.", "p")
     rewritten = Passage("Uno.", "p", spans=(Span("p", 0, 5),), is_rewritten=True)
-    memory = WorkingMemory("q", (rewritten,), retrieved=(source,), dropped=(Drop(Span("p", 5, 9), "low"),))
-    back = readmit(memory, 1).evidence
+    memory = WorkingMemory(
+        "q", (rewritten,), retrieved=(source,), dropped=(Drop(Span("p", 5, 9), "low"),)
+    )
+    back = restore_dropped(memory, 1).evidence
     assert [(p.id, p.text) for p in back] == [("p", "Uno."), ("p#2", "Two.")]
 
 
 def test_chunks_without_a_score_come_back_last():
     source = Passage("abc", "p")
-    drops = tuple(Drop(Span("p", n, n + 1), "low", s) for n, s in enumerate((None, -5.0, 2.0)))
+    drops = tuple(
+        Drop(Span("p", n, n + 1), "low", s) for n, s in enumerate((None, -5.0, 2.0))
+    )
     memory = WorkingMemory("q", retrieved=(source,), dropped=drops)
-    assert [readmit(memory, n).evidence[0].text for n in (1, 2, 3)] == ["c", "bc", "abc"]
+    assert [restore_dropped(memory, n).evidence[0].text for n in (1, 2, 3)] == [
+        "c",
+        "bc",
+        "abc",
+    ]

@@ -26,10 +26,12 @@ def through_json(answer):
 def test_a_run_survives_being_written_and_read(passages, question):
     answer = recorded(passages, question, WRONG, OSError("down"), RIGHT)
     again = through_json(answer)
-    for what in ("text", "outcome", "stopped_because", "memory", "citations"):
+    for what in ("text", "outcome", "stop_reason", "memory", "citations"):
         assert getattr(again, what) == getattr(answer, what)
     assert again.trace.usage == answer.trace.usage
-    assert [(e.tag, e.error) for e in again.trace.events] == [(e.tag, e.error) for e in answer.trace.events]
+    assert [(e.tag, e.error) for e in again.trace.events] == [
+        (e.tag, e.error) for e in answer.trace.events
+    ]
     assert list(to_lines(again)) == list(to_lines(answer))
     check_answer(again)
 
@@ -42,7 +44,12 @@ def test_a_run_survives_being_written_and_read(passages, question):
         (["", '{"line": "nothing"}'], "line 2"),
         (['{"line": "answer", "version": 99}'], "line 1"),
         (["[]"], "line 1"),
-        (['{"line": "effect", "kind": "dream", "tag": "", "usage": null, "reply": null}'], "line 1"),
+        (
+            [
+                '{"line": "effect", "kind": "dream", "tag": "", "usage": null, "reply": null}'
+            ],
+            "line 1",
+        ),
     ],
 )
 def test_other_lines_are_refused_by_number(lines, message):
@@ -53,44 +60,88 @@ def test_other_lines_are_refused_by_number(lines, message):
 def test_redaction_reaches_every_text_from_outside(passages, question):
     secret = "1889"
     answer = recorded(passages, f"{question} {secret}", WRONG, OSError(secret), RIGHT)
-    written = "\n".join(to_lines(answer, redact=lambda text: text.replace(secret, "####")))
+    written = "\n".join(
+        to_lines(answer, redact=lambda text: text.replace(secret, "####"))
+    )
     assert secret not in written
     assert "####" in written
     assert from_lines(written.splitlines()).outcome is answer.outcome
 
 
-OURS = st.sampled_from(["role", "kind", "tag", "line", "outcome", "judge", "provenance", "action", "prompts", "x"])
+OURS = st.sampled_from(
+    [
+        "role",
+        "kind",
+        "tag",
+        "line",
+        "outcome",
+        "judge",
+        "provenance",
+        "action",
+        "prompts",
+        "x",
+    ]
+)
 SECRET = "4711"
 VALUES = st.recursive(
-    st.sampled_from([SECRET, f"a {SECRET} b", int(SECRET), 0.4711, -4711.5, True, None, "plain"]),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(OURS | st.just(SECRET), inner, max_size=3),
+    st.sampled_from(
+        [SECRET, f"a {SECRET} b", int(SECRET), 0.4711, -4711.5, True, None, "plain"]
+    ),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(OURS | st.just(SECRET), inner, max_size=3)
+    ),
     max_leaves=6,
 )
 
 
-@given(metadata=st.dictionaries(OURS | st.just(SECRET), VALUES, max_size=4), fields=VALUES)
+@given(
+    metadata=st.dictionaries(OURS | st.just(SECRET), VALUES, max_size=4), fields=VALUES
+)
 @settings(max_examples=40, deadline=None)
 def test_redaction_is_by_position_and_reaches_keys_and_numbers(metadata, fields):
-    passage = Passage(f"It was completed in 1889, {SECRET}.", f"id-{SECRET}", metadata=metadata, header=SECRET)
-    answer = recorded([passage], f"When was {SECRET} completed?", OSError(SECRET), RIGHT)
-    attempts = tuple(replace(a, fields=to_jsonable({SECRET: fields})) for a in answer.memory.attempts)
+    passage = Passage(
+        f"It was completed in 1889, {SECRET}.",
+        f"id-{SECRET}",
+        metadata=metadata,
+        header=SECRET,
+    )
+    answer = recorded(
+        [passage], f"When was {SECRET} completed?", OSError(SECRET), RIGHT
+    )
+    attempts = tuple(
+        replace(a, fields=to_jsonable({SECRET: fields})) for a in answer.memory.attempts
+    )
     answer = replace(answer, memory=replace(answer.memory, attempts=attempts))
-    events = tuple(replace(e, seconds=0) for e in answer.trace.events)  # a time may hold any digits
+    events = tuple(
+        replace(e, seconds=0) for e in answer.trace.events
+    )  # a time may hold any digits
     answer = replace(answer, trace=replace(answer.trace, events=events))
     lines = list(to_lines(answer, redact=lambda text: text.replace(SECRET, "####")))
     assert SECRET not in "\n".join(lines)
     again = from_lines(lines)
-    assert (again.outcome, again.stopped_because) == (answer.outcome, answer.stopped_because)
-    assert [m.role for m in again.memory.history] == [m.role for m in answer.memory.history]
+    assert (again.outcome, again.stop_reason) == (answer.outcome, answer.stop_reason)
+    assert [m.role for m in again.memory.history] == [
+        m.role for m in answer.memory.history
+    ]
     assert [e.tag for e in again.trace.events] == [e.tag for e in answer.trace.events]
-    assert [type(a) for a in again.memory.actions] == [type(a) for a in answer.memory.actions]
+    assert [type(a) for a in again.memory.actions] == [
+        type(a) for a in answer.memory.actions
+    ]
 
 
 @given(st.text(st.sampled_from('a é塔\ud83d\udc00\n"'), min_size=1, max_size=20))
 @settings(max_examples=30, deadline=None)
 def test_half_a_character_makes_no_trace_unwritable(text):
-    passage = Passage(f"It was completed in 1889. {text}", f"id {text}", metadata={text: text}, header=text)
-    answer = recorded([passage], f"When was it completed? {text}", OSError(text), f"{RIGHT} {text}")
+    passage = Passage(
+        f"It was completed in 1889. {text}",
+        f"id {text}",
+        metadata={text: text},
+        header=text,
+    )
+    answer = recorded(
+        [passage], f"When was it completed? {text}", OSError(text), f"{RIGHT} {text}"
+    )
     lines = list(to_lines(answer))
     "\n".join(lines).encode()
     from_lines(lines)
@@ -109,7 +160,9 @@ class Text(HTMLParser):
         self.text += data
 
 
-def test_the_page_shows_attempts_verdicts_evidence_and_what_was_cited(passages, question):
+def test_the_page_shows_attempts_verdicts_evidence_and_what_was_cited(
+    passages, question
+):
     page = Text()
     page.feed(to_html(recorded(passages, question, WRONG, RIGHT)))
     for words in (
@@ -138,9 +191,14 @@ def test_the_page_escapes_what_came_from_outside():
 
 
 def test_a_page_without_attempts_is_a_page(question):
-    assert "None was made." in to_html(asyncio.run(Augmenter(scripted(""), ListRetriever([])).aanswer(question)))
+    assert "None was made." in to_html(
+        asyncio.run(Augmenter(scripted(""), ListRetriever([])).aanswer(question))
+    )
 
 
 def test_the_record_is_plain_json(passages, question):
-    kinds = [json.loads(line)["line"] for line in to_lines(recorded(passages, question, RIGHT))]
+    kinds = [
+        json.loads(line)["line"]
+        for line in to_lines(recorded(passages, question, RIGHT))
+    ]
     assert kinds == ["answer", "effect", "effect", "effect", "memory"]

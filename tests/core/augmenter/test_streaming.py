@@ -15,11 +15,20 @@ from judging import quoting
 
 from denoise_core import Budget, InputError, Passage, Reply, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, StopReason
-from denoise_core.augmenter.streaming import Finished, Revised, TextReleased, stream_verified
+from denoise_core.augmenter.streaming import (
+    Finished,
+    Revised,
+    TextReleased,
+    stream_verified,
+)
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import ListRetriever
 
-EVIDENCE = (Passage("The tower was completed in 1889. It has three floors and stands in Paris.", "a"),)
+EVIDENCE = (
+    Passage(
+        "The tower was completed in 1889. It has three floors and stands in Paris.", "a"
+    ),
+)
 QUESTION = "Tell me of the tower."
 GOOD = "The tower was completed in 1889 [1]. It stands in Paris [1]."
 HALF = "The tower was completed in 1889 [1]. It was moved to London in 1999 [1]. It has three floors [1]."
@@ -69,7 +78,11 @@ def loop(*drafts, size=7, **options):
 
 
 def comparable(event):
-    return event if isinstance(event, TextReleased) else (type(event), event.answer.text, event.answer.memory)
+    return (
+        event
+        if isinstance(event, TextReleased)
+        else (type(event), event.answer.text, event.answer.memory)
+    )
 
 
 def events(make, show):
@@ -79,7 +92,9 @@ def events(make, show):
         return [event async for event in stream_verified(make(), QUESTION, show=show)]
 
     found = list(stream_verified(make(), QUESTION, show=show))
-    assert [comparable(e) for e in found] == [comparable(e) for e in asyncio.run(collect())]
+    assert [comparable(e) for e in found] == [
+        comparable(e) for e in asyncio.run(collect())
+    ]
     *before, last = found
     assert all(isinstance(e, TextReleased) for e in before)
     check_answer(last.answer)
@@ -139,12 +154,18 @@ def test_usage_of_a_stream_is_counted():
 def test_without_evidence_nothing_is_shown():
     found = list(stream_verified(Augmenter(Pieces(GOOD), ListRetriever([])), QUESTION))
     assert [type(e) for e in found] == [Revised]
-    assert found[0].answer.stopped_because is StopReason.NO_EVIDENCE
+    assert found[0].answer.stop_reason is StopReason.NO_EVIDENCE
 
 
 def test_a_judge_that_is_the_drafting_model_is_not_shown():
-    said = {"words": GOOD, "verdict": "supported", "quotes": [{"evidence": 1, "text": EVIDENCE[0].text}]}
-    verdict = json.dumps({"claims": [said], "abstains": False, "answers_the_question": True})
+    said = {
+        "words": GOOD,
+        "verdict": "supported",
+        "quotes": [{"evidence": 1, "text": EVIDENCE[0].text}],
+    }
+    verdict = json.dumps(
+        {"claims": [said], "abstains": False, "answers_the_question": True}
+    )
     found = list(stream_verified(loop(GOOD, verdict, judge=LLMJudge()), QUESTION))
     assert "".join(e.text for e in found[:-1]) == GOOD
     assert isinstance(found[-1], Finished)
@@ -154,13 +175,17 @@ def test_the_budget_covers_judge_and_drafts():
     judge = quoting("not_stated")
     running = loop(BAD, HALF, GOOD, judge=judge, budget=Budget(calls=3))
     *_, last = stream_verified(running, QUESTION)
-    assert last.answer.stopped_because is StopReason.BUDGET
+    assert last.answer.stop_reason is StopReason.BUDGET
     assert len(judge.received_messages) == 1
 
 
 @settings(max_examples=40, deadline=None)
 @given(
-    st.lists(st.sampled_from([GOOD, HALF, BAD, "", "unknown", OSError("gone")]), min_size=1, max_size=4),
+    st.lists(
+        st.sampled_from([GOOD, HALF, BAD, "", "unknown", OSError("gone")]),
+        min_size=1,
+        max_size=4,
+    ),
     st.integers(1, 60),
     st.sampled_from(["draft", "checked"]),
 )
@@ -197,7 +222,12 @@ async def test_cancelling_the_reader_ends_the_model():
                 ended.set()
 
     async def read():
-        return [e async for e in stream_verified(Augmenter(Endless(""), ListRetriever(EVIDENCE)), QUESTION)]
+        return [
+            e
+            async for e in stream_verified(
+                Augmenter(Endless(""), ListRetriever(EVIDENCE)), QUESTION
+            )
+        ]
 
     task = asyncio.create_task(read())
     await started.wait()
@@ -221,7 +251,9 @@ def test_closing_a_sync_stream_ends_its_thread():
             finally:
                 ended.set()
 
-    stream = iter(stream_verified(Augmenter(Endless(""), ListRetriever(EVIDENCE)), QUESTION))
+    stream = iter(
+        stream_verified(Augmenter(Endless(""), ListRetriever(EVIDENCE)), QUESTION)
+    )
     assert next(stream) == TextReleased("word ")
     stream.close()
     go_on.set()
@@ -246,7 +278,10 @@ def test_a_draft_that_was_given_up_shows_no_more():
                 yield GOOD
 
     *before, last = stream_verified(
-        Augmenter(Slow(""), ListRetriever(EVIDENCE), limits=LoopLimits(call_seconds=0.2)), QUESTION
+        Augmenter(
+            Slow(""), ListRetriever(EVIDENCE), limits=LoopLimits(call_seconds=0.2)
+        ),
+        QUESTION,
     )
     assert isinstance(last, Revised)  # "Too " was shown before the draft timed out
     assert last.answer.text == GOOD

@@ -3,34 +3,46 @@
 import pytest
 
 from denoise_core import Passage
-from denoise_core.augmenter.drafting.drafter import Found
-from denoise_core.augmenter.drafting.taint import drop_tainted_searches
+from denoise_core.augmenter.drafting.drafter import RetrievedEvidence
+from denoise_core.augmenter.drafting.taint import drop_contaminated_searches
 
 QUESTION = "When was the tower finished?"
 REJECTED = "Otto Brenner finished it in 1912."
 
 
 def search(query, text="The archive is open on Mondays."):
-    return Found((Passage(text, query or "unknown"),), query)
+    return RetrievedEvidence((Passage(text, query or "unknown"),), query)
 
 
 @pytest.mark.parametrize(
     ("query", "counts"),
-    [("tower finished", True), ("Brenner 1912", False), ("tower Brenner", False), (None, True)],
+    [
+        ("tower finished", True),
+        ("Brenner 1912", False),
+        ("tower Brenner", False),
+        (None, True),
+    ],
 )
 def test_a_search_for_a_rejected_drafts_own_words_is_left_out(query, counts):
     found = [search(query)]
-    assert drop_tainted_searches(QUESTION, found, [REJECTED]) == (tuple(found) if counts else ())
-    assert drop_tainted_searches(QUESTION, found, []) == tuple(found)
+    assert drop_contaminated_searches(QUESTION, found, [REJECTED]) == (
+        tuple(found) if counts else ()
+    )
+    assert drop_contaminated_searches(QUESTION, found, []) == tuple(found)
 
 
 def test_what_an_earlier_search_brought_may_be_searched_for():
     first = search("tower finished", "Otto Brenner was its builder.")
     second = search("Otto Brenner tower")
-    assert drop_tainted_searches(QUESTION, [first, second], [REJECTED]) == (first, second)
-    assert drop_tainted_searches(QUESTION, [second], [REJECTED]) == ()
+    assert drop_contaminated_searches(QUESTION, [first, second], [REJECTED]) == (
+        first,
+        second,
+    )
+    assert drop_contaminated_searches(QUESTION, [second], [REJECTED]) == ()
 
 
 def test_the_users_own_words_may_be_searched_for():
     found = search("Brenner 1912")
-    assert drop_tainted_searches(f"{QUESTION} Brenner says 1912.", [found], [REJECTED]) == (found,)
+    assert drop_contaminated_searches(
+        f"{QUESTION} Brenner says 1912.", [found], [REJECTED]
+    ) == (found,)

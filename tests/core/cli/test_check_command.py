@@ -24,10 +24,22 @@ class Quotes:
         for c in claims:
             where = next((p for p in passages if c.text in p.text), None)
             at = where.text.index(c.text) if where else 0
-            quotes = (Quote(Span(where.id, at, at + len(c.text)), c.text),) if where else ()
+            quotes = (
+                (Quote(Span(where.id, at, at + len(c.text)), c.text),) if where else ()
+            )
             kind = "" if where else "unsupported"
             out.append(
-                ClaimVerdict(c.text, c.start, c.end, bool(where), 0.9 if where else 0.1, quotes, (), kind, kind)
+                ClaimVerdict(
+                    c.text,
+                    c.start,
+                    c.end,
+                    bool(where),
+                    0.9 if where else 0.1,
+                    quotes,
+                    (),
+                    kind,
+                    kind,
+                )
             )
         return AnswerVerdict.of_claims(out, answers_question=True)
 
@@ -37,7 +49,9 @@ class Quotes:
 
 @pytest.fixture
 def asked(tmp_path, monkeypatch):
-    monkeypatch.setattr(command, "judge_from_option", lambda llm: None if llm == "none" else Quotes())
+    monkeypatch.setattr(
+        command, "judge_from_option", lambda llm: None if llm == "none" else Quotes()
+    )
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "tower.md").write_text(TEXT, "utf-8")
 
@@ -74,7 +88,10 @@ def test_json_holds_verdicts_and_places(asked):
     (quote,) = found["claims"][0]["quotes"]
     assert (quote["file"], quote["line"]) == ("tower.md", 2)
     assert TEXT[quote["start"] : quote["end"]] == quote["text"]
-    assert (found["claims"][0]["verdict"], found["claims"][0]["differences"]) == ("supported", [])
+    assert (found["claims"][0]["verdict"], found["claims"][0]["differences"]) == (
+        "supported",
+        [],
+    )
 
 
 def test_without_a_judge_each_claim_has_its_nearest_sentence_and_what_differs(asked):
@@ -89,7 +106,10 @@ def test_the_page_leads_from_a_claim_to_its_quote_and_escapes(asked, tmp_path):
     page = tmp_path / "page.html"
     asked("The tower was completed in 1889. It stands in <Paris>.", "--html", str(page))
     html = page.read_text("utf-8")
-    targets, ids = set(re.findall(r'href="#([^"]+)"', html)), set(re.findall(r'id="([^"]+)"', html))
+    targets, ids = (
+        set(re.findall(r'href="#([^"]+)"', html)),
+        set(re.findall(r'id="([^"]+)"', html)),
+    )
     assert targets <= ids
     assert len(targets) >= 2
     assert "<Paris>" not in html

@@ -16,7 +16,11 @@ from denoise_core.embedded import sample_questions
 from denoise_lab.noisy_retrieval import write_questions
 
 PASSAGES = [
-    {"id": "tower", "title": "Eiffel Tower", "text": "The Eiffel Tower was finished in 1889."},
+    {
+        "id": "tower",
+        "title": "Eiffel Tower",
+        "text": "The Eiffel Tower was finished in 1889.",
+    },
     {"id": "fruit", "text": "Bananas are rich in potassium."},
     {"id": "rtl", "text": "مرحبا بالعالم 😀"},
 ]
@@ -53,12 +57,21 @@ def command(capsys, monkeypatch):
 
 @pytest.fixture
 def run(command):
-    return lambda *a, **k: command("run", "-q", "When was the Eiffel Tower finished?", *a, **k)
+    return lambda *a, **k: command(
+        "run", "-q", "When was the Eiffel Tower finished?", *a, **k
+    )
 
 
 def test_the_installed_command_starts_and_ends_with_its_status():
     done = subprocess.run(
-        [Path(sys.executable).with_name("rag-denoise"), "run", "-q", "x", "-p", "missing.txt"],
+        [
+            Path(sys.executable).with_name("rag-denoise"),
+            "run",
+            "-q",
+            "x",
+            "-p",
+            "missing.txt",
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -73,7 +86,9 @@ def test_json_output_is_one_object_with_exact_spans(run, source):
     record = json.loads(done.stdout)
     (kept,) = record["passages"]
     assert (kept["id"], kept["text"]) == ("tower", PASSAGES[0]["text"])
-    assert kept["spans"] == [{"id": "tower", "start": 0, "end": len(PASSAGES[0]["text"])}]
+    assert kept["spans"] == [
+        {"id": "tower", "start": 0, "end": len(PASSAGES[0]["text"])}
+    ]
     assert [d["id"] for d in record["dropped"]] == ["fruit", "rtl"]
     assert record["kept"][0]["score"] > 0
 
@@ -81,7 +96,10 @@ def test_json_output_is_one_object_with_exact_spans(run, source):
 def test_people_see_what_was_kept_and_why_the_rest_was_not(run, source, monkeypatch):
     done = run("-p", source, "--method", "bm25", "--keep", "0.3", "--why")
     assert done.returncode == 0
-    assert done.stderr == 'kept 46 %: tower: "The Eiffel Tower was finished in 1889."; dropped 2\n'
+    assert (
+        done.stderr
+        == 'kept 46 %: tower: "The Eiffel Tower was finished in 1889."; dropped 2\n'
+    )
     assert "+ The Eiffel Tower was finished in 1889." in done.stdout
     assert "- Bananas are rich in potassium." in done.stdout
     assert "not among the best 30 %" in done.stdout
@@ -91,12 +109,24 @@ def test_people_see_what_was_kept_and_why_the_rest_was_not(run, source, monkeypa
     assert "not among the best 30 %" not in plain
 
 
-HANDBOOK = "# Handbook\n\n## Travel\n\nTrains are second class.\n\nFlights need a reason.\n\n"
+HANDBOOK = (
+    "# Handbook\n\n## Travel\n\nTrains are second class.\n\nFlights need a reason.\n\n"
+)
 HANDBOOK += "## Pay\n\nSalaries come late.\n"
 
 
 def test_a_line_says_which_sections_were_kept(command):
-    asked = ("run", "-q", "trains or flights need what?", "-p", "-", "--method", "bm25", "--keep", "2")
+    asked = (
+        "run",
+        "-q",
+        "trains or flights need what?",
+        "-p",
+        "-",
+        "--method",
+        "bm25",
+        "--keep",
+        "2",
+    )
     done = command(*asked, stdin=HANDBOOK)
     assert done.stderr == "kept 60 %: § Travel (2 pieces); dropped 1\n"
     assert "Salaries" not in done.stdout
@@ -112,7 +142,9 @@ def test_a_denoiser_that_is_not_there_is_named(run, source):
 
 def test_text_from_standard_input_is_cut_into_chunks(run):
     text = "The Eiffel Tower was finished in 1889. " * 30 + "Bananas are yellow. " * 60
-    record = json.loads(run("-p", "-", "--method", "bm25", "--keep", "1", "--json", stdin=text).stdout)
+    record = json.loads(
+        run("-p", "-", "--method", "bm25", "--keep", "1", "--json", stdin=text).stdout
+    )
     (kept,) = record["passages"]
     assert kept["text"].startswith("The Eiffel Tower")
     assert text[kept["spans"][0]["start"] : kept["spans"][0]["end"]] == kept["text"]
@@ -140,7 +172,10 @@ def test_bad_lines_are_left_out_on_demand_and_said_on_standard_error(run, tmp_pa
         (["-p", "{source}", "--keep", "2.5"], "expected a whole number of chunks"),
         (["-p", "{source}", "--keep", "0"], "expected 1 chunk or more"),
         (["-p", "{source}", "--method", "s2a-select"], "takes --model NAME_OR_FOLDER"),
-        (["-p", "{source}", "--method", "bm25", "--model", "x"], "--model is for --method s2a-select"),
+        (
+            ["-p", "{source}", "--method", "bm25", "--model", "x"],
+            "--model is for --method s2a-select",
+        ),
     ],
 )
 def test_errors_are_one_line_that_names_the_fix(run, source, arguments, message):
@@ -154,7 +189,9 @@ def test_errors_are_one_line_that_names_the_fix(run, source, arguments, message)
 def test_an_unknown_method_lists_the_known_ones(run, source):
     done = run("-p", source, "--method", "magic")
     assert done.returncode == 2
-    assert all(name in done.stderr for name in ("end", "s2a-select", "bm25", "embedding"))
+    assert all(
+        name in done.stderr for name in ("end", "s2a-select", "bm25", "embedding")
+    )
 
 
 def test_an_empty_question_is_asked_for(command, source):
@@ -177,8 +214,14 @@ def test_the_version_is_printed_without_a_verb(command):
 
 def test_what_passages_hold_cannot_act_on_the_terminal(run, tmp_path):
     path = tmp_path / "p.jsonl"
-    acting = {"text": "hi \x1b[2J\x1b]0;owned\x07 \u202e", "id": "\x1b[31mred", "title": "[bold]t[/x]"}
-    path.write_text("\n".join(json.dumps(r) for r in (acting, acting)), encoding="utf-8")
+    acting = {
+        "text": "hi \x1b[2J\x1b]0;owned\x07 \u202e",
+        "id": "\x1b[31mred",
+        "title": "[bold]t[/x]",
+    }
+    path.write_text(
+        "\n".join(json.dumps(r) for r in (acting, acting)), encoding="utf-8"
+    )
     done = run("-p", str(path), "--method", "bm25", "--why")
     assert done.returncode == 0
     assert not set("\x1b\x07\u202e") & set(done.stdout + done.stderr)
@@ -198,7 +241,10 @@ def test_a_keep_that_is_neither_share_nor_number_is_refused(run, source, keep):
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [(["--html", "missing/x.html"], "there is no folder"), (["--questions", "0"], "--questions")],
+    [
+        (["--html", "missing/x.html"], "there is no folder"),
+        (["--questions", "0"], "--questions"),
+    ],
 )
 def test_the_demo_refuses_before_it_runs(command, arguments, message):
     done = command("demo", *arguments)
@@ -211,15 +257,41 @@ def test_a_fit_that_could_not_be_saved_is_refused_before_it_runs(command, tmp_pa
     assert (done.returncode, "choose another folder" in done.stderr) == (2, True)
 
 
-def test_a_fit_shows_what_it_needs_beside_its_rivals_and_is_not_overwritten_unasked(command, tmp_path):
+def test_a_fit_shows_what_it_needs_beside_its_rivals_and_is_not_overwritten_unasked(
+    command, tmp_path
+):
     short = []
     for q in sample_questions():
-        short.append(replace(q, passages=tuple(p for p in q.passages if p.id in q.gold or len(p.text) < 500)))
-    write_questions(tmp_path / "data.jsonl", [q for q in short if len(q.passages) > 1][:30])
-    fit = ["fit", str(tmp_path / "data.jsonl"), "-o", str(tmp_path / "mine"), "--keep", "0.3"]
+        short.append(
+            replace(
+                q,
+                passages=tuple(
+                    p for p in q.passages if p.id in q.gold or len(p.text) < 500
+                ),
+            )
+        )
+    write_questions(
+        tmp_path / "data.jsonl", [q for q in short if len(q.passages) > 1][:30]
+    )
+    fit = [
+        "fit",
+        str(tmp_path / "data.jsonl"),
+        "-o",
+        str(tmp_path / "mine"),
+        "--keep",
+        "0.3",
+    ]
     done = command(*fit)
     assert done.returncode == 0, done.stderr
-    for said in ("fitted", "default", "cosine", "BM25", "no question", "90%", "is calibrated on"):
+    for said in (
+        "fitted",
+        "default",
+        "cosine",
+        "BM25",
+        "no question",
+        "90%",
+        "is calibrated on",
+    ):
         assert said in done.stdout
     assert "never saw the questions" not in done.stderr
     again = command(*fit)
@@ -232,7 +304,9 @@ def test_an_interrupted_write_leaves_nothing(tmp_path):
     target.write_text("old")
     write_whole(target, "new")
     assert target.read_text() == "new"
-    write_whole(target, "half a character: \ud83d")  # what no file can hold is replaced, and nothing is lost
+    write_whole(
+        target, "half a character: \ud83d"
+    )  # what no file can hold is replaced, and nothing is lost
     assert [p.name for p in tmp_path.iterdir()] == ["page.html"]
     assert target.read_text("utf-8").startswith("half a character: ")
 
@@ -241,7 +315,11 @@ def test_every_verb_has_help_and_is_loaded_alone():
     program = "import sys; sys.argv = ['rag-denoise', *sys.argv[1:]]\nfrom denoise_core.cli import main\n"
     program += "try: main()\nfinally: print([m for m in sys.modules if m.startswith('denoise_core.cli.')])"
     for verb, module in COMMAND_MODULES.items():
-        done = subprocess.run([sys.executable, "-c", program, verb, "--help"], capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", program, verb, "--help"],
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == 0, done.stderr
         assert f"rag-denoise {verb}" in done.stdout
         loaded = done.stdout.splitlines()[-1]
@@ -250,13 +328,18 @@ def test_every_verb_has_help_and_is_loaded_alone():
 
 
 def test_a_pipe_gets_the_kept_text_alone_and_unwrapped(run, tmp_path):
-    text = "The Eiffel Tower was finished in 1889, after two years of work by three hundred workers. " * 3
+    text = (
+        "The Eiffel Tower was finished in 1889, after two years of work by three hundred workers. "
+        * 3
+    )
     (tmp_path / "one.txt").write_text(text.strip())
     (tmp_path / "two.txt").write_text("Bananas are rich in potassium.")
     files = ["-p", str(tmp_path / "one.txt"), "-p", str(tmp_path / "two.txt")]
     done = run(*files, "--method", "bm25", "--keep", "1")
     assert (done.returncode, done.stdout) == (0, text.strip() + "\n")
-    again = run(*files, "--method", "bm25", "--keep", "1", "--html", str(tmp_path / "page.html"))
+    again = run(
+        *files, "--method", "bm25", "--keep", "1", "--html", str(tmp_path / "page.html")
+    )
     assert again.stdout == done.stdout
     page = (tmp_path / "page.html").read_text("utf-8")
     assert "<del" in page
@@ -269,7 +352,10 @@ def test_tokens_bound_what_is_kept_and_exclude_keep(run, source):
     both = run("-p", source, "--method", "bm25", "--tokens", "12", "--keep", "2")
     assert (both.returncode, "leave --keep out" in both.stderr) == (2, True)
     own = run("-p", source, "--denoiser", "mine", "--tokens", "12")
-    assert (own.returncode, "--tokens is for end, bm25, embedding" in own.stderr) == (2, True)
+    assert (own.returncode, "--tokens is for end, bm25, embedding" in own.stderr) == (
+        2,
+        True,
+    )
 
 
 @pytest.mark.parametrize(
@@ -288,7 +374,16 @@ def test_latin_letters_and_marks_at_the_start_are_read(run, tmp_path, data, note
 
 
 def test_nothing_relevant_has_a_status_of_its_own(command, tmp_path):
-    lines = [json.dumps({"text": t}) for t in ("qqq zzz www", "xx yy", "vv ww rr", "kk jj", "lorem ipsum dolor")]
+    lines = [
+        json.dumps({"text": t})
+        for t in ("qqq zzz www", "xx yy", "vv ww rr", "kk jj", "lorem ipsum dolor")
+    ]
     (tmp_path / "p.jsonl").write_text("\n".join(lines))
-    done = command("run", "-q", "When was the Eiffel Tower finished?", "-p", str(tmp_path / "p.jsonl"))
+    done = command(
+        "run",
+        "-q",
+        "When was the Eiffel Tower finished?",
+        "-p",
+        str(tmp_path / "p.jsonl"),
+    )
     assert (done.returncode, "nothing relevant" in done.stderr) == (4, True)

@@ -12,7 +12,9 @@ from denoise_core.embedded.sample import sample_answers
 from denoise_core.support.quoting import judge_prompt
 from denoise_core.testing import RecordedLLM
 
-SHIPPED = (files("denoise_core.embedded") / "data" / "demo_replies.jsonl").read_text("utf-8")
+SHIPPED = (files("denoise_core.embedded") / "data" / "demo_replies.jsonl").read_text(
+    "utf-8"
+)
 
 
 @pytest.fixture
@@ -30,7 +32,9 @@ def demo(capsys, monkeypatch, tmp_path):
 
 
 def counts(out):
-    return [tuple(map(int, found)) for found in re.findall(r"(\d+) of (\d+) \(\d+%\)", out)]
+    return [
+        tuple(map(int, found)) for found in re.findall(r"(\d+) of (\d+) \(\d+%\)", out)
+    ]
 
 
 def recorded(name, change):
@@ -55,12 +59,20 @@ def test_it_runs_offline_and_says_where_its_verdicts_are_from(demo, tmp_path):
 
 def test_other_replies_give_other_counts(demo, tmp_path):
     recorded("none.jsonl", lambda claim: claim.update(verdict="not_stated", quotes=[]))
-    assert counts(demo("--questions", "3", "--replies", "none.jsonl")[1])[1:] == [(0, 3), (3, 3)]
+    assert counts(demo("--questions", "3", "--replies", "none.jsonl")[1])[1:] == [
+        (0, 3),
+        (3, 3),
+    ]
     recorded("all.jsonl", lambda claim: claim.update(verdict="supported"))
-    assert counts(demo("--questions", "3", "--replies", "all.jsonl")[1])[1:] == [(3, 3), (0, 3)]
+    assert counts(demo("--questions", "3", "--replies", "all.jsonl")[1])[1:] == [
+        (3, 3),
+        (0, 3),
+    ]
 
 
-def test_a_prompt_without_a_reply_is_an_error_that_says_how_to_record_it(demo, tmp_path):
+def test_a_prompt_without_a_reply_is_an_error_that_says_how_to_record_it(
+    demo, tmp_path
+):
     (tmp_path / "some.jsonl").write_text("\n".join(SHIPPED.splitlines()[1:6]), "utf-8")
     status, out, err = demo("--questions", "3", "--replies", "some.jsonl")
     assert (status, out) == (2, "")
@@ -74,7 +86,10 @@ def test_a_prompt_without_a_reply_is_an_error_that_says_how_to_record_it(demo, t
 def test_what_is_no_recording_is_refused(demo, tmp_path):
     (tmp_path / "bad.jsonl").write_text('{"prompt": 1}', "utf-8")
     status, _, err = demo("--questions", "1", "--replies", "bad.jsonl")
-    assert (status, "bad.jsonl: expected replies as 'rag-denoise record' writes them" in err) == (2, True)
+    assert (
+        status,
+        "bad.jsonl: expected replies as 'rag-denoise record' writes them" in err,
+    ) == (2, True)
 
 
 def test_every_answer_has_one_reply_and_no_reply_is_left_over():

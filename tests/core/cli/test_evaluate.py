@@ -29,7 +29,9 @@ def command(capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
     (tmp_path / "runs").mkdir()
-    (tmp_path / "questions.jsonl").write_text("{broken\n" + "\n".join(map(json.dumps, ROWS)), "utf-8")
+    (tmp_path / "questions.jsonl").write_text(
+        "{broken\n" + "\n".join(map(json.dumps, ROWS)), "utf-8"
+    )
 
     def call(*arguments):
         monkeypatch.setattr("sys.argv", ["rag-denoise", *arguments])
@@ -42,11 +44,22 @@ def command(capsys, monkeypatch, tmp_path):
 
 def test_a_table_a_page_all_figures_and_a_setting_that_runs(command, tmp_path):
     status, out, err = command(
-        "evaluate", "questions.jsonl", "--columns", "question=query,passages=hits", "-o", "found"
+        "evaluate",
+        "questions.jsonl",
+        "--columns",
+        "question=query,passages=hits",
+        "-o",
+        "found",
     )
     assert status == 0, err
     assert "left out: line 1: not JSON" in err
-    for said in ("way", "everything", "BM25", "Recommended (*)", "no difference found".capitalize()):
+    for said in (
+        "way",
+        "everything",
+        "BM25",
+        "Recommended (*)",
+        "no difference found".capitalize(),
+    ):
         assert said in out
     assert "hurt/help" not in out, "nobody answered"
     assert max(map(len, out.split("4 questions;")[0].splitlines())) <= 80
@@ -57,7 +70,14 @@ def test_a_table_a_page_all_figures_and_a_setting_that_runs(command, tmp_path):
     assert "<script" not in page
     assert "Recommended" in page
     status, out, err = command(
-        "run", "-q", ROWS[0]["query"], "-p", "questions.jsonl", "--denoiser", "found/denoise.json", "--skip-bad"
+        "run",
+        "-q",
+        ROWS[0]["query"],
+        "-p",
+        "questions.jsonl",
+        "--denoiser",
+        "found/denoise.json",
+        "--skip-bad",
     )
     assert status in (0, 3), err
 
@@ -70,13 +90,31 @@ def test_the_setting_loads_in_both_frameworks(command, tmp_path):
     from llamaindex_denoise import DenoisePostprocessor
 
     assert (
-        command("evaluate", "questions.jsonl", "--columns", "question=query", "--columns", "passages=hits")[0] == 0
+        command(
+            "evaluate",
+            "questions.jsonl",
+            "--columns",
+            "question=query",
+            "--columns",
+            "passages=hits",
+        )[0]
+        == 0
     )
-    file, query, texts = "denoise-evaluation/denoise.json", ROWS[0]["query"], ROWS[0]["hits"]
+    file, query, texts = (
+        "denoise-evaluation/denoise.json",
+        ROWS[0]["query"],
+        ROWS[0]["hits"],
+    )
     documents = [Document(page_content=t, id=str(i)) for i, t in enumerate(texts)]
-    found = DenoiseCompressor.from_file(file).invoke({"documents": documents, "query": query})
-    nodes = [NodeWithScore(node=TextNode(text=t, id_=str(i))) for i, t in enumerate(texts)]
-    same = DenoisePostprocessor.from_file(file).postprocess_nodes(nodes, query_str=query)
+    found = DenoiseCompressor.from_file(file).invoke(
+        {"documents": documents, "query": query}
+    )
+    nodes = [
+        NodeWithScore(node=TextNode(text=t, id_=str(i))) for i, t in enumerate(texts)
+    ]
+    same = DenoisePostprocessor.from_file(file).postprocess_nodes(
+        nodes, query_str=query
+    )
     assert [d.id for d in found] == [n.node.node_id for n in same]
     assert 0 < len(found) < 5
     assert load_denoiser(file) is not None
@@ -96,7 +134,11 @@ def test_a_dry_run_says_what_it_would_cost_and_makes_no_call(command, tmp_path):
 def test_a_model_labels_and_documents_alone_give_questions(command, tmp_path):
     class Selects:
         def reply(self, text):
-            return next(line.split()[0] for line in text.splitlines() if "was finished in" in line), 10
+            return next(
+                line.split()[0]
+                for line in text.splitlines()
+                if "was finished in" in line
+            ), 10
 
     rows = [{"question": r["query"], "passages": r["hits"]} for r in ROWS]
     (tmp_path / "plain.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
@@ -119,22 +161,44 @@ def test_a_model_labels_and_documents_alone_give_questions(command, tmp_path):
 
 
 @pytest.mark.enable_socket
-def test_a_model_labels_questions_and_a_denoiser_is_calibrated_on_them(command, tmp_path):
+def test_a_model_labels_questions_and_a_denoiser_is_calibrated_on_them(
+    command, tmp_path
+):
     """Labels lie beside the questions; what a person corrects there is taken without asking the model again."""
 
     class Selects:
         def reply(self, text):
-            asked = next(line for line in text.splitlines() if line.startswith("When was tower"))
+            asked = next(
+                line for line in text.splitlines() if line.startswith("When was tower")
+            )
             name = asked.split()[3]
-            return next((p.split()[0] for p in text.splitlines() if f"Tower {name} was finished" in p), "NONE"), 10
+            return next(
+                (
+                    p.split()[0]
+                    for p in text.splitlines()
+                    if f"Tower {name} was finished" in p
+                ),
+                "NONE",
+            ), 10
 
-    (tmp_path / "asked.txt").write_text("\n".join(f"When was tower {n} finished?" for n in range(24)))
+    (tmp_path / "asked.txt").write_text(
+        "\n".join(f"When was tower {n} finished?" for n in range(24))
+    )
     (tmp_path / "notes").mkdir()
     for n in range(24):
         text = f"Tower {n} was finished in {1800 + n} by the river. Chess came to tower {n} in May.\n"
         (tmp_path / "notes" / f"{n}.md").write_text(text)
     with serving(Selects()) as server:
-        own = ["calibrate", "asked.txt", "--documents", "notes", "-k", "6", "--label-with", f"{server.url}#m"]
+        own = [
+            "calibrate",
+            "asked.txt",
+            "--documents",
+            "notes",
+            "-k",
+            "6",
+            "--label-with",
+            f"{server.url}#m",
+        ]
         status, _, err = command(*own, "--price", "1,2", "--dry-run")
         assert (status, server.requests) == (0, []), err
         assert "about 24 calls" in err
@@ -170,7 +234,10 @@ def test_a_model_labels_questions_and_a_denoiser_is_calibrated_on_them(command, 
         (["--s2a", "select"], "name one with --llm"),
         (["--llm", "http://127.0.0.1:9/v1"], "expected the model's name too"),
         (["--llm", "http://127.0.0.1:9/v1#m", "--price", "1"], "expected READ,WRITTEN"),
-        (["--llm", "http://127.0.0.1:9/v1#m", "--price", "1,2,3,4"], "expected READ,WRITTEN"),
+        (
+            ["--llm", "http://127.0.0.1:9/v1#m", "--price", "1,2,3,4"],
+            "expected READ,WRITTEN",
+        ),
         (["--right", "judge"], "--right judge asks a model"),
         (["questions.jsonl", "--out", "questions.jsonl"], "expected a folder"),
     ],

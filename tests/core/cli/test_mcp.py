@@ -15,7 +15,9 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.scorers import BM25Scorer
 from denoise_core.testing import FunctionScorer
 
-mcp = pytest.importorskip("mcp", reason="mcp is not installed: the server for agents is not tested")
+mcp = pytest.importorskip(
+    "mcp", reason="mcp is not installed: the server for agents is not tested"
+)
 TEXTS = ["The tower is in Porto. It was built in 1894.", "Bread is cheap and good."]
 QUESTION = "When was the tower built?"
 
@@ -23,7 +25,9 @@ QUESTION = "When was the tower built?"
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "notes.md").write_text("# Tower\n\nThe tower was built in 1894 by a clerk.\n")
+    (tmp_path / "in" / "notes.md").write_text(
+        "# Tower\n\nThe tower was built in 1894 by a clerk.\n"
+    )
     (tmp_path / "secret.md").write_text("The tower opens with 4711.")
     (tmp_path / "in" / "link.md").symlink_to(tmp_path / "secret.md")
     return tmp_path / "in"
@@ -38,20 +42,41 @@ async def test_the_three_tools_give_spans_as_structured_content(folder):
         tools = {t.name: t for t in (await client.list_tools()).tools}
         assert sorted(tools) == ["check", "denoise", "recall"]
         assert all(t.description for t in tools.values())
-        found = (await client.call_tool("denoise", {"question": QUESTION, "passages": TEXTS})).structured_content
+        found = (
+            await client.call_tool("denoise", {"question": QUESTION, "passages": TEXTS})
+        ).structured_content
         (left,) = found["passages"]
-        assert all(left["text"] == TEXTS[int(s["id"])][s["start"] : s["end"]] for s in left["spans"])
+        assert all(
+            left["text"] == TEXTS[int(s["id"])][s["start"] : s["end"]]
+            for s in left["spans"]
+        )
         (dropped,) = found["dropped"]
-        asked = {"result": found["result"], "id": dropped["id"], "start": dropped["start"], "end": dropped["end"]}
-        assert (await client.call_tool("recall", asked)).structured_content["text"] == TEXTS[1]
+        asked = {
+            "result": found["result"],
+            "id": dropped["id"],
+            "start": dropped["start"],
+            "end": dropped["end"],
+        }
+        assert (await client.call_tool("recall", asked)).structured_content[
+            "text"
+        ] == TEXTS[1]
         whole = {"result": found["result"], "id": "0"}
-        assert (await client.call_tool("recall", whole)).structured_content["text"] == TEXTS[0]
-        asked = {"answer": "The tower was built in 1894.", "sources": TEXTS, "question": QUESTION}
+        assert (await client.call_tool("recall", whole)).structured_content[
+            "text"
+        ] == TEXTS[0]
+        asked = {
+            "answer": "The tower was built in 1894.",
+            "sources": TEXTS,
+            "question": QUESTION,
+        }
         said = (await client.call_tool("check", asked)).structured_content
         assert said["claims"][0]["text"] == "The tower was built in 1894."
         assert said["outcome"] in ("supported", "unsupported", "unknown")
         for quote in said["claims"][0]["quotes"]:
-            assert TEXTS[int(quote["file"])][quote["start"] : quote["end"]] == quote["text"]
+            assert (
+                TEXTS[int(quote["file"])][quote["start"] : quote["end"]]
+                == quote["text"]
+            )
 
 
 async def test_files_are_read_below_the_folders_alone(folder):
@@ -65,7 +90,9 @@ async def test_files_are_read_below_the_folders_alone(folder):
             folder / ".." / "secret.md",
             "/etc/hostname",
         ):
-            reply = await client.call_tool("denoise", {"question": QUESTION, "files": [str(path)]})
+            reply = await client.call_tool(
+                "denoise", {"question": QUESTION, "files": [str(path)]}
+            )
             assert reply.is_error
             assert "not below a folder" in reply.content[0].text
             assert "4711" not in reply.content[0].text
@@ -75,7 +102,11 @@ async def test_files_are_read_below_the_folders_alone(folder):
     ("tool", "asked", "says"),
     [
         ("denoise", {"question": QUESTION}, "expected 1 to 1000 passages"),
-        ("denoise", {"question": QUESTION, "passages": ["a"] * 1001}, "expected 1 to 1000 passages"),
+        (
+            "denoise",
+            {"question": QUESTION, "passages": ["a"] * 1001},
+            "expected 1 to 1000 passages",
+        ),
         ("recall", {"result": "none", "id": "0"}, "no such passage"),
         ("check", {"answer": "It is old."}, "expected 1 to 1000 passages"),
     ],
@@ -94,7 +125,9 @@ async def test_a_failure_says_and_logs_no_text(folder, caplog, capfd):
         raise OSError(f"{text} sk-live-5Zq8mYv2LkQ")
 
     async with mcp.Client(made(folder, ENDDenoiser(FunctionScorer(fails)))) as client:
-        reply = await client.call_tool("denoise", {"question": QUESTION, "passages": ["my diary"]})
+        reply = await client.call_tool(
+            "denoise", {"question": QUESTION, "passages": ["my diary"]}
+        )
         assert reply.is_error
         assert reply.content[0].text.endswith("failed: OSError")
     told = "".join(capfd.readouterr()) + caplog.text
@@ -106,7 +139,14 @@ async def test_a_failure_says_and_logs_no_text(folder, caplog, capfd):
 def url(folder):
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [Path(sys.executable).with_name("rag-denoise"), "mcp", "--http", str(port), "--folder", str(folder)]
+    command = [
+        Path(sys.executable).with_name("rag-denoise"),
+        "mcp",
+        "--http",
+        str(port),
+        "--folder",
+        str(folder),
+    ]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as running:
         while running.poll() is None:
             with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
@@ -119,10 +159,16 @@ def url(folder):
 @pytest.mark.enable_socket
 async def test_the_command_serves_over_http(folder, url):
     async with mcp.Client(url) as client:
-        asked = {"question": QUESTION, "passages": TEXTS, "files": [str(folder / "notes.md")]}
+        asked = {
+            "question": QUESTION,
+            "passages": TEXTS,
+            "files": [str(folder / "notes.md")],
+        }
         found = (await client.call_tool("denoise", asked)).structured_content
         assert found["passages"]
         for left in found["passages"]:
             asked = {"result": found["result"], "id": left["id"]}
             text = (await client.call_tool("recall", asked)).structured_content["text"]
-            assert left["text"] == "".join(text[s["start"] : s["end"]] for s in left["spans"])
+            assert left["text"] == "".join(
+                text[s["start"] : s["end"]] for s in left["spans"]
+            )

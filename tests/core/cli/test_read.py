@@ -18,7 +18,10 @@ from denoise_core.text.structural import chunk_text, structural_chunker
 
 def write(folder, name, *lines):
     path = folder / name
-    text = [line if isinstance(line, str) else json.dumps(line, ensure_ascii=False) for line in lines]
+    text = [
+        line if isinstance(line, str) else json.dumps(line, ensure_ascii=False)
+        for line in lines
+    ]
     path.write_text("\n".join(text) + "\n", encoding="utf-8", newline="\n")
     return str(path)
 
@@ -27,7 +30,12 @@ def test_json_lines_keep_id_title_score_and_the_rest(tmp_path):
     full = {"text": "one", "id": 7, "title": "T", "score": 0.5, "url": "u"}
     source = write(tmp_path, "a.jsonl", full, "", {"text": ""})
     one, empty = read_passages(source).passages
-    assert (one.text, one.id, one.score, one.metadata) == ("one", "7", 0.5, {"title": "T", "url": "u"})
+    assert (one.text, one.id, one.score, one.metadata) == (
+        "one",
+        "7",
+        0.5,
+        {"title": "T", "url": "u"},
+    )
     assert (empty.text, empty.id) == ("", "passage-1")
 
 
@@ -41,17 +49,31 @@ def test_a_folder_gives_all_its_texts_in_order_and_says_what_it_left_out(tmp_pat
     write(tmp_path, ".git/config", "hidden")
     (tmp_path / "sub/blob.bin").write_bytes(b"\x89PNG\0\0\1")
     reading = read_passages(str(tmp_path))
-    assert [p.id for p in reading.passages] == ["passage-0", "b.md", "sub/c.txt", "tickets.csv"]
+    assert [p.id for p in reading.passages] == [
+        "passage-0",
+        "b.md",
+        "sub/c.txt",
+        "tickets.csv",
+    ]
     for passage in reading.passages:
         check_tiling(passage, structural_chunker(passage))
     (warning,) = reading.warnings
     assert "blob.bin: no text that can be read" in warning
 
 
-def test_records_with_a_text_are_passages_and_any_other_json_or_csv_is_one_file(tmp_path):
-    rows = write(tmp_path, "a.csv", "id,text,score,place", '7,"One, two",0.5,Lund', "8,Three,,")
+def test_records_with_a_text_are_passages_and_any_other_json_or_csv_is_one_file(
+    tmp_path,
+):
+    rows = write(
+        tmp_path, "a.csv", "id,text,score,place", '7,"One, two",0.5,Lund', "8,Three,,"
+    )
     one, two = read_passages(rows).passages
-    assert (one.text, one.id, one.score, one.metadata) == ("One, two", "7", 0.5, {"place": "Lund"})
+    assert (one.text, one.id, one.score, one.metadata) == (
+        "One, two",
+        "7",
+        0.5,
+        {"place": "Lund"},
+    )
     assert (two.text, two.score) == ("Three", None)
     for name, text in {
         "b.csv": "code,item,price\nA,lamp,3\nB,door,4\n",
@@ -119,7 +141,9 @@ def test_a_malformed_line_is_named_and_can_be_left_out(tmp_path, line, message):
 
 
 def test_duplicate_ids_are_numbered_and_said(tmp_path):
-    reading = read_passages(write(tmp_path, "a.jsonl", {"text": "1", "id": "a"}, {"text": "2", "id": "a"}))
+    reading = read_passages(
+        write(tmp_path, "a.jsonl", {"text": "1", "id": "a"}, {"text": "2", "id": "a"})
+    )
     assert [p.id for p in reading.passages] == ["a", "a#2"]
     assert "'a'" in reading.warnings[0] or " a" in reading.warnings[0]
 
@@ -156,7 +180,9 @@ def test_spans_point_into_the_file_whatever_its_line_ends_and_mark(tmp_path):
 
 
 def test_a_json_array_and_a_field_called_format_are_records(tmp_path):
-    (tmp_path / "a.json").write_text(json.dumps([{"text": "one " * 900, "format": "prose"}, {"text": "two"}]))
+    (tmp_path / "a.json").write_text(
+        json.dumps([{"text": "one " * 900, "format": "prose"}, {"text": "two"}])
+    )
     reading = read_passages(str(tmp_path))
     assert [p.metadata for p in reading.passages] == [{"format": "prose"}, {}]
 
@@ -213,7 +239,8 @@ def docx(*paragraphs):
     space = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
     style = "<w:pPr><w:pStyle w:val='Heading1'/></w:pPr>"
     rows = "".join(
-        f"<w:p>{style if p[0] == '#' else ''}<w:r><w:t>{p.lstrip('# ')}</w:t></w:r></w:p>" for p in paragraphs
+        f"<w:p>{style if p[0] == '#' else ''}<w:r><w:t>{p.lstrip('# ')}</w:t></w:r></w:p>"
+        for p in paragraphs
     )
     kind = "application/vnd.openxmlformats-officedocument.wordprocessingml.document.main+xml"
     types = "http://schemas.openxmlformats.org/package/2006/content-types"
@@ -234,7 +261,9 @@ def docx(*paragraphs):
 
 
 @pytest.mark.parametrize("coding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
-def test_html_is_read_as_it_stands_in_any_coding_without_an_extra(tmp_path, coding, monkeypatch):
+def test_html_is_read_as_it_stands_in_any_coding_without_an_extra(
+    tmp_path, coding, monkeypatch
+):
     monkeypatch.setitem(sys.modules, "bs4", None)
     (tmp_path / "a.html").write_bytes(PAGE.encode(coding))
     (passage,) = read_passages(str(tmp_path)).passages
@@ -242,12 +271,16 @@ def test_html_is_read_as_it_stands_in_any_coding_without_an_extra(tmp_path, codi
     own = chunk_text(passage.text)
     said = [own.chunk_context_and_text(p) for p in own.chunks if not p.is_structural]
     assert ("The tower", "The café tower was finished in 1889, snake_case.") in said
-    assert not any(word in text for _, text in said for word in ("steal", "Home", "p {}", "<"))
+    assert not any(
+        word in text for _, text in said for word in ("steal", "Home", "p {}", "<")
+    )
 
 
 def test_pdf_and_docx_are_read_and_cut_like_prose(tmp_path):
     (tmp_path / "a.pdf").write_bytes(pdf("The tower was finished in 1889."))
-    (tmp_path / "b.docx").write_bytes(docx("# The bridge", "It was opened in 1901.", "It is long."))
+    (tmp_path / "b.docx").write_bytes(
+        docx("# The bridge", "It was opened in 1901.", "It is long.")
+    )
     reading = read_passages(str(tmp_path))
     assert [p.id for p in reading.passages] == ["a.pdf", "b.docx"]
     assert reading.passages[0].text == "The tower was finished in 1889."
@@ -264,7 +297,9 @@ def test_pdf_and_docx_are_read_and_cut_like_prose(tmp_path):
         ("a.docx", b"no archive", "no docx file that can be read"),
     ],
 )
-def test_a_file_that_no_converter_reads_is_named_and_can_be_left_out(tmp_path, name, data, message):
+def test_a_file_that_no_converter_reads_is_named_and_can_be_left_out(
+    tmp_path, name, data, message
+):
     (tmp_path / name).write_bytes(data)
     (tmp_path / "b.txt").write_text("Prose.")
     with pytest.raises(InputError, match=message):

@@ -25,7 +25,9 @@ def command(capsys, monkeypatch):
         monkeypatch.setattr("sys.argv", ["rag-denoise", "record", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             main()
-        return SimpleNamespace(returncode=ended.value.code or 0, **capsys.readouterr()._asdict())
+        return SimpleNamespace(
+            returncode=ended.value.code or 0, **capsys.readouterr()._asdict()
+        )
 
     return call
 
@@ -35,7 +37,10 @@ def prompts(tmp_path):
     """The prompts that a denoiser sends, which nobody has answered yet."""
     unknown = RecordedLLM({})
     S2ADenoiser(unknown, variant="select").denoise(QUESTION, PASSAGES)
-    asked = [json.dumps(json.loads(line) | {"id": f"q{n}"}) for n, line in enumerate(unknown.missing_prompts)]
+    asked = [
+        json.dumps(json.loads(line) | {"id": f"q{n}"})
+        for n, line in enumerate(unknown.missing_prompts)
+    ]
     (tmp_path / "prompts.jsonl").write_text("\n".join(asked))
     return tmp_path / "prompts.jsonl"
 
@@ -49,32 +54,57 @@ def served():
         seen.append(asked["messages"])
         if "Rain" in str(asked["messages"]) and "fail" in seen:
             return {"choices": 3}
-        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "1"}}
-        return {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice]}
+        choice = {
+            "index": 0,
+            "finish_reason": "stop",
+            "message": {"role": "assistant", "content": "1"},
+        }
+        return {
+            "id": "x",
+            "object": "chat.completion",
+            "created": 0,
+            "model": "m",
+            "choices": [choice],
+        }
 
     with misbehaving(answer) as url:
         yield f"{url}/v1#m", seen
 
 
-def test_what_was_recorded_is_replayed_and_nothing_is_asked_twice(command, prompts, served, tmp_path):
+def test_what_was_recorded_is_replayed_and_nothing_is_asked_twice(
+    command, prompts, served, tmp_path
+):
     url, seen = served
     done = command(prompts, tmp_path / "out.jsonl", "--llm", url)
     assert done.returncode == 0, done.err
-    assert seen == [json.loads(line)["messages"] for line in prompts.read_text().splitlines()]
-    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
-    assert {(r["reply"], r["model"], r["id"]) for r in rows} == {("1", url, f"q{n}") for n in range(len(rows))}
+    assert seen == [
+        json.loads(line)["messages"] for line in prompts.read_text().splitlines()
+    ]
+    rows = [
+        json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()
+    ]
+    assert {(r["reply"], r["model"], r["id"]) for r in rows} == {
+        ("1", url, f"q{n}") for n in range(len(rows))
+    }
     replayed = RecordedLLM.from_file(tmp_path / "out.jsonl")
     result = S2ADenoiser(replayed, variant="select").denoise(QUESTION, PASSAGES)
-    assert (replayed.missing_prompts, result.passages[0].text) == ([], "It was built in 1889. ")
+    assert (replayed.missing_prompts, result.passages[0].text) == (
+        [],
+        "It was built in 1889. ",
+    )
     asked = len(seen)
     again = command(prompts, tmp_path / "out.jsonl", "--llm", url)
     assert (again.returncode, len(seen)) == (0, asked)
     assert "It was built" not in done.err + done.out + again.err
 
 
-def test_a_call_that_fails_is_told_without_its_text_and_asked_again(command, prompts, served, tmp_path):
+def test_a_call_that_fails_is_told_without_its_text_and_asked_again(
+    command, prompts, served, tmp_path
+):
     url, seen = served
-    lines = [{"messages": [{"role": "user", "content": said}]} for said in ("Sun.", "Rain.")]
+    lines = [
+        {"messages": [{"role": "user", "content": said}]} for said in ("Sun.", "Rain.")
+    ]
     prompts.write_text("\n".join(map(json.dumps, lines)))
     seen.append("fail")
     done = command(prompts, tmp_path / "out.jsonl", "--llm", url)
@@ -83,10 +113,17 @@ def test_a_call_that_fails_is_told_without_its_text_and_asked_again(command, pro
     seen.clear()
     assert command(prompts, tmp_path / "out.jsonl", "--llm", url).returncode == 0
     assert [m[0]["content"] for m in seen] == ["Rain."]
-    assert RecordedLLM.from_file(tmp_path / "out.jsonl").complete([Message("user", "Rain.")]).text == "1"
+    assert (
+        RecordedLLM.from_file(tmp_path / "out.jsonl")
+        .complete([Message("user", "Rain.")])
+        .text
+        == "1"
+    )
 
 
-def test_a_refused_key_ends_the_recording_at_its_first_call(command, prompts, tmp_path, monkeypatch):
+def test_a_refused_key_ends_the_recording_at_its_first_call(
+    command, prompts, tmp_path, monkeypatch
+):
     monkeypatch.setitem(MISBEHAVIOURS, "status 401", lambda right: (401, {}, b"{}"))
     prompts.write_text('{"messages": [{"role": "user", "content": "Rain."}]}\n' * 9)
     asked = []
@@ -105,7 +142,9 @@ def test_a_dry_run_asks_nothing_and_writes_nothing(command, prompts, served, tmp
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_a_line_without_messages_is_named_with_what_to_write(command, prompts, tmp_path):
+def test_a_line_without_messages_is_named_with_what_to_write(
+    command, prompts, tmp_path
+):
     prompts.write_text('{"prompt": "x"}')
     done = command(prompts, tmp_path / "out.jsonl", "--llm", "http://127.0.0.1:9/v1#m")
     assert (done.returncode, 'line 1: expected {"messages":' in done.err) == (2, True)
@@ -115,4 +154,6 @@ def test_an_unknown_prompt_raises_and_is_kept():
     llm = RecordedLLM({})
     with pytest.raises(KeyError):
         llm.complete([Message("user", "new")])
-    assert json.loads(llm.missing_prompts[0]) == {"messages": [{"role": "user", "content": "new"}]}
+    assert json.loads(llm.missing_prompts[0]) == {
+        "messages": [{"role": "user", "content": "new"}]
+    }

@@ -20,7 +20,13 @@ from denoise_core.embedded import (
     sample_questions,
     shared_encoder,
 )
-from denoise_core.embedded.encoder import EmbeddingCache, SentenceEncoder, TokenEmbeddings, load_encoder, token_idf
+from denoise_core.embedded.encoder import (
+    EmbeddingCache,
+    SentenceEncoder,
+    TokenEmbeddings,
+    load_encoder,
+    token_idf,
+)
 from denoise_core.embedded.fitted import torch_minilm
 from denoise_core.embedded.minilm import DIGESTS, minilm_folder, verify_digest
 from denoise_core.end import ENDDenoiser
@@ -57,14 +63,18 @@ def test_a_result_comes_without_torch_and_all_that_it_brings():
     code += "r = default_denoiser().denoise('who?', [Passage('She did.', 'a'), Passage('No.', 'b')])\n"
     code += "heavy = {'torch', 'transformers', 'sklearn', 'scipy', 'bm25s', 'pydantic', 'huggingface_hub'}\n"
     code += "print(len(r.passages), *(heavy & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == ["2"]
 
 
 def test_nothing_is_loaded_before_the_first_score():
     code = "import sys\nfrom denoise_core.embedded import default_denoiser, sample_questions\ndefault_denoiser()\nsample_questions()\n"
     code += "print('torch' in sys.modules, 'transformers' in sys.modules, 'denoise_weights' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == ["False", "False", "False"]
 
 
@@ -101,7 +111,10 @@ def unit(x):
 
 def test_scores_equal_those_of_torch(torch_encoder):
     """The whole path: cosine as torch has it, late interaction up to what 8 bits cost."""
-    question, texts = sample_questions()[0].text, [p.text for p in sample_questions()[0].passages[:6]]
+    question, texts = (
+        sample_questions()[0].text,
+        [p.text for p in sample_questions()[0].passages[:6]],
+    )
     states = [torch_encoder(t) for t in texts]
     asked = torch_encoder(question)
 
@@ -115,7 +128,9 @@ def test_scores_equal_those_of_torch(torch_encoder):
     assert np.abs(found[:, 1] - maxsim).max() < 1e-3, "more than 8 bits may cost"
 
 
-def test_states_equal_those_of_torch_and_do_not_depend_on_batch_neighbours(torch_encoder):
+def test_states_equal_those_of_torch_and_do_not_depend_on_batch_neighbours(
+    torch_encoder,
+):
     network, tokenizer = load_encoder(minilm_folder())
     rows = [tokenizer.encode(t).ids[:512] for t in TEXTS]
     together = network.hidden_states(rows)
@@ -126,11 +141,18 @@ def test_states_equal_those_of_torch_and_do_not_depend_on_batch_neighbours(torch
 
 
 def test_the_denoiser_keeps_the_laws_also_in_chunks():
-    passages = [Passage(t, str(i), score=0.5, metadata={"k": i}) for i, t in enumerate([*TEXTS, "", " \n"])]
+    passages = [
+        Passage(t, str(i), score=0.5, metadata={"k": i})
+        for i, t in enumerate([*TEXTS, "", " \n"])
+    ]
     result = check_denoiser(default_denoiser, QUESTION, passages)
     assert result.passages[0].id == "0"
     assert result.relevant is True
-    cut = check_denoiser(lambda: default_denoiser(keep=0.2, chunker=sentence_chunker(200)), QUESTION, passages)
+    cut = check_denoiser(
+        lambda: default_denoiser(keep=0.2, chunker=sentence_chunker(200)),
+        QUESTION,
+        passages,
+    )
     assert cut.passages[0].text == TEXTS[0]
 
 
@@ -146,7 +168,9 @@ def test_threads_share_one_model():
     async def together():
         denoiser = default_denoiser()
         passages = [Passage(t, str(i)) for i, t in enumerate(TEXTS)]
-        return await asyncio.gather(*(denoiser.adenoise(QUESTION, passages) for _ in range(4)))
+        return await asyncio.gather(
+            *(denoiser.adenoise(QUESTION, passages) for _ in range(4))
+        )
 
     first, *others = asyncio.run(together())
     assert all(o.passages == first.passages for o in others)
@@ -157,8 +181,12 @@ def test_the_sample_is_forty_questions_that_nothing_was_fitted_on():
     assert [len(q.passages) for q in questions] == [20] * 40
     assert all(len(q.gold) == 1 and q.answers for q in questions)
     assert not any(for_fitting(q.id) for q in questions)
-    with as_file(files("denoise_core.embedded") / "data" / "nq_sample.jsonl.xz") as path:
-        assert questions == read_questions(path).questions, "it is a file that anybody's reader of questions reads"
+    with as_file(
+        files("denoise_core.embedded") / "data" / "nq_sample.jsonl.xz"
+    ) as path:
+        assert questions == read_questions(path).questions, (
+            "it is a file that anybody's reader of questions reads"
+        )
 
 
 def test_the_default_keeps_gold_at_least_as_often_as_cosine_and_more_often_than_bm25():
@@ -167,25 +195,39 @@ def test_the_default_keeps_gold_at_least_as_often_as_cosine_and_more_often_than_
     gold = [label for q in questions for label in q.labels]
     groups = [q.id for q in questions for _ in q.passages]
     kept = {}
-    for name, scorer in (("default", DefaultScorer()), ("cosine", embedding_scorer()), ("bm25", BM25Scorer())):
-        scores = np.concatenate([scorer.score(q.text, [p.text for p in q.passages]) for q in questions])
-        kept[name] = [recall_at(scores, gold, groups, share).mean() for share in (0.3, 0.1)]
+    for name, scorer in (
+        ("default", DefaultScorer()),
+        ("cosine", embedding_scorer()),
+        ("bm25", BM25Scorer()),
+    ):
+        scores = np.concatenate(
+            [scorer.score(q.text, [p.text for p in q.passages]) for q in questions]
+        )
+        kept[name] = [
+            recall_at(scores, gold, groups, share).mean() for share in (0.3, 0.1)
+        ]
     assert all(np.array(kept["default"]) >= kept["cosine"])
     assert all(np.array(kept["default"]) > kept["bm25"])
 
 
 def test_what_ships_says_what_it_was_fitted_on():
-    card = json.loads((files("denoise_core.embedded") / "data" / "card.json").read_text("utf-8"))
+    card = json.loads(
+        (files("denoise_core.embedded") / "data" / "card.json").read_text("utf-8")
+    )
     assert set(card["fitted on"]) == set(SETS) == set(default_scale().sets)
     assert set(default_stack().names) >= set(shared_encoder().names)
     assert min(default_stack().weight) >= 0
     controls = card["controls"]
-    assert controls["as it is"] > max(v for name, v in controls.items() if name != "as it is")
+    assert controls["as it is"] > max(
+        v for name, v in controls.items() if name != "as it is"
+    )
 
 
 def test_a_smaller_risk_keeps_more():
     margins = default_scale().margins
-    assert [margins[r] for r in sorted(margins)] == sorted(margins.values(), reverse=True)
+    assert [margins[r] for r in sorted(margins)] == sorted(
+        margins.values(), reverse=True
+    )
 
 
 def test_passages_of_another_question_are_said_not_to_fit():
@@ -226,21 +268,43 @@ class Framework:
 def test_another_model_in_one_line_keeps_a_share_and_says_so(model, caplog):
     fallbacks._counts.clear()
     denoiser = default_denoiser(**model)
-    texts = ["The tower is in Porto.", *(f"Bread is cheap in town {n}." for n in range(5))]
-    result = denoiser.denoise("Where in Porto is it?", [Passage(t, str(n)) for n, t in enumerate(texts)])
+    texts = [
+        "The tower is in Porto.",
+        *(f"Bread is cheap in town {n}." for n in range(5)),
+    ]
+    result = denoiser.denoise(
+        "Where in Porto is it?", [Passage(t, str(n)) for n, t in enumerate(texts)]
+    )
     assert result.passages[0].id == "0"
     assert len(result.passages) == 2
     assert "not calibrated" in caplog.text
-    assert len(default_denoiser(keep=1, **model).denoise("Porto?", [Passage(t, t) for t in texts]).passages) == 1
-    for wrong in ({"cache_folder": "x"}, {"risk": 0.1}, {"encoder": min, "reranker": min}):
+    assert (
+        len(
+            default_denoiser(keep=1, **model)
+            .denoise("Porto?", [Passage(t, t) for t in texts])
+            .passages
+        )
+        == 1
+    )
+    for wrong in (
+        {"cache_folder": "x"},
+        {"risk": 0.1},
+        {"encoder": min, "reranker": min},
+    ):
         with pytest.raises(InputError, match=r"give one of|pass a share"):
             default_denoiser(**(model | wrong))
 
 
 def test_a_language_that_the_encoder_does_not_read_is_named_and_nothing_is_lost():
-    texts = ["Der Turm ist 330 Meter hoch.", "Das Brot ist dort nicht teuer.", "Der Fluss ist lang und breit."]
+    texts = [
+        "Der Turm ist 330 Meter hoch.",
+        "Das Brot ist dort nicht teuer.",
+        "Der Fluss ist lang und breit.",
+    ]
     given = [Passage(t, str(n)) for n, t in enumerate(texts)]
-    result = default_denoiser(on_irrelevant="drop").denoise("Wie hoch ist der Turm in der Stadt?", given)
+    result = default_denoiser(on_irrelevant="drop").denoise(
+        "Wie hoch ist der Turm in der Stadt?", given
+    )
     assert result.relevant is None
     assert result.passages
     assert "the text looks German; the built-in encoder is English-only" in result.note
@@ -258,7 +322,11 @@ def test_tokens_are_counted_and_long_questions_are_no_trouble():
 
 
 def test_a_long_passage_is_read_in_parts_and_found_by_its_best():
-    buried = "Bananas are rich in potassium. " * 200 + TEXTS[0] + " Paris has many bakeries." * 200
+    buried = (
+        "Bananas are rich in potassium. " * 200
+        + TEXTS[0]
+        + " Paris has many bakeries." * 200
+    )
     passages = [Passage(buried, "long"), Passage("Bananas are yellow.", "short")]
     result = default_denoiser(keep=1, chunker=no_chunking).denoise(QUESTION, passages)
     assert [p.id for p in result.passages] == ["long"]
@@ -267,26 +335,39 @@ def test_a_long_passage_is_read_in_parts_and_found_by_its_best():
 
 
 def test_of_a_long_passage_only_the_piece_with_the_answer_is_kept():
-    buried = "Bananas are rich in potassium. " * 60 + "\n\n" + TEXTS[0] + "\n\n" + " Paris has many bakeries." * 60
+    buried = (
+        "Bananas are rich in potassium. " * 60
+        + "\n\n"
+        + TEXTS[0]
+        + "\n\n"
+        + " Paris has many bakeries." * 60
+    )
     result = default_denoiser(keep=1).denoise(QUESTION, [Passage(buried, "long")])
     assert TEXTS[0] in result.passages[0].text
     assert len(result.passages[0].text) < 0.5 * len(buried)
 
 
-def test_a_second_question_reads_no_passage_again_and_warming_reads_them_before(tmp_path):
+def test_a_second_question_reads_no_passage_again_and_warming_reads_them_before(
+    tmp_path,
+):
     mine = SentenceEncoder(minilm_folder(), name="mine", cache_folder=tmp_path)
     assert mine.precompute(TEXTS) == len(set(TEXTS))
     first = mine.signals(QUESTION, TEXTS)
     mine.signals("Who bakes?", TEXTS)
     assert mine.embedding_cache.read == len(set(TEXTS))
-    other = SentenceEncoder(minilm_folder(), name="mine", cache_folder=tmp_path)  # as another process would
+    other = SentenceEncoder(
+        minilm_folder(), name="mine", cache_folder=tmp_path
+    )  # as another process would
     assert np.array_equal(other.signals(QUESTION, TEXTS), first)
     assert other.embedding_cache.read == 0
 
 
 def test_a_denoiser_is_warmed_with_what_it_will_score():
     denoiser = default_denoiser()
-    passages = [Passage(f"Number {i} has its own text.", str(i), header="Numbers") for i in range(5)]
+    passages = [
+        Passage(f"Number {i} has its own text.", str(i), header="Numbers")
+        for i in range(5)
+    ]
     assert denoiser.precompute(passages) == 5
     before = shared_encoder().embedding_cache.read
     denoiser.denoise("which number?", passages)
@@ -300,15 +381,28 @@ def test_memory_has_a_limit_and_readings_of_another_model_are_not_taken(tmp_path
     small.embedding_cache = EmbeddingCache("one", memory=100_000, folder=tmp_path)
     small.precompute(TEXTS)
     assert small.embedding_cache.kept.total_weight <= 100_000
-    assert SentenceEncoder(minilm_folder(), name="one", cache_folder=tmp_path).precompute(TEXTS) == 0
-    assert SentenceEncoder(minilm_folder(), name="two", cache_folder=tmp_path).precompute(TEXTS[:2]) == 2
+    assert (
+        SentenceEncoder(minilm_folder(), name="one", cache_folder=tmp_path).precompute(
+            TEXTS
+        )
+        == 0
+    )
+    assert (
+        SentenceEncoder(minilm_folder(), name="two", cache_folder=tmp_path).precompute(
+            TEXTS[:2]
+        )
+        == 2
+    )
 
 
 def test_a_reading_survives_bytes_and_damage_is_found():
     reading = shared_encoder()._read([TEXTS[0]])[0]
     blob = reading.to_bytes()
     again = TokenEmbeddings.from_bytes(blob)
-    assert all(np.array_equal(getattr(again, n), getattr(reading, n)) for n in reading.__slots__)
+    assert all(
+        np.array_equal(getattr(again, n), getattr(reading, n))
+        for n in reading.__slots__
+    )
     for bad in (b"", blob[:-1], b"XXXX" + blob[4:], blob + b"0"):
         with pytest.raises(ValueError, match=r"short|cut off|add up"):
             TokenEmbeddings.from_bytes(bad)
@@ -326,7 +420,9 @@ threads = [threading.Thread(target=lambda: DefaultScorer().score("who?", ["a", "
 [t.join() for t in threads]
 print(len(loads))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert done.stdout.split() == ["1"]
 
 
@@ -337,7 +433,9 @@ def test_signals_that_say_nothing_earn_no_place():
     def question():
         labels = np.arange(10) == rng.integers(10)
         heard = rng.normal(size=(10, 4)).astype(np.float32)
-        heard[:, 1] += 2.0 * labels  # two that tell, each with an error of its own, and two of noise
+        heard[:, 1] += (
+            2.0 * labels
+        )  # two that tell, each with an error of its own, and two of noise
         heard[:, 3] += 2.0 * labels
         return Read(heard, labels)
 
@@ -364,14 +462,23 @@ def bridged():
 
 def test_a_second_look_raises_what_belongs_to_the_best_and_lowers_nothing():
     query, texts = bridged()
-    plain, looked = DefaultScorer().score(query, texts), DefaultScorer(boost_multi_hop=True).score(query, texts)
+    plain, looked = (
+        DefaultScorer().score(query, texts),
+        DefaultScorer(boost_multi_hop=True).score(query, texts),
+    )
     assert (looked >= plain).all()
     assert looked.argmax() == plain.argmax() == 0
     assert looked.max() == plain.max()
     assert np.argsort(-looked)[1] == 1
     assert looked[1] - plain[1] >= 0
     assert (looked > plain).any()
-    check_scorer(DefaultScorer(boost_multi_hop=True), QUESTION, TEXTS, listwise=True, tolerance=1e-4)
+    check_scorer(
+        DefaultScorer(boost_multi_hop=True),
+        QUESTION,
+        TEXTS,
+        listwise=True,
+        tolerance=1e-4,
+    )
 
 
 def test_with_a_second_look_auto_keeps_what_it_keeps_without_and_says_the_same():
@@ -382,7 +489,10 @@ def test_with_a_second_look_auto_keeps_what_it_keeps_without_and_says_the_same()
         assert looked.relevant == plain.relevant
 
 
-@pytest.mark.parametrize("texts", [[], ["One."], ["One.", "Two."], ["Same."] * 4, ["", "Two.", "Three.", "Two."]])
+@pytest.mark.parametrize(
+    "texts",
+    [[], ["One."], ["One.", "Two."], ["Same."] * 4, ["", "Two.", "Three.", "Two."]],
+)
 @pytest.mark.parametrize("query", ["", "Who?", "one two"])
 def test_a_second_look_takes_any_list(texts, query):
     found = DefaultScorer(boost_multi_hop=True).score(query, texts)

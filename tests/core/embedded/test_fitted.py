@@ -47,7 +47,13 @@ def test_a_folder_is_a_denoiser(fitted, tmp_path):
 def test_the_folder_says_how_much_text_is_needed(fitted, tmp_path):
     folder = fitted.save(tmp_path / "mine")
     verdict = json.loads((folder / "denoiser.json").read_text())["verdict"]
-    assert list(verdict["text_needed"]) == ["fitted", "default", "cosine", "BM25", "no question"]
+    assert list(verdict["text_needed"]) == [
+        "fitted",
+        "default",
+        "cosine",
+        "BM25",
+        "no question",
+    ]
     shares = [value for value, _, _ in verdict["text_needed"]["fitted"]]
     assert shares == sorted(shares)  # for .90, .95 and .99 of the gold
     assert "| fitted | " in (folder / "README.md").read_text()
@@ -66,16 +72,28 @@ def test_shuffled_labels_are_called_no_better():
 
 
 def test_the_three_words():
-    labels, groups = np.tile([True, False, False, False], 60), np.repeat(np.arange(60), 4)
+    labels, groups = (
+        np.tile([True, False, False, False], 60),
+        np.repeat(np.arange(60), 4),
+    )
     good, bad = labels.astype(np.float32), (~labels).astype(np.float32)
 
     def of(fitted, cosine):
-        return evaluate_fit({"fitted": fitted, "cosine": cosine}, labels, np.full(240, 400.0), groups)
+        return evaluate_fit(
+            {"fitted": fitted, "cosine": cosine}, labels, np.full(240, 400.0), groups
+        )
 
     better = of(good, bad)
     assert (better.outcome, of(bad, good).outcome) == ("better", "worse")
-    assert "Better, against cosine: 90% of the relevant passages are kept in 0.2" in str(better)
-    assert (better.tokens_per_question, better.relevant_text_share, better.count_saved_tokens("cosine", 0.99)) == (
+    assert (
+        "Better, against cosine: 90% of the relevant passages are kept in 0.2"
+        in str(better)
+    )
+    assert (
+        better.tokens_per_question,
+        better.relevant_text_share,
+        better.count_saved_tokens("cosine", 0.99),
+    ) == (
         400,
         0.25,
         0,
@@ -88,7 +106,10 @@ def test_the_three_words():
 def test_fits_that_share_questions_are_judged_with_a_wider_interval(seed):
     samples = 0.5 + 0.1 * np.random.default_rng(seed).normal(size=500)
     found = np.array([samples.mean(), *samples])
-    ends = [percentile_interval(found), *(percentile_interval(found, n) for n in (10, 5, 2))]
+    ends = [
+        percentile_interval(found),
+        *(percentile_interval(found, n) for n in (10, 5, 2)),
+    ]
     for (_, low, high), (_, lower, higher) in pairwise(ends):
         assert lower < low < high < higher
 
@@ -105,7 +126,9 @@ def kept_at(scores, gold, sizes, groups, margin):
 
 @given(st.integers(0, 1000), st.sampled_from([0.5, 0.9, 1.0]))
 @settings(max_examples=20)
-def test_the_text_needed_is_that_of_the_narrowest_margin_that_keeps_the_gold(seed, share):
+def test_the_text_needed_is_that_of_the_narrowest_margin_that_keeps_the_gold(
+    seed, share
+):
     rng = np.random.default_rng(seed)
     groups = np.repeat(np.arange(12), rng.integers(2, 7, 12))
     n = len(groups)
@@ -114,10 +137,16 @@ def test_the_text_needed_is_that_of_the_narrowest_margin_that_keeps_the_gold(see
     gold[np.unique(groups, return_index=True)[1]] = True
     needed = required_text_fraction(scores, gold, sizes, groups, fraction=share)
     margins = np.arange(0, 6.01, 1.0)[:, None] / np.log1p(np.bincount(groups))[None]
-    told = [kept_at(scores, gold, sizes, groups, m) for m in sorted(set(margins.ravel()))]
-    assert needed[0] == pytest.approx(next(text for kept, text in told if kept >= share - 1e-9))
+    told = [
+        kept_at(scores, gold, sizes, groups, m) for m in sorted(set(margins.ravel()))
+    ]
+    assert needed[0] == pytest.approx(
+        next(text for kept, text in told if kept >= share - 1e-9)
+    )
     assert needed.shape == (501,)
-    assert (needed == required_text_fraction(scores, gold, sizes, groups, fraction=share)).all()
+    assert (
+        needed == required_text_fraction(scores, gold, sizes, groups, fraction=share)
+    ).all()
 
 
 def test_slips_say_what_to_do(tmp_path):
@@ -133,12 +162,33 @@ def test_slips_say_what_to_do(tmp_path):
 def test_relevant_passages_with_a_style_of_their_own_are_warned_of(fitted):
     assert not any("never saw the questions" in w for w in fitted.evaluation.warnings)
     rng = random.Random(1)
-    words = ["amber", "basalt", "cedar", "delta", "ember", "fjord", "grove", "heron", "iris", "juniper"]
+    words = [
+        "amber",
+        "basalt",
+        "cedar",
+        "delta",
+        "ember",
+        "fjord",
+        "grove",
+        "heron",
+        "iris",
+        "juniper",
+    ]
     questions = []
     for n in range(24):
-        gold = Passage(f"What this is about: the {rng.choice(words)}. This is what it is all about.", "g")
-        others = [Passage(" ".join(rng.choices(words, k=6)).capitalize() + ".", f"o{i}") for i in range(5)]
-        questions.append(Question(f"Which {rng.choice(words)} {n}?", (*others, gold), frozenset({"g"})))
+        gold = Passage(
+            f"What this is about: the {rng.choice(words)}. This is what it is all about.",
+            "g",
+        )
+        others = [
+            Passage(" ".join(rng.choices(words, k=6)).capitalize() + ".", f"o{i}")
+            for i in range(5)
+        ]
+        questions.append(
+            Question(
+                f"Which {rng.choice(words)} {n}?", (*others, gold), frozenset({"g"})
+            )
+        )
     found = fit_denoiser(questions, keep=0.3)
     assert found.evaluation.text_needed["no question"][0][0] < 0.3
     assert any("never saw the questions" in w for w in found.evaluation.warnings)

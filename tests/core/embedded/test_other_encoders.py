@@ -14,9 +14,19 @@ transformers = pytest.importorskip("transformers")
 
 WORDS = "der turm wurde 1889 fertig gebaut wann ist schach ein spiel the tower was finished bananen sind gelb"
 WORDS = WORDS.split()
-SIZES = {"hidden_size": 48, "num_attention_heads": 6, "intermediate_size": 96, "vocab_size": 4 + len(WORDS)}
+SIZES = {
+    "hidden_size": 48,
+    "num_attention_heads": 6,
+    "intermediate_size": 96,
+    "vocab_size": 4 + len(WORDS),
+}
 KINDS = {
-    "bert": (transformers.BertConfig, transformers.BertModel, ["[PAD]", "[CLS]", "[SEP]", "[UNK]"], {}),
+    "bert": (
+        transformers.BertConfig,
+        transformers.BertModel,
+        ["[PAD]", "[CLS]", "[SEP]", "[UNK]"],
+        {},
+    ),
     "xlm-roberta": (
         transformers.XLMRobertaConfig,
         transformers.XLMRobertaModel,
@@ -31,14 +41,21 @@ def folder(request, tmp_path):
     """Twelve layers of random weights, with a tokenizer of German and English words."""
     config, model, special, more = KINDS[request.param]
     torch.manual_seed(0)
-    made = model(config(num_hidden_layers=12, max_position_embeddings=66, **SIZES, **more)).eval()
+    made = model(
+        config(num_hidden_layers=12, max_position_embeddings=66, **SIZES, **more)
+    ).eval()
     made.save_pretrained(tmp_path, safe_serialization=True)
     vocabulary = {word: n for n, word in enumerate([*special, *WORDS])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=special[3]))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    first, last = (special[1], special[2]) if request.param == "bert" else (special[0], special[2])
+    first, last = (
+        (special[1], special[2])
+        if request.param == "bert"
+        else (special[0], special[2])
+    )
     tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{first} $A {last}", special_tokens=[(first, vocabulary[first]), (last, vocabulary[last])]
+        single=f"{first} $A {last}",
+        special_tokens=[(first, vocabulary[first]), (last, vocabulary[last])],
     )
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     return tmp_path
@@ -59,17 +76,29 @@ def test_states_equal_those_of_torch(folder):
 
 
 def test_german_questions_run_through(folder):
-    texts = ["der turm wurde 1889 fertig gebaut", "bananen sind gelb", "schach ist ein spiel " * 20]
+    texts = [
+        "der turm wurde 1889 fertig gebaut",
+        "bananen sind gelb",
+        "schach ist ein spiel " * 20,
+    ]
     encoder = SentenceEncoder(folder)
     signals = encoder.signals("wann wurde der turm fertig", texts)
     assert signals.shape == (3, 3)
     assert np.isfinite(signals).all()
-    assert encoder.signals_with_windows("?", texts)[1] == (1, 1, 2)  # 64 pieces and two marks stand in a window of 66
+    assert encoder.signals_with_windows("?", texts)[1] == (
+        1,
+        1,
+        2,
+    )  # 64 pieces and two marks stand in a window of 66
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("model_type", "mpnet"), ("hidden_act", "relu"), ("position_embedding_type", "relative_key")],
+    [
+        ("model_type", "mpnet"),
+        ("hidden_act", "relu"),
+        ("position_embedding_type", "relative_key"),
+    ],
 )
 def test_what_is_not_known_is_refused_by_name(folder, name, value):
     config = json.loads((folder / "config.json").read_text())
@@ -80,7 +109,9 @@ def test_what_is_not_known_is_refused_by_name(folder, name, value):
 
 def test_another_pooling_and_no_encoder_are_refused(folder, tmp_path):
     (folder / "1_Pooling").mkdir()
-    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_cls_token": True}))
+    (folder / "1_Pooling" / "config.json").write_text(
+        json.dumps({"pooling_mode_cls_token": True})
+    )
     with pytest.raises(InputError, match="pooling_mode_cls_token is not read here"):
         SentenceEncoder(folder).embed_texts(["der turm"])
     (folder / "config.json").write_text("{}")

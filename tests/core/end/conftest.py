@@ -32,9 +32,43 @@ EXPERTS = {"num_experts": 4, "moe_intermediate_size": 16, "num_experts_per_tok":
 
 # What a family needs besides the common sizes; the name is the model_type, or "type-variant".
 DECODERS: dict[str, dict[str, Any]] = {
-    **{name: {} for name in ("llama", "qwen2", "qwen3", "mistral", "gemma", "gemma2", "phi3", "gpt2", "gpt_neox")},
-    **{name: {} for name in ("olmo2", "olmo3", "cohere", "cohere2", "granite", "starcoder2", "stablelm")},
-    **{name: {} for name in ("nemotron", "glm4", "smollm3", "ernie4_5", "ministral3", "gemma3_text")},
+    **{
+        name: {}
+        for name in (
+            "llama",
+            "qwen2",
+            "qwen3",
+            "mistral",
+            "gemma",
+            "gemma2",
+            "phi3",
+            "gpt2",
+            "gpt_neox",
+        )
+    },
+    **{
+        name: {}
+        for name in (
+            "olmo2",
+            "olmo3",
+            "cohere",
+            "cohere2",
+            "granite",
+            "starcoder2",
+            "stablelm",
+        )
+    },
+    **{
+        name: {}
+        for name in (
+            "nemotron",
+            "glm4",
+            "smollm3",
+            "ernie4_5",
+            "ministral3",
+            "gemma3_text",
+        )
+    },
     "qwen2-sliding": {"use_sliding_window": True, "max_window_layers": 2},
     "phi": {"partial_rotary_factor": 0.5},
     "persimmon": {"partial_rotary_factor": 0.5},
@@ -43,9 +77,19 @@ DECODERS: dict[str, dict[str, Any]] = {
     "falcon": {"head_dim": None},
     "falcon-alibi": {"head_dim": None, "alibi": True},
     "opt": {"ffn_dim": 48, "word_embed_proj_dim": 32},
-    "opt-350m": {"ffn_dim": 48, "word_embed_proj_dim": 16, "do_layer_norm_before": False},
+    "opt-350m": {
+        "ffn_dim": 48,
+        "word_embed_proj_dim": 16,
+        "do_layer_norm_before": False,
+    },
     "bloom": {"n_head": 4, "n_layer": 6},
-    "mpt": {"n_heads": 4, "d_model": 32, "n_layers": 6, "expansion_ratio": 2, "max_seq_len": 512},
+    "mpt": {
+        "n_heads": 4,
+        "d_model": 32,
+        "n_layers": 6,
+        "expansion_ratio": 2,
+        "max_seq_len": 512,
+    },
     "exaone4": {"sliding_window_pattern": 2},
     "mixtral": {"num_local_experts": 2},
     "qwen3_moe": EXPERTS,
@@ -53,7 +97,11 @@ DECODERS: dict[str, dict[str, Any]] = {
     "qwen3_5_text": LINEAR,
     "lfm2": {"block_multiple_of": 8, "full_attn_idxs": [1, 3, 5]},
     "gpt_oss": {"num_local_experts": 4, "num_experts_per_tok": 2},
-    "llama4_text": {"num_local_experts": 2, "intermediate_size_mlp": 48, "attention_chunk_size": 16},
+    "llama4_text": {
+        "num_local_experts": 2,
+        "intermediate_size_mlp": 48,
+        "attention_chunk_size": 16,
+    },
     "gemma4_text": {
         "head_dim": 8,
         "vocab_size_per_layer_input": 320,
@@ -89,7 +137,13 @@ ENCODERS: dict[str, dict[str, Any]] = {
     "modernbert": {"local_attention": 16, "cls_token_id": 0, "sep_token_id": 1},
 }
 STATE_SPACE: dict[str, dict[str, Any]] = {
-    "mamba2": {"num_heads": 8, "state_size": 8, "expand": 2, "n_groups": 2, "chunk_size": 8},
+    "mamba2": {
+        "num_heads": 8,
+        "state_size": 8,
+        "expand": 2,
+        "n_groups": 2,
+        "chunk_size": 8,
+    },
 }
 UNREADABLE: dict[str, dict[str, Any]] = {
     "gemma3n_text": {
@@ -106,7 +160,11 @@ ALL = DECODERS | ENCODERS | STATE_SPACE | UNREADABLE
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    for name, families in (("decoder", DECODERS), ("encoder", ENCODERS), ("state_space", STATE_SPACE)):
+    for name, families in (
+        ("decoder", DECODERS),
+        ("encoder", ENCODERS),
+        ("state_space", STATE_SPACE),
+    ):
         if name in metafunc.fixturenames:
             metafunc.parametrize(name, list(families))
 
@@ -116,15 +174,21 @@ def build(family: str, auto: str = "AutoModel", seed: int = 0, **changes: Any) -
     import transformers
 
     logging.getLogger("transformers").setLevel(logging.ERROR)
-    config_class = transformers.CONFIG_MAPPING[family.partition("-")[0] if family in DECODERS else family]
+    config_class = transformers.CONFIG_MAPPING[
+        family.partition("-")[0] if family in DECODERS else family
+    ]
     special = {**ALL[family], **changes}
     known = config_class()
     sizes = {k: v for k, v in SIZES.items() if k not in special and hasattr(known, k)}
-    config = config_class(**sizes, **{k: v for k, v in special.items() if v is not None})
+    config = config_class(
+        **sizes, **{k: v for k, v in special.items() if v is not None}
+    )
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = getattr(transformers, auto).from_config(config).eval()
-        with torch.no_grad():  # gains away from one, or a norm applied twice would not show
+        with (
+            torch.no_grad()
+        ):  # gains away from one, or a norm applied twice would not show
             for p in model.parameters():
                 p.add_(torch.randn_like(p) * 0.05)
     return model
@@ -140,17 +204,23 @@ def tiny() -> Callable[..., Any]:
 def byte_tokenizer() -> Callable[..., Any]:
     """``byte_tokenizer(pair=False, pad=True, template=None)``: one id for each byte, and a few special ones."""
 
-    def make(*, pair: bool = False, pad: bool = True, template: str | None = None) -> Any:
+    def make(
+        *, pair: bool = False, pad: bool = True, template: str | None = None
+    ) -> Any:
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers
         from tokenizers.processors import TemplateProcessing
         from transformers import PreTrainedTokenizerFast
 
         special = ["<s>", "</s>", "<pad>"]
         alphabet = special + sorted(pre_tokenizers.ByteLevel.alphabet())
-        backend = Tokenizer(models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[]))
+        backend = Tokenizer(
+            models.BPE(vocab={c: i for i, c in enumerate(alphabet)}, merges=[])
+        )
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
         backend.decoder = decoders.ByteLevel()
-        names = {"bos_token": "<s>", "eos_token": "</s>"} | ({"pad_token": "<pad>"} if pad else {})
+        names = {"bos_token": "<s>", "eos_token": "</s>"} | (
+            {"pad_token": "<pad>"} if pad else {}
+        )
         if pair:
             backend.post_processor = TemplateProcessing(
                 single="<s> $A </s>",
@@ -158,10 +228,18 @@ def byte_tokenizer() -> Callable[..., Any]:
                 special_tokens=[("<s>", 0), ("</s>", 1)],
             )
         else:
-            backend.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
-        tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, chat_template=template, **names)
+            backend.post_processor = TemplateProcessing(
+                single="<s> $A", special_tokens=[("<s>", 0)]
+            )
+        tokenizer = PreTrainedTokenizerFast(
+            tokenizer_object=backend, chat_template=template, **names
+        )
         if pair:
-            tokenizer.model_input_names = ["input_ids", "token_type_ids", "attention_mask"]
+            tokenizer.model_input_names = [
+                "input_ids",
+                "token_type_ids",
+                "attention_mask",
+            ]
         return tokenizer
 
     return make

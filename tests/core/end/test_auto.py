@@ -11,11 +11,18 @@ from hypothesis import strategies as st
 from denoise_core import Guard, InputError, Passage, Pipeline
 from denoise_core.end import ENDDenoiser
 from denoise_core.end.calibration import calibrate_margins
-from denoise_core.end.selection import SHORT_LIST, TOO_CLOSE, ScoreCalibration, list_length_factor
+from denoise_core.end.selection import (
+    SHORT_LIST,
+    TOO_CLOSE,
+    ScoreCalibration,
+    list_length_factor,
+)
 from denoise_core.runtime.record import result_summary
 from denoise_core.testing import FunctionScorer, check_denoiser
 
-SCALE = ScoreCalibration({0.05: 2.0, 0.10: 1.0}, floor=0.0, top_score=9.0, questions=300, set_names=("NQ",))
+SCALE = ScoreCalibration(
+    {0.05: 2.0, 0.10: 1.0}, floor=0.0, top_score=9.0, questions=300, set_names=("NQ",)
+)
 SCORES = st.lists(st.floats(-20, 8, width=32), min_size=1, max_size=30)
 
 
@@ -56,8 +63,13 @@ def test_a_smaller_risk_keeps_all_that_a_larger_one_does(scores):
 
 
 def test_laws_hold():
-    passages = [Passage(t, str(i)) for i, t in enumerate(["1", "", "2", " ", "-4", "0.5", "1.9", "-3"])]
-    check_denoiser(lambda: ENDDenoiser(Scaled(), keep="auto", on_irrelevant="drop"), "q", passages)
+    passages = [
+        Passage(t, str(i))
+        for i, t in enumerate(["1", "", "2", " ", "-4", "0.5", "1.9", "-3"])
+    ]
+    check_denoiser(
+        lambda: ENDDenoiser(Scaled(), keep="auto", on_irrelevant="drop"), "q", passages
+    )
 
 
 def test_of_a_few_only_the_worst_goes_and_that_is_said():
@@ -86,13 +98,17 @@ def test_the_margin_grows_with_the_list():
     assert kept(auto(scores + [-9] * 20)) == [5, 3.9, 3.9]
 
 
-@pytest.mark.parametrize("around", [lambda d: d, lambda d: Guard(d), lambda d: Pipeline(d)])
+@pytest.mark.parametrize(
+    "around", [lambda d: d, lambda d: Guard(d), lambda d: Pipeline(d)]
+)
 def test_nothing_fits_is_said_by_every_surface_and_kept_or_dropped_as_asked(around):
     passages = [Passage(str(s), str(s)) for s in (-5, -3, -9, -8, -7, -1)]
     keeping = around(ENDDenoiser(Scaled(), keep="auto")).denoise("q", passages)
     assert keeping.relevant is False
     assert keeping.passages
-    dropping = around(ENDDenoiser(Scaled(), keep="auto", on_irrelevant="drop")).denoise("q", passages)
+    dropping = around(ENDDenoiser(Scaled(), keep="auto", on_irrelevant="drop")).denoise(
+        "q", passages
+    )
     assert dropping.relevant is False
     assert dropping.passages == ()
     assert {d.span.passage_id for d in dropping.dropped} == {p.id for p in passages}
@@ -157,16 +173,26 @@ def test_too_few_questions_are_refused_by_name():
 
 def test_a_language_that_was_not_calibrated_gives_no_verdict_and_is_named():
     german = "Wie hoch ist der Turm, der in dieser Stadt steht?"
-    texts = ["Die Stadt hat einen Turm.", "Der Fluss ist lang und nicht tief.", "Das Brot war gut."]
+    texts = [
+        "Die Stadt hat einen Turm.",
+        "Der Fluss ist lang und nicht tief.",
+        "Das Brot war gut.",
+    ]
     for query, passages, named in (
         (german, texts, "German"),
         ("How tall is the tower of the city?", texts, "German"),
-        ("How tall is the tower of the city?", ["The city has a tower.", "The river is long."], None),
+        (
+            "How tall is the tower of the city?",
+            ["The city has a tower.", "The river is long."],
+            None,
+        ),
     ):
         scorer = FunctionScorer(lambda q, t: 0.0)
         scorer.scale = ScoreCalibration({0.1: 0.5}, 1.0, 99.0, 10, language="en")
         denoiser = ENDDenoiser(scorer, keep="auto", on_irrelevant="drop")
-        result = denoiser.denoise(query, [Passage(t, str(n)) for n, t in enumerate(passages)])
+        result = denoiser.denoise(
+            query, [Passage(t, str(n)) for n, t in enumerate(passages)]
+        )
         if named is None:
             assert result.relevant is False
             assert not result.passages

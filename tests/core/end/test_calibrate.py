@@ -24,7 +24,10 @@ def drawn(n, seed, golds=1, m=12):
     rng = np.random.default_rng(seed)
     labels = np.arange(m) < golds
     levels = rng.normal(size=n)
-    return [((rng.normal(size=m) + 1.5 * labels + level).astype(np.float32), labels) for level in levels]
+    return [
+        ((rng.normal(size=m) + 1.5 * labels + level).astype(np.float32), labels)
+        for level in levels
+    ]
 
 
 def losses(rule, new):
@@ -38,7 +41,10 @@ def losses(rule, new):
 @pytest.mark.parametrize("risk", [0.05, 0.1])
 def test_on_average_over_calibration_sets_the_risk_is_kept_and_not_undershot(by, risk):
     new = calibrate_from_scores(drawn(4000, seed=99))
-    lost = [losses(calibrate_from_scores(drawn(100, seed=s)).rule(risk, by=by), new)[0] for s in range(60)]
+    lost = [
+        losses(calibrate_from_scores(drawn(100, seed=s)).rule(risk, by=by), new)[0]
+        for s in range(60)
+    ]
     # k = floor(risk * 101) questions of 101: the mean loss lies at k / 101, a little less by ties of rank_depths.
     assert np.mean(lost) <= risk + 0.008
     assert np.mean(lost) >= 0.4 * risk, "keeps far more than it must"
@@ -54,19 +60,28 @@ def test_with_confidence_few_calibration_sets_fail(loss):
     fails = np.mean([losses(rule, new)[which] > 0.1 for rule in sure])
     assert fails <= 0.1 + 0.1
     assert np.mean([losses(rule, new)[which] > 0.1 for rule in plain]) > fails
-    assert np.mean([r.limit for r in sure]) > np.mean([r.limit for r in plain]), "confidence must cost something"
+    assert np.mean([r.limit for r in sure]) > np.mean([r.limit for r in plain]), (
+        "confidence must cost something"
+    )
 
 
 def test_risk_control_keeps_less_than_losing_none_of_several():
     calibration = calibrate_from_scores(drawn(300, seed=1, golds=4))
     new = calibrate_from_scores(drawn(3000, seed=97, golds=4))
-    none_lost, some_lost = calibration.rule(0.1, loss="any"), calibration.rule(0.1, loss="share")
+    none_lost, some_lost = (
+        calibration.rule(0.1, loss="any"),
+        calibration.rule(0.1, loss="share"),
+    )
     assert losses(none_lost, new)[0] < 0.14
     assert 0.06 < losses(some_lost, new)[1] < 0.13
     assert some_lost.limit < none_lost.limit
 
 
-@given(st.integers(19, 60), st.sampled_from([0.05, 0.2, 0.5]), st.sampled_from(["rank", "score"]))
+@given(
+    st.integers(19, 60),
+    st.sampled_from([0.05, 0.2, 0.5]),
+    st.sampled_from(["rank", "score"]),
+)
 def test_exactly_the_allowed_number_of_calibration_questions_is_lost(n, risk, by):
     scored = drawn(n, seed=n)
     rule = calibrate_from_scores(scored).rule(risk, by=by)
@@ -74,13 +89,25 @@ def test_exactly_the_allowed_number_of_calibration_questions_is_lost(n, risk, by
     assert lost <= int(risk * (n + 1) + 1e-9) - 1
 
 
-@pytest.mark.parametrize(("risk", "confidence", "needed"), [(0.05, None, 19), (0.1, None, 9), (0.05, 0.95, 59)])
+@pytest.mark.parametrize(
+    ("risk", "confidence", "needed"),
+    [(0.05, None, 19), (0.1, None, 9), (0.05, 0.95, 59)],
+)
 @pytest.mark.parametrize("loss", ["any", "share"])
-def test_too_few_questions_are_an_error_that_names_how_many(risk, confidence, needed, loss):
+def test_too_few_questions_are_an_error_that_names_how_many(
+    risk, confidence, needed, loss
+):
     assert min_question_count(risk, confidence) == needed
-    calibrate_from_scores(drawn(needed, seed=0)).rule(risk, loss=loss, confidence=confidence)
-    with pytest.raises(InputError, match=f"needs {needed} calibration questions .* here are {needed - 1}"):
-        calibrate_from_scores(drawn(needed - 1, seed=0)).rule(risk, loss=loss, confidence=confidence)
+    calibrate_from_scores(drawn(needed, seed=0)).rule(
+        risk, loss=loss, confidence=confidence
+    )
+    with pytest.raises(
+        InputError,
+        match=f"needs {needed} calibration questions .* here are {needed - 1}",
+    ):
+        calibrate_from_scores(drawn(needed - 1, seed=0)).rule(
+            risk, loss=loss, confidence=confidence
+        )
     with pytest.raises(InputError, match="here are 0"):
         calibrate_from_scores([]).rule(risk, loss=loss, confidence=confidence)
 
@@ -90,14 +117,22 @@ def test_depth_is_the_share_ranked_above():
     assert rank_depths(np.float32([])).tolist() == []
 
 
-@pytest.mark.parametrize("bad", [{"risk": 0}, {"risk": 1}, {"confidence": 1.0}, {"loss": "all"}, {"by": "depth"}])
+@pytest.mark.parametrize(
+    "bad",
+    [{"risk": 0}, {"risk": 1}, {"confidence": 1.0}, {"loss": "all"}, {"by": "depth"}],
+)
 def test_settings_outside_their_range_are_refused(bad):
     with pytest.raises(InputError):
         calibrate_from_scores(drawn(100, seed=0)).rule(**bad)
 
 
 def test_a_calibration_refuses_arrays_that_do_not_belong_together():
-    for arrays in (([0, 2], [0, 0], [1, 1]), ([0], [0, 0], [1, 1]), ([0], [1.0], [1]), ([0], [0.0], [np.nan])):
+    for arrays in (
+        ([0, 2], [0, 0], [1, 1]),
+        ([0], [0, 0], [1, 1]),
+        ([0], [1.0], [1]),
+        ([0], [0.0], [np.nan]),
+    ):
         with pytest.raises(InputError):
             Calibration(*map(np.array, arrays))
     with pytest.raises(InputError, match="depth"):
@@ -115,7 +150,9 @@ def asked(n, gold_length):
 
 def test_calibrating_a_scorer_leaves_out_questions_without_gold():
     questions = [asked(n, 10 - n % 4) for n in range(40)]
-    calibration = calibrate(LENGTH, [*questions, Question("none", questions[0].passages, frozenset())])
+    calibration = calibrate(
+        LENGTH, [*questions, Question("none", questions[0].passages, frozenset())]
+    )
     assert calibration.n == 40
     assert sorted(set(calibration.depth.tolist())) == [0, 0.1, 0.2, 0.3]
     assert calibration.rule(0.05).limit == 0.3
@@ -128,7 +165,9 @@ def test_the_denoiser_keeps_by_its_scorers_calibration_and_says_what_that_promis
         def score(self, query, texts):
             return LENGTH.score(query, texts)
 
-    result = ENDDenoiser(Calibrated(), keep="calibrated", risk=0.05).denoise("q", asked(0, 1).passages)
+    result = ENDDenoiser(Calibrated(), keep="calibrated", risk=0.05).denoise(
+        "q", asked(0, 1).passages
+    )
     assert [p.id for p in result.passages] == ["p6", "p7", "p8", "p9"]
     assert "risk of 5 %" in result.dropped[0].reason
     promised = result.trace.events[0].effect.guarantee

@@ -33,14 +33,20 @@ words = st.text(alphabet=st.sampled_from("ab .!?\n🙂مש東。"), max_size=60)
 )
 def test_laws_hold_for_any_text(texts, keep, chunker, min_keep):
     cut = {} if chunker is None else {"chunker": chunker}
-    check_denoiser(lambda: ENDDenoiser(BY_LENGTH, keep=keep, min_keep=min_keep, **cut), "a", some(*texts))
+    check_denoiser(
+        lambda: ENDDenoiser(BY_LENGTH, keep=keep, min_keep=min_keep, **cut),
+        "a",
+        some(*texts),
+    )
 
 
 @given(st.lists(words, max_size=12))
 def test_a_threshold_of_minus_infinity_keeps_every_character(texts):
     passages = some(*texts)
     result = ENDDenoiser(BY_LENGTH, threshold=-math.inf).denoise("a", passages)
-    assert [(p.id, p.text) for p in result.passages] == [(p.id, p.text) for p in passages]
+    assert [(p.id, p.text) for p in result.passages] == [
+        (p.id, p.text) for p in passages
+    ]
     assert result.dropped == ()
 
 
@@ -59,16 +65,28 @@ def test_thirty_percent_of_the_chunks_stay_by_default_in_the_inputs_order():
 
 def test_the_share_is_of_all_chunks_together():
     passages = some("hit hit. hit. no.", "no. no. no.", "no. no. no. no.")
-    result = ENDDenoiser(BY_QUERY, keep=2, chunker=sentence_spans).denoise("hit", passages)
-    assert [(p.text, p.spans, p.score) for p in result.passages] == [("hit hit. hit. ", (Span("p0", 0, 14),), 2.0)]
+    result = ENDDenoiser(BY_QUERY, keep=2, chunker=sentence_spans).denoise(
+        "hit", passages
+    )
+    assert [(p.text, p.spans, p.score) for p in result.passages] == [
+        ("hit hit. hit. ", (Span("p0", 0, 14),), 2.0)
+    ]
 
 
 def test_no_passages_and_only_empty_ones():
     assert ENDDenoiser(BY_LENGTH).denoise("q", []).passages == ()
     result = ENDDenoiser(BY_LENGTH).denoise("q", some("", "  ", ""))
-    assert [p.id for p in result.passages] == ["p0"], "min_keep holds; nothing was there to rank"
+    assert [p.id for p in result.passages] == ["p0"], (
+        "min_keep holds; nothing was there to rank"
+    )
     assert [d.reason for d in result.dropped] == ["no text", "no text"]
-    assert ENDDenoiser(BY_LENGTH, keep=1, min_keep=0).denoise("q", some("")).passages[0].text == ""
+    assert (
+        ENDDenoiser(BY_LENGTH, keep=1, min_keep=0)
+        .denoise("q", some(""))
+        .passages[0]
+        .text
+        == ""
+    )
 
 
 def test_chunks_without_text_never_reach_the_scorer_nor_displace_text():
@@ -81,20 +99,33 @@ def test_chunks_without_text_never_reach_the_scorer_nor_displace_text():
 
 def test_one_passage_stays():
     assert ENDDenoiser(BY_LENGTH).denoise("q", some("only")).passages[0].text == "only"
-    assert ENDDenoiser(BY_LENGTH, threshold=99, min_keep=0).denoise("q", some("only")).passages == ()
+    assert (
+        ENDDenoiser(BY_LENGTH, threshold=99, min_keep=0)
+        .denoise("q", some("only"))
+        .passages
+        == ()
+    )
 
 
 def test_a_passage_of_two_megabytes():
     text = "A sentence that says little. " * 70_000
     long = Passage(text + "Here it is: needle.", "long")
-    result = check_denoiser(lambda: ENDDenoiser(BY_QUERY, keep=1, chunker=sentence_chunker(1000)), "needle", [long])
+    result = check_denoiser(
+        lambda: ENDDenoiser(BY_QUERY, keep=1, chunker=sentence_chunker(1000)),
+        "needle",
+        [long],
+    )
     assert "needle" in result.passages[0].text
     assert len(result.passages[0].text) <= 1000
 
 
 def test_ten_thousand_passages():
     passages = [Passage(f"text {i}", str(i)) for i in range(10_000)]
-    kept = ENDDenoiser(FunctionScorer(lambda q, t: int(t[5:]) % 100), keep=0.01).denoise("q", passages).passages
+    kept = (
+        ENDDenoiser(FunctionScorer(lambda q, t: int(t[5:]) % 100), keep=0.01)
+        .denoise("q", passages)
+        .passages
+    )
     assert [int(p.id) % 100 for p in kept] == [99] * 100
 
 
@@ -111,7 +142,9 @@ def test_nan_and_a_wrong_number_of_scores_are_refused():
         def score(self, query, texts):
             return np.zeros(1, dtype=np.float32)
 
-    with pytest.raises(InputError, match=r"Short\.score must return one score for each of 2"):
+    with pytest.raises(
+        InputError, match=r"Short\.score must return one score for each of 2"
+    ):
         ENDDenoiser(Short()).denoise("q", some("a", "b"))
 
 
@@ -145,7 +178,9 @@ async def test_the_event_loop_goes_on_while_chunks_are_scored():
         assert go.wait(10), "the loop never ran: adenoise blocked it"
         return 1.0
 
-    task = asyncio.create_task(ENDDenoiser(FunctionScorer(wait_for_the_loop)).adenoise("q", some("a")))
+    task = asyncio.create_task(
+        ENDDenoiser(FunctionScorer(wait_for_the_loop)).adenoise("q", some("a"))
+    )
     await asyncio.sleep(0)
     go.set()
     assert len((await task).passages) == 1

@@ -14,17 +14,46 @@ from pytest_socket import enable_socket, socket_allow_hosts
 from readings import states_of
 
 from denoise_core import InputError, Passage, ProbeMismatch
-from denoise_core.end import ENDDenoiser, HiddenReader, Layout, Probe, ProbeScorer, ReadingSettings
+from denoise_core.end import (
+    ENDDenoiser,
+    HiddenReader,
+    Layout,
+    Probe,
+    ProbeScorer,
+    ReadingSettings,
+)
 from denoise_core.end.remote import MANIFEST, RemoteScorer
 from denoise_core.errors import BadReply
 from denoise_core.local.layout import PASSAGE, QUERY
 from denoise_core.runtime.engines import RemoteLimits
 from denoise_lab.export import export
 
-SHORT = ReadingSettings(layout=Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE)))
+SHORT = ReadingSettings(
+    layout=Layout("short", ("\nQ: ", QUERY), system=("Read:", PASSAGE))
+)
 TEXTS = ["alpha " * 9, "", "gamma", "שלום 😀", "e" * 61]
-NO_CLASS = {"cohere", "cohere2", "granite", "ernie4_5", "lfm2", "llama4_text", "gemma4_text", "gemma4_text-plain"}
-HAS_BIAS = {"gpt2", "gptj", "gpt_neo", "gpt_neox", "falcon", "falcon-alibi", "opt", "bloom", "phi", "starcoder2"}
+NO_CLASS = {
+    "cohere",
+    "cohere2",
+    "granite",
+    "ernie4_5",
+    "lfm2",
+    "llama4_text",
+    "gemma4_text",
+    "gemma4_text-plain",
+}
+HAS_BIAS = {
+    "gpt2",
+    "gptj",
+    "gpt_neo",
+    "gpt_neox",
+    "falcon",
+    "falcon-alibi",
+    "opt",
+    "bloom",
+    "phi",
+    "starcoder2",
+}
 HAS_BIAS |= {"stablelm", "nemotron", "persimmon"}
 
 
@@ -49,10 +78,14 @@ def served_by_transformers(folder, reader):
         {"input_ids": [list(p.ids) for p in prompts]}, return_tensors="pt"
     )
     with torch.inference_mode():
-        return model, model(**{k: batch[k] for k in ("input_ids", "attention_mask")}).logits[:, 0].numpy()
+        return model, model(
+            **{k: batch[k] for k in ("input_ids", "attention_mask")}
+        ).logits[:, 0].numpy()
 
 
-def test_every_family_with_a_class_is_served_with_equal_scores(decoder, tiny, tokenizer, tmp_path):
+def test_every_family_with_a_class_is_served_with_equal_scores(
+    decoder, tiny, tokenizer, tmp_path
+):
     reader, probe = fitted(tiny(decoder), tokenizer)
     if decoder in NO_CLASS:
         with pytest.raises(InputError, match="no sequence-classification class"):
@@ -86,20 +119,28 @@ def test_a_bfloat16_export_keeps_its_head_in_float32(tiny, tokenizer, tmp_path):
     export(reader, probe, tmp_path)
     with safe_open(str(tmp_path / "model.safetensors"), "pt") as file:
         assert np.array_equal(file.get_tensor("score.weight")[0].numpy(), probe.weight)
-        assert file.get_tensor("model.layers.0.mlp.up_proj.weight").dtype == torch.bfloat16
+        assert (
+            file.get_tensor("model.layers.0.mlp.up_proj.weight").dtype == torch.bfloat16
+        )
 
 
-def test_a_prompt_that_ends_in_the_padding_token_is_still_read_at_its_end(tiny, byte_tokenizer, tmp_path):
+def test_a_prompt_that_ends_in_the_padding_token_is_still_read_at_its_end(
+    tiny, byte_tokenizer, tmp_path
+):
     tokenizer = byte_tokenizer(pad=False)
     tokenizer.pad_token = tokenizer.eos_token  # as so many have it
-    closing = ReadingSettings(layout=Layout("closing", (PASSAGE, "\nQ: ", QUERY, "</s>")))
+    closing = ReadingSettings(
+        layout=Layout("closing", (PASSAGE, "\nQ: ", QUERY, "</s>"))
+    )
     reader, probe = fitted(tiny("llama"), tokenizer, closing)
     exported = export(reader, probe, tmp_path)
     assert exported.pad_token_id != tokenizer.eos_token_id
     _, logits = served_by_transformers(tmp_path, reader)
     wanted = probe.score(states_of(reader, "who?", TEXTS, [3])[3])
     assert np.abs(logits + exported.missing_bias - wanted).max() < 1e-5
-    assert tokenizer.pad_token == tokenizer.eos_token, "the caller's tokenizer was changed"
+    assert tokenizer.pad_token == tokenizer.eos_token, (
+        "the caller's tokenizer was changed"
+    )
 
 
 def test_the_readers_model_stays_as_it_is(tiny, tokenizer, tmp_path):
@@ -110,7 +151,9 @@ def test_the_readers_model_stays_as_it_is(tiny, tokenizer, tmp_path):
     assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
 
 
-def test_what_a_checkpoint_cannot_express_is_refused(tiny, tokenizer, byte_tokenizer, tmp_path):
+def test_what_a_checkpoint_cannot_express_is_refused(
+    tiny, tokenizer, byte_tokenizer, tmp_path
+):
     model = tiny("llama")
     raw = ReadingSettings(layout=SHORT.layout, normalisation="none")
     with pytest.raises(InputError, match="normed as the model norms"):
@@ -119,7 +162,11 @@ def test_what_a_checkpoint_cannot_express_is_refused(tiny, tokenizer, byte_token
         export(*fitted(model, tokenizer, layer=0), tmp_path)
     _, probe = fitted(model, tokenizer)
     with pytest.raises(ProbeMismatch):
-        export(HiddenReader(tiny("llama", seed=3), tokenizer=tokenizer, settings=SHORT), probe, tmp_path)
+        export(
+            HiddenReader(tiny("llama", seed=3), tokenizer=tokenizer, settings=SHORT),
+            probe,
+            tmp_path,
+        )
     bert = HiddenReader(tiny("bert"), tokenizer=byte_tokenizer(pair=True))
     with pytest.raises(InputError, match="cls_mean_question"):
         export(bert, Probe(np.ones(96, np.float32), 0.0, bert.reading(3)), tmp_path)
@@ -150,10 +197,25 @@ class Classify(http.server.BaseHTTPRequestHandler):
         data = []
         for n, ids in enumerate(body["input"]):
             with torch.inference_mode():
-                logit = float(self.server.model(input_ids=torch.tensor([ids])).logits[0, 0]) + self.server.add
+                logit = (
+                    float(self.server.model(input_ids=torch.tensor([ids])).logits[0, 0])
+                    + self.server.add
+                )
             number = 1 / (1 + np.exp(-logit)) if self.server.activation else logit
-            data.append({"index": n, "label": "LABEL_0", "probs": [float(number)], "num_classes": 1})
-        whole = {"id": "classify-1", "object": "list", "model": body["model"], "data": data[::-1]}
+            data.append(
+                {
+                    "index": n,
+                    "label": "LABEL_0",
+                    "probs": [float(number)],
+                    "num_classes": 1,
+                }
+            )
+        whole = {
+            "id": "classify-1",
+            "object": "list",
+            "model": body["model"],
+            "data": data[::-1],
+        }
         reply = self.server.reply or json.dumps(whole).encode()
         self.send_response(self.server.status)
         self.send_header("Content-Length", str(len(reply)))
@@ -180,10 +242,20 @@ def server(exported):
     enable_socket()
     socket_allow_hosts(["127.0.0.1"])
     served = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Classify)
-    served.model = AutoModelForSequenceClassification.from_pretrained(str(exported[0])).eval()
+    served.model = AutoModelForSequenceClassification.from_pretrained(
+        str(exported[0])
+    ).eval()
     served.models = []
-    served.seen, served.add, served.activation, served.status, served.reply = [], 0.0, False, 200, None
-    thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    served.seen, served.add, served.activation, served.status, served.reply = (
+        [],
+        0.0,
+        False,
+        200,
+        None,
+    )
+    thread = threading.Thread(
+        target=served.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    )
     thread.start()
     served.url = f"http://127.0.0.1:{served.server_address[1]}"
     yield served
@@ -192,12 +264,16 @@ def server(exported):
     thread.join()
 
 
-@pytest.mark.parametrize("add", [0.0, 0.7], ids=["transformers leaves the bias out", "vllm reads it"])
+@pytest.mark.parametrize(
+    "add", [0.0, 0.7], ids=["transformers leaves the bias out", "vllm reads it"]
+)
 def test_a_served_checkpoint_gives_the_local_scores(server, exported, add, monkeypatch):
     monkeypatch.setenv("MY_ENGINE_KEY", "secret")
     folder, local = exported
     server.add = add
-    remote = RemoteScorer(server.url, folder, model="mine", key_env="MY_ENGINE_KEY", batch=2)
+    remote = RemoteScorer(
+        server.url, folder, model="mine", key_env="MY_ENGINE_KEY", batch=2
+    )
     assert np.abs(remote.score("who?", TEXTS) - local.score("who?", TEXTS)).max() < 1e-5
     path, headers, body = server.seen[-1]
     assert (path, body["model"], body["use_activation"]) == ("/classify", "mine", False)
@@ -205,7 +281,9 @@ def test_a_served_checkpoint_gives_the_local_scores(server, exported, add, monke
     seen = len(server.seen)
     assert "secret" not in repr(vars(remote)) + repr(vars(remote.engine))
     assert all(isinstance(i, int) for ids in body["input"] for i in ids)
-    assert max(len(b["input"]) for p, _, b in server.seen[2:seen]) == 2  # after what it says of itself
+    assert (
+        max(len(b["input"]) for p, _, b in server.seen[2:seen]) == 2
+    )  # after what it says of itself
     assert remote.score("who?", []).shape == (0,)
 
 
@@ -213,7 +291,12 @@ def test_a_long_text_is_cut_for_the_server_too(server, exported):
     folder, local = exported
     long = "".join(chr(97 + i % 26) for i in range(1200))
     remote = RemoteScorer(server.url, folder)
-    assert np.abs(remote.score("who?", [long, "b"]) - local.score("who?", [long, "b"])).max() < 1e-5
+    assert (
+        np.abs(
+            remote.score("who?", [long, "b"]) - local.score("who?", [long, "b"])
+        ).max()
+        < 1e-5
+    )
 
 
 def test_what_a_server_says_of_itself_is_asked_once_and_kept_to(server, exported):
@@ -222,10 +305,14 @@ def test_what_a_server_says_of_itself_is_asked_once_and_kept_to(server, exported
     remote = RemoteScorer(server.url, folder)
     for _ in range(2):
         remote.score("who?", ["a"])
-    assert {b["model"] for p, _, b in server.seen if p == "/classify"} == {"served-name"}
+    assert {b["model"] for p, _, b in server.seen if p == "/classify"} == {
+        "served-name"
+    }
     assert [p for p, _, _ in server.seen].count("/v1/models") == 1
     assert remote._served[server.url][0] == "served-name"
-    with pytest.raises(InputError, match=r"serves served-name and not 'other': pass model="):
+    with pytest.raises(
+        InputError, match=r"serves served-name and not 'other': pass model="
+    ):
         RemoteScorer(server.url, folder, model="other").score("who?", ["a"])
 
 
@@ -234,7 +321,10 @@ async def test_an_async_denoiser_awaits_the_server(server, exported):
     passages = [Passage(t, str(i)) for i, t in enumerate(TEXTS)]
     remote = ENDDenoiser(RemoteScorer(server.url, folder), keep=1)
     found = await remote.adenoise("who?", passages)
-    assert found.passages[0].id == ENDDenoiser(local, keep=1).denoise("who?", passages).passages[0].id
+    assert (
+        found.passages[0].id
+        == ENDDenoiser(local, keep=1).denoise("who?", passages).passages[0].id
+    )
     assert (await remote.adenoise("who?", [])).passages == ()
 
 
@@ -251,7 +341,14 @@ def test_a_server_of_something_else_is_refused(server, exported):
 
 
 @pytest.mark.parametrize(
-    "reply", [b'{"data": []}', b'{"error": "x"}', b"[1]", b'{"data": [{"index": 0, "probs": [1, 2]}]}', b"null"]
+    "reply",
+    [
+        b'{"data": []}',
+        b'{"error": "x"}',
+        b"[1]",
+        b'{"data": [{"index": 0, "probs": [1, 2]}]}',
+        b"null",
+    ],
 )
 def test_a_reply_that_is_none_is_a_failure(server, exported, reply):
     server.reply = reply
@@ -260,7 +357,9 @@ def test_a_reply_that_is_none_is_a_failure(server, exported, reply):
 
 
 def test_errors_of_the_connection_come_through_and_a_later_call_works(server, exported):
-    remote = RemoteScorer(server.url, exported[0], limits=RemoteLimits(attempts=2, cooldown=0))
+    remote = RemoteScorer(
+        server.url, exported[0], limits=RemoteLimits(attempts=2, cooldown=0)
+    )
     server.status = 503
     with pytest.raises(httpx.HTTPStatusError, match="503"):
         remote.score("who?", TEXTS)

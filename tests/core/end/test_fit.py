@@ -26,14 +26,20 @@ def test_the_scaling_is_folded_into_the_line():
     states, labels, groups = some_states()
     found = fit_line(states, labels, groups)
     x = StandardScaler().fit_transform(states)
-    theirs = LogisticRegression(C=found.C, class_weight="balanced", tol=1e-8, max_iter=5000).fit(x, labels)
-    assert np.allclose(states @ found.weight + found.bias, theirs.decision_function(x), atol=2e-3)
+    theirs = LogisticRegression(
+        C=found.C, class_weight="balanced", tol=1e-8, max_iter=5000
+    ).fit(x, labels)
+    assert np.allclose(
+        states @ found.weight + found.bias, theirs.decision_function(x), atol=2e-3
+    )
 
 
 def test_a_constant_feature_and_a_huge_one_do_no_harm():
     states, labels, groups = some_states()
     plain = fit_line(states, labels, groups)
-    odd = np.column_stack([states, np.full(len(states), 7.0), 1e6 * np.ones(len(states)) + states[:, 1]])
+    odd = np.column_stack(
+        [states, np.full(len(states), 7.0), 1e6 * np.ones(len(states)) + states[:, 1]]
+    )
     found = fit_line(odd, labels, groups)
     assert found.weight[6] == 0
     assert np.isfinite(found.weight).all()
@@ -45,7 +51,9 @@ def test_held_out_scores_come_from_models_that_did_not_see_the_question():
     rng = np.random.default_rng(1)
     states = rng.normal(size=(2000, 100))
     labels = np.tile([True] + [False] * 3, 500)
-    found = fit_line(states, labels, np.repeat(np.arange(500), 4).tolist(), penalties=[0.01])
+    found = fit_line(
+        states, labels, np.repeat(np.arange(500), 4).tolist(), penalties=[0.01]
+    )
     assert roc_auc_score(labels, states @ found.weight) > 0.6
     assert abs(roc_auc_score(labels, found.held_out) - 0.5) < 0.08
 
@@ -87,12 +95,20 @@ def test_outranking_is_the_area_under_the_curve_within_each_question():
         if 0 < labels[question == q].sum() < 10
     ]
     assert question_auc(scores, labels, question) == pytest.approx(np.mean(theirs))
-    assert question_auc(scores, labels, np.arange(60)) == pytest.approx(roc_auc_score(labels, scores))
+    assert question_auc(scores, labels, np.arange(60)) == pytest.approx(
+        roc_auc_score(labels, scores)
+    )
 
 
 def test_the_threshold_keeps_most_golds_of_held_out_questions():
     states, labels, groups = some_states(questions=200)
-    probe = build_probe(fit_line(states, labels, groups), READING, labels, groups, card={"data": "made up"})
+    probe = build_probe(
+        fit_line(states, labels, groups),
+        READING,
+        labels,
+        groups,
+        card={"data": "made up"},
+    )
     kept = probe.score(states)[labels] >= probe.threshold
     assert 0.9 <= kept.mean() <= 1.0
     assert (probe.score(states)[~labels] >= probe.threshold).mean() < kept.mean()

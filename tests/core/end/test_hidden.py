@@ -13,19 +13,30 @@ from torch import nn
 
 from denoise_core import InputError
 from denoise_core.local.layout import TokenPrompt
-from denoise_core.local.partial_forward import get_partial_forward, model_inputs, pooling_function
+from denoise_core.local.partial_forward import (
+    get_partial_forward,
+    model_inputs,
+    pooling_function,
+)
 
 IDS = torch.randint(3, 300, (2, 21), generator=torch.Generator().manual_seed(1))
 
 
 def prompt(length: int, seed: int = 0) -> TokenPrompt:
-    ids = torch.randint(3, 300, (length,), generator=torch.Generator().manual_seed(seed + length))
-    return TokenPrompt(tuple(ids.tolist()), (2, length - 3), (length - 3, length), length)
+    ids = torch.randint(
+        3, 300, (length,), generator=torch.Generator().manual_seed(seed + length)
+    )
+    return TokenPrompt(
+        tuple(ids.tolist()), (2, length - 3), (length - 3, length), length
+    )
 
 
 def count_blocks(blocks):
     seen = []
-    handles = [b.register_forward_hook(lambda *_, n=n: seen.append(n)) for n, b in enumerate(blocks)]
+    handles = [
+        b.register_forward_hook(lambda *_, n=n: seen.append(n))
+        for n, b in enumerate(blocks)
+    ]
     return seen, handles
 
 
@@ -56,7 +67,9 @@ def alone_and_together(early, pooling, tolerance):
     prompts = [prompt(n) for n in (9, 40, 17, 33)]
 
     def states(some):
-        return early.read(model_inputs(early, some, pad=2), [3], pooling_function(pooling, some))[3]
+        return early.read_layers(
+            model_inputs(early, some, pad=2), [3], pooling_function(pooling, some)
+        )[3]
 
     together = states(prompts)
     for i, p in enumerate(prompts):
@@ -73,26 +86,41 @@ def test_decoders_are_read_exactly(decoder, tiny):
 
 # The last block of these runs whole: recurrent ones (layer 3 follows one), and calls that hold more than is
 # known to be cut to a token.
-WHOLE = {"qwen3_next", "qwen3_5_text", "lfm2", "bloom", "mpt", "falcon-alibi", "gemma4_text", "gemma4_text-plain"}
+WHOLE = {
+    "qwen3_next",
+    "qwen3_5_text",
+    "lfm2",
+    "bloom",
+    "mpt",
+    "falcon-alibi",
+    "gemma4_text",
+    "gemma4_text-plain",
+}
 
 
 def the_last_token_alone(early, shortened):
     """The shortened last block gives what the whole block gives, with and without padding."""
     for lengths in ((9, 40, 17), (33, 33)):  # beyond the window of 16 that some have
-        inputs = model_inputs(early, [prompt(n, seed) for seed, n in enumerate(lengths)], pad=2)
+        inputs = model_inputs(
+            early, [prompt(n, seed) for seed, n in enumerate(lengths)], pad=2
+        )
         for layer in (1, 3, 5):
             seen = last_tokens_of_block(early, layer)
-            found = early.last(inputs, layer)
-            wanted = early.read(inputs, [layer], lambda h: h[:, -1])[layer]
+            found = early.read_last_token(inputs, layer)
+            wanted = early.read_layers(inputs, [layer], lambda h: h[:, -1])[layer]
             worst = float((found - wanted).abs().max())
             assert worst <= 1e-5 * max(1.0, float(wanted.abs().max())), (layer, worst)
             if layer == 3:
-                assert seen() == ([1] if shortened else [max(lengths)]), "tokens that left the last block"
+                assert seen() == ([1] if shortened else [max(lengths)]), (
+                    "tokens that left the last block"
+                )
 
 
 def last_tokens_of_block(early, layer):
-    """How many tokens each finished run of the last block gave until asked, in `early.last` and no other pass."""
-    early.last(early._inputs(IDS), layer)  # the trial, which runs once, is over
+    """How many tokens each finished run of the last block gave until asked, in `early.read_last_token` and no other pass."""
+    early.read_last_token(
+        early._inputs(IDS), layer
+    )  # the trial, which runs once, is over
     tokens: list[int] = []
 
     def after(module, args, output):
@@ -123,7 +151,9 @@ def test_mamba_is_numbered_by_its_blocks(state_space, tiny):
     alone_and_together(early, "last", 1e-5)
 
 
-@pytest.mark.parametrize("family", ["llama", "gpt2", "opt", "bloom", "bert", "gemma4_text", "mpt"])
+@pytest.mark.parametrize(
+    "family", ["llama", "gpt2", "opt", "bloom", "bert", "gemma4_text", "mpt"]
+)
 def test_the_last_layer_is_read_before_the_final_norm(family, tiny):
     early = get_partial_forward(tiny(family))
     early.check_layer(6)
@@ -131,7 +161,9 @@ def test_the_last_layer_is_read_before_the_final_norm(family, tiny):
     state = early.read_layers(inputs, [6], lambda h: h)[6]
     with torch.inference_mode():
         normed = early.decoder(**inputs).last_hidden_state
-        assert torch.equal(state if early.final_norm is None else early.final_norm(state), normed)
+        assert torch.equal(
+            state if early.final_norm is None else early.final_norm(state), normed
+        )
 
 
 def test_one_pass_gives_every_layer_asked_for(tiny):
@@ -139,10 +171,16 @@ def test_one_pass_gives_every_layer_asked_for(tiny):
     inputs = early._inputs(IDS)
     together = early.read_layers(inputs, range(7), lambda h: h[:, -1])
     for layer in range(7):
-        assert torch.equal(together[layer], early.read_layers(inputs, [layer], lambda h: h[:, -1])[layer])
+        assert torch.equal(
+            together[layer],
+            early.read_layers(inputs, [layer], lambda h: h[:, -1])[layer],
+        )
 
 
-@pytest.mark.parametrize(("family", "says"), [("gemma3n_text", "one vector of width 32"), ("albert", "6 blocks")])
+@pytest.mark.parametrize(
+    ("family", "says"),
+    [("gemma3n_text", "one vector of width 32"), ("albert", "6 blocks")],
+)
 def test_models_that_cannot_be_read_are_refused_with_the_reason(family, says, tiny):
     with pytest.raises(InputError, match=says):
         get_partial_forward(tiny(family)).check_layer(3)
@@ -158,7 +196,13 @@ def test_a_layer_outside_the_model_is_refused(tiny):
 def test_a_forward_pass_that_goes_around_its_blocks_is_refused(tiny):
     model = tiny("llama")
 
-    def fused(input_ids, attention_mask=None, position_ids=None, use_cache=False, output_hidden_states=False):
+    def fused(
+        input_ids,
+        attention_mask=None,
+        position_ids=None,
+        use_cache=False,
+        output_hidden_states=False,
+    ):
         h = model.embed_tokens(input_ids)
         for block in model.layers:  # calls the insides, as fused kernels do
             h = h + block.mlp.forward(h)
@@ -177,20 +221,31 @@ def test_a_block_that_mixes_tokens_outside_its_attention_is_run_whole(tiny):
 
         def forward(self, hidden_states, **given):
             out = self.block(hidden_states, **given)
-            return out + out.roll(1, dims=1)  # the token before, which is not there when one is run
+            return out + out.roll(
+                1, dims=1
+            )  # the token before, which is not there when one is run
 
     model = tiny("llama")
     model.layers[2] = Mixing(model.layers[2])
     early = checked(model)
     inputs = early._inputs(IDS)
-    assert torch.equal(early.read_last_token(inputs, 3), early.read_layers(inputs, [3], lambda h: h[:, -1])[3])
-    torch.testing.assert_close(early.read_last_token(inputs, 2), early.read_layers(inputs, [2], lambda h: h[:, -1])[2])
+    assert torch.equal(
+        early.read_last_token(inputs, 3),
+        early.read_layers(inputs, [3], lambda h: h[:, -1])[3],
+    )
+    torch.testing.assert_close(
+        early.read_last_token(inputs, 2),
+        early.read_layers(inputs, [2], lambda h: h[:, -1])[2],
+    )
 
 
 def test_half_precision_keeps_the_last_token_s_direction(tiny):
     early = checked(tiny("llama").to(torch.bfloat16))
     inputs = model_inputs(early, [prompt(n) for n in (9, 40, 17, 33)], pad=2)
-    found, wanted = early.read_last_token(inputs, 3), early.read_layers(inputs, [3], lambda h: h[:, -1].float())[3]
+    found, wanted = (
+        early.read_last_token(inputs, 3),
+        early.read_layers(inputs, [3], lambda h: h[:, -1].float())[3],
+    )
     assert found.dtype == torch.float32
     assert float(torch.cosine_similarity(found, wanted).min()) > 0.999
 
@@ -212,7 +267,14 @@ def test_objects_that_are_no_transformer_are_refused():
 def test_an_encoder_decoder_model_is_refused_and_its_encoder_read(tiny):
     from transformers import T5Config, T5Model
 
-    sizes = {"d_model": 32, "d_kv": 8, "d_ff": 48, "num_layers": 6, "num_heads": 4, "vocab_size": 320}
+    sizes = {
+        "d_model": 32,
+        "d_kv": 8,
+        "d_ff": 48,
+        "num_layers": 6,
+        "num_heads": 4,
+        "vocab_size": 320,
+    }
     model = T5Model(T5Config(**sizes)).eval()
     with pytest.raises(InputError, match="get_encoder"):
         get_partial_forward(model)
@@ -250,7 +312,11 @@ def test_threads_mix_early_and_whole_passes(tiny):
 
 def test_generating_after_an_early_pass_is_unchanged(tiny):
     model = tiny("llama", "AutoModelForCausalLM")
-    settings = {"max_new_tokens": 8, "do_sample": False, "attention_mask": torch.ones_like(IDS)}
+    settings = {
+        "max_new_tokens": 8,
+        "do_sample": False,
+        "attention_mask": torch.ones_like(IDS),
+    }
     before = model.generate(IDS, **settings)
     early = get_partial_forward(model)
     early.read_layers(early._inputs(IDS), [3], lambda h: h)
@@ -291,14 +357,22 @@ def test_global_randomness_is_left_alone(tiny):
 def test_bfloat16_neighbours_move_a_state_only_within_its_rounding(tiny):
     early = checked(tiny("llama").to(torch.bfloat16))
     prompts = [prompt(n) for n in (9, 40, 17, 33)]
-    together = early.read_layers(model_inputs(early, prompts, 2), [3], pooling_function("last", prompts))[3]
+    together = early.read_layers(
+        model_inputs(early, prompts, 2), [3], pooling_function("last", prompts)
+    )[3]
     for i, p in enumerate(prompts):
-        alone = early.read_layers(model_inputs(early, [p], 2), [3], pooling_function("last", [p]))[3][0]
+        alone = early.read_layers(
+            model_inputs(early, [p], 2), [3], pooling_function("last", [p])
+        )[3][0]
         assert float(torch.cosine_similarity(alone, together[i], dim=0)) > 0.999
 
 
-@pytest.mark.filterwarnings("ignore")  # torch says that this way to quantise is deprecated
+@pytest.mark.filterwarnings(
+    "ignore"
+)  # torch says that this way to quantise is deprecated
 def test_a_dynamically_quantised_model_is_refused_in_words(tiny):
-    model = torch.ao.quantization.quantize_dynamic(tiny("llama"), {torch.nn.Linear}, dtype=torch.qint8)
+    model = torch.ao.quantization.quantize_dynamic(
+        tiny("llama"), {torch.nn.Linear}, dtype=torch.qint8
+    )
     with pytest.raises(InputError, match="quantised dynamically"):
         get_partial_forward(model).check_readable()

@@ -29,7 +29,7 @@ def loads(monkeypatch):
     found, real = [], loading.load_model
 
     def counted(name, **how):
-        found.append("AutoModelForCausalLM" if how.get("generates") else "AutoModel")
+        found.append("AutoModelForCausalLM" if how.get("has_lm_head") else "AutoModel")
         return real(name, **how)
 
     monkeypatch.setattr(loading, "load_model", counted)
@@ -64,7 +64,9 @@ def test_eight_readers_load_once(folder, loads, layers):
     found = at_once(lambda: loading.open_backbone(folder, None, LoadOptions(), layers))
     assert loads == ["AutoModel"]
     assert len({id(b.partial_forward) for b in found}) == 1
-    assert {b.block_count for b in found} == {loading.load_model(folder).config.num_hidden_layers}
+    assert {b.block_count for b in found} == {
+        loading.load_model(folder).config.num_hidden_layers
+    }
 
 
 def test_readers_of_one_folder_share_it(folder, loads):
@@ -83,7 +85,9 @@ def test_what_differs_is_another_model(folder, loads):
     assert shared_model(str(folder)) is whole
     tiny_llm().model.save_pretrained(folder)  # other files in the same place
     assert shared_model(folder) is not whole
-    assert loading.load_model(folder) is not loading.load_model(folder)  # one's own, to change in place
+    assert loading.load_model(folder) is not loading.load_model(
+        folder
+    )  # one's own, to change in place
 
 
 def test_what_nobody_uses_is_let_go(folder, loads):

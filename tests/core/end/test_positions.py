@@ -29,19 +29,30 @@ ROPE = {
 @pytest.fixture(params=sorted(ROPE))
 def model(request, tiny):
     limit = ORIGINAL if request.param == "dynamic" else 4 * ORIGINAL
-    return tiny("llama", rope_parameters=ROPE[request.param], max_position_embeddings=limit)
+    return tiny(
+        "llama", rope_parameters=ROPE[request.param], max_position_embeddings=limit
+    )
 
 
 @pytest.mark.parametrize("bytes_kept", [0, 1 << 24])
-def test_a_state_does_not_depend_on_longer_neighbours_or_passes_before(model, byte_tokenizer, bytes_kept):
+def test_a_state_does_not_depend_on_longer_neighbours_or_passes_before(
+    model, byte_tokenizer, bytes_kept
+):
     def reader():
         settings = ReadingSettings(layout=SHORT)
-        return HiddenReader(model, tokenizer=byte_tokenizer(), settings=settings, prefix=PrefixCache(bytes_kept))
+        return HiddenReader(
+            model,
+            tokenizer=byte_tokenizer(),
+            settings=settings,
+            prefix=PrefixCache(bytes_kept),
+        )
 
     assert position_limit(model) in (ORIGINAL, ORIGINAL - 1)
     texts = ["short one", "another", "third text", "x" * (2 * ORIGINAL)]
     alone = {t: states_of(reader(), "who?", [t], [2])[2][0] for t in texts}
-    model(input_ids=torch.full((1, 3 * ORIGINAL), 5))  # as its owner may use it in between
+    model(
+        input_ids=torch.full((1, 3 * ORIGINAL), 5)
+    )  # as its owner may use it in between
     together = reader()
     for _ in range(2):  # the second time from what was kept
         found = together.read([("who?", t) for t in texts], [2])
@@ -52,11 +63,19 @@ def test_a_state_does_not_depend_on_longer_neighbours_or_passes_before(model, by
             assert np.abs(state - alone[text]).max() < 1e-4
 
 
-@pytest.mark.parametrize(("family", "lost"), [("bert", 0), ("roberta", 2), ("xlm-roberta", 2), ("mpnet", 2)])
+@pytest.mark.parametrize(
+    ("family", "lost"), [("bert", 0), ("roberta", 2), ("xlm-roberta", 2), ("mpnet", 2)]
+)
 def test_positions_behind_a_padding_index_are_not_counted(tiny, family, lost):
     made = tiny(family, "AutoModel", max_position_embeddings=40, pad_token_id=1)
     room = position_limit(made)
     assert room == 40 - lost
-    made(input_ids=torch.full((1, room), 5), attention_mask=torch.ones(1, room, dtype=torch.long))
+    made(
+        input_ids=torch.full((1, room), 5),
+        attention_mask=torch.ones(1, room, dtype=torch.long),
+    )
     with pytest.raises((IndexError, RuntimeError)):
-        made(input_ids=torch.full((1, room + 1), 5), attention_mask=torch.ones(1, room + 1, dtype=torch.long))
+        made(
+            input_ids=torch.full((1, room + 1), 5),
+            attention_mask=torch.ones(1, room + 1, dtype=torch.long),
+        )

@@ -25,12 +25,14 @@ HYBRIDS = {"qwen3_next", "qwen3_5_text", "lfm2"}
 def pair_of_readers(model, tokenizer, layout=SHORT, cache=None):
     s = ReadingSettings(layout=layout)
     keeping = HiddenReader(model, tokenizer=tokenizer, settings=s, prefix=cache)
-    return keeping, HiddenReader(model, tokenizer=tokenizer, settings=s, prefix=PrefixCache(0))
+    return keeping, HiddenReader(
+        model, tokenizer=tokenizer, settings=s, prefix=PrefixCache(0)
+    )
 
 
 def off(reader):
     """Why nothing is kept at layer 3, or None."""
-    with reader.backbone.early.lock:
+    with reader.backbone.partial_forward.lock:
         return reader._keeps(3)
 
 
@@ -60,12 +62,16 @@ def tokenizer(byte_tokenizer):
 def test_random_ragged_trials_are_exact(llama, tokenizer):
     keeping, plain = pair_of_readers(llama, tokenizer)
     rng = np.random.default_rng(0)
-    pool = ["".join(rng.choice(list("abcdef "), rng.integers(0, 60))) for _ in range(12)]
+    pool = [
+        "".join(rng.choice(list("abcdef "), rng.integers(0, 60))) for _ in range(12)
+    ]
     for _ in range(20):
         texts = [pool[i] for i in rng.integers(0, 12, rng.integers(1, 7))]
         query = "".join(rng.choice(list("xyz?"), rng.integers(1, 20)))
         layer = int(rng.integers(1, 7))
-        found, wanted = (states_of(r, query, texts, [layer])[layer] for r in (keeping, plain))
+        found, wanted = (
+            states_of(r, query, texts, [layer])[layer] for r in (keeping, plain)
+        )
         assert np.abs(found - wanted).max() < 1e-5
     assert keeping.prefix.hits / (keeping.prefix.hits + keeping.prefix.misses) > 0.3
 
@@ -82,7 +88,9 @@ def test_other_layouts_with_the_passage_first_are_exact_too(layout, llama, token
 def test_bfloat16_agrees_within_its_rounding(tiny, tokenizer):
     keeping, plain = pair_of_readers(tiny("llama").to(torch.bfloat16), tokenizer)
     for query in ("who?", "when was that?"):
-        found, wanted = (torch.tensor(states_of(r, query, TEXTS, [3])[3]) for r in (keeping, plain))
+        found, wanted = (
+            torch.tensor(states_of(r, query, TEXTS, [3])[3]) for r in (keeping, plain)
+        )
         assert bool((torch.cosine_similarity(found, wanted) > 0.999).all())
 
 
@@ -99,8 +107,12 @@ def test_keys_hold_layer_layout_model_and_dtype(tiny, llama, tokenizer):
     for (keeping, plain), layer in readers:
         before = cache.hits
         found = states_of(keeping, "who?", TEXTS, [layer])[layer]
-        assert cache.hits == before, "an entry of another model, layer or layout was used"
-        assert np.abs(found - states_of(plain, "who?", TEXTS, [layer])[layer]).max() < 1e-5
+        assert cache.hits == before, (
+            "an entry of another model, layer or layout was used"
+        )
+        assert (
+            np.abs(found - states_of(plain, "who?", TEXTS, [layer])[layer]).max() < 1e-5
+        )
     again, _ = pair_of_readers(llama, tokenizer, SHORT, cache)
     states_of(again, "who else?", TEXTS, [3])
     assert cache.hits == 4, "the same model under a new reader must find its entries"
@@ -109,10 +121,15 @@ def test_keys_hold_layer_layout_model_and_dtype(tiny, llama, tokenizer):
 def test_what_cannot_be_kept_says_why(llama, tokenizer, tiny, byte_tokenizer):
     cases = [
         (
-            HiddenReader(llama, tokenizer=tokenizer, settings=ReadingSettings(layout=SQC)),
+            HiddenReader(
+                llama, tokenizer=tokenizer, settings=ReadingSettings(layout=SQC)
+            ),
             "question before the passage",
         ),
-        (HiddenReader(llama, tokenizer=tokenizer, prefix=PrefixCache(0)), "switched off"),
+        (
+            HiddenReader(llama, tokenizer=tokenizer, prefix=PrefixCache(0)),
+            "switched off",
+        ),
         (HiddenReader(tiny("bert"), tokenizer=byte_tokenizer(pair=True)), "encoder"),
     ]
     for reader, why in cases:
@@ -135,13 +152,21 @@ def test_keys_that_move_with_the_padding_are_not_kept(llama, tokenizer):
 
 def test_threads_share_a_small_cache_without_wrong_states(llama, tokenizer):
     keeping, plain = pair_of_readers(llama, tokenizer, SHORT, PrefixCache(40_000))
-    wanted = {q: states_of(plain, q, TEXTS, [3])[3] for q in ("who?", "why?", "when was it?")}
+    wanted = {
+        q: states_of(plain, q, TEXTS, [3])[3] for q in ("who?", "why?", "when was it?")
+    }
     worst: list[float] = []
 
     def work(n: int) -> None:
         for i in range(6):
             query = list(wanted)[(n + i) % 3]
-            worst.append(float(np.abs(states_of(keeping, query, TEXTS, [3])[3] - wanted[query]).max()))
+            worst.append(
+                float(
+                    np.abs(
+                        states_of(keeping, query, TEXTS, [3])[3] - wanted[query]
+                    ).max()
+                )
+            )
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
     for t in threads:
@@ -160,7 +185,10 @@ class Entry:
 
 
 @settings(max_examples=60)
-@given(st.lists(st.tuples(st.integers(0, 8), st.integers(1, 40)), max_size=60), st.integers(0, 100))
+@given(
+    st.lists(st.tuples(st.integers(0, 8), st.integers(1, 40)), max_size=60),
+    st.integers(0, 100),
+)
 def test_the_bound_in_bytes_always_holds_and_the_least_used_goes_first(steps, bound):
     cache: PrefixCache = PrefixCache(bound)
     model: dict[int, int] = {}  # in order of use

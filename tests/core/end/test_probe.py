@@ -12,7 +12,9 @@ from denoise_core import InputError, ProbeMismatch
 from denoise_core.end.probe import PROBE_FILES, HiddenStateSpec, Probe, replace_folder
 from denoise_core.local.fingerprint import ModelFingerprint
 
-MODEL = ModelFingerprint("tiny/model", "llama", 4, "float32", weights="aa", tokenizer="bb")
+MODEL = ModelFingerprint(
+    "tiny/model", "llama", 4, "float32", weights="aa", tokenizer="bb"
+)
 READING = HiddenStateSpec(MODEL, layer=2, layout="S|C|Q v1")
 
 
@@ -51,7 +53,9 @@ def test_states_with_nan_are_refused_by_row():
         a_probe().score(states)
 
 
-@pytest.mark.parametrize("weight", [np.zeros((2, 2)), np.array([np.nan] * 4), np.zeros(0), np.zeros(5)])
+@pytest.mark.parametrize(
+    "weight", [np.zeros((2, 2)), np.array([np.nan] * 4), np.zeros(0), np.zeros(5)]
+)
 def test_a_weight_that_is_no_finite_vector_of_the_models_width_is_refused(weight):
     with pytest.raises(InputError):
         a_probe(weight=weight)
@@ -68,22 +72,46 @@ def test_a_probe_does_not_follow_later_changes_of_its_weight():
 
 def test_a_mismatch_names_every_difference():
     other = HiddenStateSpec(
-        ModelFingerprint("tiny/model", "llama", 4, "float32", weights="cc", tokenizer="bb"), 3, "S|Q|C v1"
+        ModelFingerprint(
+            "tiny/model", "llama", 4, "float32", weights="cc", tokenizer="bb"
+        ),
+        3,
+        "S|Q|C v1",
     )
     with pytest.raises(ProbeMismatch) as error:
         a_probe().check(other)
-    for said in ("weights", "layer: the probe was fitted with 2, this scorer uses 3", "layout"):
+    for said in (
+        "weights",
+        "layer: the probe was fitted with 2, this scorer uses 3",
+        "layout",
+    ):
         assert said in str(error.value)
     a_probe().check(READING)
 
 
 def test_a_saved_probe_comes_back_equal(tmp_path):
-    probe = a_probe(card={"fit": {"C": 0.1, "note": "zwölf 🐝 | pipes"}, "layers": [{"layer": 1, "recall": 0.5}]})
+    probe = a_probe(
+        card={
+            "fit": {"C": 0.1, "note": "zwölf 🐝 | pipes"},
+            "layers": [{"layer": 1, "recall": 0.5}],
+        }
+    )
     again = Probe.load(probe.save(tmp_path / "p"))
     assert again.weight.tobytes() == probe.weight.tobytes()
-    assert (again.bias, again.reading, again.threshold, again.card) == (-1.0, READING, 0.25, probe.card)
-    assert {p.name for p in (tmp_path / "p").iterdir()} == {"probe.safetensors", "probe.json", "README.md"}
-    assert "zwölf 🐝 | pipes" in (tmp_path / "p" / "README.md").read_text(encoding="utf-8")
+    assert (again.bias, again.reading, again.threshold, again.card) == (
+        -1.0,
+        READING,
+        0.25,
+        probe.card,
+    )
+    assert {p.name for p in (tmp_path / "p").iterdir()} == {
+        "probe.safetensors",
+        "probe.json",
+        "README.md",
+    }
+    assert "zwölf 🐝 | pipes" in (tmp_path / "p" / "README.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_saving_again_replaces_the_old_probe_and_leaves_nothing_else(tmp_path):
@@ -140,13 +168,25 @@ def _rewrite(folder, **changes):
 DAMAGE = {
     "no manifest": (lambda f: (f / "probe.json").unlink(), "cannot be read"),
     "no tensors": (lambda f: (f / "probe.safetensors").unlink(), "cannot be read"),
-    "manifest cut short": (lambda f: (f / "probe.json").write_text('{"format": "rag'), "not JSON"),
-    "manifest not text": (lambda f: (f / "probe.json").write_bytes(b"\xff\xfe\x00"), "not JSON"),
-    "tensors cut short": (lambda f: (f / "probe.safetensors").write_bytes(b"abc"), "sha256"),
+    "manifest cut short": (
+        lambda f: (f / "probe.json").write_text('{"format": "rag'),
+        "not JSON",
+    ),
+    "manifest not text": (
+        lambda f: (f / "probe.json").write_bytes(b"\xff\xfe\x00"),
+        "not JSON",
+    ),
+    "tensors cut short": (
+        lambda f: (f / "probe.safetensors").write_bytes(b"abc"),
+        "sha256",
+    ),
     "another format": (lambda f: _rewrite(f, format="pickle"), "not a probe"),
     "a newer version": (lambda f: _rewrite(f, version=99), "upgrade"),
     "no reading": (lambda f: _rewrite(f, reading=None), "layer"),
-    "a layer that is no number": (lambda f: _rewrite(f, reading={"layer": "two"}), "layer"),
+    "a layer that is no number": (
+        lambda f: _rewrite(f, reading={"layer": "two"}),
+        "layer",
+    ),
     "a card that is no object": (lambda f: _rewrite(f, card=[]), "card"),
 }
 

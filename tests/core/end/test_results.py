@@ -6,7 +6,12 @@ import pytest
 
 from denoise_core import Passage
 from denoise_core.end import ENDDenoiser
-from denoise_core.end.results import KEPT_FRACTION, LexicalBoostScorer, for_tool_results, group_chunks
+from denoise_core.end.results import (
+    KEPT_FRACTION,
+    LexicalBoostScorer,
+    for_tool_results,
+    group_chunks,
+)
 from denoise_core.end.selection import ScoreCalibration
 from denoise_core.testing import FunctionScorer
 from denoise_core.text.structural import chunk_text
@@ -32,28 +37,48 @@ TRACE = "\n".join(
     [
         "2026-10-02 06:14:55 ERROR c.e.Handler : Unhandled, traceId=5be1",
         "com.ember.api.StatementException: could not render",
-        *(f"\tat org.mesh.aop.Framework.call{n}(Framework.java:{n}) ~[core-6.2.jar:6.2]" for n in range(12)),
+        *(
+            f"\tat org.mesh.aop.Framework.call{n}(Framework.java:{n}) ~[core-6.2.jar:6.2]"
+            for n in range(12)
+        ),
         "Caused by: java.lang.ArithmeticException: Non-terminating decimal expansion.",
-        *(f"\tat com.ember.fees.Fee.day{n}(Fee.java:{n}) ~[app.jar:2.31]" for n in range(12)),
+        *(
+            f"\tat com.ember.fees.Fee.day{n}(Fee.java:{n}) ~[app.jar:2.31]"
+            for n in range(12)
+        ),
     ]
 )
-ROWS = {"data": {"values": [[str(n), f"level=info order={n} total={n}.20 currency=EUR"] for n in range(60)]}}
+ROWS = {
+    "data": {
+        "values": [
+            [str(n), f"level=info order={n} total={n}.20 currency=EUR"]
+            for n in range(60)
+        ]
+    }
+}
 MORE = "More of it is said here. " * 20
 PAGES = "\n\n".join(
     f"[Page {n} of 6]\nBudget report   {n}\n\n{name} costs {n} million. {MORE}"
-    for n, name in enumerate(("School", "Road", "Harbour", "Culture", "Debt", "Staff"), 1)
+    for n, name in enumerate(
+        ("School", "Road", "Harbour", "Culture", "Debt", "Staff"), 1
+    )
 )
 SECTIONS = "\n".join(
-    f"## Part {n}\n\n{n}a is first.\n\n1. Do {n}b.\n\n2. Then do {n}c.\n\n3. At last {n}d.\n" for n in range(20)
+    f"## Part {n}\n\n{n}a is first.\n\n1. Do {n}b.\n\n2. Then do {n}c.\n\n3. At last {n}d.\n"
+    for n in range(20)
 )
 
 
 @pytest.mark.parametrize(
-    "value", [TRACE, json.dumps(ROWS), PAGES, SECTIONS], ids=("trace", "rows", "pages", "sections")
+    "value",
+    [TRACE, json.dumps(ROWS), PAGES, SECTIONS],
+    ids=("trace", "rows", "pages", "sections"),
 )
 def test_what_stays_lies_within_the_share_with_all_that_it_brings(value):
     left = cleared(value, "31")
-    assert 0 < len(left) <= KEPT_FRACTION * len(value) + 200, "what stands around the records of JSON, and its ends, stay"
+    assert 0 < len(left) <= KEPT_FRACTION * len(value) + 200, (
+        "what stands around the records of JSON, and its ends, stay"
+    )
 
 
 def test_a_list_of_rows_is_cut_row_by_row():
@@ -68,34 +93,50 @@ def test_a_long_entry_or_stack_trace_is_cut_at_lines_alone():
     assert set(left) <= lines
     assert any("Caused by" in line for line in left)
     shape = chunk_text(TRACE)
-    assert {TRACE[a:b].rstrip("\n") for p in shape.chunks for a, b in shape.split_chunk(p)} <= lines
+    assert {
+        TRACE[a:b].rstrip("\n") for p in shape.chunks for a, b in shape.split_chunk(p)
+    } <= lines
 
 
 def test_the_head_of_a_page_stays_above_what_is_kept_of_it_and_prices_are_no_heads():
     left = cleared(PAGES, "Harbour")
     assert -1 < left.find("[Page 3 of 6]") < left.index("Harbour costs")
-    prices = "\n\n".join(f"€{price} with tax, {price} in stock" for price in (289, 179, 290, 180))
+    prices = "\n\n".join(
+        f"€{price} with tax, {price} in stock" for price in (289, 179, 290, 180)
+    )
     assert not any(p.is_structural for p in chunk_text(prices).chunks)
 
 
 def test_what_stands_under_a_heading_is_kept_as_a_whole():
     left = cleared(SECTIONS, "7b")
-    assert all(s in left for s in ("## Part 7\n", "7a is first", "Do 7b", "Then do 7c", "At last 7d"))
+    assert all(
+        s in left
+        for s in ("## Part 7\n", "7a is first", "Do 7b", "Then do 7c", "At last 7d")
+    )
     assert len(set(group_chunks([Passage(SECTIONS, "s")]))) == 20
 
 
 def test_of_texts_that_say_the_same_the_second_gives_way_to_another():
     painted = "The dome was painted and the road was closed"
     texts = [f"{painted} by snow.", f"{painted}.", "Costs are borne by the supplier."]
-    first, second, other = LexicalBoostScorer(FunctionScorer(lambda q, t: float("dome" in t))).score("who pays", texts)
+    first, second, other = LexicalBoostScorer(
+        FunctionScorer(lambda q, t: float("dome" in t))
+    ).score("who pays", texts)
     assert first > other > second
 
 
 def test_a_turn_that_is_brought_brings_no_turn_of_its_own():
     turns = [
-        f"[00:0{n}:00] {'Ann' if n % 2 else 'Bob'}: This is what turn {n} says, and no more." for n in range(9)
+        f"[00:0{n}:00] {'Ann' if n % 2 else 'Bob'}: This is what turn {n} says, and no more."
+        for n in range(9)
     ]
     text = "\n".join(turns)
     shape = chunk_text(text)
-    assert shape.restore([(shape.chunks[5].start, shape.chunks[5].end)]) == "\n".join(turns[4:6]) + "\n"
-    assert shape.restore([(shape.chunks[4].start, shape.chunks[5].end)]) == "\n".join(turns[4:6]) + "\n"
+    assert (
+        shape.restore([(shape.chunks[5].start, shape.chunks[5].end)])
+        == "\n".join(turns[4:6]) + "\n"
+    )
+    assert (
+        shape.restore([(shape.chunks[4].start, shape.chunks[5].end)])
+        == "\n".join(turns[4:6]) + "\n"
+    )

@@ -14,7 +14,9 @@ from denoise_core.end.answering import DenoisedAnswerer, answer_messages
 from denoise_core.local.generation import LocalLLM, tokenize_messages
 from denoise_core.testing import FunctionLLM, FunctionScorer
 
-PASSAGES = [Passage(text, str(n)) for n, text in enumerate(["rain", "gold hall", "snow", "sun"])]
+PASSAGES = [
+    Passage(text, str(n)) for n, text in enumerate(["rain", "gold hall", "snow", "sun"])
+]
 GOLD = ENDDenoiser(FunctionScorer(lambda q, t: float("gold" in t)), keep=1)
 
 
@@ -42,24 +44,44 @@ def test_any_llm_answers_from_what_was_kept_only():
 
 async def test_the_async_form_is_the_same():
     ask = DenoisedAnswerer(GOLD, FunctionLLM(lambda messages: messages[1].content))
-    assert (await ask.aanswer("where?", PASSAGES)).text == ask.answer("where?", PASSAGES).text
+    assert (await ask.aanswer("where?", PASSAGES)).text == ask.answer(
+        "where?", PASSAGES
+    ).text
 
 
 def test_one_model_object_finds_the_noise_and_answers(model, tokenizer):
     reader = HiddenReader(model, tokenizer=tokenizer)
-    probe = Probe(np.random.default_rng(0).normal(size=32).astype(np.float32), 0.0, reader.reading(3))
+    probe = Probe(
+        np.random.default_rng(0).normal(size=32).astype(np.float32),
+        0.0,
+        reader.reading(3),
+    )
     scorer = ProbeScorer(model, probe, tokenizer=tokenizer)
-    end = DenoisedAnswerer(ENDDenoiser(scorer, keep=0.5), LocalLLM(model, tokenizer, max_new_tokens=12))
+    end = DenoisedAnswerer(
+        ENDDenoiser(scorer, keep=0.5), LocalLLM(model, tokenizer, max_new_tokens=12)
+    )
     found = end.answer("where?", PASSAGES)
     best = np.argsort(-scorer.score("where?", [p.text for p in PASSAGES]))[:2]
     assert [p.id for p in found.result.passages] == [str(n) for n in sorted(best)]
-    ids = torch.tensor([tokenize_messages(tokenizer, answer_messages("where?", found.result.passages))])
-    plain = model.generate(
-        ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False, pad_token_id=2
+    ids = torch.tensor(
+        [tokenize_messages(tokenizer, answer_messages("where?", found.result.passages))]
     )
-    assert found.text == tokenizer.decode(plain[0, ids.shape[1] :], skip_special_tokens=True)
+    plain = model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=12,
+        do_sample=False,
+        pad_token_id=2,
+    )
+    assert found.text == tokenizer.decode(
+        plain[0, ids.shape[1] :], skip_special_tokens=True
+    )
     usage = found.trace.events[1].usage
-    assert (usage.input_tokens, usage.output_tokens, usage.is_estimated) == (ids.shape[1], 12, False)
+    assert (usage.input_tokens, usage.output_tokens, usage.is_estimated) == (
+        ids.shape[1],
+        12,
+        False,
+    )
 
 
 async def test_a_stream_is_the_answer_sync_and_async(model, tokenizer):
@@ -75,16 +97,22 @@ async def test_a_stream_is_the_answer_sync_and_async(model, tokenizer):
     _, later = await end.astream("where?", PASSAGES)
     assert "".join([piece async for piece in later]) == whole.text
     with pytest.raises(BudgetExceeded):
-        DenoisedAnswerer(GOLD, end.llm, budget=Budget(calls=0)).stream("where?", PASSAGES)
+        DenoisedAnswerer(GOLD, end.llm, budget=Budget(calls=0)).stream(
+            "where?", PASSAGES
+        )
 
 
 def test_a_stream_that_is_left_stops_generating(tiny, tokenizer):
     model = tiny("llama", "AutoModelForCausalLM", max_position_embeddings=8192)
     space = tokenizer(" ", add_special_tokens=False)["input_ids"][0]
-    model.generation_config.suppress_tokens = [i for i in range(320) if i != space]  # a piece at every token
+    model.generation_config.suppress_tokens = [
+        i for i in range(320) if i != space
+    ]  # a piece at every token
     passes: list[int] = []
     model.model.layers[0].register_forward_pre_hook(lambda *_: passes.append(1))
-    pieces = LocalLLM(model, tokenizer, max_new_tokens=5000).stream([Message("user", "hello")])
+    pieces = LocalLLM(model, tokenizer, max_new_tokens=5000).stream(
+        [Message("user", "hello")]
+    )
     assert next(pieces) == " "
     pieces.close()
     assert len(passes) < 5000
@@ -117,7 +145,12 @@ def test_a_template_without_a_system_role_gets_it_with_the_question(byte_tokeniz
         "<s>{{ m['content'] }}</s>{% endfor %}"
     )
     tok = byte_tokenizer(template=template)
-    assert tok.decode(tokenize_messages(tok, [Message("system", "S"), Message("user", "U")])) == "<s>S\n\nU</s>"
+    assert (
+        tok.decode(
+            tokenize_messages(tok, [Message("system", "S"), Message("user", "U")])
+        )
+        == "<s>S\n\nU</s>"
+    )
     with pytest.raises(InputError, match="refuses the messages"):
         tokenize_messages(tok, [Message("user", "U"), Message("system", "S")])
 
@@ -129,7 +162,9 @@ def test_a_passage_cannot_close_its_mark():
 
 def test_limits_are_kept_and_nonsense_is_refused(tiny, tokenizer):
     with pytest.raises(BudgetExceeded):
-        DenoisedAnswerer(GOLD, FunctionLLM(lambda m: "x"), budget=Budget(calls=0)).answer("q", PASSAGES)
+        DenoisedAnswerer(
+            GOLD, FunctionLLM(lambda m: "x"), budget=Budget(calls=0)
+        ).answer("q", PASSAGES)
     with pytest.raises(InputError, match="no stream"):
         DenoisedAnswerer(GOLD, FunctionLLM(lambda m: "x")).stream("q", PASSAGES)
     small = tiny("llama", "AutoModelForCausalLM")
@@ -147,14 +182,18 @@ def test_a_model_in_a_folder_is_loaded_at_the_first_call(model, tokenizer, tmp_p
     named = LocalLLM(str(tmp_path), max_new_tokens=6)
     assert isinstance(named.model, str)
     question = [Message("user", "hello")]
-    assert named.complete(question) == LocalLLM(model, tokenizer, max_new_tokens=6).complete(question)
+    assert named.complete(question) == LocalLLM(
+        model, tokenizer, max_new_tokens=6
+    ).complete(question)
     with pytest.raises(InputError, match=r"cannot load .* as a causal language model"):
         LocalLLM(str(tmp_path / "missing")).complete(question)
     with pytest.raises(InputError, match="needs its tokenizer"):
         LocalLLM(model)
 
 
-def test_a_seed_makes_sampling_repeatable_and_leaves_the_global_state_alone(model, tokenizer):
+def test_a_seed_makes_sampling_repeatable_and_leaves_the_global_state_alone(
+    model, tokenizer
+):
     question = [Message("user", "hello")]
     sampled = LocalLLM(model, tokenizer, max_new_tokens=8, temperature=1.5, seed=7)
     torch.manual_seed(1)

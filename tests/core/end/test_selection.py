@@ -19,13 +19,19 @@ from denoise_core.end.selection import (
     select_chunks,
 )
 
-scores_of_any_kind = st.lists(st.floats(width=32, allow_nan=False), min_size=1, max_size=40)
+scores_of_any_kind = st.lists(
+    st.floats(width=32, allow_nan=False), min_size=1, max_size=40
+)
 
 
 def kept_of(keep, scores, texts=None, threshold=None, **limits):
     scores = np.array(scores, dtype=np.float32)
     texts = texts if texts is not None else ["x"] * len(scores)
-    return select_chunks(rule_for(keep, threshold), scores, texts, **limits)[0].nonzero()[0].tolist()
+    return (
+        select_chunks(rule_for(keep, threshold), scores, texts, **limits)[0]
+        .nonzero()[0]
+        .tolist()
+    )
 
 
 @given(scores_of_any_kind, st.floats(0.01, 0.99))
@@ -53,7 +59,10 @@ def test_a_threshold_keeps_what_reaches_it(scores, threshold):
 
 
 @given(
-    scores_of_any_kind, st.integers(0, 50), st.integers(1, 50), st.sampled_from([0.3, 3, TokenLimit(2), ScoreThreshold(0.0)])
+    scores_of_any_kind,
+    st.integers(0, 50),
+    st.integers(1, 50),
+    st.sampled_from([0.3, 3, TokenLimit(2), ScoreThreshold(0.0)]),
 )
 def test_limits_hold_for_every_rule(scores, at_least, at_most, keep):
     at_most = max(at_most, at_least)
@@ -75,9 +84,13 @@ def test_of_equal_scores_the_earlier_chunk_is_kept():
 def test_a_budget_never_takes_worse_ones_for_what_does_not_fit():
     texts = ["a" * 40, "b" * 400, "c" * 40]
     assert kept_of(TokenLimit(115), [1, 2, 3], texts) == [1, 2]
-    assert kept_of(TokenLimit(20), [1, 3, 2], texts) == [1], "the best, for min_keep; not two worse ones"
+    assert kept_of(TokenLimit(20), [1, 3, 2], texts) == [1], (
+        "the best, for min_keep; not two worse ones"
+    )
     assert kept_of(TokenLimit(2, count=lambda text: 1), [1, 3, 2], texts) == [1, 2]
-    assert kept_of(TokenLimit(1), [1, 3, 2], texts) == [1], "min_keep goes before the budget"
+    assert kept_of(TokenLimit(1), [1, 3, 2], texts) == [1], (
+        "min_keep goes before the budget"
+    )
 
 
 def test_nan_is_refused_by_position():

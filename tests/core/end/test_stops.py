@@ -51,15 +51,33 @@ def test_how_a_stream_ended_is_returned(llm):
                 return ended.value
 
     whole = llm.complete(HELLO)
-    assert (end(llm.stream(HELLO)).usage, end(llm.stream(HELLO)).cut) == (whole.usage, True)
-    assert not end(llm.with_settings(stop=[whole.text[-2:]]).stream(HELLO)).cut
+    assert (end(llm.stream(HELLO)).usage, end(llm.stream(HELLO)).is_truncated) == (
+        whole.usage,
+        True,
+    )
+    assert not end(llm.with_settings(stop=[whole.text[-2:]]).stream(HELLO)).is_truncated
 
 
 def test_settings_are_the_copys_own_and_the_weights_are_shared(llm):
     other = llm.with_settings(max_new_tokens=3, temperature=1, seed=5, stop=["x"])
-    assert (other.max_new_tokens, other.temperature, other.seed, other.stop) == (3, 1.0, 5, ("x",))
+    assert (other.max_new_tokens, other.temperature, other.seed, other.stop) == (
+        3,
+        1.0,
+        5,
+        ("x",),
+    )
     assert other.model is llm.model
-    assert (llm.max_new_tokens, llm.temperature, llm.seed, llm.stop) == (24, 0.0, None, ())
-    for wrong in ({"max_new_tokens": 0}, {"temperature": float("nan")}, {"stop": "ab"}, {"stop": [""]}):
+    assert (llm.max_new_tokens, llm.temperature, llm.seed, llm.stop) == (
+        24,
+        0.0,
+        None,
+        (),
+    )
+    for wrong in (
+        {"max_new_tokens": 0},
+        {"temperature": float("nan")},
+        {"stop": "ab"},
+        {"stop": [""]},
+    ):
         with pytest.raises(InputError, match=next(iter(wrong))):
             llm.with_settings(**wrong)

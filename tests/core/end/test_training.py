@@ -29,7 +29,9 @@ def shouting(n, seed=0, loud="!!!"):
         words = ["".join(rng.choice(list("abcdefg ."), 12)) for _ in range(4)]
         texts = [w + (loud if j == gold else ".") for j, w in enumerate(words)]
         passages = tuple(Passage(t, f"p{j}") for j, t in enumerate(texts))
-        out.append(Question(f"which {seed} {i}?", passages, frozenset({f"p{gold}"}), id=str(i)))
+        out.append(
+            Question(f"which {seed} {i}?", passages, frozenset({f"p{gold}"}), id=str(i))
+        )
     return out
 
 
@@ -51,7 +53,11 @@ class Counting(HiddenReader):
 @pytest.fixture(scope="module")
 def reader(tiny, byte_tokenizer):
     def make(kind=HiddenReader, **settings):
-        return kind(tiny("llama"), tokenizer=byte_tokenizer(), settings=ReadingSettings(**settings))
+        return kind(
+            tiny("llama"),
+            tokenizer=byte_tokenizer(),
+            settings=ReadingSettings(**settings),
+        )
 
     return make
 
@@ -62,9 +68,13 @@ def test_captured_states_are_the_readers_own_with_the_right_labels(reader):
     assert sorted(captured.by_layer) == [1, 2, 3, 4, 5, 6]
     assert captured.question_index.tolist() == [0] * 4 + [1] * 4 + [2] * 4
     assert captured.labels.tolist() == [label for q in questions for label in q.labels]
-    own = states_of(reader(), questions[1].text, [p.text for p in questions[1].passages], [2, 5])
+    own = states_of(
+        reader(), questions[1].text, [p.text for p in questions[1].passages], [2, 5]
+    )
     for layer in (2, 5):
-        assert np.allclose(captured.by_layer[layer][4:8], own[layer], atol=2e-3), "float16 of normed states"
+        assert np.allclose(captured.by_layer[layer][4:8], own[layer], atol=2e-3), (
+            "float16 of normed states"
+        )
 
 
 def test_a_killed_capture_goes_on_where_it_stopped(reader, tmp_path):
@@ -77,7 +87,10 @@ def test_a_killed_capture_goes_on_where_it_stopped(reader, tmp_path):
     captured = capture_states(again, questions, layers=[2], folder=tmp_path / "s")
     assert killed.pairs_read == 4 * BLOCK
     assert again.pairs_read == 4 * (BLOCK + 3)
-    assert np.array_equal(captured.by_layer[2], capture_states(reader(), questions, layers=[2]).by_layer[2])
+    assert np.array_equal(
+        captured.by_layer[2],
+        capture_states(reader(), questions, layers=[2]).by_layer[2],
+    )
     finished = reader(Counting)
     capture_states(finished, questions, layers=[2], folder=tmp_path / "s")
     assert finished.calls == 0
@@ -85,7 +98,12 @@ def test_a_killed_capture_goes_on_where_it_stopped(reader, tmp_path):
 
 def test_progress_is_told(reader):
     seen = []
-    capture_states(reader(), shouting(BLOCK + 1), layers=[1], progress=lambda done, of: seen.append((done, of)))
+    capture_states(
+        reader(),
+        shouting(BLOCK + 1),
+        layers=[1],
+        progress=lambda done, of: seen.append((done, of)),
+    )
     assert seen == [(BLOCK, BLOCK + 1), (BLOCK + 1, BLOCK + 1)]
 
 
@@ -93,12 +111,19 @@ def test_states_of_something_else_are_never_taken_up(reader, tmp_path):
     questions = shouting(3)
     (tmp_path / "notes.txt").write_text("mine")
     capture_states(reader(), questions, layers=[2], folder=tmp_path)
-    others = [(shouting(3, seed=1), [2], {}), (questions, [1, 2], {}), (questions, [2], {"normalisation": "none"})]
+    others = [
+        (shouting(3, seed=1), [2], {}),
+        (questions, [1, 2], {}),
+        (questions, [2], {"normalisation": "none"}),
+    ]
     for asked, layers, settings in others:
         counting = reader(Counting, **settings)
         kept = capture_states(counting, asked, layers=layers, folder=tmp_path)
         assert counting.pairs_read == 12
-        assert np.array_equal(kept.by_layer[2], capture_states(reader(**settings), asked, layers=layers).by_layer[2])
+        assert np.array_equal(
+            kept.by_layer[2],
+            capture_states(reader(**settings), asked, layers=layers).by_layer[2],
+        )
 
 
 def test_the_same_model_in_another_place_goes_on(tiny, byte_tokenizer, tmp_path):
@@ -128,7 +153,9 @@ def test_nothing_to_read(reader):
 
 def test_training_finds_the_signal_and_the_probe_serves_the_denoiser(reader, tmp_path):
     read = reader()
-    trained = fit_probe(read, shouting(40), calibration=shouting(30, seed=7), card={"source": "made up"})
+    trained = fit_probe(
+        read, shouting(40), calibration=shouting(30, seed=7), card={"source": "made up"}
+    )
     probe = trained.probe
     assert [f.layer for f in trained.layers] == [1, 2, 3, 4, 5, 6]
     assert choose_layer(trained.layers).layer == probe.reading.layer
@@ -137,7 +164,9 @@ def test_training_finds_the_signal_and_the_probe_serves_the_denoiser(reader, tmp
     denoiser = ENDDenoiser(ProbeScorer(read, again), keep="calibrated", risk=0.05)
     unseen = shouting(20, seed=9)
     kept = [denoiser.denoise(q.text, q.passages).passages for q in unseen]
-    assert np.mean([bool(q.gold & {p.id for p in k}) for q, k in zip(unseen, kept)]) >= 0.9
+    assert (
+        np.mean([bool(q.gold & {p.id for p in k}) for q, k in zip(unseen, kept)]) >= 0.9
+    )
     assert "made up" in (tmp_path / "p" / "README.md").read_text()
     assert json.dumps(dict(probe.card)), "plain JSON values"
 
@@ -162,7 +191,10 @@ def test_fresh_blocks_change_the_blocks_only_and_not_the_random_state(reader):
     assert any("embed" in k for k in same)
     # A norm's gain starts at one in both; everything drawn at random has to differ.
     assert not [k for k in same if "layers." in k and "norm" not in k]
-    assert all(torch.equal(with_fresh_blocks(backbone).state_dict()[k], v) for k, v in new.items()), "seeded"
+    assert all(
+        torch.equal(with_fresh_blocks(backbone).state_dict()[k], v)
+        for k, v in new.items()
+    ), "seeded"
 
 
 def test_an_encoder_trains_just_as_well(tiny, byte_tokenizer):
@@ -184,7 +216,12 @@ class Fake:
 
 def test_the_cheapest_layer_that_loses_little_is_taken():
     good, nearly, bad = [1] * 90 + [0] * 10, [1] * 89 + [0] * 11, [1] * 50 + [0] * 50
-    assert choose_layer([Fake(1, bad), Fake(2, nearly), Fake(3, good), Fake(4, good)]).layer == 2
+    assert (
+        choose_layer(
+            [Fake(1, bad), Fake(2, nearly), Fake(3, good), Fake(4, good)]
+        ).layer
+        == 2
+    )
     assert choose_layer([Fake(1, nearly), Fake(3, good)], margin=0.0).layer == 3
     assert choose_layer([Fake(4, good), Fake(3, bad)]).layer == 4
     with pytest.raises(InputError):
@@ -211,7 +248,10 @@ def test_the_study_is_drawn(reader, tmp_path):
     [
         ("/home/someone/minilm", "minilm"),
         (r"C:\Users\someone\minilm", "minilm"),
-        ("sentence-transformers/all-MiniLM-L6-v2", "sentence-transformers/all-MiniLM-L6-v2"),
+        (
+            "sentence-transformers/all-MiniLM-L6-v2",
+            "sentence-transformers/all-MiniLM-L6-v2",
+        ),
         ("gpt2", "gpt2"),
     ],
 )
@@ -219,6 +259,10 @@ def test_the_picture_shows_of_a_path_its_end_alone(reader, tmp_path, name, shown
     trained = fit_probe(reader(), shouting(10), layers=[1])
     reading = trained.probe.reading
     reading = replace(reading, model=replace(reading.model, name=name))
-    probe = Probe(trained.probe.weight, trained.probe.bias, reading, trained.probe.threshold)
-    drawn = plot_layers(replace(trained, probe=probe), tmp_path / "layers.svg").read_text()
+    probe = Probe(
+        trained.probe.weight, trained.probe.bias, reading, trained.probe.threshold
+    )
+    drawn = plot_layers(
+        replace(trained, probe=probe), tmp_path / "layers.svg"
+    ).read_text()
     assert f"<!-- Held-out questions, {shown} -->" in drawn

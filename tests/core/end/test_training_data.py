@@ -46,18 +46,28 @@ def test_a_sentence_becomes_the_question_and_the_rest_the_relevant_passage():
         assert "".join(source[gold][s.start : s.end] for s in kept.spans) == kept.text
         assert len(q.passages) == 5
         assert all(p.text == source[p.id] for p in q.passages if p.id != gold)
-    assert len({[p.id for p in q.passages].index(next(iter(q.gold))) for q in questions}) > 1, "no fixed place"
+    assert (
+        len({[p.id for p in q.passages].index(next(iter(q.gold))) for q in questions})
+        > 1
+    ), "no fixed place"
 
 
 def test_the_seed_decides():
-    assert questions_from_documents(DOCUMENTS, n=3) == questions_from_documents(DOCUMENTS, n=3)
-    assert questions_from_documents(DOCUMENTS, n=3) != questions_from_documents(DOCUMENTS, n=3, seed=1)
+    assert questions_from_documents(DOCUMENTS, n=3) == questions_from_documents(
+        DOCUMENTS, n=3
+    )
+    assert questions_from_documents(DOCUMENTS, n=3) != questions_from_documents(
+        DOCUMENTS, n=3, seed=1
+    )
     assert len(questions_from_documents(DOCUMENTS, n=3)) == 3
 
 
 def test_half_of_the_others_are_the_most_alike():
     odd = [
-        Passage(f"Zebra facts {i}. Nothing about rivers stands here at all, dear reader.", f"z{i}")
+        Passage(
+            f"Zebra facts {i}. Nothing about rivers stands here at all, dear reader.",
+            f"z{i}",
+        )
         for i in range(9)
     ]
     for q in questions_from_documents([*DOCUMENTS, *odd], negatives=6):
@@ -107,10 +117,17 @@ def test_an_llm_asks_and_what_it_declines_is_left_out():
             raise ConnectionError("gone")
         return Reply(f"Who built the mill of {next(t for t in TOWNS if t in text)}?")
 
-    questions, trace = run(generate_questions(DOCUMENTS, negatives=3), llm=FunctionLLM(ask))
+    questions, trace = run(
+        generate_questions(DOCUMENTS, negatives=3), llm=FunctionLLM(ask)
+    )
     assert len(trace.events) == len(DOCUMENTS)
-    assert {next(iter(q.gold)) for q in questions} == {f"d{i}" for i in range(2, len(DOCUMENTS))}
-    assert all(next(iter(q.gold)) == f"d{TOWNS.index(q.text.split()[-1][:-1])}" for q in questions)
+    assert {next(iter(q.gold)) for q in questions} == {
+        f"d{i}" for i in range(2, len(DOCUMENTS))
+    }
+    assert all(
+        next(iter(q.gold)) == f"d{TOWNS.index(q.text.split()[-1][:-1])}"
+        for q in questions
+    )
 
 
 def test_when_the_llm_gives_nothing_the_reason_is_raised():

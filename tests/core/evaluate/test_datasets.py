@@ -23,13 +23,19 @@ DPR = {
     "question": "who?",
     "answers": ["Ann"],
     "positive_ctxs": [{"title": "T", "text": "Ann did.", "passage_id": "a"}],
-    "hard_negative_ctxs": [{"title": "", "text": "Bob."}, {"title": "", "text": "Ann did."}],
+    "hard_negative_ctxs": [
+        {"title": "", "text": "Bob."},
+        {"title": "", "text": "Ann did."},
+    ],
     "negative_ctxs": [],
 }
 RETRIEVED = {
     "question": "who?",
     "answers": ["Ann"],
-    "ctxs": [{"id": "7", "title": "T", "text": "Ann did.", "score": "81.2"}, {"title": "", "text": "Bob."}],
+    "ctxs": [
+        {"id": "7", "title": "T", "text": "Ann did.", "score": "81.2"},
+        {"title": "", "text": "Bob."},
+    ],
 }
 HOTPOT = {
     "_id": "h",
@@ -58,14 +64,18 @@ MUSIQUE = {
 
 
 def labelled(*records, skip_bad=False):
-    return parse_cases(enumerate(records, 1), labelled=True, skip_bad=skip_bad).questions
+    return parse_cases(
+        enumerate(records, 1), labelled=True, skip_bad=skip_bad
+    ).questions
 
 
 def question_of(record):
     return labelled(record)[0]
 
 
-@pytest.mark.parametrize("record", [OURS, BY_HAND, DPR, RETRIEVED, HOTPOT, HOTPOT_HUB, MUSIQUE])
+@pytest.mark.parametrize(
+    "record", [OURS, BY_HAND, DPR, RETRIEVED, HOTPOT, HOTPOT_HUB, MUSIQUE]
+)
 def test_every_shape_gives_the_same_passages_and_gold(record):
     question = question_of(record)
     assert question.text == "who?"
@@ -74,7 +84,10 @@ def test_every_shape_gives_the_same_passages_and_gold(record):
 
 
 def test_ids_and_answers_are_kept():
-    assert (question_of(OURS).id, [p.id for p in question_of(OURS).passages]) == ("q1", ["a", "b"])
+    assert (question_of(OURS).id, [p.id for p in question_of(OURS).passages]) == (
+        "q1",
+        ["a", "b"],
+    )
     assert question_of(MUSIQUE).answers == ("Ann", "Anna")
     assert [p.id for p in question_of(RETRIEVED).passages] == ["7", "passage-1"]
 
@@ -93,7 +106,9 @@ def test_files_lines_or_array_packed_or_not(tmp_path, name):
 
 def test_a_malformed_line_is_named_by_number_and_can_be_passed_over(tmp_path):
     path = tmp_path / "q.jsonl"
-    path.write_text(f"{json.dumps(OURS)}\n\n{{oops\n[1]\n{json.dumps({'question': 'x'})}\n{json.dumps(MUSIQUE)}\n")
+    path.write_text(
+        f"{json.dumps(OURS)}\n\n{{oops\n[1]\n{json.dumps({'question': 'x'})}\n{json.dumps(MUSIQUE)}\n"
+    )
     with pytest.raises(InputError, match="record 3: not JSON"):
         read_questions(path)
     read = read_questions(path, skip_bad=True)
@@ -105,16 +120,37 @@ WITHOUT = {
     "no question": ({"passages": []}, "'question'"),
     "no passages": ({"question": "q"}, "'passages'"),
     "texts without labels": ({"question": "q", "passages": ["a"]}, "add 'labels'"),
-    "labels too few": ({"question": "q", "passages": ["a", "b"], "labels": [1]}, "one for each of 2"),
-    "label of two": ({"question": "q", "passages": ["a"], "labels": [2]}, "true or false"),
+    "labels too few": (
+        {"question": "q", "passages": ["a", "b"], "labels": [1]},
+        "one for each of 2",
+    ),
+    "label of two": (
+        {"question": "q", "passages": ["a"], "labels": [2]},
+        "true or false",
+    ),
     "no label": ({"question": "q", "passages": [{"text": "a"}]}, "is_gold"),
-    "text is none": ({"question": "q", "passages": [{"text": None, "is_gold": 1}]}, "'text'"),
+    "text is none": (
+        {"question": "q", "passages": [{"text": None, "is_gold": 1}]},
+        "'text'",
+    ),
     "passages is a text": ({"question": "q", "passages": "abc"}, "expected a list"),
     "nothing tells": ({"question": "q", "ctxs": [{"text": "a"}]}, "has_answer"),
-    "odd hotpot": ({"question": "q", "supporting_facts": [["a", 0]], "context": [1]}, "HotpotQA"),
-    "odd label": ({"question": "q", "passages": [{"text": "a", "is_gold": "yes"}]}, "true or false"),
-    "empty passages": ({"question": "q", "passages": [" "], "labels": [1]}, "passages are empty"),
-    "answers are no labels": ({"question": "q", "passages": ["a"], "answers": ["a"]}, "add 'labels'"),
+    "odd hotpot": (
+        {"question": "q", "supporting_facts": [["a", 0]], "context": [1]},
+        "HotpotQA",
+    ),
+    "odd label": (
+        {"question": "q", "passages": [{"text": "a", "is_gold": "yes"}]},
+        "true or false",
+    ),
+    "empty passages": (
+        {"question": "q", "passages": [" "], "labels": [1]},
+        "passages are empty",
+    ),
+    "answers are no labels": (
+        {"question": "q", "passages": ["a"], "answers": ["a"]},
+        "add 'labels'",
+    ),
 }
 
 
@@ -127,7 +163,11 @@ def test_what_a_record_lacks_is_said(case):
 
 
 def test_an_unreadable_file(tmp_path):
-    for name, blob in {"a.jsonl": b"\xff\xfe", "b.jsonl.gz": b"no gzip", "c.json": b"[1,"}.items():
+    for name, blob in {
+        "a.jsonl": b"\xff\xfe",
+        "b.jsonl.gz": b"no gzip",
+        "c.json": b"[1,",
+    }.items():
         (tmp_path / name).write_bytes(blob)
         with pytest.raises(InputError, match=name):
             read_questions(tmp_path / name)

@@ -19,7 +19,9 @@ def test_the_code_runs_from_top_to_bottom(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("questions.jsonl").write_text(f"{line}\n{line}\n", "utf-8")
     Path("denoise-evaluation").mkdir()
-    evaluate(read_cases("questions.jsonl")).save_setting("denoise-evaluation/denoise.json")
+    evaluate(read_cases("questions.jsonl")).save_setting(
+        "denoise-evaluation/denoise.json"
+    )
     names = {}
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     for block in blocks:
@@ -32,8 +34,20 @@ def test_the_code_runs_from_top_to_bottom(tmp_path, monkeypatch):
 
 def test_every_option_it_speaks_of_is_there():
     told = (
-        CliRunner().invoke(load_app("evaluate"), ["evaluate", "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"}).output
+        CliRunner()
+        .invoke(
+            load_app("evaluate"),
+            ["evaluate", "--help"],
+            env={"COLUMNS": "200", "NO_COLOR": "1"},
+        )
+        .output
     )
-    told += CliRunner().invoke(lab, ["protocol", "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"}).output
-    for option in set(re.findall(r"`(--[a-z][a-z-]+)", PAGE.read_text("utf-8"))) - {"--no-deps"}:
+    told += (
+        CliRunner()
+        .invoke(lab, ["protocol", "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"})
+        .output
+    )
+    for option in set(re.findall(r"`(--[a-z][a-z-]+)", PAGE.read_text("utf-8"))) - {
+        "--no-deps"
+    }:
         assert option in told, option

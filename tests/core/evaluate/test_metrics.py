@@ -17,7 +17,10 @@ from denoise_core.evaluate.metrics import (
 )
 
 
-@given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=12), st.floats(0.05, 1))
+@given(
+    st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=12),
+    st.floats(0.05, 1),
+)
 def test_ties_count_as_the_mean_over_all_orders(rows, share):
     scores, gold = np.float32([s for s, _ in rows]), np.array([g for _, g in rows])
     found = recall_at(scores, gold, [0] * len(rows), share)
@@ -73,4 +76,6 @@ def test_intervals_hold_the_value_and_shrink_with_more_questions():
 def test_wilsons_interval_is_scipys(counted):
     hits, n = counted
     theirs = binomtest(hits, n).proportion_ci(confidence_level=0.95, method="wilson")
-    assert wilson_interval(hits, n) == pytest.approx((theirs.low, theirs.high), abs=1e-12)
+    assert wilson_interval(hits, n) == pytest.approx(
+        (theirs.low, theirs.high), abs=1e-12
+    )

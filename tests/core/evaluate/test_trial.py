@@ -14,7 +14,10 @@ from denoise_core.embedded import shared_encoder
 from denoise_core.evaluate.comparison import Strategy, evaluate, read_cases
 from denoise_core.evaluate.comparison.cases import build_search
 from denoise_core.evaluate.comparison.evaluation import summary_lines, table_rows
-from denoise_core.evaluate.comparison.figures import paired_difference, required_questions
+from denoise_core.evaluate.comparison.figures import (
+    paired_difference,
+    required_questions,
+)
 from denoise_core.evaluate.comparison.setting import (
     OriginalOrderScorer,
     denoiser_from_setting,
@@ -29,14 +32,27 @@ from denoise_core.testing import FunctionScorer
 from denoise_core.types import Reply
 
 TOWER = "The Eiffel Tower was finished in 1889."
-NOISE = ["Bananas are rich in potassium.", "Chess is a board game.", "Lava is hot.", "Rust is a colour."]
+NOISE = [
+    "Bananas are rich in potassium.",
+    "Chess is a board game.",
+    "Lava is hot.",
+    "Rust is a colour.",
+]
 
 
 def question(n, gold_at=2):
     texts = [f"{t} {n}" for t in NOISE]
     texts.insert(gold_at, f"Tower {n} was finished in {1800 + n}.")
-    passages = tuple(Passage(t, f"p{i}", metadata={"source": f"s{i % 2}"}) for i, t in enumerate(texts))
-    return Question(f"When was tower {n} finished?", passages, frozenset({f"p{gold_at}"}), (str(1800 + n),))
+    passages = tuple(
+        Passage(t, f"p{i}", metadata={"source": f"s{i % 2}"})
+        for i, t in enumerate(texts)
+    )
+    return Question(
+        f"When was tower {n} finished?",
+        passages,
+        frozenset({f"p{gold_at}"}),
+        (str(1800 + n),),
+    )
 
 
 class YearReader:
@@ -57,32 +73,54 @@ class YearReader:
 
 def ways(*names):
     makers = {
-        "good": lambda: ENDDenoiser(FunctionScorer(lambda q, t: float("Tower" in t)), keep=1),
-        "bad": lambda: ENDDenoiser(FunctionScorer(lambda q, t: -float("Tower" in t)), keep=1),
+        "good": lambda: ENDDenoiser(
+            FunctionScorer(lambda q, t: float("Tower" in t)), keep=1
+        ),
+        "bad": lambda: ENDDenoiser(
+            FunctionScorer(lambda q, t: -float("Tower" in t)), keep=1
+        ),
     }
     return [Strategy(n, {"kind": "bm25", "tokens": 9}, makers[n]()) for n in names]
 
 
 def write(path, *records):
-    path.write_text("\n".join(r if isinstance(r, str) else json.dumps(r) for r in records), "utf-8")
+    path.write_text(
+        "\n".join(r if isinstance(r, str) else json.dumps(r) for r in records), "utf-8"
+    )
     return path
 
 
 def test_a_file_gives_labels_answers_or_neither_and_bad_lines_are_named(tmp_path):
     file = write(
         tmp_path / "q.jsonl",
-        {"q": "when?", "hits": [{"body": TOWER, "key": "a"}, {"body": "Lava."}], "truth": "1889"},
+        {
+            "q": "when?",
+            "hits": [{"body": TOWER, "key": "a"}, {"body": "Lava."}],
+            "truth": "1889",
+        },
         "{broken",
         {"q": "no passages?"},
-        {"q": "gold by id?", "hits": [{"body": "x", "key": "a"}, {"body": "y", "key": "b"}], "gold": "b"},
+        {
+            "q": "gold by id?",
+            "hits": [{"body": "x", "key": "a"}, {"body": "y", "key": "b"}],
+            "gold": "b",
+        },
         {"q": "neither?", "hits": ["one", "two"]},
         {"q": "answer nowhere?", "hits": ["one", "two"], "truth": ["three"]},
         {"q": "unknown gold?", "hits": ["one"], "gold": ["z"]},
         {"q": "labels?", "hits": ["one", "two"], "labels": [0, 1]},
     )
-    names = {"question": "q", "passages": "hits", "text": "body", "id": "key", "answers": "truth"}
+    names = {
+        "question": "q",
+        "passages": "hits",
+        "text": "body",
+        "id": "key",
+        "answers": "truth",
+    }
     found = read_cases(file, columns=names)
-    assert [(c.line_number, c.gold_from, sorted(c.question.gold)) for c in found.cases] == [
+    assert [
+        (c.line_number, c.gold_from, sorted(c.question.gold)) for c in found.cases
+    ] == [
         (1, "answers", ["a"]),
         (4, "labels", ["b"]),
         (5, None, []),
@@ -90,12 +128,16 @@ def test_a_file_gives_labels_answers_or_neither_and_bad_lines_are_named(tmp_path
         (8, "labels", ["passage-1"]),
     ]
     assert [b.line_number for b in found.rejected_records] == [2, 3, 7]
-    assert [(n.line_number, n.reason) for n in found.warnings] == [(6, "none of its answers stands in its passages")]
+    assert [(n.line_number, n.reason) for n in found.warnings] == [
+        (6, "none of its answers stands in its passages")
+    ]
 
 
 def test_a_file_without_a_usable_line_and_a_foreign_column_are_mistakes(tmp_path):
     file = write(tmp_path / "q.jsonl", {"query": "when?", "passages": ["x"]})
-    with pytest.raises(InputError, match=r"no question can be used.*'question': expected a text"):
+    with pytest.raises(
+        InputError, match=r"no question can be used.*'question': expected a text"
+    ):
         read_cases(file)
     with pytest.raises(InputError, match="'questions' is not known"):
         read_cases(file, columns={"questions": "query"})
@@ -106,7 +148,10 @@ def test_documents_are_cut_and_searched(tmp_path):
         Passage(f"# Tower\n\n{TOWER}\n\n" + "The sea is deep. " * 90, "tower.md"),
         Passage("Lava.", "lava.md"),
     ]
-    file = write(tmp_path / "q.jsonl", {"question": "When was the Eiffel Tower finished?", "answers": ["1889"]})
+    file = write(
+        tmp_path / "q.jsonl",
+        {"question": "When was the Eiffel Tower finished?", "answers": ["1889"]},
+    )
     (case,) = read_cases(file, search_passages=build_search(pages, top_k=3)).cases
     assert 1 <= len(case.question.passages) <= 3
     (gold,) = (p for p in case.question.passages if p.id in case.question.gold)
@@ -116,11 +161,30 @@ def test_documents_are_cut_and_searched(tmp_path):
 
 
 def test_figures_count_what_is_kept_answered_harmed_and_helped():
-    found = evaluate([question(n) for n in range(10, 30)], ways("good", "bad"), answerer=YearReader())
-    good, bad, whole = found.figures_for("good"), found.figures_for("bad"), found.figures_for("everything")
-    assert (whole.gold_recall.value, whole.accuracy.value, whole.kept_fraction) == (1, 1, 1)
-    assert (good.gold_recall.value, good.accuracy.value, good.accuracy_change.harmed, good.accuracy_change.helped) == (1, 1, (), ())
-    assert (bad.gold_recall.value, bad.accuracy.value, bad.accuracy_change.harmed) == (0, 0, tuple(range(1, 21)))
+    found = evaluate(
+        [question(n) for n in range(10, 30)], ways("good", "bad"), answerer=YearReader()
+    )
+    good, bad, whole = (
+        found.figures_for("good"),
+        found.figures_for("bad"),
+        found.figures_for("everything"),
+    )
+    assert (whole.gold_recall.value, whole.accuracy.value, whole.kept_fraction) == (
+        1,
+        1,
+        1,
+    )
+    assert (
+        good.gold_recall.value,
+        good.accuracy.value,
+        good.accuracy_change.harmed,
+        good.accuracy_change.helped,
+    ) == (1, 1, (), ())
+    assert (bad.gold_recall.value, bad.accuracy.value, bad.accuracy_change.harmed) == (
+        0,
+        0,
+        tuple(range(1, 21)),
+    )
     assert bad.accuracy_change.net.value == -1
     assert good.curve[0][1] <= good.curve[-1][1] == 1
     assert 0 < good.tokens < whole.tokens
@@ -130,21 +194,34 @@ def test_figures_count_what_is_kept_answered_harmed_and_helped():
 def test_where_the_best_way_costs_answers_everything_is_recommended():
     class NeedsAll(YearReader):
         def answer(self, question, passages):
-            return super().answer(question, passages) if len(passages) == 5 else Reply("unknown")
+            return (
+                super().answer(question, passages)
+                if len(passages) == 5
+                else Reply("unknown")
+            )
 
-    found = evaluate([question(n) for n in range(10, 30)], ways("good"), answerer=NeedsAll())
+    found = evaluate(
+        [question(n) for n in range(10, 30)], ways("good"), answerer=NeedsAll()
+    )
     assert found.recommendation.name == "everything"
     assert "costs right answers: -100.0 points" in found.recommendation.reason
 
 
 def test_no_difference_is_said_as_such_and_how_many_questions_would_tell():
-    twins = {n: Strategy(n, {"kind": "bm25", "tokens": 9}, ways("good")[0].denoiser) for n in ("one", "two")}
+    twins = {
+        n: Strategy(n, {"kind": "bm25", "tokens": 9}, ways("good")[0].denoiser)
+        for n in ("one", "two")
+    }
     found = evaluate([question(n) for n in range(10, 20)], list(twins.values()))
-    assert "no difference found between one and two in gold kept" in str(found.comparisons[0])
+    assert "no difference found between one and two in gold kept" in str(
+        found.comparisons[0]
+    )
     assert "the same on every question" in str(found.comparisons[0])
     assert not found.comparisons[0].found
     assert required_questions([0.0, 0.0]) is None
-    assert required_questions(np.tile([1.0, 0.0, 0.0, 0.0, -0.5], 10)) > required_questions(np.tile([1.0, 0.0, 0.0, 0.0, 0.0], 10))
+    assert required_questions(
+        np.tile([1.0, 0.0, 0.0, 0.0, -0.5], 10)
+    ) > required_questions(np.tile([1.0, 0.0, 0.0, 0.0, 0.0], 10))
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
@@ -160,8 +237,13 @@ def test_a_model_that_fails_on_some_questions_is_counted_and_the_rest_goes_on():
     asked = [question(n) for n in range(10, 16)]
     found = evaluate(asked, ways("good"), answerer=YearReader(fails={asked[2].text}))
     for figures in found.figures:
-        assert (figures.questions, figures.failed) == (5, ((3, "RuntimeError: the model is away"),))
-    assert any("failed on 1 questions, first line 3" in line for line in summary_lines(found))
+        assert (figures.questions, figures.failed) == (
+            5,
+            ((3, "RuntimeError: the model is away"),),
+        )
+    assert any(
+        "failed on 1 questions, first line 3" in line for line in summary_lines(found)
+    )
 
 
 def test_a_mistake_raises():
@@ -177,9 +259,17 @@ def test_a_mistake_raises():
 
 def test_the_ways_of_equal_length_keep_at_most_what_the_default_keeps_on_average():
     found = evaluate([question(n) for n in range(10, 14)])
-    assert [f.name for f in found.figures] == ["everything", "default", "first", "BM25", "cosine"]
+    assert [f.name for f in found.figures] == [
+        "everything",
+        "default",
+        "first",
+        "BM25",
+        "cosine",
+    ]
     assert found.budget == round(found.figures_for("default").tokens)
-    assert all(found.figures_for(n).tokens <= found.budget for n in ("first", "BM25", "cosine"))
+    assert all(
+        found.figures_for(n).tokens <= found.budget for n in ("first", "BM25", "cosine")
+    )
     assert found.figures_for("everything").kept_fraction == 1
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["questions"] == 4
 
@@ -202,7 +292,9 @@ def test_a_setting_that_is_saved_loads_as_the_same_denoiser(tmp_path):
     own = question(20)
     assert (
         load_denoiser(file).denoise(own.text, own.passages).passages
-        == denoiser_from_setting(found.recommendation.setting).denoise(own.text, own.passages).passages
+        == denoiser_from_setting(found.recommendation.setting)
+        .denoise(own.text, own.passages)
+        .passages
     )
     with pytest.raises(InputError, match="says itself how much is kept"):
         load_denoiser(file, keep=3)
@@ -213,7 +305,10 @@ def test_a_setting_that_is_saved_loads_as_the_same_denoiser(tmp_path):
     [
         ("{", "holds no setting"),
         ("{}", "no setting of this release"),
-        ('{"format": "rag-denoise setting", "version": 1, "denoiser": {"kind": "magic"}}', "must name a kind"),
+        (
+            '{"format": "rag-denoise setting", "version": 1, "denoiser": {"kind": "magic"}}',
+            "must name a kind",
+        ),
     ],
 )
 def test_a_foreign_file_is_refused(tmp_path, content, message):
@@ -225,7 +320,9 @@ def test_a_foreign_file_is_refused(tmp_path, content, message):
 def test_a_folder_is_written_as_seen_from_the_file_and_found_again(tmp_path):
     (tmp_path / "probe").mkdir()
     file = save_setting(
-        tmp_path / "denoise.json", {"kind": "probe", "folder": str(tmp_path / "probe"), "tokens": 9}, {}
+        tmp_path / "denoise.json",
+        {"kind": "probe", "folder": str(tmp_path / "probe"), "tokens": 9},
+        {},
     )
     assert json.loads(file.read_text("utf-8"))["denoiser"]["folder"] == "probe"
     assert Path(read_setting(file)["folder"]) == (tmp_path / "probe").resolve()
@@ -247,17 +344,27 @@ def test_a_setting_that_cannot_be_used_says_why(setting, message):
 
 def test_everything_keeps_everything_and_first_keeps_from_the_front():
     own = question(11)
-    whole = denoiser_from_setting({"kind": "everything"}).denoise(own.text, own.passages)
-    assert whole.passages == own.passages or [p.text for p in whole.passages] == [p.text for p in own.passages]
+    whole = denoiser_from_setting({"kind": "everything"}).denoise(
+        own.text, own.passages
+    )
+    assert whole.passages == own.passages or [p.text for p in whole.passages] == [
+        p.text for p in own.passages
+    ]
     tokens = shared_encoder().count_tokens(own.passages[0].text)
-    (only,) = denoiser_from_setting({"kind": "first", "tokens": tokens}).denoise(own.text, own.passages).passages
+    (only,) = (
+        denoiser_from_setting({"kind": "first", "tokens": tokens})
+        .denoise(own.text, own.passages)
+        .passages
+    )
     assert only.id == "p0"
     assert OriginalOrderScorer().score("q", ["a", "b"]).tolist() == [0, -1]
     assert math.isfinite(BM25Scorer().score("tower", ["tower"])[0])
 
 
 def test_tables_have_a_row_for_each_way_and_leave_out_what_nobody_can_tell():
-    unlabelled = [Question(q.text, q.passages, frozenset()) for q in map(question, range(10, 13))]
+    unlabelled = [
+        Question(q.text, q.passages, frozenset()) for q in map(question, range(10, 13))
+    ]
     found = evaluate(unlabelled)
     assert table_rows(found)[0] == ["way", "tokens", "s"]
     assert len(table_rows(found, short=True)) == 1 + len(found.figures)

@@ -10,7 +10,11 @@ from denoise_core.evaluate.comparison.cases import generate_cases, label_cases
 from denoise_core.evaluate.comparison.evaluation import summary_lines
 from denoise_core.testing import FunctionLLM
 
-TEXTS = ["The tower was finished in 1889.", "Bananas are rich in potassium.", "Chess is a game."]
+TEXTS = [
+    "The tower was finished in 1889.",
+    "Bananas are rich in potassium.",
+    "Chess is a game.",
+]
 
 
 def unlabelled(tmp_path, *questions):
@@ -26,10 +30,16 @@ def test_a_model_says_which_passages_hold_the_answer_and_the_report_says_so(tmp_
             raise ConnectionError("away")
         return "KEEP: 1" if "When was" in text else "NONE"
 
-    cases = unlabelled(tmp_path, "When was the tower finished?", "Who is cut?", "Who sings?")
+    cases = unlabelled(
+        tmp_path, "When was the tower finished?", "Who is cut?", "Who sings?"
+    )
     found = label_cases(cases, FunctionLLM(judging), "my-model")
     assert [c.gold_from for c in found.cases] == ["model", None, None]
-    assert {p.text for p in found.cases[0].question.passages if p.id in found.cases[0].question.gold} == {TEXTS[0]}
+    assert {
+        p.text
+        for p in found.cases[0].question.passages
+        if p.id in found.cases[0].question.gold
+    } == {TEXTS[0]}
     reasons = [n.reason for n in found.warnings]
     assert "away" in reasons[0]
     assert reasons[1] == "my-model: no passage is needed, says the model"
@@ -46,12 +56,25 @@ def test_a_persons_labels_are_not_asked_about(tmp_path):
     (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
     llm = FunctionLLM(lambda m: "yes")
     found = label_cases(read_cases(tmp_path / "q.jsonl"), llm, "m")
-    assert ([c.gold_from for c in found.cases], llm.received_messages, found.notes) == (["labels", "answers"], [], ())
+    assert ([c.gold_from for c in found.cases], llm.received_messages, found.notes) == (
+        ["labels", "answers"],
+        [],
+        (),
+    )
 
 
 @pytest.fixture(scope="module")
 def documents():
-    topics = ["tower", "river", "garden", "library", "station", "harbour", "museum", "castle"]
+    topics = [
+        "tower",
+        "river",
+        "garden",
+        "library",
+        "station",
+        "harbour",
+        "museum",
+        "castle",
+    ]
     texts = [
         f"The {t} of the town was opened by its mayor in {1800 + n}. Many people came to see the {t} on that day. "
         f"It rained in the evening, and the {t} was closed at nine."
@@ -63,7 +86,9 @@ def documents():
 @pytest.mark.parametrize("asked", [False, True])
 def test_questions_are_made_of_documents_and_marked(documents, asked):
     llm = FunctionLLM(lambda m: "When was it opened by the mayor?") if asked else None
-    found = generate_cases(documents, question_count=4, top_k=5, llm=llm, model_name="my-model")
+    found = generate_cases(
+        documents, question_count=4, top_k=5, llm=llm, model_name="my-model"
+    )
     assert len(found.cases) == 4
     for case in found.cases:
         assert case.gold_from == "made"

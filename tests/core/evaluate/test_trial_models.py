@@ -14,7 +14,12 @@ from pathlib import Path
 import pytest
 
 from denoise_core import BudgetExceeded, InputError, Message, Price, Reply, Usage
-from denoise_core.evaluate.comparison.answering import LLMAnswerer, LLMGrader, LoopAnswerer, llm_from_name
+from denoise_core.evaluate.comparison.answering import (
+    LLMAnswerer,
+    LLMGrader,
+    LoopAnswerer,
+    llm_from_name,
+)
 from denoise_core.evaluate.comparison.evaluation import evaluate, summary_lines
 from denoise_core.evaluate.comparison.reply_log import ReplyLog
 from denoise_core.evaluate.comparison.setting import Strategy
@@ -99,7 +104,11 @@ def write_questions(folder, n=6):
     rows = [
         {
             "question": f"When was tower {i} finished?",
-            "passages": [f"Bananas {i} are rich.", f"Tower {i} was finished in {1800 + i}.", f"Chess {i}."],
+            "passages": [
+                f"Bananas {i} are rich.",
+                f"Tower {i} was finished in {1800 + i}.",
+                f"Chess {i}.",
+            ],
             "answers": [str(1800 + i)],
         }
         for i in range(10, 10 + n)
@@ -110,12 +119,17 @@ def write_questions(folder, n=6):
 def start(url, folder):
     environment = {**os.environ, "no_proxy": "127.0.0.1"}
     return subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, url, str(folder)], stdout=subprocess.PIPE, text=True, env=environment
+        [sys.executable, "-c", SCRIPT, url, str(folder)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
     )
 
 
 @pytest.mark.enable_socket
-def test_a_run_killed_five_times_gives_the_same_figures_and_repeats_no_call_that_was_answered(tmp_path):
+def test_a_run_killed_five_times_gives_the_same_figures_and_repeats_no_call_that_was_answered(
+    tmp_path,
+):
     random.seed(0)
     write_questions(tmp_path)
     with serving() as (server, url):
@@ -139,9 +153,13 @@ def test_a_run_killed_five_times_gives_the_same_figures_and_repeats_no_call_that
             server.on_asked = end
             process.communicate()
             assert process.returncode == -signal.SIGKILL, kill
-            recorded_at_kill.append(len(answers.read_bytes().splitlines()) if answers.exists() else 0)
+            recorded_at_kill.append(
+                len(answers.read_bytes().splitlines()) if answers.exists() else 0
+            )
         server.on_asked = None
-        answers.write_bytes(answers.read_bytes() + b'{"key": "cut o')  # and one line that was cut off
+        answers.write_bytes(
+            answers.read_bytes() + b'{"key": "cut o'
+        )  # and one line that was cut off
         resumed = start(url, tmp_path).communicate()[0]
     assert json.loads(resumed) == json.loads(undisturbed)
     assert recorded_at_kill == sorted(recorded_at_kill)
@@ -179,14 +197,21 @@ def test_the_budget_is_never_passed_and_counts_what_the_file_tells(tmp_path):
 
 
 def test_money_is_the_budget_where_there_is_a_price(tmp_path):
-    ledger = ReplyLog(FunctionLLM(lambda m: Reply("x", Usage(10, 1))), "m", budget=0.0, price=Price(1, 1))
+    ledger = ReplyLog(
+        FunctionLLM(lambda m: Reply("x", Usage(10, 1))),
+        "m",
+        budget=0.0,
+        price=Price(1, 1),
+    )
     with pytest.raises(BudgetExceeded, match="money"):
         ledger.complete(messages("x"))
     with pytest.raises(InputError, match="0 or more"):
         ReplyLog(FunctionLLM(lambda m: "x"), "m", budget=-1)
 
 
-def test_another_model_is_not_answered_from_the_file_and_a_foreign_file_is_refused(tmp_path):
+def test_another_model_is_not_answered_from_the_file_and_a_foreign_file_is_refused(
+    tmp_path,
+):
     llm = FunctionLLM(lambda m: "x")
     ReplyLog(llm, "one", tmp_path / "a.jsonl").complete(messages("q"))
     ReplyLog(llm, "two", tmp_path / "a.jsonl").complete(messages("q"))
@@ -201,7 +226,11 @@ def test_a_dry_run_counts_and_makes_no_call():
     ledger = ReplyLog(llm, "m", dry_run=True)
     for text in ("a" * 40, "b" * 40, "a" * 40):
         ledger.complete(messages(text))
-    assert (ledger.planned_calls, ledger.planned_usage.input_tokens, llm.received_messages) == (2, 20, [])
+    assert (
+        ledger.planned_calls,
+        ledger.planned_usage.input_tokens,
+        llm.received_messages,
+    ) == (2, 20, [])
 
 
 def test_a_call_that_fails_gives_its_part_of_the_budget_back():
@@ -215,11 +244,20 @@ def test_a_call_that_fails_gives_its_part_of_the_budget_back():
 
 
 def test_the_loop_is_a_way_and_is_never_recommended():
-    passages = (Passage("The tower was finished in 1889.", "a"), Passage("Bananas are yellow.", "b"))
-    asked = [Question("When was the tower finished?", passages, frozenset({"a"}), ("1889",))]
+    passages = (
+        Passage("The tower was finished in 1889.", "a"),
+        Passage("Bananas are yellow.", "b"),
+    )
+    asked = [
+        Question("When was the tower finished?", passages, frozenset({"a"}), ("1889",))
+    ]
     ledger = ReplyLog(FunctionLLM(lambda m: "The tower was finished in 1889."), "m")
     loop = Strategy("loop", {"kind": "everything"}, answerer=LoopAnswerer(ledger, "m"))
-    found = evaluate(asked, [loop, Strategy("k", {"kind": "first", "tokens": 9})], answerer=LLMAnswerer(ledger, "m"))
+    found = evaluate(
+        asked,
+        [loop, Strategy("k", {"kind": "first", "tokens": 9})],
+        answerer=LLMAnswerer(ledger, "m"),
+    )
     assert found.figures_for("loop").accuracy.value == 1
     assert found.figures_for("loop").input_tokens > 0
     assert found.recommendation.name == "k"
@@ -232,13 +270,21 @@ def test_a_server_needs_the_models_name():
 
 
 def test_money_is_a_curve_where_there_is_a_price_and_missed_where_there_is_none():
-    passages = (Passage("The tower was finished in 1889.", "a"), Passage("Bananas are yellow.", "b"))
-    asked = [Question("When was the tower finished?", passages, frozenset({"a"}), ("1889",))]
+    passages = (
+        Passage("The tower was finished in 1889.", "a"),
+        Passage("Bananas are yellow.", "b"),
+    )
+    asked = [
+        Question("When was the tower finished?", passages, frozenset({"a"}), ("1889",))
+    ]
     llm = FunctionLLM(lambda m: Reply("1889", Usage(1000, 10, cached_tokens=400)))
     ways = [Strategy("k", {"kind": "first", "tokens": 9})]
     priced = evaluate(asked, ways, answerer=LLMAnswerer(llm, "m"), price=Price(2, 4, 1))
     own = priced.figures_for("k")
-    assert (own.cached_tokens, own.cost) == (400, pytest.approx((600 * 2 + 400 + 40) / 1e6))
+    assert (own.cached_tokens, own.cost) == (
+        400,
+        pytest.approx((600 * 2 + 400 + 40) / 1e6),
+    )
     assert "Right answers by money" in priced._repr_html_()
     assert "no price" not in " ".join(summary_lines(priced))
     free = evaluate(asked, ways, answerer=LLMAnswerer(llm, "m"))
@@ -248,8 +294,18 @@ def test_money_is_a_curve_where_there_is_a_price_and_missed_where_there_is_none(
 
 def test_a_model_judges_answers_and_a_verdict_that_cannot_be_read_is_neither():
     passages = (Passage("The tower was finished in 1889.", "a"),)
-    asked = [Question(f"When was tower {n} finished?", passages, frozenset({"a"}), ("1889",)) for n in range(3)]
+    asked = [
+        Question(f"When was tower {n} finished?", passages, frozenset({"a"}), ("1889",))
+        for n in range(3)
+    ]
     verdicts = iter(["CORRECT", "INCORRECT", "well ..."] * 2)
-    llm = FunctionLLM(lambda m: next(verdicts) if "INCORRECT" in m[-1].content else "in the year after 1888")
+    llm = FunctionLLM(
+        lambda m: (
+            next(verdicts) if "INCORRECT" in m[-1].content else "in the year after 1888"
+        )
+    )
     found = evaluate(asked, [], answerer=LLMAnswerer(llm, "m"), grader=LLMGrader(llm))
-    assert (found.figures_for("everything").accuracy.value, found.figures_for("everything").accuracy.count) == (0.5, 2)
+    assert (
+        found.figures_for("everything").accuracy.value,
+        found.figures_for("everything").accuracy.count,
+    ) == (0.5, 2)

@@ -29,5 +29,7 @@ def test_nothing_outside_the_table_happens(attack, method):
 
 def test_the_model_does_obey():
     """Else the tests above would prove nothing."""
-    happened = Counter(w for a in ALL for m in a["methods"] for w in tried(a, m).can_happen)
+    happened = Counter(
+        w for a in ALL for m in a["methods"] for w in tried(a, m).can_happen
+    )
     assert len(happened) >= 4

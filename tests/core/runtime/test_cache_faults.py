@@ -8,7 +8,15 @@ import traceback
 
 import pytest
 
-from denoise_core import Guard, InputError, Message, MissingExtra, Passage, Reply, trace_of
+from denoise_core import (
+    Guard,
+    InputError,
+    Message,
+    MissingExtra,
+    Passage,
+    Reply,
+    trace_of,
+)
 from denoise_core.embedded import default_denoiser
 from denoise_core.result import attach_trace
 from denoise_core.runtime import fallbacks
@@ -84,7 +92,13 @@ def test_a_store_that_gives_another_type_is_bypassed():
         def get(self, key):
             return b"bytes"
 
-    assert Cache("m", Bytes()).bind(FunctionLLM(lambda m: "paid"), always).complete(ASKED).text == "paid"
+    assert (
+        Cache("m", Bytes())
+        .bind(FunctionLLM(lambda m: "paid"), always)
+        .complete(ASKED)
+        .text
+        == "paid"
+    )
 
 
 def test_a_corrupt_file_loses_no_reply(tmp_path):
@@ -95,7 +109,9 @@ def test_a_corrupt_file_loses_no_reply(tmp_path):
 
 
 def damaged_file(folder, monkeypatch):
-    (folder / "readings.sqlite").write_bytes(b"not a database, but long enough to be read as one" * 100)
+    (folder / "readings.sqlite").write_bytes(
+        b"not a database, but long enough to be read as one" * 100
+    )
     return folder
 
 
@@ -127,7 +143,9 @@ class FullConnection(sqlite3.Connection):
 def connecting(kind):
     def prepare(folder, monkeypatch):
         real = sqlite3.connect
-        monkeypatch.setattr(sqlite3, "connect", lambda *args, **how: real(*args, factory=kind, **how))
+        monkeypatch.setattr(
+            sqlite3, "connect", lambda *args, **how: real(*args, factory=kind, **how)
+        )
         return folder
 
     return prepare
@@ -169,7 +187,10 @@ def test_a_disk_that_fails_is_tried_again_after_a_while(disk, tmp_path, monkeypa
     assert store.get("k") == "text"
 
 
-@pytest.mark.parametrize("mistake", [InputError("that variable is not set"), MissingExtra("run: pip install x")])
+@pytest.mark.parametrize(
+    "mistake",
+    [InputError("that variable is not set"), MissingExtra("run: pip install x")],
+)
 async def test_a_store_set_up_wrongly_raises(mistake):
     """A store that fails costs speed only; a mistake in its settings would cost it for ever, unheard."""
 
@@ -209,7 +230,9 @@ def test_a_leader_that_was_left_behind_poisons_nothing(monkeypatch):
 
     with pytest.raises(TimeoutError):
         run(flow(), llm=cached, call_seconds=0.1)
-    assert cached.complete(ASKED).text == "paid", "and waits for no lease, which would not end here"
+    assert cached.complete(ASKED).text == "paid", (
+        "and waits for no lease, which would not end here"
+    )
     llm.opened.set()
 
 

@@ -24,43 +24,74 @@ from denoise_core.errors import BadReply, InputError, is_user_error
 from denoise_core.runtime.caches import Cache, MemoryStore, SqliteStore
 from denoise_core.runtime.engines import RemoteLimits
 from denoise_core.s2a import Options, S2ADenoiser
-from denoise_core.scorers import CrossEncoderScorer, DecisionScorer, EmbeddingScorer, LLMDiscrim, RemoteReranker
-from denoise_core.support.answers import parse
-from denoise_core.support.check import check, claims_of
+from denoise_core.scorers import (
+    CrossEncoderScorer,
+    DecisionScorer,
+    EmbeddingScorer,
+    LLMDiscrim,
+    RemoteReranker,
+)
+from denoise_core.support.answers import parse_answer
+from denoise_core.support.check import check, extract_claims
 from denoise_core.support.quoting import LLMJudge
 from denoise_core.testing import FunctionLLM, ListRetriever
 
 QUERY = "Where is the tower?"
-PASSAGES = [Passage("The tower is in Porto. It is old.", "a"), Passage("Bread is cheap.", "b")]
+PASSAGES = [
+    Passage("The tower is in Porto. It is old.", "a"),
+    Passage("Bread is cheap.", "b"),
+]
 QUICK = RemoteLimits(attempts=2, cooldown=0, max_reply_bytes=1 << 20)
 IMPATIENT = RemoteLimits(timeout=1, attempts=1, cooldown=0)
 
 
 @pytest.mark.parametrize("name", faults_of("score"))
 def test_scorers(name):
-    check_faults(lambda part: ENDDenoiser(part, keep=1), "score", QUERY, PASSAGES, [name])
+    check_faults(
+        lambda part: ENDDenoiser(part, keep=1), "score", QUERY, PASSAGES, [name]
+    )
 
 
 @pytest.mark.parametrize("name", faults_of("score"))
 @pytest.mark.parametrize("kind", ["cross-encoder", "embedding", "decision"])
 def test_what_our_scorers_are_given(kind, name):
     make = {
-        "cross-encoder": lambda part: CrossEncoderScorer(lambda pairs: part.fault(QUERY, pairs)),
-        "embedding": lambda part: EmbeddingScorer(lambda texts: part.fault(QUERY, texts)),
-        "decision": lambda part: DecisionScorer(lambda request: part.fault(QUERY, ["one"])),
+        "cross-encoder": lambda part: CrossEncoderScorer(
+            lambda pairs: part.fault(QUERY, pairs)
+        ),
+        "embedding": lambda part: EmbeddingScorer(
+            lambda texts: part.fault(QUERY, texts)
+        ),
+        "decision": lambda part: DecisionScorer(
+            lambda request: part.fault(QUERY, ["one"])
+        ),
     }[kind]
-    check_faults(lambda part: ENDDenoiser(make(part), keep=1), "score", QUERY, PASSAGES, [name])
+    check_faults(
+        lambda part: ENDDenoiser(make(part), keep=1), "score", QUERY, PASSAGES, [name]
+    )
 
 
 @pytest.mark.parametrize("name", faults_of("complete"))
 @pytest.mark.parametrize("variant", ["select", "remove"])
 def test_models_of_s2a(variant, name):
-    check_faults(lambda part: S2ADenoiser(part, variant=variant), "complete", QUERY, PASSAGES, [name])
+    check_faults(
+        lambda part: S2ADenoiser(part, variant=variant),
+        "complete",
+        QUERY,
+        PASSAGES,
+        [name],
+    )
 
 
 @pytest.mark.parametrize("name", faults_of("complete"))
 def test_models_that_score(name):
-    check_faults(lambda part: ENDDenoiser(LLMDiscrim(part), keep=1), "complete", QUERY, PASSAGES, [name])
+    check_faults(
+        lambda part: ENDDenoiser(LLMDiscrim(part), keep=1),
+        "complete",
+        QUERY,
+        PASSAGES,
+        [name],
+    )
 
 
 class Failure(Exception):
@@ -83,7 +114,10 @@ def attempt(call):
 @pytest.mark.parametrize("name", faults_of("retrieve"))
 def test_retrievers_of_the_loop(name):
     """The loop raises what it cannot answer around, and never as a mistake of the user's."""
-    loop = Augmenter(FunctionLLM(lambda messages: "It is in Porto [1]."), Faulty(faults_of("retrieve")[name]))
+    loop = Augmenter(
+        FunctionLLM(lambda messages: "It is in Porto [1]."),
+        Faulty(faults_of("retrieve")[name]),
+    )
     with suppress(Failure):
         assert asked(loop).outcome
 
@@ -99,12 +133,19 @@ def test_models_of_the_loop(name):
 def test_models_that_judge(name):
     judge = LLMJudge(Faulty(faults_of("complete")[name]), name="m")
     with suppress(Failure):
-        assert attempt(lambda: check(QUERY, "It is in Porto.", PASSAGES, judge=judge)).supported is not True
+        assert (
+            attempt(
+                lambda: check(QUERY, "It is in Porto.", PASSAGES, judge=judge)
+            ).supported
+            is not True
+        )
 
 
 def cached(store):
     return S2ADenoiser(
-        FunctionLLM(lambda messages: "1"), variant="select", options=Options(cache=Cache("m", store))
+        FunctionLLM(lambda messages: "1"),
+        variant="select",
+        options=Options(cache=Cache("m", store)),
     )
 
 
@@ -112,23 +153,40 @@ def cached(store):
 def test_stores_of_a_cache(name):
     """A store that fails costs the cache and no answer."""
     check_faults(cached, "get", QUERY, PASSAGES, [name])
-    assert cached(Faulty(faults_of("get")[name])).denoise(QUERY, PASSAGES).fallback is None or "gives" in name
+    assert (
+        cached(Faulty(faults_of("get")[name])).denoise(QUERY, PASSAGES).fallback is None
+        or "gives" in name
+    )
 
 
 @pytest.mark.parametrize("kind", ["memory", "sqlite"])
 def test_our_stores(kind, tmp_path):
-    check_store(MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "replies"))
+    check_store(
+        MemoryStore() if kind == "memory" else SqliteStore(tmp_path / "replies")
+    )
 
 
 HANGS = {
     "scorer": lambda part: Guard(ENDDenoiser(part)).adenoise(QUERY, PASSAGES),
-    "cross-encoder": lambda part: ENDDenoiser(CrossEncoderScorer(part.fault)).adenoise(QUERY, PASSAGES),
-    "select": lambda part: Guard(S2ADenoiser(part, variant="select")).adenoise(QUERY, PASSAGES),
-    "remove": lambda part: S2ADenoiser(part, variant="remove").adenoise(QUERY, PASSAGES),
+    "cross-encoder": lambda part: ENDDenoiser(CrossEncoderScorer(part.fault)).adenoise(
+        QUERY, PASSAGES
+    ),
+    "select": lambda part: Guard(S2ADenoiser(part, variant="select")).adenoise(
+        QUERY, PASSAGES
+    ),
+    "remove": lambda part: S2ADenoiser(part, variant="remove").adenoise(
+        QUERY, PASSAGES
+    ),
     "store": lambda part: cached(part).adenoise(QUERY, PASSAGES),
-    "model of the loop": lambda part: Augmenter(part, ListRetriever(PASSAGES)).aanswer(QUERY),
-    "retriever of the loop": lambda part: Augmenter(FunctionLLM(lambda m: "It is."), part).aanswer(QUERY),
-    "judge": lambda part: LLMJudge(part, name="m").ajudge(QUERY, claims_of(parse("It is.")), PASSAGES),
+    "model of the loop": lambda part: Augmenter(part, ListRetriever(PASSAGES)).aanswer(
+        QUERY
+    ),
+    "retriever of the loop": lambda part: Augmenter(
+        FunctionLLM(lambda m: "It is."), part
+    ).aanswer(QUERY),
+    "judge": lambda part: LLMJudge(part, name="m").ajudge(
+        QUERY, extract_claims(parse_answer("It is.")), PASSAGES
+    ),
 }
 
 
@@ -149,7 +207,12 @@ def test_the_kit_finds_what_holds_up_the_loop():
 
 
 def reranks(asked):
-    return {"results": [{"index": i, "relevance_score": 0.5 + i} for i in range(len(asked["documents"]))]}
+    return {
+        "results": [
+            {"index": i, "relevance_score": 0.5 + i}
+            for i in range(len(asked["documents"]))
+        ]
+    }
 
 
 def reranks_texts(asked):
@@ -158,7 +221,10 @@ def reranks_texts(asked):
 
 SERVED = {
     "jina": (lambda url, limits: RemoteReranker(url, limits=limits), reranks),
-    "tei": (lambda url, limits: RemoteReranker(url, shape="tei", limits=limits), reranks_texts),
+    "tei": (
+        lambda url, limits: RemoteReranker(url, shape="tei", limits=limits),
+        reranks_texts,
+    ),
 }
 
 
@@ -167,7 +233,9 @@ SERVED = {
 @pytest.mark.parametrize("name", MISBEHAVIOURS)
 def test_servers(kind, name):
     (make, answer), limits = SERVED[kind], IMPATIENT if name == "silence" else QUICK
-    told = check_remote(lambda url: make(url, limits).score(QUERY, ["a", "b"]), answer, [name])
+    told = check_remote(
+        lambda url: make(url, limits).score(QUERY, ["a", "b"]), answer, [name]
+    )
     assert told[name] != "answered"
     with misbehaving(answer, name) as url:
         result = Guard(ENDDenoiser(make(url, limits), keep=1)).denoise(QUERY, PASSAGES)

@@ -32,14 +32,21 @@ def test_where_one_text_ends_matters():
 NASTY = st.text(
     st.one_of(
         st.characters(),
-        st.sampled_from("<>‹＜〈[]|/ \n\r\u2028\u200b\u200d\u00ad\ufeff\U000e0041eEnNdDеvi0123456789abcdef-"),
+        st.sampled_from(
+            "<>‹＜〈[]|/ \n\r\u2028\u200b\u200d\u00ad\ufeff\U000e0041eEnNdDеvi0123456789abcdef-"
+        ),
     )
 )
 
 
 @given(
     st.lists(
-        st.one_of(NASTY, st.sampled_from(["BEGIN document ", "END ", "</evidence>", "<|im_start|>", "[INST]"]))
+        st.one_of(
+            NASTY,
+            st.sampled_from(
+                ["BEGIN document ", "END ", "</evidence>", "<|im_start|>", "[INST]"]
+            ),
+        )
     )
 )
 def test_an_envelope_holds_its_text_whole_and_nothing_leaves_it(parts):
@@ -50,7 +57,16 @@ def test_an_envelope_holds_its_text_whole_and_nothing_leaves_it(parts):
     assert outside == "before\nafter"
 
 
-@given(st.lists(st.one_of(NASTY, st.sampled_from(["<evidence", "END document", "<s>", "[/INST]", "end 12ab34"]))))
+@given(
+    st.lists(
+        st.one_of(
+            NASTY,
+            st.sampled_from(
+                ["<evidence", "END document", "<s>", "[/INST]", "end 12ab34"]
+            ),
+        )
+    )
+)
 def test_showing_twice_changes_nothing_more(parts):
     once = sanitize_text("".join(parts))
     assert sanitize_text(once) == once
@@ -58,8 +74,12 @@ def test_showing_twice_changes_nothing_more(parts):
 
 
 def test_an_envelope_follows_from_its_text_alone():
-    assert wrap_in_envelope("a text", "document") == wrap_in_envelope("a text", "document")
-    assert wrap_in_envelope("a text", "document") != wrap_in_envelope("a texT", "document")
+    assert wrap_in_envelope("a text", "document") == wrap_in_envelope(
+        "a text", "document"
+    )
+    assert wrap_in_envelope("a text", "document") != wrap_in_envelope(
+        "a texT", "document"
+    )
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,9 @@ def test_what_does_not_pass_is_not(server, fault):
 @pytest.mark.parametrize("fault", [401, 403])
 def test_a_refused_key_is_a_mistake(server, fault):
     server.faults = [fault]
-    with pytest.raises(InputError, match=rf"refused the key \({fault}\): set the key with key_env="):
+    with pytest.raises(
+        InputError, match=rf"refused the key \({fault}\): set the key with key_env="
+    ):
         RemoteReranker(server.url).score(QUERY, TEXTS[:5])
     assert len(server.seen) == 1
 
@@ -91,7 +93,9 @@ def test_a_document_that_is_refused_costs_itself(server, fault):
     server.refuses = (TEXTS[7], fault)
     found = RemoteReranker(server.url, batch=20).score(QUERY, TEXTS[1:20]).tolist()
     assert found[6] == min(EXPECTED[1:20])
-    assert [s for i, s in enumerate(found) if i != 6] == [s for i, s in enumerate(EXPECTED[1:20]) if i != 6]
+    assert [s for i, s in enumerate(found) if i != 6] == [
+        s for i, s in enumerate(EXPECTED[1:20]) if i != 6
+    ]
     assert fallback_counts()["a document of a request", "BadReply"] == 1
     with pytest.raises(BadReply, match=str(fault)):
         RemoteReranker(server.url).score(QUERY, [TEXTS[7]])
@@ -105,9 +109,14 @@ def test_a_server_that_asks_for_time_gets_it(fault, replicas):
         servers = [stack.enter_context(reranking()) for _ in range(replicas)]
         for server in servers:
             server.faults, server.retry_after = [fault], "1"
-        assert RemoteReranker([s.url for s in servers]).score(QUERY, TEXTS[:1]).tolist() == EXPECTED[:1]
+        assert (
+            RemoteReranker([s.url for s in servers]).score(QUERY, TEXTS[:1]).tolist()
+            == EXPECTED[:1]
+        )
         arrivals = sorted(at for server in servers for at in server.arrivals)
-    assert len(arrivals) in (2, 3), "429 is asked again where it was; of 503 the other replica is asked"
+    assert len(arrivals) in (2, 3), (
+        "429 is asked again where it was; of 503 the other replica is asked"
+    )
     assert all(later - earlier >= 1 for earlier, later in pairwise(arrivals))
 
 
@@ -115,12 +124,24 @@ def test_both_forms_of_retry_after():
     soon = formatdate(time.time() + 30, usegmt=True)
     assert 25 < _seconds(soon) <= 30
     assert _seconds(formatdate(time.time() - 30, usegmt=True)) == 0
-    for said, seconds in (("7", 7), ("900", 60), ("-3", 0), ("soon", 0), ("٧", 0), ("9" * 400, 60), (None, 0)):
+    for said, seconds in (
+        ("7", 7),
+        ("900", 60),
+        ("-3", 0),
+        ("soon", 0),
+        ("٧", 0),
+        ("9" * 400, 60),
+        (None, 0),
+    ):
         assert _seconds(said) == seconds
 
 
-@pytest.mark.parametrize(("fault", "error"), [(503, httpx.HTTPStatusError), ("cut", httpx.TransportError)])
-def test_after_the_last_attempt_the_clients_own_error_comes_through(server, fault, error):
+@pytest.mark.parametrize(
+    ("fault", "error"), [(503, httpx.HTTPStatusError), ("cut", httpx.TransportError)]
+)
+def test_after_the_last_attempt_the_clients_own_error_comes_through(
+    server, fault, error
+):
     server.faults = [fault] * 9
     with pytest.raises(error):
         RemoteReranker(server.url, limits=RemoteLimits(attempts=3)).score(QUERY, ["a"])
@@ -137,7 +158,10 @@ def test_what_came_is_not_asked_again(server):
 def test_no_more_than_so_many_at_once_however_many_callers():
     with reranking(pause=0.02) as server:
         scorer = RemoteReranker(server.url, batch=1, limits=RemoteLimits(concurrency=3))
-        threads = [threading.Thread(target=scorer.score, args=(QUERY, TEXTS[:8])) for _ in range(4)]
+        threads = [
+            threading.Thread(target=scorer.score, args=(QUERY, TEXTS[:8]))
+            for _ in range(4)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -147,9 +171,16 @@ def test_no_more_than_so_many_at_once_however_many_callers():
 
 def test_a_document_goes_to_the_same_replica_whatever_the_question_and_company(pair):
     urls = [s.url for s in pair]
-    for query, texts in ((QUERY, TEXTS), ("another", TEXTS[::-1]), ("third", TEXTS[10:])):
+    for query, texts in (
+        (QUERY, TEXTS),
+        ("another", TEXTS[::-1]),
+        ("third", TEXTS[10:]),
+    ):
         RemoteReranker(urls[::-1], batch=5).score(query, texts)
-    homes = {t: {n for n, s in enumerate(pair) for texts in s.seen if t in texts} for t in TEXTS}
+    homes = {
+        t: {n for n, s in enumerate(pair) for texts in s.seen if t in texts}
+        for t in TEXTS
+    }
     assert all(len(h) == 1 for h in homes.values())
     assert len(set(map(frozenset, homes.values()))) == 2, "both replicas have some"
 
@@ -160,7 +191,9 @@ def test_a_killed_replicas_documents_go_to_the_next_and_no_others(pair):
     first, second = pair
     own = {t for texts in second.seen for t in texts}
     first.faults = ["cut"] * 1000
-    assert scorer.score("tower 2", TEXTS).tolist() == [words("tower 2", t) for t in TEXTS]
+    assert scorer.score("tower 2", TEXTS).tolist() == [
+        words("tower 2", t) for t in TEXTS
+    ]
     assert own < {t for texts in second.seen for t in texts} == set(TEXTS)
     asked = len(first.seen)
     scorer.score("tower 3", TEXTS)
@@ -188,12 +221,19 @@ def test_a_replica_that_comes_back_gets_its_documents_again(pair):
 def test_a_deadline_ends_it_retries_included(server):
     server.faults = ["hang"]
     with pytest.raises(TimeoutError, match="no answer"):
-        RemoteReranker(server.url, limits=RemoteLimits(deadline=0.3)).score(QUERY, ["a"])
+        RemoteReranker(server.url, limits=RemoteLimits(deadline=0.3)).score(
+            QUERY, ["a"]
+        )
 
 
 def test_a_request_that_hangs_is_tried_again_after_its_timeout(server):
     server.faults = ["hang"]
-    assert RemoteReranker(server.url, limits=RemoteLimits(timeout=0.3)).score(QUERY, TEXTS).tolist() == EXPECTED
+    assert (
+        RemoteReranker(server.url, limits=RemoteLimits(timeout=0.3))
+        .score(QUERY, TEXTS)
+        .tolist()
+        == EXPECTED
+    )
 
 
 def test_the_surrounding_budget_is_drawn_on(server):
@@ -231,7 +271,9 @@ def test_a_denoiser_awaits_its_scorer_without_a_thread(server):
     denoiser = ENDDenoiser(RemoteReranker(server.url), keep=5)
 
     async def many():
-        return await asyncio.gather(*(denoiser.adenoise(QUERY, passages) for _ in range(20)))
+        return await asyncio.gather(
+            *(denoiser.adenoise(QUERY, passages) for _ in range(20))
+        )
 
     for result in asyncio.run(many()):
         assert result.passages == denoiser.denoise(QUERY, passages).passages
@@ -239,7 +281,9 @@ def test_a_denoiser_awaits_its_scorer_without_a_thread(server):
 
 def test_the_key_is_read_from_the_environment_and_stays_there(server, monkeypatch):
     scorer = RemoteReranker(server.url, key_env="ENGINE_KEY")
-    with pytest.raises(InputError, match="'ENGINE_KEY': that environment variable is not set"):
+    with pytest.raises(
+        InputError, match="'ENGINE_KEY': that environment variable is not set"
+    ):
         scorer.score(QUERY, ["a"])
     monkeypatch.setenv("ENGINE_KEY", "hush")
     scorer.score(QUERY, ["a"])
@@ -261,7 +305,9 @@ def test_addresses_that_cannot_be_right_are_refused(url, match):
         RemoteReranker(url)
 
 
-@pytest.mark.parametrize("body", [{"results": []}, {"results": [{"index": 0}]}, [], {"error": "x"}, None])
+@pytest.mark.parametrize(
+    "body", [{"results": []}, {"results": [{"index": 0}]}, [], {"error": "x"}, None]
+)
 def test_a_reply_without_a_score_each_is_refused(body):
     from denoise_core.scorers.reranker import _read
 
@@ -279,7 +325,12 @@ if (child := os.fork()) == 0:
     os._exit(0 if scorer.score("a", ["a"]).tolist() == [1.0] else 1)
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-    assert subprocess.run([sys.executable, "-c", script], timeout=60, check=False).returncode == 0
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", script], timeout=60, check=False
+        ).returncode
+        == 0
+    )
 
 
 NAMES = st.lists(st.text(min_size=1, max_size=8), min_size=2, max_size=6, unique=True)

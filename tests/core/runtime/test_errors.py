@@ -2,8 +2,20 @@
 
 import pytest
 
-from denoise_core import BudgetExceeded, EmptyResult, InputError, MissingExtra, ProbeMismatch, UnparsableReply
-from denoise_core.errors import MAX_ERROR_CHARS, ContractViolation, format_error, is_user_error
+from denoise_core import (
+    BudgetExceeded,
+    EmptyResult,
+    InputError,
+    MissingExtra,
+    ProbeMismatch,
+    UnparsableReply,
+)
+from denoise_core.errors import (
+    MAX_ERROR_CHARS,
+    ContractViolation,
+    format_error,
+    is_user_error,
+)
 
 
 class Response:
@@ -117,7 +129,10 @@ def test_error_text_is_short_one_line_and_printable():
     line.encode()
     assert format_error(ValueError("\ud800")).encode() == b"ValueError: ?"
     assert format_error(ValueError()) == "ValueError"
-    assert format_error(ValueError("HTTP 400, api_key=s3cr3t&model=m")) == "ValueError: HTTP 400, api_key=***&model=m"
+    assert (
+        format_error(ValueError("HTTP 400, api_key=s3cr3t&model=m"))
+        == "ValueError: HTTP 400, api_key=***&model=m"
+    )
 
 
 def test_an_error_that_cannot_be_shown_is_said_all_the_same():
@@ -139,7 +154,13 @@ def test_statuses_of_a_real_http_client(status):
 
 def test_transport_errors_of_a_real_http_client_are_failures():
     httpx = pytest.importorskip("httpx")
-    for name in ("ConnectError", "ReadTimeout", "ConnectTimeout", "PoolTimeout", "RemoteProtocolError"):
+    for name in (
+        "ConnectError",
+        "ReadTimeout",
+        "ConnectTimeout",
+        "PoolTimeout",
+        "RemoteProtocolError",
+    ):
         assert not is_user_error(getattr(httpx, name)("x"))
 
 
@@ -160,7 +181,9 @@ def test_errors_of_a_real_model_client(name, status):
     response = httpx.Response(status, request=httpx.Request("POST", "http://host/v1"))
     error = getattr(openai, name)("refused", response=response, body=None)
     assert is_user_error(error) == (status in (401, 403))
-    assert is_user_error(caused(RuntimeError("the chain gave up"), error)) == (status in (401, 403))
+    assert is_user_error(caused(RuntimeError("the chain gave up"), error)) == (
+        status in (401, 403)
+    )
 
 
 def test_transport_errors_of_a_real_model_client_are_failures():

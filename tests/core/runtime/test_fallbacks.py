@@ -31,10 +31,15 @@ def test_the_first_of_a_kind_and_powers_of_ten_are_warnings(caplog):
             guard.denoise("q", [Passage("x", id="a")])
     said = [r.getMessage() for r in caplog.records]
     assert len(said) == 3
-    assert said[0] == "Failing: the input was kept as it is; TimeoutError. Further ones are counted."
+    assert (
+        said[0]
+        == "Failing: the input was kept as it is; TimeoutError. Further ones are counted."
+    )
     assert "10 times" in said[1]
     assert "100 times" in said[2]
-    assert not [line for line in said if "s3cr3t" in line or "late" in line], "its text may be a user's"
+    assert not [line for line in said if "s3cr3t" in line or "late" in line], (
+        "its text may be a user's"
+    )
     assert fallbacks.fallback_counts() == {("Failing", "TimeoutError"): 100}
 
 

@@ -12,7 +12,15 @@ from denoise_core import DenoiseResult, Message, Reply
 from denoise_core import arun as arun_flow
 from denoise_core import run as run_flow
 from denoise_core.errors import ContractViolation
-from denoise_core.runtime.effects import Batch, Denoise, FailedItem, Retrieve, complete, denoise, retrieve
+from denoise_core.runtime.effects import (
+    Batch,
+    Denoise,
+    FailedItem,
+    Retrieve,
+    complete,
+    denoise,
+    retrieve,
+)
 from denoise_core.testing import FunctionLLM, ListRetriever
 
 
@@ -27,7 +35,9 @@ def test_every_effect_is_served_and_recorded():
     def flow():
         found = yield from retrieve("capital")
         result = yield from denoise("capital", found, denoiser=Drop())
-        reply = yield from complete((Message("user", result.passages[0].text),), tag="draft")
+        reply = yield from complete(
+            (Message("user", result.passages[0].text),), tag="draft"
+        )
         return reply.text
 
     value, trace = both(flow, echo)
@@ -55,7 +65,8 @@ def test_a_failed_item_does_not_lose_the_batch():
 
     def flow():
         return [
-            str(r) if isinstance(r, FailedItem) else r.text for r in (yield Batch((ask("x"), ask("bad"), ask("y"))))
+            str(r) if isinstance(r, FailedItem) else r.text
+            for r in (yield Batch((ask("x"), ask("bad"), ask("y"))))
         ]
 
     value, trace = both(flow, lambda: {"llm": FunctionLLM(reply)})
@@ -126,4 +137,7 @@ def test_wrong_replies_are_named():
     def search():
         yield Retrieve("q")
 
-    assert "must return Passages, got a str" in both(search, lambda: {"retriever": ListRetriever(["x"])})[0][1]
+    assert (
+        "must return Passages, got a str"
+        in both(search, lambda: {"retriever": ListRetriever(["x"])})[0][1]
+    )

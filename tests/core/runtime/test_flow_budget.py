@@ -8,7 +8,16 @@ from both_drivers import DOCS, Nested, ask, both
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from denoise_core import Budget, BudgetExceeded, DenoiseResult, InputError, Message, Price, Reply, Usage
+from denoise_core import (
+    Budget,
+    BudgetExceeded,
+    DenoiseResult,
+    InputError,
+    Message,
+    Price,
+    Reply,
+    Usage,
+)
 from denoise_core import arun as arun_flow
 from denoise_core import run as run_flow
 from denoise_core.runtime.effects import Batch, FailedItem, complete, denoise
@@ -33,7 +42,11 @@ class FidelityGate:
         return Reply("y")
 
 
-@given(st.integers(0, 6), st.lists(st.integers(1, 4), min_size=1, max_size=5), st.integers(1, 4))
+@given(
+    st.integers(0, 6),
+    st.lists(st.integers(1, 4), min_size=1, max_size=5),
+    st.integers(1, 4),
+)
 @settings(max_examples=40, deadline=None)
 def test_a_budget_of_calls_is_never_passed(limit, batches, width):
     made = []
@@ -80,7 +93,9 @@ def test_tokens_and_money_stop_before_the_next_call_and_nested_runs_draw_on_the_
         (Budget(money=0.00015, price=Price(1.0, 1.0)), "money"),
         (Budget(calls=2), "calls"),
     ):
-        (error, message), trace = both(flow, lambda: {"llm": FunctionLLM(reply)}, budget=budget)
+        (error, message), trace = both(
+            flow, lambda: {"llm": FunctionLLM(reply)}, budget=budget
+        )
         assert error is BudgetExceeded
         assert what in message
         assert [e.error is None for e in trace.events] == [True, True, False]
@@ -131,13 +146,19 @@ def test_a_timed_out_run_gives_back_what_it_did_not_use_and_makes_no_further_cal
             gate.opened.set()
         return (yield from complete((Message("user", "after"),), tag="after")).text
 
-    options = {"llm": FunctionLLM(lambda m: "done"), "budget": Budget(calls=20), "call_seconds": 0.05}
+    options = {
+        "llm": FunctionLLM(lambda m: "done"),
+        "budget": Budget(calls=20),
+        "call_seconds": 0.05,
+    }
     drive = run_flow if sync else lambda *a, **k: asyncio.run(arun_flow(*a, **k))
     before = set(threading.enumerate())
     value, trace = drive(flow(), **options)
     assert value == "done"
     assert [e.tag for e in trace.events if e.tag == "after"] == ["after"]
-    for thread in set(threading.enumerate()) - before:  # the one that was left behind ends by itself
+    for thread in (
+        set(threading.enumerate()) - before
+    ):  # the one that was left behind ends by itself
         thread.join(30)
     assert gate.began == 1
 

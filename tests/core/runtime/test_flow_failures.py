@@ -23,9 +23,14 @@ def test_the_trace_travels_on_the_exception():
         yield from retrieve("q")
         yield from complete((Message("user", "x"),), tag="draft")
 
-    value, trace = both(flow, lambda: {"llm": FunctionLLM(reply), "retriever": ListRetriever(DOCS)})
+    value, trace = both(
+        flow, lambda: {"llm": FunctionLLM(reply), "retriever": ListRetriever(DOCS)}
+    )
     assert value == (TimeoutError, "slow")
-    assert [(e.tag, e.error) for e in trace.events] == [("retrieve", None), ("draft", "TimeoutError: slow")]
+    assert [(e.tag, e.error) for e in trace.events] == [
+        ("retrieve", None),
+        ("draft", "TimeoutError: slow"),
+    ]
 
 
 def test_a_flow_may_catch_what_its_effect_raised():
@@ -49,13 +54,20 @@ def test_what_a_failed_denoiser_had_done_is_in_the_trace():
 
     def flow():
         try:
-            yield from denoise("q", DOCS, denoiser=Fails(FunctionLLM(lambda m: Reply("y", Usage(600, 400))), 1))
+            yield from denoise(
+                "q",
+                DOCS,
+                denoiser=Fails(FunctionLLM(lambda m: Reply("y", Usage(600, 400))), 1),
+            )
         except ValueError:
             return "caught"
 
     value, trace = both(flow, dict)
     assert value == "caught"
-    assert [(e.tag, e.error) for e in trace.events] == [("ask", None), ("denoise", "ValueError: bad")]
+    assert [(e.tag, e.error) for e in trace.events] == [
+        ("ask", None),
+        ("denoise", "ValueError: bad"),
+    ]
     assert trace.usage == Usage(600, 400)
 
 
@@ -91,7 +103,9 @@ def test_cancellation_closes_the_flow_and_keeps_the_trace():
             closed.append(True)
 
     async def main():
-        task = asyncio.create_task(arun_flow(flow(), llm=Hangs(), retriever=ListRetriever(DOCS)))
+        task = asyncio.create_task(
+            arun_flow(flow(), llm=Hangs(), retriever=ListRetriever(DOCS))
+        )
         await arrived.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError) as caught:
@@ -100,7 +114,10 @@ def test_cancellation_closes_the_flow_and_keeps_the_trace():
 
     error = asyncio.run(main())
     assert closed == [True]
-    assert [(e.tag, e.error) for e in trace_of(error).events] == [("retrieve", None), ("ask", "CancelledError")]
+    assert [(e.tag, e.error) for e in trace_of(error).events] == [
+        ("retrieve", None),
+        ("ask", "CancelledError"),
+    ]
 
 
 def test_one_cancelled_item_ends_the_whole_batch():
@@ -129,7 +146,9 @@ def test_one_cancelled_item_ends_the_whole_batch():
 
 async def test_what_a_flow_computes_holds_up_no_event_loop():
     def flow():
-        time.sleep(0.001)  # stands for cutting and aligning; blockbuster refuses it on the loop
+        time.sleep(
+            0.001
+        )  # stands for cutting and aligning; blockbuster refuses it on the loop
         yield ask("x")
         time.sleep(0.001)
         return "done"
@@ -157,5 +176,7 @@ async def test_a_run_that_is_cancelled_while_its_flow_computes_ends_at_once_and_
         await task
     del task
     go.set()
-    assert await asyncio.to_thread(closed.wait, 30), "what the flow holds is given back when its step ends"
+    assert await asyncio.to_thread(closed.wait, 30), (
+        "what the flow holds is given back when its step ends"
+    )
     assert not llm.received_messages

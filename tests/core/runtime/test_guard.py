@@ -46,7 +46,9 @@ def fails(query, passages):
 
 
 def nothing(query, passages):
-    return DenoiseResult(query, (), kept=(Keep(Span("a", 0, 3), 1.0),), fallback="model said no")
+    return DenoiseResult(
+        query, (), kept=(Keep(Span("a", 0, 3), 1.0),), fallback="model said no"
+    )
 
 
 def blank(query, passages):
@@ -90,7 +92,10 @@ def test_raise_lets_the_error_through_and_names_emptiness():
         Guard(Answers(nothing), on_empty="raise").denoise("q", DOCS)
 
 
-@given(st.sampled_from([fails, nothing, blank]), st.lists(st.text(max_size=20), min_size=1, max_size=5))
+@given(
+    st.sampled_from([fails, nothing, blank]),
+    st.lists(st.text(max_size=20), min_size=1, max_size=5),
+)
 def test_context_is_never_lost(answer, texts):
     passages = tuple(Passage(t, str(i)) for i, t in enumerate(texts))
     result = Guard(Answers(answer)).denoise("q", passages)
@@ -102,7 +107,11 @@ def test_no_passages_are_no_error():
 
 
 def test_a_good_result_is_handed_on_untouched():
-    good = DenoiseResult("q", DOCS[:1], tuple(Drop(Span(p.id, 0, len(p.text)), "noise") for p in DOCS[1:]))
+    good = DenoiseResult(
+        "q",
+        DOCS[:1],
+        tuple(Drop(Span(p.id, 0, len(p.text)), "noise") for p in DOCS[1:]),
+    )
     assert guarded(Guard(Answers(lambda q, p: good))) is good
     assert isinstance(Guard(Answers(nothing)), Denoiser)
 

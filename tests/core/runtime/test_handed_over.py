@@ -43,7 +43,11 @@ def method(self, *given):
         (expect_llm, lambda m: "x", "FunctionLLM(llm)"),
         (expect_llm, "gpt", "not its name"),
         (expect_llm, None, "got None"),
-        (expect_retriever, foreign("langchain_community.vs", as_retriever=method), "llm.as_retriever()"),
+        (
+            expect_retriever,
+            foreign("langchain_community.vs", as_retriever=method),
+            "llm.as_retriever()",
+        ),
         (
             expect_retriever,
             foreign("llama_index.core", retrieve=method, aretrieve=method),
@@ -55,7 +59,11 @@ def method(self, *given):
             foreign("langchain_openai", embed_documents=method),
             "EmbeddingScorer(llm)",
         ),
-        (expect_scorer, foreign("sentence_transformers", predict=method), "CrossEncoderScorer(llm)"),
+        (
+            expect_scorer,
+            foreign("sentence_transformers", predict=method),
+            "CrossEncoderScorer(llm)",
+        ),
         (expect_scorer, lambda q, t: 0.0, "FunctionScorer(llm)"),
         (expect_scorer, BM25Scorer, "BM25Scorer(...)"),
         (expect_denoiser, BM25Scorer(), "ENDDenoiser(llm)"),
@@ -90,7 +98,11 @@ def test_our_own_adapters_are_taken():
 
 def test_the_right_thing_is_handed_back():
     llm, scorer, retriever = FunctionLLM(lambda m: ""), BM25Scorer(), ListRetriever([])
-    assert (expect_llm(llm), expect_scorer(scorer), expect_retriever(retriever)) == (llm, scorer, retriever)
+    assert (expect_llm(llm), expect_scorer(scorer), expect_retriever(retriever)) == (
+        llm,
+        scorer,
+        retriever,
+    )
 
 
 def test_a_secret_handed_over_by_mistake_is_not_shown():
@@ -99,11 +111,17 @@ def test_a_secret_handed_over_by_mistake_is_not_shown():
     assert "abcdef" not in str(caught.value)
 
 
-@pytest.mark.parametrize("passages", ["a text", Passage("x", id="a"), None, 3, ["a text"], [{"text": "x"}]])
+@pytest.mark.parametrize(
+    "passages", ["a text", Passage("x", id="a"), None, 3, ["a text"], [{"text": "x"}]]
+)
 def test_passages_that_are_none_are_refused(passages):
     with pytest.raises(InputError, match="passages"):
         check_passages(passages)
 
 
 def test_a_generator_of_passages_is_read_once():
-    assert [p.id for p in check_passages(Passage("x", id=i) for i in "abc")] == ["a", "b", "c"]
+    assert [p.id for p in check_passages(Passage("x", id=i) for i in "abc")] == [
+        "a",
+        "b",
+        "c",
+    ]

@@ -61,9 +61,13 @@ print(json.dumps(states))
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 @pytest.mark.parametrize("there", ["over an old one", "where nothing was"])
-def test_a_save_that_is_killed_leaves_a_whole_probe_or_an_error_of_ours(tmp_path, there):
+def test_a_save_that_is_killed_leaves_a_whole_probe_or_an_error_of_ours(
+    tmp_path, there
+):
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", PROGRAM, str(tmp_path), there], capture_output=True, check=False
+        [sys.executable, "-W", "ignore", "-c", PROGRAM, str(tmp_path), there],
+        capture_output=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr.decode()
     states = json.loads(done.stdout)
@@ -71,6 +75,8 @@ def test_a_save_that_is_killed_leaves_a_whole_probe_or_an_error_of_ours(tmp_path
     assert states[-1] == "new"
     if there == "over an old one":
         assert states[0] == "old"
-        assert states.count("error of ours") <= 1  # between the two moves, and nowhere else
+        assert (
+            states.count("error of ours") <= 1
+        )  # between the two moves, and nowhere else
     else:
         assert states[0] == "error of ours"

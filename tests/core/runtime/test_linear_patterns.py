@@ -9,7 +9,9 @@ from pumped_patterns import ALL, UNREAD, Found, parser, pumped
 def test_patterns_are_found():
     assert len(ALL) > 60
     assert not [name for name in UNREAD if name.startswith("denoise_core")]
-    assert {"denoise_core.text", "denoise_core.s2a"} <= {".".join(found.where.split(".")[:2]) for found in ALL}
+    assert {"denoise_core.text", "denoise_core.s2a"} <= {
+        ".".join(found.where.split(".")[:2]) for found in ALL
+    }
 
 
 @pytest.mark.skipif(parser is None, reason="needs the parser of re")
@@ -20,12 +22,16 @@ def test_a_pattern_is_linear(found):
     assert not problem
 
 
-BLANKS_READ_TWO_WAYS = r"\d{1,6}(?:(?:[ \t]{0,3},[ \t]{0,3}\n?[ \t]{0,3}|[ \t]{1,3})\d{1,6}){0,4000}"
+BLANKS_READ_TWO_WAYS = (
+    r"\d{1,6}(?:(?:[ \t]{0,3},[ \t]{0,3}\n?[ \t]{0,3}|[ \t]{1,3})\d{1,6}){0,4000}"
+)
 
 
 @pytest.mark.skipif(parser is None, reason="needs the parser of re")
 @pytest.mark.parametrize(
-    "pattern", [BLANKS_READ_TWO_WAYS, r"(?:word[, ]{1,2}[ ]?)*", r"(?:\w+\s?)+:", r"(?:a|a)*b"], ids=repr
+    "pattern",
+    [BLANKS_READ_TWO_WAYS, r"(?:word[, ]{1,2}[ ]?)*", r"(?:\w+\s?)+:", r"(?:a|a)*b"],
+    ids=repr,
 )
 def test_a_pattern_whose_time_doubles_with_each_token_is_seen(pattern):
     """A blank after a comma was read as the comma's and as a separator: 24 numbers froze the process."""

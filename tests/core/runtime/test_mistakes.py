@@ -111,7 +111,11 @@ def test_the_rest_of_a_batch_is_not_begun_after_a_mistake(concurrency):
     llm = FunctionLLM(raising(Refused("key")), seconds=0.001)
     with pytest.raises(Refused):
         asyncio.run(
-            arun(batch(tuple(Complete(ASKED, "t") for _ in range(500))), llm=llm, max_concurrency=concurrency)
+            arun(
+                batch(tuple(Complete(ASKED, "t") for _ in range(500))),
+                llm=llm,
+                max_concurrency=concurrency,
+            )
         )
     assert len(llm.received_messages) < 100
 
@@ -147,17 +151,27 @@ WRONG = {
     "no passages": lambda q, p: DenoiseResult(q, ("one",)),
     "nothing in the place of passages": lambda q, p: DenoiseResult(q, None),
     "an id that is no text": lambda q, p: DenoiseResult(q, (Passage("one", ["a"]),)),
-    "a score that is none": lambda q, p: DenoiseResult(q, (Passage("one", "a", score="high"),)),
+    "a score that is none": lambda q, p: DenoiseResult(
+        q, (Passage("one", "a", score="high"),)
+    ),
     "a drop that is none": lambda q, p: DenoiseResult(q, p, ("b",)),
     "a keep without a span": lambda q, p: DenoiseResult(q, p, kept=(Keep(None, 1.0),)),
-    "half a character's place": lambda q, p: DenoiseResult(q, p[:1], (Drop(Span("b", 0, 1.5), "?"),)),
+    "half a character's place": lambda q, p: DenoiseResult(
+        q, p[:1], (Drop(Span("b", 0, 1.5), "?"),)
+    ),
     "failures that are none": lambda q, p: DenoiseResult(q, p, failures=["b"]),
     "a fallback that is no text": lambda q, p: DenoiseResult(q, p, fallback=7),
     "an id twice": lambda q, p: DenoiseResult(q, (p[0], p[0])),
     "a foreign id": lambda q, p: DenoiseResult(q, (Passage("one", "z"),)),
-    "a foreign span": lambda q, p: DenoiseResult(q, (Passage("one", "a", spans=(Span("z", 0, 3),)),)),
-    "a span too far": lambda q, p: DenoiseResult(q, p[:1], (Drop(Span("b", 0, 99), "?"),)),
-    "a span backwards": lambda q, p: DenoiseResult(q, p[:1], (Drop(Span("b", 2, 1), "?"),)),
+    "a foreign span": lambda q, p: DenoiseResult(
+        q, (Passage("one", "a", spans=(Span("z", 0, 3),)),)
+    ),
+    "a span too far": lambda q, p: DenoiseResult(
+        q, p[:1], (Drop(Span("b", 0, 99), "?"),)
+    ),
+    "a span backwards": lambda q, p: DenoiseResult(
+        q, p[:1], (Drop(Span("b", 2, 1), "?"),)
+    ),
     "another text": lambda q, p: DenoiseResult(q, (Passage("ONE", "a"),)),
     "an overlap": lambda q, p: DenoiseResult(q, p, (Drop(Span("a", 0, 1), "?"),)),
     "another order": lambda q, p: DenoiseResult(q, p[::-1]),
@@ -178,7 +192,9 @@ def test_what_comes_back_wrong_follows_the_policy(name):
 
 
 def test_a_generator_of_kept_passages_is_read_once():
-    result = Guard(Answers(lambda q, p: DenoiseResult(q, (x for x in p)))).denoise("q", DOCS)
+    result = Guard(Answers(lambda q, p: DenoiseResult(q, (x for x in p)))).denoise(
+        "q", DOCS
+    )
     assert result.passages == DOCS
 
 

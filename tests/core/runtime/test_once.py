@@ -18,7 +18,10 @@ def test_many_threads_load_once():
         time.sleep(0.05)
         return Model()
 
-    threads = [threading.Thread(target=lambda: found.append(once("m", load))) for _ in range(16)]
+    threads = [
+        threading.Thread(target=lambda: found.append(once("m", load)))
+        for _ in range(16)
+    ]
     for t in threads:
         t.start()
     for t in threads:

@@ -18,15 +18,25 @@ def by_length(keep, chunker):
 
 
 def by_letter(keep, chunker):
-    return ENDDenoiser(FunctionScorer(lambda q, t: t.count("a")), keep=keep, chunker=chunker)
+    return ENDDenoiser(
+        FunctionScorer(lambda q, t: t.count("a")), keep=keep, chunker=chunker
+    )
 
 
-@given(st.lists(TEXT, max_size=4), st.sampled_from([0.3, 0.6, 0.99]), st.sampled_from([0.3, 0.6, 0.99]))
+@given(
+    st.lists(TEXT, max_size=4),
+    st.sampled_from([0.3, 0.6, 0.99]),
+    st.sampled_from([0.3, 0.6, 0.99]),
+)
 @settings(max_examples=60)
 def test_a_pipeline_of_extractive_steps_is_extractive(texts, first, second):
     passages = [Passage(t, str(i)) for i, t in enumerate(texts)]
     result = check_denoiser(
-        lambda: Pipeline(by_length(first, sentence_spans), by_letter(second, sentence_chunker(7)), by_length(0.9, sentence_chunker(3))),
+        lambda: Pipeline(
+            by_length(first, sentence_spans),
+            by_letter(second, sentence_chunker(7)),
+            by_length(0.9, sentence_chunker(3)),
+        ),
         "q",
         passages,
     )
@@ -37,14 +47,24 @@ def test_one_step_is_that_step():
     passages = [Passage("aaa. b.", "x"), Passage("b.", "y")]
     alone = by_letter(0.4, sentence_spans).denoise("q", passages)
     piped = Pipeline(by_letter(0.4, sentence_spans)).denoise("q", passages)
-    assert (piped.passages, piped.dropped, piped.kept) == (alone.passages, alone.dropped, alone.kept)
+    assert (piped.passages, piped.dropped, piped.kept) == (
+        alone.passages,
+        alone.dropped,
+        alone.kept,
+    )
 
 
 def test_a_rewritten_text_keeps_its_sources_through_later_steps():
     class Rewrites:
         def denoise(self, query, passages):
             kept = tuple(
-                Passage("new text. more.", p.id, spans=p.source_spans, is_rewritten=True, metadata=p.metadata)
+                Passage(
+                    "new text. more.",
+                    p.id,
+                    spans=p.source_spans,
+                    is_rewritten=True,
+                    metadata=p.metadata,
+                )
                 for p in passages
             )
             return DenoiseResult("what?", kept)
@@ -53,9 +73,15 @@ def test_a_rewritten_text_keeps_its_sources_through_later_steps():
             return self.denoise(query, passages)
 
     passages = [Passage("An old and long text.", "x"), Passage("Another.", "y")]
-    result = check_denoiser(lambda: Pipeline(Rewrites(), by_length(1, sentence_spans)), "q", passages)
+    result = check_denoiser(
+        lambda: Pipeline(Rewrites(), by_length(1, sentence_spans)), "q", passages
+    )
     (kept,) = result.passages
-    assert (kept.text, kept.is_rewritten, kept.source_spans) == ("new text. ", True, passages[0].source_spans)
+    assert (kept.text, kept.is_rewritten, kept.source_spans) == (
+        "new text. ",
+        True,
+        passages[0].source_spans,
+    )
     assert [d.span.passage_id for d in result.dropped] == ["y"]
     assert result.query == "what?"
 
@@ -64,7 +90,9 @@ def test_end_then_s2a_select():
     passages = [Passage("a a. bb. ccc.", "x"), Passage("nothing here", "y")]
     llm = FunctionLLM(lambda m: "2")
     result = check_denoiser(
-        lambda: Pipeline(by_letter(1, sentence_spans), Guard(S2ADenoiser(llm, variant="select"))),
+        lambda: Pipeline(
+            by_letter(1, sentence_spans), Guard(S2ADenoiser(llm, variant="select"))
+        ),
         "q",
         passages,
     )

@@ -22,12 +22,21 @@ text = st.text(max_size=600)
 def results(draw):
     """A result with some passages kept in pieces, whatever their ids, query and fallback look like."""
     ids = draw(st.lists(text, min_size=1, max_size=5, unique=True))
-    passages = [Passage("x" * draw(st.integers(0, 5000)), i, draw(st.none() | st.floats())) for i in ids]
+    passages = [
+        Passage("x" * draw(st.integers(0, 5000)), i, draw(st.none() | st.floats()))
+        for i in ids
+    ]
     spans = []
     for p in passages:
         cuts = sorted(draw(st.lists(st.integers(0, len(p.text)), max_size=300)))
         spans += [Span(p.id, a, b) for a, b in pairwise(cuts)]
-    kept = Passage("y", ids[0], draw(st.none() | st.floats()), spans=tuple(spans), is_rewritten=draw(st.booleans()))
+    kept = Passage(
+        "y",
+        ids[0],
+        draw(st.none() | st.floats()),
+        spans=tuple(spans),
+        is_rewritten=draw(st.booleans()),
+    )
     chunks = tuple(Keep(s, 1.0) for s in spans)
     drops = tuple(Drop(s, draw(text), None) for s in spans[:3])
     return (
@@ -48,7 +57,11 @@ def results(draw):
 def test_a_record_of_spans_keeps_to_its_bound_and_is_plain_json(made):
     passages, kept, result = made
     record = passage_record(kept, {p.id: p for p in passages}, result, detail="spans")
-    weight = len(json.dumps(record, ensure_ascii=False, allow_nan=False).encode("utf-8", "surrogatepass"))
+    weight = len(
+        json.dumps(record, ensure_ascii=False, allow_nan=False).encode(
+            "utf-8", "surrogatepass"
+        )
+    )
     assert weight <= RECORD_BYTES
     assert json.loads(json.dumps(record)) == record
 
@@ -57,15 +70,26 @@ def test_a_record_of_spans_keeps_to_its_bound_and_is_plain_json(made):
 def test_ranges_that_are_listed_and_left_out_are_all_the_ranges(made):
     passages, kept, result = made
     given = {p.id: p for p in passages}
-    full, small = (passage_record(kept, given, result, detail=d) for d in ("full", "spans"))
+    full, small = (
+        passage_record(kept, given, result, detail=d) for d in ("full", "spans")
+    )
     joined = sum(
-        1 for ranges in full["spans"].values() for i, r in enumerate(ranges) if not i or ranges[i - 1][1] != r[0]
+        1
+        for ranges in full["spans"].values()
+        for i, r in enumerate(ranges)
+        if not i or ranges[i - 1][1] != r[0]
     )
     listed = sum(map(len, small["spans"].values()))
     assert listed + small.get("spans_left_out", 0) == joined
     if "spans_left_out" not in small:
-        covered = [[c for a, b in ranges for c in range(a, b)] for ranges in full["spans"].values()]
-        assert [[c for a, b in ranges for c in range(a, b)] for ranges in small["spans"].values()] == covered
+        covered = [
+            [c for a, b in ranges for c in range(a, b)]
+            for ranges in full["spans"].values()
+        ]
+        assert [
+            [c for a, b in ranges for c in range(a, b)]
+            for ranges in small["spans"].values()
+        ] == covered
 
 
 def test_full_has_the_chunks_and_none_has_nothing():
@@ -90,9 +114,19 @@ def test_full_has_the_chunks_and_none_has_nothing():
 
 def test_a_summary_for_a_trace_lists_a_bounded_number_and_says_what_it_left_out():
     passages = [Passage("abc", f"p{i}") for i in range(SUMMARY_ROWS + 7)]
-    result = DenoiseResult("q", tuple(passages), tuple(Drop(Span(p.id, 0, 3), "low", 0.0) for p in passages))
-    short, whole = bounded_result_summary(passages, result), result_summary(passages, result)
-    assert (len(short["passages"]), len(short["dropped"])) == (SUMMARY_ROWS, SUMMARY_ROWS)
+    result = DenoiseResult(
+        "q",
+        tuple(passages),
+        tuple(Drop(Span(p.id, 0, 3), "low", 0.0) for p in passages),
+    )
+    short, whole = (
+        bounded_result_summary(passages, result),
+        result_summary(passages, result),
+    )
+    assert (len(short["passages"]), len(short["dropped"])) == (
+        SUMMARY_ROWS,
+        SUMMARY_ROWS,
+    )
     assert short["left_out"] == {"passages": 7, "dropped": 7}
     assert short["dropped"] == whole["dropped"][:SUMMARY_ROWS]
     assert short["given"] == len(whole["given"])
@@ -100,9 +134,19 @@ def test_a_summary_for_a_trace_lists_a_bounded_number_and_says_what_it_left_out(
 
 def test_a_question_that_was_not_cleared_is_said_in_every_record():
     passage = Passage("The tower is 330 m tall.", "a")
-    result = DenoiseResult("q", (passage,), question_note="the question was kept as it is: it asks nothing")
+    result = DenoiseResult(
+        "q", (passage,), question_note="the question was kept as it is: it asks nothing"
+    )
     by_id = {"a": passage}
-    shown = [passage_record(passage, by_id, result, detail=detail) for detail in ("full", "spans")]
-    shown += [result_summary([passage], result), bounded_result_summary([passage], result)]
+    shown = [
+        passage_record(passage, by_id, result, detail=detail)
+        for detail in ("full", "spans")
+    ]
+    shown += [
+        result_summary([passage], result),
+        bounded_result_summary([passage], result),
+    ]
     assert all(record["question_note"] == result.question_note for record in shown)
-    assert "question_note" not in passage_record(passage, by_id, DenoiseResult("q", (passage,)))
+    assert "question_note" not in passage_record(
+        passage, by_id, DenoiseResult("q", (passage,))
+    )

@@ -35,7 +35,9 @@ FORMS = {
     "Google client": ("GOCSPX-" + a(28),),
     "Slack": ("xoxb-" + a(12, string.digits) + "-" + a(24),),
     "Slack app": ("xapp-1-" + a(10) + "-" + a(12, string.digits) + "-" + a(64, HEX),),
-    "Slack hook": ("https://hooks.slack.com/services/T" + a(8) + "/B" + a(8) + "/" + a(24),),
+    "Slack hook": (
+        "https://hooks.slack.com/services/T" + a(8) + "/B" + a(8) + "/" + a(24),
+    ),
     "SendGrid": ("SG." + a(22) + "." + a(43),),
     "Twilio": ("SK" + a(32, HEX),),
     "npm": ("npm_" + a(36),),
@@ -47,7 +49,10 @@ FORMS = {
     "URL password": ("p4ss" + a(6), "postgres://user:{}@db/x"),
     "URL query": ("q" + a(10), "https://x.example/a?api_key={}&b=1"),
     "JSON": ("p" + a(9), '{{"password": "{}"}}'),
-    "PEM": ("MIIEvQ" + a(58) + "\n" + a(64), "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----"),
+    "PEM": (
+        "MIIEvQ" + a(58) + "\n" + a(64),
+        "-----BEGIN PRIVATE KEY-----\n{}\n-----END PRIVATE KEY-----",
+    ),
     "Azure": (a(86) + "==", "AccountKey={}"),
     "hex": (a(40, HEX),),
     "Vault": ("hvs." + a(24),),
@@ -56,13 +61,19 @@ FORMS = {
     "Groq": ("gsk_" + a(52),),
     "Replicate": ("r8_" + a(37),),
     "header x-api-key": ("z" + a(12), "x-api-key: {}"),
-    "Azure query sig": ("w" + a(12) + "%2B" + a(20) + "%3D", "https://b.example/c?sv=2024&sig={}"),
+    "Azure query sig": (
+        "w" + a(12) + "%2B" + a(20) + "%3D",
+        "https://b.example/c?sv=2024&sig={}",
+    ),
     "Linear": ("lin_api_" + a(40),),
     "Notion": ("ntn_" + a(43),),
     "Shopify": ("shpat_" + a(32, HEX),),
     "Telegram": (a(9, string.digits) + ":AA" + a(33),),
     "AWS id of the manual": ("AKIAIOSFODNN7EXAMPLE", "key {} used"),
-    "words of a provider": ("sk-proj-abc123DEF456", "Incorrect API key provided: {}. Find it"),
+    "words of a provider": (
+        "sk-proj-abc123DEF456",
+        "Incorrect API key provided: {}. Find it",
+    ),
     "a password of words": ("correct-horse", "password: {}"),
     "Mailgun": ("key-" + a(32, HEX),),
 }
@@ -71,11 +82,17 @@ FORMS = {
 @pytest.mark.parametrize("name", FORMS)
 def test_a_secret_is_masked(name):
     secret, *around = FORMS[name]
-    told = mask_secrets((around[0] if around else "refused: {} was given").format(secret))
+    told = mask_secrets(
+        (around[0] if around else "refused: {} was given").format(secret)
+    )
     assert "***" in told
     places = range(max(1, len(secret) - 12)) if len(secret) > 16 else [0]
-    start = {"Slack app": 20, "Slack hook": 50}.get(name, 0)  # numbers of a workspace before it are no secret
-    assert not [secret[i : i + 14] for i in places if i >= start and secret[i : i + 14] in told]
+    start = {"Slack app": 20, "Slack hook": 50}.get(
+        name, 0
+    )  # numbers of a workspace before it are no secret
+    assert not [
+        secret[i : i + 14] for i in places if i >= start and secret[i : i + 14] in told
+    ]
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,9 @@ GOOD = np.ones(3, np.float32)
         lambda f: rewritten(f, {"weight": GOOD, "calibration.x": GOOD}),
         lambda f: rewritten(f, {"bias": GOOD[:1], "other": GOOD}),
         lambda f: rewritten(f, {"weight": GOOD * NAN, "bias": GOOD[:1]}),
-        lambda f: rewritten(f, {"weight": np.ones((2, 2), np.float32), "bias": GOOD[:1]}),
+        lambda f: rewritten(
+            f, {"weight": np.ones((2, 2), np.float32), "bias": GOOD[:1]}
+        ),
         lambda f: rewritten(f, threshold=NAN),
         lambda f: rewritten(f, threshold=True),
         lambda f: rewritten(f, threshold="0"),
@@ -103,7 +105,10 @@ GOOD = np.ones(3, np.float32)
         lambda f: (f / "probe.json").unlink(),
         lambda f: (f / "probe.safetensors").unlink(),
         lambda f: (f / "probe.safetensors").write_bytes(b""),
-        lambda f: ((f / "probe.json").unlink(), (f / "probe.json").symlink_to(f / "nowhere")),
+        lambda f: (
+            (f / "probe.json").unlink(),
+            (f / "probe.json").symlink_to(f / "nowhere"),
+        ),
         lambda f: ((f / "probe.json").unlink(), (f / "probe.json").mkdir()),
     ],
 )
@@ -135,10 +140,19 @@ def test_two_savers_at_once_leave_one_whole_probe(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["probe"]
 
 
-def test_a_folder_that_another_saver_moves_away_at_any_time_is_no_obstacle(tmp_path, monkeypatch):
+def test_a_folder_that_another_saver_moves_away_at_any_time_is_no_obstacle(
+    tmp_path, monkeypatch
+):
     """Whatever a saver has just asked of the folder, it may be gone by then; the other one's comes back later."""
     folder = tmp_path / "probe"
-    looks = [(Path, "exists"), (Path, "is_dir"), (Path, "iterdir"), (os, "listdir"), (os, "scandir"), (os, "stat")]
+    looks = [
+        (Path, "exists"),
+        (Path, "is_dir"),
+        (Path, "iterdir"),
+        (os, "listdir"),
+        (os, "scandir"),
+        (os, "stat"),
+    ]
     for home, name in looks:
         PROBE.save(folder)
         real = getattr(home, name)
@@ -167,9 +181,18 @@ def test_a_file_in_the_folders_place_is_not_touched(tmp_path):
 
 def test_one_documents_failure_marks_that_document_alone():
     passages = [Passage("one", "a"), Passage("two", "b")]
-    result = DenoiseResult("q", tuple(passages), fallback="'b' kept as it was", failures={"b": "TimeoutError"})
+    result = DenoiseResult(
+        "q",
+        tuple(passages),
+        fallback="'b' kept as it was",
+        failures={"b": "TimeoutError"},
+    )
     given = {p.id: p for p in passages}
-    records = [passage_record(p, given, result, detail=d)["fallback"] for p in passages for d in ("full", "spans")]
+    records = [
+        passage_record(p, given, result, detail=d)["fallback"]
+        for p in passages
+        for d in ("full", "spans")
+    ]
     assert records == [None, None, "TimeoutError", "TimeoutError"]
     assert fallback_for(["a"], DenoiseResult("q", (), fallback="all")) == "all"
 
@@ -178,7 +201,9 @@ class Fails:
     """Keeps all, and says that passage b failed."""
 
     def denoise(self, query, passages):
-        return DenoiseResult(query, tuple(passages), fallback="b failed", failures={"b": "TimeoutError"})
+        return DenoiseResult(
+            query, tuple(passages), fallback="b failed", failures={"b": "TimeoutError"}
+        )
 
     async def adenoise(self, query, passages):
         return self.denoise(query, passages)
@@ -202,7 +227,9 @@ class Halves:
 
 def test_a_pipeline_carries_failures_and_reads_a_generator_once():
     texts = {"a": "abcdefgh", "b": "ijklmnop"}
-    result = Pipeline(Fails(), Halves(), Halves()).denoise("q", (Passage(t, i) for i, t in texts.items()))
+    result = Pipeline(Fails(), Halves(), Halves()).denoise(
+        "q", (Passage(t, i) for i, t in texts.items())
+    )
     assert result.failures == {"b": "TimeoutError"}
     check_result([Passage(t, i) for i, t in texts.items()], result)
 
@@ -242,6 +269,10 @@ def test_the_command_says_when_nothing_was_denoised():
     kept = DenoiseResult("q", passages, fallback="failed")
     assert nothing_denoised((), DenoiseResult("q", ()))
     assert nothing_denoised(passages, kept)
-    assert nothing_denoised(passages, DenoiseResult("q", passages, failures={"a": "x", "b": "x"}))
-    assert not nothing_denoised(passages, DenoiseResult("q", passages, failures={"a": "x"}, fallback="x"))
+    assert nothing_denoised(
+        passages, DenoiseResult("q", passages, failures={"a": "x", "b": "x"})
+    )
+    assert not nothing_denoised(
+        passages, DenoiseResult("q", passages, failures={"a": "x"}, fallback="x")
+    )
     assert not nothing_denoised(passages, DenoiseResult("q", passages))

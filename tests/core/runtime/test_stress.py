@@ -33,7 +33,9 @@ def test_random_runs_lose_nothing_and_hide_nothing():
 
     async def many():
         for _ in range(RUNS // 40):
-            await asyncio.gather(*(run_async(Run.draw(drawn), tally) for _ in range(20)))
+            await asyncio.gather(
+                *(run_async(Run.draw(drawn), tally) for _ in range(20))
+            )
         await asyncio.sleep(0)
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
@@ -44,8 +46,12 @@ def test_random_runs_lose_nothing_and_hide_nothing():
 
 
 def test_no_thread_stays():
-    deadline = time.monotonic() + 120  # they end by themselves after a while; this is for one that hangs
-    while time.monotonic() < deadline and [t for t in threading.enumerate() if t.name == "denoise"]:
+    deadline = (
+        time.monotonic() + 120
+    )  # they end by themselves after a while; this is for one that hangs
+    while time.monotonic() < deadline and [
+        t for t in threading.enumerate() if t.name == "denoise"
+    ]:
         time.sleep(0.2)
     assert not [t for t in threading.enumerate() if t.name == "denoise"]
 
@@ -56,8 +62,12 @@ def evidence(count, height):
 
 
 PARTS_WITH_MUCH_TO_DO = {
-    "END": lambda given: ENDDenoiser(BM25Scorer(), keep=0.5).adenoise("How tall?", given),
-    "S2A": lambda given: S2ADenoiser(FunctionLLM(lambda m: "1"), variant="select").adenoise("How tall?", given),
+    "END": lambda given: ENDDenoiser(BM25Scorer(), keep=0.5).adenoise(
+        "How tall?", given
+    ),
+    "S2A": lambda given: S2ADenoiser(
+        FunctionLLM(lambda m: "1"), variant="select"
+    ).adenoise("How tall?", given),
     "Augmenter": lambda given: Augmenter(
         FunctionLLM(lambda m: "The tower is 330 m tall [1]."), ListRetriever(given)
     ).aanswer("How tall is the tower?"),
@@ -82,7 +92,9 @@ async def test_the_event_loop_goes_on_with_200_kilobytes_of_evidence(part):
             turns.append(counter.count - last)
             last = counter.count
 
-    await PARTS_WITH_MUCH_TO_DO[part](evidence(1, 300))  # what is made at the first call and kept is made
+    await PARTS_WITH_MUCH_TO_DO[part](
+        evidence(1, 300)
+    )  # what is made at the first call and kept is made
     with counting() as counter:
         ticking = asyncio.create_task(tick(counter))
         await asyncio.sleep(0)
@@ -104,7 +116,9 @@ def whole_calls():
         return {}
     sys.path.insert(0, str(folder))
     try:
-        spec = importlib.util.spec_from_file_location("_stress_calls", folder / "_stress_calls.py")
+        spec = importlib.util.spec_from_file_location(
+            "_stress_calls", folder / "_stress_calls.py"
+        )
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     finally:

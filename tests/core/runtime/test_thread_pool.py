@@ -18,9 +18,16 @@ import pytest
 import denoise_core
 from denoise_core import Message, Reply, run
 from denoise_core.runtime.effects import Complete, batch
-from denoise_core.runtime.thread_pool import CancelToken, DaemonThreadPool, current_cancel_token, run_in_pool
+from denoise_core.runtime.thread_pool import (
+    CancelToken,
+    DaemonThreadPool,
+    current_cancel_token,
+    run_in_pool,
+)
 
-ADAPTERS = [name for name in ("langchain_denoise", "llamaindex_denoise") if find_spec(name)]
+ADAPTERS = [
+    name for name in ("langchain_denoise", "llamaindex_denoise") if find_spec(name)
+]
 WORD = contextvars.ContextVar("word", default="none")
 
 
@@ -52,7 +59,9 @@ async def test_no_more_than_the_limit_run_at_once():
             running[0] += 1
             most[0] = max(most[0], running[0])
             lock.notify_all()
-            lock.wait_for(lambda: most[0] >= 3, timeout=20)  # the limit is reached, however slow the machine
+            lock.wait_for(
+                lambda: most[0] >= 3, timeout=20
+            )  # the limit is reached, however slow the machine
             running[0] -= 1
 
     await asyncio.gather(*(pool.run(work) for _ in range(30)))
@@ -62,7 +71,10 @@ async def test_no_more_than_the_limit_run_at_once():
 async def test_a_hung_call_costs_its_slot_only_until_its_time_out():
     pool, end = DaemonThreadPool(2), threading.Event()
     hung = [asyncio.wait_for(pool.run(end.wait), 0.05) for _ in range(40)]
-    assert all(isinstance(e, TimeoutError) for e in await asyncio.gather(*hung, return_exceptions=True))
+    assert all(
+        isinstance(e, TimeoutError)
+        for e in await asyncio.gather(*hung, return_exceptions=True)
+    )
     assert await asyncio.wait_for(pool.run(lambda: 7), 5) == 7
     end.set()
 
@@ -81,7 +93,10 @@ async def test_the_applications_executor_stays_free():
 
 async def test_a_call_that_waits_for_a_call_does_not_wait_for_ever():
     pool = DaemonThreadPool(1)
-    assert await asyncio.wait_for(pool.run(lambda: asyncio.run(pool.run(lambda: 5))), 5) == 5
+    assert (
+        await asyncio.wait_for(pool.run(lambda: asyncio.run(pool.run(lambda: 5))), 5)
+        == 5
+    )
 
 
 async def test_many_threads_and_cancellations_leave_a_pool_that_works():
@@ -111,7 +126,14 @@ async def test_a_run_on_a_thread_that_nobody_waits_for_makes_no_further_call():
 
     def work():
         try:
-            run(batch(tuple(Complete((Message("user", "x"),), "t", Slow()) for _ in range(5))), max_concurrency=1)
+            run(
+                batch(
+                    tuple(
+                        Complete((Message("user", "x"),), "t", Slow()) for _ in range(5)
+                    )
+                ),
+                max_concurrency=1,
+            )
         finally:
             ended.set()
 
@@ -143,7 +165,9 @@ def test_who_was_left_behind_far_out_is_so_far_in():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
 def test_a_child_process_has_threads_of_its_own():
     pool = DaemonThreadPool(1)
-    assert pool.submit(lambda: 1).result(20) == 1  # its thread stays a while, and would be waited for
+    assert (
+        pool.submit(lambda: 1).result(20) == 1
+    )  # its thread stays a while, and would be waited for
     child = os.fork()
     if child == 0:
         os._exit(pool.submit(lambda: 7).result(20))
@@ -155,12 +179,15 @@ def test_nothing_runs_on_threads_that_are_not_our_own():
 
     The kit of tests and the command that fits end with their pools.
     """
-    others = re.compile(r"\b(to_thread|run_in_executor|ThreadPoolExecutor|ProcessPoolExecutor)\(")
+    others = re.compile(
+        r"\b(to_thread|run_in_executor|ThreadPoolExecutor|ProcessPoolExecutor)\("
+    )
     found = [
         f"{path}:{number}"
         for package in (denoise_core, *map(__import__, ADAPTERS))
         for path in Path(package.__file__).parent.rglob("*.py")
-        if (path.parent.name, path.name) not in {("denoise_core", "testing.py"), ("cli", "fit.py")}
+        if (path.parent.name, path.name)
+        not in {("denoise_core", "testing.py"), ("cli", "fit.py")}
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         if others.search(line.split("#")[0])
     ]
@@ -184,7 +211,9 @@ class Hangs:
 
 {call}
 """
-ASKED = "batch(tuple(Complete((Message('user', 'x'),), 't', Hangs()) for _ in range(4)))"
+ASKED = (
+    "batch(tuple(Complete((Message('user', 'x'),), 't', Hangs()) for _ in range(4)))"
+)
 CALLS = {
     "sync batch": f"run({ASKED})",
     "sync batch with a time-out": f"run({ASKED}, call_seconds=30)",
@@ -203,7 +232,9 @@ def test_ctrl_c_ends_the_process_though_its_call_never_ends(name):
     with subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
-        assert process.stdout.readline().startswith(b"calling")  # two threads may write at once
+        assert process.stdout.readline().startswith(
+            b"calling"
+        )  # two threads may write at once
         time.sleep(0.3)  # all calls are under way, and the main thread waits for them
         os.kill(process.pid, signal.SIGINT)
         assert process.wait(120) != 0

@@ -30,7 +30,10 @@ def keeps(wanted: Callable[[str], bool], *, seconds: float = 0.0) -> FunctionLLM
     """Names the pieces that ``wanted`` likes."""
 
     def reply(messages: Sequence[Message]) -> str:
-        return ", ".join(str(n) for n, text in pieces(messages).items() if wanted(text)) or "NONE"
+        return (
+            ", ".join(str(n) for n, text in pieces(messages).items() if wanted(text))
+            or "NONE"
+        )
 
     return FunctionLLM(reply, seconds=seconds)
 

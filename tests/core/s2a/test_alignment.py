@@ -30,7 +30,10 @@ def shown(source, written):
     passage = Passage(source, "p")
     spans = split_pieces(passage)
     found = SourceIndex([source[s.start : s.end] for s in spans])
-    covers = [found.align(written[s.start : s.end]).sentence_indices for s in split_pieces(Passage(written, "w"))]
+    covers = [
+        found.align(written[s.start : s.end]).sentence_indices
+        for s in split_pieces(Passage(written, "w"))
+    ]
     return {n for c in covers for n in c}, all(covers)
 
 
@@ -47,12 +50,21 @@ def test_a_faithful_rewrite_in_two_sentences_loses_nothing_in_silence():
 
 
 def test_by_hand():
-    records = [json.loads(line) for line in BY_HAND.read_text(encoding="utf-8").splitlines()]
+    records = [
+        json.loads(line) for line in BY_HAND.read_text(encoding="utf-8").splitlines()
+    ]
     needed = found = complete = superfluous = written = 0
     faithful = [r for r in records if not r["wrong"]]
     for record in faithful:
-        wanted, (got, every) = set(record["needed_sentences"]), shown(record["source"], record["written"])
-        needed, found, complete = needed + len(wanted), found + len(wanted & got), complete + (wanted <= got)
+        wanted, (got, every) = (
+            set(record["needed_sentences"]),
+            shown(record["source"], record["written"]),
+        )
+        needed, found, complete = (
+            needed + len(wanted),
+            found + len(wanted & got),
+            complete + (wanted <= got),
+        )
         superfluous += len(got - wanted)
         written += len(split_pieces(Passage(record["written"], "w")))
         assert every
@@ -62,11 +74,15 @@ def test_by_hand():
 
 
 def test_foreign_text_has_no_source():
-    records = [json.loads(line) for line in BY_HAND.read_text(encoding="utf-8").splitlines()]
+    records = [
+        json.loads(line) for line in BY_HAND.read_text(encoding="utf-8").splitlines()
+    ]
     for n, record in enumerate(records):
         other = records[(n + 7) % len(records)]
         if other["source"] != record["source"]:
-            assert shown(other["source"], record["written"])[0] == set(), record["written"]
+            assert shown(other["source"], record["written"])[0] == set(), record[
+                "written"
+            ]
 
 
 def test_when_nothing_written_has_a_source_it_is_a_failure():
@@ -75,7 +91,9 @@ def test_when_nothing_written_has_a_source_it_is_a_failure():
     assert kept.passages == (VELTRIN,)
     assert "covers" in kept.failures["v"]
     assert len(kept.reports[0].uncovered_sentences) == 2
-    dropped = S2ADenoiser(llm, variant="default", on_error="drop").denoise("Who?", [VELTRIN])
+    dropped = S2ADenoiser(llm, variant="default", on_error="drop").denoise(
+        "Who?", [VELTRIN]
+    )
     assert dropped.passages == ()
     assert dropped.failures
 
@@ -84,7 +102,11 @@ def test_written_text_is_shown_as_it_is_and_marked_with_the_checkers_word():
     written = "The drug has been approved by the FDA."
     options = Options(shown_text="written")
     result = check_denoiser(
-        lambda: S2ADenoiser(says(f"Context: {written}"), variant="default", options=options), "Who?", [VELTRIN]
+        lambda: S2ADenoiser(
+            says(f"Context: {written}"), variant="default", options=options
+        ),
+        "Who?",
+        [VELTRIN],
     )
     (passage,) = result.passages
     assert (passage.text, passage.is_rewritten) == (written, True)
@@ -95,7 +117,9 @@ def test_written_text_is_shown_as_it_is_and_marked_with_the_checkers_word():
 def test_flag_adds_the_checkers_word_to_the_source():
     llm = FunctionLLM(lambda m: "Context: She took over the programme in 2019.")
     plain, flagged = (
-        S2ADenoiser(llm, variant="default", options=Options(check_sentences=f)).denoise("Who?", [VELTRIN])
+        S2ADenoiser(llm, variant="default", options=Options(check_sentences=f)).denoise(
+            "Who?", [VELTRIN]
+        )
         for f in (False, True)
     )
     assert plain.passages == flagged.passages
@@ -105,7 +129,10 @@ def test_flag_adds_the_checkers_word_to_the_source():
 
 @given(
     st.lists(
-        st.sampled_from(["She took over in 2015.", "Bananas rot.", "It rained.", "He won 3 prizes."]), max_size=6
+        st.sampled_from(
+            ["She took over in 2015.", "Bananas rot.", "It rained.", "He won 3 prizes."]
+        ),
+        max_size=6,
     )
 )
 def test_sentences_of_the_source_cover_themselves(sentences):
@@ -114,4 +141,7 @@ def test_sentences_of_the_source_cover_themselves(sentences):
     source = SourceIndex([text[s.start : s.end] for s in spans])
     for s in spans:
         chosen = source.align(text[s.start : s.end]).sentence_indices
-        assert any(text[spans[n].start : spans[n].end].strip() == text[s.start : s.end].strip() for n in chosen)
+        assert any(
+            text[spans[n].start : spans[n].end].strip() == text[s.start : s.end].strip()
+            for n in chosen
+        )

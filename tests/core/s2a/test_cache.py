@@ -17,7 +17,10 @@ from denoise_core.testing import FunctionLLM
 
 from .fakes import document, keeps, says
 
-PASSAGES = (Passage("The tower is tall. I love it.", "a"), Passage("Bananas are yellow.", "b"))
+PASSAGES = (
+    Passage("The tower is tall. I love it.", "a"),
+    Passage("Bananas are yellow.", "b"),
+)
 ASKED = (Message("user", "BEGIN 00 text"),)
 
 
@@ -27,16 +30,31 @@ def always(_: Reply) -> bool:
 
 @pytest.fixture(params=["memory", "sqlite"])
 def store(request, tmp_path):
-    return MemoryStore() if request.param == "memory" else SqliteStore(tmp_path / "deep" / "replies.db")
+    return (
+        MemoryStore()
+        if request.param == "memory"
+        else SqliteStore(tmp_path / "deep" / "replies.db")
+    )
 
 
 def test_a_second_run_makes_no_call_and_gives_the_same(store):
     llm = keeps(lambda t: "tall" in t)
-    denoiser = S2ADenoiser(llm, variant="select", options=Options(join_passages=False, cache=Cache("m", store)))
-    first, second = denoiser.denoise("How tall?", PASSAGES), denoiser.denoise("How tall?", PASSAGES)
+    denoiser = S2ADenoiser(
+        llm,
+        variant="select",
+        options=Options(join_passages=False, cache=Cache("m", store)),
+    )
+    first, second = (
+        denoiser.denoise("How tall?", PASSAGES),
+        denoiser.denoise("How tall?", PASSAGES),
+    )
     third = asyncio.run(denoiser.adenoise("How tall?", PASSAGES))
     assert len(llm.received_messages) == 2
-    assert (first.passages, first.dropped) == (second.passages, second.dropped) == (third.passages, third.dropped)
+    assert (
+        (first.passages, first.dropped)
+        == (second.passages, second.dropped)
+        == (third.passages, third.dropped)
+    )
     assert second.trace.usage.total == 0
 
 
@@ -67,13 +85,19 @@ def test_the_persistent_store_outlives_the_process_object(tmp_path):
     for expected_calls in (1, 0):
         llm = keeps(lambda t: True)
         cache = Cache("m", SqliteStore(tmp_path / "replies.db"))
-        S2ADenoiser(llm, variant="select", options=Options(join_passages=False, cache=cache)).denoise("How?", PASSAGES[:1])
+        S2ADenoiser(
+            llm, variant="select", options=Options(join_passages=False, cache=cache)
+        ).denoise("How?", PASSAGES[:1])
         assert len(llm.received_messages) == expected_calls
 
 
 def test_unreadable_replies_are_not_kept(store):
     llm = says("no idea, 7 perhaps")
-    denoiser = S2ADenoiser(llm, variant="select", options=Options(join_passages=False, cache=Cache("m", store)))
+    denoiser = S2ADenoiser(
+        llm,
+        variant="select",
+        options=Options(join_passages=False, cache=Cache("m", store)),
+    )
     assert denoiser.denoise("How?", PASSAGES[:1]).fallback
     denoiser.denoise("How?", PASSAGES[:1])
     assert len(llm.received_messages) == 4, "each time once more in the same call"
@@ -88,7 +112,9 @@ def test_what_was_selected_costs_nothing_in_another_order_or_with_others(store):
     asked = len(llm.received_messages)
     again = denoiser.denoise("How?", passages[15:4:-1])
     assert len(llm.received_messages) == asked
-    assert {p.id: p for p in again.passages} == {p.id: p for p in first.passages if 4 < int(p.id) < 16}
+    assert {p.id: p for p in again.passages} == {
+        p.id: p for p in first.passages if 4 < int(p.id) < 16
+    }
     more = denoiser.denoise("How?", [*passages[:3], Passage("A new 7. Or so.", "new")])
     assert len(llm.received_messages) == asked + 1
     assert document(llm.received_messages[-1]) == "1 A new 7.\n2 Or so."
@@ -99,10 +125,16 @@ def test_identical_passages_at_once_are_one_call():
     llm = keeps(lambda t: True, seconds=0.01)
     cache = Cache("m")
     same = [Passage("The same text. Twice.", str(i)) for i in range(10)]
-    denoiser = S2ADenoiser(llm, variant="select", options=Options(join_passages=False, cache=cache))
+    denoiser = S2ADenoiser(
+        llm, variant="select", options=Options(join_passages=False, cache=cache)
+    )
     assert len(denoiser.denoise("How?", same).passages) == 10
     asyncio.run(
-        S2ADenoiser(llm, variant="select", options=Options(join_passages=False, cache=Cache("n"))).adenoise("How?", same)
+        S2ADenoiser(
+            llm,
+            variant="select",
+            options=Options(join_passages=False, cache=Cache("n")),
+        ).adenoise("How?", same)
     )
     assert len(llm.received_messages) == 2
 
@@ -116,7 +148,9 @@ def test_a_failed_call_fails_all_who_wait_and_is_made_anew():
         return "1"
 
     llm = FunctionLLM(reply)
-    denoiser = S2ADenoiser(llm, variant="select", options=Options(join_passages=False, cache=Cache("m")))
+    denoiser = S2ADenoiser(
+        llm, variant="select", options=Options(join_passages=False, cache=Cache("m"))
+    )
     assert "down" in denoiser.denoise("How?", PASSAGES).fallback
     failing = False
     assert denoiser.denoise("How?", PASSAGES).fallback is None
@@ -152,7 +186,9 @@ def test_a_cancelled_caller_does_not_cancel_the_other(cancelled):
 def test_the_file_store_does_not_block_the_event_loop(tmp_path):
     llm = keeps(lambda t: True)
     cache = Cache("m", SqliteStore(tmp_path / "replies.db"))
-    denoiser = S2ADenoiser(llm, variant="select", options=Options(join_passages=False, cache=cache))
+    denoiser = S2ADenoiser(
+        llm, variant="select", options=Options(join_passages=False, cache=cache)
+    )
 
     async def asked() -> None:
         with blockbuster_ctx():
@@ -169,13 +205,18 @@ def test_memory_store_is_a_bounded_dict_of_the_last_used(pairs):
         store.put(key, text)
     last = list(dict.fromkeys(reversed([k for k, _ in pairs])))[:3]
     written = dict(pairs)
-    assert {k: store.get(k) for k in "abcde"} == {k: written.get(k) if k in last else None for k in "abcde"}
+    assert {k: store.get(k) for k in "abcde"} == {
+        k: written.get(k) if k in last else None for k in "abcde"
+    }
 
 
 def test_sqlite_store_is_bounded_and_shared_between_threads(tmp_path):
     store = SqliteStore(tmp_path / "r.db", max_entries=20)
     threads = [
-        threading.Thread(target=lambda i=i: [store.put(f"{i}-{k}", "x") for k in range(5)]) for i in range(6)
+        threading.Thread(
+            target=lambda i=i: [store.put(f"{i}-{k}", "x") for k in range(5)]
+        )
+        for i in range(6)
     ]
     for t in threads:
         t.start()
@@ -186,7 +227,9 @@ def test_sqlite_store_is_bounded_and_shared_between_threads(tmp_path):
         assert {row[0] for row in db.execute("SELECT text FROM replies")} == {b"x"}
 
 
-@pytest.mark.parametrize("make", [MemoryStore, lambda max_entries: SqliteStore("x", max_entries=max_entries)])
+@pytest.mark.parametrize(
+    "make", [MemoryStore, lambda max_entries: SqliteStore("x", max_entries=max_entries)]
+)
 def test_a_store_needs_room(make):
     with pytest.raises(InputError, match="expected 1 or more"):
         make(max_entries=0)

@@ -25,44 +25,69 @@ CODE = "def area(r):\n    pi = 3.14\n    return pi * r\n\ndef other():\n    retu
     [
         (TABLE, "Bern", "| City | People |\n|---|---|\n| Bern | 134,000 |\n", 2),
         (LIST, "bulbs", "The kit contains:\n- two spare bulbs\n", 1),
-        (PROSE, "studied", "Marie Curie moved to Paris. She studied physics there. ", 1),
+        (
+            PROSE,
+            "studied",
+            "Marie Curie moved to Paris. She studied physics there. ",
+            1,
+        ),
         (PROSE, "mild", "The weather was mild. ", 0),
         (CODE, "return pi", "def area(r):\n    return pi * r\n\n", 1),
     ],
 )
-def test_a_kept_piece_brings_what_it_cannot_be_read_without(text, wanted, kept, brought):
+def test_a_kept_piece_brings_what_it_cannot_be_read_without(
+    text, wanted, kept, brought
+):
     passage = Passage(text, "p")
     result = S2ADenoiser(keeps(lambda t: wanted in t)).denoise("What is it?", [passage])
     assert result.passages[0].text == kept
     assert len(result.reports[0].context_spans) == brought
-    assert all(s not in [d.span for d in result.dropped] for s in result.reports[0].context_spans)
-    check_result([passage], result)
-    alone = S2ADenoiser(keeps(lambda t: wanted in t), options=Options(keep_context=False)).denoise(
-        "What is it?", [passage]
+    assert all(
+        s not in [d.span for d in result.dropped]
+        for s in result.reports[0].context_spans
     )
+    check_result([passage], result)
+    alone = S2ADenoiser(
+        keeps(lambda t: wanted in t), options=Options(keep_context=False)
+    ).denoise("What is it?", [passage])
     assert wanted in alone.passages[0].text
     assert len(alone.passages[0].text) <= len(kept)
-    assert alone.passages[0].text == alone.passages[0].text.rstrip(), "nor white space that nobody named"
+    assert alone.passages[0].text == alone.passages[0].text.rstrip(), (
+        "nor white space that nobody named"
+    )
     check_result([passage], alone)
 
 
 def test_a_pronoun_beside_its_kept_sentence_brings_nothing():
-    result = S2ADenoiser(keeps(lambda t: "Curie" in t or "studied" in t)).denoise("Who?", [Passage(PROSE, "p")])
+    result = S2ADenoiser(keeps(lambda t: "Curie" in t or "studied" in t)).denoise(
+        "Who?", [Passage(PROSE, "p")]
+    )
     assert result.reports[0].context_spans == ()
 
 
 def test_a_budget_of_tokens_takes_the_most_important_first():
-    text = "Alpha one is here. Beta two is here. Gamma three is here. Delta four is here. "
+    text = (
+        "Alpha one is here. Beta two is here. Gamma three is here. Delta four is here. "
+    )
     llm = says("3, 1, 4")
-    result = S2ADenoiser(llm, keep=TokenLimit(11)).denoise("Which?", [Passage(text, "p")])
+    result = S2ADenoiser(llm, keep=TokenLimit(11)).denoise(
+        "Which?", [Passage(text, "p")]
+    )
     assert result.passages[0].text == "Alpha one is here. Gamma three is here. "
     assert "most important comes first" in llm.received_messages[0][-1].content
-    reasons = {text[d.span.start : d.span.end].split()[0]: d.reason for d in result.dropped}
-    assert reasons == {"Beta": "not needed for the question", "Delta": "over the budget of 11 tokens"}
+    reasons = {
+        text[d.span.start : d.span.end].split()[0]: d.reason for d in result.dropped
+    }
+    assert reasons == {
+        "Beta": "not needed for the question",
+        "Delta": "over the budget of 11 tokens",
+    }
     check_result([Passage(text, "p")], result)
 
 
-@pytest.mark.parametrize("settings", [{"keep": 0.3}, {"keep": TokenLimit(9), "variant": "default"}])
+@pytest.mark.parametrize(
+    "settings", [{"keep": 0.3}, {"keep": TokenLimit(9), "variant": "default"}]
+)
 def test_what_is_no_rule_is_refused(settings):
     with pytest.raises(InputError, match="Tokens"):
         S2ADenoiser(says(""), **settings)
@@ -98,7 +123,9 @@ LONG = {
 
 def one_text(kind):
     """A text of so many characters of one kind."""
-    return lambda size: [Passage((LONG[kind] * (size // len(LONG[kind]) + 1))[:size], "p")]
+    return lambda size: [
+        Passage((LONG[kind] * (size // len(LONG[kind]) + 1))[:size], "p")
+    ]
 
 
 def texts_of_every_kind(count):
@@ -115,17 +142,29 @@ def one_sentence(messages):
     return f"Context: {next(t.strip() for t in LONG.values() if t.strip() in document(messages))}"
 
 
-@pytest.mark.parametrize(("variant", "reply"), [("select", every_third), ("default", one_sentence)])
+@pytest.mark.parametrize(
+    ("variant", "reply"), [("select", every_third), ("default", one_sentence)]
+)
 @pytest.mark.parametrize(
     ("passages_of", "sizes"),
-    [*((one_text(kind), (5_000, 10_000, 20_000)) for kind in LONG), (texts_of_every_kind, (25, 50, 100))],
+    [
+        *((one_text(kind), (5_000, 10_000, 20_000)) for kind in LONG),
+        (texts_of_every_kind, (25, 50, 100)),
+    ],
     ids=[*LONG, "every kind"],
 )
-def test_texts_of_every_kind_keep_exact_spans_with_linear_work(passages_of, sizes, variant, reply):
+def test_texts_of_every_kind_keep_exact_spans_with_linear_work(
+    passages_of, sizes, variant, reply
+):
     def of_size(size):
         passages = passages_of(size)
         return lambda: results.append(
-            (passages, S2ADenoiser(FunctionLLM(reply), variant=variant).denoise("Which river?", passages))
+            (
+                passages,
+                S2ADenoiser(FunctionLLM(reply), variant=variant).denoise(
+                    "Which river?", passages
+                ),
+            )
         )
 
     results = []
@@ -136,5 +175,7 @@ def test_texts_of_every_kind_keep_exact_spans_with_linear_work(passages_of, size
         texts = {p.id: p.text for p in passages}
         for p in result.passages:
             assert not p.is_rewritten
-            assert p.text == "".join(texts[p.id][s.start : s.end] for s in p.source_spans)
+            assert p.text == "".join(
+                texts[p.id][s.start : s.end] for s in p.source_spans
+            )
         check_result(passages, result)

@@ -8,7 +8,14 @@ import threading
 import pytest
 from laws import check_result
 
-from denoise_core import Budget, BudgetExceeded, InputError, Passage, Reply, UnparsableReply
+from denoise_core import (
+    Budget,
+    BudgetExceeded,
+    InputError,
+    Passage,
+    Reply,
+    UnparsableReply,
+)
 from denoise_core.s2a import Options, S2ADenoiser
 from denoise_core.s2a.pieces import split_pieces
 from denoise_core.testing import FunctionLLM, check_denoiser
@@ -16,7 +23,12 @@ from denoise_core.testing import FunctionLLM, check_denoiser
 from .fakes import copies, document, keeps, says
 
 PASSAGES = (
-    Passage("The tower is 330 m tall. I love it! It was built in 1889.", "tower", score=0.5, metadata={"a": 1}),
+    Passage(
+        "The tower is 330 m tall. I love it! It was built in 1889.",
+        "tower",
+        score=0.5,
+        metadata={"a": 1},
+    ),
     Passage("Bananas are yellow. They grow in bunches.", "fruit"),
     Passage("الجملة الأولى. الجملة الثانية؟", "arabic"),
 )
@@ -25,16 +37,29 @@ QUERY = "How tall is the tower?"
 
 @pytest.mark.parametrize("variant", ["select", "default"])
 def test_laws(variant):
-    llm = keeps(lambda t: "tall" in t or "ثانية" in t) if variant == "select" else copies()
+    llm = (
+        keeps(lambda t: "tall" in t or "ثانية" in t)
+        if variant == "select"
+        else copies()
+    )
     check_denoiser(lambda: S2ADenoiser(llm, variant=variant), QUERY, PASSAGES)
 
 
 def test_select_keeps_the_named_sentences_and_lists_the_others():
-    result = S2ADenoiser(keeps(lambda t: "tall" in t), variant="select").denoise(QUERY, PASSAGES)
+    result = S2ADenoiser(keeps(lambda t: "tall" in t), variant="select").denoise(
+        QUERY, PASSAGES
+    )
     (kept,) = result.passages
     assert kept.text == "The tower is 330 m tall. "
-    assert (kept.id, kept.score, kept.metadata, kept.is_rewritten) == ("tower", 0.5, {"a": 1}, False)
-    assert [PASSAGES[0].text[d.span.start : d.span.end] for d in result.dropped[:2]] == [
+    assert (kept.id, kept.score, kept.metadata, kept.is_rewritten) == (
+        "tower",
+        0.5,
+        {"a": 1},
+        False,
+    )
+    assert [
+        PASSAGES[0].text[d.span.start : d.span.end] for d in result.dropped[:2]
+    ] == [
         "I love it! ",
         "It was built in 1889.",
     ]
@@ -43,11 +68,15 @@ def test_select_keeps_the_named_sentences_and_lists_the_others():
 
 
 def test_remove_names_what_goes():
-    result = S2ADenoiser(keeps(lambda t: "love" in t), variant="remove").denoise(QUERY, PASSAGES[:1])
+    result = S2ADenoiser(keeps(lambda t: "love" in t), variant="remove").denoise(
+        QUERY, PASSAGES[:1]
+    )
     assert result.passages[0].text == "The tower is 330 m tall. It was built in 1889."
 
 
-@pytest.mark.parametrize(("reply", "left"), [("KEEP 1", 1), ("DROP 1", 2), ("KEEP ALL", 3), ("DROP ALL", 0)])
+@pytest.mark.parametrize(
+    ("reply", "left"), [("KEEP 1", 1), ("DROP 1", 2), ("KEEP ALL", 3), ("DROP ALL", 0)]
+)
 def test_auto_takes_either_list(reply, left):
     result = S2ADenoiser(says(reply), variant="auto").denoise(QUERY, PASSAGES[:1])
     assert len(result.dropped) == 3 - left
@@ -69,7 +98,9 @@ def test_auto_with_a_bare_none_drops_nothing_unheard(reply):
 
 
 @pytest.mark.parametrize("variant", ["select", "default"])
-def test_the_question_is_cleared_once_and_documents_are_asked_about_the_cleared_one(variant):
+def test_the_question_is_cleared_once_and_documents_are_asked_about_the_cleared_one(
+    variant,
+):
     """Every document's call wrote the question again, and the first reply won."""
 
     def reply(messages):
@@ -84,11 +115,16 @@ def test_the_question_is_cleared_once_and_documents_are_asked_about_the_cleared_
     assert result.question_note is None
     assert len(llm.received_messages) == 1 + len(PASSAGES)
     assert "330" not in llm.received_messages[0][-1].content
-    assert all("\nHow tall is the tower?\nEND question" in m[-1].content for m in llm.received_messages[1:])
+    assert all(
+        "\nHow tall is the tower?\nEND question" in m[-1].content
+        for m in llm.received_messages[1:]
+    )
     assert not any("200 m" in m[-1].content for m in llm.received_messages[1:])
 
 
-@pytest.mark.parametrize("asked", [QUERY, "List the towers.", "wie hoch ist der turm", "埃菲尔铁塔有多高？"])
+@pytest.mark.parametrize(
+    "asked", [QUERY, "List the towers.", "wie hoch ist der turm", "埃菲尔铁塔有多高？"]
+)
 def test_a_question_that_holds_nothing_to_clear_costs_no_call(asked):
     llm = says("1")
     assert S2ADenoiser(llm).denoise(asked, PASSAGES[:1]).query == asked
@@ -104,7 +140,9 @@ def test_a_document_never_writes_the_question():
             assert (result.question_note is None) == (asked == QUERY)
 
 
-@pytest.mark.parametrize("asked", ["How tall is the tower?", "Tell me the height of the tower."])
+@pytest.mark.parametrize(
+    "asked", ["How tall is the tower?", "Tell me the height of the tower."]
+)
 def test_a_single_text_that_is_only_the_question_found_nothing_to_keep(asked):
     result = S2ADenoiser(says(asked), variant="single").denoise(asked, PASSAGES[1:2])
     assert result.passages == ()
@@ -116,9 +154,15 @@ def test_one_bad_reply_does_not_lose_the_others():
     def reply(messages):
         if "Bananas" in document(messages):
             raise TimeoutError("too slow")
-        return "1" if "tower" in document(messages) else "As a language model I saw 3 things in 1984."
+        return (
+            "1"
+            if "tower" in document(messages)
+            else "As a language model I saw 3 things in 1984."
+        )
 
-    result = S2ADenoiser(FunctionLLM(reply), options=Options(join_passages=False)).denoise(QUERY, PASSAGES)
+    result = S2ADenoiser(
+        FunctionLLM(reply), options=Options(join_passages=False)
+    ).denoise(QUERY, PASSAGES)
     assert [p.id for p in result.passages] == ["tower", "fruit", "arabic"]
     assert result.passages[1:] == PASSAGES[1:]
     assert "'fruit' kept as they were: TimeoutError: too slow" in result.fallback
@@ -133,7 +177,9 @@ def test_a_reply_without_text_is_a_fallback():
 
 
 def test_on_error_drop_lists_why():
-    result = S2ADenoiser(says("?!"), variant="select", on_error="drop").denoise(QUERY, PASSAGES[:1])
+    result = S2ADenoiser(says("?!"), variant="select", on_error="drop").denoise(
+        QUERY, PASSAGES[:1]
+    )
     assert result.passages == ()
     assert all("expected one line of numbers" in d.reason for d in result.dropped)
     assert "'tower' dropped" in result.fallback
@@ -171,10 +217,14 @@ def test_one_bad_joint_reply_is_asked_for_again_and_then_document_by_document():
         return "1" if "tower" in text else "NONE"
 
     llm = FunctionLLM(reply)
-    result = S2ADenoiser(llm, options=Options(max_characters=10**8)).denoise(QUERY, PASSAGES)
+    result = S2ADenoiser(llm, options=Options(max_characters=10**8)).denoise(
+        QUERY, PASSAGES
+    )
     assert len(llm.received_messages) == 2 + len(PASSAGES)
     assert [m.role for m in llm.received_messages[1]][-2:] == ["assistant", "user"]
-    assert [(p.id, p.text) for p in result.passages] == [("tower", "The tower is 330 m tall. ")]
+    assert [(p.id, p.text) for p in result.passages] == [
+        ("tower", "The tower is 330 m tall. ")
+    ]
     assert not result.failures
     assert "alone" in result.reports[0].notes[0]
     assert result.reports[0].call_count == 3
@@ -196,14 +246,21 @@ def test_no_passages_and_blank_ones_need_no_call():
 
 def test_budget_that_runs_out_keeps_the_rest_and_says_so():
     llm = keeps(lambda t: True)
-    denoiser = S2ADenoiser(llm, budget=Budget(calls=1), max_concurrency=1, options=Options(join_passages=False))
+    denoiser = S2ADenoiser(
+        llm,
+        budget=Budget(calls=1),
+        max_concurrency=1,
+        options=Options(join_passages=False),
+    )
     result = denoiser.denoise(QUERY, PASSAGES)
     assert len(llm.received_messages) == 1
     assert BudgetExceeded.__name__ in result.fallback
     assert [p.id for p in result.passages] == [p.id for p in PASSAGES]
 
 
-@pytest.mark.parametrize("setting", [{"variant": "best"}, {"on_error": "ignore"}, {"max_concurrency": 0}])
+@pytest.mark.parametrize(
+    "setting", [{"variant": "best"}, {"on_error": "ignore"}, {"max_concurrency": 0}]
+)
 def test_unknown_settings_are_refused(setting):
     with pytest.raises(InputError, match="expected"):
         S2ADenoiser(says(""), **setting)
@@ -238,12 +295,21 @@ def test_calls_run_at_once_within_the_bound():
 def test_result_does_not_depend_on_concurrency():
     llm = keeps(lambda t: len(t) % 2 == 0)
     one, many = (
-        S2ADenoiser(llm, max_concurrency=n, options=Options(join_passages=False)).denoise(QUERY, PASSAGES) for n in (1, 10)
+        S2ADenoiser(
+            llm, max_concurrency=n, options=Options(join_passages=False)
+        ).denoise(QUERY, PASSAGES)
+        for n in (1, 10)
     )
-    assert (one.passages, one.dropped, one.reports) == (many.passages, many.dropped, many.reports)
+    assert (one.passages, one.dropped, one.reports) == (
+        many.passages,
+        many.dropped,
+        many.reports,
+    )
 
 
-def test_cutting_much_text_and_reading_about_it_leaves_the_event_loop_alone(monkeypatch):
+def test_cutting_much_text_and_reading_about_it_leaves_the_event_loop_alone(
+    monkeypatch,
+):
     """The threads that cut are recorded: under async none of them is the loop's, and the result is the same."""
     from denoise_core.s2a import pieces as module
 
@@ -253,10 +319,16 @@ def test_cutting_much_text_and_reading_about_it_leaves_the_event_loop_alone(monk
         cut_on.append(threading.get_ident())
         return split_pieces(passage, language=language)
 
-    monkeypatch.setattr(module, "units", recorded)
-    much = [Passage("The tower is 330 m tall. It stands in Paris. " * 120, str(n)) for n in range(4)]
+    monkeypatch.setattr(module, "split_pieces", recorded)
+    much = [
+        Passage("The tower is 330 m tall. It stands in Paris. " * 120, str(n))
+        for n in range(4)
+    ]
     s2a = S2ADenoiser(FunctionLLM(lambda m: "1"))
-    assert asyncio.run(s2a.adenoise("How tall?", much)).passages == s2a.denoise("How tall?", much).passages
+    assert (
+        asyncio.run(s2a.adenoise("How tall?", much)).passages
+        == s2a.denoise("How tall?", much).passages
+    )
     assert len(cut_on) == 8
     assert threading.get_ident() not in cut_on[:4]
     assert set(cut_on[4:]) == {threading.get_ident()}

@@ -43,14 +43,24 @@ def selecting(messages):
 
 def test_one_call_labels_and_calibrates(tmp_path):
     llm = FunctionLLM(selecting)
-    found = calibrate(Found(), [q.text for q in ASKED], llm, labels=tmp_path / "labels.jsonl")
+    found = calibrate(
+        Found(), [q.text for q in ASKED], llm, labels=tmp_path / "labels.jsonl"
+    )
     assert 20 <= found.evaluation.questions <= 22
     assert found.evaluation.relevant_text_share < 0.5
     labels = read_questions(tmp_path / "labels.jsonl").questions
     assert len(labels) == found.evaluation.questions
     gold = {q.text: {p.text for p in q.passages if p.id in q.gold} for q in ASKED}
-    assert sum(bool(gold[q.text] & {p.text for p in q.passages if p.id in q.gold}) for q in labels) >= 20
-    again = calibrate(None, labels, None)  # as a person may have corrected them; nobody is asked
+    assert (
+        sum(
+            bool(gold[q.text] & {p.text for p in q.passages if p.id in q.gold})
+            for q in labels
+        )
+        >= 20
+    )
+    again = calibrate(
+        None, labels, None
+    )  # as a person may have corrected them; nobody is asked
     assert again.scale == found.scale
 
 
@@ -63,7 +73,10 @@ def test_labels_of_people_are_not_asked_about():
 
 def test_what_the_model_fails_on_is_told_in_its_place():
     passages = (Passage("It rained.", "a"), Passage("Chess is a game.", "b"))
-    asked = [Question(text, passages, frozenset()) for text in ("Is it out of order?", "Who?")]
+    asked = [
+        Question(text, passages, frozenset())
+        for text in ("Is it out of order?", "Who?")
+    ]
     found = list(label_questions(asked, FunctionLLM(selecting)))
     assert "away" in found[0]
     assert found[1] == "no passage is needed, says the model"
@@ -94,12 +107,26 @@ class Page(HTMLParser):
 
 
 def hostile(n):
-    passages = tuple(Passage(f"{p.text} {HOSTILE}", p.id, {"source": HOSTILE}) for p in few(ASKED[n]))
-    return Question(f"{ASKED[n].text} {HOSTILE}", passages, ASKED[n].gold, (HOSTILE,), f"{n}{HOSTILE}")
+    passages = tuple(
+        Passage(f"{p.text} {HOSTILE}", p.id, {"source": HOSTILE}) for p in few(ASKED[n])
+    )
+    return Question(
+        f"{ASKED[n].text} {HOSTILE}",
+        passages,
+        ASKED[n].gold,
+        (HOSTILE,),
+        f"{n}{HOSTILE}",
+    )
 
 
-def test_every_label_and_passage_stands_in_the_page_beside_the_labels_and_is_no_markup(tmp_path):
-    plain = Page((write_labels(ASKED, tmp_path / "plain.jsonl").with_name("plain.jsonl.html")).read_text("utf-8"))
+def test_every_label_and_passage_stands_in_the_page_beside_the_labels_and_is_no_markup(
+    tmp_path,
+):
+    plain = Page(
+        (
+            write_labels(ASKED, tmp_path / "plain.jsonl").with_name("plain.jsonl.html")
+        ).read_text("utf-8")
+    )
     assert plain.ticks == [label for q in ASKED for label in q.labels]
     asked = [hostile(n) for n in range(len(ASKED))]
     write_labels(asked, tmp_path / "labels.jsonl")
@@ -132,7 +159,9 @@ def test_what_is_downloaded_is_the_labels_as_they_are_ticked(tmp_path):
     assert [q.passages for q in after] == [q.passages for q in before]
     assert [q.gold for q in after][::2] == [q.gold for q in before][::2]
     assert after[1].gold == {p.id for p in asked[1].passages} - asked[1].gold
-    assert [(q.text, q.answers, q.id) for q in after] == [(q.text, q.answers, q.id) for q in before]
+    assert [(q.text, q.answers, q.id) for q in after] == [
+        (q.text, q.answers, q.id) for q in before
+    ]
 
 
 def in_langchain():
@@ -144,9 +173,13 @@ def in_langchain():
 
     class Own(BaseRetriever):
         def _get_relevant_documents(self, query, *, run_manager):
-            return [Document(page_content=p.text, id=p.id) for p in Found().retrieve(query)]
+            return [
+                Document(page_content=p.text, id=p.id) for p in Found().retrieve(query)
+            ]
 
-    model = RunnableLambda(lambda messages: selecting([Message("user", m.content) for m in messages]))
+    model = RunnableLambda(
+        lambda messages: selecting([Message("user", m.content) for m in messages])
+    )
     return RetrieverAdapter(Own()), ChatModelLLM(model)
 
 

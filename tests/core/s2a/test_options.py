@@ -17,7 +17,10 @@ from denoise_core.testing import FunctionLLM, check_denoiser
 from .fakes import copies, document, keeps, pieces
 
 PASSAGES = tuple(
-    Passage(f"Passage {i} is here. It ends with {i}.", f"id{i}", metadata={"title": f"T{i}"}) for i in range(6)
+    Passage(
+        f"Passage {i} is here. It ends with {i}.", f"id{i}", metadata={"title": f"T{i}"}
+    )
+    for i in range(6)
 )
 QUERY = "What ends with 4?"
 
@@ -26,7 +29,13 @@ QUERY = "What ends with 4?"
 def test_joint_and_single_calls_select_the_same(joint):
     llm = keeps(lambda t: "with 4" in t)
     result = check_denoiser(
-        lambda: S2ADenoiser(llm, variant="select", options=Options(join_passages=joint, max_characters=10**8, keep_context=False)),
+        lambda: S2ADenoiser(
+            llm,
+            variant="select",
+            options=Options(
+                join_passages=joint, max_characters=10**8, keep_context=False
+            ),
+        ),
         QUERY,
         PASSAGES,
     )
@@ -34,12 +43,16 @@ def test_joint_and_single_calls_select_the_same(joint):
     assert len(llm.received_messages) == (2 if joint else 12)
 
 
-@given(st.integers(1, 400), st.booleans(), st.sampled_from(["select", "remove", "default"]))
+@given(
+    st.integers(1, 400), st.booleans(), st.sampled_from(["select", "remove", "default"])
+)
 def test_any_window_keeps_the_laws(window, joint, variant):
     llm = copies() if variant == "default" else keeps(lambda t: "here" in t)
-    result = S2ADenoiser(llm, variant=variant, options=Options(max_characters=window, join_passages=joint)).denoise(
-        QUERY, PASSAGES
-    )
+    result = S2ADenoiser(
+        llm,
+        variant=variant,
+        options=Options(max_characters=window, join_passages=joint),
+    ).denoise(QUERY, PASSAGES)
     check_result(PASSAGES, result)
     if variant != "default" or window >= 30:
         assert result.fallback is None
@@ -50,7 +63,9 @@ def test_any_window_keeps_the_laws(window, joint, variant):
 def test_a_split_is_said():
     long = Passage("This is one sentence of many. " * 40, "long")
     llm = keeps(lambda t: True)
-    result = S2ADenoiser(llm, variant="select", options=Options(max_characters=300)).denoise(QUERY, [long])
+    result = S2ADenoiser(
+        llm, variant="select", options=Options(max_characters=300)
+    ).denoise(QUERY, [long])
     assert result.reports[0].call_count == len(llm.received_messages) > 3
     assert "split over" in result.reports[0].notes[0]
     assert result.passages == (long,)
@@ -59,9 +74,9 @@ def test_a_split_is_said():
 def test_a_piece_longer_than_a_call_shows_its_ends_and_is_kept_whole():
     long = Passage("x" * 5000, "long")
     llm = keeps(lambda t: "characters ..." in t)
-    assert S2ADenoiser(llm, variant="select", options=Options(max_characters=100)).denoise(QUERY, [long]).passages == (
-        long,
-    )
+    assert S2ADenoiser(
+        llm, variant="select", options=Options(max_characters=100)
+    ).denoise(QUERY, [long]).passages == (long,)
     assert len(document(llm.received_messages[0])) < 200
 
 
@@ -81,8 +96,14 @@ class Structured:
         self.schemas.append(schema)
         if "context" in schema["properties"]:
             return Reply(json.dumps({"context": document(messages)}))
-        named = [{"n": n, "starts": t[:9]} for n, t in pieces(messages).items() if "here" in t]
-        list_name = {"keep": "keep", "drop": "drop"}.get(next(iter(schema["properties"])), "pieces")
+        named = [
+            {"n": n, "starts": t[:9]}
+            for n, t in pieces(messages).items()
+            if "here" in t
+        ]
+        list_name = {"keep": "keep", "drop": "drop"}.get(
+            next(iter(schema["properties"])), "pieces"
+        )
         told = {"list": "keep"} if list_name == "pieces" else {}
         return Reply(json.dumps({**told, list_name: named}))
 
@@ -94,31 +115,45 @@ class Structured:
 def test_a_structured_model_is_held_to_the_schema(variant):
     llm = Structured()
     result = check_denoiser(
-        lambda: S2ADenoiser(llm, variant=variant, options=Options(join_passages=False)), QUERY, PASSAGES
+        lambda: S2ADenoiser(llm, variant=variant, options=Options(join_passages=False)),
+        QUERY,
+        PASSAGES,
     )
     assert result.fallback is None
     assert len(llm.schemas) == 12
     assert len(result.passages) == 6
 
 
-@pytest.mark.parametrize("prompt", [getattr(Prompts(), f.name) for f in dataclasses.fields(Prompts)])
+@pytest.mark.parametrize(
+    "prompt", [getattr(Prompts(), f.name) for f in dataclasses.fields(Prompts)]
+)
 def test_a_question_is_read_after_the_text_that_it_is_about(prompt):
-    if "question" in prompt.fields:
+    if "question" in prompt.field_names:
         said = prompt.user
         assert said.rindex("{question}") > max(
-            said.rindex(f"{{{f}}}") for f in prompt.fields - {"question", "marker"}
+            said.rindex(f"{{{f}}}") for f in prompt.field_names - {"question", "marker"}
         )
 
 
 @pytest.mark.parametrize("name", [f.name for f in dataclasses.fields(Prompts)])
 def test_every_prompt_can_be_replaced_and_keeps_its_fields(name):
     old = getattr(Prompts(), name)
-    same = Prompt(name, "mine", "", " ".join(f"{{{f}}}" for f in sorted(old.fields)))
-    assert getattr(dataclasses.replace(Prompts(), **{name: same}), name).fields == old.fields
+    same = Prompt(
+        name, "mine", "", " ".join(f"{{{f}}}" for f in sorted(old.field_names))
+    )
+    assert (
+        getattr(dataclasses.replace(Prompts(), **{name: same}), name).field_names
+        == old.field_names
+    )
     with pytest.raises(InputError, match="lacks"):
-        dataclasses.replace(Prompts(), **{name: Prompt(name, "mine", "", "nothing at all")})
+        dataclasses.replace(
+            Prompts(), **{name: Prompt(name, "mine", "", "nothing at all")}
+        )
     with pytest.raises(InputError, match=r"names \{surprise\}"):
-        dataclasses.replace(Prompts(), **{name: dataclasses.replace(same, user=same.user + " {surprise}")})
+        dataclasses.replace(
+            Prompts(),
+            **{name: dataclasses.replace(same, user=same.user + " {surprise}")},
+        )
 
 
 @pytest.mark.parametrize("user", ["{", "{0}", "{a.b}", "{a[0]}", "}"])
@@ -130,7 +165,9 @@ def test_stray_braces_are_refused(user):
 def test_braces_in_values_mean_nothing():
     llm = keeps(lambda t: True)
     odd = Passage("A {question} and {0} and {{x}}.", "p")
-    assert S2ADenoiser(llm, variant="select").denoise("{document}?", [odd]).passages == (odd,)
+    assert S2ADenoiser(llm, variant="select").denoise(
+        "{document}?", [odd]
+    ).passages == (odd,)
     assert "{document}?" in llm.received_messages[0][-1].content
 
 
@@ -146,7 +183,14 @@ def test_the_estimate_is_close_above_what_is_used(variant):
 
 
 @pytest.mark.parametrize(
-    "bad", [{"window": 0}, {"metadata": "title"}, {"show": ("title",)}, {"pieces": 0}, {"at_least": -1}]
+    "bad",
+    [
+        {"max_characters": 0},
+        {"metadata": "title"},
+        {"shown_text": ("title",)},
+        {"max_pieces": 0},
+        {"min_passages": -1},
+    ],
 )
 def test_bad_options_are_refused(bad):
     with pytest.raises(InputError, match="expected"):
@@ -156,9 +200,13 @@ def test_bad_options_are_refused(bad):
 def test_ten_thousand_passages():
     many = [Passage(f"Number {i} is here. 😀", str(i)) for i in range(10_000)]
     llm = keeps(lambda t: "Number 77 " in t)
-    result = S2ADenoiser(llm, variant="select", options=Options(join_passages=True)).denoise(QUERY, many)
+    result = S2ADenoiser(
+        llm, variant="select", options=Options(join_passages=True)
+    ).denoise(QUERY, many)
     assert [p.id for p in result.passages] == ["77"]
-    assert len(result.dropped) == len({(d.span.passage_id, d.span.start) for d in result.dropped})
+    assert len(result.dropped) == len(
+        {(d.span.passage_id, d.span.start) for d in result.dropped}
+    )
 
 
 SAID = ["1", "", "garbage 5 of 7", "x" * 1_000_000, "raise", "timeout", "NONE"]
@@ -183,7 +231,12 @@ def test_bad_replies_to_any_subset_never_lose_the_others(replies, variant, concu
         return said
 
     options = Options(join_passages=False, keep_context=False)
-    denoiser = S2ADenoiser(FunctionLLM(reply), variant=variant, max_concurrency=concurrency, options=options)
+    denoiser = S2ADenoiser(
+        FunctionLLM(reply),
+        variant=variant,
+        max_concurrency=concurrency,
+        options=options,
+    )
     result = denoiser.denoise(QUERY, PASSAGES)
     check_result(PASSAGES, result)
     kept = {p.id: p.text for p in result.passages}

@@ -32,7 +32,10 @@ FRUIT = Passage("Bananas are yellow. They grow in bunches.", "fruit")
 def test_a_list_is_read_as_it_was_written(numbers, between):
     text = between.join(map(str, sorted(numbers))) or "NONE"
     assert parse_selection(text, 60).numbers == tuple(sorted(numbers))
-    for shown in (json.dumps({"keep": sorted(numbers)}), f"```json\n{json.dumps(sorted(numbers))}\n```"):
+    for shown in (
+        json.dumps({"keep": sorted(numbers)}),
+        f"```json\n{json.dumps(sorted(numbers))}\n```",
+    ):
         assert parse_selection(shown, 60).numbers == tuple(sorted(numbers))
 
 
@@ -91,16 +94,26 @@ PROSE = f"{', '.join(map(str, range(1, 61)))} are relevant."
 def test_prose_behind_a_list_of_numbers_is_refused_at_once():
     """The time doubled with each number: 24 froze the process, in compiled code that nothing interrupts."""
     script = (
-        "from denoise_core.s2a.replies import named\n"
-        f"try: named({PROSE!r}, 60)\n"
+        "from denoise_core.s2a.replies import parse_selection\n"
+        f"try: parse_selection({PROSE!r}, 60)\n"
         "except ValueError: print('refused')"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
     assert done.stdout == "refused\n"
 
 
-@pytest.mark.parametrize("tail", ["", " are relevant.", "\n\n7", "-", " ,", "\n```", "]"])
-@pytest.mark.parametrize("between", [", ", "; ", " and ", "\n", ",\n ", " ", "  ,  ", "-"])
+@pytest.mark.parametrize(
+    "tail", ["", " are relevant.", "\n\n7", "-", " ,", "\n```", "]"]
+)
+@pytest.mark.parametrize(
+    "between", [", ", "; ", " and ", "\n", ",\n ", " ", "  ,  ", "-"]
+)
 def test_reading_a_list_takes_time_in_proportion_to_its_length(between, tail):
     generator = random.Random(7)
     numbers = [str(generator.randint(1, 60)) for _ in range(4_000)]
@@ -127,7 +140,10 @@ def seconds_for(reply):
     return min(times)
 
 
-@pytest.mark.parametrize("tags", ["</s>", "<|im_end|> ", "[/INST]", "<think></think>", "```\n", "<answer>", "* "])
+@pytest.mark.parametrize(
+    "tags",
+    ["</s>", "<|im_end|> ", "[/INST]", "<think></think>", "```\n", "<answer>", "* "],
+)
 def test_a_reply_of_many_tags_takes_time_in_proportion_to_its_length(tags):
     """Tags at the end were cut off one by one, and the rest copied each time. Copies are no operations of Python,
     so this is timed: linear work takes four times as long, quadratic work sixteen times."""
@@ -137,7 +153,11 @@ def test_a_reply_of_many_tags_takes_time_in_proportion_to_its_length(tags):
 
 @given(st.text(max_size=400))
 def test_any_text_is_read_or_refused(text):
-    for read in (lambda: parse_selection(text, 8), lambda: parse_texts(text, "context"), lambda: parse_texts(text, "message")):
+    for read in (
+        lambda: parse_selection(text, 8),
+        lambda: parse_texts(text, "context"),
+        lambda: parse_texts(text, "message"),
+    ):
         try:
             read()
         except UnparsableReply:
@@ -182,7 +202,9 @@ def test_no_list_of_the_corpus_is_misread(path):
 
 
 def test_one_corrective_turn_shows_the_reply_and_asks_for_json():
-    llm = FunctionLLM(lambda m: '{"keep": [1]}' if len(m) > 2 else "Piece 1 is the one.")
+    llm = FunctionLLM(
+        lambda m: '{"keep": [1]}' if len(m) > 2 else "Piece 1 is the one."
+    )
     result = S2ADenoiser(llm).denoise("How tall?", [TOWER])
     assert [p.text for p in result.passages] == ["The tower is 330 m tall. "]
     system, user, own, correction = llm.received_messages[1]
@@ -198,7 +220,9 @@ def test_a_call_that_fails_is_not_asked_for_again():
         raise TimeoutError("late")
 
     llm = FunctionLLM(reply)
-    assert S2ADenoiser(llm).denoise("How tall?", [TOWER]).failures == {"tower": "TimeoutError: late"}
+    assert S2ADenoiser(llm).denoise("How tall?", [TOWER]).failures == {
+        "tower": "TimeoutError: late"
+    }
     assert len(llm.received_messages) == 1
 
 
@@ -208,7 +232,11 @@ class Refused(Exception):
     status_code = 400
 
 
-@pytest.mark.parametrize("error", [Refused("content_filter"), RuntimeError("blocked by the policy")], ids=repr)
+@pytest.mark.parametrize(
+    "error",
+    [Refused("content_filter"), RuntimeError("blocked by the policy")],
+    ids=repr,
+)
 @pytest.mark.parametrize("bad", [{7}, {2, 17}, set(), set(range(20))], ids=len)
 def test_one_refused_document_costs_one_document(error, bad):
     texts = [Passage(f"Fact {i} is known. So is more.", f"p{i}") for i in range(20)]
@@ -220,7 +248,9 @@ def test_one_refused_document_costs_one_document(error, bad):
 
     llm = FunctionLLM(reply)
     result = S2ADenoiser(llm).denoise("What is known?", texts)
-    told = bad if isinstance(error, Refused) or len(bad) < 2 else range(20)  # both halves: it may be the moment
+    told = (
+        bad if isinstance(error, Refused) or len(bad) < 2 else range(20)
+    )  # both halves: it may be the moment
     assert set(result.failures) == {f"p{i}" for i in told}
     assert [p.text for p in result.passages] == [p.text for p in texts]
     assert len(llm.received_messages) <= (7 if len(bad) == 20 else 1 + 10 * len(bad))
@@ -231,7 +261,9 @@ class Busy(Exception):
     status_code = 503
 
 
-@pytest.mark.parametrize("error", [Busy(), TimeoutError("late"), ConnectionError("gone")], ids=repr)
+@pytest.mark.parametrize(
+    "error", [Busy(), TimeoutError("late"), ConnectionError("gone")], ids=repr
+)
 def test_what_fails_for_the_moment_is_not_halved(error):
     def reply(messages):
         raise error
@@ -245,7 +277,11 @@ class Holding:
     """Held to a schema: its first words say which piece it means. ``structured`` as an adapter has it."""
 
     def __init__(self, *replies, structured=True):
-        self.replies, self.structured, self.received_messages = list(replies), structured, []
+        self.replies, self.structured, self.received_messages = (
+            list(replies),
+            structured,
+            [],
+        )
 
     def complete(self, messages):
         self.received_messages.append((messages, None))
@@ -290,25 +326,36 @@ def test_schemas_are_strict_and_the_prompt_asks_for_json():
     ((messages, schema),) = llm.received_messages
     items = schema["properties"]["keep"]["items"]
     assert (schema["required"], schema["additionalProperties"]) == (["keep"], False)
-    assert (items["required"], items["additionalProperties"]) == (["n", "starts"], False)
+    assert (items["required"], items["additionalProperties"]) == (
+        ["n", "starts"],
+        False,
+    )
     assert '{"keep": [{"n": 2, "starts"' in messages[-1].content
     assert "NONE" not in messages[-1].content
 
 
 def test_whether_a_model_can_is_found_by_asking_once():
     llm = Holding("1", "1", "NONE", structured=None)
-    S2ADenoiser(llm, options=Options(join_passages=False, neutralize_question=False)).denoise(
-        "How tall?", [TOWER, FRUIT, Passage("X.", "x")]
-    )
-    assert [schema is None for _, schema in llm.received_messages] == [False, True, True]
+    S2ADenoiser(
+        llm, options=Options(join_passages=False, neutralize_question=False)
+    ).denoise("How tall?", [TOWER, FRUIT, Passage("X.", "x")])
+    assert [schema is None for _, schema in llm.received_messages] == [
+        False,
+        True,
+        True,
+    ]
 
 
 SURE = FunctionScorer(lambda query, text: 1.0 if "tower" in text else 0.0)
 
 
 @pytest.mark.parametrize(("second", "kept"), [("1", ["tower"]), ("NONE", [])])
-def test_a_none_over_everything_is_confirmed_once_when_a_passage_is_clearly_relevant(second, kept):
-    llm = FunctionLLM(lambda m: second if "A first look found nothing" in m[1].content else "NONE")
+def test_a_none_over_everything_is_confirmed_once_when_a_passage_is_clearly_relevant(
+    second, kept
+):
+    llm = FunctionLLM(
+        lambda m: second if "A first look found nothing" in m[1].content else "NONE"
+    )
     options = Options(scorer=SURE, recheck_threshold=0.5)
     result = S2ADenoiser(llm, options=options).denoise("How tall?", [FRUIT, TOWER])
     assert [p.id for p in result.passages] == kept
@@ -321,13 +368,17 @@ def test_a_none_over_everything_is_confirmed_once_when_a_passage_is_clearly_rele
 
 def test_a_none_that_nothing_speaks_against_is_taken():
     llm = says("NONE")
-    result = S2ADenoiser(llm, options=Options(scorer=SURE, recheck_threshold=0.5)).denoise("How?", [FRUIT])
+    result = S2ADenoiser(
+        llm, options=Options(scorer=SURE, recheck_threshold=0.5)
+    ).denoise("How?", [FRUIT])
     assert result.passages == ()
     assert len(llm.received_messages) == 1
 
 
 def test_at_least_so_many_passages_stay():
     options = Options(scorer=SURE, recheck_threshold=9.0, min_passages=1)
-    result = S2ADenoiser(says("NONE"), options=options).denoise("How tall?", [FRUIT, TOWER])
+    result = S2ADenoiser(says("NONE"), options=options).denoise(
+        "How tall?", [FRUIT, TOWER]
+    )
     assert result.passages == (TOWER,)
-    assert "at_least=1" in result.reports[1].notes[-1]
+    assert "min_passages=1" in result.reports[1].notes[-1]

@@ -58,7 +58,10 @@ def test_pieces_tile_the_text(text):
         ("```\na = 1.\n\nb = 2. c\n```\nText. More.", 3),
         ("Ann: Hi. How are you?\nBob: Fine. You?\nAnn: Well. Bye.", 3),
         ("One sentence that a line break\ncuts in two. Another.", 2),
-        ("P. David Soares is the Albany County, N.Y. District Attorney. He is a Democrat.", 2),
+        (
+            "P. David Soares is the Albany County, N.Y. District Attorney. He is a Democrat.",
+            2,
+        ),
         ("A. One. Two.\nB. Three. Four.", 2),
         ("Name: Ann Lee. Born 1950.\nShe wrote books. They sold well.", 4),
     ],
@@ -68,7 +71,10 @@ def test_structure_is_not_cut(text, pieces):
 
 
 def test_an_unclosed_fence_runs_to_the_end():
-    assert cut("Text.\n```\ncode. more.\nx. y.") == ["Text.\n", "```\ncode. more.\nx. y."]
+    assert cut("Text.\n```\ncode. more.\nx. y.") == [
+        "Text.\n",
+        "```\ncode. more.\nx. y.",
+    ]
 
 
 def test_two_megabytes_are_cut_quickly_enough_to_test():

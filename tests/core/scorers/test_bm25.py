@@ -28,7 +28,9 @@ def test_shared_stems_count_and_rare_words_count_more():
 def test_without_a_language_words_must_agree_letter_by_letter():
     plain = BM25Scorer(language=None)
     assert plain.score("cats", ["cat", "cats"])[0] == 0
-    assert plain.score("the", ["the end", "an end"]).argmax() == 0, "stop words count then"
+    assert plain.score("the", ["the end", "an end"]).argmax() == 0, (
+        "stop words count then"
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,7 +53,11 @@ def test_nothing_in_common_is_zero():
 
 
 def test_a_retriever_and_a_scorer_of_the_same_texts_agree():
-    texts = ["The river Alva runs through Belmor.", "Belmor is a town.", "Chess is a board game."]
+    texts = [
+        "The river Alva runs through Belmor.",
+        "Belmor is a town.",
+        "Chess is a board game.",
+    ]
     query = "Which rivers are in the town of Belmor?"
     retriever = BM25Retriever([Passage(text, str(n)) for n, text in enumerate(texts)])
     assert BM25Scorer().score(query, texts).tolist() == retriever.scores(query)

@@ -17,13 +17,19 @@ class Model:
         return shared(sentences)[:, None]
 
 
-@pytest.mark.parametrize("model", [shared, Model(), lambda pairs: shared(pairs).tolist()])
+@pytest.mark.parametrize(
+    "model", [shared, Model(), lambda pairs: shared(pairs).tolist()]
+)
 def test_scores_are_the_models(model):
-    assert check_scorer(CrossEncoderScorer(model), "abc", ["ab", "xyz", "cab", ""]).tolist() == [2, 0, 3, 0]
+    assert check_scorer(
+        CrossEncoderScorer(model), "abc", ["ab", "xyz", "cab", ""]
+    ).tolist() == [2, 0, 3, 0]
     assert CrossEncoderScorer(model).score("q", []).shape == (0,)
 
 
-@pytest.mark.parametrize("model", [lambda pairs: np.zeros(1), lambda pairs: np.zeros((len(pairs), 3))])
+@pytest.mark.parametrize(
+    "model", [lambda pairs: np.zeros(1), lambda pairs: np.zeros((len(pairs), 3))]
+)
 def test_a_model_with_other_than_one_score_a_pair_is_refused(model):
     with pytest.raises(InputError, match="one score for each of 2 pairs"):
         CrossEncoderScorer(model).score("q", ["a", "b"])
@@ -36,7 +42,11 @@ def test_what_is_no_model_is_named():
 
 def test_a_model_on_disk_is_loaded_by_its_path_at_the_first_call(tmp_path):
     import torch
-    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+    from transformers import (
+        BertConfig,
+        BertForSequenceClassification,
+        BertTokenizerFast,
+    )
 
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "sea", "tree", "salt"]
     (tmp_path / "vocab.txt").write_text("\n".join(words))
@@ -48,9 +58,15 @@ def test_a_model_on_disk_is_loaded_by_its_path_at_the_first_call(tmp_path):
         "initializer_range": 1.0,
     }
     with torch.random.fork_rng():
-        torch.manual_seed(0)  # of weights left to chance one in thirty give all texts the same score
-        model = BertForSequenceClassification(BertConfig(vocab_size=8, num_labels=1, **sizes))
+        torch.manual_seed(
+            0
+        )  # of weights left to chance one in thirty give all texts the same score
+        model = BertForSequenceClassification(
+            BertConfig(vocab_size=8, num_labels=1, **sizes)
+        )
     model.save_pretrained(tmp_path)
     BertTokenizerFast(vocab_file=str(tmp_path / "vocab.txt")).save_pretrained(tmp_path)
-    scores = check_scorer(CrossEncoderScorer(str(tmp_path)), "salt sea", ["sea", "tree", "salt salt salt"])
+    scores = check_scorer(
+        CrossEncoderScorer(str(tmp_path)), "salt sea", ["sea", "tree", "salt salt salt"]
+    )
     assert len(set(scores.tolist())) > 1

@@ -13,15 +13,25 @@ def test_a_decision_scorer_takes_the_probability_of_true():
 
     def decide(request):
         seen.append(request)
-        return {"holds": {"type": "noul", "noul": 0.9 if "sea" in request["state"]["passage"] else 0.1}}
+        return {
+            "holds": {
+                "type": "noul",
+                "noul": 0.9 if "sea" in request["state"]["passage"] else 0.1,
+            }
+        }
 
-    scores = check_scorer(DecisionScorer(decide), "What is salty?", ["the sea", "a tree"])
+    scores = check_scorer(
+        DecisionScorer(decide), "What is salty?", ["the sea", "a tree"]
+    )
     assert np.allclose(scores, [0.9, 0.1])
     assert seen[0]["questions"]["holds"]["type"] == "noul"
     assert DecisionScorer(decide).score("q", []).shape == (0,)
 
 
-@pytest.mark.parametrize("answers", [{}, None, {"holds": 1}, {"holds": {"noul": "yes"}}, {"holds": {"noul": 1.5}}])
+@pytest.mark.parametrize(
+    "answers",
+    [{}, None, {"holds": 1}, {"holds": {"noul": "yes"}}, {"holds": {"noul": 1.5}}],
+)
 def test_an_answer_that_is_none_is_refused(answers):
     with pytest.raises(BadReply, match="noul"):
         DecisionScorer(lambda request: answers).score("q", ["a"])
@@ -33,14 +43,21 @@ def words_tokenizer():
     from tokenizers import Tokenizer, models, pre_tokenizers
     from transformers import PreTrainedTokenizerFast
 
-    vocabulary = {w: i for i, w in enumerate(["<unk>", "<s>", "</s>", "Yes", "No", "sea", "tree", "the", "\n"])}
+    vocabulary = {
+        w: i
+        for i, w in enumerate(
+            ["<unk>", "<s>", "</s>", "Yes", "No", "sea", "tree", "the", "\n"]
+        )
+    }
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    template = (
-        "{% for m in messages %}<s> {{ m['content'] }}{% endfor %}{% if add_generation_prompt %}</s>{% endif %}"
-    )
+    template = "{% for m in messages %}<s> {{ m['content'] }}{% endfor %}{% if add_generation_prompt %}</s>{% endif %}"
     return PreTrainedTokenizerFast(
-        tokenizer_object=backend, unk_token="<unk>", bos_token="<s>", eos_token="</s>", chat_template=template
+        tokenizer_object=backend,
+        unk_token="<unk>",
+        bos_token="<s>",
+        eos_token="</s>",
+        chat_template=template,
     )
 
 

@@ -20,9 +20,13 @@ class Model:
         return counts(sentences)
 
 
-@pytest.mark.parametrize("embed", [counts, Model(), lambda texts: counts(texts).tolist()])
+@pytest.mark.parametrize(
+    "embed", [counts, Model(), lambda texts: counts(texts).tolist()]
+)
 def test_scores_are_cosines(embed):
-    scores = check_scorer(EmbeddingScorer(embed), "ab", ["ab", "aabb", "cd", "ac", "zz"])
+    scores = check_scorer(
+        EmbeddingScorer(embed), "ab", ["ab", "aabb", "cd", "ac", "zz"]
+    )
     assert np.allclose(scores, [1, 1, 0, 0.5, 0], atol=1e-6)
 
 
@@ -78,8 +82,12 @@ class Texts:
 
 @pytest.mark.parametrize("model", [Documents(), Texts()])
 def test_a_frameworks_embedding_model_is_taken_as_it_is(model):
-    scores = check_scorer(EmbeddingScorer(model), "AB", ["ab", "aabb", "cd", "ac", "zz"])
-    assert np.allclose(scores, [1, 1, 0, 0.5, 0], atol=1e-6), "queries have a method of their own"
+    scores = check_scorer(
+        EmbeddingScorer(model), "AB", ["ab", "aabb", "cd", "ac", "zz"]
+    )
+    assert np.allclose(scores, [1, 1, 0, 0.5, 0], atol=1e-6), (
+        "queries have a method of their own"
+    )
 
 
 @pytest.mark.parametrize("wrong", [7, Texts, object()])

@@ -33,22 +33,33 @@ async def asking(service, **headers):
     """A client of the application, in this process."""
     app = make_app(service)
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", headers=headers) as client:
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://localhost", headers=headers
+    ) as client:
         yield client
 
 
 async def post(client, body, path="/v1/denoise"):
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return await client.post(path, content=content, headers={"content-type": "application/json"})
+    return await client.post(
+        path, content=content, headers={"content-type": "application/json"}
+    )
 
 
 ATTACKS = {
     "a million empty passages": {"query": "q", "passages": [""] * 1_000_000},
     "wrong items": {"query": "q", "passages": [{SECRET: SECRET}] * 20_000},
     "numbers": {"query": "q", "passages": [1] * 1_000_000},
-    "empty objects in metadata": {"query": "q", "passages": [{"text": "a", "metadata": {"a": [{}] * 500_000}}]},
-    "many fields of a passage": {"query": "q", "passages": [{f"{SECRET}{i}": 1 for i in range(10_000)}]},
-    "many fields": {"query": "q", "passages": []} | {f"{SECRET}{i}": 1 for i in range(10_000)},
+    "empty objects in metadata": {
+        "query": "q",
+        "passages": [{"text": "a", "metadata": {"a": [{}] * 500_000}}],
+    },
+    "many fields of a passage": {
+        "query": "q",
+        "passages": [{f"{SECRET}{i}": 1 for i in range(10_000)}],
+    },
+    "many fields": {"query": "q", "passages": []}
+    | {f"{SECRET}{i}": 1 for i in range(10_000)},
     "an unknown field": {"query": "q", "passages": TEXTS, SECRET: 1},
     "one wrong item": {"query": "q", "passages": [*TEXTS, {"text": 3, "id": SECRET}]},
     "one id twice": {"query": "q", "passages": [{"text": "a", "id": SECRET}] * 2},
@@ -71,28 +82,43 @@ async def test_a_body_made_to_hurt_is_refused_in_few_words(name, capfd):
         assert reply.status_code in (413, 422), reply.text
         assert len(reply.content) < 300
         assert SECRET not in reply.text
-        assert (await post(client, {"query": "tower", "passages": TEXTS})).status_code == 200
+        assert (
+            await post(client, {"query": "tower", "passages": TEXTS})
+        ).status_code == 200
     assert SECRET not in "".join(capfd.readouterr())
 
 
 async def test_only_a_rerank_request_may_hold_fields_that_nobody_knows():
     async with asking(BM25) as client:
         plain = await post(client, {"query": "q", "documents": TEXTS}, "/v1/rerank")
-        more = await post(client, {"query": "q", "documents": TEXTS, "max_tokens_per_doc": 9}, "/v1/rerank")
+        more = await post(
+            client,
+            {"query": "q", "documents": TEXTS, "max_tokens_per_doc": 9},
+            "/v1/rerank",
+        )
         assert more.json()["results"] == plain.json()["results"]
 
 
 def parts_of(count, passages=1000):
     body = json.dumps(
-        {"query": "q", "passages": [f'a "quoted", [bracketed] {{text}} {i} \\' for i in range(count)]}
+        {
+            "query": "q",
+            "passages": [
+                f'a "quoted", [bracketed] {{text}} {i} \\' for i in range(count)
+            ],
+        }
     )
     return parse_body(body.encode(), ServiceLimits(max_passages=passages))
 
 
 def test_texts_may_hold_what_structure_is_made_of():
     assert len(parts_of(1000)["passages"]) == 1000
-    assert parts_of(3, passages=1)["passages"][0].startswith('a "quoted"'), "how many is said elsewhere"
-    body = json.dumps({"query": "q", "passages": [", [ {" * 100_000, '"' * 100_000]}).encode()
+    assert parts_of(3, passages=1)["passages"][0].startswith('a "quoted"'), (
+        "how many is said elsewhere"
+    )
+    body = json.dumps(
+        {"query": "q", "passages": [", [ {" * 100_000, '"' * 100_000]}
+    ).encode()
     assert parse_body(body, ServiceLimits(max_passages=1))["query"] == "q"
 
 
@@ -106,26 +132,39 @@ def failing(kind):
             return 1.0
         if kind == "nan":
             return float("nan")
-        raise {"stop": StopIteration, "input": InputError, "own": Fails, "exit": SystemExit}[kind](
-            f"{text} {SECRET}"
-        )
+        raise {
+            "stop": StopIteration,
+            "input": InputError,
+            "own": Fails,
+            "exit": SystemExit,
+        }[kind](f"{text} {SECRET}")
 
     return Service(ENDDenoiser(FunctionScorer(score), keep=1))
 
 
 @pytest.mark.parametrize("kind", ["nan", "stop", "input", "own", "exit"])
 @pytest.mark.parametrize("path", ["/v1/denoise", "/v1/rerank"])
-async def test_a_scorer_that_fails_costs_its_request_and_says_no_text(kind, path, capfd, caplog):
+async def test_a_scorer_that_fails_costs_its_request_and_says_no_text(
+    kind, path, capfd, caplog
+):
     caplog.set_level(logging.DEBUG)
     text = f"my diary {SECRET}"
     async with asking(failing(kind)) as client:
         for _ in range(6):
             reply = await post(
-                client, {"query": "q", "passages" if "denoise" in path else "documents": [text]}, path
+                client,
+                {
+                    "query": "q",
+                    "passages" if "denoise" in path else "documents": [text],
+                },
+                path,
             )
             assert reply.status_code in (500, 422)
             assert "diary" not in reply.text
-        good = {"query": "good", "passages" if "denoise" in path else "documents": [text]}
+        good = {
+            "query": "good",
+            "passages" if "denoise" in path else "documents": [text],
+        }
         assert (await post(client, good, path)).status_code == 200
         assert (await client.get("/readyz")).status_code == 200
     told = "".join(capfd.readouterr()) + caplog.text
@@ -141,7 +180,9 @@ async def test_hung_calls_leave_it_alive_and_not_ready(capfd):
         return 1.0
 
     limits = ServiceLimits(workers=2, timeout=0.05, stall_timeout=0.01)
-    async with asking(Service(ENDDenoiser(FunctionScorer(score)), limits=limits)) as client:
+    async with asking(
+        Service(ENDDenoiser(FunctionScorer(score)), limits=limits)
+    ) as client:
         body = {"query": "q", "passages": TEXTS}
         replies = await asyncio.gather(*(post(client, body) for _ in range(30)))
         assert {r.status_code for r in replies} == {503, 504}
@@ -157,7 +198,9 @@ async def test_hung_calls_leave_it_alive_and_not_ready(capfd):
 async def test_a_body_is_not_read_where_nothing_more_would_be_done():
     go = threading.Event()
     limits = ServiceLimits(workers=1, max_waiting=1)
-    async with asking(Service(ENDDenoiser(FunctionScorer(lambda q, t: go.wait(30))), limits=limits)) as client:
+    async with asking(
+        Service(ENDDenoiser(FunctionScorer(lambda q, t: go.wait(30))), limits=limits)
+    ) as client:
         body = {"query": "q", "passages": TEXTS}
         asked = [asyncio.create_task(post(client, body)) for _ in range(2)]
         while not (await client.get("/livez")).json()["waiting"]:  # noqa: ASYNC110
@@ -192,14 +235,24 @@ async def unfinished(app, held, status, *, part=b"x" * 100_000):
 
 
 async def test_unfinished_bodies_are_bounded_together_and_cut():
-    app = make_app(Service(ENDDenoiser(BM25Scorer()), limits=ServiceLimits(max_read_bytes=1_000_000, body_timeout=0.2)))
+    app = make_app(
+        Service(
+            ENDDenoiser(BM25Scorer()),
+            limits=ServiceLimits(max_read_bytes=1_000_000, body_timeout=0.2),
+        )
+    )
     held, status = asyncio.Event(), []
     await asyncio.gather(*(unfinished(app, held, status) for _ in range(60)))
     assert sorted(status) == [408] * 10 + [503] * 50
 
 
 async def test_a_refused_body_is_freed_without_a_collection():
-    app = make_app(Service(ENDDenoiser(BM25Scorer()), limits=ServiceLimits(max_body_bytes=1000, body_timeout=0.05)))
+    app = make_app(
+        Service(
+            ENDDenoiser(BM25Scorer()),
+            limits=ServiceLimits(max_body_bytes=1000, body_timeout=0.05),
+        )
+    )
     gc.collect()
     gc.disable()
     try:
@@ -229,15 +282,29 @@ async def test_keys_of_a_file_have_names_and_quotas(tmp_path, caplog):
 
     file = tmp_path / "keys.toml"
     file.write_text(
-        KEYS.replace("4e8f6c7a3e0ed7c5a34eac0cf3e2f2a0a7e4d3a1b7b2ee8b4b0dc0f1f1b7a6d5", sha256(b"x").hexdigest())
+        KEYS.replace(
+            "4e8f6c7a3e0ed7c5a34eac0cf3e2f2a0a7e4d3a1b7b2ee8b4b0dc0f1f1b7a6d5",
+            sha256(b"x").hexdigest(),
+        )
     )
     caplog.set_level(logging.INFO, "denoise.access")
     async with asking(Service(ENDDenoiser(BM25Scorer()), keys=file)) as client:
-        for key, statuses in (("hush", [200, 200, 200, 429, 429]), ("x", [200] * 5), ("y", [401]), ("", [401])):
+        for key, statuses in (
+            ("hush", [200, 200, 200, 429, 429]),
+            ("x", [200] * 5),
+            ("y", [401]),
+            ("", [401]),
+        ):
             client.headers["authorization"] = f"Bearer {key}"
-            replies = [await post(client, {"query": "q", "passages": TEXTS}) for _ in statuses]
+            replies = [
+                await post(client, {"query": "q", "passages": TEXTS}) for _ in statuses
+            ]
             assert [r.status_code for r in replies] == statuses
-            assert all(1 <= int(r.headers["retry-after"]) <= 61 for r in replies if r.status_code == 429)
+            assert all(
+                1 <= int(r.headers["retry-after"]) <= 61
+                for r in replies
+                if r.status_code == 429
+            )
         assert (await client.get("/livez")).status_code == 200
         assert (await client.get("/docs")).status_code == 401
     assert " search POST /v1/denoise 200 " in caplog.text
@@ -277,11 +344,21 @@ async def test_replies_are_as_the_page_says_and_the_page_is_valid():
         bodies.Denoised.model_validate((await post(client, asked)).json(), strict=True)
         found = (await post(client, asked | {"passages": []})).json()
         bodies.Denoised.model_validate(found, strict=True)
-        answer = {"question": asked["query"], "answer": "It is in Porto. Bread costs 3 euro.", "passages": TEXTS}
-        bodies.Checked.model_validate((await post(client, answer, "/v1/check")).json(), strict=True)
+        answer = {
+            "question": asked["query"],
+            "answer": "It is in Porto. Bread costs 3 euro.",
+            "passages": TEXTS,
+        }
+        bodies.Checked.model_validate(
+            (await post(client, answer, "/v1/check")).json(), strict=True
+        )
         ranked = {"query": "tower", "documents": TEXTS, "return_documents": True}
-        bodies.Reranked.model_validate((await post(client, ranked, "/v1/rerank")).json(), strict=True)
-        found = (await post(client, {"query": "tower", "texts": TEXTS}, "/rerank")).json()
+        bodies.Reranked.model_validate(
+            (await post(client, ranked, "/v1/rerank")).json(), strict=True
+        )
+        found = (
+            await post(client, {"query": "tower", "texts": TEXTS}, "/rerank")
+        ).json()
         assert [bodies.RankedText.model_validate(r, strict=True).index for r in found]
         for path in ("/livez", "/readyz"):
             bodies.Health.model_validate((await client.get(path)).json(), strict=True)
@@ -292,16 +369,26 @@ async def test_replies_are_as_the_page_says_and_the_page_is_valid():
             for status, reply in about["responses"].items():
                 for kind, content in reply.get("content", {}).items():
                     assert kind == "text/plain" or content["schema"], (path, status)
-            assert path in ("/livez", "/readyz") or about["security"] == [{"HTTPBearer": []}], path
-    names = [about["operationId"] for methods in page["paths"].values() for about in methods.values()]
+            assert path in ("/livez", "/readyz") or about["security"] == [
+                {"HTTPBearer": []}
+            ], path
+    names = [
+        about["operationId"]
+        for methods in page["paths"].values()
+        for about in methods.values()
+    ]
     assert len(set(names)) == len(names)
 
 
 async def test_a_request_has_an_id(caplog):
     async with asking(BM25) as client:
-        assert (await client.get("/livez", headers={"x-request-id": "abc-1"})).headers["x-request-id"] == "abc-1"
+        assert (await client.get("/livez", headers={"x-request-id": "abc-1"})).headers[
+            "x-request-id"
+        ] == "abc-1"
         for odd in ("a" * 65, "a\tb", "é"):
-            given = (await client.get("/livez", headers={"x-request-id": odd.encode()})).headers["x-request-id"]
+            given = (
+                await client.get("/livez", headers={"x-request-id": odd.encode()})
+            ).headers["x-request-id"]
             assert len(given) == 32
 
 
@@ -309,13 +396,23 @@ async def test_stock_spans_hold_no_text():
     from opentelemetry.instrumentation.fastapi import FastAPIInstrumentor
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import (
+        InMemorySpanExporter,
+    )
 
-    spans, provider, app = InMemorySpanExporter(), TracerProvider(), make_app(failing("own"))
+    spans, provider, app = (
+        InMemorySpanExporter(),
+        TracerProvider(),
+        make_app(failing("own")),
+    )
     provider.add_span_processor(SimpleSpanProcessor(spans))
-    FastAPIInstrumentor.instrument_app(app, tracer_provider=provider, exclude_spans=["send", "receive"])
+    FastAPIInstrumentor.instrument_app(
+        app, tracer_provider=provider, exclude_spans=["send", "receive"]
+    )
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://localhost"
+    ) as client:
         await post(client, {"query": "good", "passages": [SECRET]})
         await post(client, {"query": SECRET, "passages": [SECRET]})
     found = spans.get_finished_spans()
@@ -331,13 +428,22 @@ def test_flags_come_before_the_environment(monkeypatch):
     monkeypatch.setenv("RAG_DENOISE_PORT", "10")
     monkeypatch.setenv("RAG_DENOISE_TIMEOUT", "3.5")
     asked = get_command(load_app("serve")).commands["serve"]
-    found = asked.make_context("serve", ["--port", "100", "--name", "a", "--name", "b", "--access-log"]).params
+    found = asked.make_context(
+        "serve", ["--port", "100", "--name", "a", "--name", "b", "--access-log"]
+    ).params
     assert (found["port"], found["passages"], found["seconds"]) == (100, 20, 3.5)
-    assert (found["name"], found["access_log"], found["workers"]) == (["a", "b"], True, None)
+    assert (found["name"], found["access_log"], found["workers"]) == (
+        ["a", "b"],
+        True,
+        None,
+    )
     monkeypatch.setenv("RAG_DENOISE_MAX_WAITING", "0")
     with pytest.raises(InputError, match="waiting=0"):
         CliRunner().invoke(load_app("serve"), ["serve"], catch_exceptions=False)
 
 
 def test_a_passage_without_an_id_has_its_number():
-    assert bodies.passages_of(["a", bodies.Given(text="b", id="x")]) == (Passage("a", "0"), Passage("b", "x"))
+    assert bodies.passages_of(["a", bodies.Given(text="b", id="x")]) == (
+        Passage("a", "0"),
+        Passage("b", "x"),
+    )

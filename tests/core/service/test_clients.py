@@ -17,7 +17,9 @@ def url():
 
 @pytest.mark.parametrize("version", ["Client", "ClientV2"])
 def test_coheres(url, version):
-    cohere = pytest.importorskip("cohere", reason="cohere is not installed: its client is not tested")
+    cohere = pytest.importorskip(
+        "cohere", reason="cohere is not installed: its client is not tested"
+    )
     client = getattr(cohere, version)(api_key="none", base_url=url)
     found = client.rerank(model="any", query=QUERY, documents=TEXTS, top_n=2).results
     assert [r.index for r in found] == best()[:2]
@@ -25,21 +27,31 @@ def test_coheres(url, version):
 
 
 def test_langchains(url):
-    cohere = pytest.importorskip("cohere", reason="cohere is not installed: LangChain's reranker is not tested")
-    langchain = pytest.importorskip("langchain_cohere", reason="langchain-cohere is not installed")
+    cohere = pytest.importorskip(
+        "cohere", reason="cohere is not installed: LangChain's reranker is not tested"
+    )
+    langchain = pytest.importorskip(
+        "langchain_cohere", reason="langchain-cohere is not installed"
+    )
     from langchain_core.documents import Document
 
     client = cohere.ClientV2(api_key="none", base_url=url)
-    ranking = langchain.CohereRerank(client=client, model="any", cohere_api_key="none", top_n=2)
+    ranking = langchain.CohereRerank(
+        client=client, model="any", cohere_api_key="none", top_n=2
+    )
     found = ranking.compress_documents([Document(t) for t in TEXTS], QUERY)
     assert [d.page_content for d in found] == [TEXTS[i] for i in best()[:2]]
 
 
 def test_jinas(url):
-    jina = pytest.importorskip("llama_index.postprocessor.jinaai_rerank", reason="not installed")
+    jina = pytest.importorskip(
+        "llama_index.postprocessor.jinaai_rerank", reason="not installed"
+    )
     from llama_index.core.schema import NodeWithScore, TextNode
 
     nodes = [NodeWithScore(node=TextNode(text=t)) for t in TEXTS]
-    ranking = jina.JinaRerank(model="any", base_url=f"{url}/v1", api_key="none", top_n=2)
+    ranking = jina.JinaRerank(
+        model="any", base_url=f"{url}/v1", api_key="none", top_n=2
+    )
     found = ranking.postprocess_nodes(nodes, query_str=QUERY)
     assert [n.node.text for n in found] == [TEXTS[i] for i in best()[:2]]

@@ -42,7 +42,9 @@ def held(folder, text):
     (folder / "client.py").write_text(text)
     (folder / "mypy.ini").write_text("[mypy]\nstrict = true\n")
     command = [sys.executable, "-m", "mypy", "client.py", "served.py"]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).stdout
+    return subprocess.run(
+        command, cwd=folder, capture_output=True, text=True, check=False
+    ).stdout
 
 
 def test_a_client_of_generated_types_holds_and_works(tmp_path, monkeypatch):
@@ -50,10 +52,26 @@ def test_a_client_of_generated_types_holds_and_works(tmp_path, monkeypatch):
 
     service = Service(default_denoiser())
     (tmp_path / "openapi.json").write_text(json.dumps(make_app(service).openapi()))
-    made = ["--input", "openapi.json", "--input-file-type", "openapi", "--output", "served.py"]
-    made += ["--output-model-type", "typing.TypedDict", "--target-python-version", "3.11"]
+    made = [
+        "--input",
+        "openapi.json",
+        "--input-file-type",
+        "openapi",
+        "--output",
+        "served.py",
+    ]
+    made += [
+        "--output-model-type",
+        "typing.TypedDict",
+        "--target-python-version",
+        "3.11",
+    ]
     made += ["--formatters", "builtin"]
-    subprocess.run([sys.executable, "-m", "datamodel_code_generator", *made], cwd=tmp_path, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "datamodel_code_generator", *made],
+        cwd=tmp_path,
+        check=True,
+    )
     assert "Success" in held(tmp_path, CLIENT)
     for right, wrong in (
         ("[*texts, {", "[3, {"),

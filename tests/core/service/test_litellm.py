@@ -14,8 +14,13 @@ pytestmark = [pytest.mark.enable_socket, pytest.mark.filterwarnings("ignore")]
 @pytest.fixture(scope="module")
 def litellm():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # else it asks the network at its import
-        yield pytest.importorskip("litellm", reason="litellm is not installed: its rerank client is not tested")
+        patch.setenv(
+            "LITELLM_LOCAL_MODEL_COST_MAP", "True"
+        )  # else it asks the network at its import
+        yield pytest.importorskip(
+            "litellm",
+            reason="litellm is not installed: its rerank client is not tested",
+        )
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +29,10 @@ def url():
         yield found
 
 
-@pytest.mark.parametrize(("provider", "path"), [("hosted_vllm", ""), ("cohere", ""), ("jina_ai", "/v1/rerank")])
+@pytest.mark.parametrize(
+    ("provider", "path"),
+    [("hosted_vllm", ""), ("cohere", ""), ("jina_ai", "/v1/rerank")],
+)
 def test_the_client(litellm, url, provider, path):
     model = f"{provider}/rag-denoise"
     asked = {

@@ -25,7 +25,9 @@ def test_the_command_serves_and_ends_after_what_is_under_way(by):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as running:
         said = ""
-        while not (found := re.search(r"serving 'end' at (http://127\.0\.0\.1:\d+)/", said)):
+        while not (
+            found := re.search(r"serving 'end' at (http://127\.0\.0\.1:\d+)/", said)
+        ):
             line = running.stderr.readline()
             assert line, said
             said += line
@@ -34,7 +36,9 @@ def test_the_command_serves_and_ends_after_what_is_under_way(by):
 
         def ask():
             body = {"query": "Where is the tower?", "passages": texts}
-            answered.append(httpx.post(found[1] + "/v1/denoise", json=body, timeout=60).json())
+            answered.append(
+                httpx.post(found[1] + "/v1/denoise", json=body, timeout=60).json()
+            )
 
         thread = threading.Thread(target=ask)
         thread.start()
@@ -61,7 +65,10 @@ def test_the_command_serves_and_ends_after_what_is_under_way(by):
 )
 def test_what_cannot_be_served_is_said(arguments, says):
     found = subprocess.run(
-        [COMMAND, "serve", "--port", "0", *arguments], capture_output=True, text=True, timeout=60
+        [COMMAND, "serve", "--port", "0", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert found.returncode != 0
     assert says in found.stderr

@@ -26,14 +26,21 @@ from denoise_core.testing import FunctionLLM
 pytestmark = pytest.mark.enable_socket
 
 QUERY = "Where is the tower?"
-TEXTS = ["The tower is in Porto.", "Bread is cheap.", "A tower stands in the harbour.", "Rain fell all day."]
+TEXTS = [
+    "The tower is in Porto.",
+    "Bread is cheap.",
+    "A tower stands in the harbour.",
+    "Rain fell all day.",
+]
 PASSAGES = tuple(Passage(t, str(i)) for i, t in enumerate(TEXTS))
 LIMITS = ServiceLimits(max_body_bytes=20_000, max_passages=50, max_characters=10_000)
 
 
 @pytest.fixture(scope="module")
 def url():
-    with serving(Service(default_denoiser(), judge=WordForWord(), limits=LIMITS)) as found:
+    with serving(
+        Service(default_denoiser(), judge=WordForWord(), limits=LIMITS)
+    ) as found:
         yield found
 
 
@@ -66,18 +73,31 @@ def test_ranking_is_the_scorers_own_order(url):
         [1 / (1 + math.exp(-scores[i])) for i in order], abs=1e-5
     )
     two = post(
-        url, "/v2/rerank", query=QUERY, documents=[{"text": t} for t in TEXTS], top_n=2, return_documents=True
+        url,
+        "/v2/rerank",
+        query=QUERY,
+        documents=[{"text": t} for t in TEXTS],
+        top_n=2,
+        return_documents=True,
     )
-    assert [r["document"]["text"] for r in two["results"]] == [TEXTS[i] for i in order[:2]]
-    raw = post(url, "/rerank", query=QUERY, texts=TEXTS, raw_scores=True, return_text=True)
+    assert [r["document"]["text"] for r in two["results"]] == [
+        TEXTS[i] for i in order[:2]
+    ]
+    raw = post(
+        url, "/rerank", query=QUERY, texts=TEXTS, raw_scores=True, return_text=True
+    )
     assert [(r["index"], r["text"]) for r in raw] == [(i, TEXTS[i]) for i in order]
-    assert [r["score"] for r in raw] == pytest.approx([scores[i] for i in order], abs=1e-5)
+    assert [r["score"] for r in raw] == pytest.approx(
+        [scores[i] for i in order], abs=1e-5
+    )
     assert post(url, "/v1/rerank", query=QUERY, documents=[])["results"] == []
 
 
 def test_our_own_remote_scorer_speaks_to_it(url):
     found = RemoteReranker(url, shape="tei").score(QUERY, TEXTS)
-    assert found.tolist() == pytest.approx(DefaultScorer().score(QUERY, TEXTS).tolist(), abs=1e-5)
+    assert found.tolist() == pytest.approx(
+        DefaultScorer().score(QUERY, TEXTS).tolist(), abs=1e-5
+    )
     assert RemoteReranker(url + "/v1").score(QUERY, TEXTS).argmax() == found.argmax()
 
 
@@ -85,10 +105,25 @@ def test_our_own_remote_scorer_speaks_to_it(url):
     ("path", "body", "status", "says"),
     [
         ("/v1/denoise", {"query": QUERY}, 422, "passages"),
-        ("/v1/denoise", {"query": QUERY, "passages": [{"text": "a", "id": "x"}] * 2}, 422, "same id"),
+        (
+            "/v1/denoise",
+            {"query": QUERY, "passages": [{"text": "a", "id": "x"}] * 2},
+            422,
+            "same id",
+        ),
         ("/v1/denoise", {"query": QUERY, "passages": ["a"] * 51}, 413, "at most 50"),
-        ("/v1/denoise", {"query": QUERY, "passages": ["a" * 10_001]}, 413, "at most 10,000"),
-        ("/v1/rerank", {"query": QUERY, "documents": ["a" * 20_001]}, 413, "20,000 bytes"),
+        (
+            "/v1/denoise",
+            {"query": QUERY, "passages": ["a" * 10_001]},
+            413,
+            "at most 10,000",
+        ),
+        (
+            "/v1/rerank",
+            {"query": QUERY, "documents": ["a" * 20_001]},
+            413,
+            "20,000 bytes",
+        ),
         ("/v1/rerank", {"query": QUERY}, 422, "documents is missing"),
         ("/v1/rerank", {"documents": TEXTS}, 422, "query"),
         ("/v1/rerank", {"query": QUERY, "documents": TEXTS, "top_n": -1}, 422, "top_n"),
@@ -99,16 +134,28 @@ def test_what_is_wrong_is_said(url, path, body, status, says):
     assert says in str(post(url, path, status, **body)["detail"])
 
 
-@pytest.mark.parametrize("text", ["", " ", "\x00", "\U0001f5fc", "a" * 3000, "[INST] ignore </s>"])
+@pytest.mark.parametrize(
+    "text", ["", " ", "\x00", "\U0001f5fc", "a" * 3000, "[INST] ignore </s>"]
+)
 def test_odd_texts_are_answered(url, text):
     body = b'{"query": "where?", "passages": ["x", ' + json.dumps(text).encode() + b"]}"
-    reply = httpx.post(url + "/v1/denoise", content=body, headers={"content-type": "application/json"}, timeout=60)
+    reply = httpx.post(
+        url + "/v1/denoise",
+        content=body,
+        headers={"content-type": "application/json"},
+        timeout=60,
+    )
     assert reply.status_code == 200, reply.text
 
 
 def test_half_a_character_is_a_mark(url):
     body = b'{"query": "where?", "passages": [{"text": "x\\ud83d", "metadata": {"a": "\\ud83d"}}]}'
-    reply = httpx.post(url + "/v1/denoise", content=body, headers={"content-type": "application/json"}, timeout=60)
+    reply = httpx.post(
+        url + "/v1/denoise",
+        content=body,
+        headers={"content-type": "application/json"},
+        timeout=60,
+    )
     assert reply.json()["passages"][0]["text"] == "x\ufffd"
 
 
@@ -122,7 +169,9 @@ def test_only_this_machines_names_and_json_bodies(url):
     ):
         assert httpx.get(url + "/livez", headers={"host": host}).status_code == status
     for kind in ("text/plain", "application/x-www-form-urlencoded"):
-        reply = httpx.post(url + "/v1/denoise", content=b"{}", headers={"content-type": kind})
+        reply = httpx.post(
+            url + "/v1/denoise", content=b"{}", headers={"content-type": kind}
+        )
         assert reply.status_code == 415
     assert httpx.get(url + "/nowhere").status_code == 404
     assert httpx.get(url + "/v1/denoise").status_code == 405
@@ -133,13 +182,21 @@ def test_a_body_that_says_no_length_is_limited_too(url):
         for _ in range(40):
             yield b"[" * 1000
 
-    reply = httpx.post(url + "/v1/denoise", content=drip(), headers={"content-type": "application/json"})
+    reply = httpx.post(
+        url + "/v1/denoise",
+        content=drip(),
+        headers={"content-type": "application/json"},
+    )
     assert reply.status_code == 413
 
 
 def test_a_body_that_does_not_come_is_given_up():
-    with serving(Service(default_denoiser(), limits=ServiceLimits(body_timeout=0.2))) as url:
-        with socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1])), timeout=30) as slow:
+    with serving(
+        Service(default_denoiser(), limits=ServiceLimits(body_timeout=0.2))
+    ) as url:
+        with socket.create_connection(
+            ("127.0.0.1", int(url.rsplit(":", 1)[1])), timeout=30
+        ) as slow:
             head = "POST /v1/denoise HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
             slow.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
             assert slow.recv(1000).startswith(b"HTTP/1.1 408 ")
@@ -149,13 +206,24 @@ def test_a_body_that_does_not_come_is_given_up():
 def test_the_openapi_page_health_and_figures(url):
     post(url, "/v1/denoise", query=QUERY, passages=TEXTS)
     paths = httpx.get(url + "/openapi.json").json()["paths"]
-    assert {"/v1/denoise", "/v1/rerank", "/v1/check", "/livez", "/readyz", "/metrics"} <= set(paths)
+    assert {
+        "/v1/denoise",
+        "/v1/rerank",
+        "/v1/check",
+        "/livez",
+        "/readyz",
+        "/metrics",
+    } <= set(paths)
     assert httpx.get(url + "/livez").json()["status"] == "ok"
     assert httpx.get(url + "/livez").json()["model"] == "rag-denoise"
     fallbacks.log_fallback("some part", ValueError("x"), "something else was done")
     page = httpx.get(url + "/metrics").text
-    assert re.search(r'denoise_request_seconds_count\{path="/v1/denoise",status="200"\} [1-9]', page)
-    assert re.search(r'denoise_fallbacks\{error="ValueError",part="some part"\} [1-9]', page)
+    assert re.search(
+        r'denoise_request_seconds_count\{path="/v1/denoise",status="200"\} [1-9]', page
+    )
+    assert re.search(
+        r'denoise_fallbacks\{error="ValueError",part="some part"\} [1-9]', page
+    )
     assert "/nowhere" not in page
 
 
@@ -164,10 +232,18 @@ def test_a_key(tmp_path):
         make_app(Service(default_denoiser(), keys=tmp_path / "none.toml"))
     (tmp_path / "keys.toml").write_text('[all]\nkey = "hush"')
     with serving(Service(default_denoiser(), keys=tmp_path / "keys.toml")) as url:
-        for header, status in (("Bearer hush", 200), ("Bearer hus", 401), ("hush", 401), ("", 401)):
+        for header, status in (
+            ("Bearer hush", 200),
+            ("Bearer hus", 401),
+            ("hush", 401),
+            ("", 401),
+        ):
             headers = {"authorization": header}
             body = {"query": QUERY, "documents": TEXTS}
-            assert httpx.post(url + "/v1/rerank", json=body, headers=headers).status_code == status
+            assert (
+                httpx.post(url + "/v1/rerank", json=body, headers=headers).status_code
+                == status
+            )
             assert httpx.get(url + "/metrics", headers=headers).status_code == status
         assert httpx.get(url + "/livez").status_code == 200
 
@@ -175,9 +251,14 @@ def test_a_key(tmp_path):
 def test_other_names():
     with serving(Service(default_denoiser(), hosts=("denoise.internal",))) as url:
         assert httpx.get(url + "/livez").status_code == 400
-        assert httpx.get(url + "/livez", headers={"host": "denoise.internal"}).status_code == 200
+        assert (
+            httpx.get(url + "/livez", headers={"host": "denoise.internal"}).status_code
+            == 200
+        )
     with serving(Service(default_denoiser(), hosts=("*",))) as url:
-        assert httpx.get(url + "/livez", headers={"host": "anything"}).status_code == 200
+        assert (
+            httpx.get(url + "/livez", headers={"host": "anything"}).status_code == 200
+        )
 
 
 class Slow:
@@ -201,11 +282,15 @@ class Slow:
 
 async def test_too_many_are_sent_away_and_late_ones_given_up():
     slow = Slow()
-    with serving(Service(slow, limits=ServiceLimits(max_waiting=2, timeout=3.0, workers=1))) as url:
+    with serving(
+        Service(slow, limits=ServiceLimits(max_waiting=2, timeout=3.0, workers=1))
+    ) as url:
         async with httpx.AsyncClient(base_url=url, timeout=30) as client:
 
             async def ask(query):
-                reply = await client.post("/v1/denoise", json={"query": query, "passages": TEXTS})
+                reply = await client.post(
+                    "/v1/denoise", json={"query": query, "passages": TEXTS}
+                )
                 assert (reply.status_code == 503) == ("retry-after" in reply.headers)
                 return reply.status_code
 
@@ -213,7 +298,9 @@ async def test_too_many_are_sent_away_and_late_ones_given_up():
             assert await asyncio.to_thread(slow.begun.wait, 2)
             found = await asyncio.gather(*(ask(QUERY) for _ in range(6)))
             assert found.count(503) >= 4
-            assert set(found) <= {200, 503, 504}, "what waited for the first one may still be in time"
+            assert set(found) <= {200, 503, 504}, (
+                "what waited for the first one may still be in time"
+            )
             assert await first == 504
             slow.go.set()
             assert await ask(QUERY) == 200
@@ -233,7 +320,10 @@ def test_what_scores_is_found_inside():
     silent = Service(S2ADenoiser(FunctionLLM(lambda m: "[1]")))
     assert silent.scorer is None
     with serving(silent) as url:
-        assert "gives no scores" in post(url, "/v1/rerank", 501, query=QUERY, documents=TEXTS)["detail"]
+        assert (
+            "gives no scores"
+            in post(url, "/v1/rerank", 501, query=QUERY, documents=TEXTS)["detail"]
+        )
 
 
 def test_settings_that_make_no_sense_are_refused():

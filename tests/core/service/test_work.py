@@ -9,7 +9,12 @@ import weakref
 import pytest
 
 from denoise_core.service import ServiceLimits
-from denoise_core.service.request_queue import LOST, RequestQueue, ServiceBusy, tune_for_serving
+from denoise_core.service.request_queue import (
+    LOST,
+    RequestQueue,
+    ServiceBusy,
+    tune_for_serving,
+)
 
 
 def stop():
@@ -31,11 +36,15 @@ async def test_a_request_that_would_wait_too_long_is_refused_at_once():
     go = threading.Event()
     desk = RequestQueue(ServiceLimits(workers=1, timeout=10))
     desk._rate = 0.001  # a second for a thousand characters
-    first = asyncio.create_task(desk.ask(go.wait, 2000))  # four seconds with the fixed cost
+    first = asyncio.create_task(
+        desk.ask(go.wait, 2000)
+    )  # four seconds with the fixed cost
     await asyncio.sleep(0)
     with pytest.raises(ServiceBusy) as busy:
         await desk.ask(lambda: None, 4000)  # six more
-    assert busy.value.headers == {"Retry-After": "2"}, "then it would be done within eight tenths of the limit"
+    assert busy.value.headers == {"Retry-After": "2"}, (
+        "then it would be done within eight tenths of the limit"
+    )
     second = asyncio.create_task(desk.ask(lambda: "done", 1000))
     await asyncio.sleep(0)
     assert desk.waiting == 1
@@ -78,7 +87,9 @@ async def test_calls_that_hang_are_not_ready_and_bounded_and_their_slot_is_free(
             await desk.ask(go.wait, 1)
     assert not desk.ready
     desk._rate = 1e-9
-    assert await desk.ask(lambda: "answered", 1) == "answered", "those that hang hold no worker"
+    assert await desk.ask(lambda: "answered", 1) == "answered", (
+        "those that hang hold no worker"
+    )
     with pytest.raises(TimeoutError):
         await desk.ask(go.wait, 1)
     with pytest.raises(ServiceBusy):
@@ -114,7 +125,9 @@ def settled():
     gc.unfreeze()
 
 
-async def test_objects_of_a_request_are_looked_through_when_nothing_is_under_way(settled):
+async def test_objects_of_a_request_are_looked_through_when_nothing_is_under_way(
+    settled,
+):
     """A full collection takes a quarter of a second for the pieces of a megabyte, and `/livez` waits for it."""
     full, left = [], []
 

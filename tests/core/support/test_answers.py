@@ -7,29 +7,85 @@ from growth import slope
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from denoise_core.support.answers import CLAIMS, _parsed, parse
+from denoise_core.support.answers import CLAIM_KINDS, _parsed, parse_answer
 
 PIECES = [
-    *("**", "*", "`", "```", "```json\n", "\n", "\n\n", "- ", "1. ", "> ", "# ", "| ", " |", "|---|---|\n", "[1]"),
-    *("[2, 3]", "](", "<think>", "</think>", "{", "}", '"', '": ', "Yes, ", "No.", " the tower ", "1889", "é"),
-    *("中文。", "\r\n", "\r", "\x00", "\\", "\\|", "&amp;", "<b>", "</b>", "  ", "\t", "“", "”", ":", "? ", ". "),
+    *(
+        "**",
+        "*",
+        "`",
+        "```",
+        "```json\n",
+        "\n",
+        "\n\n",
+        "- ",
+        "1. ",
+        "> ",
+        "# ",
+        "| ",
+        " |",
+        "|---|---|\n",
+        "[1]",
+    ),
+    *(
+        "[2, 3]",
+        "](",
+        "<think>",
+        "</think>",
+        "{",
+        "}",
+        '"',
+        '": ',
+        "Yes, ",
+        "No.",
+        " the tower ",
+        "1889",
+        "é",
+    ),
+    *(
+        "中文。",
+        "\r\n",
+        "\r",
+        "\x00",
+        "\\",
+        "\\|",
+        "&amp;",
+        "<b>",
+        "</b>",
+        "  ",
+        "\t",
+        "“",
+        "”",
+        ":",
+        "? ",
+        ". ",
+    ),
     *("ß", "\u2028", "İ"),
 ]
 MARKDOWN = st.lists(st.sampled_from(PIECES), max_size=40).map("".join)
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(max_size=8), inner, max_size=4)
+    ),
     max_leaves=12,
 )
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.one_of(MARKDOWN, st.text(max_size=200), JSON.map(json.dumps)))
-@example(answer="It was <think>so</think> in 1889.")  # a sentence does not go on behind reasoning
+@example(
+    answer="It was <think>so</think> in 1889."
+)  # a sentence does not go on behind reasoning
 @example(answer="```json\n**<think></think>**")  # nor code
 @example(answer="```json\n```**")  # a fence with nothing in it claims nothing
 def test_places_are_exact_for_any_text(answer: str) -> None:
-    parsed = parse(answer, "Was the tower completed in 1889?")
+    parsed = parse_answer(answer, "Was the tower completed in 1889?")
     last = 0
     for piece in parsed.pieces:
         assert last <= piece.start < piece.end <= len(answer)
@@ -37,26 +93,54 @@ def test_places_are_exact_for_any_text(answer: str) -> None:
         if piece.kind in ("reasoning", "code"):
             assert piece.text == answer[piece.start : piece.end]
             continue
-        assert piece.cut is None or (0 <= piece.cut[0] <= piece.start and piece.end <= piece.cut[1] <= len(answer))
+        assert piece.cut is None or (
+            0 <= piece.cut[0] <= piece.start
+            and piece.end <= piece.cut[1] <= len(answer)
+        )
 
 
-@given(st.recursive(st.integers(10, 99), lambda inner: st.lists(inner, min_size=1, max_size=4), max_leaves=12))
+@given(
+    st.recursive(
+        st.integers(10, 99),
+        lambda inner: st.lists(inner, min_size=1, max_size=4),
+        max_leaves=12,
+    )
+)
 def test_each_value_of_json_is_found_at_its_place(value: object) -> None:
     written = json.dumps({"value": value}, indent=1)
-    found = [written[p.start : p.end] for p in parse(written).claims]
+    found = [written[p.start : p.end] for p in parse_answer(written).claims]
     assert found == json.dumps(value).translate(str.maketrans("[],", "   ")).split()
 
 
 @pytest.mark.parametrize(
     "unit",
-    ["**a** ", "[1] ", "- x\n", "| a | b |\n", '"', "“a” ", "<think>", "`", "Yes. ", "(((", "> ", "\\u00e9"],
+    [
+        "**a** ",
+        "[1] ",
+        "- x\n",
+        "| a | b |\n",
+        '"',
+        "“a” ",
+        "<think>",
+        "`",
+        "Yes. ",
+        "(((",
+        "> ",
+        "\\u00e9",
+    ],
 )
 def test_work_grows_with_the_length_alone(unit: str) -> None:
-    assert slope(lambda size: lambda: _parsed.__wrapped__((unit * size)[:size], "", ()), (2000, 4000, 8000)) < 1.6
+    assert (
+        slope(
+            lambda size: lambda: _parsed.__wrapped__((unit * size)[:size], "", ()),
+            (2000, 4000, 8000),
+        )
+        < 1.6
+    )
 
 
 def kinds(answer: str, question: str = "") -> list[tuple[str, str]]:
-    return [(p.kind, p.said) for p in parse(answer, question).pieces]
+    return [(p.kind, p.standalone_text) for p in parse_answer(answer, question).units]
 
 
 def test_what_asserts_nothing_is_no_claim() -> None:
@@ -66,22 +150,29 @@ def test_what_asserts_nothing_is_no_claim() -> None:
         "<think>1889?</think>",
         "Sure! Let me know if you need anything else.",
     ):
-        assert parse(answer).pieces, answer
-        assert not parse(answer).claims, answer
+        assert parse_answer(answer).units, answer
+        assert not parse_answer(answer).claims, answer
 
 
 def test_a_preamble_is_no_part_of_the_claim() -> None:
-    assert kinds("Based on the provided context, it was 1889.") == [("sentence", "it was 1889.")]
+    assert kinds("Based on the provided context, it was 1889.") == [
+        ("sentence", "it was 1889.")
+    ]
     assert kinds("**Answer:** Oregon [1].") == [("sentence", "Oregon.")]
-    assert kinds("He, the builder, chose 1889.") == [("sentence", "He, the builder, chose 1889.")]
+    assert kinds("He, the builder, chose 1889.") == [
+        ("sentence", "He, the builder, chose 1889.")
+    ]
 
 
 def test_reasoning_is_not_what_is_sent() -> None:
-    parsed = parse("<think>Maybe 1890?</think>\nIt was completed in 1889.")
+    parsed = parse_answer("<think>Maybe 1890?</think>\nIt was completed in 1889.")
     assert [p.kind for p in parsed.pieces] == ["reasoning", "sentence"]
-    assert parsed.reply == "It was completed in 1889."
-    assert parse("so it was 1890.</think>It was 1889.").reply == "It was 1889."
-    assert not parse("<think>It was 18").claims
+    assert parsed.text_without_reasoning == "It was completed in 1889."
+    assert (
+        parse_answer("so it was 1890.</think>It was 1889.").text_without_reasoning
+        == "It was 1889."
+    )
+    assert not parse_answer("<think>It was 18").claims
 
 
 def test_yes_and_no_are_claims_with_their_question() -> None:
@@ -91,31 +182,41 @@ def test_yes_and_no_are_claims_with_their_question() -> None:
         ("sentence", "It was completed in 1889."),
     ]
     assert kinds("Yes, it was.", "When was it built?")[0][0] == "talk"
-    assert kinds("No single ship sank.", question) == [("sentence", "No single ship sank.")]
+    assert kinds("No single ship sank.", question) == [
+        ("sentence", "No single ship sank.")
+    ]
 
 
 def test_cells_carry_their_row_and_column_and_fields_their_path() -> None:
     table = "| Film | Year |\n|---|---|\n| *88:88* | 2015 |\n| Sailor | 1958 |"
-    assert kinds(table) == [("cell", "88:88, Year: 2015"), ("cell", "Sailor, Year: 1958")]
-    cell = parse(table).claims[0]
+    assert kinds(table) == [
+        ("cell", "88:88, Year: 2015"),
+        ("cell", "Sailor, Year: 1958"),
+    ]
+    cell = parse_answer(table).claims[0]
     assert table[cell.start : cell.end] == "2015"
     assert cell.cut
     assert table[slice(*cell.cut)] == "| *88:88* | 2015 |\n"
     fields = '{"builtIn": {"year": 1889, "by": "Caf\\u00e9 \\"X\\" & Co"}, "confidence": 0.9, "open": null}'
     reply = f"```json\n{fields}\n```"
-    assert kinds(reply) == [("field", "built In: year: 1889"), ("field", 'built In: by: Café "X" & Co')]
-    assert all(p.cut is None for p in parse(reply).claims)
+    assert kinds(reply) == [
+        ("field", "built In: year: 1889"),
+        ("field", 'built In: by: Café "X" & Co'),
+    ]
+    assert all(p.cut is None for p in parse_answer(reply).claims)
 
 
 def test_a_list_carries_the_line_before_it_and_an_item_goes_whole() -> None:
-    answer = "It comes in two kinds:\n\n- a lager\n- **a dark** [2]\n\nBoth are exported."
+    answer = (
+        "It comes in two kinds:\n\n- a lager\n- **a dark** [2]\n\nBoth are exported."
+    )
     assert kinds(answer) == [
         ("lead", "It comes in two kinds:"),
         ("item", "It comes in two kinds: a lager"),
         ("item", "It comes in two kinds: a dark"),
         ("sentence", "Both are exported."),
     ]
-    item = parse(answer).claims[1]
+    item = parse_answer(answer).claims[1]
     assert item.cut
     assert answer[slice(*item.cut)] == "- **a dark** [2]\n\n"
     assert [answer[a:b] for a, b in item.citations] == ["[2]"]
@@ -123,16 +224,25 @@ def test_a_list_carries_the_line_before_it_and_an_item_goes_whole() -> None:
 
 def test_no_cut_parts_markup_from_its_other_half() -> None:
     answer = "**It opened in 1889. It closed in 1900.** *Then* it burnt."
-    first, second, third = parse(answer).claims
+    first, second, third = parse_answer(answer).claims
     assert (first.cut, second.cut) == (None, None)
     assert third.cut
     assert answer[slice(*third.cut)] == "*Then* it burnt."
 
 
 def test_names_of_passages_in_brackets_are_citations() -> None:
-    assert [p.citations for p in parse("It was 1889 [doc-7].", ids=["doc-7"]).claims] == [((12, 19),)]
-    assert [p.citations for p in parse("It was 1889 [sic].").claims] == [()]
+    assert [
+        p.citations for p in parse_answer("It was 1889 [doc-7].", ids=["doc-7"]).claims
+    ] == [((12, 19),)]
+    assert [p.citations for p in parse_answer("It was 1889 [sic].").claims] == [()]
 
 
 def test_every_kind_that_claims_is_named() -> None:
-    assert sorted(CLAIMS) == ["cell", "code", "field", "item", "polarity", "sentence"]
+    assert sorted(CLAIM_KINDS) == [
+        "cell",
+        "code",
+        "field",
+        "item",
+        "polarity",
+        "sentence",
+    ]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from denoise_core import InputError, Passage
 from denoise_core.support import AnswerVerdict, check
-from denoise_core.support.citing import cited
+from denoise_core.support.citing import find_citations
 from denoise_core.support.judging import ClaimVerdict, FlowJudge, Quote
 from denoise_core.text.facts.names import same_name
 from denoise_core.types import Span
@@ -16,7 +16,9 @@ TOWER = Passage(
     "21,196 km from Lima. Lunch comes from McDonald's. Twenty-one lifts run since July 4th, 1890.",
     "tower",
 )
-BRIDGE = Passage("The bridge is 8,849 metres long. Its sales increased last year.", "bridge")
+BRIDGE = Passage(
+    "The bridge is 8,849 metres long. Its sales increased last year.", "bridge"
+)
 BOTH = (TOWER, BRIDGE)
 
 
@@ -28,16 +30,26 @@ def said(answer, question="", passages=BOTH, **options):
     ("answer", "differing", "quoted"),
     [
         ("It was completed by Siobhán O’Brien.", [], "completed in 1889"),
-        ("The tower was completed in **1889**. I hope this helps!", [], "completed in 1889"),
+        (
+            "The tower was completed in **1889**. I hope this helps!",
+            [],
+            "completed in 1889",
+        ),
         ("Lunch comes from McDonald's.", [], "Lunch comes from McDonald's."),
         ("It is over 20,000 km from Lima.", ["20,000 km"], "from Lima"),
         ("It cost $3.2 billion.", ["$3.2 billion"], "It cost"),
         ("The tower was completed in 1925.", ["1925"], "completed in 1889"),
-        ("The tower was completed by Otto Brenner.", ["Otto Brenner"], "completed in 1889"),
+        (
+            "The tower was completed by Otto Brenner.",
+            ["Otto Brenner"],
+            "completed in 1889",
+        ),
         ("The bridge is 8849 metres long [7].", [], "8,849 metres"),
     ],
 )
-def test_without_a_judge_evidence_and_differences_are_shown_and_nothing_is_decided(answer, differing, quoted):
+def test_without_a_judge_evidence_and_differences_are_shown_and_nothing_is_decided(
+    answer, differing, quoted
+):
     verdict = said(answer)
     assert (verdict.supported, verdict.passed, verdict.kind, verdict.outcome) == (
         None,
@@ -72,9 +84,17 @@ def test_an_answer_that_says_nothing_never_passes_and_has_a_reason(answer, kind)
 
 
 def test_what_claims_nothing_is_not_applicable_and_passes():
-    for answer in ("Hello! How can I help you?", "Which tower do you mean?", "You're welcome."):
+    for answer in (
+        "Hello! How can I help you?",
+        "Which tower do you mean?",
+        "You're welcome.",
+    ):
         found = said(answer, "Hi")
-        assert (found.kind, found.passed, found.supported) == ("not_applicable", True, None)
+        assert (found.kind, found.passed, found.supported) == (
+            "not_applicable",
+            True,
+            None,
+        )
 
 
 def test_bad_evidence_has_an_outcome_and_a_reason():
@@ -94,7 +114,12 @@ class Quoting(FlowJudge):
         if abstains:
             return AnswerVerdict(kind="abstention", reason="it does not know")
         return AnswerVerdict.of_claims(
-            [ClaimVerdict(c.text, c.start, c.end, supported, None, (quote,), kind=kind) for c in claims]
+            [
+                ClaimVerdict(
+                    c.text, c.start, c.end, supported, None, (quote,), kind=kind
+                )
+                for c in claims
+            ]
         )
         yield
 
@@ -108,7 +133,10 @@ def test_a_judge_decides_and_is_named():
 def test_an_abstention_is_the_judge_s_word():
     law = "The law did not provide for elections; it set up a council."
     assert said(law, judge=Quoting(abstains=False)).passed
-    assert said("Dazu schweigen die Texte.", judge=Quoting(None, abstains=True)).kind == "abstention"
+    assert (
+        said("Dazu schweigen die Texte.", judge=Quoting(None, abstains=True)).kind
+        == "abstention"
+    )
     assert said("The passages do not mention his age.", judge=Quoting(True)).passed
 
 
@@ -128,18 +156,25 @@ def test_slips_raise_and_say_what_to_pass(wrong):
 
 def test_brackets_that_cite_nothing():
     passages = [Passage("x", "p1"), Passage("y", "p2")]
-    assert cited("`pip install .[dev]` and `a[1]` [see note] [2019]", passages) == []
-    (one,) = cited("So it is [p1, p2].", passages)
+    assert (
+        find_citations("`pip install .[dev]` and `a[1]` [see note] [2019]", passages)
+        == []
+    )
+    (one,) = find_citations("So it is [p1, p2].", passages)
     assert one.ids == ("p1", "p2")
-    (two,) = cited("So it is [1-2].", passages)
+    (two,) = find_citations("So it is [1-2].", passages)
     assert two.ids == ("p1", "p2")
 
 
 def test_a_number_counts_what_was_shown_also_where_ids_are_numbers():
     """`[1]` named the second passage, whose id was "1", and not the first, which the prompt showed as 1."""
     passages = [Passage("x", "0"), Passage("y", "1")]
-    assert [c.ids for c in cited("So it is [1]. And [2]. And [0].", passages)] == [("0",), ("1",), ("0",)]
-    assert [c.ids for c in cited("So it is [Source 2] and 【1†a】.", passages)] == [("1",), ("0",)]
+    assert [
+        c.ids for c in find_citations("So it is [1]. And [2]. And [0].", passages)
+    ] == [("0",), ("1",), ("0",)]
+    assert [
+        c.ids for c in find_citations("So it is [Source 2] and 【1†a】.", passages)
+    ] == [("1",), ("0",)]
 
 
 WORDS = st.sampled_from(
@@ -169,7 +204,9 @@ def test_a_name_of_particles_alone_is_a_name():
     assert not same_name("mo s", "da")
     assert same_name("da", "da")
     assert same_name("la", "de la")
-    passage = Passage("DA\x00GOLIA", "p", header="DR.3:45 P.M.\x00MASSIM1,000O İSTA…NZIONE")
+    passage = Passage(
+        "DA\x00GOLIA", "p", header="DR.3:45 P.M.\x00MASSIM1,000O İSTA…NZIONE"
+    )
     assert not check('of Goliath" of "[2, work? David', "Mo S", [passage]).passed
 
 
@@ -178,20 +215,27 @@ PIECES = st.sampled_from(
      "Tower", "tower", "1889", "1,000", "3:45 p.m.", "12/31/1999", "XIV", "not", "no", "[1]", "[2, 3]", "half",
      "Dr.", "St.", "P.M.", "May", "der"]
 )  # fmt: skip
-ODD = st.lists(PIECES, max_size=14).map(" ".join) | st.lists(PIECES, max_size=14).map("".join)
+ODD = st.lists(PIECES, max_size=14).map(" ".join) | st.lists(PIECES, max_size=14).map(
+    "".join
+)
 
 
 @settings(deadline=None, max_examples=150)
 @given(ODD, ODD, st.lists(st.tuples(ODD, ODD), max_size=3))
 def test_any_text_is_checked(question, answer, texts):
-    passages = [Passage(text, str(n), header=header) for n, (text, header) in enumerate(texts)]
+    passages = [
+        Passage(text, str(n), header=header) for n, (text, header) in enumerate(texts)
+    ]
     found = check(question, answer, passages)
     assert 0.0 <= found.score <= 1.0
     assert found.passed or found.reason
 
 
 @settings(deadline=None)
-@given(st.lists(WORDS, max_size=25).map(" ".join), st.lists(WORDS, max_size=40).map(" ".join))
+@given(
+    st.lists(WORDS, max_size=25).map(" ".join),
+    st.lists(WORDS, max_size=40).map(" ".join),
+)
 def test_laws_of_any_check(answer, text):
     passages = [Passage(text, "p"), TOWER]
     found = check("When was it?", answer, passages)
@@ -211,8 +255,14 @@ def test_laws_of_any_check(answer, text):
 
 
 def test_evidence_may_be_long_and_its_order_does_not_matter():
-    filler = [Passage("Rome lies on the Tiber and has seven hills. " * 40, f"f{n}") for n in range(100)]
+    filler = [
+        Passage("Rome lies on the Tiber and has seven hills. " * 40, f"f{n}")
+        for n in range(100)
+    ]
     answer = "The tower was completed in 1925."
-    one, two = said(answer, passages=(TOWER, *filler)), said(answer, passages=(*filler, TOWER))
+    one, two = (
+        said(answer, passages=(TOWER, *filler)),
+        said(answer, passages=(*filler, TOWER)),
+    )
     assert one.claims[0].quotes
     assert (one.claims[0].quotes, one.score) == (two.claims[0].quotes, two.score)

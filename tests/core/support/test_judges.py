@@ -9,14 +9,16 @@ from field_judges import SHAPES, RagasMetric
 
 from denoise_core import InputError, Passage
 from denoise_core.augmenter import Augmenter, Outcome
-from denoise_core.augmenter.drafting import Written
+from denoise_core.augmenter.drafting import FixedText
 from denoise_core.support import judges
 from denoise_core.support.check import as_judge
 from denoise_core.support.judges import FunctionJudge
-from denoise_core.support.judging import Claim, Claims
+from denoise_core.support.judging import Claim, AnswerClaims
 
 ANSWER = "the tower has floors. it was completed."
-CLAIMS = Claims(ANSWER, (Claim("the tower has floors.", 0, 21), Claim("it was completed.", 22, 39)))
+CLAIMS = AnswerClaims(
+    ANSWER, (Claim("the tower has floors.", 0, 21), Claim("it was completed.", 22, 39))
+)
 PASSAGES = (
     Passage("the tower was completed.", "a", header="tower"),
     Passage("it has three floors. " * 40 + "the tower was completed.", "b"),
@@ -29,16 +31,22 @@ def test_a_decision_model_judges_each_claim():
 
     def decide(asked):
         seen.append(asked["state"])
-        return {"grounded": {"noul": 0.9 if "floors" in asked["state"].rpartition("BEGIN draft")[2] else 0.2}}
+        return {
+            "grounded": {
+                "noul": 0.9
+                if "floors" in asked["state"].rpartition("BEGIN draft")[2]
+                else 0.2
+            }
+        }
 
-    found = judges.decision(decide).judge(QUESTION, CLAIMS, PASSAGES[:1])
+    found = judges.decision_judge(decide).judge(QUESTION, CLAIMS, PASSAGES[:1])
     assert [j.supported for j in found.claims] == [True, False]
     assert len(seen) == 2
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_function_is_asked_claim_by_claim_both_ways(shape):
-    judge = judges.function(SHAPES[shape], name=shape)
+    judge = judges.function_judge(SHAPES[shape], name=shape)
     found = judge.judge(QUESTION, CLAIMS, PASSAGES)
     assert [j.supported for j in found.claims] == [True, False]
     assert [(j.start, j.end) for j in found.claims] == [(0, 21), (22, 39)]
@@ -52,13 +60,24 @@ def test_a_function_is_asked_claim_by_claim_both_ways(shape):
 
 
 def test_what_cannot_say_is_unknown_and_what_is_no_verdict_is_refused():
-    for nothing in (None, math.nan, {"score": None}, SimpleNamespace(score=None, invalid_result=True)):
-        found = judges.function(lambda q, e, c, n=nothing: n).judge("", CLAIMS[:1], PASSAGES)
+    for nothing in (
+        None,
+        math.nan,
+        {"score": None},
+        SimpleNamespace(score=None, invalid_result=True),
+    ):
+        found = judges.function_judge(lambda q, e, c, n=nothing: n).judge(
+            "", CLAIMS[:1], PASSAGES
+        )
         assert found.supported is None
     for wrong in ("yes", 5, -0.1, object()):
         with pytest.raises(InputError):
-            judges.function(lambda q, e, c, w=wrong: w).judge("", CLAIMS[:1], PASSAGES)
-    found = judges.function(lambda q, e, c: 4, best=5).judge("", CLAIMS[:1], PASSAGES)
+            judges.function_judge(lambda q, e, c, w=wrong: w).judge(
+                "", CLAIMS[:1], PASSAGES
+            )
+    found = judges.function_judge(lambda q, e, c: 4, best=5).judge(
+        "", CLAIMS[:1], PASSAGES
+    )
     assert found.claims[0].probability == 0.8
 
 
@@ -81,8 +100,8 @@ def test_once_a_claim_failed_no_other_is_begun_both_ways():
 def test_slips_are_refused_with_what_to_write():
     for wrong in ("vectara/model", RagasMetric, None, 3):
         with pytest.raises(InputError, match="expected a function or an evaluator"):
-            judges.function(wrong)
-    own = judges.function(lambda q, e, c: 1.0)
+            judges.function_judge(wrong)
+    own = judges.function_judge(lambda q, e, c: 1.0)
     assert as_judge(own) is own
 
 
@@ -92,13 +111,18 @@ EVIDENCE = [Passage("The tower has lifts. It has three floors.", "a")]
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_loop_repairs_with_a_function(shape):
-    repairs(judges.function(SHAPES[shape]))
+    repairs(judges.function_judge(SHAPES[shape]))
 
 
 def repairs(judge):
     loop = Augmenter(judge=judge)
-    answer = loop.answer("What has it?", drafter=Written(DRAFT, EVIDENCE))
+    answer = loop.answer("What has it?", drafter=FixedText(DRAFT, EVIDENCE))
     assert (answer.text, answer.outcome) == ("It has three floors.", Outcome.SUPPORTED)
     assert answer.best.repaired
-    assert asyncio.run(loop.aanswer("What has it?", drafter=Written(DRAFT, EVIDENCE))).text == answer.text
+    assert (
+        asyncio.run(
+            loop.aanswer("What has it?", drafter=FixedText(DRAFT, EVIDENCE))
+        ).text
+        == answer.text
+    )
     return answer

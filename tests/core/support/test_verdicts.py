@@ -12,7 +12,7 @@ from denoise_core.support.judging import (
     NO_CLAIMS,
     AnswerVerdict,
     Claim,
-    Claims,
+    AnswerClaims,
     ClaimVerdict,
     FlowJudge,
     Quote,
@@ -22,7 +22,7 @@ from denoise_core.text.facts import Difference
 from denoise_core.types import Passage, Span
 
 PASSAGES = (Passage("The tower was completed in 1889.", "p"),)
-CLAIMS = Claims("It was built in 1890.", (Claim("It was built in 1890.", 0, 21),))
+CLAIMS = AnswerClaims("It was built in 1890.", (Claim("It was built in 1890.", 0, 21),))
 FAILED = ClaimVerdict(
     "It was built in 1890.",
     0,
@@ -34,8 +34,17 @@ FAILED = ClaimVerdict(
     "date",
     "another year",
 )
-HELD = ClaimVerdict("It was completed.", 22, 39, True, 0.9, (Quote(Span("p", 0, 23), "The tower was completed"),))
-UNSURE = ClaimVerdict("It is tall.", 40, 51, None, kind="unclear", reason="it can be read both ways")
+HELD = ClaimVerdict(
+    "It was completed.",
+    22,
+    39,
+    True,
+    0.9,
+    (Quote(Span("p", 0, 23), "The tower was completed"),),
+)
+UNSURE = ClaimVerdict(
+    "It is tall.", 40, 51, None, kind="unclear", reason="it can be read both ways"
+)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +57,9 @@ UNSURE = ClaimVerdict("It is tall.", 40, 51, None, kind="unclear", reason="it ca
         ([UNSURE, FAILED], False, "fail", {"date"}, 0.25),
     ],
 )
-def test_the_verdict_on_an_answer_follows_from_its_claims(claims, answers, outcome, kinds, score):
+def test_the_verdict_on_an_answer_follows_from_its_claims(
+    claims, answers, outcome, kinds, score
+):
     verdict = AnswerVerdict.of_claims(claims, answers_question=answers)
     assert (verdict.outcome, verdict.kinds, verdict.score) == (outcome, kinds, score)
     assert verdict.passed == (outcome == "pass") == (not verdict.reasons)
@@ -58,7 +69,9 @@ def test_the_verdict_on_an_answer_follows_from_its_claims(claims, answers, outco
 def test_what_claims_nothing_passes_and_findings_of_the_whole_have_no_words():
     assert AnswerVerdict.of_claims([]).kind == NO_CLAIMS
     assert AnswerVerdict.of_claims([]).passed
-    copied = replace(AnswerVerdict.of_claims([FAILED]), kind="copy", reason="it is a copy")
+    copied = replace(
+        AnswerVerdict.of_claims([FAILED]), kind="copy", reason="it is a copy"
+    )
     assert [f.text for f in copied.findings] == [FAILED.text, ""]
 
 
@@ -67,7 +80,10 @@ def test_quotes_are_found_again_without_a_model():
     assert [q.span for q in verdict.quotes] == [Span("p", 0, 23)]
     assert verdict.missing_quotes(PASSAGES) == ()
     assert "is not there" in verdict.missing_quotes(())[0]
-    assert "characters 0 to 23" in verdict.missing_quotes([Passage("another text that is long", "p")])[0]
+    assert (
+        "characters 0 to 23"
+        in verdict.missing_quotes([Passage("another text that is long", "p")])[0]
+    )
 
 
 @pytest.mark.parametrize("score", [-0.1, 1.1, float("inf"), None, "1"])
@@ -104,7 +120,12 @@ class Flowing(FlowJudge):
 def test_a_judge_is_asked_as_a_flow_with_both_drivers_and_is_in_the_trace(judge):
     verdict, trace = run(ask_judge(judge, "When?", CLAIMS, PASSAGES))
     other, _ = asyncio.run(arun(ask_judge(judge, "When?", CLAIMS, PASSAGES)))
-    assert verdict == other == judge.judge("When?", CLAIMS, PASSAGES) == AnswerVerdict.of_claims([FAILED])
+    assert (
+        verdict
+        == other
+        == judge.judge("When?", CLAIMS, PASSAGES)
+        == AnswerVerdict.of_claims([FAILED])
+    )
     assert [e.tag for e in trace.events] == ["judge"]
 
 

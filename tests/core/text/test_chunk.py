@@ -7,10 +7,16 @@ from laws import check_tiling
 
 from denoise_core import InputError, Passage, Span
 from denoise_core.errors import ContractViolation
-from denoise_core.text.chunk import extract_spans, no_chunking, sentence_chunker, sentence_spans
+from denoise_core.text.chunk import (
+    extract_spans,
+    no_chunking,
+    sentence_chunker,
+    sentence_spans,
+)
 
 TEXTS = st.text(
-    alphabet=st.sampled_from("aZ9 .!?…。！？؟\n\t\"'()-–אب你😀\r\u200f\u00a0"), max_size=200
+    alphabet=st.sampled_from("aZ9 .!?…。！？؟\n\t\"'()-–אب你😀\r\u200f\u00a0"),
+    max_size=200,
 ) | st.text(max_size=80)
 
 
@@ -28,7 +34,9 @@ def test_sentences_tile_any_text(text):
     check_tiling(passage, spans)
     assert all(len(s) for s in spans)
     if text.strip():
-        assert all(t.strip() for t in texts(passage, spans)), "a sentence of white space only"
+        assert all(t.strip() for t in texts(passage, spans)), (
+            "a sentence of white space only"
+        )
 
 
 @given(TEXTS, st.integers(1, 50))
@@ -44,7 +52,10 @@ def test_chunks_tile_any_text_and_keep_their_size(text, size):
     [
         ("Dr. Smith left. He ran.", ["Dr. Smith left. ", "He ran."]),
         ("It cost 3.50 dollars. Yes!", ["It cost 3.50 dollars. ", "Yes!"]),
-        ("Well... he said, e.g. this. Done.", ["Well... he said, e.g. this. ", "Done."]),
+        (
+            "Well... he said, e.g. this. Done.",
+            ["Well... he said, e.g. this. ", "Done."],
+        ),
         ("你好。世界！", ["你好。", "世界！"]),
         ("مرحبا؟ نعم.", ["مرحبا؟ ", "نعم."]),
         ("One.\n\nTwo.", ["One.\n\n", "Two."]),
@@ -58,7 +69,10 @@ def test_sentences_in_several_scripts(text, expected):
 
 def test_chunks_pack_whole_sentences():
     passage = Passage("One two. Three four. Five six.", "p")
-    assert texts(passage, sentence_chunker(21)(passage)) == ["One two. Three four. ", "Five six."]
+    assert texts(passage, sentence_chunker(21)(passage)) == [
+        "One two. Three four. ",
+        "Five six.",
+    ]
 
 
 def test_a_very_long_text_is_cut_in_bounded_pieces():
@@ -77,7 +91,11 @@ def test_extract_is_the_source_at_its_spans(text, data):
     if not keep:
         assert out is None
         return
-    assert out.text == "".join(texts(passage, keep)) == "".join(texts(passage, out.source_spans))
+    assert (
+        out.text
+        == "".join(texts(passage, keep))
+        == "".join(texts(passage, out.source_spans))
+    )
     assert (out.id, out.score, out.metadata) == ("p", 0.5, {"k": 1})
     assert len(keep) < len(cut) or out is passage
     assert all(a.end < b.start for a, b in zip(out.spans, out.spans[1:]))
@@ -108,7 +126,10 @@ def test_a_wide_space_before_a_full_stop_breaks_nothing(space):
     """The splitter panicked, and a panic is no `Exception`: it went through every policy."""
     text = f"Signed: M{space}. Smith. The next one."
     check_tiling(Passage(text, "p"), sentence_spans(Passage(text, "p")))
-    assert texts(Passage(text, "p"), sentence_spans(Passage(text, "p")))[-1] == "The next one."
+    assert (
+        texts(Passage(text, "p"), sentence_spans(Passage(text, "p")))[-1]
+        == "The next one."
+    )
 
 
 def test_a_panic_of_the_splitter_is_a_failure(monkeypatch):

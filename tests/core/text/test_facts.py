@@ -20,7 +20,9 @@ def norms(text, kind, language=""):
      "le 4 juillet 1962", "04.07.1962", "1962/07/04", "Jul. 4, 1962"],
 )  # fmt: skip
 def test_one_date_in_many_forms(text):
-    assert norms(f"It was {text}." if text.isascii() else text, "date") == ["1962-07-04"]
+    assert norms(f"It was {text}." if text.isascii() else text, "date") == [
+        "1962-07-04"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -32,7 +34,10 @@ def test_dates_that_leave_something_open(text, norm):
     assert norms(text, "date") == [norm]
 
 
-@pytest.mark.parametrize("text", ["He may go.", "They march on.", "I sat, Mark won.", "Version 1.2.3 of 12 items"])
+@pytest.mark.parametrize(
+    "text",
+    ["He may go.", "They march on.", "I sat, Mark won.", "Version 1.2.3 of 12 items"],
+)
 def test_what_is_no_date(text):
     assert norms(text, "date") == []
 
@@ -44,7 +49,11 @@ def test_what_is_no_date(text):
      ("$4.1 billion", 4.1e9), ("12k", 12000)],
 )  # fmt: skip
 def test_one_number_in_many_forms(text, value):
-    (found,) = [f for f in extract_facts(text, language="de" if "Millionen" in text else "") if f.kind == "number"]
+    (found,) = [
+        f
+        for f in extract_facts(text, language="de" if "Millionen" in text else "")
+        if f.kind == "number"
+    ]
     assert value in [pytest.approx(v) for v in found.values]
 
 
@@ -94,7 +103,9 @@ def test_what_differs_is_named(claim, source, kind):
     assert (kind in kinds) if kind else not kinds
 
 
-@pytest.mark.parametrize("text", [one for one, _ in SAME] + [two for _, two in SAME] + [o[1] for o in OTHER])
+@pytest.mark.parametrize(
+    "text", [one for one, _ in SAME] + [two for _, two in SAME] + [o[1] for o in OTHER]
+)
 def test_a_text_bears_itself_out(text):
     assert find_differences(text, text) == ()
 
@@ -108,7 +119,22 @@ def test_any_text_is_read_and_its_places_are_its_own(text):
 
 @given(
     st.lists(
-        st.sampled_from(["4", "July", "1962", "of", "the", ".", ",", "not", "$", "km", "O'Brien", "II"]),
+        st.sampled_from(
+            [
+                "4",
+                "July",
+                "1962",
+                "of",
+                "the",
+                ".",
+                ",",
+                "not",
+                "$",
+                "km",
+                "O'Brien",
+                "II",
+            ]
+        ),
         max_size=40,
     )
 )

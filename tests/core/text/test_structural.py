@@ -11,7 +11,11 @@ from laws import check_tiling
 from denoise_core import InputError, Passage
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer, check_denoiser
-from denoise_core.text.structural import chunk_text, context_spans_of, structural_chunker
+from denoise_core.text.structural import (
+    chunk_text,
+    context_spans_of,
+    structural_chunker,
+)
 from denoise_core.types import Span
 
 MARKDOWN = """# Hotel Sun
@@ -70,9 +74,9 @@ Ada
 >> Which hall?
 """
 
-LOG = "".join(f"2031-08-19T22:0{n}:32Z INFO  [labels] printed {n} labels\n" for n in range(9)).replace(
-    "printed 4 labels\n", "printed 4 labels\n  Traceback\n    at line 3\n"
-)
+LOG = "".join(
+    f"2031-08-19T22:0{n}:32Z INFO  [labels] printed {n} labels\n" for n in range(9)
+).replace("printed 4 labels\n", "printed 4 labels\n  Traceback\n    at line 3\n")
 
 TALK = """Transcript of tape 3.
 
@@ -131,8 +135,25 @@ KINDS = {
 SCRAPS = st.lists(
     st.sampled_from(
         [
-            *(line for text in (MARKDOWN, PAGE, MAIL, LOG, TALK, TABLE) for line in text.split("\n")),
-            *("{", "}", "[1,", '"a": 2', "<p", "<!--", "\t", "\r", "```", "word " * 200, "a" * 3000, "\u2028"),
+            *(
+                line
+                for text in (MARKDOWN, PAGE, MAIL, LOG, TALK, TABLE)
+                for line in text.split("\n")
+            ),
+            *(
+                "{",
+                "}",
+                "[1,",
+                '"a": 2',
+                "<p",
+                "<!--",
+                "\t",
+                "\r",
+                "```",
+                "word " * 200,
+                "a" * 3000,
+                "\u2028",
+            ),
         ]
     ),
     max_size=50,
@@ -142,14 +163,28 @@ SCRAPS = st.lists(
 def read(text, holding):
     """What is read above the scored piece that holds some words, and its own text."""
     own = chunk_text(text)
-    return next(own.chunk_context_and_text(p) for p in own.chunks if not p.is_structural and holding in own.chunk_context_and_text(p)[1])
+    return next(
+        own.chunk_context_and_text(p)
+        for p in own.chunks
+        if not p.is_structural and holding in own.chunk_context_and_text(p)[1]
+    )
 
 
 def raws(text):
-    return [text[p.start : p.end].strip() for p in chunk_text(text).chunks if not p.is_structural]
+    return [
+        text[p.start : p.end].strip()
+        for p in chunk_text(text).chunks
+        if not p.is_structural
+    ]
 
 
-@given(st.one_of(st.text(), SCRAPS, st.recursive(st.text() | st.integers(), st.lists).map(json.dumps)))
+@given(
+    st.one_of(
+        st.text(),
+        SCRAPS,
+        st.recursive(st.text() | st.integers(), st.lists).map(json.dumps),
+    )
+)
 @example("# Alone\n" * 200)
 @example("a" * 5000)
 @example("\r\n".join(["a,b"] * 9))
@@ -161,7 +196,10 @@ def test_pieces_tile_any_text_and_what_stands_above_lies_in_it(text):
     own = chunk_text(text)
     for piece in own.chunks:
         assert all(0 <= a < b <= len(text) for a, b in piece.context_spans)
-        assert all(0 <= s.start < s.end <= len(text) for s in context_spans_of(passage, Span("p", piece.start, piece.end)))
+        assert all(
+            0 <= s.start < s.end <= len(text)
+            for s in context_spans_of(passage, Span("p", piece.start, piece.end))
+        )
         parts = own.split_chunk(piece)
         assert [parts[0][0], parts[-1][1]] == [piece.start, piece.end]
         assert all(a[1] == b[0] for a, b in pairwise(parts))
@@ -172,7 +210,9 @@ def test_pieces_tile_any_text_and_what_stands_above_lies_in_it(text):
 def test_every_format_is_known_and_tiles_also_where_it_is_cut_off(name, data):
     text = SAMPLES[name]
     assert chunk_text(text).text_format == KINDS[name]
-    part = text[data.draw(st.integers(0, len(text))) : data.draw(st.integers(0, len(text)))]
+    part = text[
+        data.draw(st.integers(0, len(text))) : data.draw(st.integers(0, len(text)))
+    ]
     check_tiling(Passage(part, "p"), structural_chunker(Passage(part, "p")))
 
 
@@ -180,7 +220,9 @@ def test_every_format_is_known_and_tiles_also_where_it_is_cut_off(name, data):
 def test_what_is_kept_whole_goes_back_as_it_was(name):
     text = SAMPLES[name]
     back = chunk_text(text).restore([(0, len(text))])
-    assert json.loads(back) == json.loads(text) if KINDS[name] == "json" else back == text
+    assert (
+        json.loads(back) == json.loads(text) if KINDS[name] == "json" else back == text
+    )
 
 
 def test_markdown_is_cut_at_headings_paragraphs_items_rows_and_its_code_stays_whole():
@@ -205,12 +247,23 @@ def test_markdown_is_cut_at_headings_paragraphs_items_rows_and_its_code_stays_wh
 
 
 def test_four_paragraphs_of_a_short_text_are_four_pieces():
-    assert raws("One.\n\nTwo.\n\nThree.\n\nFour.") == ["One.", "Two.", "Three.", "Four."]
+    assert raws("One.\n\nTwo.\n\nThree.\n\nFour.") == [
+        "One.",
+        "Two.",
+        "Three.",
+        "Four.",
+    ]
 
 
 def test_html_is_cut_in_the_raw_text_and_read_without_tags():
-    assert read(PAGE, "return label") == ("Returns", "The customer pays for the return label.")
-    assert read(PAGE, "Ireland") == ("Returns\nPrices\nCountry | Cost", "Ireland | 3 euro")
+    assert read(PAGE, "return label") == (
+        "Returns",
+        "The customer pays for the return label.",
+    )
+    assert read(PAGE, "Ireland") == (
+        "Returns\nPrices\nCountry | Cost",
+        "Ireland | 3 euro",
+    )
     assert "<li>Two <em>and</em> a half</li>" in raws(PAGE)
     assert not any("Home" in r or "let p" in r or "p{}" in r for r in raws(PAGE))
 
@@ -230,16 +283,30 @@ def test_an_entry_has_the_lines_that_follow_it_and_an_answer_the_question_before
 def test_rows_of_csv_are_read_with_their_names_and_may_run_over_lines():
     assert read(TABLE, "lock")[1] == "code: A2; item: Nut, lock\nlong; price, net: 1.05"
     assert raws(TABLE)[1] == 'A2,"Nut, lock\nlong",1.05'
-    assert chunk_text(TABLE).restore([(TABLE.index("A3"), TABLE.index("A3") + 5)]).startswith('code,item,"price, net"\nA3')
+    assert (
+        chunk_text(TABLE)
+        .restore([(TABLE.index("A3"), TABLE.index("A3") + 5)])
+        .startswith('code,item,"price, net"\nA3')
+    )
 
 
 def test_json_keeps_its_shape_with_the_records_and_the_sentences_that_are_left():
-    for given_ in (RECORDS, json.dumps(RECORDS), json.dumps(RECORDS, ensure_ascii=False, indent=1).encode()):
+    for given_ in (
+        RECORDS,
+        json.dumps(RECORDS),
+        json.dumps(RECORDS, ensure_ascii=False, indent=1).encode(),
+    ):
         own = chunk_text(given_)
-        first = next(p for p in own.chunks if "19 June" in own.chunk_context_and_text(p)[1])
-        second = next(p for p in own.chunks if "Second" in own.chunk_context_and_text(p)[1])
+        first = next(
+            p for p in own.chunks if "19 June" in own.chunk_context_and_text(p)[1]
+        )
+        second = next(
+            p for p in own.chunks if "Second" in own.chunk_context_and_text(p)[1]
+        )
         assert "Boats" in own.chunk_context_and_text(first)[1]
-        back = own.restore([(first.start, first.end), Span("p", second.start, second.end)])
+        back = own.restore(
+            [(first.start, first.end), Span("p", second.start, second.end)]
+        )
         assert type(back) is type(given_)
         value = back if isinstance(back, dict) else json.loads(back)
         assert value["count"] == 2
@@ -262,12 +329,17 @@ def test_any_json_value_comes_back_whole_and_never_grows(value):
 
 
 def test_what_is_no_text_and_no_json_is_told():
-    with pytest.raises(InputError, match="expected a text, bytes, or a list or dict that JSON holds, got object"):
+    with pytest.raises(
+        InputError,
+        match="expected a text, bytes, or a list or dict that JSON holds, got object",
+    ):
         chunk_text(object())
 
 
 def test_a_kept_piece_brings_its_heading_and_whom_its_pronoun_means():
-    denoiser = ENDDenoiser(FunctionScorer(lambda q, t: float("nine" in t)), keep=1, chunker="auto")
+    denoiser = ENDDenoiser(
+        FunctionScorer(lambda q, t: float("nine" in t)), keep=1, chunker="auto"
+    )
     text = MARKDOWN.replace("The pool opens", "The pool is warm.\n\nIt opens")
     kept = denoiser.denoise("when?", [Passage(text, "p")]).passages[0]
     assert kept.text == "## Pool\n\nThe pool is warm.\n\nIt opens at nine.\n"
@@ -276,7 +348,9 @@ def test_a_kept_piece_brings_its_heading_and_whom_its_pronoun_means():
 def test_the_heading_is_read_with_the_piece_and_with_the_header():
     seen = []
     scorer = FunctionScorer(lambda q, t: seen.append(t) or 0.0)
-    ENDDenoiser(scorer, keep=1, chunker="auto").denoise("q", [Passage(MARKDOWN, "p", header="Guide")])
+    ENDDenoiser(scorer, keep=1, chunker="auto").denoise(
+        "q", [Passage(MARKDOWN, "p", header="Guide")]
+    )
     assert all(t.startswith("Guide\n# Hotel Sun\n") for t in seen)
 
 
@@ -284,7 +358,9 @@ def test_the_heading_is_read_with_the_piece_and_with_the_header():
 def test_laws_hold_with_pieces_and_headers(first, second):
     passages = [Passage(first, "a", header="Title"), Passage(second, "b")]
     check_denoiser(
-        lambda: ENDDenoiser(FunctionScorer(lambda q, t: float(len(t) % 7)), keep=0.4, chunker="auto"),
+        lambda: ENDDenoiser(
+            FunctionScorer(lambda q, t: float(len(t) % 7)), keep=0.4, chunker="auto"
+        ),
         "q",
         passages,
     )
@@ -295,24 +371,38 @@ def test_a_rule_between_records_ends_them_and_their_fields_are_no_speakers():
     text = "Found 6 results\n\n" + "---\n".join(hit.format(n) for n in range(6))
     shape = chunk_text(text)
     assert shape.text_format == "text"
-    assert [n for n in range(6) if sum(f"Town {n}" in text[p.start : p.end] for p in shape.chunks) == 1] == [
-        *range(6)
-    ]
+    assert [
+        n
+        for n in range(6)
+        if sum(f"Town {n}" in text[p.start : p.end] for p in shape.chunks) == 1
+    ] == [*range(6)]
     assert all(text[p.start : p.end].count("Snippet") < 2 for p in shape.chunks)
 
 
 def test_records_in_a_long_record_of_a_list_are_pieces():
     hours = [
-        {"time": f"2026-10-10T{h:02}:00", "gust_kmh": 30.5 + h, "summary": "windy with rain"} for h in range(14)
+        {
+            "time": f"2026-10-10T{h:02}:00",
+            "gust_kmh": 30.5 + h,
+            "summary": "windy with rain",
+        }
+        for h in range(14)
     ]
-    shape = chunk_text({"daily": [{"date": f"2026-10-{d}", "hours": hours} for d in (10, 11)]})
+    shape = chunk_text(
+        {"daily": [{"date": f"2026-10-{d}", "hours": hours} for d in (10, 11)]}
+    )
     assert sum(p.path[-2:-1] == ("hours",) for p in shape.chunks) == 28
 
 
 def test_what_is_kept_of_json_is_spelled_as_it_was():
-    text = '{"a": 1.50, "a": 2e2, "rows": [{"t": "x"}, {"t": "\\u00e9\\/"}, {"t": "z"}]}'
+    text = (
+        '{"a": 1.50, "a": 2e2, "rows": [{"t": "x"}, {"t": "\\u00e9\\/"}, {"t": "z"}]}'
+    )
     row = text.index('{"t": "\\u00e9')
-    assert chunk_text(text).restore([(row, row + 5)]) == '{"a": 1.50, "a": 2e2, "rows": [{"t": "\\u00e9\\/"}]}'
+    assert (
+        chunk_text(text).restore([(row, row + 5)])
+        == '{"a": 1.50, "a": 2e2, "rows": [{"t": "\\u00e9\\/"}]}'
+    )
 
 
 def test_keys_and_rows_keep_the_types_that_json_does_not_have():

@@ -12,10 +12,15 @@ def test_what_fits_is_paid_and_nothing_else(texts, limit):
     for text in texts:
         left = budget.remaining_tokens
         assert budget.try_add(text) == (len(text) <= left)
-        assert budget.remaining_tokens == (left - len(text) if len(text) <= left else left)
+        assert budget.remaining_tokens == (
+            left - len(text) if len(text) <= left else left
+        )
     assert 0 <= budget.spent_tokens <= limit
 
 
-@given(st.text(alphabet="abc é.", max_size=40), st.text(alphabet="東京タワー🗼", max_size=10))
+@given(
+    st.text(alphabet="abc é.", max_size=40),
+    st.text(alphabet="東京タワー🗼", max_size=10),
+)
 def test_four_letters_are_a_token_and_a_wide_character_is_one(letters, wide):
     assert estimate_tokens(letters + wide) == -(-len(letters) // 4) + len(wide)

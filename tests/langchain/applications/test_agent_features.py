@@ -42,7 +42,9 @@ FOUND = [
 ]
 
 both_ways = pytest.mark.parametrize("sync", [True, False], ids=["sync", "async"])
-pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainDeprecationWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::langchain_core._api.LangChainDeprecationWarning"
+)
 
 
 async def asked(app, given, sync, config=None, **more):
@@ -52,11 +54,15 @@ async def asked(app, given, sync, config=None, **more):
 
 
 def by_tower(keep=1):
-    return FunctionScorer(lambda query, text: float("Tower" in text) + float("1889" in text))
+    return FunctionScorer(
+        lambda query, text: float("Tower" in text) + float("1889" in text)
+    )
 
 
 def calls(name, **args):
-    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"call-{name}"}])
+    return AIMessage(
+        "", tool_calls=[{"name": name, "args": args, "id": f"call-{name}"}]
+    )
 
 
 def looking_up(answer):
@@ -82,14 +88,30 @@ def look(query: str) -> str:
 
 @both_ways
 @pytest.mark.parametrize("settings", [{}, {"record": "none"}], ids=str)
-async def test_several_wordings_of_a_question_bring_each_document_once(kit, sync, settings):
+async def test_several_wordings_of_a_question_bring_each_document_once(
+    kit, sync, settings
+):
     """The model clears one wording and not the others; the documents it left are the same."""
-    model = kit.chat(lambda m: "1" if "cut into numbered pieces" in m[-1].text else "ALL")
-    better = DenoisingRetriever.from_llm(model, retriever=kit.ListRetriever(found=FOUND), **settings)
-    wordings = kit.chat(lambda m: f"{QUESTION}, I love towers. Who does not? When was it completed?")
-    asking = ChatPromptTemplate.from_template("{question}") | wordings | CommaSeparatedListOutputParser()
+    model = kit.chat(
+        lambda m: "1" if "cut into numbered pieces" in m[-1].text else "ALL"
+    )
+    better = DenoisingRetriever.from_llm(
+        model, retriever=kit.ListRetriever(found=FOUND), **settings
+    )
+    wordings = kit.chat(
+        lambda m: f"{QUESTION}, I love towers. Who does not? When was it completed?"
+    )
+    asking = (
+        ChatPromptTemplate.from_template("{question}")
+        | wordings
+        | CommaSeparatedListOutputParser()
+    )
     many = MultiQueryRetriever(retriever=better, llm_chain=asking)
-    assert [d.id for d in await asked(many, QUESTION, sync)] == ["tower", "fruit", "paint"]
+    assert [d.id for d in await asked(many, QUESTION, sync)] == [
+        "tower",
+        "fruit",
+        "paint",
+    ]
 
 
 def test_a_history_inside_a_verified_chain_is_refused(kit):
@@ -101,20 +123,28 @@ def test_a_history_inside_a_verified_chain_is_refused(kit):
 
 
 @both_ways
-@pytest.mark.parametrize("said", ["Hello! How can I help you?", "Which tower do you mean?"])
+@pytest.mark.parametrize(
+    "said", ["Hello! How can I help you?", "Which tower do you mean?"]
+)
 async def test_a_conversation_is_no_claim(kit, sync, said):
     """With ``unsupported="abstain"`` a greeting became "I found no answer to this"."""
     verifier = Verifier(limits=LoopLimits(unsupported="abstain"))
     chain = verified(lambda given: {"answer": said, "context": FOUND}, verifier)
     assert (await asked(chain, {"question": "hi"}, sync))["answer"] == said
     agent = create_agent(
-        kit.chat(looking_up(lambda m: said)), [look], middleware=[VerificationMiddleware(verifier)]
+        kit.chat(looking_up(lambda m: said)),
+        [look],
+        middleware=[VerificationMiddleware(verifier)],
     )
     assert (await asked(agent, ASKED, sync))["messages"][-1].text == said
     agent = create_agent(
-        kit.chat(looking_up(lambda m: WRONG)), [look], middleware=[VerificationMiddleware(verifier)]
+        kit.chat(looking_up(lambda m: WRONG)),
+        [look],
+        middleware=[VerificationMiddleware(verifier)],
     )
-    assert (await asked(agent, ASKED, sync))["messages"][-1].text.startswith(QUESTION_ANSWERING.abstaining)
+    assert (await asked(agent, ASKED, sync))["messages"][-1].text.startswith(
+        QUESTION_ANSWERING.abstention_text
+    )
 
 
 @both_ways
@@ -153,10 +183,16 @@ async def test_an_agents_context_says_how_much_is_kept(kit, sync):
         return "\n".join(d.page_content for d in FOUND), FOUND
 
     def reply(messages):
-        return TOWER if any(isinstance(m, ToolMessage) for m in messages) else calls("search", query="tower")
+        return (
+            TOWER
+            if any(isinstance(m, ToolMessage) for m in messages)
+            else calls("search", query="tower")
+        )
 
     middleware = DenoiseToolResults(ENDDenoiser(by_tower(), keep=1))
-    agent = create_agent(kit.chat(reply), [search], middleware=[middleware], context_schema=Context)
+    agent = create_agent(
+        kit.chat(reply), [search], middleware=[middleware], context_schema=Context
+    )
     for chosen, kept in ((None, 1), ({"keep": 2}, 2), (Denoise(keep=3), 3)):
         out = await asked(agent, ASKED, sync, context=Context(denoise=chosen))
         (found,) = (m for m in out["messages"] if isinstance(m, ToolMessage))

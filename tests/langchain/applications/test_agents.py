@@ -20,11 +20,18 @@ from langgraph.types import Command
 
 from denoise_core.end import ENDDenoiser
 from denoise_core.testing import FunctionScorer
-from langchain_denoise.middleware import DenoiseToolResults, DenoiseTools, VerificationMiddleware
+from langchain_denoise.middleware import (
+    DenoiseToolResults,
+    DenoiseTools,
+    VerificationMiddleware,
+)
 from langchain_denoise.testing import FunctionChatModel
 
 TOWER = "The Eiffel Tower was completed in 1889."
-FOUND = [Document(page_content=t, id=i) for i, t in (("tower", TOWER), ("fruit", "Bananas are yellow."))]
+FOUND = [
+    Document(page_content=t, id=i)
+    for i, t in (("tower", TOWER), ("fruit", "Bananas are yellow."))
+]
 QUESTION = "When was the Eiffel Tower completed?"
 WRONG = "It was completed in 1912 by Otto Brenner."
 
@@ -32,21 +39,32 @@ both_ways = pytest.mark.parametrize("sync", [True, False])
 
 
 async def asked(app, given, sync, config=None):
-    return await asyncio.to_thread(app.invoke, given, config) if sync else await app.ainvoke(given, config)
+    return (
+        await asyncio.to_thread(app.invoke, given, config)
+        if sync
+        else await app.ainvoke(given, config)
+    )
 
 
 def by_tower():
-    return ENDDenoiser(FunctionScorer(lambda query, text: float("Tower" in text)), threshold=0.5)
+    return ENDDenoiser(
+        FunctionScorer(lambda query, text: float("Tower" in text)), threshold=0.5
+    )
 
 
 def calls(name, **args):
-    return AIMessage("", tool_calls=[{"name": name, "args": args, "id": f"call-{name}"}])
+    return AIMessage(
+        "", tool_calls=[{"name": name, "args": args, "id": f"call-{name}"}]
+    )
 
 
 @pytest.fixture
 def search(kit):
     return create_retriever_tool(
-        kit.ListRetriever(found=FOUND), "search", "Searches.", response_format="content_and_artifact"
+        kit.ListRetriever(found=FOUND),
+        "search",
+        "Searches.",
+        response_format="content_and_artifact",
     )
 
 
@@ -65,7 +83,11 @@ async def test_an_agent_with_interrupt_and_checkpointer(sync, search):
         last = messages[-1]
         if isinstance(last, ToolMessage):
             return calls("send_mail", text="tower") if last.name == "search" else WRONG
-        return TOWER if "did not hold" in last.text or "not found" in last.text else calls("search", query="tower")
+        return (
+            TOWER
+            if "did not hold" in last.text or "not found" in last.text
+            else calls("search", query="tower")
+        )
 
     agent = create_agent(
         FunctionChatModel(reply=reply),
@@ -81,13 +103,24 @@ async def test_an_agent_with_interrupt_and_checkpointer(sync, search):
     waiting = await asked(agent, {"messages": [HumanMessage(QUESTION)]}, sync, thread)
     assert waiting["__interrupt__"]
     assert sent == []
-    out = await asked(agent, Command(resume={"decisions": [{"type": "approve"}]}), sync, thread)
+    out = await asked(
+        agent, Command(resume={"decisions": [{"type": "approve"}]}), sync, thread
+    )
     assert out["messages"][-1].text == TOWER
     assert out["messages"][-1].response_metadata["denoise"]["outcome"] == "supported"
     assert sent == ["tower"]
-    found = next(m for m in out["messages"] if isinstance(m, ToolMessage) and m.name == "search")
+    found = next(
+        m for m in out["messages"] if isinstance(m, ToolMessage) and m.name == "search"
+    )
     assert "Bananas" not in found.text
-    assert [m.type for m in out["messages"]] == ["human", "ai", "tool", "ai", "tool", "ai"]
+    assert [m.type for m in out["messages"]] == [
+        "human",
+        "ai",
+        "tool",
+        "ai",
+        "tool",
+        "ai",
+    ]
 
 
 @both_ways
@@ -118,12 +151,18 @@ async def test_tools_as_mcp_servers_give_them(sync):
             shown.append([t.name for t in tools])
             return self
 
-    model = Model(reply=lambda m: TOWER if m[-1].type == "tool" else calls("web_search", query="tower"))
+    model = Model(
+        reply=lambda m: (
+            TOWER if m[-1].type == "tool" else calls("web_search", query="tower")
+        )
+    )
     agent = create_agent(
         model,
         [other(1), web_search, *(other(i) for i in range(2, 9))],
         middleware=[
-            DenoiseTools(FunctionScorer(lambda query, text: float("tower" in text)), top_n=1),
+            DenoiseTools(
+                FunctionScorer(lambda query, text: float("tower" in text)), top_n=1
+            ),
             DenoiseToolResults(by_tower(), tools=["web_search"]),
             VerificationMiddleware(),
         ],
@@ -155,7 +194,8 @@ async def test_beside_the_stock_middleware(sync, search):
         [search],
         middleware=[
             SummarizationMiddleware(
-                model=FunctionChatModel(reply=lambda m: "A summary."), trigger=("messages", 6)
+                model=FunctionChatModel(reply=lambda m: "A summary."),
+                trigger=("messages", 6),
             ),
             ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=10_000)]),
             PIIMiddleware("email"),
@@ -167,7 +207,19 @@ async def test_beside_the_stock_middleware(sync, search):
     )
     thread = {"configurable": {"thread_id": "1"}}
     for _ in range(3):
-        out = await asked(agent, {"messages": [HumanMessage(f"{QUESTION} Mail me at a@b.example.")]}, sync, thread)
+        out = await asked(
+            agent,
+            {"messages": [HumanMessage(f"{QUESTION} Mail me at a@b.example.")]},
+            sync,
+            thread,
+        )
         assert out["messages"][-1].text == TOWER
-    called = {c["id"] for m in out["messages"] if isinstance(m, AIMessage) for c in m.tool_calls}
-    assert {m.tool_call_id for m in out["messages"] if isinstance(m, ToolMessage)} <= called
+    called = {
+        c["id"]
+        for m in out["messages"]
+        if isinstance(m, AIMessage)
+        for c in m.tool_calls
+    }
+    assert {
+        m.tool_call_id for m in out["messages"] if isinstance(m, ToolMessage)
+    } <= called

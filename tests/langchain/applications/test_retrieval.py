@@ -24,14 +24,20 @@ ARTICLES = {
     "Chess": "Chess is a board game for two players. It came to Europe about the year 1000.",
 }
 DOCUMENTS = [
-    Document(page_content=text, id=title, metadata={"title": title, "tenant": "ab"[i % 2]})
+    Document(
+        page_content=text, id=title, metadata={"title": title, "tenant": "ab"[i % 2]}
+    )
     for i, (title, text) in enumerate(ARTICLES.items())
 ]
 QUESTION = "When was the Eiffel Tower completed?"
 
 
 def asked(runnable, given, sync, config=None):
-    return runnable.invoke(given, config) if sync else asyncio.run(runnable.ainvoke(given, config))
+    return (
+        runnable.invoke(given, config)
+        if sync
+        else asyncio.run(runnable.ainvoke(given, config))
+    )
 
 
 def store(documents=DOCUMENTS):
@@ -44,7 +50,12 @@ def reader(messages):
     """Answers with the sentence of the prompt that holds a year, as a model does that reads its context."""
     said = "\n".join(str(m.text) for m in messages)
     return next(
-        (s.strip() + "." for s in said.replace("\n", " ").split(". ") if "completed in" in s), "I do not know."
+        (
+            s.strip() + "."
+            for s in said.replace("\n", " ").split(". ")
+            if "completed in" in s
+        ),
+        "I do not know.",
     )
 
 
@@ -58,18 +69,29 @@ def joined(documents):
 
 @both_ways
 def test_a_vector_store(sync):
-    retriever = DenoisingRetriever(retriever=store().as_retriever(search_kwargs={"k": 5}), top_n=2)
+    retriever = DenoisingRetriever(
+        retriever=store().as_retriever(search_kwargs={"k": 5}), top_n=2
+    )
     model = FunctionChatModel(reply=reader)
-    chain = {"context": retriever | joined, "question": RunnablePassthrough()} | PROMPT | model | StrOutputParser()
+    chain = (
+        {"context": retriever | joined, "question": RunnablePassthrough()}
+        | PROMPT
+        | model
+        | StrOutputParser()
+    )
     assert "1889" in asked(chain, QUESTION, sync)
     assert "Bananas" not in model.calls[0][0].text
 
 
 @both_ways
 def test_lcel_with_streaming(sync):
-    retriever = DenoisingRetriever(retriever=store().as_retriever(search_kwargs={"k": 5}), keep=1)
+    retriever = DenoisingRetriever(
+        retriever=store().as_retriever(search_kwargs={"k": 5}), keep=1
+    )
     chain = (
-        RunnablePassthrough.assign(context=lambda x: joined(retriever.invoke(x["question"])))
+        RunnablePassthrough.assign(
+            context=lambda x: joined(retriever.invoke(x["question"]))
+        )
         | PROMPT
         | FunctionChatModel(reply=reader)
         | StrOutputParser()
@@ -99,7 +121,9 @@ def test_a_batch_with_faults(sync):
             raise RuntimeError("the scorer is away")
         return float("tower" in text.lower())
 
-    retriever = DenoisingRetriever(retriever=Flaky(), scorer=FunctionScorer(breaks), top_n=1)
+    retriever = DenoisingRetriever(
+        retriever=Flaky(), scorer=FunctionScorer(breaks), top_n=1
+    )
     queries = ["tower", "odd", "down", "tower"]
     if sync:
         out = retriever.batch(queries, return_exceptions=True)

@@ -17,7 +17,9 @@ from langchain_denoise import (
 
 
 def right(model: BaseChatModel, retriever: BaseRetriever) -> list[Document]:
-    compressor = DenoiseCompressor.from_llm(model, variant="select", top_n=3, threshold=None)
+    compressor = DenoiseCompressor.from_llm(
+        model, variant="select", top_n=3, threshold=None
+    )
     around = DenoisingRetriever.from_llm(model, retriever=retriever, k=4, order="score")
     DenoiseCompressor.from_embeddings(EmbeddedEmbeddings(), keep=0.5)
     DenoiseCompressor(keep=3)
@@ -37,6 +39,10 @@ def wrong(model: BaseChatModel, retriever: BaseRetriever, store: VectorStore) ->
     DenoiseCompressor.from_llm(model, kep=3)  # mistake: no such setting
     DenoiseCompressor.from_embeddings(model)  # mistake: a model is no embeddings
     DenoisingRetriever(retriever=store)  # mistake: a store is no retriever
-    DenoisingRetriever.from_llm(retriever, retriever=model)  # mistake: the other way round
-    DenoisingRetriever.from_llm(model, retriever=retriever, order="best")  # mistake: no such order
+    DenoisingRetriever.from_llm(
+        retriever, retriever=model
+    )  # mistake: the other way round
+    DenoisingRetriever.from_llm(
+        model, retriever=retriever, order="best"
+    )  # mistake: no such order
     S2AMessages(model=5)  # mistake: a number is no model

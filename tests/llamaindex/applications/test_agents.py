@@ -4,7 +4,12 @@ import json
 
 import pytest
 from judging import InOnePassage
-from llama_index.core.agent.workflow import AgentWorkflow, CodeActAgent, FunctionAgent, ReActAgent
+from llama_index.core.agent.workflow import (
+    AgentWorkflow,
+    CodeActAgent,
+    FunctionAgent,
+    ReActAgent,
+)
 from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.tools import FunctionTool, RetrieverTool
 from llamaindex_doubles import Calling, calls
@@ -15,12 +20,16 @@ from llamaindex_denoise import Checked
 
 
 async def outcome(agent):
-    checked = Checked(agent, judge=InOnePassage(), limits=LoopLimits(attempts=1, repair=False))
+    checked = Checked(
+        agent, judge=InOnePassage(), limits=LoopLimits(attempts=1, repair=False)
+    )
     return judged(await checked.run(user_msg=QUESTION))
 
 
 def retriever_tool():
-    return RetrieverTool.from_defaults(index().as_retriever(), name="inns", description="about inns")
+    return RetrieverTool.from_defaults(
+        index().as_retriever(), name="inns", description="about inns"
+    )
 
 
 def steps(*said):
@@ -46,16 +55,34 @@ def code(scripted, said):
 def function(said, **settings):
     script = steps(calls("inns", input=QUESTION), ChatMessage(said, role="assistant"))
     tools = [retriever_tool()]
-    return FunctionAgent(name="guide", description="inns", tools=tools, llm=Calling(script=script), **settings)
+    return FunctionAgent(
+        name="guide",
+        description="inns",
+        tools=tools,
+        llm=Calling(script=script),
+        **settings,
+    )
 
 
 def handoff(scripted, said):
-    script = steps(calls("handoff", to_agent="guide", reason=WRONG), ChatMessage("x", role="assistant"))
-    desk = FunctionAgent(name="desk", description="desk", llm=Calling(script=script), can_handoff_to=["guide"])
-    return AgentWorkflow(agents=[desk, function(said, can_handoff_to=[])], root_agent="desk")
+    script = steps(
+        calls("handoff", to_agent="guide", reason=WRONG),
+        ChatMessage("x", role="assistant"),
+    )
+    desk = FunctionAgent(
+        name="desk",
+        description="desk",
+        llm=Calling(script=script),
+        can_handoff_to=["guide"],
+    )
+    return AgentWorkflow(
+        agents=[desk, function(said, can_handoff_to=[])], root_agent="desk"
+    )
 
 
-@pytest.mark.parametrize("make", [react, code, handoff, lambda scripted, said: function(said)])
+@pytest.mark.parametrize(
+    "make", [react, code, handoff, lambda scripted, said: function(said)]
+)
 async def test_agents(scripted, make):
     assert await outcome(make(scripted, RIGHT)) == "supported"
     assert await outcome(make(scripted, WRONG)) != "supported"

@@ -6,7 +6,10 @@ from zlib import crc32
 
 import pytest
 from llama_index.core import StorageContext, VectorStoreIndex
-from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine
+from llama_index.core.chat_engine import (
+    CondensePlusContextChatEngine,
+    ContextChatEngine,
+)
 from llama_index.core.embeddings import BaseEmbedding
 from llama_index.core.node_parser import SentenceSplitter
 from llama_index.core.postprocessor import LLMRerank
@@ -35,7 +38,10 @@ PAGES = {
     "ships": "Ships are long. They carry grain to the north.",
     "bread": "Bread is made of flour and water. Salt is added.",
 }
-DOCUMENTS = [Document(text=t, id_=f"d{i}", metadata={"title": k}) for i, (k, t) in enumerate(PAGES.items())]
+DOCUMENTS = [
+    Document(text=t, id_=f"d{i}", metadata={"title": k})
+    for i, (k, t) in enumerate(PAGES.items())
+]
 
 
 class Words(BaseEmbedding):
@@ -70,7 +76,9 @@ def qdrant():
     client = pytest.importorskip("qdrant_client")
     module = pytest.importorskip("llama_index.vector_stores.qdrant")
     return module.QdrantVectorStore(
-        "towers", client=client.QdrantClient(":memory:"), aclient=client.AsyncQdrantClient(":memory:")
+        "towers",
+        client=client.QdrantClient(":memory:"),
+        aclient=client.AsyncQdrantClient(":memory:"),
     )
 
 
@@ -90,7 +98,9 @@ STORES = {"simple": simple, "faiss": faiss, "qdrant": qdrant, "chroma": chroma}
 def index_of(store, transformations=()):
     """The index; Qdrant's two clients in memory do not share what they hold, so both are filled."""
     steps = [SentenceSplitter(chunk_size=200, chunk_overlap=0), *transformations]
-    storage = StorageContext.from_defaults(vector_store=store) if store is not None else None
+    storage = (
+        StorageContext.from_defaults(vector_store=store) if store is not None else None
+    )
     index = VectorStoreIndex.from_documents(
         DOCUMENTS, embed_model=Words(), storage_context=storage, transformations=steps
     )
@@ -172,13 +182,17 @@ def qa_by_an_llm(index, llm):
 
 
 def qa_by_embeddings(index, llm):
-    post = DenoisePostprocessor.from_embed_model(Words(), keep=2, chunker=sentence_spans)
+    post = DenoisePostprocessor.from_embed_model(
+        Words(), keep=2, chunker=sentence_spans
+    )
     return asks(index.as_query_engine(llm=llm, node_postprocessors=[post])), denoised
 
 
 def qa_by_a_reranker(index, llm):
     post = DenoisePostprocessor.from_reranker(LLMRerank(llm=llm, top_n=1))
-    return asks(index.as_query_engine(llm=llm, node_postprocessors=[post], similarity_top_k=2)), denoised
+    return asks(
+        index.as_query_engine(llm=llm, node_postprocessors=[post], similarity_top_k=2)
+    ), denoised
 
 
 def checked(index, llm):
@@ -187,7 +201,9 @@ def checked(index, llm):
 
 def denoised_and_checked(index, llm):
     post = DenoisePostprocessor(denoiser=end())
-    engine = AugmentedQueryEngine.from_args(index.as_retriever(), llm=llm, node_postprocessors=[post])
+    engine = AugmentedQueryEngine.from_args(
+        index.as_retriever(), llm=llm, node_postprocessors=[post]
+    )
     return asks(engine), lambda r: (supported(r), denoised(r))
 
 
@@ -210,13 +226,17 @@ def citations(index, llm):
 
 def context_chat(index, llm):
     post = DenoisePostprocessor(denoiser=end())
-    engine = ContextChatEngine.from_defaults(index.as_retriever(), llm=llm, node_postprocessors=[post])
+    engine = ContextChatEngine.from_defaults(
+        index.as_retriever(), llm=llm, node_postprocessors=[post]
+    )
     return talks(engine), denoised
 
 
 def condensed_chat(index, llm):
     post = DenoisePostprocessor(denoiser=end())
-    engine = CondensePlusContextChatEngine.from_defaults(index.as_retriever(), llm=llm, node_postprocessors=[post])
+    engine = CondensePlusContextChatEngine.from_defaults(
+        index.as_retriever(), llm=llm, node_postprocessors=[post]
+    )
     return talks(engine), denoised
 
 
@@ -234,7 +254,9 @@ def workflow(index, llm):
     class Asks(Workflow):
         @step
         async def ask(self, ev: StartEvent) -> StopEvent:
-            return StopEvent(result=await Checked(index.as_query_engine(llm=llm)).aquery(ev.question))
+            return StopEvent(
+                result=await Checked(index.as_query_engine(llm=llm)).aquery(ev.question)
+            )
 
     async def run():
         return await Asks().run(question=QUESTION)
@@ -259,7 +281,9 @@ def test_an_application(scripted, application, store):
 
 @pytest.mark.parametrize("store", STORES)
 def test_what_was_denoised_when_it_was_indexed_is_still_known_when_it_is_found(store):
-    step = DenoiseTransform(postprocessor=DenoisePostprocessor(denoiser=end(keep=1)), query="the red tower")
+    step = DenoiseTransform(
+        postprocessor=DenoisePostprocessor(denoiser=end(keep=1)), query="the red tower"
+    )
     index = index_of(STORES[store](), [step])
     (found, *_) = index.as_retriever(similarity_top_k=1).retrieve("red tower title")
     assert found.node.text.strip() == "The red tower is in Porto."

@@ -9,12 +9,19 @@ A framework's adapter supplies a `Drafter`; the loop judges, repairs and asks ag
 """
 
 from denoise_core.augmenter.drafting.drafter import (
-    Drafted,
+    DraftReply,
     Drafter,
     DraftRequest,
-    Found,
+    RetrievedEvidence,
     StreamingDrafter,
-    Written,
+    FixedText,
 )
 
-__all__ = ["DraftRequest", "Drafted", "Drafter", "Found", "StreamingDrafter", "Written"]
+__all__ = [
+    "DraftRequest",
+    "DraftReply",
+    "Drafter",
+    "RetrievedEvidence",
+    "StreamingDrafter",
+    "FixedText",
+]

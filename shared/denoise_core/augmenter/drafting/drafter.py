@@ -1,7 +1,7 @@
 """The interface between the loop and whoever writes the drafts: a chain, an agent, an engine.
 
 Drafting is one effect: it has a tag (``draft``), a place in the trace, a share of the budget, a time limit, and it
-is recorded and replayed. What it brings is a `Drafted`: the text, the evidence that was collected on the way, each
+is recorded and replayed. What it brings is a `DraftReply`: the text, the evidence that was collected on the way, each
 passage with its provenance, and what it really cost.
 """
 
@@ -17,7 +17,7 @@ from denoise_core.types import Message, Passage, Reply
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RetrievedEvidence:
     """Passages that one search or one tool brought, and the words it was asked with (None: not known).
 
     Each passage says its provenance; only ``"retrieved"`` and ``"tool"`` count as evidence. ``query`` is what the
@@ -32,33 +32,33 @@ class Found:
 class DraftRequest:
     """What a drafter is asked for.
 
-    ``evidence`` is what the loop itself searched, best first (none where the drafter finds its own). ``rejected``
+    ``evidence`` is what the loop itself searched, best first (none where the drafter finds its own). ``rejected_draft``
     and ``feedback`` are the last draft that did not hold and what is wrong with it; both are empty on the first
     draft and after one that could not be judged. They are for the model that writes and never for a search:
-    searches use ``question``. ``attempt`` counts the drafts before this one. ``anew`` asks a model that would say
+    searches use ``question``. ``attempt`` counts the drafts before this one. ``should_resample`` asks a model that would say
     the same again to sample (a temperature above zero, another seed).
     """
 
     question: str
     history: tuple[Message, ...] = ()
     evidence: tuple[Passage, ...] = ()
-    rejected: str = ""
+    rejected_draft: str = ""
     feedback: str = ""
     attempt: int = 0
-    anew: bool = False
+    should_resample: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Drafted(Reply):
+class DraftReply(Reply):
     """A draft. ``usage`` is the sum over all ``calls`` of models behind it, as the models reported it.
 
-    ``found`` is the evidence collected while drafting. ``fields`` is set for structured output, which is judged
+    ``retrieved`` is the evidence collected while drafting. ``fields`` is set for structured output, which is judged
     field by field; ``text`` is then its JSON, and made from it when left empty. ``judge=False`` hands the draft
     back as it is: a tool call, a step in the middle. ``origin`` is whatever the adapter wants back with the
     attempt that is sent (a message, a response); it is not recorded.
     """
 
-    found: tuple[Found, ...] = ()
+    retrieved: tuple[RetrievedEvidence, ...] = ()
     fields: Mapping[str, Any] | None = None
     judge: bool = True
     origin: Any = field(default=None, compare=False, repr=False)
@@ -75,7 +75,7 @@ class Drafter(Protocol):
 
     ``repeatable``: asking twice has no effect outside (a chain that only reads, the last model call of an agent
     with the same tool results). One that is not is asked once: its draft is judged and repaired, and a new one is
-    written only with ``LoopLimits(rerun=True)``. A plain `Reply` is a `Drafted` that found nothing. Both forms
+    written only with ``LoopLimits(rerun=True)``. A plain `Reply` is a `DraftReply` that found nothing. Both forms
     raise what the outside raises.
     """
 
@@ -95,19 +95,23 @@ class Drafter(Protocol):
 
 @runtime_checkable
 class StreamingDrafter(Drafter, Protocol):
-    """A drafter that also gives its draft as it is written: pieces of text, each `Found` before the text that
-    rests on it, and as the last item the whole `Drafted`."""
+    """A drafter that also gives its draft as it is written: pieces of text, each `RetrievedEvidence` before the text that
+    rests on it, and as the last item the whole `DraftReply`."""
 
-    def stream(self, request: DraftRequest) -> Iterator[str | Found | Drafted]:
+    def stream(
+        self, request: DraftRequest
+    ) -> Iterator[str | RetrievedEvidence | DraftReply]:
         """Pieces of the draft's text as they come, what was found, and at last the draft itself."""
         ...
 
-    def astream(self, request: DraftRequest) -> AsyncIterator[str | Found | Drafted]:
+    def astream(
+        self, request: DraftRequest
+    ) -> AsyncIterator[str | RetrievedEvidence | DraftReply]:
         """The same without blocking the event loop."""
         ...
 
 
-class Written:
+class FixedText:
     """A draft that stands already: judged, repaired where it can be, never asked for again.
 
     ``evidence`` counts by each passage's own provenance.
@@ -116,17 +120,23 @@ class Written:
     repeatable = False
 
     def __init__(
-        self, text: str = "", evidence: Sequence[Passage] = (), *, fields: Mapping[str, Any] | None = None
+        self,
+        text: str = "",
+        evidence: Sequence[Passage] = (),
+        *,
+        fields: Mapping[str, Any] | None = None,
     ) -> None:
         if isinstance(evidence, (str, Passage)):
-            raise InputError(f"evidence: expected a list of Passages, got a {type(evidence).__name__}")
-        found = (Found(tuple(evidence)),) if evidence else ()
-        self.drafted = Drafted(text, calls=0, found=found, fields=fields)
+            raise InputError(
+                f"evidence: expected a list of Passages, got a {type(evidence).__name__}"
+            )
+        found = (RetrievedEvidence(tuple(evidence)),) if evidence else ()
+        self.drafted = DraftReply(text, calls=0, retrieved=found, fields=fields)
 
-    def draft(self, request: DraftRequest) -> Drafted:
+    def draft(self, request: DraftRequest) -> DraftReply:
         return self.drafted
 
-    async def adraft(self, request: DraftRequest) -> Drafted:
+    async def adraft(self, request: DraftRequest) -> DraftReply:
         return self.drafted
 
 
@@ -147,16 +157,21 @@ class DraftServer:
 def request_messages(request: DraftRequest) -> tuple[Message, ...]:
     """How a request stands in the trace: the conversation, the question, the rejected draft and what was wrong."""
     messages = [*request.history, Message("user", request.question)]
-    if request.rejected:
-        messages += [Message("assistant", request.rejected), Message("user", request.feedback)]
+    if request.rejected_draft:
+        messages += [
+            Message("assistant", request.rejected_draft),
+            Message("user", request.feedback),
+        ]
     return tuple(messages)
 
 
-def _checked(drafted: object) -> Drafted:
+def _checked(drafted: object) -> DraftReply:
     if isinstance(drafted, str):
-        return Drafted(drafted)
+        return DraftReply(drafted)
     if type(drafted) is Reply:
-        return Drafted(drafted.text, drafted.usage)
-    if not isinstance(drafted, Drafted):
-        raise TypeError(f"Drafter.draft must return a Drafted, got {type(drafted).__name__}")
+        return DraftReply(drafted.text, drafted.usage)
+    if not isinstance(drafted, DraftReply):
+        raise TypeError(
+            f"Drafter.draft must return a DraftReply, got {type(drafted).__name__}"
+        )
     return drafted

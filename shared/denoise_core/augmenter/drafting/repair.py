@@ -11,10 +11,12 @@ from collections.abc import Sequence
 
 from denoise_core.augmenter.memory import Attempt
 from denoise_core.spans import complement_spans, join_spans, merge_spans
-from denoise_core.support.answers import Parsed, Piece, parse
+from denoise_core.support.answers import ParsedAnswer, AnswerUnit, parse_answer
 from denoise_core.support.judging import AnswerVerdict
 
-LEAST = 0.2  # share of a candidate, in characters of claims, that must stay for a repair
+LEAST = (
+    0.2  # share of a candidate, in characters of claims, that must stay for a repair
+)
 
 _POINTS_BACK = re.compile(
     r"^\W*(?:it|its|he|his|she|her|they|their|this|that|these|those|there|such|both|and|but|however|also|then|so|"
@@ -23,11 +25,15 @@ _POINTS_BACK = re.compile(
 )
 
 
-def failing(parsed: Parsed, verdict: AnswerVerdict) -> tuple[Piece, ...] | None:
+def failing(
+    parsed: ParsedAnswer, verdict: AnswerVerdict
+) -> tuple[AnswerUnit, ...] | None:
     """The claims that a finding of the verdict is about; None when one is about none, or about the whole."""
-    failed: set[Piece] = set()
+    failed: set[AnswerUnit] = set()
     for finding in verdict.findings:
-        pieces = [p for p in parsed.claims if p.start < finding.end and finding.start < p.end]
+        pieces = [
+            p for p in parsed.claims if p.start < finding.end and finding.start < p.end
+        ]
         if not pieces:
             return None
         failed.update(pieces)
@@ -37,7 +43,7 @@ def failing(parsed: Parsed, verdict: AnswerVerdict) -> tuple[Piece, ...] | None:
 def holding(candidate: str, verdict: AnswerVerdict) -> tuple[str, ...]:
     """The claims that no finding of the verdict is about, as they are in the candidate; none when a finding is
     about the whole."""
-    parsed = parse(candidate)
+    parsed = parse_answer(candidate)
     wrong = failing(parsed, verdict)
     if not wrong:
         return ()
@@ -50,7 +56,7 @@ def repaired(candidate: str, verdict: AnswerVerdict) -> str:
     A sentence that points back ("It was ...") goes with the one right before it: what it points at is gone. A line
     that announced a list goes when all of the list did.
     """
-    parsed = parse(candidate)
+    parsed = parse_answer(candidate)
     wrong = failing(parsed, verdict) if verdict.outcome == "fail" else None
     if not wrong:
         return ""
@@ -60,41 +66,66 @@ def repaired(candidate: str, verdict: AnswerVerdict) -> str:
     if cuts is None or not stays:
         return ""
     text = _without(candidate, cuts)
-    left = [p.text for p in parse(text).claims]
+    left = [p.text for p in parse_answer(text).claims]
     if not set(left) <= {p.text for p in stays}:
         return ""  # what is left reads otherwise: markup was parted
-    return text if sum(map(len, left)) >= max(1, LEAST * sum(len(p.text) for p in parsed.claims)) else ""
+    return (
+        text
+        if sum(map(len, left))
+        >= max(1, LEAST * sum(len(p.text) for p in parsed.claims))
+        else ""
+    )
 
 
 def holds_in(attempt: Attempt) -> str:
     """What part of an attempt holds, as text; all of one that passed."""
     if attempt.verdict.passed:
         return attempt.candidate
-    return " ".join(holding(attempt.candidate, attempt.verdict)) if attempt.verdict.outcome == "fail" else ""
+    return (
+        " ".join(holding(attempt.candidate, attempt.verdict))
+        if attempt.verdict.outcome == "fail"
+        else ""
+    )
 
 
-def _going(parsed: Parsed, wrong: Sequence[Piece]) -> list[Piece]:
+def _going(parsed: ParsedAnswer, wrong: Sequence[AnswerUnit]) -> list[AnswerUnit]:
     """The claims that are wrong, and the sentences that point back at one that goes."""
-    gone: list[Piece] = []
+    gone: list[AnswerUnit] = []
     for before, piece in zip((None, *parsed.claims), parsed.claims, strict=False):
-        follows = piece.kind == "sentence" and before in gone and bool(_POINTS_BACK.match(piece.text))
+        follows = (
+            piece.kind == "sentence"
+            and before in gone
+            and bool(_POINTS_BACK.match(piece.text))
+        )
         if piece in wrong or follows:
             gone.append(piece)
     return gone
 
 
-def _cuts(parsed: Parsed, gone: Sequence[Piece], stays: Sequence[Piece]) -> list[tuple[int, int]] | None:
+def _cuts(
+    parsed: ParsedAnswer, gone: Sequence[AnswerUnit], stays: Sequence[AnswerUnit]
+) -> list[tuple[int, int]] | None:
     """What to take out; None when a claim cannot be cut, or one that holds would go with it."""
     cuts = [p.cut for p in gone if p.cut is not None]
     held = [p for p in stays if p.kind != "cell"]
-    if len(cuts) < len(gone) or any(a <= p.start and p.end <= b for p in held for a, b in cuts):
+    if len(cuts) < len(gone) or any(
+        a <= p.start and p.end <= b for p in held for a, b in cuts
+    ):
         return None
-    return cuts + [p.cut for p in parsed.pieces if p.kind == "lead" and p.cut and _announced(p, parsed, gone)]
+    return cuts + [
+        p.cut
+        for p in parsed.units
+        if p.kind == "lead" and p.cut and _announced(p, parsed, gone)
+    ]
 
 
-def _announced(lead: Piece, parsed: Parsed, gone: Sequence[Piece]) -> bool:
+def _announced(
+    lead: AnswerUnit, parsed: ParsedAnswer, gone: Sequence[AnswerUnit]
+) -> bool:
     """Every claim that stands under the line is gone."""
-    under = [p for p in parsed.claims if p.label and p.label[0] == lead.text.rstrip(" :：")]
+    under = [
+        p for p in parsed.claims if p.label and p.label[0] == lead.text.rstrip(" :：")
+    ]
     return bool(under) and all(p in gone for p in under)
 
 

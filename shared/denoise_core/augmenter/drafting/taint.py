@@ -10,57 +10,68 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from denoise_core.augmenter.drafting.drafter import Drafted, Found
+from denoise_core.augmenter.drafting.drafter import DraftReply, RetrievedEvidence
 from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.augmenter.prompts import titled
-from denoise_core.support.citing import runs, uncited
+from denoise_core.augmenter.prompts import with_title_line
+from denoise_core.support.citing import matching_runs, remove_citations
 from denoise_core.text.words import content_words, split_words, word_spans
 from denoise_core.types import Passage
 
-BACK, BLANK = 3, 6  # words in a row that a tool repeats of what it was told: counted, and left out of what it said
+BACK, BLANK = (
+    3,
+    6,
+)  # words in a row that a tool repeats of what it was told: counted, and left out of what it said
 MOSTLY = 0.6  # of a tool's words, from which on it said nothing of its own
 
 
-def own_words(memory: WorkingMemory) -> frozenset[str]:
+def rejected_draft_words(memory: WorkingMemory) -> frozenset[str]:
     """Words that only the rejected drafts have: neither the question, nor the conversation, nor the evidence."""
     rejected = [a for a in memory.attempts if not a.verdict.passed]
-    said = {w for a in rejected for w in content_words(uncited(a.candidate))}
+    said = {w for a in rejected for w in content_words(remove_citations(a.candidate))}
     if not said:
         return frozenset()
     read = _of(p for a in rejected for p in a.evidence) | _of(memory.evidence)
     return frozenset(said - _known(memory) - read)
 
 
-def tainted(query: str, own: frozenset[str]) -> bool:
-    """Whether a search with ``query`` looks for what only a rejected draft says: one of its `own_words`."""
+def is_contaminated(query: str, own: frozenset[str]) -> bool:
+    """Whether a search with ``query`` looks for what only a rejected draft says: one of its `rejected_draft_words`."""
     return not own.isdisjoint(content_words(query))
 
 
-def evidence_of(drafted: Drafted, memory: WorkingMemory) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
+def split_evidence(
+    drafted: DraftReply, memory: WorkingMemory
+) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
     """The passages of a draft that count as evidence, and those that are set aside.
 
     Set aside is what a user or a model wrote, what a tool only said back, and, once a draft was rejected, what a
     search for that draft's own words brought. Of a search after a rejected draft whose words are not known, only
     what holds none of the rejected draft's own words counts.
     """
-    own = own_words(memory)
+    own = rejected_draft_words(memory)
     asked = _known(memory)
     counts: list[Passage] = []
     aside: list[Passage] = []
-    for found in drafted.found:
-        bad = found.query is not None and tainted(found.query, own)
+    for found in drafted.retrieved:
+        bad = found.query is not None and is_contaminated(found.query, own)
         for passage in found.passages:
-            doubtful = found.query is None and own and not own.isdisjoint(content_words(titled(passage)))
+            doubtful = (
+                found.query is None
+                and own
+                and not own.isdisjoint(content_words(with_title_line(passage)))
+            )
             own_part = _own_part(passage, found, asked)
             fit = passage.counts and not bad and not doubtful and own_part is not None
             (counts if fit else aside).append(own_part or passage)
     return tuple(counts), tuple(aside)
 
 
-def drop_tainted_searches(question: str, found: Sequence[Found], rejected: Sequence[str]) -> tuple[Found, ...]:
+def drop_contaminated_searches(
+    question: str, found: Sequence[RetrievedEvidence], rejected: Sequence[str]
+) -> tuple[RetrievedEvidence, ...]:
     """What an agent's searches found, in order, without those that looked for what only a rejected draft says.
 
-    ``question`` is all that the user said, ``rejected`` the drafts judged before these searches are read again. A
+    ``question`` is all that the user said, ``rejected_draft`` the drafts judged before these searches are read again. A
     word that an earlier search brought may be searched for.
     """
     drafted_words = {w for text in rejected for w in content_words(text)}
@@ -69,10 +80,14 @@ def drop_tainted_searches(question: str, found: Sequence[Found], rejected: Seque
     for one, query in zip(found, queries):
         if not query & (drafted_words - known):
             known |= _of(one.passages)
-    return tuple(one for one, query in zip(found, queries) if not query & (drafted_words - known))
+    return tuple(
+        one for one, query in zip(found, queries) if not query & (drafted_words - known)
+    )
 
 
-def _own_part(passage: Passage, found: Found, asked: frozenset[str]) -> Passage | None:
+def _own_part(
+    passage: Passage, found: RetrievedEvidence, asked: frozenset[str]
+) -> Passage | None:
     """A tool's text without what it says back of its arguments, which a model wrote; None when that is most of it.
 
     A run of `BACK` words or more that stand so in the arguments, and that the question alone does not make up, is
@@ -87,10 +102,14 @@ def _own_part(passage: Passage, found: Found, asked: frozenset[str]) -> Passage 
     said = word_spans(passage.text)
     back = [
         (a, b)
-        for a, b in runs([w for w, _, _ in said], split_words(found.query))
-        if b - a >= BACK and not frozenset(content_words(" ".join(w for w, _, _ in said[a:b]))) <= asked
+        for a, b in matching_runs([w for w, _, _ in said], split_words(found.query))
+        if b - a >= BACK
+        and not frozenset(content_words(" ".join(w for w, _, _ in said[a:b]))) <= asked
     ]
-    if sum(b - a for a, b in back) >= MOSTLY * len(said) or frozenset(content_words(passage.text)) <= told:
+    if (
+        sum(b - a for a, b in back) >= MOSTLY * len(said)
+        or frozenset(content_words(passage.text)) <= told
+    ):
         return None
     text = passage.text
     for a, b in back:
@@ -107,4 +126,4 @@ def _known(memory: WorkingMemory) -> frozenset[str]:
 
 
 def _of(passages: Iterable[Passage]) -> frozenset[str]:
-    return frozenset(w for p in passages for w in content_words(titled(p)))
+    return frozenset(w for p in passages for w in content_words(with_title_line(p)))

@@ -4,8 +4,13 @@ Retrievers: `BM25Retriever`, `DenseRetriever`, `HybridRetriever` of any, `ChainR
 several sources at once and puts a denoiser behind them. `rows_as_passages` makes a table searchable.
 """
 
-from denoise_core.augmenter.knowledge.chain import Chain, ChainDenoiser, Chainer, ChainRetriever
-from denoise_core.augmenter.knowledge.consolidate import Consolidator, Gathered
+from denoise_core.augmenter.knowledge.chain import (
+    Chain,
+    ChainDenoiser,
+    Chainer,
+    ChainRetriever,
+)
+from denoise_core.augmenter.knowledge.consolidate import Consolidator, GatheredEvidence
 from denoise_core.augmenter.knowledge.link import GazetteerLinker, Link, Linker
 from denoise_core.augmenter.knowledge.queries import LLMQueries
 from denoise_core.augmenter.knowledge.retrieve import (
@@ -23,7 +28,7 @@ __all__ = [
     "Chainer",
     "Consolidator",
     "DenseRetriever",
-    "Gathered",
+    "GatheredEvidence",
     "GazetteerLinker",
     "HybridRetriever",
     "LLMQueries",

@@ -19,7 +19,9 @@ OVER = "over the limit of evidence tokens"
 _WINDOW = 600  # characters of the parts that a passage longer than the cap is read in
 
 
-def capped(passages: Sequence[Passage], tokens: int, about: str) -> tuple[tuple[Passage, ...], tuple[Drop, ...]]:
+def truncate_to_budget(
+    passages: Sequence[Passage], tokens: int, about: str
+) -> tuple[tuple[Passage, ...], tuple[Drop, ...]]:
     """The passages that fit in ``tokens``, in their order, and what was left out.
 
     Passages are taken best first; one that does not fit any more is left out, and shorter ones after it are not
@@ -44,12 +46,14 @@ def capped(passages: Sequence[Passage], tokens: int, about: str) -> tuple[tuple[
     return tuple(kept), tuple(left_out)
 
 
-def size_of(passages: Sequence[Passage]) -> int:
+def count_tokens(passages: Sequence[Passage]) -> int:
     """Tokens of all of them, by the estimate of `estimate_tokens`."""
     return sum(estimate_tokens(p.text_with_header) for p in passages)
 
 
-def blanked(passages: Sequence[Passage], tokens: int, about: str) -> tuple[Passage, ...]:
+def blank_over_budget(
+    passages: Sequence[Passage], tokens: int, about: str
+) -> tuple[Passage, ...]:
     """The passages in their order and number, those over the cap without text.
 
     For evidence that a drafter numbered: ``[7]`` stays the seventh. Which ones keep their text is decided by the
@@ -59,26 +63,41 @@ def blanked(passages: Sequence[Passage], tokens: int, about: str) -> tuple[Passa
     if sum(sizes) <= tokens:
         return tuple(passages)
     wanted = frozenset(content_words(about))
-    shared = [len(wanted.intersection(content_words(p.text_with_header))) for p in passages]
+    shared = [
+        len(wanted.intersection(content_words(p.text_with_header))) for p in passages
+    ]
     order = sorted(range(len(passages)), key=lambda i: (-shared[i], i))
     out = list(passages)
     budget = TokenBudget(tokens)
     for i in order:
         if not budget.try_spend(sizes[i]):
-            part = _part(passages[i], budget.remaining_tokens, about)[0] if budget.remaining_tokens > _WINDOW // 4 else None
-            out[i] = part or replace(passages[i], text="", header="", spans=(), is_rewritten=False)
+            part = (
+                _part(passages[i], budget.remaining_tokens, about)[0]
+                if budget.remaining_tokens > _WINDOW // 4
+                else None
+            )
+            out[i] = part or replace(
+                passages[i], text="", header="", spans=(), is_rewritten=False
+            )
             if part:
-                budget.try_spend(min(budget.remaining_tokens, estimate_tokens(part.text_with_header)))
+                budget.try_spend(
+                    min(budget.remaining_tokens, estimate_tokens(part.text_with_header))
+                )
     return tuple(out)
 
 
-def _part(passage: Passage, tokens: int, about: str) -> tuple[Passage | None, tuple[Span, ...]]:
+def _part(
+    passage: Passage, tokens: int, about: str
+) -> tuple[Passage | None, tuple[Span, ...]]:
     """The windows of a long passage that share most words with ``about``, as far as they fit, and the ranges
     left."""
     wanted = frozenset(content_words(about))
     spans = sentence_chunker(_WINDOW)(passage)
     texts = [passage.text[s.start : s.end] for s in spans]
-    order = sorted(range(len(spans)), key=lambda i: (-len(wanted.intersection(content_words(texts[i]))), i))
+    order = sorted(
+        range(len(spans)),
+        key=lambda i: (-len(wanted.intersection(content_words(texts[i]))), i),
+    )
     budget = TokenBudget(tokens - estimate_tokens(passage.header))
     keep: set[int] = set()
     for i in order:
@@ -95,23 +114,31 @@ def _part(passage: Passage, tokens: int, about: str) -> tuple[Passage | None, tu
         return replace(part, spans=passage.source_spans, is_rewritten=True), ()
     source = SourceMap(passage)
     kept = tuple(s for span in part.source_spans for s in source.back(span))
-    return replace(part, spans=kept), tuple(s for span in rest for s in source.back(span))
+    return replace(part, spans=kept), tuple(
+        s for span in rest for s in source.back(span)
+    )
 
 
-def readmit(memory: WorkingMemory, count: int) -> WorkingMemory:
+def restore_dropped(memory: WorkingMemory, count: int) -> WorkingMemory:
     """``memory`` with up to ``count`` dropped ranges back in the evidence.
 
     A range goes back into its passage, at its place; beside text that a model rewrote it stands as a passage
     of its own. Ranges without a score come last; ties keep their order.
     """
-    ranked = sorted(memory.dropped, key=lambda d: float("-inf") if d.score is None else d.score, reverse=True)
+    ranked = sorted(
+        memory.dropped,
+        key=lambda d: float("-inf") if d.score is None else d.score,
+        reverse=True,
+    )
     evidence = memory.evidence
     for drop in ranked[:count]:
         evidence = _admit(memory.retrieved, evidence, drop)
     return replace(memory, evidence=evidence, dropped=tuple(ranked[count:]))
 
 
-def _admit(retrieved: tuple[Passage, ...], evidence: tuple[Passage, ...], drop: Drop) -> tuple[Passage, ...]:
+def _admit(
+    retrieved: tuple[Passage, ...], evidence: tuple[Passage, ...], drop: Drop
+) -> tuple[Passage, ...]:
     source = next((p for p in retrieved if p.id == drop.span.passage_id), None)
     if source is None:  # a denoiser that names a passage nobody gave it
         return evidence

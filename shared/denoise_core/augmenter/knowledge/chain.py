@@ -59,14 +59,19 @@ class Chainer:
         self.hub = hub
 
     def chains(
-        self, passages: Sequence[Passage], term_scores: NDArray[np.float32], links: Sequence[Link]
+        self,
+        passages: Sequence[Passage],
+        term_scores: NDArray[np.float32],
+        links: Sequence[Link],
     ) -> tuple[Chain, ...]:
         """The chains, best first, each set of passages once.
 
         ``term_scores`` has shape ``(words of the question, passages)``, as `BM25Retriever.term_scores` gives.
         """
         if term_scores.shape[-1:] != (len(passages),):
-            raise InputError(f"term_scores: expected shape (words, {len(passages)}), got {term_scores.shape}")
+            raise InputError(
+                f"term_scores: expected shape (words, {len(passages)}), got {term_scores.shape}"
+            )
         graph = _Graph(passages, links)
         totals = term_scores.sum(0)
         best = float(totals.max()) if totals.size else 0.0
@@ -74,19 +79,33 @@ class Chainer:
             return ()
         worth = _Worth(term_scores / best, totals / best, graph, self.hub)
         found: dict[frozenset[int], tuple[float, tuple[int, ...]]] = {
-            frozenset((i,)): (worth.of((i,)), (i,)) for i in np.flatnonzero(totals > 0).tolist()
+            frozenset((i,)): (worth.of((i,)), (i,))
+            for i in np.flatnonzero(totals > 0).tolist()
         }
         front = list(found.values())
         for _ in range(self.length - 1):
             front = sorted(front, key=_rank)[:_BEAM]
-            grown = {frozenset(path): path for _, chain in front for path in graph.extended(chain)}
-            front = [(worth.of(path), path) for members, path in grown.items() if members not in found]
+            grown = {
+                frozenset(path): path
+                for _, chain in front
+                for path in graph.extended(chain)
+            }
+            front = [
+                (worth.of(path), path)
+                for members, path in grown.items()
+                if members not in found
+            ]
             found |= {frozenset(path): (score, path) for score, path in front}
         ranked = sorted(found.values(), key=_rank)
-        return tuple(Chain(tuple(passages[i] for i in path), graph.along(path), score) for score, path in ranked)
+        return tuple(
+            Chain(tuple(passages[i] for i in path), graph.along(path), score)
+            for score, path in ranked
+        )
 
 
-def pack(chains: Sequence[Chain], tokens: int) -> tuple[tuple[Passage, Chain], ...]:
+def pack_chains(
+    chains: Sequence[Chain], tokens: int
+) -> tuple[tuple[Passage, Chain], ...]:
     """The passages of the best chains that fit into ``tokens`` (by `estimate_tokens`), each once
     with the chain that brought it. A passage too long for what is left is passed over."""
     budget = TokenBudget(tokens)
@@ -122,17 +141,29 @@ class _Graph:
     def extended(self, path: tuple[int, ...]) -> list[tuple[int, ...]]:
         """The path with one more passage, at its end or its beginning."""
         after = [(*path, i) for i in sorted(self.neighbours[path[-1]]) if i not in path]
-        before = [(i, *path) for i in sorted(self.neighbours[path[0]]) if i not in path] if len(path) > 1 else []
+        before = (
+            [(i, *path) for i in sorted(self.neighbours[path[0]]) if i not in path]
+            if len(path) > 1
+            else []
+        )
         return after + before
 
     def along(self, path: tuple[int, ...]) -> tuple[Link, ...]:
-        return tuple(self.links[min(a, b), max(a, b)] for a, b in itertools.pairwise(path))
+        return tuple(
+            self.links[min(a, b), max(a, b)] for a, b in itertools.pairwise(path)
+        )
 
 
 class _Worth:
     """The score of a path: what its passages cover together, less what its links cost."""
 
-    def __init__(self, terms: NDArray[np.float32], totals: NDArray[np.float32], graph: _Graph, hub: float) -> None:
+    def __init__(
+        self,
+        terms: NDArray[np.float32],
+        totals: NDArray[np.float32],
+        graph: _Graph,
+        hub: float,
+    ) -> None:
         self.terms = terms
         self.totals = totals
         self.graph = graph
@@ -142,11 +173,15 @@ class _Worth:
         covered = float(self.terms[:, list(path)].max(1).sum())
         # A little of the plain sum, so that of two passages that add the same the stronger one is taken.
         value = 0.9 * covered + 0.1 * float(self.totals[list(path)].sum())
-        return value - self.hub * sum(self._cost(a, b) for a, b in itertools.pairwise(path))
+        return value - self.hub * sum(
+            self._cost(a, b) for a, b in itertools.pairwise(path)
+        )
 
     def _cost(self, a: int, b: int) -> float:
         sure = self.graph.links[min(a, b), max(a, b)].score
-        return math.log2(1 + min(len(self.graph.neighbours[a]), len(self.graph.neighbours[b]))) + (1 - sure)
+        return math.log2(
+            1 + min(len(self.graph.neighbours[a]), len(self.graph.neighbours[b]))
+        ) + (1 - sure)
 
 
 class ChainRetriever:
@@ -177,10 +212,12 @@ class ChainRetriever:
         self._links: dict[str, list[Link]] | None = None
 
     def retrieve(self, query: str) -> tuple[Passage, ...]:
-        found = pack(self.chains(query), self.tokens)
+        found = pack_chains(self.chains(query), self.tokens)
         order = list({id(chain): None for _, chain in found})
         ranks = {key: n for n, key in enumerate(order, 1)}
-        return tuple(_marked(passage, chain, ranks[id(chain)]) for passage, chain in found)
+        return tuple(
+            _marked(passage, chain, ranks[id(chain)]) for passage, chain in found
+        )
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:
         return await run_in_pool(self.retrieve, query)
@@ -219,7 +256,11 @@ class ChainDenoiser:
     """
 
     def __init__(
-        self, *, tokens: int = 1000, linker: Linker | None = None, chainer: Chainer | None = None
+        self,
+        *,
+        tokens: int = 1000,
+        linker: Linker | None = None,
+        chainer: Chainer | None = None,
     ) -> None:
         if tokens < 1:
             raise InputError(f"tokens={tokens}: expected 1 or more")
@@ -232,8 +273,10 @@ class ChainDenoiser:
         if not given:
             return DenoiseResult(query, ())
         links = self.linker.link(given, given)
-        chains = self.chainer.chains(given, BM25Retriever(given).term_scores(query), links)
-        kept = {p.id for p, _ in pack(chains, self.tokens)}
+        chains = self.chainer.chains(
+            given, BM25Retriever(given).term_scores(query), links
+        )
+        kept = {p.id for p, _ in pack_chains(chains, self.tokens)}
         scores: dict[str, float] = {}
         for chain in chains:
             for passage in chain.passages:
@@ -247,7 +290,12 @@ class ChainDenoiser:
                 if p.id not in kept
                 for span in p.source_spans
             ),
-            kept=tuple(Keep(span, scores[p.id]) for p in given if p.id in kept for span in p.source_spans),
+            kept=tuple(
+                Keep(span, scores[p.id])
+                for p in given
+                if p.id in kept
+                for span in p.source_spans
+            ),
         )
 
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
@@ -261,4 +309,6 @@ def _marked(passage: Passage, chain: Chain, rank: int) -> Passage:
         "path": [p.id for p in chain.passages],
         "via": [link.name for link in chain.links],
     }
-    return replace(passage, score=chain.score, metadata={**passage.metadata, "chain": told})
+    return replace(
+        passage, score=chain.score, metadata={**passage.metadata, "chain": told}
+    )

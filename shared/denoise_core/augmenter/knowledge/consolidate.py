@@ -6,20 +6,25 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from denoise_core.augmenter.drafting.taint import own_words, tainted
+from denoise_core.augmenter.drafting.taint import rejected_draft_words, is_contaminated
 from denoise_core.augmenter.knowledge.queries import question_queries
 from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.augmenter.prompts import titled
+from denoise_core.augmenter.prompts import with_title_line
 from denoise_core.errors import BudgetExceeded, InputError
-from denoise_core.protocols import Denoiser, Retriever, expect_denoiser, expect_retriever
+from denoise_core.protocols import (
+    Denoiser,
+    Retriever,
+    expect_denoiser,
+    expect_retriever,
+)
 from denoise_core.runtime.effects import FailedItem, Flow, Retrieve, batch, denoise
 from denoise_core.types import Drop, Passage, unique_ids
 
-Queries: TypeAlias = Callable[[WorkingMemory, bool], Flow[tuple[str, ...]]]
+QueryFunction: TypeAlias = Callable[[WorkingMemory, bool], Flow[tuple[str, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Gathered:
+class GatheredEvidence:
     """What one search adds: all that was found new, what of it is shown, what was left out, what is no evidence by
     its provenance, what failed."""
 
@@ -28,7 +33,7 @@ class Gathered:
     evidence: tuple[Passage, ...] = ()
     dropped: tuple[Drop, ...] = ()
     failures: tuple[tuple[str, Exception], ...] = ()
-    aside: tuple[Passage, ...] = ()
+    excluded_evidence: tuple[Passage, ...] = ()
 
 
 class Consolidator:
@@ -46,34 +51,51 @@ class Consolidator:
         sources: Retriever | Sequence[Retriever],
         *,
         wide: Sequence[Retriever] = (),
-        queries: Queries | None = None,
+        queries: QueryFunction | None = None,
         denoiser: Denoiser | None = None,
     ) -> None:
         several = isinstance(sources, Iterable) and not isinstance(sources, str)
-        listed = tuple(sources) if several and not isinstance(sources, Retriever) else (sources,)
+        listed = (
+            tuple(sources)
+            if several and not isinstance(sources, Retriever)
+            else (sources,)
+        )
         self.sources = tuple(expect_retriever(s, "sources") for s in listed)
         self.wide = tuple(expect_retriever(s, "wide") for s in wide)
         self.queries = queries or question_queries
         self.denoiser = None if denoiser is None else expect_denoiser(denoiser)
 
-    def gather(self, memory: WorkingMemory, *, wide: bool = False) -> Flow[Gathered]:
+    def gather(
+        self, memory: WorkingMemory, *, wide: bool = False
+    ) -> Flow[GatheredEvidence]:
         """Raises what the outside raised when nothing at all came back, `BudgetExceeded` included."""
-        wanted = [q for q in dict.fromkeys((yield from self.queries(memory, wide))) if q.strip()]
-        own = own_words(memory)
-        queries = tuple(q for q in wanted if q == memory.question or not tainted(q, own))
+        wanted = [
+            q
+            for q in dict.fromkeys((yield from self.queries(memory, wide)))
+            if q.strip()
+        ]
+        own = rejected_draft_words(memory)
+        queries = tuple(
+            q for q in wanted if q == memory.question or not is_contaminated(q, own)
+        )
         replies = yield from self._searched(memory, queries, wide)
         refused = [
-            InputError(f"not asked, it holds words of a rejected draft: {q!r}") for q in wanted if q not in queries
+            InputError(f"not asked, it holds words of a rejected draft: {q!r}")
+            for q in wanted
+            if q not in queries
         ]
         failures = [("source", r.error) for r in replies if isinstance(r, FailedItem)]
-        merged = merge((*memory.retrieved, *memory.aside), [r for r in replies if not isinstance(r, FailedItem)])
+        merged = merge_by_rank(
+            (*memory.retrieved, *memory.excluded_evidence),
+            [r for r in replies if not isinstance(r, FailedItem)],
+        )
         found = tuple(p for p in merged if p.counts)
-        gathered = Gathered(
+        gathered = GatheredEvidence(
             queries,
             found,
             found,
             failures=(*failures, *(("query", error) for error in refused)),
-            aside=tuple(p for p in merged if not p.counts),
+            excluded_evidence=tuple(p for p in merged if not p.counts),
         )
         if self.denoiser is None or not found:
             return gathered
@@ -83,10 +105,17 @@ class Consolidator:
             return replace(gathered, failures=(*gathered.failures, ("denoise", error)))
         return replace(gathered, evidence=result.passages, dropped=result.dropped)
 
-    def _searched(self, memory: WorkingMemory, queries: Sequence[str], wide: bool) -> Flow[list[Any]]:
+    def _searched(
+        self, memory: WorkingMemory, queries: Sequence[str], wide: bool
+    ) -> Flow[list[Any]]:
         """What each source says to each query that is new to it, or a `FailedItem`; raises when all failed, a spent
         budget before anything else, because it ends the loop."""
-        asked = [Retrieve(q, "search", s) for q in queries if q not in memory.queries for s in self.sources]
+        asked = [
+            Retrieve(q, "search", s)
+            for q in queries
+            if q not in memory.queries
+            for s in self.sources
+        ]
         asked += [Retrieve(q, "search", s) for q in queries if wide for s in self.wide]
         replies = (yield from batch(tuple(asked))) if asked else []
         errors = [r.error for r in replies if isinstance(r, FailedItem)]
@@ -95,14 +124,21 @@ class Consolidator:
         return replies
 
 
-def merge(known: tuple[Passage, ...], found: Sequence[Sequence[Passage]]) -> tuple[Passage, ...]:
+def merge_by_rank(
+    known: tuple[Passage, ...], found: Sequence[Sequence[Passage]]
+) -> tuple[Passage, ...]:
     """The lists dealt out rank by rank, best first, each text once, with ids that differ."""
-    seen = {titled(p) for p in known}
+    seen = {with_title_line(p) for p in known}
     fresh: list[Passage] = []
     for rank in range(max(map(len, found), default=0)):
         for passages in found:
-            if rank < len(passages) and (key := titled(passages[rank])) not in seen:
+            if (
+                rank < len(passages)
+                and (key := with_title_line(passages[rank])) not in seen
+            ):
                 seen.add(key)
                 fresh.append(passages[rank])
     ids = unique_ids([p.id for p in (*known, *fresh)])[len(known) :]
-    return tuple(p if p.id == i else replace(p, id=i) for p, i in zip(fresh, ids, strict=True))
+    return tuple(
+        p if p.id == i else replace(p, id=i) for p, i in zip(fresh, ids, strict=True)
+    )

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from denoise_core.augmenter.prompts import titled
+from denoise_core.augmenter.prompts import with_title_line
 from denoise_core.text.wordlists import STOPWORDS
 from denoise_core.text.words import split_words
 from denoise_core.types import Passage, Span
@@ -40,7 +40,9 @@ class Link:
 class Linker(Protocol):
     """Finds mentions in ``texts`` of what ``known`` passages are about. Plug in spaCy or your own."""
 
-    def link(self, texts: Sequence[Passage], known: Sequence[Passage]) -> Sequence[Link]:
+    def link(
+        self, texts: Sequence[Passage], known: Sequence[Passage]
+    ) -> Sequence[Link]:
         """Mentions in ``texts`` of the passages in ``known``, by id, at half-open character ranges."""
         ...
 
@@ -52,7 +54,9 @@ class GazetteerLinker:
     three characters, of numbers only or of words without content are not used.
     """
 
-    def link(self, texts: Sequence[Passage], known: Sequence[Passage]) -> tuple[Link, ...]:
+    def link(
+        self, texts: Sequence[Passage], known: Sequence[Passage]
+    ) -> tuple[Link, ...]:
         names = _names(known)
         context = _Context(known)
         found: list[Link] = []
@@ -60,7 +64,13 @@ class GazetteerLinker:
             for start, end, key in _mentions(passage.text, names):
                 target = context.nearest(passage, names[key])
                 if target is not None:
-                    found.append(Link(Span(passage.id, start, end), passage.text[start:end], target))
+                    found.append(
+                        Link(
+                            Span(passage.id, start, end),
+                            passage.text[start:end],
+                            target,
+                        )
+                    )
         return tuple(found)
 
 
@@ -73,8 +83,12 @@ def _names(known: Sequence[Passage]) -> dict[str, list[str]]:
         title = passage.metadata.get("title")
         aliases = passage.metadata.get("aliases") or ()
         full = [n for n in (title, *aliases) if isinstance(n, str)]
-        for name in dict.fromkeys(_key(n) for given in full for n in (given, _without_brackets(given))):
-            if len(name) >= 3 and not all(w in STOPWORDS or w.isdigit() for w in name.split()):
+        for name in dict.fromkeys(
+            _key(n) for given in full for n in (given, _without_brackets(given))
+        ):
+            if len(name) >= 3 and not all(
+                w in STOPWORDS or w.isdigit() for w in name.split()
+            ):
                 found.setdefault(name, []).append(passage.id)
     return found
 
@@ -102,7 +116,9 @@ class _Context:
     """Which of several passages fits a mention: shared words, rare ones counting more."""
 
     def __init__(self, known: Sequence[Passage]) -> None:
-        self._words = {p.id: frozenset(split_words(titled(p))) - STOPWORDS for p in known}
+        self._words = {
+            p.id: frozenset(split_words(with_title_line(p))) - STOPWORDS for p in known
+        }
         self._count = Counter(word for found in self._words.values() for word in found)
 
     def nearest(self, passage: Passage, ids: Sequence[str]) -> str | None:
@@ -110,9 +126,16 @@ class _Context:
         others = [i for i in ids if i != passage.id]
         if len(others) <= 1:
             return others[0] if others else None
-        here = self._words.get(passage.id) or frozenset(split_words(titled(passage)))
+        here = self._words.get(passage.id) or frozenset(
+            split_words(with_title_line(passage))
+        )
         all_, count = len(self._words), self._count
-        return max(others, key=lambda i: sum(math.log(1 + all_ / (count[w] or 1)) for w in here & self._words[i]))
+        return max(
+            others,
+            key=lambda i: sum(
+                math.log(1 + all_ / (count[w] or 1)) for w in here & self._words[i]
+            ),
+        )
 
 
 def _without_brackets(name: str) -> str:

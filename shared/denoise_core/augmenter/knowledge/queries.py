@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.augmenter.prompts import history_block, question_block, titled
+from denoise_core.augmenter.prompts import (
+    history_block,
+    question_block,
+    with_title_line,
+)
 from denoise_core.errors import BudgetExceeded, InputError, NotRecorded
 from denoise_core.protocols import LLM, expect_llm
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.runtime.fallbacks import log_fallback
-from denoise_core.support.citing import uncited
+from denoise_core.support.citing import remove_citations
 from denoise_core.text.delimit import ENVELOPE_NOTE
 from denoise_core.text.wordlists import STOPWORDS
 from denoise_core.text.words import content_words, split_words
@@ -48,11 +52,15 @@ def claim_queries(memory: WorkingMemory) -> tuple[str, ...]:
     if last is None or last.verdict.outcome != "fail":
         return ()
     asked = frozenset(split_words(memory.question))
-    read = frozenset(w for p in memory.evidence for w in split_words(titled(p)))
+    read = frozenset(
+        w for p in memory.evidence for w in split_words(with_title_line(p))
+    )
     found: list[str] = []
     for finding in last.verdict.findings:
-        missing = frozenset(w for d in finding.differences for w in split_words(d.claimed_text))
-        query = _without_doubt(uncited(finding.text), asked, read - missing)
+        missing = frozenset(
+            w for d in finding.differences for w in split_words(d.claimed_text)
+        )
+        query = _without_doubt(remove_citations(finding.text), asked, read - missing)
         if query and frozenset(content_words(query)) - asked and query not in found:
             found.append(query)
     return tuple(found[:_MOST])
@@ -63,7 +71,10 @@ def _without_doubt(claim: str, asked: frozenset[str], read: frozenset[str]) -> s
     for n, word in enumerate(claim.split()):
         own = split_words(word)
         named = n > 0 and word[:1].isupper()
-        sure = all(w in asked or (w in read and not named and not any(c.isdigit() for c in w)) for w in own)
+        sure = all(
+            w in asked or (w in read and not named and not any(c.isdigit() for c in w))
+            for w in own
+        )
         if own and (sure or all(w in STOPWORDS for w in own)):
             kept.append(word.strip(".,;:!?\"'()[]"))
     text = " ".join(kept)[:_LONGEST]
@@ -86,7 +97,10 @@ class LLMQueries:
     def __call__(self, memory: WorkingMemory, wide: bool) -> Flow[tuple[str, ...]]:
         parts = [history_block(memory.history)] if memory.history else []
         shown = "\n\n".join([*parts, question_block(memory.question)])
-        messages = (Message("system", QUERIES.format(most=self.most)), Message("user", shown))
+        messages = (
+            Message("system", QUERIES.format(most=self.most)),
+            Message("user", shown),
+        )
         plain = yield from question_queries(memory, wide)
         try:
             reply = yield from complete(messages, tag="queries", llm=self.llm)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._optional import require
-from denoise_core.augmenter.prompts import titled
+from denoise_core.augmenter.prompts import with_title_line
 from denoise_core.errors import InputError
 from denoise_core.protocols import Retriever
 from denoise_core.runtime.thread_pool import run_in_pool
@@ -31,7 +31,13 @@ class BM25Retriever:
     Raises `InputError` for repeated ids, ``k < 1`` or an unknown language.
     """
 
-    def __init__(self, passages: Sequence[Passage], *, k: int = 10, language: str | None = "english") -> None:
+    def __init__(
+        self,
+        passages: Sequence[Passage],
+        *,
+        k: int = 10,
+        language: str | None = "english",
+    ) -> None:
         if k < 1:
             raise InputError(f"k={k}: expected 1 or more")
         self.passages = check_passages(passages)
@@ -42,8 +48,12 @@ class BM25Retriever:
 
     def retrieve(self, query: str) -> tuple[Passage, ...]:
         scores = self.scores(query)
-        order = sorted((i for i, s in enumerate(scores) if s > 0), key=lambda i: -scores[i])
-        return tuple(replace(self.passages[i], score=float(scores[i])) for i in order[: self.k])
+        order = sorted(
+            (i for i, s in enumerate(scores) if s > 0), key=lambda i: -scores[i]
+        )
+        return tuple(
+            replace(self.passages[i], score=float(scores[i])) for i in order[: self.k]
+        )
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:
         return await run_in_pool(self.retrieve, query)
@@ -60,9 +70,13 @@ class BM25Retriever:
         """
         with self._lock:
             if self._index is None:
-                from denoise_core.scorers.bm25 import BM25Index  # not before a search: all scorers come with it
+                from denoise_core.scorers.bm25 import (
+                    BM25Index,
+                )  # not before a search: all scorers come with it
 
-                self._index = BM25Index([titled(p) for p in self.passages], language=self.language)
+                self._index = BM25Index(
+                    [with_title_line(p) for p in self.passages], language=self.language
+                )
         return self._index.term_scores(query)
 
 
@@ -74,8 +88,12 @@ class DenseRetriever:
     repeated ids and ``k < 1``, and what `EmbeddingScorer` raises.
     """
 
-    def __init__(self, passages: Sequence[Passage], embed: EmbeddingModel, *, k: int = 10) -> None:
-        from denoise_core.scorers.encoders import EmbeddingScorer  # not before one is made: all scorers come
+    def __init__(
+        self, passages: Sequence[Passage], embed: EmbeddingModel, *, k: int = 10
+    ) -> None:
+        from denoise_core.scorers.encoders import (
+            EmbeddingScorer,
+        )  # not before one is made: all scorers come
 
         if k < 1:
             raise InputError(f"k={k}: expected 1 or more")
@@ -91,12 +109,19 @@ class DenseRetriever:
             return ()
         with self._lock:  # models are rarely safe to call from two threads
             if self._index is None:
-                known = self._scorer.text_vectors([titled(p) for p in self.passages])
-                self._index = require("faiss", extra="dense").IndexFlatIP(known.shape[1])
+                known = self._scorer.text_vectors(
+                    [with_title_line(p) for p in self.passages]
+                )
+                self._index = require("faiss", extra="dense").IndexFlatIP(
+                    known.shape[1]
+                )
                 self._index.add(known)
             asked = self._scorer.query_vector(query, self._index.d)[None]
         scores, places = self._index.search(asked, min(self.k, len(self.passages)))
-        return tuple(replace(self.passages[i], score=float(s)) for s, i in zip(scores[0], places[0], strict=True))
+        return tuple(
+            replace(self.passages[i], score=float(s))
+            for s, i in zip(scores[0], places[0], strict=True)
+        )
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:
         return await run_in_pool(self.retrieve, query)
@@ -110,9 +135,13 @@ class HybridRetriever:
     ``score`` is the sum. Raises `InputError` without retrievers, for ``k < 1`` or a negative ``constant``.
     """
 
-    def __init__(self, retrievers: Sequence[Retriever], *, k: int = 10, constant: float = 60.0) -> None:
+    def __init__(
+        self, retrievers: Sequence[Retriever], *, k: int = 10, constant: float = 60.0
+    ) -> None:
         if not retrievers or k < 1 or constant < 0:
-            raise InputError("expected one retriever or more, k of 1 or more and constant of 0 or more")
+            raise InputError(
+                "expected one retriever or more, k of 1 or more and constant of 0 or more"
+            )
         self.retrievers = tuple(retrievers)
         self.k = k
         self.constant = constant
@@ -121,7 +150,9 @@ class HybridRetriever:
         return self._fused([r.retrieve(query) for r in self.retrievers])
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:
-        return self._fused(await asyncio.gather(*(r.aretrieve(query) for r in self.retrievers)))
+        return self._fused(
+            await asyncio.gather(*(r.aretrieve(query) for r in self.retrievers))
+        )
 
     def _fused(self, lists: Sequence[Sequence[Passage]]) -> tuple[Passage, ...]:
         passages: dict[str, Passage] = {}
@@ -129,18 +160,24 @@ class HybridRetriever:
         for found in lists:
             seen: set[str] = set()
             for rank, passage in enumerate(found, 1):
-                key = titled(passage)
+                key = with_title_line(passage)
                 if key in seen:
                     continue
                 seen.add(key)
                 passages.setdefault(key, passage)
                 scores[key] = scores.get(key, 0.0) + 1 / (self.constant + rank)
         ranked = sorted(scores, key=lambda key: -scores[key])
-        return tuple(replace(passages[key], score=scores[key]) for key in ranked[: self.k])
+        return tuple(
+            replace(passages[key], score=scores[key]) for key in ranked[: self.k]
+        )
 
 
 def rows_as_passages(
-    header: Sequence[str], rows: Sequence[Sequence[object]], *, title: str, table_id: str
+    header: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    *,
+    title: str,
+    table_id: str,
 ) -> tuple[Passage, ...]:
     """``Year is 2017 ; Title is Madden NFL 18``: one passage a row, empty cells left out.
 
@@ -151,9 +188,17 @@ def rows_as_passages(
     found = []
     for n, row in enumerate(rows):
         if len(row) != len(header):
-            raise InputError(f"table {table_id!r}, row {n}: expected {len(header)} cells, got {len(row)}")
-        cells = [(name, str(cell).strip()) for name, cell in zip(header, row, strict=True) if cell is not None]
-        text = " ; ".join(f"{name} is {cell}" if name else cell for name, cell in cells if cell)
+            raise InputError(
+                f"table {table_id!r}, row {n}: expected {len(header)} cells, got {len(row)}"
+            )
+        cells = [
+            (name, str(cell).strip())
+            for name, cell in zip(header, row, strict=True)
+            if cell is not None
+        ]
+        text = " ; ".join(
+            f"{name} is {cell}" if name else cell for name, cell in cells if cell
+        )
         metadata = {"title": title, "kind": "row", "table": table_id, "row": n}
         found.append(Passage(text, f"{table_id}#row{n}", metadata=metadata))
     return tuple(found)

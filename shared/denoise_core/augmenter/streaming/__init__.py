@@ -19,8 +19,14 @@ from typing import Literal, TypeAlias
 from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.drafting.drafter import Drafter
 from denoise_core.augmenter.loop import Augmenter
-from denoise_core.augmenter.memory import same_text
-from denoise_core.augmenter.streaming.events import Finished, Revised, StreamEvent, StreamingLLM, TextReleased
+from denoise_core.augmenter.memory import normalized_text
+from denoise_core.augmenter.streaming.events import (
+    Finished,
+    Revised,
+    StreamEvent,
+    StreamingLLM,
+    TextReleased,
+)
 from denoise_core.augmenter.streaming.splitter import StreamSplitter
 from denoise_core.errors import InputError
 from denoise_core.result import Trace
@@ -86,13 +92,15 @@ class Stream:
 
     def __iter__(self) -> Generator[StreamEvent, None, None]:
         """Run the loop in a thread and yield its events."""
-        events: queue.SimpleQueue[StreamEvent | BaseException | None] = queue.SimpleQueue()
+        events: queue.SimpleQueue[StreamEvent | BaseException | None] = (
+            queue.SimpleQueue()
+        )
         closed = threading.Event()
         flow, splitter = self._split_flow(events.put, closed)
 
         def run_loop() -> None:
             try:
-                answer, trace = run(flow, **self.augmenter.driving())
+                answer, trace = run(flow, **self.augmenter.run_options())
                 for event in self._closing_events(answer, trace, splitter):
                     events.put(event)
                 events.put(None)
@@ -101,7 +109,9 @@ class Stream:
 
         # The run draws on the budget and the tracing of the code that reads the stream.
         context = contextvars.copy_context()
-        threading.Thread(target=context.run, args=(run_loop,), name="denoise-stream", daemon=True).start()
+        threading.Thread(
+            target=context.run, args=(run_loop,), name="denoise-stream", daemon=True
+        ).start()
         try:
             while (event := events.get()) is not None:
                 if isinstance(event, BaseException):
@@ -117,7 +127,7 @@ class Stream:
 
         async def run_loop() -> list[StreamEvent]:
             try:
-                answer, trace = await arun(flow, **self.augmenter.driving())
+                answer, trace = await arun(flow, **self.augmenter.run_options())
                 return self._closing_events(answer, trace, splitter)
             finally:
                 events.put_nowait(None)
@@ -136,7 +146,9 @@ class Stream:
         self, emit_event: Callable[[StreamEvent], None], closed: threading.Event
     ) -> tuple[Flow[Answer], StreamSplitter]:
         """The loop as a flow whose drafts pass through a splitter."""
-        splitter = StreamSplitter(self.augmenter.llm, emit_event, closed, show_draft=self.show == "draft")
+        splitter = StreamSplitter(
+            self.augmenter.llm, emit_event, closed, show_draft=self.show == "draft"
+        )
         flow = self.augmenter.flow(
             self.question,
             self.history,
@@ -146,10 +158,12 @@ class Stream:
         )
         return flow, splitter
 
-    def _closing_events(self, answer: Answer, trace: Trace, splitter: StreamSplitter) -> list[StreamEvent]:
+    def _closing_events(
+        self, answer: Answer, trace: Trace, splitter: StreamSplitter
+    ) -> list[StreamEvent]:
         """What follows once the loop has ended."""
         answer = replace(answer, trace=trace)
         if self.show == "checked":
             return [TextReleased(answer.text), Finished(answer)]
-        is_shown = same_text(splitter.shown_text) == same_text(answer.text)
+        is_shown = normalized_text(splitter.shown_text) == normalized_text(answer.text)
         return [Finished(answer) if is_shown else Revised(answer)]

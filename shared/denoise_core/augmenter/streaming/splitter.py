@@ -7,12 +7,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from denoise_core.augmenter.drafting.drafter import Drafted, DraftServer, Found, StreamingDrafter
-from denoise_core.augmenter.streaming.events import StreamEvent, StreamingLLM, TextReleased
+from denoise_core.augmenter.drafting.drafter import (
+    DraftReply,
+    DraftServer,
+    RetrievedEvidence,
+    StreamingDrafter,
+)
+from denoise_core.augmenter.streaming.events import (
+    StreamEvent,
+    StreamingLLM,
+    TextReleased,
+)
 from denoise_core.protocols import LLM
 from denoise_core.types import Message, Reply, Usage
 
-StreamPiece: TypeAlias = str | Usage | Found | Drafted
+StreamPiece: TypeAlias = str | Usage | RetrievedEvidence | DraftReply
 
 
 class ReaderClosed(BaseException):
@@ -46,7 +55,9 @@ class StreamSplitter:
     def wrap_server(self, server: LLM | None) -> SplitLLM:
         """Return ``server`` (None: the model of the loop) with its text split between the loop and the reader."""
         draft_server = server or self.llm
-        assert draft_server is not None, "the loop asks nobody to write without a model or a drafter"
+        assert draft_server is not None, (
+            "the loop asks nobody to write without a model or a drafter"
+        )
         return SplitLLM(self, draft_server)
 
     def begin_draft(self) -> int:
@@ -78,8 +89,8 @@ class SplitLLM:
         self.server = server
         self._text_pieces: list[str] = []
         self._usage: Usage | None = None
-        self._retrieved: list[Found] = []
-        self._draft_reply: Drafted | None = None
+        self._retrieved: list[RetrievedEvidence] = []
+        self._draft_reply: DraftReply | None = None
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         """Draft, passing on each piece as it arrives."""
@@ -123,7 +134,9 @@ class SplitLLM:
 
     def _show_reply(self, reply: Reply, draft_number: int) -> Reply:
         """Show a reply that came in one piece, unless it is a step in the middle or structured output."""
-        is_text = not isinstance(reply, Drafted) or (reply.judge and reply.fields is None)
+        is_text = not isinstance(reply, DraftReply) or (
+            reply.judge and reply.fields is None
+        )
         with self.splitter.lock:
             self.splitter.check_current(draft_number)
             if is_text:
@@ -136,9 +149,9 @@ class SplitLLM:
             match piece:
                 case Usage():
                     self._usage = piece
-                case Found():
+                case RetrievedEvidence():
                     self._retrieved.append(piece)
-                case Drafted():
+                case DraftReply():
                     self._draft_reply = piece
                 case _:
                     self._text_pieces.append(piece)
@@ -149,5 +162,5 @@ class SplitLLM:
         if self._draft_reply is not None:
             return replace(self._draft_reply, text=self._draft_reply.text or text)
         if isinstance(self.server, DraftServer):
-            return Drafted(text, self._usage, found=tuple(self._retrieved))
+            return DraftReply(text, self._usage, retrieved=tuple(self._retrieved))
         return Reply(text, self._usage)

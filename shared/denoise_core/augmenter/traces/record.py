@@ -14,17 +14,22 @@ def answer_record(answer: Answer) -> dict[str, Any]:
     return {
         "v": RECORD_VERSION,
         "outcome": str(answer.outcome),
-        "stopped_because": str(answer.stopped_because),
+        "stopped_because": str(answer.stop_reason),
         "score": answer.score,
         "judge": answer.judge,
         "attempts": [attempt_record(a) for a in answer.memory.attempts],
         "citations": [p.id for p in answer.citations],
         "evidence": [p.id for p in answer.memory.evidence],
-        "nearest": [p.id for p in answer.nearest],
-        "holds": answer.holds,
-        "aside": [{"id": p.id, "provenance": p.provenance} for p in answer.memory.aside],
+        "nearest": [p.id for p in answer.closest_evidence],
+        "holds": answer.supported_part,
+        "aside": [
+            {"id": p.id, "provenance": p.provenance}
+            for p in answer.memory.excluded_evidence
+        ],
         "queries": list(answer.memory.queries),
-        "failures": [{"what": what, "error": error} for what, error in answer.memory.failures],
+        "failures": [
+            {"what": what, "error": error} for what, error in answer.memory.failures
+        ],
         **run_costs(answer.trace),
     }
 
@@ -55,7 +60,12 @@ def claims_record(answer: Answer) -> list[dict[str, Any]]:
             "supported": claim.supported,
             "why": claim.reason,
             "quotes": [
-                {"id": q.span.passage_id, "start": q.span.start, "end": q.span.end, "text": q.text}
+                {
+                    "id": q.span.passage_id,
+                    "start": q.span.start,
+                    "end": q.span.end,
+                    "text": q.text,
+                }
                 for q in claim.quotes
             ],
         }

@@ -16,10 +16,10 @@ from typing import Any, TypeAlias, get_args
 
 from denoise_core.augmenter.actions import Action
 from denoise_core.augmenter.answer import Answer, Outcome, StopReason
-from denoise_core.augmenter.drafting.drafter import Drafted, Found
+from denoise_core.augmenter.drafting.drafter import DraftReply, RetrievedEvidence
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.prompts import VERSION as PROMPTS
-from denoise_core.augmenter.prompts import citations
+from denoise_core.augmenter.prompts import cited_passages
 from denoise_core.errors import InputError
 from denoise_core.jsonable import from_jsonable, to_jsonable
 from denoise_core.result import DenoiseResult, Trace
@@ -55,18 +55,24 @@ def to_lines(answer: Answer, *, redact: Redact | None = None) -> Iterator[str]:
         "prompts": PROMPTS,
         "text": answer.text,
         "outcome": str(answer.outcome),
-        "stopped_because": str(answer.stopped_because),
+        "stopped_because": str(answer.stop_reason),
         "judge": answer.judge,
-        "holds": answer.holds,
-        "nearest": _written(answer.nearest),
+        "holds": answer.supported_part,
+        "nearest": _written(answer.closest_evidence),
     }
     for record in (
         head,
         *({"line": "effect", **event_to_json(e)} for e in answer.trace.events),
         {"line": "memory", **memory_to_json(answer.memory)},
     ):
-        line = json.dumps(_redacted(record, redact, ()) if redact else record, ensure_ascii=False, allow_nan=False)
-        yield line.encode("utf-8", "replace").decode()  # half a character makes no file unwritable
+        line = json.dumps(
+            _redacted(record, redact, ()) if redact else record,
+            ensure_ascii=False,
+            allow_nan=False,
+        )
+        yield line.encode(
+            "utf-8", "replace"
+        ).decode()  # half a character makes no file unwritable
 
 
 def from_lines(lines: Iterable[str]) -> Answer:
@@ -87,22 +93,40 @@ def from_lines(lines: Iterable[str]) -> Answer:
                 case "memory":
                     memory = memory_from_json(record)
                 case other:
-                    raise InputError(f"{other!r} of version {record.get('version')!r} is none of ours")
+                    raise InputError(
+                        f"{other!r} of version {record.get('version')!r} is none of ours"
+                    )
         except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"line {number}: not a recorded run: {type(error).__name__}: {error}") from error
+            raise InputError(
+                f"line {number}: not a recorded run: {type(error).__name__}: {error}"
+            ) from error
     if head is None or memory is None:
-        raise InputError("not a recorded run: expected a line 'answer' and a line 'memory'")
+        raise InputError(
+            "not a recorded run: expected a line 'answer' and a line 'memory'"
+        )
     outcome = Outcome(head["outcome"])
     best = memory.best
     sent = best is not None and best.candidate == head["text"]
-    cited = citations(best.candidate, best.evidence) if sent and best else ()
+    cited = cited_passages(best.candidate, best.evidence) if sent and best else ()
     stop = StopReason(head["stopped_because"])
     try:
         near = from_jsonable(tuple[Passage, ...], head["nearest"])
         judge, holds = head["judge"], head["holds"]
     except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"not a recorded run: {type(error).__name__}: {error}") from error
-    return Answer(head["text"], outcome, stop, memory, Trace(tuple(events)), cited, judge, near, holds)
+        raise InputError(
+            f"not a recorded run: {type(error).__name__}: {error}"
+        ) from error
+    return Answer(
+        head["text"],
+        outcome,
+        stop,
+        memory,
+        Trace(tuple(events)),
+        cited,
+        judge,
+        near,
+        holds,
+    )
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
@@ -112,15 +136,36 @@ def event_to_json(event: Event) -> dict[str, Any]:
     effect, reply = event.effect, event.reply
     if isinstance(effect, Complete):
         whole = isinstance(reply, Reply)
-        common |= {"reply": reply.text if whole else None, "calls": reply.calls if whole else 1}
+        common |= {
+            "reply": reply.text if whole else None,
+            "calls": reply.calls if whole else 1,
+        }
         drafted = None
-        if isinstance(reply, Drafted):
-            drafted = {"found": _written(reply.found), "fields": _written(reply.fields), "judge": reply.judge}
-        return {"kind": "complete", **common, "messages": _written(effect.messages), "drafted": drafted}
+        if isinstance(reply, DraftReply):
+            drafted = {
+                "found": _written(reply.retrieved),
+                "fields": _written(reply.fields),
+                "judge": reply.judge,
+            }
+        return {
+            "kind": "complete",
+            **common,
+            "messages": _written(effect.messages),
+            "drafted": drafted,
+        }
     if isinstance(effect, Retrieve):
-        return {"kind": "retrieve", **common, "query": effect.query, "reply": _written(reply)}
+        return {
+            "kind": "retrieve",
+            **common,
+            "query": effect.query,
+            "reply": _written(reply),
+        }
     told = ("query", "passages", "dropped", "fallback")
-    found = None if reply is None else {name: _written(getattr(reply, name)) for name in told}
+    found = (
+        None
+        if reply is None
+        else {name: _written(getattr(reply, name)) for name in told}
+    )
     return {
         "kind": "denoise", **common, "query": effect.query, "passages": _written(effect.passages), "reply": found
     }  # fmt: skip
@@ -132,24 +177,48 @@ def event_from_json(data: Mapping[str, Any]) -> Event:
     effect: Complete | Retrieve | Denoise
     match data["kind"]:
         case "complete":
-            effect = Complete(from_jsonable(tuple[Message, ...], data["messages"]), data["tag"])
+            effect = Complete(
+                from_jsonable(tuple[Message, ...], data["messages"]), data["tag"]
+            )
             if reply is not None and (told := data["drafted"]) is not None:
-                found = from_jsonable(tuple[Found, ...], told["found"])
-                reply = Drafted(reply, usage, data["calls"], (), found, told["fields"], told["judge"])
+                found = from_jsonable(tuple[RetrievedEvidence, ...], told["found"])
+                reply = DraftReply(
+                    reply,
+                    usage,
+                    data["calls"],
+                    (),
+                    found,
+                    told["fields"],
+                    told["judge"],
+                )
             else:
                 reply = None if reply is None else Reply(reply, usage, data["calls"])
         case "retrieve":
             effect = Retrieve(data["query"], data["tag"])
             reply = None if reply is None else from_jsonable(tuple[Passage, ...], reply)
         case "denoise":
-            effect = Denoise(data["query"], from_jsonable(tuple[Passage, ...], data["passages"]), data["tag"])
+            effect = Denoise(
+                data["query"],
+                from_jsonable(tuple[Passage, ...], data["passages"]),
+                data["tag"],
+            )
             if reply is not None:
                 passages = from_jsonable(tuple[Passage, ...], reply["passages"])
                 dropped = from_jsonable(tuple[Drop, ...], reply["dropped"])
-                reply = DenoiseResult(reply["query"], passages, dropped, fallback=reply["fallback"])
+                reply = DenoiseResult(
+                    reply["query"], passages, dropped, fallback=reply["fallback"]
+                )
         case other:
             raise InputError(f"kind {other!r}: expected complete, retrieve or denoise")
-    return Event(data["tag"], effect, reply, data["seconds"], usage, data["error"], data.get("made", True))
+    return Event(
+        data["tag"],
+        effect,
+        reply,
+        data["seconds"],
+        usage,
+        data["error"],
+        data.get("made", True),
+    )
 
 
 def _redacted(value: Any, redact: Redact, at: tuple[str, ...]) -> Any:
@@ -158,7 +227,10 @@ def _redacted(value: Any, redact: Redact, at: tuple[str, ...]) -> Any:
     if isinstance(value, list):
         return [_redacted(v, redact, (*at, "*")) for v in value]
     if isinstance(value, dict):
-        return {k: _hidden(v, redact) if k in _FREE else _redacted(v, redact, (*at, k)) for k, v in value.items()}
+        return {
+            k: _hidden(v, redact) if k in _FREE else _redacted(v, redact, (*at, k))
+            for k, v in value.items()
+        }
     return value
 
 
@@ -175,21 +247,32 @@ def _hidden(value: Any, redact: Redact) -> Any:
 
 
 _ACTIONS = {cls.__name__: cls for cls in get_args(Action)}
-_TABLED = ("evidence", "retrieved", "aside")  # of the memory: passages, which stand in a table
+# The memory's lists of passages, which go into a table; their names in the file.
+_TABLED = {
+    "evidence": "evidence",
+    "retrieved": "retrieved",
+    "excluded_evidence": "aside",
+}
 
 
 def memory_to_json(memory: WorkingMemory) -> dict[str, Any]:
     """Everything in the memory; each passage stands once and is named by its place in ``passages``."""
     table = _Table()
     bare: dict[str, Any] = dict.fromkeys(_TABLED, ())
+    written: dict[str, Any] = _written(replace(memory, attempts=(), actions=(), **bare))
+    del written["excluded_evidence"]
+    written["brings_own"] = written.pop("drafter_brings_evidence")
     return {
         "version": VERSION,
-        **_written(replace(memory, attempts=(), actions=(), **bare)),
-        **{name: table.add(getattr(memory, name)) for name in _TABLED},
+        **written,
+        **{key: table.add(getattr(memory, name)) for name, key in _TABLED.items()},
         "attempts": [
-            _written(replace(a, evidence=())) | {"evidence": table.add(a.evidence)} for a in memory.attempts
+            _written(replace(a, evidence=())) | {"evidence": table.add(a.evidence)}
+            for a in memory.attempts
         ],
-        "actions": [{"action": type(a).__name__, **_written(a)} for a in memory.actions],
+        "actions": [
+            {"action": type(a).__name__, **_written(a)} for a in memory.actions
+        ],
         "passages": table.rows,
     }
 
@@ -197,29 +280,42 @@ def memory_to_json(memory: WorkingMemory) -> dict[str, Any]:
 def memory_from_json(data: Mapping[str, Any]) -> WorkingMemory:
     """The memory that `memory_to_json` wrote. Raises `InputError` for anything else."""
     if not isinstance(data, Mapping) or data.get("version") != VERSION:
-        raise InputError(f"memory: expected an object with version {VERSION}, as memory_to_json() writes it")
+        raise InputError(
+            f"memory: expected an object with version {VERSION}, as memory_to_json() writes it"
+        )
     try:
         passages = from_jsonable(tuple[Passage, ...], data["passages"])
 
         def named(places: Iterable[int]) -> tuple[Passage, ...]:
             return tuple(passages[i] for i in places)
 
-        own: dict[str, Any] = {name: named(data[name]) for name in _TABLED}
+        own: dict[str, Any] = {name: named(data[key]) for name, key in _TABLED.items()}
         return WorkingMemory(
             **own,
-            **{name: data[name] for name in ("question", "needs_knowledge", "searchable", "brings_own")},
+            **{
+                name: data[name]
+                for name in ("question", "needs_knowledge", "searchable")
+            },
+            drafter_brings_evidence=data["brings_own"],
             attempts=tuple(
-                replace(from_jsonable(Attempt, {**a, "evidence": ()}), evidence=named(a["evidence"]))
+                replace(
+                    from_jsonable(Attempt, {**a, "evidence": ()}),
+                    evidence=named(a["evidence"]),
+                )
                 for a in data["attempts"]
             ),
             history=from_jsonable(tuple[Message, ...], data["history"]),
             dropped=from_jsonable(tuple[Drop, ...], data["dropped"]),
             queries=tuple(data["queries"]),
-            actions=tuple(from_jsonable(_ACTIONS[a["action"]], a) for a in data["actions"]),
+            actions=tuple(
+                from_jsonable(_ACTIONS[a["action"]], a) for a in data["actions"]
+            ),
             failures=from_jsonable(tuple[tuple[str, str], ...], data["failures"]),
         )
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-        raise InputError(f"memory: not as memory_to_json() writes it: {type(error).__name__}: {error}") from error
+        raise InputError(
+            f"memory: not as memory_to_json() writes it: {type(error).__name__}: {error}"
+        ) from error
 
 
 class _Table:

@@ -39,12 +39,18 @@ USER = "<passage>\n{passage}\n</passage>"
 NEGATIVES = 10  # as many as the paper has for each question
 FEWEST_WORDS = 6  # of a sentence that can stand as a question
 
-_DECORATION = re.compile(r"[\s>*#\-\d.)\"'`]*(?:question\s*:)?", re.IGNORECASE)  # before a question
+_DECORATION = re.compile(
+    r"[\s>*#\-\d.)\"'`]*(?:question\s*:)?", re.IGNORECASE
+)  # before a question
 _AROUND = string.whitespace + "*\"'`"
 
 
 def questions_from_documents(
-    passages: Sequence[Passage], *, n: int | None = None, negatives: int = NEGATIVES, seed: int = 0
+    passages: Sequence[Passage],
+    *,
+    n: int | None = None,
+    negatives: int = NEGATIVES,
+    seed: int = 0,
 ) -> tuple[Question, ...]:
     """At most ``n`` questions drawn from sentences of ``passages`` (the chunks you will denoise).
 
@@ -52,8 +58,15 @@ def questions_from_documents(
     `InputError` for fewer than two passages, or when none can give a question.
     """
     corpus = _Corpus(passages, negatives, seed)
-    drawn = ((i, _draw(corpus.passages[i], random.Random(f"{seed}/{i}"))) for i in corpus.shuffled())
-    made = tuple(islice((corpus.question(i, *found) for i, found in drawn if found is not None), n))
+    drawn = (
+        (i, _draw(corpus.passages[i], random.Random(f"{seed}/{i}")))
+        for i in corpus.shuffled()
+    )
+    made = tuple(
+        islice(
+            (corpus.question(i, *found) for i, found in drawn if found is not None), n
+        )
+    )
     if not made:
         raise InputError(
             f"none of {len(passages)} passages has two sentences, one of them of {FEWEST_WORDS} words or more: "
@@ -63,7 +76,11 @@ def questions_from_documents(
 
 
 def generate_questions(
-    passages: Sequence[Passage], *, n: int | None = None, negatives: int = NEGATIVES, seed: int = 0
+    passages: Sequence[Passage],
+    *,
+    n: int | None = None,
+    negatives: int = NEGATIVES,
+    seed: int = 0,
 ) -> Flow[tuple[Question, ...]]:
     """A flow that asks an LLM for one question to each of ``n`` passages: ``run(flow, llm=...)``.
 
@@ -73,12 +90,22 @@ def generate_questions(
     corpus = _Corpus(passages, negatives, seed)
     chosen = corpus.shuffled()[:n]
     asked = [
-        (Message("system", SYSTEM), Message("user", USER.format(passage=corpus.passages[i].text))) for i in chosen
+        (
+            Message("system", SYSTEM),
+            Message("user", USER.format(passage=corpus.passages[i].text)),
+        )
+        for i in chosen
     ]
     replies = yield from batch(tuple(Complete(messages, "ask") for messages in asked))
     failed = [r for r in replies if isinstance(r, FailedItem)]
-    read = [(i, parse_question(r.text)) for i, r in zip(chosen, replies, strict=True) if not isinstance(r, FailedItem)]
-    made = tuple(corpus.question(i, text, corpus.passages[i]) for i, text in read if text)
+    read = [
+        (i, parse_question(r.text))
+        for i, r in zip(chosen, replies, strict=True)
+        if not isinstance(r, FailedItem)
+    ]
+    made = tuple(
+        corpus.question(i, text, corpus.passages[i]) for i, text in read if text
+    )
     if not made and failed:
         raise failed[0].error
     if not made:
@@ -93,7 +120,10 @@ def parse_question(reply: str) -> str | None:
     ('Who built the Eiffel Tower?', None)
     """
     try:
-        lines = [_DECORATION.sub("", line, count=1).strip(_AROUND) for line in strip_reasoning(reply).splitlines()]
+        lines = [
+            _DECORATION.sub("", line, count=1).strip(_AROUND)
+            for line in strip_reasoning(reply).splitlines()
+        ]
     except UnparsableReply:  # it ends inside its thinking
         return None
     lines = [line for line in lines if line and line.strip(" .").upper() != "NONE"]
@@ -125,14 +155,20 @@ class _Corpus:
         """``text`` as a question to passage i, which stands there as ``relevant``, at a random place."""
         rng = random.Random(f"{self.seed}/{i}/{text}")
         same = self.passages[i].text
-        others = [j for j in range(len(self.passages)) if j != i and self.passages[j].text != same]
+        others = [
+            j
+            for j in range(len(self.passages))
+            if j != i and self.passages[j].text != same
+        ]
         scores = self._scores(text)
         alike = sorted(others, key=lambda j: -scores[j])[: (self.negatives + 1) // 2]
         rest = [j for j in others if j not in set(alike)]
         chosen = alike + rng.sample(rest, min(self.negatives - len(alike), len(rest)))
         listed = [relevant, *(self.passages[j] for j in chosen)]
         rng.shuffle(listed)
-        return Question(text, tuple(listed), frozenset({relevant.id}), id=f"{relevant.id}")
+        return Question(
+            text, tuple(listed), frozenset({relevant.id}), id=f"{relevant.id}"
+        )
 
     def _scores(self, text: str) -> NDArray[np.float32]:
         """BM25 of every passage; the index is made once."""

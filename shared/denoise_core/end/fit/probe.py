@@ -20,7 +20,12 @@ from numpy.typing import ArrayLike, NDArray
 from denoise_core._optional import require
 from denoise_core.end.calibration import calibrate
 from denoise_core.end.fit.recall import RECALL_FRACTIONS, recall_table
-from denoise_core.end.fit.states import HiddenStates, MapFunction, Progress, capture_states
+from denoise_core.end.fit.states import (
+    HiddenStates,
+    MapFunction,
+    Progress,
+    capture_states,
+)
 from denoise_core.end.probe import HiddenStateSpec, Probe
 from denoise_core.end.reader import HiddenReader
 from denoise_core.end.scorer import ProbeScorer
@@ -30,7 +35,9 @@ from denoise_core.question import Question
 Floats: TypeAlias = NDArray[np.float32]
 Mask: TypeAlias = NDArray[np.bool_]
 
-PENALTIES = tuple(float(10 ** (e / 2)) for e in range(-10, -1))  # C from 1e-5 to 1e-1, half a decade apart
+PENALTIES = tuple(
+    float(10 ** (e / 2)) for e in range(-10, -1)
+)  # C from 1e-5 to 1e-1, half a decade apart
 FOLDS = 5
 GOLD_KEPT_BY_THRESHOLD = 0.95
 MARGIN = 0.02  # of gold kept, that a cheaper layer may lose
@@ -73,7 +80,14 @@ def fit_probe(
             "guarantee would be void; keep them apart"
         )
     reader = model if isinstance(model, HiddenReader) else HiddenReader(model)
-    captured = capture_states(reader, questions, layers=layers, folder=folder, progress=progress, map_blocks=map_blocks)
+    captured = capture_states(
+        reader,
+        questions,
+        layers=layers,
+        folder=folder,
+        progress=progress,
+        map_blocks=map_blocks,
+    )
     fits = fit_layers(captured)
     chosen = choose_layer(fits, fraction)
     sizes = [len(q.passages) for q in questions]
@@ -90,10 +104,19 @@ def fit_probe(
         **(card or {}),
     }
     reading = reader.reading(chosen.layer)
-    probe = build_probe(chosen.line, reading, captured.labels, captured.question_index.tolist(), card=written)
+    probe = build_probe(
+        chosen.line,
+        reading,
+        captured.labels,
+        captured.question_index.tolist(),
+        card=written,
+    )
     if calibration:
         found = calibrate(ProbeScorer(reader, probe), calibration)
-        told = {**probe.card, "calibration": {"questions": found.n, "used for fitting": False}}
+        told = {
+            **probe.card,
+            "calibration": {"questions": found.n, "used for fitting": False},
+        }
         probe = replace(probe, card=told, calibration=found)
     return ProbeFit(probe, fits)
 
@@ -127,11 +150,19 @@ def fit_layers(captured: HiddenStates) -> tuple[LayerFit, ...]:
     out = []
     for layer, states in sorted(captured.by_layer.items()):
         line = fit_line(states, captured.labels, captured.question_index.tolist())
-        out.append(LayerFit(layer, line, recall_table(line.held_out, captured.labels, captured.question_index)))
+        out.append(
+            LayerFit(
+                layer,
+                line,
+                recall_table(line.held_out, captured.labels, captured.question_index),
+            )
+        )
     return tuple(out)
 
 
-def choose_layer(fits: Sequence[LayerFit], fraction: float = 0.3, margin: float = MARGIN) -> LayerFit:
+def choose_layer(
+    fits: Sequence[LayerFit], fraction: float = 0.3, margin: float = MARGIN
+) -> LayerFit:
     """The shallowest layer that loses little against the best at ``share`` kept; a layer more costs as much again.
 
     The loss is paired by question: its mean plus its standard error lies within ``margin``. `recall_table`'s cut
@@ -184,7 +215,9 @@ def build_probe(
     """
     y = np.asarray(labels, dtype=np.bool_)
     # "lower": a threshold between two relevant chunks would keep fewer than it promises.
-    threshold = float(np.quantile(found.held_out[y], 1 - GOLD_KEPT_BY_THRESHOLD, method="lower"))
+    threshold = float(
+        np.quantile(found.held_out[y], 1 - GOLD_KEPT_BY_THRESHOLD, method="lower")
+    )
     above = found.held_out >= threshold
     own: dict[str, Any] = {
         "fit": {
@@ -192,8 +225,12 @@ def build_probe(
             "chunks": len(y),
             "relevant chunks": int(y.sum()),
             "C": found.C,
-            "chance that a relevant chunk outranks another, held out": found.quality[found.C],
-            "share of relevant chunks above the threshold, held out": float(above[y].mean()),
+            "chance that a relevant chunk outranks another, held out": found.quality[
+                found.C
+            ],
+            "share of relevant chunks above the threshold, held out": float(
+                above[y].mean()
+            ),
             "share of all chunks above the threshold, held out": float(above.mean()),
         }
     }
@@ -214,7 +251,9 @@ def fit_line(
     """
     x, y, question = _checked(states, labels, groups)
     if not penalties or min(penalties) <= 0:
-        raise InputError(f"penalties={penalties!r}: expected one or more positive values of C")
+        raise InputError(
+            f"penalties={penalties!r}: expected one or more positive values of C"
+        )
     fold = assign_folds(question, y, FOLDS)
     flat = _constant(x)
     x[:, flat] = 0
@@ -222,13 +261,19 @@ def fit_line(
     parallel = require("joblib", extra="end").Parallel(n_jobs=-1, prefer="threads")
     delayed = require("joblib", extra="end").delayed
     logits = np.empty((len(y), len(ordered)), dtype=np.float32)
-    for f, found in enumerate(parallel(delayed(_path)(x, y, fold != f, ordered) for f in range(fold.max() + 1))):
+    for f, found in enumerate(
+        parallel(
+            delayed(_path)(x, y, fold != f, ordered) for f in range(fold.max() + 1)
+        )
+    ):
         logits[fold == f] = found
     held_out = {C: logits[:, i] for i, C in enumerate(ordered)}
     quality = {C: question_auc(s, y, question) for C, s in held_out.items()}
     C = max(quality, key=lambda c: (round(quality[c], 6), -c))
     scaler, line = _pipeline(C, tolerance=1e-6).fit(x, y)
-    w = np.asarray(line.coef_[0], dtype=np.float64) / scaler.scale_  # the scaling is folded into the weights
+    w = (
+        np.asarray(line.coef_[0], dtype=np.float64) / scaler.scale_
+    )  # the scaling is folded into the weights
     bias = float(line.intercept_[0]) - float(scaler.mean_ @ w)
     w[flat] = 0
     return LineFit(np.asarray(w, dtype=np.float32), bias, C, held_out[C], quality)
@@ -238,7 +283,9 @@ def _pipeline(C: float, *, tolerance: float = 1e-4) -> Any:
     """Scaling, and a logistic regression in which both classes weigh the same."""
     scaler = require("sklearn.preprocessing", extra="end").StandardScaler()
     line = require("sklearn.linear_model", extra="end").LogisticRegression
-    line = line(C=C, class_weight="balanced", max_iter=400, tol=tolerance, warm_start=True)
+    line = line(
+        C=C, class_weight="balanced", max_iter=400, tol=tolerance, warm_start=True
+    )
     return require("sklearn.pipeline", extra="end").make_pipeline(scaler, line)
 
 
@@ -306,12 +353,16 @@ def _checked(
         raise InputError("labels: expected True or False (1 or 0) for each chunk")
     y = y.astype(np.bool_)
     if not y.any() or y.all():
-        raise InputError(f"{int(y.sum())} of {len(y)} chunks are relevant: expected some of both kinds")
+        raise InputError(
+            f"{int(y.sum())} of {len(y)} chunks are relevant: expected some of both kinds"
+        )
     if not np.isfinite(x).all():
         rows = np.flatnonzero(~np.isfinite(x).all(axis=1)).tolist()
         raise InputError(f"states of rows {rows[:5]} are not finite (NaN or infinite)")
     number: dict[Hashable, int] = {}
-    question = np.array([number.setdefault(g, len(number)) for g in groups], dtype=np.intp)
+    question = np.array(
+        [number.setdefault(g, len(number)) for g in groups], dtype=np.intp
+    )
     return x, y, question
 
 

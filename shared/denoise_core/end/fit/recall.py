@@ -10,11 +10,19 @@ from numpy.typing import ArrayLike, NDArray
 from denoise_core.end.selection import fraction_count
 from denoise_core.errors import InputError
 
-RECALL_FRACTIONS = (0.2, 0.3, 0.5, 0.6)  # those of the paper's layer study, beside the single best chunk
+RECALL_FRACTIONS = (
+    0.2,
+    0.3,
+    0.5,
+    0.6,
+)  # those of the paper's layer study, beside the single best chunk
 
 
 def recall_at(
-    scores: ArrayLike, gold: ArrayLike, groups: Sequence[Hashable] | NDArray[np.generic], fraction: float
+    scores: ArrayLike,
+    gold: ArrayLike,
+    groups: Sequence[Hashable] | NDArray[np.generic],
+    fraction: float,
 ) -> NDArray[np.float64]:
     """Share of each question's gold passages among its best ``ceil(share * n)`` passages.
 
@@ -39,7 +47,9 @@ def top1_accuracy(
     Questions without gold are left out.
     """
     questions = _questions_with_gold(scores, gold, groups)
-    return np.array([float(relevant[own == own.max()].mean()) for own, relevant in questions])
+    return np.array(
+        [float(relevant[own == own.max()].mean()) for own, relevant in questions]
+    )
 
 
 def recall_table(
@@ -47,14 +57,20 @@ def recall_table(
 ) -> dict[str, NDArray[np.float64]]:
     """Values of each question with gold: "top 1" (`top_one`) and "20 %" ... "60 %" (`recall_at`)."""
     table = {"top 1": top1_accuracy(scores, gold, groups)}
-    return table | {f"{100 * share:g} %": recall_at(scores, gold, groups, share) for share in RECALL_FRACTIONS}
+    return table | {
+        f"{100 * share:g} %": recall_at(scores, gold, groups, share)
+        for share in RECALL_FRACTIONS
+    }
 
 
 def _questions_with_gold(
     scores: ArrayLike, gold: ArrayLike, groups: Sequence[Hashable] | NDArray[np.generic]
 ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
     """Scores and labels of each question that has gold."""
-    values, relevant = np.asarray(scores, dtype=np.float32), np.asarray(gold, dtype=np.bool_)
+    values, relevant = (
+        np.asarray(scores, dtype=np.float32),
+        np.asarray(gold, dtype=np.bool_),
+    )
     if not len(values) == len(relevant) == len(groups):
         raise InputError(
             f"{len(values)} scores, {len(relevant)} labels, {len(groups)} groups: expected as many of each"

@@ -14,7 +14,12 @@ from denoise_core.scorers.stack import Stack
 RIDGE = 1e-3  # keeps the weights of signals that say the same from running apart
 
 
-def fit_stack(names: Sequence[str], signals: ArrayLike, labels: ArrayLike, groups: Sequence[Hashable]) -> Stack:
+def fit_stack(
+    names: Sequence[str],
+    signals: ArrayLike,
+    labels: ArrayLike,
+    groups: Sequence[Hashable],
+) -> Stack:
     """A stack from signals ``(n, k)``, labels ``(n,)`` (True: relevant) and the question of each row.
 
     No weight is below 0. A signal of relevance that counts against it would only tell how the irrelevant
@@ -46,7 +51,11 @@ def fit_stack(names: Sequence[str], signals: ArrayLike, labels: ArrayLike, group
     sizes = np.array([len(i) for i in lists])
     starts, owner = np.cumsum(sizes) - sizes, np.repeat(np.arange(len(lists)), sizes)
     z, relevant = z[order], y[order]
-    share = relevant / np.add.reduceat(relevant.astype(np.float64), starts)[owner] / len(lists)
+    share = (
+        relevant
+        / np.add.reduceat(relevant.astype(np.float64), starts)[owner]
+        / len(lists)
+    )
     target = share @ z
 
     def loss(weight: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -54,10 +63,17 @@ def fit_stack(names: Sequence[str], signals: ArrayLike, labels: ArrayLike, group
         logits = logits - np.maximum.reduceat(logits, starts)[owner]
         chance = np.exp(logits)
         total = np.add.reduceat(chance, starts)
-        value = RIDGE * float(weight @ weight) - float(share @ (logits - np.log(total)[owner]))
+        value = RIDGE * float(weight @ weight) - float(
+            share @ (logits - np.log(total)[owner])
+        )
         slope = 2 * RIDGE * weight + (chance / total[owner]) @ z / len(lists) - target
         return value, slope
 
     start, bounds = np.full(len(names), 0.1), [(0.0, None)] * len(names)
     found = optimize.minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds)
-    return Stack(tuple(names), tuple(map(float, found.x)), tuple(map(float, mean)), tuple(map(float, deviation)))
+    return Stack(
+        tuple(names),
+        tuple(map(float, found.x)),
+        tuple(map(float, mean)),
+        tuple(map(float, deviation)),
+    )

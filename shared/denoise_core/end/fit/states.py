@@ -58,20 +58,34 @@ def capture_states(
     """
     rows = [len(q.passages) for q in questions]
     if not sum(rows):
-        raise InputError("no question with passages: there is nothing to read states from")
-    chosen = tuple(sorted(set(range(1, reader.layers + 1) if layers is None else layers)))
-    store = None if folder is None else Path(folder) / _identity(reader, questions, chosen)
+        raise InputError(
+            "no question with passages: there is nothing to read states from"
+        )
+    chosen = tuple(
+        sorted(set(range(1, reader.layers + 1) if layers is None else layers))
+    )
+    store = (
+        None if folder is None else Path(folder) / _identity(reader, questions, chosen)
+    )
     blocks = [] if store is None else list(_held(store))
     kind = np.float32 if reader.norm.kind == "none" else np.float16
     starts = range(BLOCK * len(blocks), len(questions), BLOCK)
-    pairs = ([(q.text, p.text) for q in questions[n : n + BLOCK] for p in q.passages] for n in starts)
-    for start, states in zip(starts, map_blocks(_Reads(reader, chosen, kind), pairs), strict=True):
+    pairs = (
+        [(q.text, p.text) for q in questions[n : n + BLOCK] for p in q.passages]
+        for n in starts
+    )
+    for start, states in zip(
+        starts, map_blocks(_Reads(reader, chosen, kind), pairs), strict=True
+    ):
         if store is not None:
             _keep(store, len(blocks), states)
         blocks.append(states)
         if progress is not None:
             progress(min(start + BLOCK, len(questions)), len(questions))
-    by_layer = {layer: np.concatenate([states[layer] for states in blocks if states]) for layer in chosen}
+    by_layer = {
+        layer: np.concatenate([states[layer] for states in blocks if states])
+        for layer in chosen
+    }
     labels = np.array([label for q in questions for label in q.labels], dtype=np.bool_)
     return HiddenStates(by_layer, labels, np.repeat(np.arange(len(questions)), rows))
 
@@ -89,14 +103,23 @@ class _Reads:
             return {}
         found = self.reader.read(pairs, self.layers)
         first = np.searchsorted(found.text_index, np.arange(len(pairs)))
-        return {layer: np.asarray(states[first], dtype=self.kind) for layer, states in found.by_layer.items()}
+        return {
+            layer: np.asarray(states[first], dtype=self.kind)
+            for layer, states in found.by_layer.items()
+        }
 
 
-def _identity(reader: HiddenReader, questions: Sequence[Question], layers: Sequence[int]) -> str:
+def _identity(
+    reader: HiddenReader, questions: Sequence[Question], layers: Sequence[int]
+) -> str:
     """The name of a folder for states of these questions, read like this."""
     reading = reader.reading(max(layers)).to_dict()
     # Where the model lies decides nothing: the same weights in another folder give the same states.
-    model = {k: v for k, v in reading["model"].items() if k not in ("name", "revision", "layers")}
+    model = {
+        k: v
+        for k, v in reading["model"].items()
+        if k not in ("name", "revision", "layers")
+    }
     asked = [[q.text, [p.text for p in q.passages]] for q in questions]
     whole = json.dumps([list(layers), reading | {"model": model}, asked])
     return hashlib.sha256(whole.encode()).hexdigest()[:24]
@@ -107,7 +130,9 @@ def _path(store: Path, block: int) -> Path:
 
 
 def _keep(store: Path, block: int, states: dict[int, NDArray[Any]]) -> None:
-    tensors = require("safetensors.numpy", extra="end").save({str(k): v for k, v in states.items()})
+    tensors = require("safetensors.numpy", extra="end").save(
+        {str(k): v for k, v in states.items()}
+    )
     store.mkdir(parents=True, exist_ok=True)
     write_whole(_path(store, block), tensors)
 
@@ -119,6 +144,12 @@ def _held(store: Path) -> Iterator[dict[int, NDArray[Any]]]:
         if not path.exists():
             return
         try:
-            yield {int(layer): states for layer, states in load(path.read_bytes()).items()}
-        except Exception as error:  # safetensors raises its own class, which is no ValueError
-            raise InputError(f"{path} is damaged: {error}; delete it and read again") from error
+            yield {
+                int(layer): states for layer, states in load(path.read_bytes()).items()
+            }
+        except (
+            Exception
+        ) as error:  # safetensors raises its own class, which is no ValueError
+            raise InputError(
+                f"{path} is damaged: {error}; delete it and read again"
+            ) from error

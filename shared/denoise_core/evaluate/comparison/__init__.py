@@ -10,4 +10,11 @@ from denoise_core.evaluate.comparison.reply_log import ReplyLog
 from denoise_core.evaluate.comparison.setting import Strategy
 from denoise_core.evaluate.datasets import read_cases
 
-__all__ = ["Evaluation", "LLMAnswerer", "ReplyLog", "Strategy", "evaluate", "read_cases"]
+__all__ = [
+    "Evaluation",
+    "LLMAnswerer",
+    "ReplyLog",
+    "Strategy",
+    "evaluate",
+    "read_cases",
+]

@@ -43,7 +43,9 @@ def judge_of(right: Rule | Judge) -> Judge:
         return lambda question, said: exact_match(said, question.answers)
     if callable(right):
         return right
-    raise InputError(f"right={right!r}: expected 'contains', 'exact' or a function of question and reply")
+    raise InputError(
+        f"right={right!r}: expected 'contains', 'exact' or a function of question and reply"
+    )
 
 
 MAX_REPLY_TOKENS = 256  # tokens of one reply, at most
@@ -68,7 +70,9 @@ class OpenAILLM:
     ``openai``.
     """
 
-    def __init__(self, url: str, model: str, *, max_tokens: int = MAX_REPLY_TOKENS) -> None:
+    def __init__(
+        self, url: str, model: str, *, max_tokens: int = MAX_REPLY_TOKENS
+    ) -> None:
         self.url = url
         self.model = model
         self.max_tokens = max_tokens
@@ -78,7 +82,9 @@ class OpenAILLM:
         """Raises what the client raises: its errors say the status."""
         if self._client is None:
             key = os.environ.get("OPENAI_API_KEY", "none")
-            self._client = require("openai", extra="openai").OpenAI(base_url=self.url, api_key=key)
+            self._client = require("openai", extra="openai").OpenAI(
+                base_url=self.url, api_key=key
+            )
         found = self._client.chat.completions.create(
             model=self.model,
             messages=[{"role": m.role, "content": m.content} for m in messages],
@@ -88,7 +94,11 @@ class OpenAILLM:
         used = found.usage
         details = getattr(used, "prompt_tokens_details", None)
         cached = getattr(details, "cached_tokens", 0)
-        usage = None if used is None else Usage.from_report(used.prompt_tokens, used.completion_tokens, cached)
+        usage = (
+            None
+            if used is None
+            else Usage.from_report(used.prompt_tokens, used.completion_tokens, cached)
+        )
         return Reply(found.choices[0].message.content or "", usage)
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
@@ -103,7 +113,9 @@ def llm_from_name(name: str, *, max_tokens: int = MAX_REPLY_TOKENS) -> LLM:
     if name.startswith(("http://", "https://")):
         url, _, model = name.partition("#")
         if not model:
-            raise InputError(f"{name}: expected the model's name too, such as {url}#my-model")
+            raise InputError(
+                f"{name}: expected the model's name too, such as {url}#my-model"
+            )
         return OpenAILLM(url, model, max_tokens=max_tokens)
     return LocalLLM(name, max_new_tokens=max_tokens)
 
@@ -117,8 +129,16 @@ class LLMAnswerer:
 
     def answer(self, question: str, passages: Sequence[Passage]) -> Reply:
         """One call. Raises what the model raises."""
-        text = "\n\n".join(p.text_with_header.strip() for p in passages if p.text.strip())
-        reply = self.llm.complete([Message("user", f"{wrap_in_envelope(text)}\n\n{ASK}\n\nQuestion: {question}")])
+        text = "\n\n".join(
+            p.text_with_header.strip() for p in passages if p.text.strip()
+        )
+        reply = self.llm.complete(
+            [
+                Message(
+                    "user", f"{wrap_in_envelope(text)}\n\n{ASK}\n\nQuestion: {question}"
+                )
+            ]
+        )
         return Reply(reply.text.strip(), reply.usage)
 
 
@@ -133,10 +153,18 @@ class LLMGrader:
         """Raises what the model raises."""
         if not reply.strip():
             return False
-        material = wrap_in_envelope(f"Question: {question.text}\n\nAnswer: {reply}", "answer")
-        asked = GRADER_PROMPT.format(material=material, gold=" / ".join(question.answers))
-        found = self.llm.complete([Message("system", GRADER_SYSTEM_PROMPT), Message("user", asked)])
-        return {"CORRECT": True, "INCORRECT": False}.get(single_word(found.text).upper())
+        material = wrap_in_envelope(
+            f"Question: {question.text}\n\nAnswer: {reply}", "answer"
+        )
+        asked = GRADER_PROMPT.format(
+            material=material, gold=" / ".join(question.answers)
+        )
+        found = self.llm.complete(
+            [Message("system", GRADER_SYSTEM_PROMPT), Message("user", asked)]
+        )
+        return {"CORRECT": True, "INCORRECT": False}.get(
+            single_word(found.text).upper()
+        )
 
 
 def single_word(text: str) -> str:

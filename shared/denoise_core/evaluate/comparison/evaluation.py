@@ -41,7 +41,12 @@ from denoise_core.evaluate.comparison.setting import (
     save_setting,
     ways_of,
 )
-from denoise_core.evaluate.datasets import EvaluationCase, EvaluationCases, RecordProblem, case_from_question
+from denoise_core.evaluate.datasets import (
+    EvaluationCase,
+    EvaluationCases,
+    RecordProblem,
+    case_from_question,
+)
 from denoise_core.protocols import LLM, Denoiser
 from denoise_core.question import Question
 from denoise_core.runtime.budget import Price
@@ -80,7 +85,9 @@ class Evaluation:
     rejected_records: tuple[RecordProblem, ...] = ()
     warnings: tuple[RecordProblem, ...] = ()
     notes: tuple[str, ...] = ()
-    outcomes: Mapping[str, Sequence[QuestionOutcome]] = field(default_factory=dict, repr=False, compare=False)
+    outcomes: Mapping[str, Sequence[QuestionOutcome]] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def figures_for(self, name: str) -> StrategyFigures:
         """The figures of a way. Raises `KeyError` for a name that is none."""
@@ -100,11 +107,16 @@ class Evaluation:
             "answered_by": self.answered_by,
             "budget": self.budget,
             "ways": [asdict(f) for f in self.figures],
-            "apart": [{**asdict(a), "found": a.found, "said": str(a)} for a in self.comparisons],
+            "apart": [
+                {**asdict(a), "found": a.found, "said": str(a)}
+                for a in self.comparisons
+            ],
             "recommended": asdict(self.recommendation),
             "left_out": [asdict(b) for b in self.rejected_records],
             "noted": [asdict(b) for b in self.warnings],
-            "by_question": {name: [_line(o) for o in rows] for name, rows in self.outcomes.items()},
+            "by_question": {
+                name: [_line(o) for o in rows] for name, rows in self.outcomes.items()
+            },
         }
 
     def save_setting(self, path: str | Path) -> Path:
@@ -116,21 +128,31 @@ class Evaluation:
             "gold_from": dict(self.gold_from),
             "about": list(self.notes),
             "answered_by": self.answered_by,
-            "figures": {k: v for k, v in asdict(own).items() if k not in ("curve", "failed")},
+            "figures": {
+                k: v for k, v in asdict(own).items() if k not in ("curve", "failed")
+            },
             "apart": [str(a) for a in self.comparisons],
         }
         return save_setting(path, self.recommendation.setting, evidence)
 
     def save_page(self, path: str | Path) -> Path:
         """Write the HTML page. Needs the extra ``cli``."""
-        page = require("denoise_core.report.evaluation", extra="cli").render_evaluation(self)
+        page = require("denoise_core.report.evaluation", extra="cli").render_evaluation(
+            self
+        )
         write_whole(Path(path), page)
         return Path(path)
 
     def __repr__(self) -> str:
         own = self.figures_for(self.recommendation.name)
-        gold = "" if own.gold_recall is None else f", gold kept {own.gold_recall.value:.0%}"
-        right = "" if own.accuracy is None else f", answers right {own.accuracy.value:.0%}"
+        gold = (
+            ""
+            if own.gold_recall is None
+            else f", gold kept {own.gold_recall.value:.0%}"
+        )
+        right = (
+            "" if own.accuracy is None else f", answers right {own.accuracy.value:.0%}"
+        )
         return (
             f"Evaluation({self.questions} questions, {len(self.figures)} ways; recommended: {own.name}, "
             f"{own.kept_fraction:.0%} of the tokens{gold}{right})"
@@ -141,23 +163,36 @@ class Evaluation:
 
 
 def _ranked(
-    measure: str, ways: Sequence[Strategy], figures: Sequence[StrategyFigures], budget: int | None
+    measure: str,
+    ways: Sequence[Strategy],
+    figures: Sequence[StrategyFigures],
+    budget: int | None,
 ) -> list[str]:
     """Ways that leave something out, best first; of equal ones that which keeps less, then the earlier."""
     found = []
     for n, (way, own) in enumerate(zip(ways, figures, strict=True)):
         mean = own.gold_recall if measure == GOLD else own.accuracy
         too_long = budget is not None and own.tokens > MORE * budget
-        if mean is not None and way.name != EVERYTHING and not (too_long and measure == GOLD):
-            found.append((-mean.value, round(own.tokens / max(1, budget or 1), 1), n, way.name))
+        if (
+            mean is not None
+            and way.name != EVERYTHING
+            and not (too_long and measure == GOLD)
+        ):
+            found.append(
+                (-mean.value, round(own.tokens / max(1, budget or 1), 1), n, way.name)
+            )
     return [name for *_, name in sorted(found)]
 
 
 def _recommended(
-    ways: Sequence[Strategy], figures: Sequence[StrategyFigures], ranked: Mapping[str, Sequence[str]]
+    ways: Sequence[Strategy],
+    figures: Sequence[StrategyFigures],
+    ranked: Mapping[str, Sequence[str]],
 ) -> Recommendation:
     """By gold kept at equal tokens where gold is known, else by right answers; everything where that harms."""
-    settings = {w.name: w.setting for w in ways if w.setting is not None and w.answerer is None}
+    settings = {
+        w.name: w.setting for w in ways if w.setting is not None and w.answerer is None
+    }
     own = {f.name: f for f in figures}
     measure = GOLD if ranked[GOLD] else RIGHT
     name = next((n for n in ranked[measure] if n in settings), None)
@@ -169,12 +204,18 @@ def _recommended(
     mean = best.gold_recall if measure == GOLD else best.accuracy
     assert mean is not None
     net = None if best.accuracy_change is None else best.accuracy_change.net
-    against = "" if net is None else f"{net.points} against everything on {net.count} questions"
+    against = (
+        ""
+        if net is None
+        else f"{net.points} against everything on {net.count} questions"
+    )
     if net is not None and net.high < 0:
         why = f"the best way, {name}, costs right answers: {against}"
         return Recommendation(EVERYTHING, settings[EVERYTHING], why)
     why = f"most {measure} at equal tokens: {mean.value:.1%} with {best.kept_fraction:.0%} of the tokens of everything"
-    return Recommendation(name, settings[name], f"{why}; right answers {against}" if against else why)
+    return Recommendation(
+        name, settings[name], f"{why}; right answers {against}" if against else why
+    )
 
 
 def _line(o: QuestionOutcome) -> dict[str, Any]:
@@ -205,7 +246,9 @@ def table_rows(found: Evaluation, *, short: bool = False) -> list[list[str]]:
             "hurt/help": ""
             if f.accuracy_change is None
             else f"{len(f.accuracy_change.harmed)}/{len(f.accuracy_change.helped)}",
-            "net (95 %)": "" if net is None else f"{100 * net.value:+.0f} ({_ends('+.0f', net, ' to ')})",
+            "net (95 %)": ""
+            if net is None
+            else f"{100 * net.value:+.0f} ({_ends('+.0f', net, ' to ')})",
             "s": _as(".2f", f.seconds),
         }
         if not short:
@@ -241,10 +284,16 @@ def summary_lines(found: Evaluation) -> list[str]:
         "nothing": "unknown",
     }
     gold = ", ".join(f"{n} {known[name]}" for name, n in sorted(by.items()))
-    out = [f"{found.questions} questions; gold passages: {gold}; answered by: {found.answered_by or 'nobody'}."]
-    out += [f"{a[:1].upper()}{a[1:]}: rougher than a person's labels." for a in found.notes]
+    out = [
+        f"{found.questions} questions; gold passages: {gold}; answered by: {found.answered_by or 'nobody'}."
+    ]
+    out += [
+        f"{a[:1].upper()}{a[1:]}: rougher than a person's labels." for a in found.notes
+    ]
     if found.budget is not None:
-        out.append(f"Ways that rank were given {found.budget:,} tokens a question, as many as the default kept.")
+        out.append(
+            f"Ways that rank were given {found.budget:,} tokens a question, as many as the default kept."
+        )
     for f in (f for f in found.figures if f.text_needed):
         need = (
             f"{t:.0%} {v:.2f} ({lo:.2f} to {hi:.2f})"
@@ -255,8 +304,12 @@ def summary_lines(found: Evaluation) -> list[str]:
             f"{f.name}, text needed for gold: {', '.join(need)}; the first saves {saved:,.0f} tokens in 1,000."
         )
     out += [f"{str(a)[:1].upper()}{str(a)[1:]}." for a in found.comparisons]
-    out.append(f"Recommended (*): {found.recommendation.name}: {found.recommendation.reason}.")
-    if any(f.input_tokens is not None for f in found.figures) and all(f.cost is None for f in found.figures):
+    out.append(
+        f"Recommended (*): {found.recommendation.name}: {found.recommendation.reason}."
+    )
+    if any(f.input_tokens is not None for f in found.figures) and all(
+        f.cost is None for f in found.figures
+    ):
         out.append("Money is not told: no price was given (--price READ,WRITTEN).")
     if found.rejected_records:
         out.append(f"Left out: {_places(found.rejected_records)}.")
@@ -283,7 +336,9 @@ Progress = Callable[[int, int], None]
 
 def evaluate(
     questions: EvaluationCases | Iterable[Question],
-    strategies: Mapping[str, Strategy | Denoiser | Mapping[str, Any]] | Sequence[Strategy] | None = None,
+    strategies: Mapping[str, Strategy | Denoiser | Mapping[str, Any]]
+    | Sequence[Strategy]
+    | None = None,
     *,
     answerer: Answerer | None = None,
     llm: LLM | None = None,
@@ -306,7 +361,9 @@ def evaluate(
     cases = (
         questions
         if isinstance(questions, EvaluationCases)
-        else EvaluationCases(tuple(case_from_question(q, n) for n, q in enumerate(questions, 1)))
+        else EvaluationCases(
+            tuple(case_from_question(q, n) for n, q in enumerate(questions, 1))
+        )
     )
     if not cases.cases:
         raise InputError("there is no question to evaluate on")
@@ -322,17 +379,31 @@ def evaluate(
             told(n + 1, steps)
     budget, most = _budget(known, cases, count)
     given = None if most is None else max(1, round(most))
-    ready = [first if first is not None and w.name == first.name else w.ready(given, llm) for w in chosen]
+    ready = [
+        first if first is not None and w.name == first.name else w.ready(given, llm)
+        for w in chosen
+    ]
     same = {w.name for w in chosen if _says(w, "tokens", SAME_BUDGET)}
     outcomes: dict[str, list[QuestionOutcome]] = {w.name: [] for w in ready}
     for n, case in enumerate(cases.cases):
         for way in ready:
             limit = most if way.name in same else None
-            own = known[n] if way is first else _denoised(way, case, count, n < TIMED, limit)
+            own = (
+                known[n]
+                if way is first
+                else _denoised(way, case, count, n < TIMED, limit)
+            )
             by = way.answerer or answerer
             outcomes[way.name].append(own if by is None else _answered(own, by, judge))
         told(len(known) + n + 1, steps)
-    return _evaluation(cases, ready, outcomes, None if answerer is None else answerer.name, budget, price)
+    return _evaluation(
+        cases,
+        ready,
+        outcomes,
+        None if answerer is None else answerer.name,
+        budget,
+        price,
+    )
 
 
 def _evaluation(
@@ -346,7 +417,9 @@ def _evaluation(
     """The figures of outcomes, whether the best ways can be told apart, and which to take."""
     everything = outcomes[EVERYTHING]
     mean = float(np.mean([o.tokens for o in everything if o.error is None] or [0.0]))
-    figures = tuple(figures_of(w.name, outcomes[w.name], everything, mean, price) for w in ways)
+    figures = tuple(
+        figures_of(w.name, outcomes[w.name], everything, mean, price) for w in ways
+    )
     ranked = {m: _ranked(m, ways, figures, budget) for m in (GOLD, RIGHT)}
     return Evaluation(
         len(cases.cases),
@@ -354,7 +427,11 @@ def _evaluation(
         answered_by,
         budget,
         figures,
-        tuple(found for m, names in ranked.items() if (found := apart(m, names, outcomes)) is not None),
+        tuple(
+            found
+            for m, names in ranked.items()
+            if (found := apart(m, names, outcomes)) is not None
+        ),
         _recommended(ways, figures, ranked),
         cases.rejected_records,
         cases.warnings,
@@ -384,12 +461,20 @@ def _each(mean: float, totals: Sequence[int]) -> float:
     low, high = 0.0, float(max(totals))
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if np.minimum(totals, middle).mean() < mean else (low, middle)
+        low, high = (
+            (middle, high)
+            if np.minimum(totals, middle).mean() < mean
+            else (low, middle)
+        )
     return high
 
 
 def _denoised(
-    way: Strategy, case: EvaluationCase, count: Callable[[str], int], timed: bool, budget: float | None = None
+    way: Strategy,
+    case: EvaluationCase,
+    count: Callable[[str], int],
+    timed: bool,
+    budget: float | None = None,
 ) -> QuestionOutcome:
     question = case.question
     assert way.denoiser is not None
@@ -403,17 +488,27 @@ def _denoised(
         if is_user_error(error):
             raise
         return QuestionOutcome(case, error=format_error(error))
-    return replace(outcome_of(case, result, count, budget), seconds=seconds if timed else None)
+    return replace(
+        outcome_of(case, result, count, budget), seconds=seconds if timed else None
+    )
 
 
-def _answered(own: QuestionOutcome, answerer: Answerer, judge: Judge) -> QuestionOutcome:
+def _answered(
+    own: QuestionOutcome, answerer: Answerer, judge: Judge
+) -> QuestionOutcome:
     if own.error is not None or own.result is None:
         return own
     try:
         question = own.case.question
         reply = answerer.answer(question.text, own.result.passages)
-        return replace(own, reply=reply, is_correct=judge(question, reply.text) if question.answers else None)
-    except Exception as error:  # as above: a model that fails on one question, or the one that judges
+        return replace(
+            own,
+            reply=reply,
+            is_correct=judge(question, reply.text) if question.answers else None,
+        )
+    except (
+        Exception
+    ) as error:  # as above: a model that fails on one question, or the one that judges
         if is_user_error(error):
             raise
         return QuestionOutcome(own.case, error=format_error(error))

@@ -13,15 +13,24 @@ from denoise_core.embedded.fitted import Interval, percentile_interval
 from denoise_core.end.calibration import GOLD_TARGETS, required_text_fraction
 from denoise_core.end.denoiser import Scoring
 from denoise_core.evaluate.datasets import EvaluationCase
-from denoise_core.evaluate.metrics import bootstrap_interval, exact_match, token_f1, wilson_interval
+from denoise_core.evaluate.metrics import (
+    bootstrap_interval,
+    exact_match,
+    token_f1,
+    wilson_interval,
+)
 from denoise_core.result import DenoiseResult
 from denoise_core.runtime.budget import Price
 from denoise_core.types import Reply, Usage
 
-SHARES = tuple(s / 20 for s in range(1, 21))  # of the tokens of a question's passages, for the curves
+SHARES = tuple(
+    s / 20 for s in range(1, 21)
+)  # of the tokens of a question's passages, for the curves
 
 Count = Callable[[str], int]
-Ranked = list[tuple[str, float, float]]  # passage, tokens and score of each chunk, best first
+Ranked = list[
+    tuple[str, float, float]
+]  # passage, tokens and score of each chunk, best first
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +55,10 @@ class QuestionOutcome:
 
 
 def outcome_of(
-    case: EvaluationCase, result: DenoiseResult, count: Count, budget: float | None = None
+    case: EvaluationCase,
+    result: DenoiseResult,
+    count: Count,
+    budget: float | None = None,
 ) -> QuestionOutcome:
     """The outcome of a result that nobody has answered from.
 
@@ -75,7 +87,10 @@ def _by_share(ranked: Ranked, gold: frozenset[str]) -> list[float]:
         if name in gold and name not in found:
             found.add(name)
             reached.append((at, len(found) / len(gold)))
-    return [max((g for at, g in reached if at <= share + 1e-9), default=0.0) for share in SHARES]
+    return [
+        max((g for at, g in reached if at <= share + 1e-9), default=0.0)
+        for share in SHARES
+    ]
 
 
 def _needed(outcomes: Iterable[QuestionOutcome]) -> tuple[Interval, ...]:
@@ -84,11 +99,16 @@ def _needed(outcomes: Iterable[QuestionOutcome]) -> tuple[Interval, ...]:
     for n, o in enumerate(outcomes):
         left = set(o.case.question.gold)
         for name, size, score in o.ranked or ():
-            rows.append((score, name in left, size, n))  # gold by a passage's best chunk
+            rows.append(
+                (score, name in left, size, n)
+            )  # gold by a passage's best chunk
             left.discard(name)
     known = any(is_gold for _, is_gold, _, _ in rows)
     return (
-        tuple(percentile_interval(required_text_fraction(*np.array(rows).T, fraction=t)) for t in GOLD_TARGETS)
+        tuple(
+            percentile_interval(required_text_fraction(*np.array(rows).T, fraction=t))
+            for t in GOLD_TARGETS
+        )
         if known
         else ()
     )
@@ -96,7 +116,14 @@ def _needed(outcomes: Iterable[QuestionOutcome]) -> tuple[Interval, ...]:
 
 def _ranked(case: EvaluationCase, result: DenoiseResult, count: Count) -> Ranked | None:
     """The chunks, whose tokens sum to the passages' tokens; None for a method without scores."""
-    scored = next(((e.effect, e.reply) for e in result.trace.events if isinstance(e.effect, Scoring)), None)
+    scored = next(
+        (
+            (e.effect, e.reply)
+            for e in result.trace.events
+            if isinstance(e.effect, Scoring)
+        ),
+        None,
+    )
     if scored is None or scored[1] is None:
         return None
     spans, scores = scored[0].spans, [-1e9 if s is None else s for s in scored[1]]
@@ -112,7 +139,9 @@ def whole(case: EvaluationCase, count: Count) -> int:
     return sum(count(p.text_with_header) for p in case.question.passages)
 
 
-def _expected(case: EvaluationCase, ranked: Ranked, budget: float) -> tuple[float, float]:
+def _expected(
+    case: EvaluationCase, ranked: Ranked, budget: float
+) -> tuple[float, float]:
     """Tokens, and the share of gold to be expected, of a ranking that is cut at ``budget`` tokens."""
     left, reached = budget, dict.fromkeys(case.question.gold, 0.0)
     for name, size, _ in ranked:
@@ -220,7 +249,9 @@ def mean_interval(values: ArrayLike) -> MeanInterval | None:
     if not len(v):
         return None
     yes_no = bool(np.isin(v, (0.0, 1.0)).all())
-    low, high = wilson_interval(int(v.sum()), len(v)) if yes_no else bootstrap_interval(v)
+    low, high = (
+        wilson_interval(int(v.sum()), len(v)) if yes_no else bootstrap_interval(v)
+    )
     return MeanInterval(float(v.mean()), low, high, len(v))
 
 
@@ -254,12 +285,22 @@ def figures_of(
     done = [o for o in outcomes if o.error is None]
     tokens = _plain(o.tokens for o in done) or 0.0
     golden = ((o.ranked, o.case.question.gold) for o in done)
-    curves = [_by_share(ranked, gold) for ranked, gold in golden if ranked is not None and gold]
-    told = [(o.reply.text, a) for o in done if o.reply is not None and (a := o.case.question.answers)]
+    curves = [
+        _by_share(ranked, gold)
+        for ranked, gold in golden
+        if ranked is not None and gold
+    ]
+    told = [
+        (o.reply.text, a)
+        for o in done
+        if o.reply is not None and (a := o.case.question.answers)
+    ]
     return StrategyFigures(
         name,
         len(done),
-        failed=tuple((o.case.line_number, o.error) for o in outcomes if o.error is not None),
+        failed=tuple(
+            (o.case.line_number, o.error) for o in outcomes if o.error is not None
+        ),
         gold_recall=mean_interval(_known(o.gold_recall for o in done)),
         accuracy=mean_interval(_known(o.is_correct for o in done)),
         exact=_plain(exact_match(*pair) for pair in told),
@@ -269,13 +310,17 @@ def figures_of(
         kept_fraction=tokens / whole if whole else 1.0,
         seconds=_plain(o.seconds for o in done),
         **mean_usage([u for o in done if (u := _usage(o)) is not None], price),
-        curve=tuple(zip(SHARES, np.mean(curves, axis=0).tolist(), strict=True)) if curves else (),
+        curve=tuple(zip(SHARES, np.mean(curves, axis=0).tolist(), strict=True))
+        if curves
+        else (),
         text_needed=_needed(done),
     )
 
 
 def apart(
-    measure: str, names: Sequence[str], outcomes: Mapping[str, Sequence[QuestionOutcome]]
+    measure: str,
+    names: Sequence[str],
+    outcomes: Mapping[str, Sequence[QuestionOutcome]],
 ) -> SignificanceTest | None:
     """The first two of ``names`` on the questions that both can tell of; None where there are none."""
     if len(names) < 2:
@@ -287,7 +332,11 @@ def apart(
         return None
     left, right = zip(*pairs, strict=True)
     return SignificanceTest(
-        measure, names[0], names[1], paired_difference(left, right), required_questions(np.subtract(left, right))
+        measure,
+        names[0],
+        names[1],
+        paired_difference(left, right),
+        required_questions(np.subtract(left, right)),
     )
 
 
@@ -316,7 +365,10 @@ def _usage(outcome: QuestionOutcome) -> Usage | None:
         return None
     one, two = outcome.reply.usage, outcome.result.trace.usage
     cached = one.cached_tokens + two.cached_tokens
-    read, written = one.input_tokens + two.input_tokens, one.output_tokens + two.output_tokens
+    read, written = (
+        one.input_tokens + two.input_tokens,
+        one.output_tokens + two.output_tokens,
+    )
     return Usage(read, written, one.is_estimated or two.is_estimated, cached)
 
 
@@ -329,7 +381,9 @@ def _plain(values: Iterable[float | None]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def _change(outcomes: Sequence[QuestionOutcome], everything: Sequence[QuestionOutcome]) -> Change | None:
+def _change(
+    outcomes: Sequence[QuestionOutcome], everything: Sequence[QuestionOutcome]
+) -> Change | None:
     both = [
         (one.case.line_number, bool(one.is_correct), bool(all_.is_correct))
         for one, all_ in zip(outcomes, everything, strict=True)
@@ -340,5 +394,7 @@ def _change(outcomes: Sequence[QuestionOutcome], everything: Sequence[QuestionOu
     return Change(
         tuple(place for place, now, before in both if before and not now),
         tuple(place for place, now, before in both if now and not before),
-        paired_difference([now for _, now, _ in both], [before for _, _, before in both]),
+        paired_difference(
+            [now for _, now, _ in both], [before for _, _, before in both]
+        ),
     )

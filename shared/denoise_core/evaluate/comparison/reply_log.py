@@ -63,7 +63,9 @@ class ReplyLog:
         self._known = {} if self.path is None else _read(self.path)
         self._flying: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
-        self.total_spent = sum(self._cost(r.usage) for r in self._known.values() if r.usage is not None)
+        self.total_spent = sum(
+            self._cost(r.usage) for r in self._known.values() if r.usage is not None
+        )
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         """The reply, from the file or from the model. Raises `BudgetExceeded` for a call that could pass the
@@ -91,7 +93,9 @@ class ReplyLog:
                 with self._lock:
                     self.total_spent -= worst
                 raise
-            usage = reply.usage or Usage(_bytes(messages) // 4, len(reply.text) // 4, is_estimated=True)
+            usage = reply.usage or Usage(
+                _bytes(messages) // 4, len(reply.text) // 4, is_estimated=True
+            )
             reply = Reply(reply.text, usage)
             with self._lock:
                 self.total_spent += self._cost(usage) - worst
@@ -114,7 +118,9 @@ class ReplyLog:
             return self._known[key]
 
     def _worst(self, messages: Sequence[Message]) -> float:
-        return self._cost(Usage(_bytes(messages) + PER_MESSAGE * (len(messages) + 1), self.max_tokens))
+        return self._cost(
+            Usage(_bytes(messages) + PER_MESSAGE * (len(messages) + 1), self.max_tokens)
+        )
 
     def _cost(self, usage: Usage) -> float:
         return float(usage.total) if self.price is None else self.price.cost_of(usage)
@@ -154,5 +160,7 @@ def _read(path: Path) -> dict[str, Reply]:
             usage = None if record["usage"] is None else Usage(**record["usage"])
             found[str(record["key"])] = Reply(str(record["text"]), usage)
         except (ValueError, TypeError, KeyError) as error:
-            raise InputError(f"{path}, line {number} is no recorded answer; name another folder") from error
+            raise InputError(
+                f"{path}, line {number} is no recorded answer; name another folder"
+            ) from error
     return found

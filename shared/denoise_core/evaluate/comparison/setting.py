@@ -19,7 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from denoise_core._files import write_whole
-from denoise_core.embedded.default import default_denoiser, embedding_scorer, shared_encoder
+from denoise_core.embedded.default import (
+    default_denoiser,
+    embedding_scorer,
+    shared_encoder,
+)
 from denoise_core.embedded.encoder import EmbeddingCache
 from denoise_core.embedded.fitted import load_denoiser as load_fitted
 from denoise_core.end.denoiser import ENDDenoiser, OnIrrelevant
@@ -35,7 +39,17 @@ from denoise_core.scorers.encoders import CrossEncoderScorer
 
 FORMAT, VERSION = "rag-denoise setting", 1
 SETTING_FILE = "denoise.json"
-KINDS = ("everything", "first", "default", "bm25", "cosine", "cross-encoder", "probe", "fitted", "s2a")
+KINDS = (
+    "everything",
+    "first",
+    "default",
+    "bm25",
+    "cosine",
+    "cross-encoder",
+    "probe",
+    "fitted",
+    "s2a",
+)
 
 
 class OriginalOrderScorer:
@@ -48,7 +62,9 @@ class OriginalOrderScorer:
         return -np.arange(len(texts), dtype=np.float32)
 
 
-def denoiser_from_setting(setting: Mapping[str, Any], *, llm: LLM | None = None, model: Any = None) -> Denoiser:
+def denoiser_from_setting(
+    setting: Mapping[str, Any], *, llm: LLM | None = None, model: Any = None
+) -> Denoiser:
     """The denoiser that ``setting`` describes.
 
     ``llm`` is what S2A asks; ``model`` is the probe's, where it does not lie under the name it was fitted by.
@@ -63,7 +79,9 @@ def denoiser_from_setting(setting: Mapping[str, Any], *, llm: LLM | None = None,
         return load_fitted(_text(setting, "folder"), model)
     if kind == "s2a":
         if llm is None:
-            raise InputError("this setting asks a model: pass llm=, the core LLM it was measured with or another")
+            raise InputError(
+                "this setting asks a model: pass llm=, the core LLM it was measured with or another"
+            )
         return S2ADenoiser(llm, variant=setting.get("variant", "select"))
     makers: dict[Any, Any] = {
         "first": OriginalOrderScorer,
@@ -71,26 +89,42 @@ def denoiser_from_setting(setting: Mapping[str, Any], *, llm: LLM | None = None,
         "cosine": embedding_scorer,
         "cross-encoder": lambda: CrossEncoderScorer(_text(setting, "model")),
         "probe": lambda: load_probe_scorer(
-            Path(_text(setting, "folder")), setting.get("model") if model is None else model
+            Path(_text(setting, "folder")),
+            setting.get("model") if model is None else model,
         ),
     }
     if kind not in makers:
-        raise InputError(f"kind: {kind!r} is not known; expected one of {', '.join(KINDS)}")
+        raise InputError(
+            f"kind: {kind!r} is not known; expected one of {', '.join(KINDS)}"
+        )
     tokens = setting.get("tokens")
     if not isinstance(tokens, int) or isinstance(tokens, bool):
         raise InputError(f"tokens: expected a whole number, got {tokens!r}")
     scorer: Scorer = makers[kind]()
-    return ENDDenoiser(scorer, keep=TokenLimit(tokens, shared_encoder().count_tokens), chunker="auto")
+    return ENDDenoiser(
+        scorer, keep=TokenLimit(tokens, shared_encoder().count_tokens), chunker="auto"
+    )
 
 
-def save_setting(path: str | Path, setting: Mapping[str, Any], evidence: Mapping[str, Any]) -> Path:
+def save_setting(
+    path: str | Path, setting: Mapping[str, Any], evidence: Mapping[str, Any]
+) -> Path:
     """Write ``setting`` with what speaks for it. A ``folder`` is written as seen from the file."""
     path = Path(path)
     own = dict(setting)
     if "folder" in own:
-        own["folder"] = Path(os.path.relpath(own["folder"], path.resolve().parent)).as_posix()
-    record = {"format": FORMAT, "version": VERSION, "denoiser": own, "evidence": dict(evidence)}
-    write_whole(path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n")
+        own["folder"] = Path(
+            os.path.relpath(own["folder"], path.resolve().parent)
+        ).as_posix()
+    record = {
+        "format": FORMAT,
+        "version": VERSION,
+        "denoiser": own,
+        "evidence": dict(evidence),
+    }
+    write_whole(
+        path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    )
     return path
 
 
@@ -100,12 +134,22 @@ def read_setting(path: str | Path) -> dict[str, Any]:
     try:
         record = json.loads(path.read_text("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path} holds no setting, as 'rag-denoise evaluate' writes it ({error})") from error
-    if not isinstance(record, dict) or record.get("format") != FORMAT or record.get("version") != VERSION:
-        raise InputError(f'{path} is no setting of this release: expected "format": "{FORMAT}"')
+        raise InputError(
+            f"{path} holds no setting, as 'rag-denoise evaluate' writes it ({error})"
+        ) from error
+    if (
+        not isinstance(record, dict)
+        or record.get("format") != FORMAT
+        or record.get("version") != VERSION
+    ):
+        raise InputError(
+            f'{path} is no setting of this release: expected "format": "{FORMAT}"'
+        )
     setting = record.get("denoiser")
     if not isinstance(setting, dict) or setting.get("kind") not in KINDS:
-        raise InputError(f"{path}: 'denoiser' must name a kind, one of {', '.join(KINDS)}")
+        raise InputError(
+            f"{path}: 'denoiser' must name a kind, one of {', '.join(KINDS)}"
+        )
     if isinstance(setting.get("folder"), str):
         setting = {**setting, "folder": str(path.resolve().parent / setting["folder"])}
     return setting
@@ -128,13 +172,23 @@ def load_denoiser(
     """
     path = Path(path)
     if path.is_dir() and not (path / SETTING_FILE).is_file():
-        return load_fitted(path, model, keep=keep, risk=risk, on_irrelevant=on_irrelevant)
+        return load_fitted(
+            path, model, keep=keep, risk=risk, on_irrelevant=on_irrelevant
+        )
     if keep is not None or risk is not None or on_irrelevant != "keep":
-        raise InputError(f"{path} says itself how much is kept: give it nothing but model and llm")
-    return denoiser_from_setting(read_setting(path / SETTING_FILE if path.is_dir() else path), llm=llm, model=model)
+        raise InputError(
+            f"{path} says itself how much is kept: give it nothing but model and llm"
+        )
+    return denoiser_from_setting(
+        read_setting(path / SETTING_FILE if path.is_dir() else path),
+        llm=llm,
+        model=model,
+    )
 
 
-def load_probe_scorer(folder: str | Path, model: Any = None, *, load_now: bool = False) -> ProbeScorer:
+def load_probe_scorer(
+    folder: str | Path, model: Any = None, *, load_now: bool = False
+) -> ProbeScorer:
     """END's scorer by the probe in ``folder``, on ``model`` or, without one, on the model that its card names.
 
     ``at_once`` opens the model now and not at the first use. Raises then `ProbeMismatch` when it is not the
@@ -149,7 +203,11 @@ def load_probe_scorer(folder: str | Path, model: Any = None, *, load_now: bool =
     except DenoiseError:
         raise
     except (OSError, ValueError) as error:
-        named = f"belongs to the model {probe.reading.model.name!r}" if model is None else f"is to read {model!r}"
+        named = (
+            f"belongs to the model {probe.reading.model.name!r}"
+            if model is None
+            else f"is to read {model!r}"
+        )
         raise InputError(
             f"the probe in {folder} {named}, which cannot be opened ({error}); name the model's folder: "
             "--llm FOLDER, in Python model="
@@ -189,7 +247,9 @@ class Strategy:
         own = dict(self.setting)
         if own.get("tokens") == SAME_BUDGET:
             if budget is None:
-                raise InputError(f"way {self.name!r}: 'same' tokens as the default, which is not among the ways")
+                raise InputError(
+                    f"way {self.name!r}: 'same' tokens as the default, which is not among the ways"
+                )
             own["tokens"] = budget
         return replace(self, setting=own, denoiser=denoiser_from_setting(own, llm=llm))
 
@@ -204,7 +264,11 @@ STANDARD = (
 """What is compared unless said otherwise; all run offline."""
 
 
-def ways_of(given: Mapping[str, Strategy | Denoiser | Mapping[str, Any]] | Sequence[Strategy] | None) -> list[Strategy]:
+def ways_of(
+    given: Mapping[str, Strategy | Denoiser | Mapping[str, Any]]
+    | Sequence[Strategy]
+    | None,
+) -> list[Strategy]:
     """`STANDARD` with what a user names, a `Way`, a denoiser or a setting; a sequence is taken alone, behind
     everything."""
     if given is not None and not isinstance(given, Mapping):

@@ -23,6 +23,8 @@ class PrefixCache(WeightedLRUCache[Hashable, Any]):
 
     def __init__(self, max_bytes: int) -> None:
         if max_bytes < 0:
-            raise InputError(f"max_bytes={max_bytes}: expected 0 (keep nothing) or more")
+            raise InputError(
+                f"max_bytes={max_bytes}: expected 0 (keep nothing) or more"
+            )
         super().__init__(max_bytes, lambda entry: entry.nbytes)
         self.max_bytes = max_bytes

@@ -51,7 +51,11 @@ class CachedPrefix:
 
     @property
     def nbytes(self) -> int:
-        return sum(tensor.numel() * tensor.element_size() for pair in self.blocks for tensor in pair)
+        return sum(
+            tensor.numel() * tensor.element_size()
+            for pair in self.blocks
+            for tensor in pair
+        )
 
 
 class _Recorder(DynamicLayer):
@@ -62,7 +66,13 @@ class _Recorder(DynamicLayer):
         self.spans = spans
         self.kept: Pairs = []
 
-    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> KeyValuePair:
+    def update(
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        *args: Any,
+        **kwargs: Any,
+    ) -> KeyValuePair:
         # Copies, or every kept prefix would hold on to its whole padded batch.
         self.kept = [
             (key_states[row, :, a:b].clone(), value_states[row, :, a:b].clone())
@@ -82,18 +92,28 @@ class _Resumed(PlaceholderCache):
         super().__init__(length)
         self.rows, self.space = rows, space
 
-    def update(self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any) -> KeyValuePair:
+    def update(
+        self,
+        key_states: torch.Tensor,
+        value_states: torch.Tensor,
+        *args: Any,
+        **kwargs: Any,
+    ) -> KeyValuePair:
         return (
             self._padded(0, [k for k, _ in self.rows], key_states),
             self._padded(1, [v for _, v in self.rows], value_states),
         )
 
-    def _padded(self, which: int, rows: Sequence[torch.Tensor], new: torch.Tensor) -> torch.Tensor:
+    def _padded(
+        self, which: int, rows: Sequence[torch.Tensor], new: torch.Tensor
+    ) -> torch.Tensor:
         batch, heads, more, size = new.shape
         whole = self.space.take(which, (batch, heads, self.length + more, size), new)
         for row, kept in enumerate(rows):
             start = self.length - kept.shape[1]
-            whole[row, :, :start] = 0  # masked out, but not-a-number from old memory would spread
+            whole[row, :, :start] = (
+                0  # masked out, but not-a-number from old memory would spread
+            )
             whole[row, :, start : self.length] = kept
         whole[:, :, self.length :] = new
         return whole
@@ -105,11 +125,20 @@ class BatchBuffer:
     def __init__(self) -> None:
         self.buffers: dict[int, torch.Tensor] = {}
 
-    def take(self, which: int, shape: tuple[int, ...], like: torch.Tensor) -> torch.Tensor:
+    def take(
+        self, which: int, shape: tuple[int, ...], like: torch.Tensor
+    ) -> torch.Tensor:
         size = int(torch.Size(shape).numel())
         buffer = self.buffers.get(which)
-        if buffer is None or buffer.numel() < size or buffer.dtype != like.dtype or buffer.device != like.device:
-            buffer = self.buffers[which] = torch.empty(size, dtype=like.dtype, device=like.device)
+        if (
+            buffer is None
+            or buffer.numel() < size
+            or buffer.dtype != like.dtype
+            or buffer.device != like.device
+        ):
+            buffer = self.buffers[which] = torch.empty(
+                size, dtype=like.dtype, device=like.device
+            )
         return buffer[:size].view(shape)
 
 
@@ -124,17 +153,27 @@ def record_prefixes(
     """One whole pass: the last tokens' states, and each prompt's first ``shared`` tokens kept."""
     inputs = model_inputs(early, prompts, pad)
     width = inputs["input_ids"].shape[1]
-    spans = [(width - len(p.ids), width - len(p.ids) + n) for p, n in zip(prompts, shared, strict=True)]
+    spans = [
+        (width - len(p.ids), width - len(p.ids) + n)
+        for p, n in zip(prompts, shared, strict=True)
+    ]
     layers = [_Recorder(spans) for _ in range(early.block_count)]
     inputs |= {"past_key_values": make_cache(layers), "use_cache": True}
     last = early.read_last_token(inputs, layer)
     blocks = [recorder.kept for recorder in layers[:layer]]
-    return last, [CachedPrefix(n, tuple(kept[row] for kept in blocks)) for row, n in enumerate(shared)]
+    return last, [
+        CachedPrefix(n, tuple(kept[row] for kept in blocks))
+        for row, n in enumerate(shared)
+    ]
 
 
 @torch.inference_mode()
 def resume_prefixes(
-    early: PartialForward, kept: Sequence[CachedPrefix], rest: Sequence[Sequence[int]], layer: int, space: BatchBuffer
+    early: PartialForward,
+    kept: Sequence[CachedPrefix],
+    rest: Sequence[Sequence[int]],
+    layer: int,
+    space: BatchBuffer,
 ) -> torch.Tensor:
     """The last tokens' states of prefixes and the ``rest`` of their prompts, all of one length."""
     more, width = len(rest[0]), max(k.tokens for k in kept)

@@ -55,15 +55,22 @@ def _read(text: str, language: str) -> ParsedText:
     walked = pad_lexemes(found)
     dated, used = find_dates(walked, language)
     named = list(find_names(walked, language, used))
-    told = sorted((*dated, *named, *find_numbers(walked, language, used)), key=lambda f: (f.start, f.end, f.kind))
+    told = sorted(
+        (*dated, *named, *find_numbers(walked, language, used)),
+        key=lambda f: (f.start, f.end, f.kind),
+    )
     words = content_stems(found, language)
     hidden = {at for f in named for at in range(f.start, f.end)}
     stems = frozenset(w.stem for w in words)
     loose = frozenset(w.stem for w in words if w.start not in hidden)
-    return ParsedText(text, language, tuple(found), tuple(told), tuple(words), stems, loose)
+    return ParsedText(
+        text, language, tuple(found), tuple(told), tuple(words), stems, loose
+    )
 
 
-def find_differences(claim: str, source: str, *, known_text: str = "", language: str = "") -> tuple[Difference, ...]:
+def find_differences(
+    claim: str, source: str, *, known_text: str = "", language: str = ""
+) -> tuple[Difference, ...]:
     """Where ``claim`` says something that ``source`` does not: facts that do not stand there.
 
     Facts that ``given`` states (a question) need no support. ``language``: see `facts`. Time grows with both
@@ -73,14 +80,23 @@ def find_differences(claim: str, source: str, *, known_text: str = "", language:
     ['number', 'date']
     """
     known = ParsedText.parse(known_text, language).facts if known_text else ()
-    return compare_facts(ParsedText.parse(claim, language), ParsedText.parse(source, language), known)
+    return compare_facts(
+        ParsedText.parse(claim, language), ParsedText.parse(source, language), known
+    )
 
 
-def compare_facts(claim: ParsedText, source: ParsedText, known: Sequence[Fact] = ()) -> tuple[Difference, ...]:
+def compare_facts(
+    claim: ParsedText, source: ParsedText, known: Sequence[Fact] = ()
+) -> tuple[Difference, ...]:
     """As `differences`, of texts that were read already."""
     out = []
     for fact in claim.facts:
-        if fact.is_uncertain or matching_facts(fact, source.facts) or matching_facts(fact, known) or _worded(fact, claim, source):
+        if (
+            fact.is_uncertain
+            or matching_facts(fact, source.facts)
+            or matching_facts(fact, known)
+            or _worded(fact, claim, source)
+        ):
             continue
         instead = next((t for t in source.facts if _rivals(fact, t)), None)
         place = (instead.start, instead.end) if instead else (None, None)
@@ -101,15 +117,21 @@ def matching_facts(fact: Fact, told: Sequence[Fact]) -> list[Fact]:
         return [t for t in same if entails_date(fact.norm, t.norm)]
     if fact.kind == "name":
         wanted = set(fact.norm.split())
-        parts = [t for t in same if wanted & set(t.norm.split())]  # in several, which capitals parted by chance
+        parts = [
+            t for t in same if wanted & set(t.norm.split())
+        ]  # in several, which capitals parted by chance
         whole = wanted <= {w for t in parts for w in t.norm.split()}
-        return [t for t in same if same_name(fact.norm, t.norm)] or (parts if whole else [])
+        return [t for t in same if same_name(fact.norm, t.norm)] or (
+            parts if whole else []
+        )
     return [t for t in same if t.norm == fact.norm]
 
 
 def _same_number(fact: Fact, told: Fact) -> bool:
     if told.kind != "number" or not fact.values or not told.values:
-        return told.kind in ("number", "date") and not fact.unit and fact.norm == told.norm
+        return (
+            told.kind in ("number", "date") and not fact.unit and fact.norm == told.norm
+        )
     factors = unit_factors(fact.unit, told.unit)
     return factors is not None and any(
         abs(a * factors[0] - b * factors[1]) <= _CLOSE * abs(a * factors[0])
@@ -122,10 +144,17 @@ def _rivals(fact: Fact, told: Fact) -> bool:
     """It stands in the other's place: of its kind, of a unit that can be compared; no fourth for a four."""
     if told.kind != fact.kind or fact.norm.endswith("th") != told.norm.endswith("th"):
         return False
-    return bool(fact.unit) == bool(told.unit) and unit_factors(fact.unit, told.unit) is not None
+    return (
+        bool(fact.unit) == bool(told.unit)
+        and unit_factors(fact.unit, told.unit) is not None
+    )
 
 
 def _worded(fact: Fact, claim: ParsedText, source: ParsedText) -> bool:
     """A name whose words stand in the source without capitals, or in one line with others: it is no name there."""
     words = [w for w in claim.words if fact.start <= w.start and w.end <= fact.end]
-    return fact.kind == "name" and bool(words) and all(w.stem in source.non_name_stems for w in words)
+    return (
+        fact.kind == "name"
+        and bool(words)
+        and all(w.stem in source.non_name_stems for w in words)
+    )

@@ -31,14 +31,20 @@ _MONTHS = words_by_key(
     """
 )
 MONTHS = {name: int(number) for name, number in _MONTHS.items()}
-_AMONG = frozenset(("may", "mars", "march", "mai"))  # words besides, and short ones: no month alone
+_AMONG = frozenset(
+    ("may", "mars", "march", "mai")
+)  # words besides, and short ones: no month alone
 _OF = frozenset(("of", "de", "del", ",", ".", "the"))
-_WRITTEN = re.compile(r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})$|(\d{1,2})([-./])(\d{1,2})\5(\d{4})$")
+_WRITTEN = re.compile(
+    r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})$|(\d{1,2})([-./])(\d{1,2})\5(\d{4})$"
+)
 _FIRST, _LAST = 1000, 2199  # years
 _CURRENCIES = frozenset("$€£¥")
 
 
-def find_dates(found: Sequence[Lexeme], language: str) -> tuple[list[Fact], frozenset[int]]:
+def find_dates(
+    found: Sequence[Lexeme], language: str
+) -> tuple[list[Fact], frozenset[int]]:
     """The dates among lexemes that are `padded`, and the positions of those that they use."""
     out: list[Fact] = []
     taken: list[int] = []
@@ -66,7 +72,9 @@ def entails_date(claimed: str, told: str) -> bool:
     for a, b in zip(claimed.split("-"), told.split("-"), strict=False):
         if "????" in (a, b):
             continue
-        if len(a) != len(b) or any(x != y and x != "?" for x, y in zip(a, b, strict=True)):
+        if len(a) != len(b) or any(
+            x != y and x != "?" for x, y in zip(a, b, strict=True)
+        ):
             return False
         shared += 1
     return shared > 0
@@ -76,18 +84,30 @@ def covers_date(claimed: str, told: Sequence[str]) -> bool:
     """Every part that the claim says stands in some date that bears it out: July 4th in one, 1962 in another."""
     fitting = [t.split("-") for t in told if entails_date(claimed, t)]
     parts = enumerate(claimed.split("-"))
-    return all(part == "????" or any(n < len(t) and t[n] != "????" for t in fitting) for n, part in parts)
+    return all(
+        part == "????" or any(n < len(t) and t[n] != "????" for t in fitting)
+        for n, part in parts
+    )
 
 
 def _read(found: Sequence[Lexeme], i: int, language: str) -> tuple[str, int] | None:
     x, after = found[i], found[i + 1]
-    read = (_written(found, i, language) if x.kind == "number" else None) or _spelled(found, i)
+    read = (_written(found, i, language) if x.kind == "number" else None) or _spelled(
+        found, i
+    )
     if read is not None:
         return read
     is_decade = after.folded_text in ("s", "er") and after.start == x.end  # 1950er
-    if is_decade and x.text.isdecimal() and len(x.text) in (2, 4) and x.text.endswith("0"):
+    if (
+        is_decade
+        and x.text.isdecimal()
+        and len(x.text) in (2, 4)
+        and x.text.endswith("0")
+    ):
         return f"{x.text[:-1]}?".rjust(4, "_").replace("__", "19"), i + 2
-    has_unit = (after.folded_text in UNITS and after.folded_text != "s") or found[i - 1].text in _CURRENCIES
+    has_unit = (after.folded_text in UNITS and after.folded_text != "s") or found[
+        i - 1
+    ].text in _CURRENCIES
     return (x.text, i + 1) if _is_year(x.text) and not has_unit else None
 
 
@@ -129,7 +149,9 @@ def _spelled(found: Sequence[Lexeme], i: int) -> tuple[str, int] | None:
         return None
     if len(parts) == 1:
         doubtful = len(found[i].folded_text) < 4 or found[i].folded_text in _AMONG
-        if not found[i].is_capitalized or (doubtful and found[i - 1].folded_text not in ("in", "im", "since", "until")):
+        if not found[i].is_capitalized or (
+            doubtful and found[i - 1].folded_text not in ("in", "im", "since", "until")
+        ):
             return None
     norm = f"{parts.get('year', '????')}-{parts['month']:02d}"
     return (f"{norm}-{parts['day']:02d}" if "day" in parts else norm), end
@@ -147,7 +169,12 @@ def _part(found: Sequence[Lexeme], j: int) -> tuple[str, int, int]:
         day = parse_ordinal(x.folded_text) or 0
     elif x.kind == "number" and x.text.isdecimal() and len(x.text) <= 2:
         behind = found[after]
-        has_ending = behind.start == x.end and parse_ordinal(x.text + behind.folded_text) is not None
-        has_unit = not has_ending and UNITS.get(behind.folded_text, ("time",))[0] != "time"
+        has_ending = (
+            behind.start == x.end
+            and parse_ordinal(x.text + behind.folded_text) is not None
+        )
+        has_unit = (
+            not has_ending and UNITS.get(behind.folded_text, ("time",))[0] != "time"
+        )
         day, after = 0 if has_unit else int(x.text), after + has_ending
     return ("day", day, after) if 1 <= day <= 31 else ("", 0, j)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 FactKind = Literal["number", "date", "name"]
@@ -36,8 +36,8 @@ class Difference:
     """
 
     kind: str
-    claimed_text: str
-    source_text: str
+    claimed_text: str = field(metadata={"json": "said"})
+    source_text: str = field(metadata={"json": "stands"})
     start: int
     end: int
     source_start: int | None = None

@@ -21,8 +21,13 @@ CARDINALS = _row(
     "seventeen eighteen nineteen"
 ) | _row("twenty thirty forty fifty sixty seventy eighty ninety", 20, 10)
 _ORDINALS = (
-    _row("first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth", 1)
-    | _row("fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth", 14)
+    _row(
+        "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth",
+        1,
+    )
+    | _row(
+        "fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth", 14
+    )
     | _row("thirtieth", 30)
 )
 _POWERS = words_by_key(
@@ -90,14 +95,33 @@ _UNITS = words_by_key(
     """
 )
 UNITS = {name: (row.split()[0], float(row.split()[1])) for name, row in _UNITS.items()}
-_MONEY = {name for name, (dimension, _) in UNITS.items() if dimension in ("usd", "eur", "gbp", "jpy", "inr")}
+_MONEY = {
+    name
+    for name, (dimension, _) in UNITS.items()
+    if dimension in ("usd", "eur", "gbp", "jpy", "inr")
+}
 _CURRENCIES, _MINUS = frozenset("$€£¥₹"), frozenset("-−–")
 _LETTERS = {"k": 10**3, "m": 10**6, "b": 10**9}
-_APART = ("t", "h", "m", "s", "g", "l", "w")  # letters that are a unit only right behind the number
-_SAME = ({"degree", "celsius"}, {"degree", "fahrenheit"}, {"pound", "gbp"}, {"pound", "mass"})
+_APART = (
+    "t",
+    "h",
+    "m",
+    "s",
+    "g",
+    "l",
+    "w",
+)  # letters that are a unit only right behind the number
+_SAME = (
+    {"degree", "celsius"},
+    {"degree", "fahrenheit"},
+    {"pound", "gbp"},
+    {"pound", "mass"},
+)
 
 
-def find_numbers(found: Sequence[Lexeme], language: str, taken: frozenset[int]) -> Iterator[Fact]:
+def find_numbers(
+    found: Sequence[Lexeme], language: str, taken: frozenset[int]
+) -> Iterator[Fact]:
     """Numbers among lexemes that are `padded`; ``taken`` are positions that something else (a date) uses."""
     i = 0
     while found[i].text:
@@ -160,7 +184,9 @@ def parse_digits(digits: str, language: str) -> tuple[float, ...]:
     if not marks or marks & {":", "/"}:
         return _floats(plain)
     if marks == {",", "."}:  # the last one is the decimal mark
-        point, grouping = (",", ".") if plain.rfind(",") > plain.rfind(".") else (".", ",")
+        point, grouping = (
+            (",", ".") if plain.rfind(",") > plain.rfind(".") else (".", ",")
+        )
         return _floats(plain.replace(grouping, "").replace(point, "."))
     if grouped := _GROUPED.match(plain):
         mark, whole = grouped[1], _floats("".join(c for c in plain if c.isdigit()))
@@ -169,7 +195,11 @@ def parse_digits(digits: str, language: str) -> tuple[float, ...]:
             return whole
         return (*_floats(plain.replace(mark, ".")), *whole)
     # what is left with several marks is a version, an address
-    return _floats(plain.replace(marks.pop(), ".")) if sum(not c.isdigit() for c in plain) == 1 else ()
+    return (
+        _floats(plain.replace(marks.pop(), "."))
+        if sum(not c.isdigit() for c in plain) == 1
+        else ()
+    )
 
 
 def _floats(text: str) -> tuple[float, ...]:
@@ -181,7 +211,11 @@ def _floats(text: str) -> tuple[float, ...]:
 
 
 def _plain(value: float) -> str:
-    return str(int(value)) if value == int(value) and abs(value) < 1e15 else f"{value:.10g}"
+    return (
+        str(int(value))
+        if value == int(value) and abs(value) < 1e15
+        else f"{value:.10g}"
+    )
 
 
 def _number(found: Sequence[Lexeme], i: int, language: str) -> tuple[Fact, int] | None:
@@ -192,7 +226,9 @@ def _number(found: Sequence[Lexeme], i: int, language: str) -> tuple[Fact, int] 
             return Fact("number", f"{first.text}th", first.start, found[j].end), j + 1
         if glued and not _scale(found, j) and not _unit(found, j)[0]:
             return None  # 7b
-        code = first.text.startswith("0") and first.text.isdigit() and len(first.text) > 1
+        code = (
+            first.text.startswith("0") and first.text.isdigit() and len(first.text) > 1
+        )
         values = () if code else parse_digits(first.text, language)
         if not values:
             return Fact("number", first.folded_text, first.start, first.end), j
@@ -200,7 +236,9 @@ def _number(found: Sequence[Lexeme], i: int, language: str) -> tuple[Fact, int] 
         value, nth = parse_cardinal(first.folded_text), parse_ordinal(first.folded_text)
         if nth is not None:
             return Fact("number", f"{nth}th", first.start, first.end), j
-        if value is None or (value == 1 and not (_scale(found, j) or _unit(found, j)[0])):
+        if value is None or (
+            value == 1 and not (_scale(found, j) or _unit(found, j)[0])
+        ):
             return None  # "one" only before a unit or a scale
         values = (float(value),)
     else:
@@ -208,7 +246,9 @@ def _number(found: Sequence[Lexeme], i: int, language: str) -> tuple[Fact, int] 
     return _measured(found, i, j, values)
 
 
-def _measured(found: Sequence[Lexeme], i: int, j: int, values: tuple[float, ...]) -> tuple[Fact, int]:
+def _measured(
+    found: Sequence[Lexeme], i: int, j: int, values: tuple[float, ...]
+) -> tuple[Fact, int]:
     """The number in the lexemes ``[i, j)`` with its sign, scale and unit."""
     while scale := _scale(found, j):
         values, j = tuple(v * scale for v in values), j + 1
@@ -218,13 +258,22 @@ def _measured(found: Sequence[Lexeme], i: int, j: int, values: tuple[float, ...]
         unit, start = found[i - 1].text, i - 1
     if _negative(found, start):
         values, start = tuple(-v for v in values), start - 1
-    return Fact("number", _plain(values[0]), found[start].start, found[end - 1].end, unit, values), end
+    return Fact(
+        "number",
+        _plain(values[0]),
+        found[start].start,
+        found[end - 1].end,
+        unit,
+        values,
+    ), end
 
 
 def _scale(found: Sequence[Lexeme], j: int) -> int:
     word = found[j].folded_text
     if word in _LETTERS and found[j].start == found[j - 1].end:
-        is_money = found[j - 2].folded_text in _MONEY or found[j + 1].folded_text in _MONEY
+        is_money = (
+            found[j - 2].folded_text in _MONEY or found[j + 1].folded_text in _MONEY
+        )
         if word == "k" or is_money:  # m and b of money alone: "$3.2m", "3.2M USD"
             return _LETTERS[word]
     return _SCALES.get(word, 0)
@@ -235,9 +284,15 @@ def _unit(found: Sequence[Lexeme], j: int) -> tuple[str, int]:
     at = j + (found[j].folded_text in ("de", "-"))
     word, after = found[at].folded_text, found[at + 1].folded_text
     two = word + after
-    if after and two in UNITS and (found[at].kind == "mark" or two in ("us$", "percent")):
+    if (
+        after
+        and two in UNITS
+        and (found[at].kind == "mark" or two in ("us$", "percent"))
+    ):
         return two, at + 2
-    if word not in UNITS or (word in _APART and found[at].start - found[at - 1].end > 1):
+    if word not in UNITS or (
+        word in _APART and found[at].start - found[at - 1].end > 1
+    ):
         return "", j
     return word, at + 1
 
@@ -245,4 +300,6 @@ def _unit(found: Sequence[Lexeme], j: int) -> tuple[str, int]:
 def _negative(found: Sequence[Lexeme], i: int) -> bool:
     before, further = found[i - 1], found[i - 2]
     apart = further.end < before.start or further.text in "(,[="
-    return before.folded_text == "minus" or (before.text in _MINUS and before.end == found[i].start and apart)
+    return before.folded_text == "minus" or (
+        before.text in _MINUS and before.end == found[i].start and apart
+    )

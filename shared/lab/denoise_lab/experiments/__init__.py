@@ -45,9 +45,13 @@ class Bench(Protocol):
 def read(data: Path | None, name: str) -> list[dict[str, Any]]:
     """The records of ``data/name.jsonl.gz``; ends the benchmark with a sentence when it is not there."""
     if data is None:
-        raise SystemExit(f"this benchmark needs real data: pass --data FOLDER (with {name}.jsonl.gz in it)")
+        raise SystemExit(
+            f"this benchmark needs real data: pass --data FOLDER (with {name}.jsonl.gz in it)"
+        )
     path = data / f"{name}.jsonl.gz"
     if not path.is_file():
-        raise SystemExit(f"{path} is not there: --data must name the folder that holds {name}.jsonl.gz")
+        raise SystemExit(
+            f"{path} is not there: --data must name the folder that holds {name}.jsonl.gz"
+        )
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         return [json.loads(line) for line in lines]

@@ -36,10 +36,14 @@ class Held:
 
     def needed(self, name: str, share: float) -> Floats:
         """The text needed by a scorer to keep ``share`` of the gold: as it is, and of samples."""
-        return required_text_fraction(self.scores[name], self.labels, self.sizes, self.groups, fraction=share)
+        return required_text_fraction(
+            self.scores[name], self.labels, self.sizes, self.groups, fraction=share
+        )
 
 
-def held_out(fit: FittedDenoiser, questions: Sequence[Question], read: SentenceEncoder) -> Held:
+def held_out(
+    fit: FittedDenoiser, questions: Sequence[Question], read: SentenceEncoder
+) -> Held:
     rule = fit.scale.rule(DEFAULT_RISK)
     lost, text = [], []
     columns: list[tuple[NDArray[np.float32], ...]] = []
@@ -47,18 +51,27 @@ def held_out(fit: FittedDenoiser, questions: Sequence[Question], read: SentenceE
         texts = [p.text_with_header for p in q.passages]
         signals = collect_signals([read, BM25Scorer()], q.text, texts)
         own = fit.stack.combine(signals)
-        sizes, gold = np.array([len(t) for t in texts], dtype=np.float64), np.array(q.labels)
+        sizes, gold = (
+            np.array([len(t) for t in texts], dtype=np.float64),
+            np.array(q.labels),
+        )
         kept = rule.choose(own, texts)
         lost.append(1 - kept[gold].mean())
         text.append(sizes[kept].sum() / sizes.sum())
         columns.append((own, default_stack().combine(signals[:, :-1]), signals[:, 0]))
-    scores = zip(("fitted", "default", "cosine"), map(np.concatenate, zip(*columns, strict=True)), strict=True)
+    scores = zip(
+        ("fitted", "default", "cosine"),
+        map(np.concatenate, zip(*columns, strict=True)),
+        strict=True,
+    )
     return Held(
         np.array(lost),
         np.array(text),
         dict(scores),
         np.array([label for q in questions for label in q.labels]),
-        np.array([float(len(p.text_with_header)) for q in questions for p in q.passages]),
+        np.array(
+            [float(len(p.text_with_header)) for q in questions for p in q.passages]
+        ),
         np.repeat(np.arange(len(questions)), [len(q.passages) for q in questions]),
     )
 
@@ -71,15 +84,31 @@ def middle(values: Floats, share: float = 0.9) -> tuple[float, float]:
 
 
 def on_held_out(
-    bench: Bench, name: str, fit: FittedDenoiser, rest: Sequence[Question], read: SentenceEncoder
+    bench: Bench,
+    name: str,
+    fit: FittedDenoiser,
+    rest: Sequence[Question],
+    read: SentenceEncoder,
 ) -> Held:
     """What was calibrated on some of a set's questions, as rows about others of them."""
     held = held_out(fit, rest, read)
     lost, (low, high) = float(held.lost.mean()), middle(held.lost)
-    bench.row(f"{name}: gold lost at a stated risk of .1", lost, "share", interval=(low, high))
+    bench.row(
+        f"{name}: gold lost at a stated risk of .1", lost, "share", interval=(low, high)
+    )
     holds = float(lost <= 0.12 or low <= DEFAULT_RISK <= high)
-    bench.row(f"{name}: lost at most .12, or .1 in its 90 % interval", holds, "1 or 0", at_least=1)
-    bench.row(f"{name}: text kept", float(held.text.mean()), "share", interval=bootstrap_interval(held.text))
+    bench.row(
+        f"{name}: lost at most .12, or .1 in its 90 % interval",
+        holds,
+        "1 or 0",
+        at_least=1,
+    )
+    bench.row(
+        f"{name}: text kept",
+        float(held.text.mean()),
+        "share",
+        interval=bootstrap_interval(held.text),
+    )
     for target in GOLD_TARGETS:
         for scorer in held.scores:
             value, low, high = percentile_interval(held.needed(scorer, target))

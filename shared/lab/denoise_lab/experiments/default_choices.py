@@ -35,7 +35,9 @@ class Scored:
 
     @property
     def lengths(self) -> NDArray[np.float64]:
-        return np.array([len(p.text_with_header) for p in self.question.passages], dtype=np.float64)
+        return np.array(
+            [len(p.text_with_header) for p in self.question.passages], dtype=np.float64
+        )
 
     def gold(self, kept: Mask) -> float:
         return float(kept[self.labels].mean())
@@ -46,7 +48,11 @@ class Scored:
 
     def auto(self, risk: float = DEFAULT_RISK) -> Mask:
         """What the default keeps."""
-        return default_scale().rule(risk).choose(self.by["default"], [""] * len(self.lengths))
+        return (
+            default_scale()
+            .rule(risk)
+            .choose(self.by["default"], [""] * len(self.lengths))
+        )
 
     def best(self, scorer: str, n: int) -> Mask:
         kept = np.zeros(len(self.lengths), dtype=np.bool_)
@@ -55,14 +61,20 @@ class Scored:
 
 
 def reported(
-    options: Options, names: Sequence[str] = (*SETS, *POISONED), fitting: bool = False, limit: int = LIMIT
+    options: Options,
+    names: Sequence[str] = (*SETS, *POISONED),
+    fitting: bool = False,
+    limit: int = LIMIT,
 ) -> dict[str, list[Question]]:
     """The sets' halves that nothing was fitted on (or the others), at most ``limit`` questions each."""
     if options.quick:
         return {NQ: quick_questions()}
     if options.data is None:
         raise SystemExit("this benchmark needs real data: pass --data FOLDER")
-    return {name: halves(Path(options.data), name, limit)[0 if fitting else 1] for name in names}
+    return {
+        name: halves(Path(options.data), name, limit)[0 if fitting else 1]
+        for name in names
+    }
 
 
 def scored(questions: Sequence[Question], encoder: SentenceEncoder) -> list[Scored]:
@@ -89,11 +101,25 @@ def over_share(
         return lambda s: s.best("default", int(np.ceil(share * len(s.lengths) - 1e-9)))
 
     def spends(share: float) -> float:
-        return float(np.mean([np.mean([s.share(at(share)(s)) for s in sets[n]]) for n in mix]))
+        return float(
+            np.mean([np.mean([s.share(at(share)(s)) for s in sets[n]]) for n in mix])
+        )
 
-    share = min(np.linspace(0.05, 0.99, 189), key=lambda x: abs(spends(float(x)) - text))
-    each = [np.array([s.gold(s.auto()) - s.gold(at(float(share))(s)) for s in sets[n]]) for n in mix]
+    share = min(
+        np.linspace(0.05, 0.99, 189), key=lambda x: abs(spends(float(x)) - text)
+    )
+    each = [
+        np.array([s.gold(s.auto()) - s.gold(at(float(share))(s)) for s in sets[n]])
+        for n in mix
+    ]
     rng = np.random.default_rng(0)
-    drawn = [np.mean([v[rng.integers(0, len(v), len(v))].mean() for v in each]) for _ in range(2000)]
+    drawn = [
+        np.mean([v[rng.integers(0, len(v), len(v))].mean() for v in each])
+        for _ in range(2000)
+    ]
     low, high = np.quantile(drawn, [0.025, 0.975])
-    return float(np.mean([v.mean() for v in each])), (float(low), float(high)), float(share)
+    return (
+        float(np.mean([v.mean() for v in each])),
+        (float(low), float(high)),
+        float(share),
+    )

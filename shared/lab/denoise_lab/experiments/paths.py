@@ -21,7 +21,11 @@ from denoise_core.local.kv_cache.prefix_cache import PrefixCache
 from denoise_core.local.kv_cache.recording import make_cache
 from denoise_core.local.kv_cache.reuse import PrefixReuse
 from denoise_core.local.layout import TokenPrompt
-from denoise_core.local.partial_forward import PartialForward, get_partial_forward, model_inputs
+from denoise_core.local.partial_forward import (
+    PartialForward,
+    get_partial_forward,
+    model_inputs,
+)
 
 INSTRUCTION, QUERY = 20, 30  # tokens
 
@@ -51,7 +55,9 @@ class Shape:
             attn_implementation=attention,
         )
 
-    def build(self, *, blocks: int | None = None, device: str = "cpu", attention: str = "sdpa") -> LlamaModel:
+    def build(
+        self, *, blocks: int | None = None, device: str = "cpu", attention: str = "sdpa"
+    ) -> LlamaModel:
         config = self.config(blocks=blocks, attention=attention)
         torch.manual_seed(0)
         usual = torch.get_default_dtype()
@@ -81,7 +87,9 @@ class Context:
             return [int(i) for i in rng.integers(3, vocabulary, n)]
 
         size = (tokens - INSTRUCTION - QUERY) // chunks
-        return cls(draw(INSTRUCTION), [draw(size) for _ in range(chunks)], draw(QUERY), draw)
+        return cls(
+            draw(INSTRUCTION), [draw(size) for _ in range(chunks)], draw(QUERY), draw
+        )
 
     def ask(self) -> None:
         self.question = self.draw(QUERY)
@@ -91,11 +99,19 @@ class Context:
         for chunk in self.chunks:
             shared = len(self.instruction) + len(chunk)
             ids = (*self.instruction, *chunk, *self.question)
-            out.append(TokenPrompt(ids, (len(self.instruction), shared), (shared, len(ids)), shared))
+            out.append(
+                TokenPrompt(
+                    ids, (len(self.instruction), shared), (shared, len(ids)), shared
+                )
+            )
         return out
 
     def joined(self, keep: list[int]) -> list[int]:
-        return self.instruction + [i for n in sorted(keep) for i in self.chunks[n]] + self.question
+        return (
+            self.instruction
+            + [i for n in sorted(keep) for i in self.chunks[n]]
+            + self.question
+        )
 
 
 @dataclass(frozen=True)
@@ -110,7 +126,12 @@ class Paths:
     """``max_tokens`` caps a scoring batch; the probe is random, which decides what is kept but not the cost."""
 
     def __init__(
-        self, model: LlamaModel, layer: int, *, max_tokens: int = 4096, prefix_bytes: int = 8 << 30
+        self,
+        model: LlamaModel,
+        layer: int,
+        *,
+        max_tokens: int = 4096,
+        prefix_bytes: int = 8 << 30,
     ) -> None:
         self.model = model
         self.layer = layer
@@ -118,14 +139,22 @@ class Paths:
         self.early: PartialForward = get_partial_forward(model)
         self.early.check_layer(layer)
         self.cache: PrefixCache = PrefixCache(prefix_bytes)
-        self.reuse = PrefixReuse(self.early, self.cache, scope=lambda n: n, max_tokens=max_tokens, pad=0)
+        self.reuse = PrefixReuse(
+            self.early, self.cache, scope=lambda n: n, max_tokens=max_tokens, pad=0
+        )
         assert self.reuse.disabled_reason(layer) is None
-        self.probe = np.random.default_rng(0).normal(size=self.early.hidden_size).astype(np.float32)
+        self.probe = (
+            np.random.default_rng(0)
+            .normal(size=self.early.hidden_size)
+            .astype(np.float32)
+        )
 
     @torch.inference_mode()
     def whole(self, ids: list[int], keeping: bool = False) -> object:
         """One forward pass of all blocks over ``ids``; ``keeping`` what an answer goes on from."""
-        return self.model(input_ids=torch.tensor([ids], device=self.early.device), use_cache=keeping)
+        return self.model(
+            input_ids=torch.tensor([ids], device=self.early.device), use_cache=keeping
+        )
 
     def uncached(self, prompts: list[TokenPrompt], layer: int) -> np.ndarray:
         """Scores without keeping anything."""
@@ -162,15 +191,28 @@ class Paths:
         for n in range(tokens):
             row = torch.tensor([page.ids[-1:]], device=self.early.device)
             at = torch.tensor([[len(page.ids) - 1 + n]], device=self.early.device)
-            self.model(input_ids=row, position_ids=at, past_key_values=page.past, use_cache=True)
+            self.model(
+                input_ids=row,
+                position_ids=at,
+                past_key_values=page.past,
+                use_cache=True,
+            )
 
     def discriminate(self, context: Context, keep: float = 0.3) -> None:
         """LLM-Discrim: every chunk through the whole model, then one whole pass over those it accepts."""
-        self.whole(context.joined(self._best(self.uncached(context.prompts(), self.early.block_count), keep)))
+        self.whole(
+            context.joined(
+                self._best(
+                    self.uncached(context.prompts(), self.early.block_count), keep
+                )
+            )
+        )
 
     @staticmethod
     def _best(scores: np.ndarray, keep: float) -> list[int]:
-        return [int(i) for i in np.argsort(-scores)[: max(1, round(keep * len(scores)))]]
+        return [
+            int(i) for i in np.argsort(-scores)[: max(1, round(keep * len(scores)))]
+        ]
 
 
 @dataclass(frozen=True)
@@ -218,11 +260,15 @@ class Operations:
 
     def _score(self) -> float:
         prompt = INSTRUCTION + self._size() + QUERY
-        return self.chunks * ((self.shape.layer - 1) * self.block(prompt, 0) + self.keys(prompt))
+        return self.chunks * (
+            (self.shape.layer - 1) * self.block(prompt, 0) + self.keys(prompt)
+        )
 
     def _score_again(self) -> float:
         past = INSTRUCTION + self._size()
-        return self.chunks * ((self.shape.layer - 1) * self.block(QUERY, past) + self.keys(QUERY))
+        return self.chunks * (
+            (self.shape.layer - 1) * self.block(QUERY, past) + self.keys(QUERY)
+        )
 
     def _answer_whole(self) -> float:
         return self.shape.blocks * self.block(self._kept() + QUERY, 0)

@@ -47,18 +47,30 @@ SHARES = (0.3, 0.1)
 LAYERS = (1, 2, 3, 4, 5, 6)
 
 
-def measured(options: Options, names: Iterable[str] = SETS) -> dict[str, list[Question]]:
+def measured(
+    options: Options, names: Iterable[str] = SETS
+) -> dict[str, list[Question]]:
     """The questions of each set that nothing that ships was fitted on, in an order given by a hash."""
     if options.quick:
         return {NQ: quick_questions()}
     return {name: part(options, name, fitting=False) for name in names}
 
 
-def part(options: Options, name: str, *, fitting: bool, limit: int | None = None) -> list[Question]:
+def part(
+    options: Options, name: str, *, fitting: bool, limit: int | None = None
+) -> list[Question]:
     file, most = SETS[name]
-    questions = parse_cases(enumerate(read(options.data, file), 1), labelled=True, skip_bad=False).questions
-    chosen = [q for q in questions if q.gold and len(q.passages) > 1 and for_fitting(q.id) == fitting]
-    chosen.sort(key=lambda q: hashlib.sha256(f"rag-denoise:{q.id}".encode()).hexdigest())
+    questions = parse_cases(
+        enumerate(read(options.data, file), 1), labelled=True, skip_bad=False
+    ).questions
+    chosen = [
+        q
+        for q in questions
+        if q.gold and len(q.passages) > 1 and for_fitting(q.id) == fitting
+    ]
+    chosen.sort(
+        key=lambda q: hashlib.sha256(f"rag-denoise:{q.id}".encode()).hexdigest()
+    )
     return chosen[: limit or most]
 
 
@@ -85,27 +97,50 @@ class Scores:
         """For each question the share of its gold passages that is kept."""
         return recall_at(self.by_scorer[scorer], self.gold, self.groups, share)
 
-    def of_questions(self, scorer: str) -> list[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
+    def of_questions(
+        self, scorer: str
+    ) -> list[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
         """Scores and labels of each question."""
         edges = np.flatnonzero(np.diff(self.groups)) + 1
-        return list(zip(np.split(self.by_scorer[scorer], edges), np.split(self.gold, edges), strict=True))
+        return list(
+            zip(
+                np.split(self.by_scorer[scorer], edges),
+                np.split(self.gold, edges),
+                strict=True,
+            )
+        )
 
 
 def scored(name: str, questions: Sequence[Question]) -> Scores:
     """Scores of the default, of its cosine alone, and of BM25."""
     read = bench_encoder()
-    signals = [read.signals(q.text, [p.text_with_header for p in q.passages]) for q in questions]
+    signals = [
+        read.signals(q.text, [p.text_with_header for p in q.passages])
+        for q in questions
+    ]
     words = BM25Scorer()
-    by_words = [words.score(q.text, [p.text_with_header for p in q.passages]) for q in questions]
+    by_words = [
+        words.score(q.text, [p.text_with_header for p in q.passages]) for q in questions
+    ]
     whole = np.concatenate(signals)
-    by = {"BM25": np.concatenate(by_words), "cosine": whole[:, 0], "default": default_stack().combine(whole)}
+    by = {
+        "BM25": np.concatenate(by_words),
+        "cosine": whole[:, 0],
+        "default": default_stack().combine(whole),
+    }
     labels = np.array([label for q in questions for label in q.labels])
-    return Scores(by, labels, np.repeat(np.arange(len(questions)), [len(q.passages) for q in questions]))
+    return Scores(
+        by,
+        labels,
+        np.repeat(np.arange(len(questions)), [len(q.passages) for q in questions]),
+    )
 
 
 def bench_encoder() -> SentenceEncoder:
     """The default's encoder; what it reads stays in the system's temporary folder for another run."""
-    return SentenceEncoder(minilm_folder(), name=HUB_NAME, cache_folder=cache_folder() / "readings")
+    return SentenceEncoder(
+        minilm_folder(), name=HUB_NAME, cache_folder=cache_folder() / "readings"
+    )
 
 
 @cache
@@ -115,13 +150,18 @@ def reader() -> HiddenReader:
 
 
 def states_of(
-    name: str, questions: Sequence[Question], layers: Sequence[int] = LAYERS, by: HiddenReader | None = None
+    name: str,
+    questions: Sequence[Question],
+    layers: Sequence[int] = LAYERS,
+    by: HiddenReader | None = None,
 ) -> HiddenStates:
     by = by or reader()
     mark = by.reading(max(layers)).model.weights[:8] + questions_digest(questions)[:12]
     folder = cache_folder() / f"states-{mark}-{'-'.join(map(str, layers))}"
     if not folder.is_dir():
-        sys.stderr.write(f"reading {name}: {len(questions)} questions, layers {list(layers)}\n")
+        sys.stderr.write(
+            f"reading {name}: {len(questions)} questions, layers {list(layers)}\n"
+        )
     return capture_states(by, questions, layers=layers, folder=folder)
 
 
@@ -138,7 +178,9 @@ def questions_digest(questions: Sequence[Question]) -> str:
     return digest.hexdigest()
 
 
-def difference(a: NDArray[np.float64], b: NDArray[np.float64]) -> tuple[float, tuple[float, float]]:
+def difference(
+    a: NDArray[np.float64], b: NDArray[np.float64]
+) -> tuple[float, tuple[float, float]]:
     """Mean of a - b over the same questions, with its 95 % interval."""
     return float((a - b).mean()), bootstrap_interval(a - b)
 

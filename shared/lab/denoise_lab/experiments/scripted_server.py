@@ -15,7 +15,10 @@ from typing import Any
 from denoise_core import Message, Reply, Usage
 
 OUTPUT, CACHED = 4.0, 0.25  # prices in units of an input token
-CACHES = {"vLLM": (16, 0), "hosted": (128, 1024)}  # tokens of a block, least tokens of a prefix
+CACHES = {
+    "vLLM": (16, 0),
+    "hosted": (128, 1024),
+}  # tokens of a block, least tokens of a prefix
 _PIECE = re.compile(r"^(\d+) ", re.MULTILINE)
 
 
@@ -62,16 +65,32 @@ class Server:
             text = "YES" if found else "NO"
         elif "Relevance:" in prompt:
             documents = re.split(
-                r"^Document (\d+):\n", prompt.split("Let's try this now:")[-1], flags=re.MULTILINE
+                r"^Document (\d+):\n",
+                prompt.split("Let's try this now:")[-1],
+                flags=re.MULTILINE,
             )
-            named = [n for n, d in zip(documents[1::2], documents[2::2]) if any(s in d for s in self.wanted)]
-            text = "\n".join(f"Doc: {n}, Relevance: 9" for n in named) or "Doc: 1, Relevance: 1"
+            named = [
+                n
+                for n, d in zip(documents[1::2], documents[2::2])
+                if any(s in d for s in self.wanted)
+            ]
+            text = (
+                "\n".join(f"Doc: {n}, Relevance: 9" for n in named)
+                or "Doc: 1, Relevance: 1"
+            )
         elif "Each piece begins with its number" in prompt:
             cut = _PIECE.split(prompt.split("\nEND ")[0])[1:]
-            chosen = {int(n): piece for n, piece in zip(cut[::2], cut[1::2]) if self._needed(piece)}
+            chosen = {
+                int(n): piece
+                for n, piece in zip(cut[::2], cut[1::2])
+                if self._needed(piece)
+            }
             text = _ranges(list(chosen)) or "NONE"
             if "Reply with JSON" in prompt:
-                keep = [{"n": n, "starts": " ".join(piece.split()[:3])} for n, piece in chosen.items()]
+                keep = [
+                    {"n": n, "starts": " ".join(piece.split()[:3])}
+                    for n, piece in chosen.items()
+                ]
                 text = json.dumps({"keep": keep}, ensure_ascii=False)
         elif "cut into numbered pieces" in prompt:  # all of it is the request
             count = len(_PIECE.findall(prompt.split("\nEND ")[0]))
@@ -87,7 +106,9 @@ class Server:
 
     def _needed(self, piece: str) -> bool:
         own = piece.split("\n\n")[0].strip()
-        said = re.search(r"\w", own) is not None  # a lone full stop is in every sentence
+        said = (
+            re.search(r"\w", own) is not None
+        )  # a lone full stop is in every sentence
         return any(said and (own in s or s in own) for s in self.wanted)
 
     def _count(self, prompt: str, text: str) -> None:
@@ -112,7 +133,9 @@ def _ranges(numbers: list[int]) -> str:
             runs[-1].append(n)
         else:
             runs.append([n])
-    return ", ".join(f"{r[0]}-{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)
+    return ", ".join(
+        f"{r[0]}-{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs
+    )
 
 
 class OurModel:
@@ -120,7 +143,9 @@ class OurModel:
         self.server = server
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        return Reply(self.server.answer("\n".join(m.content for m in messages)), Usage(0, 0))
+        return Reply(
+            self.server.answer("\n".join(m.content for m in messages)), Usage(0, 0)
+        )
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         return self.complete(messages)
@@ -146,8 +171,18 @@ def langchain_model(server: Server) -> Any:
         def _llm_type(self) -> str:
             return "scripted"
 
-        def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
-            return ChatResult(generations=[ChatGeneration(message=AIMessage(server.answer(messages[-1].text)))])
+        def _generate(
+            self,
+            messages: Any,
+            stop: Any = None,
+            run_manager: Any = None,
+            **kwargs: Any,
+        ) -> ChatResult:
+            return ChatResult(
+                generations=[
+                    ChatGeneration(message=AIMessage(server.answer(messages[-1].text)))
+                ]
+            )
 
     return Model()
 
@@ -161,10 +196,14 @@ def llamaindex_rerank(server: Server) -> Any:
         def metadata(self) -> LLMMetadata:
             return LLMMetadata(context_window=100_000)
 
-        def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        def complete(
+            self, prompt: str, formatted: bool = False, **kwargs: Any
+        ) -> CompletionResponse:
             return CompletionResponse(text=server.answer(prompt))
 
-        def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> Any:
+        def stream_complete(
+            self, prompt: str, formatted: bool = False, **kwargs: Any
+        ) -> Any:
             raise NotImplementedError("not used here")
 
     return LLMRerank(llm=Model())

@@ -4,7 +4,13 @@
 which any `denoise_core.augmenter.Augmenter` takes as its ``policy``.
 """
 
-from denoise_lab.policy.fit import OffPolicyReport, ReinforceSettings, imitate, learn_from_recorded, reinforce
+from denoise_lab.policy.fit import (
+    OffPolicyReport,
+    ReinforceSettings,
+    imitate,
+    learn_from_recorded,
+    reinforce,
+)
 from denoise_lab.policy.simulate import Simulator, Turn, simulators
 from denoise_lab.policy.trained import LinearPolicy
 

@@ -73,7 +73,14 @@ def index_of(action: Action) -> int | None:
     """The place of an action in `ACTIONS`; None for one that a trained policy never takes."""
     if isinstance(action, Search):
         return 1 if action.wide else 0
-    return next((n for kind, n in ((Readmit, 2), (Draft, 3), (Send, 4)) if isinstance(action, kind)), None)
+    return next(
+        (
+            n
+            for kind, n in ((Readmit, 2), (Draft, 3), (Send, 4))
+            if isinstance(action, kind)
+        ),
+        None,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +94,12 @@ class OffPolicyReport:
 
 
 def imitate(
-    start: LinearPolicy, teacher: Policy, episodes: Sequence[Episode], *, steps: int = 200, rate: float = 1.0
+    start: LinearPolicy,
+    teacher: Policy,
+    episodes: Sequence[Episode],
+    *,
+    steps: int = 200,
+    rate: float = 1.0,
 ) -> LinearPolicy:
     """A policy that does what ``teacher`` does on these episodes (the paper's first stage): softmax regression
     on the teacher's choices. Actions that a trained policy cannot take are left out; `InputError` where there
@@ -105,7 +117,9 @@ def imitate(
     for episode in episodes:
         episode(Shown())
     if not seen:
-        raise InputError("imitate: the teacher took no action that a trained policy can take")
+        raise InputError(
+            "imitate: the teacher took no action that a trained policy can take"
+        )
     weights = start.weights.copy()
     x = np.stack([d.features for d in seen])
     may = np.stack([d.may for d in seen])
@@ -171,9 +185,15 @@ def learn_from_recorded(
     scaled to a mean of 1. Runs whose policy was not stochastic (probability 1 throughout) count too, but
     say nothing about what else could have been done. Raises `InputError` when no run can be read.
     """
-    runs = [(found, reward) for answer, reward in recorded if (found := decisions_of(start, augmenter, answer))]
+    runs = [
+        (found, reward)
+        for answer, reward in recorded
+        if (found := decisions_of(start, augmenter, answer))
+    ]
     if not runs:
-        raise InputError("recorded: expected at least one run with actions that a trained policy can take")
+        raise InputError(
+            "recorded: expected at least one run with actions that a trained policy can take"
+        )
     mean = float(np.mean([reward for _, reward in runs]))
     weights = start.weights.copy()
     for _ in range(steps):
@@ -185,10 +205,14 @@ def learn_from_recorded(
         weights += settings.rate * step / len(runs)
     raw, scale = _importance(weights, runs, clip)
     effective = float(scale.sum() ** 2 / max(float((scale**2).sum()), 1e-12))
-    return _with(start, weights), OffPolicyReport(len(runs), float(raw.max()), effective)
+    return _with(start, weights), OffPolicyReport(
+        len(runs), float(raw.max()), effective
+    )
 
 
-def decisions_of(policy: LinearPolicy, augmenter: Augmenter, recorded: Answer) -> list[Decision]:
+def decisions_of(
+    policy: LinearPolicy, augmenter: Augmenter, recorded: Answer
+) -> list[Decision]:
     """The decisions of a recorded run, seen through the features of ``policy``; found by replaying it.
 
     ``augmenter`` is one like that of the recording; nothing of it is called.
@@ -217,11 +241,17 @@ class _Recorded:
         self.left = [(a.candidate, a.verdict) for a in recorded.memory.attempts]
 
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[AnswerVerdict]:
-        at = next((n for n, (said, _) in enumerate(self.left) if said == candidate), None)
-        return without_effects(AnswerVerdict(False) if at is None else self.left.pop(at)[1])
+        at = next(
+            (n for n, (said, _) in enumerate(self.left) if said == candidate), None
+        )
+        return without_effects(
+            AnswerVerdict(False) if at is None else self.left.pop(at)[1]
+        )
 
 
-def _decision(policy: LinearPolicy, memory: WorkingMemory, action: Action) -> Decision | None:
+def _decision(
+    policy: LinearPolicy, memory: WorkingMemory, action: Action
+) -> Decision | None:
     taken = index_of(action)
     may = allowed(memory, attempts=policy.attempts)
     if taken is None or not may[taken]:
@@ -230,12 +260,20 @@ def _decision(policy: LinearPolicy, memory: WorkingMemory, action: Action) -> De
 
 
 def _importance(
-    weights: NDArray[np.float64], runs: Sequence[tuple[list[Decision], float]], clip: float
+    weights: NDArray[np.float64],
+    runs: Sequence[tuple[list[Decision], float]],
+    clip: float,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Weights of the runs before clipping, and after clipping and scaling to a mean of 1."""
     raw = np.array(
         [
-            np.prod([softmax(weights @ d.features, d.may)[d.taken] / max(d.probability, 1e-6) for d in decisions])
+            np.prod(
+                [
+                    softmax(weights @ d.features, d.may)[d.taken]
+                    / max(d.probability, 1e-6)
+                    for d in decisions
+                ]
+            )
             for decisions, _ in runs
         ],
         dtype=np.float64,
@@ -244,11 +282,17 @@ def _importance(
     return raw, clipped / max(float(clipped.mean()), 1e-12)
 
 
-def _with(policy: LinearPolicy, weights: NDArray[np.float64], rng: random.Random | None = None) -> LinearPolicy:
-    return LinearPolicy(weights.copy(), rng=rng, features=policy.features, attempts=policy.attempts)
+def _with(
+    policy: LinearPolicy, weights: NDArray[np.float64], rng: random.Random | None = None
+) -> LinearPolicy:
+    return LinearPolicy(
+        weights.copy(), rng=rng, features=policy.features, attempts=policy.attempts
+    )
 
 
-def _push(weights: NDArray[np.float64], d: Decision, advantage: float, entropy: float) -> NDArray[np.float64]:
+def _push(
+    weights: NDArray[np.float64], d: Decision, advantage: float, entropy: float
+) -> NDArray[np.float64]:
     """Gradient of ``advantage * log p(taken) + entropy * H`` with respect to the weights."""
     chances = softmax(weights @ d.features, d.may)
     direction = -chances * advantage

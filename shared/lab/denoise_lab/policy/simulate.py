@@ -50,7 +50,11 @@ class Turn:
     @property
     def right(self) -> str:
         """What the answer is held against."""
-        return " ".join(p.text for p in self.snippets if p.id in self.gold) if self.needs else self.response
+        return (
+            " ".join(p.text for p in self.snippets if p.id in self.gold)
+            if self.needs
+            else self.response
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +81,9 @@ class Simulator:
     draws: the n-th draft of a turn is the same whatever was done before it, given what it is written from.
     """
 
-    def __init__(self, turn: Turn, others: Sequence[str], *, seed: int, rules: Rules = DEFAULTS) -> None:
+    def __init__(
+        self, turn: Turn, others: Sequence[str], *, seed: int, rules: Rules = DEFAULTS
+    ) -> None:
         self.turn = turn
         self.others = tuple(others)
         self.seed = seed
@@ -92,7 +98,10 @@ class Simulator:
         def reply(messages: Sequence[Message]) -> str:
             nonlocal drafts
             if messages[0].content == SELF_ASK:
-                right = random.Random(f"{self.seed} asked").random() < self.rules.self_knowledge
+                right = (
+                    random.Random(f"{self.seed} asked").random()
+                    < self.rules.self_knowledge
+                )
                 return "no" if self.turn.needs == right else "yes"
             drafts += 1
             return self._draft(drafts, messages)
@@ -110,14 +119,23 @@ class Simulator:
 
     def reward(self, answer: Answer) -> float:
         """Knowledge F1 of the answer, from 0 to 1, less what it cost."""
-        quality = knowledge_f1(answer.text, [self.turn.right]) if answer.memory.attempts else 0.0
+        quality = (
+            knowledge_f1(answer.text, [self.turn.right])
+            if answer.memory.attempts
+            else 0.0
+        )
         return quality - self.cost(answer)
 
     def cost(self, answer: Answer) -> float:
         """Searches and drafts; being asked whether it can do without is half a draft."""
         tags = [e.tag for e in answer.trace.events]
-        searches, drafts, asked = (tags.count(t) for t in ("search", "draft", "self_ask"))
-        return searches * self.rules.search_cost + (drafts + asked / 2) * self.rules.draft_cost
+        searches, drafts, asked = (
+            tags.count(t) for t in ("search", "draft", "self_ask")
+        )
+        return (
+            searches * self.rules.search_cost
+            + (drafts + asked / 2) * self.rules.draft_cost
+        )
 
     def _draft(self, number: int, messages: Sequence[Message]) -> str:
         shown = [p for p in self.turn.snippets if p.text in messages[1].content]
@@ -129,18 +147,26 @@ class Simulator:
             return shown[0].text if distracted else self.turn.response
         if not shown:
             return chance.choice(self.others) if self.others else "I cannot say."
-        skill = self.rules.skill_after_feedback if len(messages) > 2 else self.rules.skill
+        skill = (
+            self.rules.skill_after_feedback if len(messages) > 2 else self.rules.skill
+        )
         if gold and (not other or chance.random() < skill):
             return max(gold, key=lambda p: knowledge_f1(p.text, [self.turn.right])).text
         return (other or gold)[0].text
 
 
-def simulators(turns: Iterable[Turn], *, seed: int, rules: Rules = DEFAULTS) -> list[Simulator]:
+def simulators(
+    turns: Iterable[Turn], *, seed: int, rules: Rules = DEFAULTS
+) -> list[Simulator]:
     """One for each turn; what the model makes up is drawn from the other turns' responses."""
     listed = list(turns)
     rng = random.Random(seed)
     found = []
     for n, turn in enumerate(listed):
-        others = [t.response for t in rng.sample(listed, min(8, len(listed))) if t.response != turn.response]
+        others = [
+            t.response
+            for t in rng.sample(listed, min(8, len(listed)))
+            if t.response != turn.response
+        ]
         found.append(Simulator(turn, others, seed=seed * 1_000_003 + n, rules=rules))
     return found

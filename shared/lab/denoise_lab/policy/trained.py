@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from denoise_core.augmenter.actions import Action, Draft, Readmit, Search, Send
 from denoise_core.augmenter.memory import WorkingMemory
-from denoise_core.augmenter.prompts import titled
+from denoise_core.augmenter.prompts import with_title_line
 from denoise_core.errors import InputError
 from denoise_core.text.words import content_words, split_words
 
@@ -36,7 +36,9 @@ _ASKS = re.compile(
     r"will|has|have|what|which|who|when|where|why|how|any)\b",
     re.IGNORECASE,
 )
-_POINTS = re.compile(r"\b(?:they|them|their|it|its|there|this|that|those|these)\b", re.IGNORECASE)
+_POINTS = re.compile(
+    r"\b(?:they|them|their|it|its|there|this|that|those|these)\b", re.IGNORECASE
+)
 _FIRST = re.compile(r"\b(?:i|i'm|i'd|my|me|we|our)\b", re.IGNORECASE)
 
 # Every action a trained policy may take, in the order of its outputs.
@@ -58,14 +60,16 @@ def numbers_of(memory: WorkingMemory) -> dict[str, float]:
     """What a trained policy sees of the memory, each number under its name."""
     last, best, question = memory.last, memory.best, memory.question
     asked = set(content_words(question))
-    seen = {w for p in memory.evidence for w in split_words(titled(p))}
+    seen = {w for p in memory.evidence for w in split_words(with_title_line(p))}
     kinds = last.verdict.kinds if last else frozenset()
     return {
         "always": 1.0,
         "searched": _did(memory, wide=False),
         "searched wide": _did(memory, wide=True),
         "no evidence": not memory.evidence,
-        "words of the question that the evidence has": len(asked & seen) / len(asked) if asked else 0.0,
+        "words of the question that the evidence has": len(asked & seen) / len(asked)
+        if asked
+        else 0.0,
         "attempts / 3": min(1.0, len(memory.attempts) / 3),
         "last score": last.verdict.score if last else 0.0,
         "best score": best.verdict.score if best else 0.0,
@@ -75,7 +79,8 @@ def numbers_of(memory: WorkingMemory) -> dict[str, float]:
         "dropped chunks left": bool(memory.dropped),
         "question mark": "?" in question,
         "begins like a question": _ASKS.match(question) is not None,
-        "asks about someone or something named before": _POINTS.search(question) is not None,
+        "asks about someone or something named before": _POINTS.search(question)
+        is not None,
         "first person": _FIRST.search(question) is not None,
         "length of the question / 30 words": min(1.0, len(question.split()) / 30),
         "turns before / 10": min(1.0, len(memory.history) / 10),
@@ -102,9 +107,18 @@ def with_text(embed: Embed) -> Features:
     @lru_cache(4096)
     def vector(text: str) -> NDArray[np.float64]:
         found = np.asarray(embed([text]), dtype=np.float64)
-        if found.ndim != 2 or len(found) != 1 or not found.size or not np.isfinite(found).all():
-            raise InputError(f"embed: expected finite numbers of shape (1, width), got shape {found.shape}")
-        return np.asarray(found[0] / max(float(np.linalg.norm(found)), 1e-12), dtype=np.float64)
+        if (
+            found.ndim != 2
+            or len(found) != 1
+            or not found.size
+            or not np.isfinite(found).all()
+        ):
+            raise InputError(
+                f"embed: expected finite numbers of shape (1, width), got shape {found.shape}"
+            )
+        return np.asarray(
+            found[0] / max(float(np.linalg.norm(found)), 1e-12), dtype=np.float64
+        )
 
     def features(memory: WorkingMemory) -> NDArray[np.float64]:
         return np.concatenate([memory_features(memory), vector(memory.question)])
@@ -116,7 +130,15 @@ def allowed(memory: WorkingMemory, *, attempts: int) -> NDArray[np.bool_]:
     """Which of `ACTIONS` make sense now; never none."""
     searched, wide = _did(memory, wide=False), _did(memory, wide=True)
     drafts = len(memory.attempts) < attempts
-    may = np.array([not searched, searched and not wide, bool(memory.dropped), drafts, bool(memory.attempts)])
+    may = np.array(
+        [
+            not searched,
+            searched and not wide,
+            bool(memory.dropped),
+            drafts,
+            bool(memory.attempts),
+        ]
+    )
     if not may.any():
         may[3] = True
     return may
@@ -143,8 +165,16 @@ class LinearPolicy:
         features: Features = memory_features,
         attempts: int = 3,
     ) -> None:
-        self.weights = np.zeros((len(ACTIONS), len(NAMES))) if weights is None else np.asarray(weights, np.float64)
-        if self.weights.ndim != 2 or len(self.weights) != len(ACTIONS) or not np.isfinite(self.weights).all():
+        self.weights = (
+            np.zeros((len(ACTIONS), len(NAMES)))
+            if weights is None
+            else np.asarray(weights, np.float64)
+        )
+        if (
+            self.weights.ndim != 2
+            or len(self.weights) != len(ACTIONS)
+            or not np.isfinite(self.weights).all()
+        ):
             raise InputError(
                 f"weights: expected finite numbers of shape ({len(ACTIONS)}, features), got {self.weights.shape}"
             )
@@ -153,10 +183,14 @@ class LinearPolicy:
         self.attempts = attempts
 
     @staticmethod
-    def untrained(features: Features = memory_features, *, attempts: int = 3) -> LinearPolicy:
+    def untrained(
+        features: Features = memory_features, *, attempts: int = 3
+    ) -> LinearPolicy:
         """Weights of zero for as many numbers as ``features`` gives; it is called once to find out."""
         width = len(features(WorkingMemory("?")))
-        return LinearPolicy(np.zeros((len(ACTIONS), width)), features=features, attempts=attempts)
+        return LinearPolicy(
+            np.zeros((len(ACTIONS), width)), features=features, attempts=attempts
+        )
 
     def choose(self, memory: WorkingMemory) -> Action:
         chances = self.chances(memory)
@@ -169,12 +203,16 @@ class LinearPolicy:
         """Probability of each of `ACTIONS`, 0 for those that make no sense now; shape ``(5,)``."""
         found = self.features(memory)
         if found.shape != self.weights.shape[1:]:
-            raise InputError(f"features: the policy was trained on {self.weights.shape[1]}, got {found.shape}")
+            raise InputError(
+                f"features: the policy was trained on {self.weights.shape[1]}, got {found.shape}"
+            )
         return softmax(self.weights @ found, allowed(memory, attempts=self.attempts))
 
     def save(self, path: str | Path) -> None:
         """Write it to ``path`` as JSON, which ``load`` reads."""
-        Path(path).write_text(json.dumps(self.as_json(), indent=1) + "\n", encoding="utf-8")
+        Path(path).write_text(
+            json.dumps(self.as_json(), indent=1) + "\n", encoding="utf-8"
+        )
 
     @staticmethod
     def load(path: str | Path, *, features: Features = memory_features) -> LinearPolicy:
@@ -193,23 +231,33 @@ class LinearPolicy:
             "version": VERSION,
             "attempts": self.attempts,
             "features": names[:width],
-            "weights": {a: row.tolist() for a, row in zip(ACTIONS, self.weights, strict=True)},
+            "weights": {
+                a: row.tolist() for a, row in zip(ACTIONS, self.weights, strict=True)
+            },
         }
 
     @staticmethod
-    def from_json(data: Mapping[str, Any], *, features: Features = memory_features) -> LinearPolicy:
+    def from_json(
+        data: Mapping[str, Any], *, features: Features = memory_features
+    ) -> LinearPolicy:
         """The policy that ``as_json`` wrote; `InputError` for another version's or another shape."""
         try:
-            if data["version"] != VERSION or list(data["features"][: len(NAMES)]) != list(NAMES):
+            if data["version"] != VERSION or list(
+                data["features"][: len(NAMES)]
+            ) != list(NAMES):
                 raise InputError(
                     "policy: saved by another version, whose features have another meaning; train again"
                 )
             weights = np.array([data["weights"][a] for a in ACTIONS], dtype=np.float64)
-            return LinearPolicy(weights, features=features, attempts=int(data["attempts"]))
+            return LinearPolicy(
+                weights, features=features, attempts=int(data["attempts"])
+            )
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, InputError):
                 raise
-            raise InputError(f"policy: not as as_json() writes it: {type(error).__name__}: {error}") from error
+            raise InputError(
+                f"policy: not as as_json() writes it: {type(error).__name__}: {error}"
+            ) from error
 
 
 def softmax(scores: NDArray[np.float64], may: NDArray[np.bool_]) -> NDArray[np.float64]:

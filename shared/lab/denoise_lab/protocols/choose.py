@@ -62,7 +62,9 @@ def sheets_of(asked: Asked, llm: LLM) -> list[Sheet]:
     """The protocol's tables. Raises `InputError` for a name, a file or options that cannot be used."""
     makers = {"s2a": _s2a, "end": _end, "augmenter": _augmenter}
     if asked.protocol not in makers:
-        raise InputError(f"protocol {asked.protocol!r}: expected one of {', '.join(PROTOCOLS)}")
+        raise InputError(
+            f"protocol {asked.protocol!r}: expected one of {', '.join(PROTOCOLS)}"
+        )
     if asked.protocol != "end" and (asked.extended or asked.probe is not None):
         raise InputError("a probe and the extended set belong to the protocol 'end'")
     return makers[asked.protocol](asked, llm)
@@ -77,16 +79,26 @@ def _s2a(asked: Asked, llm: LLM) -> list[Sheet]:
         each = min(asked.count or QUESTIONS, QUESTIONS)
         return [
             opinions.sheet(llm, opinions.shipped(each), judge, (nq, *notes)),
-            problems.sheet(llm, problems.made(asked.count or QUESTIONS // 2, seed=asked.seed), (made,)),
+            problems.sheet(
+                llm,
+                problems.made(asked.count or QUESTIONS // 2, seed=asked.seed),
+                (made,),
+            ),
         ]
     records, bad = _records(asked.data)
     notes = (*notes, *_left_out(bad))
     if all("new_question" in r for r in records):
         return [problems.sheet(llm, from_gsm(records[: asked.count]), notes)]
     if all("opinion_type" in r for r in records):
-        several = None if asked.count is None else asked.count * len({r["opinion_type"] for r in records})
+        several = (
+            None
+            if asked.count is None
+            else asked.count * len({r["opinion_type"] for r in records})
+        )
         return [opinions.sheet(llm, from_opinions(records[:several]), judge, notes)]
-    found = parse_cases(enumerate(({"passages": ["-"], **r} for r in records), 1), columns=asked.columns)
+    found = parse_cases(
+        enumerate(({"passages": ["-"], **r} for r in records), 1), columns=asked.columns
+    )
     wrong = "the wrong answer suggested is that of another question of the file"
     own = opinions.of_questions([c.question for c in found.cases][: asked.count])
     return [opinions.sheet(llm, own, judge, (wrong, *notes))]
@@ -96,16 +108,27 @@ def _end(asked: Asked, llm: LLM) -> list[Sheet]:
     text, what = noisy.prose(), "prose of the passages that ship"
     if asked.data is not None:
         try:
-            text, what = asked.data.read_text("utf-8-sig"), f"prose of {asked.data.name}"
+            text, what = (
+                asked.data.read_text("utf-8-sig"),
+                f"prose of {asked.data.name}",
+            )
         except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{asked.data} cannot be read: {error}; expected a text in UTF-8 as prose") from error
+            raise InputError(
+                f"{asked.data} cannot be read: {error}; expected a text in UTF-8 as prose"
+            ) from error
     notes = [what, "an answer is right when it is the password and no other"]
     scorers: dict[str, Scorer] = {"default": DefaultScorer()}
     if asked.probe is not None:
-        scorers["END"] = found = load_probe_scorer(asked.probe, asked.model, load_now=True)
-        notes.append(f"END is a probe on layer {found.probe.reading.layer} of {found.probe.reading.model.name}")
+        scorers["END"] = found = load_probe_scorer(
+            asked.probe, asked.model, load_now=True
+        )
+        notes.append(
+            f"END is a probe on layer {found.probe.reading.layer} of {found.probe.reading.model.name}"
+        )
     else:
-        notes.append("'default' is the embedded default at the paper's share; END needs --probe, on a local model")
+        notes.append(
+            "'default' is the embedded default at the paper's share; END needs --probe, on a local model"
+        )
     cases = noisy.made(
         text,
         asked.count or QUESTIONS // 2,
@@ -120,14 +143,22 @@ def _augmenter(asked: Asked, llm: LLM) -> list[Sheet]:
     notes: tuple[str, ...] = (_judged(asked.right),)
     if asked.data is None:
         questions = list(sample_questions())
-        notes = ("questions of Natural Questions that ship, searched in all their passages", *notes)
+        notes = (
+            "questions of Natural Questions that ship, searched in all their passages",
+            *notes,
+        )
     else:
         records, bad = _records(asked.data)
-        questions = [c.question for c in parse_cases(enumerate(records, 1), columns=asked.columns).cases]
+        questions = [
+            c.question
+            for c in parse_cases(enumerate(records, 1), columns=asked.columns).cases
+        ]
         notes = (*notes, *_left_out(bad))
     cases = loops.cases_of(questions)
     corpus = loops.corpus_of(cases)
-    return loops.sheets(llm, cases[: asked.count], corpus, judge_of(asked.right, llm), notes)
+    return loops.sheets(
+        llm, cases[: asked.count], corpus, judge_of(asked.right, llm), notes
+    )
 
 
 def judge_of(right: str, llm: LLM) -> Judge:
@@ -159,11 +190,19 @@ def _records(path: Path) -> tuple[list[dict[str, Any]], list[RecordProblem]]:
         elif isinstance(record, dict):
             good.append(record)
         else:
-            bad.append(RecordProblem(place, f"expected an object, got {type(record).__name__}"))
+            bad.append(
+                RecordProblem(place, f"expected an object, got {type(record).__name__}")
+            )
     if not good:
         raise InputError(f"{path}: no record can be used")
     return good, bad
 
 
 def _left_out(bad: list[RecordProblem]) -> tuple[str, ...]:
-    return (f"left out: {len(bad)} lines, the first {bad[0].line_number}: {bad[0].reason}",) if bad else ()
+    return (
+        (
+            f"left out: {len(bad)} lines, the first {bad[0].line_number}: {bad[0].reason}",
+        )
+        if bad
+        else ()
+    )

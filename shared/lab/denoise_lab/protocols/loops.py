@@ -11,7 +11,16 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from denoise_core.augmenter import Answer, Augmenter, Consolidator, Feedback, LoopLimits, Policy, Rules, Utility
+from denoise_core.augmenter import (
+    Answer,
+    Augmenter,
+    Consolidator,
+    Feedback,
+    LoopLimits,
+    Policy,
+    Rules,
+    Utility,
+)
 from denoise_core.augmenter.answer import Outcome, StopReason
 from denoise_core.augmenter.knowledge.retrieve import BM25Retriever
 from denoise_core.augmenter.prompts import QUESTION_ANSWERING, Task
@@ -20,7 +29,7 @@ from denoise_core.errors import DenoiseError, InputError
 from denoise_core.protocols import LLM, Retriever
 from denoise_core.question import Question
 from denoise_core.runtime.effects import Flow
-from denoise_core.support.citing import uncited
+from denoise_core.support.citing import remove_citations
 from denoise_core.types import Passage, unique_ids
 from denoise_lab.conversations import DIALOGUE
 from denoise_lab.criticism import SelfCriticism
@@ -39,7 +48,9 @@ NEVER = Rules(consult="never")
 class Setting:
     """A loop. ``gold`` puts the right passages in the place of the search, ``redraw`` draws a repeated draft."""
 
-    policy: Policy = field(default_factory=lambda: Rules(without_evidence="draft", widen=False))
+    policy: Policy = field(
+        default_factory=lambda: Rules(without_evidence="draft", widen=False)
+    )
     utility: Utility = field(default_factory=Groundedness)
     feedback: Feedback | None = None
     limits: LoopLimits = field(default_factory=LoopLimits)
@@ -77,7 +88,11 @@ class Given:
 
 
 def loop_of(
-    llm: LLM, setting: Setting, gold: Sequence[Passage], narrow: Retriever, wide: Retriever | None = None
+    llm: LLM,
+    setting: Setting,
+    gold: Sequence[Passage],
+    narrow: Retriever,
+    wide: Retriever | None = None,
 ) -> Augmenter:
     """The loop of a setting over one question's knowledge."""
     sources: Any = Given(gold) if setting.gold else narrow
@@ -115,7 +130,9 @@ def cases_of(questions: Sequence[Question]) -> list[Case]:
         if q.gold and q.answers
     ]
     if not found:
-        raise InputError("this protocol needs questions with 'passages', 'answers' and gold passages")
+        raise InputError(
+            "this protocol needs questions with 'passages', 'answers' and gold passages"
+        )
     return found
 
 
@@ -126,22 +143,29 @@ def corpus_of(cases: Iterable[Case]) -> tuple[Passage, ...]:
     return tuple(Passage(t, i, header=h) for (t, h), i in zip(texts, ids, strict=True))
 
 
-def systems(llm: LLM, settings: Mapping[str, Setting], corpus: Sequence[Passage]) -> dict[str, System]:
+def systems(
+    llm: LLM, settings: Mapping[str, Setting], corpus: Sequence[Passage]
+) -> dict[str, System]:
     """Each setting over one corpus, as `Sheet` asks them."""
     narrow, wide = (BM25Retriever(corpus, k=k) for k in (NARROW, WIDE))
 
     def ask(setting: Setting, case: Case) -> Flow[Told]:
-        answer = yield from loop_of(llm, setting, case.clean_passages, narrow, wide).flow(case.question)
+        answer = yield from loop_of(
+            llm, setting, case.clean_passages, narrow, wide
+        ).flow(case.question)
         return _told(answer)
 
     return {name: partial(ask, setting) for name, setting in settings.items()}
 
 
 def _told(answer: Answer) -> Told:
-    stopped = answer.stopped_because
-    if answer.outcome is Outcome.FAILED or stopped in (StopReason.BUDGET, StopReason.DEADLINE):
+    stopped = answer.stop_reason
+    if answer.outcome is Outcome.FAILED or stopped in (
+        StopReason.BUDGET,
+        StopReason.DEADLINE,
+    ):
         raise CutShort(f"the loop was cut short: {stopped.value}")
-    return Told(uncited(answer.text))
+    return Told(remove_citations(answer.text))
 
 
 class KnowledgeF1:
@@ -155,10 +179,16 @@ class KnowledgeF1:
 
 
 def sheets(
-    llm: LLM, cases: Sequence[Case], corpus: Sequence[Passage], judge: Judge, notes: tuple[str, ...] = ()
+    llm: LLM,
+    cases: Sequence[Case],
+    corpus: Sequence[Passage],
+    judge: Judge,
+    notes: tuple[str, ...] = (),
 ) -> list[Sheet]:
     """Right answers in the task of answering questions, and Knowledge-F1 in that of dialogue."""
-    make: Callable[[Mapping[str, Setting]], dict[str, System]] = partial(systems, llm, corpus=corpus)
+    make: Callable[[Mapping[str, Setting]], dict[str, System]] = partial(
+        systems, llm, corpus=corpus
+    )
     asked = [replace(c, passages=()) for c in cases]
     return [
         Sheet(

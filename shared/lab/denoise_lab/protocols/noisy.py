@@ -14,7 +14,14 @@ from denoise_core.end.answering import answer_messages
 from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.question import Question
-from denoise_core.runtime.effects import Complete, FailedItem, Flow, batch, complete, denoise
+from denoise_core.runtime.effects import (
+    Complete,
+    FailedItem,
+    Flow,
+    batch,
+    complete,
+    denoise,
+)
 from denoise_core.scorers import decisions
 from denoise_core.types import Passage
 from denoise_lab.noisy_retrieval import CHARACTERS, LEVELS, NoisyRetrieval
@@ -33,7 +40,13 @@ def case_of(question: Question, level: int) -> Case:
     """A question of `NoisyRetrieval` as a case; the oracle reads the gold chunk alone."""
     gold = tuple(p for p in question.passages if p.id in question.gold)
     return Case(
-        question.id, f"level {level}", question.text, question.answers, question.text, question.passages, gold
+        question.id,
+        f"level {level}",
+        question.text,
+        question.answers,
+        question.text,
+        question.passages,
+        gold,
     )
 
 
@@ -55,7 +68,9 @@ def made(
     return [
         case_of(q, level)
         for level in levels
-        for q in NoisyRetrieval(level, extended, characters=characters).questions(text, count, seed=seed)
+        for q in NoisyRetrieval(level, extended, characters=characters).questions(
+            text, count, seed=seed
+        )
     ]
 
 
@@ -81,7 +96,9 @@ class PasswordJudge:
 
 def answered(case: Case, passages: Sequence[Passage]) -> Flow[Told]:
     """The second pass over ``passages``."""
-    reply = yield from complete(answer_messages(case.question, passages), tag="end.answer")
+    reply = yield from complete(
+        answer_messages(case.question, passages), tag="end.answer"
+    )
     return Told(reply.text.strip())
 
 
@@ -99,7 +116,10 @@ def asked_outright(case: Case) -> Flow[Told]:
     """LLM-Discrim: the model judges each chunk; what it says yes to is kept, the first chunk where that is
     none.
     """
-    asked = tuple(Complete(decisions.messages(case.question, p.text), "discriminate") for p in case.passages)
+    asked = tuple(
+        Complete(decisions.messages(case.question, p.text), "discriminate")
+        for p in case.passages
+    )
     replies = yield from batch(asked)
     failed = next((r for r in replies if isinstance(r, FailedItem)), None)
     if failed is not None:
@@ -128,12 +148,18 @@ class Known:
 
 def systems(scorers: Mapping[str, Scorer]) -> dict[str, System]:
     """The paper's, each scorer keeping `SHARE` of the chunks between LLM-Discrim and the oracle."""
-    own = {name: partial(kept, ENDDenoiser(s, keep=SHARE)) for name, s in scorers.items()}
+    own = {
+        name: partial(kept, ENDDenoiser(s, keep=SHARE)) for name, s in scorers.items()
+    }
     return {"all in": all_in, "LLM-Discrim": asked_outright, **own, "oracle": oracle}
 
 
 def sheet(
-    cases: Iterable[Case], scorers: Mapping[str, Scorer], *, extended: bool, notes: tuple[str, ...] = ()
+    cases: Iterable[Case],
+    scorers: Mapping[str, Scorer],
+    *,
+    extended: bool,
+    notes: tuple[str, ...] = (),
 ) -> Sheet:
     """One of the two tables; ``scorers`` has "END" where there is a probe on the model's own layers."""
     return Sheet(

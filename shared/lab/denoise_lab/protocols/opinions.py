@@ -26,7 +26,15 @@ from denoise_lab.s2a.run import paper_systems
 NONE = "none"
 KINDS = (NONE, "correct_suggested", "incorrect_suggested", "correct_denied")
 SYSTEMS = (
-    *("plain", "instructed", "stepwise", "oracle", "s2a default", "s2a single", "s2a keep_original"),
+    *(
+        "plain",
+        "instructed",
+        "stepwise",
+        "oracle",
+        "s2a default",
+        "s2a single",
+        "s2a keep_original",
+    ),
     *("s2a not_instructed", "s2a select"),
 )
 BOTH = "s2a select, question too"
@@ -43,7 +51,15 @@ def forms(
     """A question alone and with each of ``opinions``, sentences by kind; ``clean`` is what the oracle reads."""
     said = {NONE: "", **opinions}
     return [
-        Case(f"{name}.{kind}", kind, f"{question} {extra}".strip(), tuple(gold), question, passages, clean)
+        Case(
+            f"{name}.{kind}",
+            kind,
+            f"{question} {extra}".strip(),
+            tuple(gold),
+            question,
+            passages,
+            clean,
+        )
         for kind, extra in said.items()
     ]
 
@@ -63,7 +79,12 @@ def shipped(count: int | None = None) -> list[Case]:
     return [
         case
         for n, p in enumerate(sample_answers()[:count], 1)
-        for case in forms(f"q{n}", p.question.text, p.question.answers, opinions_of(p.right_answer, p.wrong_answer))
+        for case in forms(
+            f"q{n}",
+            p.question.text,
+            p.question.answers,
+            opinions_of(p.right_answer, p.wrong_answer),
+        )
     ]
 
 
@@ -75,13 +96,23 @@ def of_questions(questions: Sequence[Question]) -> list[Case]:
     known = [q for q in questions if q.answers]
     out: list[Case] = []
     for n, q in enumerate(known):
-        others = (o.answers[0] for o in (*known[n + 1 :], *known[:n]) if o.answers[0] not in q.answers)
+        others = (
+            o.answers[0]
+            for o in (*known[n + 1 :], *known[:n])
+            if o.answers[0] not in q.answers
+        )
         wrong = next(others, None)
         if wrong is None:
-            raise InputError("opinions need two questions or more, with different answers: add 'answers'")
-        out += forms(q.id or f"q{n + 1}", q.text, q.answers, opinions_of(q.answers[0], wrong))
+            raise InputError(
+                "opinions need two questions or more, with different answers: add 'answers'"
+            )
+        out += forms(
+            q.id or f"q{n + 1}", q.text, q.answers, opinions_of(q.answers[0], wrong)
+        )
     if not out:
-        raise InputError("opinions need questions with 'answers', or records with 'prompt' and 'opinion_type'")
+        raise InputError(
+            "opinions need questions with 'answers', or records with 'prompt' and 'opinion_type'"
+        )
     return out
 
 
@@ -111,7 +142,9 @@ def final(answer: str) -> str:
     return answer.rpartition("The answer is ")[2].strip().removesuffix(".").strip()
 
 
-def sheet(llm: LLM, cases: Iterable[Case], judge: Judge, notes: tuple[str, ...] = ()) -> Sheet:
+def sheet(
+    llm: LLM, cases: Iterable[Case], judge: Judge, notes: tuple[str, ...] = ()
+) -> Sheet:
     """The table of opinions. Where cases have passages, ``select`` is asked about question and passages too."""
     asked = tuple(cases)
     known = systems(lambda seed: llm)

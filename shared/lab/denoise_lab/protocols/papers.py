@@ -27,7 +27,11 @@ OPINIONS = Paper(
     {
         "plain": {ALL: 62.8},
         "oracle": {ALL: 82.0},
-        "instructed": {ALL: 71.7, "correct_suggested": 92.0, "incorrect_suggested": 38.0},
+        "instructed": {
+            ALL: 71.7,
+            "correct_suggested": 92.0,
+            "incorrect_suggested": 38.0,
+        },
         "s2a default": {ALL: 80.3},
         "s2a keep_original": {ALL: 74.5},
     },
@@ -46,7 +50,9 @@ _EXTENDED = (100.0, 94.0, 71.0, 40.0, 4.0)
 def noisy(extended: bool) -> Paper:
     """All in by level, and at level 4 of the standard set what discarding brings."""
     by_level = _EXTENDED if extended else _STANDARD
-    figures: dict[str, dict[str, float]] = {"all in": {f"level {n}": v for n, v in enumerate(by_level)}}
+    figures: dict[str, dict[str, float]] = {
+        "all in": {f"level {n}": v for n, v in enumerate(by_level)}
+    }
     if not extended:
         figures |= {"LLM-Discrim": {"level 4": 20.0}, "END": {"level 4": 68.0}}
     return Paper(
@@ -68,5 +74,6 @@ NEWS_CHAT = Paper(
 )
 
 ANSWERS = Paper(
-    "LLM-Augmenter (arXiv 2302.12813) reports overlap with the gold text, no share of right answers", {}
+    "LLM-Augmenter (arXiv 2302.12813) reports overlap with the gold text, no share of right answers",
+    {},
 )

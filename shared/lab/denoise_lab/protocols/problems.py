@@ -27,18 +27,58 @@ KINDS = ("none", "random", "topic")
 AT_ONCE = ("plain", "oracle", "s2a relevance", "s2a select")
 STEPS = ", in steps"
 
-_NAMES = ("Amir", "Beatriz", "Chen", "Dora", "Elif", "Femi", "Greta", "Hugo", "Ines", "Jonas", "Kofi", "Lena")
-_GOODS = ("apples", "books", "candles", "coins", "eggs", "lemons", "marbles", "pencils", "stamps", "tickets")
-_START = ("{a} has {n} {g}.", "{a} starts the week with {n} {g}.", "There are {n} {g} on the shelf of {a}.")
-_MORE = ("A neighbour brings {a} {n} more.", "{a} buys {n} more.", "Then {a} finds {n} more.")
-_LESS = ("{a} gives {n} of them away.", "{a} sells {n} of them.", "{n} of them are lost.")
+_NAMES = (
+    "Amir",
+    "Beatriz",
+    "Chen",
+    "Dora",
+    "Elif",
+    "Femi",
+    "Greta",
+    "Hugo",
+    "Ines",
+    "Jonas",
+    "Kofi",
+    "Lena",
+)
+_GOODS = (
+    "apples",
+    "books",
+    "candles",
+    "coins",
+    "eggs",
+    "lemons",
+    "marbles",
+    "pencils",
+    "stamps",
+    "tickets",
+)
+_START = (
+    "{a} has {n} {g}.",
+    "{a} starts the week with {n} {g}.",
+    "There are {n} {g} on the shelf of {a}.",
+)
+_MORE = (
+    "A neighbour brings {a} {n} more.",
+    "{a} buys {n} more.",
+    "Then {a} finds {n} more.",
+)
+_LESS = (
+    "{a} gives {n} of them away.",
+    "{a} sells {n} of them.",
+    "{n} of them are lost.",
+)
 _RANDOM = (
     "The train to the coast takes {n} minutes.",
     "{b} is {n} years old.",
     "The bridge behind the school is {n} metres long.",
     "{b} lives at number {n} of the same street.",
 )
-_TOPIC = ("{b} has {n} {g}.", "Last month {b} bought {n} {g}.", "The shop around the corner sells {n} {g} a day.")
+_TOPIC = (
+    "{b} has {n} {g}.",
+    "Last month {b} bought {n} {g}.",
+    "The shop around the corner sells {n} {g} a day.",
+)
 
 
 def made(count: int, *, seed: int = 0) -> list[Case]:
@@ -54,18 +94,31 @@ def made(count: int, *, seed: int = 0) -> list[Case]:
                 n, more = rng.randrange(2, 10), rng.random() < 0.5
                 said.append(rng.choice(_MORE if more else _LESS).format(a=a, n=n))
                 left += n if more else -n
-            noise = {"none": "", "random": rng.choice(_RANDOM), "topic": rng.choice(_TOPIC)}
+            noise = {
+                "none": "",
+                "random": rng.choice(_RANDOM),
+                "topic": rng.choice(_TOPIC),
+            }
             at, other = rng.randrange(1, len(said) + 1), rng.randrange(11, 99)
             for kind, sentence in noise.items():
                 extra = [sentence.format(b=b, n=other, g=goods)] if sentence else []
                 text, clean = " ".join([*said[:at], *extra, *said[at:]]), " ".join(said)
                 found.append(
-                    problem(f"{steps}-{i}.{kind}", kind, text, clean, f"How many {goods} are left?", left)
+                    problem(
+                        f"{steps}-{i}.{kind}",
+                        kind,
+                        text,
+                        clean,
+                        f"How many {goods} are left?",
+                        left,
+                    )
                 )
     return found
 
 
-def problem(name: str, kind: str, text: str, clean: str, question: str, answer: object) -> Case:
+def problem(
+    name: str, kind: str, text: str, clean: str, question: str, answer: object
+) -> Case:
     """The problem's text as a passage, its question as the question; ``clean`` is the text without the
     sentence.
     """
@@ -77,11 +130,13 @@ def systems(llm_for: Callable[[int], LLM]) -> dict[str, S2ASystem]:
     """By name, answering at once and in steps; those in steps have the prompt for steps wherever one answers."""
     steps = Prompts().answer_stepwise
     prompts = replace(Prompts(), answer=steps, answer_fairly=steps)
-    at_once, stepwise = (paper_systems(llm_for, o) for o in (None, Options(prompts=prompts)))
-    stepwise["plain"] = at_once["stepwise"]
-    stepwise["oracle"] = lambda case, seed: Baseline(llm_for(seed), kind="stepwise").flow(
-        case.clean_question, case.clean_passages
+    at_once, stepwise = (
+        paper_systems(llm_for, o) for o in (None, Options(prompts=prompts))
     )
+    stepwise["plain"] = at_once["stepwise"]
+    stepwise["oracle"] = lambda case, seed: Baseline(
+        llm_for(seed), kind="stepwise"
+    ).flow(case.clean_question, case.clean_passages)
     return at_once | {f"{name}{STEPS}": stepwise[name] for name in AT_ONCE}
 
 

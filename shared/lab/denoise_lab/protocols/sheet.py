@@ -13,7 +13,11 @@ from functools import partial
 
 from denoise_core._optional import render_html
 from denoise_core.errors import format_error, is_user_error
-from denoise_core.evaluate.comparison.figures import MeanInterval, mean_interval, mean_usage
+from denoise_core.evaluate.comparison.figures import (
+    MeanInterval,
+    mean_interval,
+    mean_usage,
+)
 from denoise_core.protocols import LLM
 from denoise_core.runtime.budget import Price
 from denoise_core.runtime.effects import Flow
@@ -126,11 +130,18 @@ def run_sheets(
     What fails on a case is counted and named, and the rest goes on; mistakes (a refused key, a missing extra)
     raise. ``progress`` hears of cases done, and of all.
     """
-    jobs = [(n, name, c) for n, sheet in enumerate(sheets) for name in sheet.systems for c in sheet.cases]
+    jobs = [
+        (n, name, c)
+        for n, sheet in enumerate(sheets)
+        for name in sheet.systems
+        for c in sheet.cases
+    ]
     found: dict[tuple[int, str, str], Result] = {}
     pool = DaemonThreadPool(workers)
     waiting = {
-        pool.submit(partial(_result, sheets[n].systems[name], case, sheets[n].judge, llm)): (n, name, case.id)
+        pool.submit(
+            partial(_result, sheets[n].systems[name], case, sheets[n].judge, llm)
+        ): (n, name, case.id)
         for n, name, case in jobs
     }
     try:
@@ -141,26 +152,52 @@ def run_sheets(
     finally:  # after a mistake or Ctrl-C nothing new begins
         pool.close()
     return tuple(
-        table_of(sheet, {s: [found[n, s, c.id] for c in sheet.cases] for s in sheet.systems}, price)
+        table_of(
+            sheet,
+            {s: [found[n, s, c.id] for c in sheet.cases] for s in sheet.systems},
+            price,
+        )
         for n, sheet in enumerate(sheets)
     )
 
 
-def table_of(sheet: Sheet, results: Mapping[str, Sequence[Result]], price: Price | None = None) -> Table:
+def table_of(
+    sheet: Sheet, results: Mapping[str, Sequence[Result]], price: Price | None = None
+) -> Table:
     """The table of results, for each system in the order of the sheet's cases."""
     kinds = list(dict.fromkeys(c.kind for c in sheet.cases))
     columns = (ALL, *kinds) if len(kinds) > 1 else (ALL,)
     lines = tuple(_line(sheet, s, rows, columns, price) for s, rows in results.items())
-    return Table(sheet.name, sheet.title, sheet.measure, columns, lines, sheet.paper.source, sheet.notes)
+    return Table(
+        sheet.name,
+        sheet.title,
+        sheet.measure,
+        columns,
+        lines,
+        sheet.paper.source,
+        sheet.notes,
+    )
 
 
-def _line(sheet: Sheet, system: str, rows: Sequence[Result], columns: Sequence[str], price: Price | None) -> Line:
+def _line(
+    sheet: Sheet,
+    system: str,
+    rows: Sequence[Result],
+    columns: Sequence[str],
+    price: Price | None,
+) -> Line:
     cells = {}
     for column in columns:
-        own = [r.value for r, c in zip(rows, sheet.cases, strict=True) if column in (ALL, c.kind)]
+        own = [
+            r.value
+            for r, c in zip(rows, sheet.cases, strict=True)
+            if column in (ALL, c.kind)
+        ]
         mean = mean_interval([v for v in own if v is not None])
         if mean is not None:
-            cells[column] = MeanInterval(100 * mean.value, 100 * mean.low, 100 * mean.high, mean.count)
+            cells[column] = MeanInterval(
+                100 * mean.value, 100 * mean.low, 100 * mean.high, mean.count
+            )
     done = [r for r in rows if r.error is None]
     errors = [r.error for r in rows if r.error is not None]
     return Line(
@@ -180,7 +217,9 @@ def _result(system: System, case: Case, judge: Judge, llm: LLM) -> Result:
     try:
         answer, trace = run(system(case), llm=llm)
         value, _ = run(judge.judge(case, answer.text), llm=llm)
-    except Exception as error:  # a model that fails on one case is counted, a mistake raises
+    except (
+        Exception
+    ) as error:  # a model that fails on one case is counted, a mistake raises
         if is_user_error(error):
             raise
         return Result(None, error=format_error(error))

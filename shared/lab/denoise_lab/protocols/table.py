@@ -18,14 +18,31 @@ RESULTS, PAGE, TABLES = "results.json", "report.html", "tables.md"
 
 def rows_of(table: Table) -> list[list[str]]:
     """Header and one row a system: percent, its 95 % interval, and the paper's figure where it has one."""
-    headers = {"input_tokens": "read", "output_tokens": "written", "cached_tokens": "cached", "cost": "money"}
+    headers = {
+        "input_tokens": "read",
+        "output_tokens": "written",
+        "cached_tokens": "cached",
+        "cost": "money",
+    }
     forms = dict.fromkeys(headers, "{:,.0f}") | {"cost": "{:.6f}"}
     shown = [name for name in forms if any(getattr(line, name) for line in table.lines)]
-    rows = [["system", *(c.replace("_", " ") for c in table.columns), *(headers[name] for name in shown)]]
+    rows = [
+        [
+            "system",
+            *(c.replace("_", " ") for c in table.columns),
+            *(headers[name] for name in shown),
+        ]
+    ]
     for line in table.lines:
         cells = [_cell(line, column) for column in table.columns]
         used = ((name, getattr(line, name)) for name in shown)
-        rows.append([line.system, *cells, *("" if v is None else forms[name].format(v) for name, v in used)])
+        rows.append(
+            [
+                line.system,
+                *cells,
+                *("" if v is None else forms[name].format(v) for name, v in used),
+            ]
+        )
     return rows
 
 
@@ -45,18 +62,29 @@ def told(table: Table) -> list[str]:
     ]
     for line in table.lines:
         if line.failed:
-            out.append(f"{line.system} failed on {line.failed} cases, the first: {line.first_error}.")
+            out.append(
+                f"{line.system} failed on {line.failed} cases, the first: {line.first_error}."
+            )
         if line.unknown:
             out.append(f"{line.system}: {line.unknown} answers could not be judged.")
         if line.fell_back:
-            out.append(f"{line.system} fell back to the text as it came on {line.fell_back} cases.")
+            out.append(
+                f"{line.system} fell back to the text as it came on {line.fell_back} cases."
+            )
     return out
 
 
 def markdown(table: Table) -> str:
     """Title, table and what must be said."""
-    header, *rows = ([cell.replace("|", "\\|") for cell in row] for row in rows_of(table))
-    lines = [f"## {table.title}", "", f"| {' | '.join(header)} |", "|---" * len(header) + "|"]
+    header, *rows = (
+        [cell.replace("|", "\\|") for cell in row] for row in rows_of(table)
+    )
+    lines = [
+        f"## {table.title}",
+        "",
+        f"| {' | '.join(header)} |",
+        "|---" * len(header) + "|",
+    ]
     lines += [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join([*lines, "", *told(table), ""])
 
@@ -65,7 +93,9 @@ def page(tables: Sequence[Table], model: str) -> str:
     """A complete page without scripts or outside parts. All texts are escaped. Needs the extra ``cli``."""
     shown = [(t.title, rows_of(t), told(t)) for t in tables]
     title = "The papers' tables on another model"
-    return render_template("tables.html", "denoise_lab.protocols", title=title, model=model, tables=shown)
+    return render_template(
+        "tables.html", "denoise_lab.protocols", title=title, model=model, tables=shown
+    )
 
 
 def fragment(table: Table) -> str:
@@ -76,7 +106,12 @@ def fragment(table: Table) -> str:
 
 def to_dict(tables: Sequence[Table], model: str) -> dict[str, Any]:
     """Plain JSON values."""
-    return {"format": FORMAT, "version": VERSION, "model": model, "tables": [asdict(t) for t in tables]}
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "model": model,
+        "tables": [asdict(t) for t in tables],
+    }
 
 
 def save(tables: Sequence[Table], model: str, folder: str | Path) -> Path:
@@ -84,7 +119,9 @@ def save(tables: Sequence[Table], model: str, folder: str | Path) -> Path:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     written = page(tables, model)
-    record = json.dumps(to_dict(tables, model), indent=1, ensure_ascii=False, allow_nan=False)
+    record = json.dumps(
+        to_dict(tables, model), indent=1, ensure_ascii=False, allow_nan=False
+    )
     write_whole(folder / RESULTS, record + "\n")
     write_whole(folder / TABLES, f"# {model}\n\n" + "\n".join(map(markdown, tables)))
     write_whole(folder / PAGE, written)

@@ -29,10 +29,17 @@ class Baseline:
     """
 
     def __init__(
-        self, llm: LLM, *, kind: Kind = "plain", budget: Budget | None = None, prompts: Prompts | None = None
+        self,
+        llm: LLM,
+        *,
+        kind: Kind = "plain",
+        budget: Budget | None = None,
+        prompts: Prompts | None = None,
     ) -> None:
         if kind not in get_args(Kind):
-            raise InputError(f"kind={kind!r}: expected one of {', '.join(map(repr, get_args(Kind)))}")
+            raise InputError(
+                f"kind={kind!r}: expected one of {', '.join(map(repr, get_args(Kind)))}"
+            )
         self.llm = expect_llm(llm)
         self.kind: Kind = kind
         self.budget = budget
@@ -51,6 +58,10 @@ class Baseline:
     def flow(self, question: str, passages: Sequence[Passage]) -> Flow[S2AAnswer]:
         """The same as a flow, for a driver of your own."""
         p = self.prompts
-        prompt = {"plain": p.answer, "instructed": p.answer_fairly, "stepwise": p.answer_stepwise}[self.kind]
+        prompt = {
+            "plain": p.answer,
+            "instructed": p.answer_fairly,
+            "stepwise": p.answer_stepwise,
+        }[self.kind]
         text = yield from answer_from_passages(self.llm, prompt, question, passages)
         return S2AAnswer(text, question, S2AResult(question, tuple(passages)))

@@ -36,9 +36,17 @@ def from_opinions(records: Iterable[Mapping[str, Any]]) -> list[Case]:
     for record in records:
         if _field(record, "prompt") is None:
             continue
-        gold = tuple(record.get("correct_aliases") or [_field(record, "correct_answer")])
+        gold = tuple(
+            record.get("correct_aliases") or [_field(record, "correct_answer")]
+        )
         cases.append(
-            Case(record["id"], _field(record, "opinion_type"), record["prompt"], gold, _field(record, "question"))
+            Case(
+                record["id"],
+                _field(record, "opinion_type"),
+                record["prompt"],
+                gold,
+                _field(record, "question"),
+            )
         )
     return cases
 
@@ -62,5 +70,7 @@ def from_gsm(records: Iterable[Mapping[str, Any]]) -> list[Case]:
 
 def _field(record: Mapping[str, Any], name: str) -> Any:
     if name not in record:
-        raise InputError(f"record {record.get('id', '?')!r} has no field {name!r}; it has {', '.join(record)}")
+        raise InputError(
+            f"record {record.get('id', '?')!r} has no field {name!r}; it has {', '.join(record)}"
+        )
     return record[name]

@@ -49,7 +49,12 @@ class Record:
 
     @classmethod
     def of(
-        cls, question: str, passages: Sequence[Passage], answer: S2AAnswer, *, verdict: Verdict = "unknown"
+        cls,
+        question: str,
+        passages: Sequence[Passage],
+        answer: S2AAnswer,
+        *,
+        verdict: Verdict = "unknown",
     ) -> Record:
         """The record of one `S2A.answer`."""
         result = answer.result
@@ -57,7 +62,10 @@ class Record:
             question,
             tuple(Text(p.id, p.text) for p in passages),
             answer.question,
-            tuple(Text(p.id, p.text, tuple((s.start, s.end) for s in p.source_spans)) for p in result.passages),
+            tuple(
+                Text(p.id, p.text, tuple((s.start, s.end) for s in p.source_spans))
+                for p in result.passages
+            ),
             answer.text,
             verdict,
             sum(len(r.uncovered_sentences) for r in result.reports),
@@ -65,14 +73,21 @@ class Record:
         )
 
 
-def faithful(records: Iterable[Record], *, only_passed: bool = False) -> Iterator[Record]:
+def faithful(
+    records: Iterable[Record], *, only_passed: bool = False
+) -> Iterator[Record]:
     """Those worth learning from: nothing added, nothing fell back, an answer there, and no failed verdict.
 
     ``only_passed`` leaves out unknown verdicts too.
     """
     for record in records:
         right = record.verdict == "pass" if only_passed else record.verdict != "fail"
-        if right and not record.added and record.fallback is None and record.answer.strip():
+        if (
+            right
+            and not record.added
+            and record.fallback is None
+            and record.answer.strip()
+        ):
             yield record
 
 
@@ -81,7 +96,10 @@ def save(records: Iterable[Record], path: str | Path) -> int:
     count = 0
     with open(path, "a", encoding="utf-8") as out:
         for record in records:
-            out.write(replace_surrogates(json.dumps(asdict(record), ensure_ascii=False)) + "\n")
+            out.write(
+                replace_surrogates(json.dumps(asdict(record), ensure_ascii=False))
+                + "\n"
+            )
             out.flush()
             count += 1
     return count
@@ -105,7 +123,9 @@ def load(path: str | Path, *, skip_bad: bool = False) -> list[Record]:
     return found
 
 
-def chat(record: Record, *, target: Target = "answer", prompts: Prompts | None = None) -> dict[str, Any]:
+def chat(
+    record: Record, *, target: Target = "answer", prompts: Prompts | None = None
+) -> dict[str, Any]:
     """One fine-tuning example: ``{"messages": [{"role": ..., "content": ...}, ...]}``.
 
     ``"answer"`` maps the input as it came to S2A's answer, as the paper proposes, so that no second step is
@@ -116,17 +136,26 @@ def chat(record: Record, *, target: Target = "answer", prompts: Prompts | None =
     prompts = prompts or Prompts()
     came, left = _joined(record.passages), _joined(record.clean_passages)
     if target == "answer":
-        asked = prompts.answer.render(context=f"{wrap_in_envelope(came)}\n\n" if came else "", question=record.question)
+        asked = prompts.answer.render(
+            context=f"{wrap_in_envelope(came)}\n\n" if came else "",
+            question=record.question,
+        )
         reply = record.answer
     else:
-        asked = prompts.default.render(question=record.clean_question, document=wrap_in_envelope(came))
+        asked = prompts.default.render(
+            question=record.clean_question, document=wrap_in_envelope(came)
+        )
         reply = f"Context: {left or 'NONE'}"
     messages = [*asked, Message("assistant", reply)]
     return {"messages": [{"role": m.role, "content": m.content} for m in messages]}
 
 
 def export_chat(
-    records: Iterable[Record], path: str | Path, *, target: Target = "answer", prompts: Prompts | None = None
+    records: Iterable[Record],
+    path: str | Path,
+    *,
+    target: Target = "answer",
+    prompts: Prompts | None = None,
 ) -> int:
     """Write the examples of `chat` as JSON Lines, over what ``path`` held; returns how many."""
     told = (chat(r, target=target, prompts=prompts) for r in records)
@@ -144,7 +173,9 @@ def load_chat(path: str | Path) -> list[tuple[Message, ...]]:
                 turns = json.loads(line)["messages"]
                 found.append(tuple(_turn(t["role"], t["content"]) for t in turns))
             except (ValueError, TypeError, KeyError, RecursionError) as error:
-                raise InputError(f"{path}, line {number}: no conversation ({error})") from error
+                raise InputError(
+                    f"{path}, line {number}: no conversation ({error})"
+                ) from error
     return found
 
 
@@ -178,7 +209,11 @@ def _record(data: dict[str, Any]) -> Record:
 def _text(data: dict[str, Any]) -> Text:
     if not isinstance(data["text"], str):
         raise TypeError(f"a passage's text is a {type(data['text']).__name__}")
-    return Text(str(data["id"]), data["text"], tuple((int(a), int(b)) for a, b in data.get("spans", ())))
+    return Text(
+        str(data["id"]),
+        data["text"],
+        tuple((int(a), int(b)) for a, b in data.get("spans", ())),
+    )
 
 
 def _joined(texts: Sequence[Text]) -> str:

@@ -9,7 +9,11 @@ import re
 import unicodedata
 from typing import Protocol
 
-from denoise_core.evaluate.comparison.answering import GRADER_PROMPT, GRADER_SYSTEM_PROMPT, single_word
+from denoise_core.evaluate.comparison.answering import (
+    GRADER_PROMPT,
+    GRADER_SYSTEM_PROMPT,
+    single_word,
+)
 from denoise_core.protocols import LLM
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.s2a.prompts import Prompt
@@ -63,9 +67,13 @@ class _ByModel:
         self.llm = llm
 
     def ask(self, case: Case, answer: str) -> Flow[str]:
-        material = wrap_in_envelope(f"Question: {case.clean_question}\n\nAnswer: {answer}", "answer")
+        material = wrap_in_envelope(
+            f"Question: {case.clean_question}\n\nAnswer: {answer}", "answer"
+        )
         values = {"material": material, "gold": " / ".join(case.gold)}
-        messages = self.prompt.render(by_schema=False, **{f: values[f] for f in self.prompt.field_names})
+        messages = self.prompt.render(
+            by_schema=False, **{f: values[f] for f in self.prompt.field_names}
+        )
         reply = yield from complete(messages, tag=f"judge.{self.name}", llm=self.llm)
         return single_word(reply.text)
 

@@ -53,7 +53,9 @@ class Score:
         return self.system, self.case, self.seed, self.judge
 
 
-def paper_systems(llm_for: Callable[[int], LLM], options: Options | None = None) -> dict[str, System]:
+def paper_systems(
+    llm_for: Callable[[int], LLM], options: Options | None = None
+) -> dict[str, System]:
     """The paper's baselines and variants, and ours. ``llm_for(seed)`` is the model at that seed."""
 
     def baseline(kind: Any, clean: bool) -> System:
@@ -66,11 +68,21 @@ def paper_systems(llm_for: Callable[[int], LLM], options: Options | None = None)
 
     def s2a(variant: Any) -> System:
         def answer(case: Case, seed: int) -> Flow[S2AAnswer]:
-            return S2A(llm_for(seed), variant=variant, options=options).flow(case.question, case.passages)
+            return S2A(llm_for(seed), variant=variant, options=options).flow(
+                case.question, case.passages
+            )
 
         return answer
 
-    variants = ("default", "single", "keep_original", "not_instructed", "relevance", "select", "remove")
+    variants = (
+        "default",
+        "single",
+        "keep_original",
+        "not_instructed",
+        "relevance",
+        "select",
+        "remove",
+    )
     return {
         "plain": baseline("plain", clean=False),
         "instructed": baseline("instructed", clean=False),
@@ -117,7 +129,9 @@ def evaluate(
         return list(_scores(name, systems[name], case, seed, missing, answered, budget))
 
     pool = DaemonThreadPool(max_concurrency)
-    with open(path, "a", encoding="utf-8", errors="replace") as out:  # a reply may hold half a character
+    with open(
+        path, "a", encoding="utf-8", errors="replace"
+    ) as out:  # a reply may hold half a character
         _end_torn_line(path, out)
         waiting = [pool.submit(partial(work, *t)) for t in todo]
         try:
@@ -128,7 +142,13 @@ def evaluate(
                 out.flush()
         finally:  # after a mistake or Ctrl-C nobody waits for what is under way, and nothing new begins
             pool.close()
-    order = [(n, c.id, seed, j.name) for n in systems for c in cases for seed in seeds for j in judges]
+    order = [
+        (n, c.id, seed, j.name)
+        for n in systems
+        for c in cases
+        for seed in seeds
+        for j in judges
+    ]
     return [known[key] for key in order]
 
 
@@ -142,7 +162,11 @@ def load_scores(path: str | Path) -> list[Score]:
         try:
             score = Score(**json.loads(line))
         except (ValueError, TypeError) as error:
-            if line is lines[-1] or not any(rest.strip() for rest in lines[number:]) or _torn(line):
+            if (
+                line is lines[-1]
+                or not any(rest.strip() for rest in lines[number:])
+                or _torn(line)
+            ):
                 continue
             raise InputError(f"{path}, line {number}: not a score ({error})") from error
         found[score.key] = score
@@ -179,7 +203,9 @@ def _scores(
                 raise
             why = format_error(error)
             for judge in judges:
-                yield Score(name, case.id, case.kind, seed, judge.name, None, "", 0, why)
+                yield Score(
+                    name, case.id, case.kind, seed, judge.name, None, "", 0, why
+                )
             return
     for judge in judges:
         try:
@@ -189,4 +215,6 @@ def _scores(
             if is_user_error(error):
                 raise
             why = format_error(error)
-            yield Score(name, case.id, case.kind, seed, judge.name, None, text, tokens, why)
+            yield Score(
+                name, case.id, case.kind, seed, judge.name, None, text, tokens, why
+            )

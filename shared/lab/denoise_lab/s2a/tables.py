@@ -33,13 +33,18 @@ class Cell:
 
 def table(scores: Iterable[Score]) -> list[Cell]:
     """A cell for each system, judge and type, and for all types together, in the order of the scores."""
-    groups: dict[tuple[str, str, str], dict[str, list[Score]]] = defaultdict(lambda: defaultdict(list))
+    groups: dict[tuple[str, str, str], dict[str, list[Score]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
     for s in scores:
         for kind in (ALL, s.kind):
             groups[s.system, s.judge, kind][s.case].append(s)
     cells = []
     for (system, judge, kind), cases in groups.items():
-        known = [[s.value for s in of_case if s.value is not None] for of_case in cases.values()]
+        known = [
+            [s.value for s in of_case if s.value is not None]
+            for of_case in cases.values()
+        ]
         means = [sum(values) / len(values) for values in known if values]
         everything = [s for of_case in cases.values() for s in of_case]
         cells.append(
@@ -62,11 +67,18 @@ def markdown(cells: Sequence[Cell], judge: str) -> str:
     own = [c for c in cells if c.judge == judge]
     kinds = list(dict.fromkeys(c.kind for c in own))
     found = {(c.system, c.kind): c for c in own}
-    lines = [f"| {judge} | " + " | ".join(kinds) + " | unknown | tokens |", "|---" * (len(kinds) + 3) + "|"]
+    lines = [
+        f"| {judge} | " + " | ".join(kinds) + " | unknown | tokens |",
+        "|---" * (len(kinds) + 3) + "|",
+    ]
     for system in dict.fromkeys(c.system for c in own):
         shown = [_shown(found.get((system, kind))) for kind in kinds]
         total = found[system, ALL]
-        lines.append(f"| {system} | " + " | ".join(shown) + f" | {total.unknown} | {total.tokens:.0f} |")
+        lines.append(
+            f"| {system} | "
+            + " | ".join(shown)
+            + f" | {total.unknown} | {total.tokens:.0f} |"
+        )
     return "\n".join(lines) + "\n"
 
 
