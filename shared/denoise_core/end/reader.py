@@ -1,4 +1,4 @@
-"""Passages and a question in, one vector for each passage out: the state of its prompt at an early layer."""
+"""Hidden states of passages under a question: one vector per passage, from an early layer."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.end.probe import HiddenStateSpec
 from denoise_core.errors import InputError
-from denoise_core.local import layout as layouts
 from denoise_core.local.batching import split_windows
 from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.kv_cache.prefix_cache import PrefixCache
-from denoise_core.local.layout import BoundLayout, Layout, TokenPrompt
+from denoise_core.local.layout import PAIR, SCQ, BoundLayout, Layout, TokenPrompt
 
 if TYPE_CHECKING:
     from denoise_core.local.blocks import Norm
@@ -25,31 +24,37 @@ if TYPE_CHECKING:
     from denoise_core.local.loading import Backbone, LoadOptions
 
 Floats = NDArray[np.float32]
-Batch: TypeAlias = tuple[
-    list[int], dict[int, Floats]
-]  # positions of prompts, their states by layer
+Positions: TypeAlias = NDArray[np.intp]
+StatesByLayer: TypeAlias = dict[int, Floats]
+PromptBatch: TypeAlias = tuple[list[int], StatesByLayer]  # positions of prompts, states
 
 PREFIX_BYTES = 512 << 20  # 10 thousand tokens of an 8B model's first 13 blocks
 
 
 @dataclass(frozen=True, slots=True)
 class LayerStates:
-    """States by layer, each float32 of shape ``(m, d)``; row i belongs to text ``owner[i]`` of the call.
+    """States by layer, one row per window of a text.
 
-    ``m`` is more than the number of texts when some did not fit the model's window and were cut.
+    Attributes:
+        by_layer: float32 ``(m, d)`` each; ``m`` is more than the number of texts if
+            some did not fit the model's window and were split.
+        text_index: ``(m,)``, the text of each row.
     """
 
-    by_layer: dict[int, Floats]
-    text_index: NDArray[np.intp]
+    by_layer: StatesByLayer
+    text_index: Positions
 
 
 @dataclass(frozen=True, slots=True)
 class ReadingSettings:
     """How prompts become vectors. None takes what suits the model.
 
-    ``layout``: `SCQ` for decoders, `PAIR` for encoders. ``pooling``: "last" or "cls_mean_question".
-    ``normalisation``: "rms", "layer" or "none"; for a decoder that of its own final norm, else none.
-    ``max_tokens`` caps a batch, padding included.
+    Attributes:
+        layout: `SCQ` for decoders, `PAIR` for encoders.
+        pooling: "last" or "cls_mean_question".
+        normalisation: "rms", "layer" or "none"; for a decoder that of its own final
+            norm, else none.
+        max_tokens: Tokens of a batch at most, padding included.
     """
 
     layout: Layout | None = None
@@ -59,14 +64,20 @@ class ReadingSettings:
 
 
 class HiddenReader:
-    """Reads a Hugging Face decoder or encoder, given by name, path or as a loaded object.
+    """Reads a Hugging Face decoder or encoder, given by name, path or as an object.
 
-    Nothing is loaded before the first use. ``first_layers`` loads only so many blocks of a model given by
-    name. Threads may share a reader; readers of one model share its lock, so that one batch runs at a time.
+    Nothing is loaded before the first use. Threads may share a reader; readers of one
+    model share its lock, so that one batch runs at a time.
 
-    ``prefix`` keeps what was computed for a passage until its next question (decoders, layouts with the
-    passage first), on the model's device: 512 MiB by default, the least recently used leaves first;
-    ``PrefixCache(0)`` switches it off.
+    Args:
+        model: Name, path or loaded model.
+        tokenizer: Its tokenizer, if it is not found by the model's name.
+        settings: How prompts become vectors.
+        load: How to load a model given by name.
+        first_layers: Load only so many blocks of a model given by name.
+        prefix: Caches what was computed for a passage until its next question
+            (decoders, layouts with the passage first), on the model's device: 512 MiB
+            by default, least recently used first out; ``PrefixCache(0)`` disables it.
     """
 
     def __init__(
@@ -84,19 +95,19 @@ class HiddenReader:
             raise InputError(
                 f"max_tokens={self.settings.max_tokens}: expected 1 or more"
             )
-        self._model = model
-        self._tokenizer = tokenizer
-        self._load = load
-        self._first_layers = first_layers
-        self._opened: tuple[Backbone, BoundLayout] | None = None
-        self._opening = threading.Lock()
-        self._fingerprints: dict[int, ModelFingerprint] = {}
         self.prefix: PrefixCache = (
             PrefixCache(PREFIX_BYTES) if prefix is None else prefix
         )
-        self._kept: PrefixReuse | None = None
+        self._model = model
+        self._tokenizer = tokenizer
+        self._load_options = load
+        self._first_layers = first_layers
+        self._opened_model: tuple[Backbone, BoundLayout] | None = None
+        self._open_lock = threading.Lock()
+        self._fingerprints: dict[int, ModelFingerprint] = {}
+        self._prefix_reuse: PrefixReuse | None = None
 
-    # -- what it reads -----------------------------------------------------------------------------
+    # -- what it reads -----------------------------------------------------------------
 
     @property
     def backbone(self) -> Backbone:
@@ -105,7 +116,7 @@ class HiddenReader:
 
     @property
     def layout(self) -> BoundLayout:
-        """The prompt with its two slots as token ids; loads the tokenizer at its first use."""
+        """The prompt with its two slots as token ids; loads the tokenizer."""
         return self._open()[1]
 
     @property
@@ -115,124 +126,127 @@ class HiddenReader:
 
     @property
     def pooling(self) -> Any:
-        """Which positions become one state: as set, else the last for decoders, head and question for encoders."""
-        return self.settings.pooling or (
-            "last" if self.backbone.partial_forward.is_causal else "cls_mean_question"
-        )
+        """Which positions become one state.
+
+        As set; else the last one for decoders, head and question for encoders.
+        """
+        if self.settings.pooling:
+            return self.settings.pooling
+        is_causal = self.backbone.partial_forward.is_causal
+        return "last" if is_causal else "cls_mean_question"
 
     @property
     def norm(self) -> Norm:
         """What is done to a pooled state, with the model's own epsilon."""
-        own, kind = self.backbone.partial_forward.unit_norm, self.settings.normalisation
+        model_norm = self.backbone.partial_forward.unit_norm
+        kind = self.settings.normalisation
         if kind is None:
-            kind = own.kind if self.pooling == "last" else "none"
-        return replace(own, kind=kind, epsilon=own.epsilon or 1e-6)
+            kind = model_norm.kind if self.pooling == "last" else "none"
+        return replace(model_norm, kind=kind, epsilon=model_norm.epsilon or 1e-6)
 
     def reading(self, layer: int) -> HiddenStateSpec:
-        """Everything that decides the states at ``layer``; what a probe is checked against."""
+        """Everything that decides the states at ``layer``; a probe is checked with it."""
         backbone, layout = self._open()
         backbone.partial_forward.check_layer(layer)
         if layer not in self._fingerprints:
             with backbone.partial_forward.lock:
                 self._fingerprints[layer] = backbone.fingerprint(layer)
+        fingerprint = self._fingerprints[layer]
         return HiddenStateSpec(
-            self._fingerprints[layer],
-            layer,
-            layout.fingerprint,
-            self.pooling,
-            self.norm.kind,
+            fingerprint, layer, layout.fingerprint, self.pooling, self.norm.kind
         )
 
-    # -- reading -----------------------------------------------------------------------------------
+    # -- reading -----------------------------------------------------------------------
 
     def read(
         self, pairs: Sequence[tuple[str, str]], layers: Sequence[int]
     ) -> LayerStates:
-        """States of ``(question, text)`` pairs at ``layers``, from one pass to the highest of them.
+        """States of ``(question, text)`` pairs, from one pass to the highest layer.
 
-        Raises `InputError` for a layer outside the model, and a question that leaves the text no room.
+        Raises:
+            InputError: A layer outside the model, or a question that leaves no room
+                for the text.
         """
-        early, wanted = self.backbone.partial_forward, sorted(set(layers))
-        if not wanted:
+        partial_forward = self.backbone.partial_forward
+        sorted_layers = sorted(set(layers))
+        if not sorted_layers:
             raise InputError("layers=[]: expected at least one layer")
-        for layer in wanted:
-            early.check_layer(layer)
-        prompts, owner = self.prompts(pairs)
-        with early.lock:
-            # Equal prompts (duplicate passages) have equal states, so each is run once.
-            place = {p: n for n, p in enumerate(dict.fromkeys(prompts))}
-            done = self._run(list(place), wanted)
-        order = np.argsort([i for rows, _ in done for i in rows])[
-            [place[p] for p in prompts]
-        ]
-        empty = np.zeros((0, 0), dtype=np.float32)
-        rows = {
-            layer: np.concatenate([found[layer] for _, found in done] or [empty])[order]
-            for layer in wanted
-        }
+        for layer in sorted_layers:
+            partial_forward.check_layer(layer)
+        prompts, text_index = self.prompts(pairs)
+        # Equal prompts (duplicate passages) have equal states, so each is run once.
+        unique_prompts = list(dict.fromkeys(prompts))
+        with partial_forward.lock:
+            batches = self._run_prompts(unique_prompts, sorted_layers)
+        batch_rows = [row for rows, _ in batches for row in rows]
+        row_of_prompt = dict(zip(unique_prompts, np.argsort(batch_rows), strict=True))
+        order = [row_of_prompt[prompt] for prompt in prompts]
         norm = self.norm
-        return LayerStates(
-            {layer: norm(states) for layer, states in rows.items()}, owner
-        )
+        by_layer: StatesByLayer = {}
+        for layer in sorted_layers:
+            states = [batch_states[layer] for _, batch_states in batches]
+            if not states:
+                states = [np.zeros((0, 0), dtype=np.float32)]
+            by_layer[layer] = norm(np.concatenate(states)[order])
+        return LayerStates(by_layer, text_index)
 
     def prompts(
         self, pairs: Sequence[tuple[str, str]]
-    ) -> tuple[list[TokenPrompt], NDArray[np.intp]]:
-        """The prompts of the pairs, texts too long for the window cut; and of each the index of its pair."""
+    ) -> tuple[list[TokenPrompt], Positions]:
+        """`build_prompts` for this model's window."""
         backbone, layout = self._open()
-        with (
-            backbone.partial_forward.lock
-        ):  # a tokenizer's settings are shared, so only one thread may use it
-            return build_prompts(layout, pairs, backbone.partial_forward.max_positions)
+        partial_forward = backbone.partial_forward
+        # A tokenizer's settings are shared: one thread at a time may use it.
+        with partial_forward.lock:
+            return build_prompts(layout, pairs, partial_forward.max_positions)
 
-    # -- inside ------------------------------------------------------------------------------------
+    # -- inside ------------------------------------------------------------------------
 
     def _open(self) -> tuple[Backbone, BoundLayout]:
-        with self._opening:
-            if (
-                self._opened is not None and self._opened[0].partial_forward is None
-            ):  # a copy: hooks do not travel
-                self._opened = self._kept = None
-            if self._opened is None:
+        with self._open_lock:
+            opened = self._opened_model
+            if opened is not None and opened[0].partial_forward is None:
+                # A copy: the forward hooks are not copied with it.
+                opened = self._prefix_reuse = None
+            if opened is None:
                 require("torch", extra="end")
                 require("transformers", extra="end")
                 from denoise_core.local.loading import LoadOptions, open_backbone
 
+                load_options = self._load_options or LoadOptions()
                 backbone = open_backbone(
-                    self._model,
-                    self._tokenizer,
-                    self._load or LoadOptions(),
-                    self._first_layers,
+                    self._model, self._tokenizer, load_options, self._first_layers
                 )
-                chosen = self.settings.layout or (
-                    layouts.SCQ if backbone.partial_forward.is_causal else layouts.PAIR
-                )
-                self._opened = backbone, chosen.bind(backbone.tokenizer)
-            return self._opened
+                layout = SCQ if backbone.partial_forward.is_causal else PAIR
+                layout = self.settings.layout or layout
+                opened = backbone, layout.bind(backbone.tokenizer)
+            self._opened_model = opened
+            return opened
 
-    def _run(
+    def _run_prompts(
         self, prompts: Sequence[TokenPrompt], layers: Sequence[int]
-    ) -> list[Batch]:
+    ) -> list[PromptBatch]:
         from denoise_core.local.partial_forward import run_in_batches
 
-        if len(layers) == 1 and self._keeps(layers[0]) is None:
-            return [
-                (rows, {layers[0]: found})
-                for rows, found in self._reuse().read_states(prompts, layers[0])
-            ]
+        if len(layers) == 1 and self._no_cache_reason(layers[0]) is None:
+            reuse = self._open_reuse()
+            batches: list[PromptBatch] = []
+            for rows, states in reuse.read_states(prompts, layers[0]):
+                batches.append((rows, {layers[0]: states}))
+            return batches
 
-        def forward(rows: list[int]) -> dict[int, Floats]:
-            return self._forward([prompts[i] for i in rows], layers)
+        def run_batch(rows: list[int]) -> StatesByLayer:
+            return self._run_batch([prompts[row] for row in rows], layers)
 
         return run_in_batches(
             self.backbone.partial_forward,
-            [len(p.ids) for p in prompts],
+            [len(prompt.ids) for prompt in prompts],
             self.settings.max_tokens,
-            forward,
+            run_batch,
         )
 
-    def _keeps(self, layer: int) -> str | None:
-        """None when prefixes are kept at ``layer``, else why not."""
+    def _no_cache_reason(self, layer: int) -> str | None:
+        """None if prefixes are cached at ``layer``, else why not."""
         if self.prefix.max_bytes == 0:
             return "prefix=PrefixCache(0): switched off"
         if not self.backbone.partial_forward.is_causal or self.pooling != "last":
@@ -241,84 +255,86 @@ class HiddenReader:
             )
         if not self.layout.is_prefix_reusable:
             return f"layout {self.layout.name!r} has the question before the passage"
-        return self._reuse().disabled_reason(layer)
+        return self._open_reuse().disabled_reason(layer)
 
-    def _reuse(self) -> PrefixReuse:
+    def _open_reuse(self) -> PrefixReuse:
         from denoise_core.local.kv_cache.reuse import PrefixReuse
 
-        if self._kept is None:
-            early = self.backbone.partial_forward
-            self._kept = PrefixReuse(
-                early, self.prefix, self._scope, self.settings.max_tokens, self._pad
+        if self._prefix_reuse is None:
+            self._prefix_reuse = PrefixReuse(
+                self.backbone.partial_forward,
+                self.prefix,
+                self._cache_scope,
+                self.settings.max_tokens,
+                self._pad_id,
             )
-        return self._kept
+        return self._prefix_reuse
 
-    def _scope(self, layer: int) -> Hashable:
+    def _cache_scope(self, layer: int) -> Hashable:
         """All that decides keys and values besides the tokens."""
         model = self.reading(layer).model
-        return (
-            model.name,
-            model.revision,
-            model.weights,
-            model.dtype,
-            self.layout.fingerprint,
-            layer,
-        )
+        weights = (model.name, model.revision, model.weights, model.dtype)
+        return *weights, self.layout.fingerprint, layer
 
-    def _forward(
+    def _run_batch(
         self, prompts: Sequence[TokenPrompt], layers: Sequence[int]
-    ) -> dict[int, Floats]:
+    ) -> StatesByLayer:
         from denoise_core.local.partial_forward import model_inputs, pooling_function
 
-        early = self.backbone.partial_forward
-        inputs = model_inputs(early, prompts, self._pad)
+        partial_forward = self.backbone.partial_forward
+        inputs = model_inputs(partial_forward, prompts, self._pad_id)
         if self.pooling == "last" and len(layers) == 1:
-            found = {layers[0]: early.read_last_token(inputs, layers[0])}
+            tensors = {layers[0]: partial_forward.read_last_token(inputs, layers[0])}
         else:
-            found = early.read_layers(
-                inputs, layers, pooling_function(self.pooling, prompts)
-            )
-        return {
-            layer: np.asarray(states.cpu().numpy(), dtype=np.float32)
-            for layer, states in found.items()
-        }
+            pool = pooling_function(self.pooling, prompts)
+            tensors = partial_forward.read_layers(inputs, layers, pool)
+        states: StatesByLayer = {}
+        for layer, tensor in tensors.items():
+            states[layer] = np.asarray(tensor.cpu().numpy(), dtype=np.float32)
+        return states
 
     @property
-    def _pad(self) -> int:
+    def _pad_id(self) -> int:
         # Padding is masked out, so any id will do for a tokenizer that has none.
         return int(getattr(self.backbone.tokenizer, "pad_token_id", None) or 0)
 
 
 def build_prompts(
     layout: BoundLayout, pairs: Sequence[tuple[str, str]], window: int | None
-) -> tuple[list[TokenPrompt], NDArray[np.intp]]:
-    """The prompts of ``(question, text)`` pairs, and to which pair each belongs.
+) -> tuple[list[TokenPrompt], Positions]:
+    """The prompts of ``(question, text)`` pairs.
 
-    A text that does not fit ``window`` tokens together with the question is cut into even parts, a prompt
-    for each. Raises `InputError` when the question leaves no room.
+    Args:
+        layout: The prompt.
+        pairs: What to ask, and of which text.
+        window: Tokens that a prompt may have. A text that does not fit together with
+            the question is split into even parts, a prompt for each.
+
+    Returns:
+        The prompts, and of each the position of its pair.
+
+    Raises:
+        InputError: A question leaves no room for the text.
     """
-    texts = layout.encode([t for _, t in pairs])
-    distinct = list(dict.fromkeys(q for q, _ in pairs))
-    questions = dict(zip(distinct, layout.encode(distinct), strict=True))
+    text_ids = layout.encode([text for _, text in pairs])
+    unique_questions = list(dict.fromkeys(question for question, _ in pairs))
+    encoded_questions = layout.encode(unique_questions)
+    ids_of_question = dict(zip(unique_questions, encoded_questions, strict=True))
     prompts: list[TokenPrompt] = []
-    owner: list[int] = []
-    for i, ((query, _), ids) in enumerate(zip(pairs, texts, strict=True)):
-        question = questions[query]
-        room = (
-            len(ids) or 1
-            if window is None
-            else window - layout.overhead_tokens - len(question)
-        )
-        for part in split_windows(ids, room):
-            prompts.append(layout.assemble(part, question))
-            owner.append(i)
-    return prompts, np.array(owner, dtype=np.intp)
+    text_index: list[int] = []
+    for position, (question, _) in enumerate(pairs):
+        question_ids = ids_of_question[question]
+        room = len(text_ids[position]) or 1
+        if window is not None:
+            room = window - layout.overhead_tokens - len(question_ids)
+        for part_ids in split_windows(text_ids[position], room):
+            prompts.append(layout.assemble(part_ids, question_ids))
+            text_index.append(position)
+    return prompts, np.array(text_index, dtype=np.intp)
 
 
-def max_over_windows(
-    scores: NDArray[np.float32], owner: NDArray[np.intp], texts: int
-) -> NDArray[np.float32]:
-    """One score for each text: that of its best part."""
-    best = np.full(texts, -np.inf, dtype=np.float32)
-    np.maximum.at(best, owner, scores)
-    return best
+def max_over_windows(scores: Floats, text_index: Positions, text_count: int) -> Floats:
+    """One score per text: that of its best window."""
+    best_scores = np.full(text_count, -np.inf, dtype=np.float32)
+    np.maximum.at(best_scores, text_index, scores)
+    return best_scores

@@ -4,7 +4,8 @@ Serve a folder that `denoise_lab.export` of the laboratory wrote, with a server 
 
     vllm serve FOLDER --runner pooling --enable-prefix-caching
 
-Prompts travel as token ids, so that the server cannot tokenise them otherwise. This module needs no torch.
+Prompts are sent as token ids, so that the server cannot tokenise them otherwise. This
+module needs no torch.
 """
 
 from __future__ import annotations
@@ -36,26 +37,32 @@ from denoise_core.runtime.engines import (
 from denoise_core.runtime.thread_pool import run_in_pool
 
 Floats = NDArray[np.float32]
-Prompts = tuple[
-    list[list[int]], list[bytes], NDArray[np.intp]
-]  # ids, documents' keys, places of their texts
 
-MANIFEST = "end.json"  # beside the exported checkpoint: layout, window, bias, scores to check a server by
+# In the exported folder: layout, window, bias, and prompts whose logits are known.
+MANIFEST = "end.json"
+MANIFEST_KEYS = frozenset({"reading", "bias", "window", "layout", "canaries"})
 
 
 class RemoteScorer:
-    """Scores with the checkpoint in ``folder`` as served at ``url``, an address before ``/classify`` or several.
+    """Scores with the checkpoint in ``folder`` as served at ``url``.
 
-    Only the folder's tokenizer and manifest are read here. With several replicas a document always goes to the
-    same one, so that the engine's prefix cache knows it, and to the next while that one is down; `Engine` says
-    what is tried again, ``limits`` how often and how long. ``batch`` is the most prompts of a request.
+    Only the folder's tokenizer and manifest are read here. With several replicas a
+    document always goes to the same one, so that the engine's prefix cache knows it,
+    and to the next while that one is down; `Engine` says what is retried.
 
-    Each replica is asked at its first use, and again when it comes back: for its model (``model`` is the served
-    name; None takes the only one there is), and for the scores the checkpoint must have on three fixed prompts. A
-    server of another model, or one that applies an activation, is refused with `ProbeMismatch`; a server that
-    leaves out the bias has it added.
+    Each replica is checked at its first use, and again after it was down: that it serves
+    the model, and that three fixed prompts get the logits they must have. A server of
+    another model, or one that applies an activation, is refused with `ProbeMismatch`; a
+    server that leaves out the bias has it added.
 
-    ``key_env`` names the environment variable with the key. The key is in no attribute, pickle or log.
+    Args:
+        url: An address before ``/classify``, or several.
+        folder: The exported checkpoint.
+        model: The served name; None takes the only one there is.
+        key_env: Environment variable with the key, which is in no attribute, pickle or
+            log.
+        limits: How often and how long requests are retried.
+        batch: Prompts of a request at most.
     """
 
     def __init__(
@@ -74,143 +81,139 @@ class RemoteScorer:
         self.folder = Path(folder)
         self.model = model
         self.batch = batch
-        self._opened: tuple[BoundLayout, dict[str, Any]] | None = None
-        self._lock = threading.Lock()
-        self._served: dict[
-            str, tuple[str, float]
-        ] = {}  # of a replica its model, and what its logits lack
-        self._asking: dict[str, asyncio.Lock] = {}
+        self._opened_export: tuple[BoundLayout, dict[str, Any]] | None = None
+        self._open_lock = threading.Lock()
+        # Of each checked replica its model's name, and what its logits lack.
+        self._checked_replicas: dict[str, tuple[str, float]] = {}
+        self._check_locks: dict[str, asyncio.Lock] = {}
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
-        """Logits, higher is more relevant; float32 ``(len(texts),)``. Equal to the local `ProbeScorer`'s."""
+        """Logits, float32 ``(len(texts),)``; equal to the local `ProbeScorer`'s."""
         if not texts:
             return np.zeros(0, dtype=np.float32)
-        prompts, keys, owner = self._prompts(query, texts)
-        logits = self.engine.run(partial(self._logits, prompts, keys))
-        return max_over_windows(logits, owner, len(texts))
+        prompt_ids, keys, text_index = self._build_prompts(query, texts)
+        logits = self.engine.run(partial(self._request_logits, prompt_ids, keys))
+        return max_over_windows(logits, text_index, len(texts))
 
     async def ascore(self, query: str, texts: Sequence[str]) -> Floats:
         """`score` without holding a thread while the server works."""
         if not texts:
             return np.zeros(0, dtype=np.float32)
-        prompts, keys, owner = await run_in_pool(self._prompts, query, texts)
-        logits = await self.engine.arun(partial(self._logits, prompts, keys))
-        return max_over_windows(logits, owner, len(texts))
+        prepared = await run_in_pool(self._build_prompts, query, texts)
+        prompt_ids, keys, text_index = prepared
+        logits = await self.engine.arun(partial(self._request_logits, prompt_ids, keys))
+        return max_over_windows(logits, text_index, len(texts))
 
-    # -- prompts, on the caller's thread ---------------------------------------------------------------------
+    # -- prompts, on the caller's thread -----------------------------------------------
 
     def _open(self) -> tuple[BoundLayout, dict[str, Any]]:
-        with self._lock:
-            if self._opened is None:
-                manifest = _manifest(self.folder)
+        with self._open_lock:
+            if self._opened_export is None:
+                manifest = _load_manifest(self.folder)
                 HiddenStateSpec.from_dict(manifest["reading"])
-                tokenizer = require(
-                    "transformers", extra="end"
-                ).AutoTokenizer.from_pretrained(str(self.folder))
-                parts = [
-                    Slot(p) if isinstance(p, str) else tuple(p)
-                    for p in manifest["layout"]["parts"]
-                ]
-                self._opened = (
-                    BoundLayout(manifest["layout"]["name"], tuple(parts), tokenizer),
-                    manifest,
-                )
-            return self._opened
+                transformers = require("transformers", extra="end")
+                tokenizer = transformers.AutoTokenizer.from_pretrained(str(self.folder))
+                parts: list[Any] = []
+                for part in manifest["layout"]["parts"]:
+                    parts.append(Slot(part) if isinstance(part, str) else tuple(part))
+                name = manifest["layout"]["name"]
+                layout = BoundLayout(name, tuple(parts), tokenizer)
+                self._opened_export = layout, manifest
+            return self._opened_export
 
-    def _prompts(self, query: str, texts: Sequence[str]) -> Prompts:
+    def _build_prompts(
+        self, query: str, texts: Sequence[str]
+    ) -> tuple[list[list[int]], list[bytes], NDArray[np.intp]]:
+        """Token ids and document keys of the prompts, and of each its text."""
         layout, manifest = self._open()
-        with self._lock:  # the tokenizer is shared
-            prompts, owner = build_prompts(
-                layout, [(query, t) for t in texts], manifest["window"]
-            )
-        return (
-            [list(p.ids) for p in prompts],
-            [document_key(texts[int(i)]) for i in owner],
-            owner,
-        )
+        pairs = [(query, text) for text in texts]
+        with self._open_lock:  # the tokenizer is shared
+            prompts, text_index = build_prompts(layout, pairs, manifest["window"])
+        keys = [document_key(texts[i]) for i in text_index.tolist()]
+        return [list(prompt.ids) for prompt in prompts], keys, text_index
 
-    # -- requests, on the engine's loop ----------------------------------------------------------------------
+    # -- requests, on the engine's loop ------------------------------------------------
 
-    async def _logits(
-        self, prompts: list[list[int]], keys: list[bytes], meter: Meter | None
+    async def _request_logits(
+        self, prompt_ids: list[list[int]], keys: list[bytes], meter: Meter | None
     ) -> Floats:
-        async def ask(url: str, positions: list[int]) -> list[float]:
+        async def request_batch(url: str, positions: list[int]) -> list[float]:
+            batch_ids = [prompt_ids[i] for i in positions]
             try:
-                model, offset = await self._known(url, meter)
-                given = await self._classify(
-                    url, model, [prompts[i] for i in positions], meter
-                )
+                model, offset = await self._check_replica(url, meter)
+                logits = await self._classify(url, model, batch_ids, meter)
             except RetryableError:
-                self._served.pop(url, None)  # what comes back there may be another
+                # Another server may answer at this address next time.
+                self._checked_replicas.pop(url, None)
                 raise
-            return [float(x) + offset for x in given]
+            return [float(logit) + offset for logit in logits]
 
-        return fill_missing_scores(
-            await self.engine.request_batches(keys, self.batch, ask)
-        )
+        logits = await self.engine.request_batches(keys, self.batch, request_batch)
+        return fill_missing_scores(logits)
 
-    async def _known(self, url: str, meter: Meter | None) -> tuple[str, float]:
-        async with self._asking.setdefault(url, asyncio.Lock()):
-            if url not in self._served:
-                self._served[url] = await self._ask(url, meter)
-            return self._served[url]
+    async def _check_replica(self, url: str, meter: Meter | None) -> tuple[str, float]:
+        """The model's name at a replica, and what its logits lack; asked once."""
+        async with self._check_locks.setdefault(url, asyncio.Lock()):
+            if url not in self._checked_replicas:
+                model = await self._served_model(url, meter)
+                offset = await self._logit_offset(url, model, meter)
+                self._checked_replicas[url] = model, offset
+            return self._checked_replicas[url]
 
-    async def _ask(self, url: str, meter: Meter | None) -> tuple[str, float]:
+    async def _served_model(self, url: str, meter: Meter | None) -> str:
         try:
-            listed = (await self.engine.request("GET", url, "/v1/models", meter=meter))[
-                "data"
-            ]
-            names = [str(dict(m).get("id")) for m in listed]
-        except (
-            BadReply,
-            KeyError,
-            TypeError,
-            ValueError,
-        ):  # it lists no models: the fixed prompts decide alone
-            names = []
-        model = self.model or (names[0] if len(names) == 1 else str(self.folder))
+            reply = await self.engine.request("GET", url, "/v1/models", meter=meter)
+            names = [str(dict(model).get("id")) for model in reply["data"]]
+        except (BadReply, KeyError, TypeError, ValueError):
+            names = []  # it lists no models: the fixed prompts decide alone
+        if self.model:
+            model = self.model
+        else:
+            model = names[0] if len(names) == 1 else str(self.folder)
         if names and model not in names:
             raise InputError(
-                f"{url} serves {', '.join(names)} and not {model!r}: pass model= with one of these"
+                f"{url} serves {', '.join(names)} and not {model!r}: pass model= with "
+                "one of these"
             )
-        return model, await self._offset(url, model, meter)
+        return model
 
-    async def _offset(self, url: str, model: str, meter: Meter | None) -> float:
-        """0 if the server's logits hold the bias, the bias if they do not."""
+    async def _logit_offset(self, url: str, model: str, meter: Meter | None) -> float:
+        """0 if the server's logits include the bias, the bias if they do not."""
         manifest = self._open()[1]
-        wanted = np.array([c["logit"] for c in manifest["canaries"]])
-        given = await self._classify(
-            url, model, [c["ids"] for c in manifest["canaries"]], meter
-        )
-        spread = max(1.0, float(np.abs(wanted).max()))
+        canaries = manifest["canaries"]
+        expected = np.array([canary["logit"] for canary in canaries])
+        prompt_ids = [canary["ids"] for canary in canaries]
+        logits = await self._classify(url, model, prompt_ids, meter)
+        tolerance = 0.05 * max(1.0, float(np.abs(expected).max()))
         for offset in (0.0, float(manifest["bias"])):
-            if np.abs(given + offset - wanted).max() <= 0.05 * spread:
+            if np.abs(logits + offset - expected).max() <= tolerance:
                 return offset
         raise ProbeMismatch(
-            f"{url} does not serve the checkpoint in {self.folder}: on its fixed prompts it must give "
-            f"{np.round(wanted, 3).tolist()}, it gave {np.round(given, 3).tolist()}; serve that folder, and "
-            "without an activation"
+            f"{url} does not serve the checkpoint in {self.folder}: on its fixed prompts "
+            f"it must give {np.round(expected, 3).tolist()}, it gave "
+            f"{np.round(logits, 3).tolist()}; serve that folder, and without an "
+            "activation"
         )
 
     async def _classify(
-        self, url: str, model: str, prompts: list[list[int]], meter: Meter | None
+        self, url: str, model: str, prompt_ids: list[list[int]], meter: Meter | None
     ) -> Floats:
-        body = {"model": model, "input": prompts, "use_activation": False}
+        body = {"model": model, "input": prompt_ids, "use_activation": False}
         reply = await self.engine.request("POST", url, "/classify", body, meter)
-        return np.array(_logits(reply, len(prompts)), dtype=np.float32)
+        return _parse_logits(reply, len(prompt_ids))
 
 
-def _logits(reply: Any, count: int) -> list[float]:
-    """The one number of each prompt, in the order they were asked."""
+def _parse_logits(reply: Any, count: int) -> Floats:
+    """The one number of each prompt, in the order of the request."""
     try:
-        data = sorted(reply["data"], key=lambda item: item["index"])
-        rows = [item["probs"] for item in data]
-        if [item["index"] for item in data] == list(range(count)) and all(
-            len(row) == 1 for row in rows
-        ):
-            found = [float(row[0]) for row in rows]
-            if np.isfinite(found).all():
-                return found
+        items = sorted(reply["data"], key=lambda item: item["index"])
+        positions = [item["index"] for item in items]
+        probabilities = np.array([item["probs"] for item in items], dtype=np.float64)
+        has_one_each = probabilities.shape == (count, 1)
+        if positions == list(range(count)) and has_one_each:
+            logits = probabilities[:, 0].astype(np.float32)
+            if np.isfinite(logits).all():
+                return logits
     except (KeyError, TypeError, ValueError, OverflowError):
         pass
     raise BadReply(
@@ -218,15 +221,16 @@ def _logits(reply: Any, count: int) -> list[float]:
     )
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
+def _load_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        manifest = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(
             f"{path} cannot be read: {error}; expected a folder that export() wrote"
         ) from error
-    needed = {"reading", "bias", "window", "layout", "canaries"}
-    if not isinstance(found, dict) or not needed <= found.keys():
-        raise InputError(f"{path} is not an exported probe: expected {sorted(needed)}")
-    return found
+    if not isinstance(manifest, dict) or not manifest.keys() >= MANIFEST_KEYS:
+        raise InputError(
+            f"{path} is not an exported probe: expected {sorted(MANIFEST_KEYS)}"
+        )
+    return manifest

@@ -1,11 +1,10 @@
-"""The probe on a model: relevance of texts to a question, from the model's first layers."""
+"""The probe on a model: relevance of texts to a question, from the first layers."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,14 +21,20 @@ if TYPE_CHECKING:
 
 
 class ProbeScorer:
-    """Early Noise Dropping's scorer: ``probe`` applied to a model's state after ``probe.reading.layer`` blocks
-    (arXiv 2502.18915, sections 2.2 and 2.3).
+    """Early Noise Dropping's scorer: a probe on the state after the first layers.
 
-    ``model`` is a name, a path, a loaded object or a `HiddenReader`. By name only the blocks that the probe
-    needs are loaded. ``settings.layout`` is needed only for a layout of your own; pooling and normalisation
-    come from the probe. The first use raises `ProbeMismatch` when the model is not the one the probe was
-    fitted on, naming each difference. What the model computed for a passage is kept by the reader, see
-    `HiddenReader`.
+    arXiv 2502.18915, sections 2.2 and 2.3. The first use raises `ProbeMismatch` when the
+    model is not the one the probe was fitted on, naming each difference. The reader
+    caches what the model computed for a passage, see `HiddenReader`.
+
+    Args:
+        model: A name, a path, a loaded object or a `HiddenReader`. By name only the
+            blocks that the probe needs are loaded.
+        probe: Reads ``probe.reading.layer``.
+        tokenizer: As for `HiddenReader`.
+        settings: Needed only for a prompt layout that is not built in; pooling and
+            normalisation come from the probe.
+        load: As for `HiddenReader`.
     """
 
     def __init__(
@@ -45,15 +50,24 @@ class ProbeScorer:
         if isinstance(model, HiddenReader):
             self.reader = model
         else:
+            reading = probe.reading
+            settings = settings or ReadingSettings()
+            layout_name = reading.layout.partition(":")[0]
+            settings = replace(
+                settings,
+                layout=settings.layout or LAYOUTS.get(layout_name),
+                pooling=settings.pooling or reading.pooling,
+                normalisation=settings.normalisation or reading.normalisation,
+            )
             self.reader = HiddenReader(
                 model,
                 tokenizer=tokenizer,
-                settings=_settings(probe, settings or ReadingSettings()),
+                settings=settings,
                 load=load,
-                first_layers=max(1, probe.reading.layer),
+                first_layers=max(1, reading.layer),
             )
-        self._checked = False
-        self._checking = threading.Lock()
+        self._is_checked = False
+        self._check_lock = threading.Lock()
 
     @property
     def calibration(self) -> Calibration | None:
@@ -65,43 +79,21 @@ class ProbeScorer:
         return self.score_with_windows(query, texts).scores
 
     def score_with_windows(self, query: str, texts: Sequence[str]) -> ScoredTexts:
-        """`score`, with what it cost. Raises `ProbeMismatch`; else what `HiddenReader.read` raises."""
-        return self.score_batch([(query, texts)])[0]
+        """`score`, and in how many windows each text was read.
 
-    def score_batch(
-        self, asked: Sequence[tuple[str, Sequence[str]]]
-    ) -> list[ScoredTexts]:
-        """`scored` for several questions, their prompts in common batches."""
-        pairs = [(query, t) for query, texts in asked for t in texts]
-        if not pairs:
-            return [ScoredTexts(np.zeros(0, dtype=np.float32), ()) for _ in asked]
-        self._check()
+        Raises:
+            ProbeMismatch: The model is not the probe's. Else what `HiddenReader.read`
+                raises.
+        """
+        if not texts:
+            return ScoredTexts(np.zeros(0, dtype=np.float32), ())
         layer = self.probe.reading.layer
-        found = self.reader.read(pairs, [layer])
-        best = max_over_windows(
-            self.probe.score(found.by_layer[layer]), found.text_index, len(pairs)
-        )
-        parts = np.bincount(
-            found.text_index, minlength=len(pairs)
-        ).tolist()  # windows that each text was read in
-        ends = np.cumsum([0, *(len(texts) for _, texts in asked)])
-        return [
-            ScoredTexts(best[a:b], tuple(parts[a:b]))
-            for a, b in pairwise(ends.tolist())
-        ]
-
-    def _check(self) -> None:
-        with self._checking:
-            if not self._checked:
-                self.probe.check(self.reader.reading(self.probe.reading.layer))
-                self._checked = True
-
-
-def _settings(probe: Probe, given: ReadingSettings) -> ReadingSettings:
-    """The probe's own reading, where the settings do not say otherwise."""
-    return replace(
-        given,
-        layout=given.layout or LAYOUTS.get(probe.reading.layout.partition(":")[0]),
-        pooling=given.pooling or probe.reading.pooling,
-        normalisation=given.normalisation or probe.reading.normalisation,
-    )
+        with self._check_lock:
+            if not self._is_checked:
+                self.probe.check(self.reader.reading(layer))
+                self._is_checked = True
+        states = self.reader.read([(query, text) for text in texts], [layer])
+        logits = self.probe.score(states.by_layer[layer])
+        scores = max_over_windows(logits, states.text_index, len(texts))
+        window_counts = np.bincount(states.text_index, minlength=len(texts))
+        return ScoredTexts(scores, tuple(window_counts.tolist()))

@@ -309,7 +309,7 @@ def test_what_a_server_says_of_itself_is_asked_once_and_kept_to(server, exported
         "served-name"
     }
     assert [p for p, _, _ in server.seen].count("/v1/models") == 1
-    assert remote._served[server.url][0] == "served-name"
+    assert remote._checked_replicas[server.url][0] == "served-name"
     with pytest.raises(
         InputError, match=r"serves served-name and not 'other': pass model="
     ):

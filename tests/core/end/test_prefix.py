@@ -33,7 +33,7 @@ def pair_of_readers(model, tokenizer, layout=SHORT, cache=None):
 def off(reader):
     """Why nothing is kept at layer 3, or None."""
     with reader.backbone.partial_forward.lock:
-        return reader._keeps(3)
+        return reader._no_cache_reason(3)
 
 
 def test_kept_prefixes_change_nothing_in_any_family(decoder, tiny, byte_tokenizer):

@@ -1,11 +1,12 @@
-"""Labelled questions where nobody has labelled any: from documents, from an LLM.
+"""Labelled questions without a person: from documents, or from an LLM.
 
-* `questions_from_documents`: a sentence of a passage is taken out and becomes the question; the rest of the
-  passage is the relevant one. (The inverse cloze task; Lee et al., 2019.)
+* `questions_from_documents`: a sentence of a passage becomes the question; the rest of
+  the passage is the relevant one (the inverse cloze task; Lee et al., 2019).
 * `generate_questions`: your LLM writes a question for each passage.
 
-Both find irrelevant passages in the same documents: half of them the most alike in words, because those are what a
-retriever will bring, half at random. Labels made this way are rougher than a person's.
+Both find irrelevant passages in the same documents: half of them the most similar in
+words, because a retriever will bring those, half at random. Such labels are rougher
+than a person's.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ import random
 import re
 import string
 from collections.abc import Sequence
-from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,154 +36,166 @@ SYSTEM = (
 )
 USER = "<passage>\n{passage}\n</passage>"
 
-NEGATIVES = 10  # as many as the paper has for each question
-FEWEST_WORDS = 6  # of a sentence that can stand as a question
-
-_DECORATION = re.compile(
-    r"[\s>*#\-\d.)\"'`]*(?:question\s*:)?", re.IGNORECASE
-)  # before a question
-_AROUND = string.whitespace + "*\"'`"
+DEFAULT_NEGATIVES = 10  # as many as the paper has for each question
+MIN_QUESTION_WORDS = 6  # of a sentence that can be a question
+MAX_QUESTION_CHARACTERS = 400
+# What models write before a question, and around it.
+_QUESTION_PREFIX = re.compile(r"[\s>*#\-\d.)\"'`]*(?:question\s*:)?", re.IGNORECASE)
+_QUESTION_MARKUP = string.whitespace + "*\"'`"
 
 
 def questions_from_documents(
     passages: Sequence[Passage],
     *,
     n: int | None = None,
-    negatives: int = NEGATIVES,
+    negatives: int = DEFAULT_NEGATIVES,
     seed: int = 0,
 ) -> tuple[Question, ...]:
-    """At most ``n`` questions drawn from sentences of ``passages`` (the chunks you will denoise).
+    """Questions drawn from sentences of ``passages`` (the chunks you will denoise).
 
-    A passage gives a question when it has another sentence besides one of six words or more. Raises
-    `InputError` for fewer than two passages, or when none can give a question.
+    A passage gives a question if it has two sentences, one of six words or more.
+
+    Args:
+        passages: At least two.
+        n: Questions at most.
+        negatives: Irrelevant passages per question.
+        seed: Decides everything.
+
+    Raises:
+        InputError: Fewer than two passages, or none that can give a question.
     """
     corpus = _Corpus(passages, negatives, seed)
-    drawn = (
-        (i, _draw(corpus.passages[i], random.Random(f"{seed}/{i}")))
-        for i in corpus.shuffled()
-    )
-    made = tuple(
-        islice(
-            (corpus.question(i, *found) for i, found in drawn if found is not None), n
+    questions: list[Question] = []
+    for i in corpus.shuffled_indices():
+        if len(questions) == n:
+            break
+        sentence_and_rest = _draw_sentence(
+            corpus.passages[i], random.Random(f"{seed}/{i}")
         )
-    )
-    if not made:
+        if sentence_and_rest is not None:
+            questions.append(corpus.build_question(i, *sentence_and_rest))
+    if not questions:
         raise InputError(
-            f"none of {len(passages)} passages has two sentences, one of them of {FEWEST_WORDS} words or more: "
-            "pass longer chunks, or have an LLM ask the questions (generate_questions)"
+            f"none of {len(passages)} passages has two sentences, one of them of "
+            f"{MIN_QUESTION_WORDS} words or more: pass longer chunks, or have an LLM ask "
+            "the questions (generate_questions)"
         )
-    return made
+    return tuple(questions)
 
 
 def generate_questions(
     passages: Sequence[Passage],
     *,
     n: int | None = None,
-    negatives: int = NEGATIVES,
+    negatives: int = DEFAULT_NEGATIVES,
     seed: int = 0,
 ) -> Flow[tuple[Question, ...]]:
-    """A flow that asks an LLM for one question to each of ``n`` passages: ``run(flow, llm=...)``.
+    """A flow that asks an LLM for a question on each of ``n`` passages.
 
-    Passages for which it declines, fails or replies with no question are left out; when none is left the
-    first failure is raised, or `InputError`.
+    Run it with ``run(flow, llm=...)``. Passages for which the LLM declines, fails or
+    writes no question are left out; when none is left the first failure is raised, or
+    `InputError`. Arguments as for `questions_from_documents`.
     """
     corpus = _Corpus(passages, negatives, seed)
-    chosen = corpus.shuffled()[:n]
-    asked = [
-        (
-            Message("system", SYSTEM),
-            Message("user", USER.format(passage=corpus.passages[i].text)),
-        )
-        for i in chosen
-    ]
-    replies = yield from batch(tuple(Complete(messages, "ask") for messages in asked))
-    failed = [r for r in replies if isinstance(r, FailedItem)]
-    read = [
-        (i, parse_question(r.text))
-        for i, r in zip(chosen, replies, strict=True)
-        if not isinstance(r, FailedItem)
-    ]
-    made = tuple(
-        corpus.question(i, text, corpus.passages[i]) for i, text in read if text
-    )
-    if not made and failed:
-        raise failed[0].error
-    if not made:
-        raise InputError(f"the LLM wrote no question for any of {len(chosen)} passages")
-    return made
+    indices = corpus.shuffled_indices()[:n]
+    requests: list[Complete] = []
+    for i in indices:
+        user_text = USER.format(passage=corpus.passages[i].text)
+        messages = Message("system", SYSTEM), Message("user", user_text)
+        requests.append(Complete(messages, "ask"))
+    replies = yield from batch(tuple(requests))
+    failures: list[FailedItem] = []
+    questions: list[Question] = []
+    for i, reply in zip(indices, replies, strict=True):
+        if isinstance(reply, FailedItem):
+            failures.append(reply)
+            continue
+        text = parse_question(reply.text)
+        if text:
+            questions.append(corpus.build_question(i, text, corpus.passages[i]))
+    if not questions and failures:
+        raise failures[0].error
+    if not questions:
+        raise InputError(f"the LLM wrote no question for any of {len(indices)} passages")
+    return tuple(questions)
 
 
 def parse_question(reply: str) -> str | None:
     """The question in an LLM's reply; None when it declined or wrote none.
 
-    >>> parse_question('<think>hm</think>Question: "Who built the Eiffel Tower?"'), parse_question("NONE.")
-    ('Who built the Eiffel Tower?', None)
+    >>> parse_question('<think>hm</think>Question: "Who built it?"')
+    'Who built it?'
+    >>> parse_question("NONE.")
     """
     try:
-        lines = [
-            _DECORATION.sub("", line, count=1).strip(_AROUND)
-            for line in strip_reasoning(reply).splitlines()
-        ]
+        reply_lines = strip_reasoning(reply).splitlines()
     except UnparsableReply:  # it ends inside its thinking
         return None
-    lines = [line for line in lines if line and line.strip(" .").upper() != "NONE"]
-    asking = [line for line in lines if line.endswith(("?", "？", "؟"))]
-    found = (asking or lines or [""])[0]
-    return found if 0 < len(found) <= 400 else None
+    lines: list[str] = []
+    for raw_line in reply_lines:
+        line = _QUESTION_PREFIX.sub("", raw_line, count=1).strip(_QUESTION_MARKUP)
+        if line and line.strip(" .").upper() != "NONE":
+            lines.append(line)
+    marked_lines = [line for line in lines if line.endswith(("?", "？", "؟"))]
+    question = (marked_lines or lines or [""])[0]
+    return question if 0 < len(question) <= MAX_QUESTION_CHARACTERS else None
 
 
 class _Corpus:
-    """The passages, and for any text those most alike and some at random."""
+    """Passages with text; builds questions with the most similar and random others."""
 
     def __init__(self, passages: Sequence[Passage], negatives: int, seed: int) -> None:
         self.passages = [p for p in check_passages(passages) if p.text.strip()]
         if len(self.passages) < 2 or negatives < 1:
             raise InputError(
-                f"{len(self.passages)} passages with text, negatives={negatives}: expected at least 2 passages, "
-                "so that some are irrelevant, and 1 negative"
+                f"{len(self.passages)} passages with text, negatives={negatives}: "
+                "expected at least 2 passages, so that some are irrelevant, and 1 "
+                "negative"
             )
         self.negatives = negatives
         self.seed = seed
         self._index: BM25Index | None = None
 
-    def shuffled(self) -> list[int]:
+    def shuffled_indices(self) -> list[int]:
+        """Positions of the passages in random order."""
         order = list(range(len(self.passages)))
         random.Random(self.seed).shuffle(order)
         return order
 
-    def question(self, i: int, text: str, relevant: Passage) -> Question:
-        """``text`` as a question to passage i, which stands there as ``relevant``, at a random place."""
+    def build_question(self, i: int, text: str, relevant: Passage) -> Question:
+        """``text`` as a question on passage i, which is listed as ``relevant``."""
         rng = random.Random(f"{self.seed}/{i}/{text}")
-        same = self.passages[i].text
-        others = [
-            j
-            for j in range(len(self.passages))
-            if j != i and self.passages[j].text != same
-        ]
-        scores = self._scores(text)
-        alike = sorted(others, key=lambda j: -scores[j])[: (self.negatives + 1) // 2]
-        rest = [j for j in others if j not in set(alike)]
-        chosen = alike + rng.sample(rest, min(self.negatives - len(alike), len(rest)))
-        listed = [relevant, *(self.passages[j] for j in chosen)]
+        source_text = self.passages[i].text
+        others: list[int] = []
+        for j, passage in enumerate(self.passages):
+            if j != i and passage.text != source_text:  # a copy is relevant too
+                others.append(j)
+        scores = self._bm25_scores(text)
+        by_similarity = sorted(others, key=lambda j: -scores[j])
+        similar = by_similarity[: (self.negatives + 1) // 2]
+        rest = [j for j in others if j not in similar]
+        random_count = min(self.negatives - len(similar), len(rest))
+        listed = [relevant]
+        for j in similar + rng.sample(rest, random_count):
+            listed.append(self.passages[j])
         rng.shuffle(listed)
-        return Question(
-            text, tuple(listed), frozenset({relevant.id}), id=f"{relevant.id}"
-        )
+        return Question(text, tuple(listed), frozenset({relevant.id}), id=relevant.id)
 
-    def _scores(self, text: str) -> NDArray[np.float32]:
-        """BM25 of every passage; the index is made once."""
+    def _bm25_scores(self, text: str) -> NDArray[np.float32]:
         if self._index is None:
             self._index = BM25Index([p.text for p in self.passages])
         return self._index.scores(text)
 
 
-def _draw(passage: Passage, rng: random.Random) -> tuple[str, Passage] | None:
+def _draw_sentence(passage: Passage, rng: random.Random) -> tuple[str, Passage] | None:
     """A sentence of the passage as question, and the passage without it."""
     spans = sentence_spans(passage)
-    texts = [passage.text[s.start : s.end].strip() for s in spans]
-    usable = [i for i, t in enumerate(texts) if len(t.split()) >= FEWEST_WORDS]
+    texts = [passage.text[span.start : span.end].strip() for span in spans]
+    usable = [i for i, t in enumerate(texts) if len(t.split()) >= MIN_QUESTION_WORDS]
     if len(spans) < 2 or not usable:
         return None
-    taken = rng.choice(usable)
-    rest = extract_spans(passage, [s for i, s in enumerate(spans) if i != taken])
-    return (texts[taken], rest) if rest is not None and rest.text.strip() else None
+    drawn = rng.choice(usable)
+    rest = extract_spans(passage, [*spans[:drawn], *spans[drawn + 1 :]])
+    if rest is None or not rest.text.strip():
+        return None
+    return texts[drawn], rest
