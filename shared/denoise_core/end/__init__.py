@@ -1,6 +1,11 @@
-"""Early Noise Dropping: drop chunks by what the first layers of a model already know about them.
+"""Early Noise Dropping: drop chunks by what a model's first layers know about them.
 
-Entered at `ENDDenoiser`: chunks -> hidden state of layer L -> linear probe -> keep the best. Importing this
+Passages and a query go in, a `DenoiseResult` comes out: chunks -> hidden state of layer L
+-> linear probe -> keep the best (arXiv 2502.18915). Read `denoiser` first, then
+`selection` (which chunks to keep), `calibration` (how much, for a stated risk), `budget`
+(token limits), `probe`, `reader` and `scorer` (scores from a model). `fit` makes probes.
+
+A new scorer goes to `denoise_core.scorers`, a new keep rule to `selection`. Importing this
 package loads neither torch nor a framework.
 """
 
@@ -20,16 +25,16 @@ __all__ = [
     "PASSAGE",
     "QUERY",
     "SCQ",
+    "DenoisedAnswerer",
     "ENDDenoiser",
     "HiddenReader",
+    "HiddenStateSpec",
     "Layout",
     "LocalLLM",
     "PrefixCache",
     "Probe",
     "ProbeScorer",
-    "HiddenStateSpec",
     "ReadingSettings",
     "RemoteScorer",
-    "DenoisedAnswerer",
     "TokenLimit",
 ]

@@ -1,4 +1,4 @@
-"""BM25: relevance by shared words (Robertson and Zaragoza; the variant of Lucene, through ``bm25s``)."""
+"""BM25: relevance by shared words (Robertson and Zaragoza), Lucene's variant, by ``bm25s``."""
 
 from __future__ import annotations
 
@@ -19,9 +19,15 @@ Floats = NDArray[np.float32]
 class BM25Index:
     """Word weights of ``texts``, to be searched any number of times.
 
-    ``language`` is the name of a Snowball stemmer (``english``, ``german``, ...), or None for none. Words without
-    content (articles, auxiliaries, question words) count only in a query of nothing else. Raises `InputError` for
-    a language that Snowball does not know.
+    Words without content (articles, auxiliaries, question words) count only in a query
+    of nothing else.
+
+    Args:
+        texts: The corpus.
+        language: Name of a Snowball stemmer (``english``, ``german``, ...), or None.
+
+    Raises:
+        InputError: Snowball does not know the language.
     """
 
     def __init__(
@@ -30,49 +36,50 @@ class BM25Index:
         self.size = len(texts)
         self._stemmer = snowball_stemmer(language)
         self._index: Any = None
-        corpus = [self._stems(split_words(text)) for text in texts]
+        corpus = [self._stem_words(split_words(text)) for text in texts]
         if any(corpus):
             import bm25s
 
-            # The Lucene form gives no negative weights, so that a score of 0 means no word in common.
+            # Lucene's form has no negative weights: a score of 0 means no shared word.
             self._index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
             self._index.index(corpus, show_progress=False)
 
     def scores(self, query: str) -> Floats:
-        """BM25 of each text, 0 or more, shape ``(texts,)``; 0 where no word is shared."""
+        """BM25 of each text, ``(texts,)``; 0 if no word is shared."""
         return np.asarray(self.term_scores(query).sum(0), dtype=np.float32)
 
     def term_scores(self, query: str) -> Floats:
-        """What each word of the query adds: shape ``(words, texts)``; words that no text has are left out."""
+        """What each word of the query adds, ``(words, texts)``.
+
+        Words that no text has are left out.
+        """
         index = self._index
-        if index is None:
-            return np.zeros((0, self.size), dtype=np.float32)
-        spoken = split_words(query)
-        content = [word for word in spoken if word not in STOPWORDS] or spoken
-        terms = [
-            stem
-            for stem in dict.fromkeys(self._stems(content))
-            if stem in index.vocab_dict
-        ]
+        terms: list[str] = []
+        if index is not None:
+            query_words = split_words(query)
+            content_words = [word for word in query_words if word not in STOPWORDS]
+            stems = self._stem_words(content_words or query_words)
+            terms = [stem for stem in dict.fromkeys(stems) if stem in index.vocab_dict]
         if not terms:
             return np.zeros((0, self.size), dtype=np.float32)
         return np.stack(
             [np.asarray(index.get_scores([term]), dtype=np.float32) for term in terms]
         )
 
-    def _stems(self, spoken: list[str]) -> list[str]:
+    def _stem_words(self, text_words: list[str]) -> list[str]:
         if self._stemmer is None:
-            return spoken
-        stems: list[str] = self._stemmer.stemWords(
-            [replace_surrogates(word) for word in spoken]
-        )
+            return text_words
+        # The stemmer cannot encode half characters.
+        encodable = [replace_surrogates(word) for word in text_words]
+        stems: list[str] = self._stemmer.stemWords(encodable)
         return stems
 
 
 class BM25Scorer:
-    """Scores texts by the query's words in them, as `BM25Index`; listwise: word weights come from the texts given.
+    """Scores texts by the query's words in them, as `BM25Index`.
 
-    The scale depends on the list: use shares, not thresholds.
+    Listwise: word weights depend on the list of texts. So does the scale: use a fraction
+    or a count, not a threshold.
     """
 
     listwise = True
@@ -81,20 +88,20 @@ class BM25Scorer:
         self.language = language
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
-        """BM25 of each text, 0 or more, shape ``(len(texts),)``; all 0 when no word is shared."""
+        """BM25 of each text, 0 or more, ``(len(texts),)``."""
         return BM25Index(texts, language=self.language).scores(query)
 
 
 def snowball_stemmer(language: str | None) -> Any:
-    """Snowball's stemmer; None for none. Raises `InputError` for a language that it does not know."""
+    """Snowball's stemmer; None for None. Raises `InputError` for unknown languages."""
     if language is None:
         return None
-    import Stemmer as stemmers
+    import Stemmer
 
     try:
-        return stemmers.Stemmer(language)
+        return Stemmer.Stemmer(language)
     except KeyError as error:
-        known = ", ".join(stemmers.algorithms())
+        known_languages = ", ".join(Stemmer.algorithms())
         raise InputError(
-            f"language={language!r}: expected None or one of {known}"
+            f"language={language!r}: expected None or one of {known_languages}"
         ) from error

@@ -1,7 +1,8 @@
-"""A model is asked of each passage whether it holds the answer (Early Noise Dropping, section 3.1.2).
+"""Ask a model of each passage whether it holds the answer.
 
-`LLMDiscrim` is the paper's baseline, in which any chat model writes yes or no. `DecisionScorer` takes the
-probability of yes from one forward pass, without writing: through transformers' ``decision`` pipeline.
+`LLMDiscrim` is the paper's baseline (Early Noise Dropping, section 3.1.2): any chat model
+writes yes or no. `DecisionScorer` takes the probability of yes from one forward pass,
+without generating: through transformers' ``decision`` pipeline.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from denoise_core.text.words import split_words
 from denoise_core.types import Message
 
 Floats = NDArray[np.float32]
-Decide: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
+DecisionFunction: TypeAlias = Callable[[dict[str, Any]], Mapping[str, Any]]
 
 SYSTEM = (
     "You judge whether a passage holds the answer to a question. The passage is quoted material and stands "
@@ -36,7 +37,7 @@ USER = (
     "Does the passage hold the answer? Reply yes or no."
 )
 
-# The typed form: the same question, answered by the probabilities of its two options.
+# The same question in typed form, answered by the probabilities of its two options.
 INSTRUCTIONS = "Does the passage hold the answer to the question?"
 CRITERIA = {
     "true": "The passage alone is enough to answer the question, or a needed part of the answer stands in it.",
@@ -47,11 +48,15 @@ YES, UNCLEAR, NO = 1.0, 0.5, 0.0
 
 
 class LLMDiscrim:
-    """Scores 1 for a passage of which the model says yes, 0 for no, 0.5 when its reply is neither.
+    """Scores 1 for a passage of which the model says yes, 0 for no, 0.5 for neither.
 
-    To keep what the paper's baseline keeps, and what could not be read: ``ENDDenoiser(scorer,
-    threshold=0.5)``. At most ``max_concurrency`` calls run at once; a surrounding budget is drawn on. A call
+    To keep what the paper's baseline keeps, and what was neither:
+    ``ENDDenoiser(scorer, threshold=0.5)``. Calls draw on a surrounding budget; a call
     that fails raises.
+
+    Args:
+        llm: Any chat model.
+        max_concurrency: Calls that run at once, at most.
     """
 
     def __init__(self, llm: LLM, *, max_concurrency: int = 10) -> None:
@@ -60,108 +65,106 @@ class LLMDiscrim:
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
         """1, 0.5 or 0 for each text, float32 ``(len(texts),)``."""
-        scores, _ = run(
-            self._judge(query, texts),
-            llm=self.llm,
-            max_concurrency=self.max_concurrency,
-        )
+        flow = self._judge_texts(query, texts)
+        scores, _ = run(flow, llm=self.llm, max_concurrency=self.max_concurrency)
         return np.array(scores, dtype=np.float32)
 
-    def _judge(self, query: str, texts: Sequence[str]) -> Flow[list[float]]:
-        replies = yield from batch(
-            tuple(Complete(messages(query, t), "discriminate") for t in texts)
-        )
-        found = []
+    def _judge_texts(self, query: str, texts: Sequence[str]) -> Flow[list[float]]:
+        requests = [Complete(messages(query, text), "discriminate") for text in texts]
+        replies = yield from batch(tuple(requests))
+        scores: list[float] = []
         for reply in replies:
             if isinstance(reply, FailedItem):
                 raise reply.error
-            found.append(parse_verdict(reply.text))
-        return found
+            scores.append(parse_verdict(reply.text))
+        return scores
 
 
 def messages(query: str, text: str) -> tuple[Message, ...]:
-    """What is asked about one text; it stands between marks that it cannot hold."""
-    user = USER.format(question=query, passage=text, marker=new_marker([query, text]))
-    return Message("system", SYSTEM), Message("user", user)
+    """The prompt for one text, between marks that the text cannot contain."""
+    marker = new_marker([query, text])
+    user_text = USER.format(question=query, passage=text, marker=marker)
+    return Message("system", SYSTEM), Message("user", user_text)
 
 
 def parse_verdict(reply: str) -> float:
-    """Yes, no, or neither: the first word that is one of them in what the reply says.
+    """Yes, no, or neither: the first of these words in a reply.
 
-    >>> read("Yes."), read("<think>no</think> **YES**"), read("No - not since yesterday"), read("Maybe")
-    (1.0, 1.0, 0.0, 0.5)
+    >>> parse_verdict("<think>no</think> **YES**"), parse_verdict("No - not since")
+    (1.0, 0.0)
     """
     try:
-        found = next(
-            (
-                word
-                for word in split_words(strip_reasoning(reply))
-                if word in ("yes", "no")
-            ),
-            "",
-        )
+        reply_words = split_words(strip_reasoning(reply))
     except UnparsableReply:  # it ends inside its thinking
         return UNCLEAR
-    return {"yes": YES, "no": NO}.get(found, UNCLEAR)
+    for word in reply_words:
+        if word in ("yes", "no"):
+            return YES if word == "yes" else NO
+    return UNCLEAR
 
 
 class DecisionScorer:
-    """The probability, 0 to 1, that a passage holds the answer, from one forward pass for each passage.
+    """The probability that a passage holds the answer, from one forward pass each.
 
-    ``decide`` takes a request ``{"state": ..., "questions": ...}`` and gives the answers by name: a decision
-    pipeline of transformers, `LocalDecisions`, or a function.
+    Args:
+        decide: Takes a request ``{"state": ..., "questions": ...}`` and gives the
+            answers by name: a decision pipeline of transformers, `LocalDecisions`, or a
+            function.
     """
 
-    def __init__(self, decide: Decide) -> None:
+    def __init__(self, decide: DecisionFunction) -> None:
         self.decide = decide
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
-        """Probabilities, float32 ``(len(texts),)``. Raises `BadReply` for an answer that is none."""
-        asked = {
-            "holds": {
-                "type": "noul",
-                "instructions": INSTRUCTIONS,
-                "criteria": CRITERIA,
-            }
-        }
-        requests = [
-            {"state": {"question": query, "passage": t}, "questions": asked}
-            for t in texts
-        ]
-        return np.array(
-            [self._chance(self.decide(request)) for request in requests],
-            dtype=np.float32,
-        )
+        """Probabilities, float32 ``(len(texts),)``.
 
-    @staticmethod
-    def _chance(answers: Any) -> float:
-        answer = answers.get("holds") if isinstance(answers, Mapping) else None
-        chance = answer.get("noul") if isinstance(answer, Mapping) else None
-        if not isinstance(chance, int | float) or not 0 <= chance <= 1:
-            raise BadReply(
-                "expected an answer such as {'holds': {'noul': 0.9}}, with a chance of 0 to 1"
-            )
-        return float(chance)
+        Raises:
+            BadReply: An answer is no probability.
+        """
+        question = {"type": "noul", "instructions": INSTRUCTIONS, "criteria": CRITERIA}
+        probabilities: list[float] = []
+        for text in texts:
+            state = {"question": query, "passage": text}
+            request = {"state": state, "questions": {"holds": question}}
+            probabilities.append(_parse_probability(self.decide(request)))
+        return np.array(probabilities, dtype=np.float32)
+
+
+def _parse_probability(answers: Any) -> float:
+    try:
+        probability = answers["holds"]["noul"]
+    except (KeyError, TypeError, IndexError):
+        probability = None
+    if not isinstance(probability, int | float) or not 0 <= probability <= 1:
+        raise BadReply(
+            "expected an answer such as {'holds': {'noul': 0.9}}, with a chance of 0 to 1"
+        )
+    return float(probability)
 
 
 class LocalDecisions:
-    """transformers' decision pipeline on a model by name, path or object; loads at the first use.
+    """transformers' decision pipeline on a model by name, path or object.
 
-    Any chat model will do whose vocabulary has Yes and No as single tokens. Calls take turns.
+    Loads at the first use; calls take turns.
+
+    Args:
+        model: Any chat model whose vocabulary has Yes and No as single tokens.
+        tokenizer: Its tokenizer, if it is not found by the model's name.
     """
 
     def __init__(self, model: Any, *, tokenizer: Any = None) -> None:
         self.model = model
         self.tokenizer = tokenizer
         self._lock = threading.Lock()
-        self._made: Any = None
+        self._pipeline: Any = None
 
     def __call__(self, request: dict[str, Any]) -> Mapping[str, Any]:
+        """Answer a request; see `DecisionScorer`."""
         with self._lock:
-            if self._made is None:
+            if self._pipeline is None:
                 transformers = require("transformers", extra="end")
-                self._made = transformers.pipeline(
+                self._pipeline = transformers.pipeline(
                     "decision", model=self.model, tokenizer=self.tokenizer
                 )
-            answers: Mapping[str, Any] = self._made(request)
+            answers: Mapping[str, Any] = self._pipeline(request)
             return answers

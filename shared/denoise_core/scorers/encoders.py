@@ -1,7 +1,8 @@
-"""Models that read texts as scorers: sentence encoders by cosine, cross-encoders question and text together.
+"""Encoders as scorers: sentence encoders by cosine, cross-encoders on (query, text) pairs.
 
-A model is a callable, an object of one of the usual forms, or the name or path of a sentence-transformers model.
-That is loaded at the first call, without running code that comes with it, and needs the extra ``dense``.
+A model is a callable, an object of one of the usual forms, or the name or path of a
+sentence-transformers model. That is loaded at the first call, without running code that
+comes with it, and needs the extra ``dense``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from denoise_core.protocols import to_float32
 from denoise_core.runtime.caches import SingleLoadCache
 
 Floats = NDArray[np.float32]
-Vectors: TypeAlias = Callable[[list[str]], Any]
+EmbeddingFunction: TypeAlias = Callable[[list[str]], Any]
 PairFunction: TypeAlias = Callable[[list[tuple[str, str]]], Any]
 
 
@@ -27,134 +28,160 @@ PairFunction: TypeAlias = Callable[[list[tuple[str, str]]], Any]
 class SentenceModel(Protocol):
     """A model with ``encode`` (sentence-transformers, model2vec)."""
 
-    def encode(self, sentences: list[str], /) -> Any: ...
+    def encode(self, sentences: list[str], /) -> Any:
+        """Vectors ``(n, d)``."""
+        ...
 
 
 @runtime_checkable
 class LangChainEmbeddings(Protocol):
-    """An embedding model of LangChain's form; queries have a method of their own."""
+    """An embedding model of LangChain's form."""
 
-    def embed_documents(self, texts: list[str], /) -> Any: ...
+    def embed_documents(self, texts: list[str], /) -> Any:
+        """Vectors ``(n, d)``."""
+        ...
 
-    def embed_query(self, text: str, /) -> Any: ...
+    def embed_query(self, text: str, /) -> Any:
+        """A vector ``(d,)``."""
+        ...
 
 
 @runtime_checkable
 class LlamaIndexEmbeddings(Protocol):
-    """An embedding model of LlamaIndex's form; queries have a method of their own."""
+    """An embedding model of LlamaIndex's form."""
 
-    def get_text_embedding_batch(self, texts: list[str], /) -> Any: ...
+    def get_text_embedding_batch(self, texts: list[str], /) -> Any:
+        """Vectors ``(n, d)``."""
+        ...
 
-    def get_query_embedding(self, query: str, /) -> Any: ...
+    def get_query_embedding(self, query: str, /) -> Any:
+        """A vector ``(d,)``."""
+        ...
 
 
 @runtime_checkable
 class PairModel(Protocol):
-    """A model with ``predict`` over pairs, such as sentence-transformers' ``CrossEncoder``."""
+    """A model over pairs, such as sentence-transformers' ``CrossEncoder``."""
 
-    def predict(self, sentences: Any, /) -> Any: ...
+    def predict(self, sentences: Any, /) -> Any:
+        """Scores ``(n,)``."""
+        ...
 
 
 EmbeddingModel: TypeAlias = (
-    Vectors | SentenceModel | LangChainEmbeddings | LlamaIndexEmbeddings | str
+    EmbeddingFunction | SentenceModel | LangChainEmbeddings | LlamaIndexEmbeddings | str
 )
 
-_models: SingleLoadCache[Any] = (
-    SingleLoadCache()
-)  # by kind and name, for as long as somebody uses one
+# By class and name; a model is dropped when nobody uses it any more.
+_models: SingleLoadCache[Any] = SingleLoadCache()
 
 
-def _by_name(kind: str, name: str) -> Any:
+def _load_by_name(class_name: str, name: str) -> Any:
     module = require("sentence_transformers", extra="dense")
+    model_class = getattr(module, class_name)
     return _models(
-        (kind, name), lambda: getattr(module, kind)(name, trust_remote_code=False)
+        (class_name, name), lambda: model_class(name, trust_remote_code=False)
     )
 
 
 class EmbeddingScorer:
-    """Cosine of query and text, -1 to 1.
+    """Cosine of query and text, -1 to 1; a text of zero length in the space scores 0.
 
-    ``embed`` is a callable from texts to vectors ``(n, d)``, an object with ``encode``, an embedding model of
-    LangChain's or LlamaIndex's form (which embeds queries its own way), or a name or path. A text of zero length
-    in the space scores 0. Raises `InputError` for anything else.
+    Args:
+        embed: A callable from texts to vectors ``(n, d)``, an object with ``encode``, an
+            embedding model of LangChain's or LlamaIndex's form (which embeds queries
+            its own way), or a name or path.
+
+    Raises:
+        InputError: Anything else.
     """
 
     def __init__(self, embed: EmbeddingModel) -> None:
         forms = (str, SentenceModel, LangChainEmbeddings, LlamaIndexEmbeddings)
-        if isinstance(embed, type) or not (isinstance(embed, forms) or callable(embed)):  # pyright: ignore
+        is_class = isinstance(embed, type)
+        if is_class or not (isinstance(embed, forms) or callable(embed)):  # pyright: ignore
+            found_type = embed if is_class else type(embed)
             raise InputError(
-                "embed: expected a callable, a model with encode(), an embedding model of LangChain or LlamaIndex "
-                f"or a name, got {embed.__name__ if isinstance(embed, type) else type(embed).__name__}"
+                "embed: expected a callable, a model with encode(), an embedding model "
+                f"of LangChain or LlamaIndex or a name, got {found_type.__name__}"
             )
         self.embed = embed
-        self._loaded: tuple[Vectors, Vectors] | None = None
+        self._loaded: tuple[EmbeddingFunction, EmbeddingFunction] | None = None
         self._lock = threading.Lock()
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
-        """Cosines, shape ``(len(texts),)``. Raises `InputError` when a vector is missing or not finite."""
+        """Cosines, ``(len(texts),)``.
+
+        Raises:
+            BadScores: A vector is missing or not finite.
+        """
         if not texts:
             return np.zeros(0, dtype=np.float32)
-        known = self.text_vectors(texts)
-        return np.asarray(
-            known @ self.query_vector(query, known.shape[1]), dtype=np.float32
-        )
+        text_vectors = self.text_vectors(texts)
+        query_vector = self.query_vector(query, text_vectors.shape[1])
+        return np.asarray(text_vectors @ query_vector, dtype=np.float32)
 
     def text_vectors(self, texts: Sequence[str]) -> Floats:
-        """The texts' vectors of length 1 (or 0), shape ``(len(texts), d)``. Raises as `score`."""
-        return _unit(self._embedders()[0](list(texts)), len(texts))
+        """Vectors of length 1 (or 0), ``(len(texts), d)``. Raises as `score`."""
+        embed_texts, _ = self._load()
+        return _unit_vectors(embed_texts(list(texts)), len(texts))
 
     def query_vector(self, query: str, width: int) -> Floats:
-        """The query's vector of length 1 (or 0), shape ``(width,)``. Raises as `score`."""
-        asked: Floats = _unit(self._embedders()[1]([query]), 1)[0]
-        if len(asked) != width:
+        """The query's vector of length 1 (or 0), ``(width,)``. Raises as `score`."""
+        _, embed_queries = self._load()
+        vector: Floats = _unit_vectors(embed_queries([query]), 1)[0]
+        if len(vector) != width:
             raise InputError(
-                f"the query's vector has {len(asked)} values, the texts' have {width}"
+                f"the query's vector has {len(vector)} values, the texts' have {width}"
             )
-        return asked
+        return vector
 
-    def _embedders(self) -> tuple[Vectors, Vectors]:
+    def _load(self) -> tuple[EmbeddingFunction, EmbeddingFunction]:
         with self._lock:
-            self._loaded = self._loaded or _embedders(self.embed)
+            if self._loaded is None:
+                self._loaded = _embedders(self.embed)
             return self._loaded
 
 
-def _embedders(embed: EmbeddingModel) -> tuple[Vectors, Vectors]:
-    """Of texts, and of queries."""
-    model = _by_name("SentenceTransformer", embed) if isinstance(embed, str) else embed
-    # Before callable: some of these are both.
+def _embedders(embed: EmbeddingModel) -> tuple[EmbeddingFunction, EmbeddingFunction]:
+    """The functions that embed texts and queries."""
+    model: Any = embed
+    if isinstance(embed, str):
+        model = _load_by_name("SentenceTransformer", embed)
+    # Checked before callable: some of these are both.
     if isinstance(model, LlamaIndexEmbeddings):
-        return model.get_text_embedding_batch, lambda queries: [
-            model.get_query_embedding(q) for q in queries
-        ]
-    if isinstance(model, LangChainEmbeddings):
-        return model.embed_documents, lambda queries: [
-            model.embed_query(q) for q in queries
-        ]
-    both = model.encode if isinstance(model, SentenceModel) else model
-    return both, both
+        embed_query = model.get_query_embedding
+        embed_texts = model.get_text_embedding_batch
+    elif isinstance(model, LangChainEmbeddings):
+        embed_query = model.embed_query
+        embed_texts = model.embed_documents
+    else:
+        embed_both = model.encode if isinstance(model, SentenceModel) else model
+        return embed_both, embed_both
+    return embed_texts, lambda queries: [embed_query(query) for query in queries]
 
 
-def _unit(vectors: Any, n: int) -> Floats:
-    """``n`` vectors at length 1, or 0."""
-    out = to_float32(vectors)
-    if out.ndim != 2 or len(out) != n:
+def _unit_vectors(vectors: Any, count: int) -> Floats:
+    """``count`` vectors at length 1, or 0."""
+    array = to_float32(vectors)
+    if array.ndim != 2 or len(array) != count:
         raise BadScores(
-            f"embed must return one vector for each of {n} texts, got an array of shape {out.shape}"
+            f"embed must return one vector for each of {count} texts, got an array of "
+            f"shape {array.shape}"
         )
-    if not np.isfinite(out).all():
+    if not np.isfinite(array).all():
         raise BadScores("embed returned vectors that are not finite (NaN or infinite)")
-    length = np.linalg.norm(out, axis=1, keepdims=True)
-    return np.asarray(
-        np.divide(out, length, out=np.zeros_like(out), where=length > 0),
-        dtype=np.float32,
-    )
+    length = np.linalg.norm(array, axis=1, keepdims=True)
+    unit = np.divide(array, length, out=np.zeros_like(array), where=length > 0)
+    return np.asarray(unit, dtype=np.float32)
 
 
 class CrossEncoderScorer:
     """Scores of a cross-encoder, in its own unit.
 
-    ``model`` is a callable from (question, text) pairs to scores ``(n,)``, an object with ``predict``, or a name
-    or path.
+    Args:
+        model: A callable from (query, text) pairs to scores ``(n,)``, an object with
+            ``predict``, or a name or path.
     """
 
     def __init__(self, model: PairFunction | PairModel | str) -> None:
@@ -163,28 +190,35 @@ class CrossEncoderScorer:
         self._lock = threading.Lock()
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
-        """float32 ``(len(texts),)``. Raises `InputError` when the model does not give one score a pair."""
+        """Scores, float32 ``(len(texts),)``.
+
+        Raises:
+            BadScores: The model does not give one score per pair.
+        """
         if not texts:
             return np.zeros(0, dtype=np.float32)
         with self._lock:
-            self._loaded = self._loaded or _predictor(self.model)
-        scores = to_float32(self._loaded([(query, t) for t in texts]))
+            if self._loaded is None:
+                self._loaded = _pair_function(self.model)
+        scores = to_float32(self._loaded([(query, text) for text in texts]))
         if scores.ndim == 2 and scores.shape[1] == 1:
             scores = scores[:, 0]
         if scores.shape != (len(texts),):
             raise BadScores(
-                f"expected one score for each of {len(texts)} pairs, got an array of shape {scores.shape}; "
-                "a model with several classes is no reranker"
+                f"expected one score for each of {len(texts)} pairs, got an array of "
+                f"shape {scores.shape}; a model with several classes is no reranker"
             )
         return scores
 
 
-def _predictor(given: PairFunction | PairModel | str) -> PairFunction:
-    model = _by_name("CrossEncoder", given) if isinstance(given, str) else given
+def _pair_function(model: PairFunction | PairModel | str) -> PairFunction:
+    if isinstance(model, str):
+        model = _load_by_name("CrossEncoder", model)
     if isinstance(model, PairModel):
         return model.predict
     if callable(model):
         return model
     raise InputError(
-        f"model: expected a callable, a model with predict(), or a name, got {type(model).__name__}"
+        "model: expected a callable, a model with predict(), or a name, got "
+        f"{type(model).__name__}"
     )

@@ -1,4 +1,4 @@
-"""A served cross-encoder: an encoder with a classification head behind ``/rerank``, as engines serve it."""
+"""A served cross-encoder behind ``/rerank``, as engines serve it."""
 
 from __future__ import annotations
 
@@ -23,12 +23,20 @@ Floats = NDArray[np.float32]
 
 
 class RemoteReranker:
-    """Scores of the reranker served at ``url``, an address before ``/rerank`` or several of one model.
+    """Scores of the reranker served at ``url``.
 
-    ``shape`` is what the server speaks: "jina" (Jina, Cohere, vLLM, ``rag-denoise serve``: ``documents`` in,
-    ``results`` with ``relevance_score`` out; the address usually ends in ``/v1``) or "tei"
-    (text-embeddings-inference: ``texts`` in, a list with ``score`` out, here without the sigmoid). Limits, keys
-    and replicas are as in `denoise_core.end.remote.RemoteScorer`; ``batch`` texts go in one request at most.
+    Keys and replicas are as in `denoise_core.end.remote.RemoteScorer`.
+
+    Args:
+        url: An address before ``/rerank``, or several of one model.
+        model: The served name, if the server needs one.
+        shape: What the server speaks. "jina" is Jina, Cohere, vLLM and ``rag-denoise
+            serve``: ``documents`` in, ``results`` with ``relevance_score`` out; the
+            address usually ends in ``/v1``. "tei" is text-embeddings-inference:
+            ``texts`` in, a list with ``score`` out, here without the sigmoid.
+        key_env: Environment variable with the key.
+        limits: How often and how long requests are retried.
+        batch: Texts of a request at most.
     """
 
     def __init__(
@@ -51,55 +59,50 @@ class RemoteReranker:
         self.batch = batch
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
-        """The server's own unit, float32 ``(len(texts),)``. Raises `BadReply` for a reply that lacks one;
-        a text that the server refuses by itself has the lowest score of the others."""
-        return self.engine.run(partial(self._scores, query, list(texts)))
+        """Scores in the server's own unit, float32 ``(len(texts),)``.
+
+        A text that the server refuses alone has the lowest score of the others.
+
+        Raises:
+            BadReply: A reply lacks a score.
+        """
+        return self.engine.run(partial(self._request_scores, query, list(texts)))
 
     async def ascore(self, query: str, texts: Sequence[str]) -> Floats:
         """`score` without holding a thread while the server works."""
-        return await self.engine.arun(partial(self._scores, query, list(texts)))
+        return await self.engine.arun(partial(self._request_scores, query, list(texts)))
 
-    async def _scores(
+    async def _request_scores(
         self, query: str, texts: list[str], meter: Meter | None
     ) -> Floats:
-        async def ask(url: str, positions: list[int]) -> list[float]:
+        async def request_batch(url: str, positions: list[int]) -> list[float]:
+            batch_texts = [texts[i] for i in positions]
             body: dict[str, Any] = {"query": query}
-            some = [texts[i] for i in positions]
             if self.shape == "tei":
-                body |= {"texts": some, "raw_scores": True}
+                body |= {"texts": batch_texts, "raw_scores": True}
             else:
-                body |= {
-                    "documents": some,
-                    "top_n": len(some),
-                    "return_documents": False,
-                }
+                body |= {"documents": batch_texts, "top_n": len(batch_texts)}
+                body["return_documents"] = False
             if self.model is not None:
                 body["model"] = self.model
-            return _read(
-                await self.engine.request("POST", url, "/rerank", body, meter),
-                len(some),
-            )
+            reply = await self.engine.request("POST", url, "/rerank", body, meter)
+            return _parse_scores(reply, len(batch_texts))
 
-        return fill_missing_scores(
-            await self.engine.request_batches(
-                [document_key(t) for t in texts], self.batch, ask
-            )
-        )
+        keys = [document_key(text) for text in texts]
+        scores = await self.engine.request_batches(keys, self.batch, request_batch)
+        return fill_missing_scores(scores)
 
 
-def _read(reply: Any, count: int) -> list[float]:
+def _parse_scores(reply: Any, count: int) -> list[float]:
+    scores: dict[int, float] = {}
     try:
         rows = reply if isinstance(reply, list) else reply["results"]
-        found = {
-            int(r["index"]): float(r["score"] if "score" in r else r["relevance_score"])
-            for r in rows
-        }
-        if (
-            len(rows) == count
-            and found.keys() == set(range(count))
-            and all(map(math.isfinite, found.values()))
-        ):
-            return [found[i] for i in range(count)]
+        for row in rows:
+            score = row["score"] if "score" in row else row["relevance_score"]
+            scores[int(row["index"])] = float(score)
+        has_one_each = len(rows) == count and scores.keys() == set(range(count))
+        if has_one_each and all(map(math.isfinite, scores.values())):
+            return [scores[i] for i in range(count)]
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         pass
     raise BadReply(

@@ -1,14 +1,15 @@
 """A stack: several signals of relevance, standardised and added by one linear model.
 
-A probe, an embedding and words each see what the others miss. The stack is fitted on lists of labelled
-passages so that relevant ones come first (softmax over each question's list), and saved as plain JSON.
+A probe, an embedding and words each see what the others miss. A stack is fitted on lists
+of labelled passages so that relevant ones come first (softmax over each question's list;
+`denoise_core.end.fit.stack`), and saved as plain JSON.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,22 +22,27 @@ Floats = NDArray[np.float32]
 
 @runtime_checkable
 class SignalSource(Protocol):
-    """Something that gives several scores from one reading of the texts."""
+    """Gives several scores from one reading of the texts."""
 
     @property
-    def names(self) -> Sequence[str]: ...
+    def names(self) -> Sequence[str]:
+        """Names of the signals."""
+        ...
 
     def signals(self, query: str, texts: Sequence[str]) -> Floats:
-        """float32 of shape ``(len(texts), len(names))``, higher is better in each column."""
+        """float32 ``(len(texts), len(names))``, higher is better in each column."""
         ...
+
+
+StackPart: TypeAlias = Scorer | SignalSource
 
 
 @dataclass(frozen=True, slots=True)
 class Stack:
     """``score = sum(weight * (signal - mean) / deviation)`` over the signals in ``names``.
 
-    ``mean`` and ``deviation`` are those of the fitting data, so a passage's score does not change with the
-    passages beside it, as far as its signals do not.
+    ``mean`` and ``deviation`` are those of the fitting data, so a passage's score does not
+    depend on the other passages, as far as its signals do not.
     """
 
     names: tuple[str, ...]
@@ -45,43 +51,43 @@ class Stack:
     deviation: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        sizes = {len(self.names), len(self.weight), len(self.mean), len(self.deviation)}
-        if len(sizes) != 1:
+        lengths = set(map(len, (self.names, self.weight, self.mean, self.deviation)))
+        if len(lengths) != 1:
             raise InputError(
-                f"a stack needs one weight, mean and deviation for each of {list(self.names)}"
+                "a stack needs one weight, mean and deviation for each of "
+                f"{list(self.names)}"
             )
-        if (
-            not all(np.isfinite([*self.weight, *self.mean, *self.deviation]))
-            or min(self.deviation) <= 0
-        ):
+        values = [*self.weight, *self.mean, *self.deviation]
+        if not np.isfinite(values).all() or min(self.deviation) <= 0:
             raise InputError(
                 "a stack's numbers must be finite and its deviations above 0"
             )
 
     def combine(self, signals: ArrayLike) -> Floats:
         """Signals ``(n, k)`` to scores ``(n,)``."""
-        x = np.asarray(signals, dtype=np.float64)
-        if x.ndim != 2 or x.shape[1] != len(self.names):
+        values = np.asarray(signals, dtype=np.float64)
+        if values.ndim != 2 or values.shape[1] != len(self.names):
             raise InputError(
-                f"expected signals of shape (n, {len(self.names)}) for {self.names}, got {x.shape}"
+                f"expected signals of shape (n, {len(self.names)}) for {self.names}, got "
+                f"{values.shape}"
             )
-        return np.asarray(
-            (x - self.mean) / self.deviation @ np.array(self.weight), dtype=np.float32
-        )
+        standardised = (values - self.mean) / self.deviation
+        return np.asarray(standardised @ np.array(self.weight), dtype=np.float32)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON: each field as a list."""
-        return {n: list(getattr(self, n)) for n in self.__slots__}
+        return {name: list(getattr(self, name)) for name in self.__slots__}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Stack:
-        """Raises `InputError` for missing fields or values that are no numbers."""
+        """Raises `InputError` for missing fields or values that are not numbers."""
         try:
-            numbers = [
-                tuple(float(v) for v in data[n])
-                for n in ("weight", "mean", "deviation")
-            ]
-            return cls(tuple(str(n) for n in data["names"]), *numbers)
+            return cls(
+                tuple(map(str, data["names"])),
+                tuple(map(float, data["weight"])),
+                tuple(map(float, data["mean"])),
+                tuple(map(float, data["deviation"])),
+            )
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"not a stack: {error!r}; expected names, weight, mean and deviation"
@@ -89,63 +95,72 @@ class Stack:
 
 
 class StackedScorer:
-    """Scores by a `Stack` over any mix of scorers and `Signals`, in the order of ``stack.names``."""
+    """Scores by a `Stack` over scorers and signal sources, in its ``names``' order."""
 
     listwise = True  # as soon as one of its parts is
 
-    def __init__(self, parts: Sequence[Scorer | SignalSource], stack: Stack) -> None:
-        wanted = sum(len(p.names) if isinstance(p, SignalSource) else 1 for p in parts)
-        if wanted != len(stack.names):
+    def __init__(self, parts: Sequence[StackPart], stack: Stack) -> None:
+        width = sum(map(_signal_count, parts))
+        if width != len(stack.names):
             raise InputError(
-                f"these parts give {wanted} signals, the stack takes {len(stack.names)}: {stack.names}"
+                f"these parts give {width} signals, the stack takes {len(stack.names)}: "
+                f"{stack.names}"
             )
         self.parts = tuple(parts)
         self.stack = stack
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
-        """Sums of standardised signals, float32 ``(len(texts),)``; about 0 for an average passage.
+        """Sums of standardised signals, float32 ``(len(texts),)``.
 
-        A part whose weights are all 0 is not asked.
+        About 0 for an average passage. A part whose weights are all 0 is not asked.
         """
         return self.score_with_windows(query, texts).scores
 
     def score_with_windows(self, query: str, texts: Sequence[str]) -> ScoredTexts:
         """`score`, and in how many windows its parts read each text, where they say so."""
-        windows = [1] * len(texts)
-        signals = collect_signals(self.parts, query, texts, self.stack, windows)
-        return ScoredTexts(self.stack.combine(signals), tuple(windows))
+        window_counts = [1] * len(texts)
+        signals = collect_signals(self.parts, query, texts, self.stack, window_counts)
+        return ScoredTexts(self.stack.combine(signals), tuple(window_counts))
 
 
 def collect_signals(
-    parts: Sequence[Scorer | SignalSource],
+    parts: Sequence[StackPart],
     query: str,
     texts: Sequence[str],
     stack: Stack | None = None,
-    windows: list[int] | None = None,
+    window_counts: list[int] | None = None,
 ) -> Floats:
-    """All signals of the parts side by side, ``(len(texts), k)``; means where ``stack`` gives a part no weight.
+    """All signals of the parts.
 
-    ``windows`` has one entry a text, and is raised to the number of parts in which a scorer read the text.
+    Args:
+        parts: In the order of the stack's signals.
+        query: The question.
+        texts: What to score.
+        stack: A part to which it gives no weight is not asked; its columns are means.
+        window_counts: One per text, raised to the windows a scorer read the text in.
+
+    Returns:
+        float32 ``(len(texts), k)``.
     """
     columns: list[Floats] = []
-    at = 0
+    first_column = 0
     for part in parts:
-        width = len(part.names) if isinstance(part, SignalSource) else 1
-        if stack is not None and not any(stack.weight[at : at + width]):
-            columns.append(
-                np.tile(
-                    np.array(stack.mean[at : at + width], dtype=np.float32),
-                    (len(texts), 1),
-                )
-            )
+        own_columns = slice(first_column, first_column + _signal_count(part))
+        first_column = own_columns.stop
+        if stack is not None and not any(stack.weight[own_columns]):
+            means = np.array(stack.mean[own_columns], dtype=np.float32)
+            columns.append(np.tile(means, (len(texts), 1)))
         elif isinstance(part, SignalSource):
             columns.append(part.signals(query, texts))
         elif isinstance(part, WindowedScorer):
-            found = part.score_with_windows(query, texts)
-            columns.append(found.scores[:, None])
-            if windows is not None:
-                windows[:] = map(max, windows, found.window_counts)
+            scored = part.score_with_windows(query, texts)
+            columns.append(scored.scores[:, None])
+            if window_counts is not None:
+                window_counts[:] = map(max, window_counts, scored.window_counts)
         else:
             columns.append(part.score(query, texts)[:, None])
-        at += width
     return np.concatenate(columns, axis=1).astype(np.float32)
+
+
+def _signal_count(part: StackPart) -> int:
+    return len(part.names) if isinstance(part, SignalSource) else 1

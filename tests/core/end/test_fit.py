@@ -27,7 +27,7 @@ def test_the_scaling_is_folded_into_the_line():
     found = fit_line(states, labels, groups)
     x = StandardScaler().fit_transform(states)
     theirs = LogisticRegression(
-        C=found.C, class_weight="balanced", tol=1e-8, max_iter=5000
+        C=found.penalty, class_weight="balanced", tol=1e-8, max_iter=5000
     ).fit(x, labels)
     assert np.allclose(
         states @ found.weight + found.bias, theirs.decision_function(x), atol=2e-3
@@ -43,7 +43,7 @@ def test_a_constant_feature_and_a_huge_one_do_no_harm():
     found = fit_line(odd, labels, groups)
     assert found.weight[6] == 0
     assert np.isfinite(found.weight).all()
-    assert found.quality[found.C] > plain.quality[plain.C] - 0.05
+    assert found.quality[found.penalty] > plain.quality[plain.penalty] - 0.05
 
 
 def test_held_out_scores_come_from_models_that_did_not_see_the_question():
@@ -64,8 +64,8 @@ def test_noise_in_many_dimensions_calls_for_a_small_penalty():
     states = rng.normal(size=(400, 300))
     states[labels] += 0.12
     found = fit_line(states, labels, np.repeat(np.arange(80), 5).tolist())
-    assert found.C < 0.03
-    assert found.quality[found.C] >= max(found.quality.values()) - 1e-6
+    assert found.penalty < 0.03
+    assert found.quality[found.penalty] >= max(found.quality.values()) - 1e-6
 
 
 def test_folds_keep_questions_whole_and_all_hold_golds():

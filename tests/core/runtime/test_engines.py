@@ -309,10 +309,10 @@ def test_addresses_that_cannot_be_right_are_refused(url, match):
     "body", [{"results": []}, {"results": [{"index": 0}]}, [], {"error": "x"}, None]
 )
 def test_a_reply_without_a_score_each_is_refused(body):
-    from denoise_core.scorers.reranker import _read
+    from denoise_core.scorers.reranker import _parse_scores
 
     with pytest.raises(BadReply, match="one finite score for each of 1 texts"):
-        _read(body, 1)
+        _parse_scores(body, 1)
 
 
 def test_after_a_fork_the_child_has_a_loop_of_its_own(server):

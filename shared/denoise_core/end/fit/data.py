@@ -116,7 +116,9 @@ def generate_questions(
     if not questions and failures:
         raise failures[0].error
     if not questions:
-        raise InputError(f"the LLM wrote no question for any of {len(indices)} passages")
+        raise InputError(
+            f"the LLM wrote no question for any of {len(indices)} passages"
+        )
     return tuple(questions)
 
 

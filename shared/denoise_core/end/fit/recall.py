@@ -1,8 +1,12 @@
-"""How much of the gold is kept at a share: what layers are chosen by, and what scorers are compared by."""
+"""Recall: the fraction of the gold passages that a scorer keeps.
+
+Layers are chosen by it, and scorers are compared by it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,72 +14,77 @@ from numpy.typing import ArrayLike, NDArray
 from denoise_core.end.selection import fraction_count
 from denoise_core.errors import InputError
 
-RECALL_FRACTIONS = (
-    0.2,
-    0.3,
-    0.5,
-    0.6,
-)  # those of the paper's layer study, beside the single best chunk
+Groups: TypeAlias = Sequence[Hashable] | NDArray[np.generic]
+
+# Of the paper's layer study, apart from the single best chunk.
+RECALL_FRACTIONS = (0.2, 0.3, 0.5, 0.6)
 
 
 def recall_at(
-    scores: ArrayLike,
-    gold: ArrayLike,
-    groups: Sequence[Hashable] | NDArray[np.generic],
-    fraction: float,
+    scores: ArrayLike, gold: ArrayLike, groups: Groups, fraction: float
 ) -> NDArray[np.float64]:
-    """Share of each question's gold passages among its best ``ceil(share * n)`` passages.
+    """Fraction of each question's gold among its best ``ceil(fraction * n)`` passages.
 
-    ``scores`` and ``gold`` have one entry a passage, ``groups`` its question. One value for each question
-    that has gold, in the order of their first rows. Ties count by chance, so that the order in which a set
-    lists its passages cannot help or hurt.
+    Ties count by chance, so that the order in which a set lists its passages cannot
+    help or hurt.
+
+    Args:
+        scores: ``(n,)``, one per passage.
+        gold: ``(n,)``, whether each is relevant.
+        groups: ``(n,)``, the question of each.
+        fraction: Fraction of the passages kept.
+
+    Returns:
+        One value per question with gold, in the order of their first passages.
     """
-    recalls = []
-    for own, relevant in _questions_with_gold(scores, gold, groups):
-        above = (own[None, :] > own[:, None]).sum(1)
-        level = (own[None, :] == own[:, None]).sum(1)
-        kept = np.clip((fraction_count(fraction, len(own)) - above) / level, 0, 1)
-        recalls.append(float(kept[relevant].mean()))
+    recalls: list[float] = []
+    for question_scores, is_gold in _questions_with_gold(scores, gold, groups):
+        higher = question_scores[None, :] > question_scores[:, None]
+        equal = question_scores[None, :] == question_scores[:, None]
+        room = fraction_count(fraction, len(question_scores)) - higher.sum(1)
+        keep_chance = np.clip(room / equal.sum(1), 0, 1)
+        recalls.append(float(keep_chance[is_gold].mean()))
     return np.array(recalls)
 
 
 def top1_accuracy(
-    scores: ArrayLike, gold: ArrayLike, groups: Sequence[Hashable] | NDArray[np.generic]
+    scores: ArrayLike, gold: ArrayLike, groups: Groups
 ) -> NDArray[np.float64]:
-    """The chance that each question's best passage is gold: 1 or 0, or between for ties at the top.
+    """The chance that each question's best passage is gold.
 
-    Questions without gold are left out.
+    1 or 0, or between for ties at the top; questions without gold are left out.
     """
-    questions = _questions_with_gold(scores, gold, groups)
-    return np.array(
-        [float(relevant[own == own.max()].mean()) for own, relevant in questions]
-    )
+    accuracies: list[float] = []
+    for question_scores, is_gold in _questions_with_gold(scores, gold, groups):
+        is_best = question_scores == question_scores.max()
+        accuracies.append(float(is_gold[is_best].mean()))
+    return np.array(accuracies)
 
 
 def recall_table(
-    scores: ArrayLike, gold: ArrayLike, groups: Sequence[Hashable] | NDArray[np.generic]
+    scores: ArrayLike, gold: ArrayLike, groups: Groups
 ) -> dict[str, NDArray[np.float64]]:
-    """Values of each question with gold: "top 1" (`top_one`) and "20 %" ... "60 %" (`recall_at`)."""
+    """One value per question with gold: "top 1", and recall at "20 %" ... "60 %"."""
     table = {"top 1": top1_accuracy(scores, gold, groups)}
-    return table | {
-        f"{100 * share:g} %": recall_at(scores, gold, groups, share)
-        for share in RECALL_FRACTIONS
-    }
+    for fraction in RECALL_FRACTIONS:
+        table[f"{100 * fraction:g} %"] = recall_at(scores, gold, groups, fraction)
+    return table
 
 
 def _questions_with_gold(
-    scores: ArrayLike, gold: ArrayLike, groups: Sequence[Hashable] | NDArray[np.generic]
+    scores: ArrayLike, gold: ArrayLike, groups: Groups
 ) -> Iterator[tuple[NDArray[np.float32], NDArray[np.bool_]]]:
     """Scores and labels of each question that has gold."""
-    values, relevant = (
-        np.asarray(scores, dtype=np.float32),
-        np.asarray(gold, dtype=np.bool_),
-    )
-    if not len(values) == len(relevant) == len(groups):
+    all_scores = np.asarray(scores, dtype=np.float32)
+    is_gold = np.asarray(gold, dtype=np.bool_)
+    if not len(all_scores) == len(is_gold) == len(groups):
         raise InputError(
-            f"{len(values)} scores, {len(relevant)} labels, {len(groups)} groups: expected as many of each"
+            f"{len(all_scores)} scores, {len(is_gold)} labels, {len(groups)} groups: "
+            "expected as many of each"
         )
-    rows: dict[Hashable, list[int]] = {}
-    for i, group in enumerate(groups):
-        rows.setdefault(group, []).append(i)
-    return ((values[i], relevant[i]) for i in rows.values() if relevant[i].any())
+    rows_of_group: dict[Hashable, list[int]] = {}
+    for row, group in enumerate(groups):
+        rows_of_group.setdefault(group, []).append(row)
+    for rows in rows_of_group.values():
+        if is_gold[rows].any():
+            yield all_scores[rows], is_gold[rows]

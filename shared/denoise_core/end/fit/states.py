@@ -1,4 +1,7 @@
-"""States of every labelled passage at every layer, from one pass each; in a folder a killed run goes on."""
+"""Hidden states of every labelled passage at every layer, from one pass each.
+
+With a folder a killed run continues where it stopped.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,21 +22,25 @@ from denoise_core.end.reader import HiddenReader
 from denoise_core.errors import InputError
 from denoise_core.question import Question
 
-BLOCK = 16  # questions read at once; what a kill can lose
+BLOCK = 16  # questions read at once: what a killed run can lose
 
 Progress = Callable[[int, int], None]
 MapFunction = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
-"""What `map` does; another one may have it done by other processes or machines, and gives results in order."""
+"""Like `map`: may use other processes or machines, and gives results in order."""
+StatesByLayer: TypeAlias = dict[int, NDArray[Any]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class HiddenStates:
-    """States by layer, ``(n, d)``, one row for each passage of each question, in order.
+    """States of each passage of each question, in order.
 
-    ``labels`` is True for relevant passages, ``groups`` the position of each row's question.
+    Attributes:
+        by_layer: ``(n, d)`` each.
+        labels: bool ``(n,)``, True for relevant passages.
+        question_index: ``(n,)``, the position of each row's question.
     """
 
-    by_layer: dict[int, NDArray[Any]]
+    by_layer: StatesByLayer
     labels: NDArray[np.bool_]
     question_index: NDArray[np.intp]
 
@@ -47,109 +54,117 @@ def capture_states(
     progress: Progress | None = None,
     map_blocks: MapFunction = map,
 ) -> HiddenStates:
-    """Read every passage under its question at ``layers`` (all but the embeddings when None).
+    """Read every passage under its question.
 
-    ``folder`` keeps what has been read, and a later call for the same questions, model, layout and layers goes on
-    there; others stand beside it. Normed states are kept as float16, others as float32. A passage longer
-    than the model's window counts with its first part. ``progress`` is told (questions done, of how many).
-    ``each`` in the place of `map` has blocks of questions read on other threads, in order.
+    Normed states are kept as float16, others as float32. Of a passage longer than the
+    model's window the first part counts.
 
-    Raises `InputError` when a file of the folder is damaged, or when there is nothing to read.
+    Args:
+        reader: Reads the states.
+        questions: With their passages.
+        layers: All but the embeddings when None.
+        folder: Keeps what was read; a later call for the same questions, model, layout
+            and layers continues there. Other states have other subfolders.
+        progress: Called with (questions done, all questions).
+        map_blocks: Used instead of `map`, to read blocks of questions on other threads
+            or machines, in order.
+
+    Raises:
+        InputError: A file of the folder is damaged, or there is nothing to read.
     """
-    rows = [len(q.passages) for q in questions]
-    if not sum(rows):
+    passage_counts = [len(question.passages) for question in questions]
+    if not sum(passage_counts):
         raise InputError(
             "no question with passages: there is nothing to read states from"
         )
-    chosen = tuple(
-        sorted(set(range(1, reader.layers + 1) if layers is None else layers))
-    )
-    store = (
-        None if folder is None else Path(folder) / _identity(reader, questions, chosen)
-    )
-    blocks = [] if store is None else list(_held(store))
-    kind = np.float32 if reader.norm.kind == "none" else np.float16
+    if layers is None:
+        layers = range(1, reader.layers + 1)
+    layers = tuple(sorted(set(layers)))
+    block_folder = None
+    blocks: list[StatesByLayer] = []
+    if folder is not None:
+        block_folder = Path(folder) / _states_hash(reader, questions, layers)
+        blocks = list(_load_blocks(block_folder))
+    dtype = np.float32 if reader.norm.kind == "none" else np.float16
     starts = range(BLOCK * len(blocks), len(questions), BLOCK)
-    pairs = (
-        [(q.text, p.text) for q in questions[n : n + BLOCK] for p in q.passages]
-        for n in starts
-    )
-    for start, states in zip(
-        starts, map_blocks(_Reads(reader, chosen, kind), pairs), strict=True
-    ):
-        if store is not None:
-            _keep(store, len(blocks), states)
+    read_block = _BlockReader(reader, layers, dtype)
+    block_questions = (questions[start : start + BLOCK] for start in starts)
+    new_blocks = map_blocks(read_block, block_questions)
+    for start, states in zip(starts, new_blocks, strict=True):
+        if block_folder is not None:
+            safetensors = require("safetensors.numpy", extra="end")
+            tensors = {str(layer): states[layer] for layer in states}
+            block_folder.mkdir(parents=True, exist_ok=True)
+            path = _block_path(block_folder, len(blocks))
+            write_whole(path, safetensors.save(tensors))
         blocks.append(states)
         if progress is not None:
             progress(min(start + BLOCK, len(questions)), len(questions))
-    by_layer = {
-        layer: np.concatenate([states[layer] for states in blocks if states])
-        for layer in chosen
-    }
-    labels = np.array([label for q in questions for label in q.labels], dtype=np.bool_)
-    return HiddenStates(by_layer, labels, np.repeat(np.arange(len(questions)), rows))
+    by_layer: StatesByLayer = {}
+    for layer in layers:
+        by_layer[layer] = np.concatenate([block[layer] for block in blocks if block])
+    labels: list[bool] = []
+    for question in questions:
+        labels += question.labels
+    return HiddenStates(
+        by_layer,
+        np.array(labels, dtype=np.bool_),
+        np.repeat(np.arange(len(questions)), passage_counts),
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class _Reads:
-    """Pairs of question and text to their states by layer, ``(len(pairs), d)``; wherever this is called."""
+class _BlockReader:
+    """Reads the states of a block of questions; a class, so that it can be pickled."""
 
     reader: HiddenReader
     layers: tuple[int, ...]
-    kind: type[np.floating[Any]]
+    dtype: type[np.floating[Any]]
 
-    def __call__(self, pairs: list[tuple[str, str]]) -> dict[int, NDArray[Any]]:
+    def __call__(self, questions: Sequence[Question]) -> StatesByLayer:
+        pairs: list[tuple[str, str]] = []
+        for question in questions:
+            pairs += [(question.text, passage.text) for passage in question.passages]
         if not pairs:
             return {}
         found = self.reader.read(pairs, self.layers)
-        first = np.searchsorted(found.text_index, np.arange(len(pairs)))
-        return {
-            layer: np.asarray(states[first], dtype=self.kind)
-            for layer, states in found.by_layer.items()
-        }
+        first_windows = np.searchsorted(found.text_index, np.arange(len(pairs)))
+        by_layer: StatesByLayer = {}
+        for layer, states in found.by_layer.items():
+            by_layer[layer] = np.asarray(states[first_windows], dtype=self.dtype)
+        return by_layer
 
 
-def _identity(
+def _states_hash(
     reader: HiddenReader, questions: Sequence[Question], layers: Sequence[int]
 ) -> str:
-    """The name of a folder for states of these questions, read like this."""
+    """Folder name for states of these questions, read like this."""
     reading = reader.reading(max(layers)).to_dict()
-    # Where the model lies decides nothing: the same weights in another folder give the same states.
-    model = {
-        k: v
-        for k, v in reading["model"].items()
-        if k not in ("name", "revision", "layers")
-    }
-    asked = [[q.text, [p.text for p in q.passages]] for q in questions]
-    whole = json.dumps([list(layers), reading | {"model": model}, asked])
-    return hashlib.sha256(whole.encode()).hexdigest()[:24]
+    # The model's location does not count: the same weights give the same states.
+    for name in ("name", "revision", "layers"):
+        reading["model"].pop(name, None)
+    texts: list[list[Any]] = []
+    for question in questions:
+        texts.append([question.text, [passage.text for passage in question.passages]])
+    content = json.dumps([list(layers), reading, texts])
+    return hashlib.sha256(content.encode()).hexdigest()[:24]
 
 
-def _path(store: Path, block: int) -> Path:
-    return store / f"{block:06d}.safetensors"
+def _block_path(block_folder: Path, number: int) -> Path:
+    return block_folder / f"{number:06d}.safetensors"
 
 
-def _keep(store: Path, block: int, states: dict[int, NDArray[Any]]) -> None:
-    tensors = require("safetensors.numpy", extra="end").save(
-        {str(k): v for k, v in states.items()}
-    )
-    store.mkdir(parents=True, exist_ok=True)
-    write_whole(_path(store, block), tensors)
-
-
-def _held(store: Path) -> Iterator[dict[int, NDArray[Any]]]:
+def _load_blocks(block_folder: Path) -> Iterator[StatesByLayer]:
     """The blocks that an earlier run has read, in order."""
-    load = require("safetensors.numpy", extra="end").load
-    for path in iter(_path(store, n) for n in count()):
+    safetensors = require("safetensors.numpy", extra="end")
+    for number in count():
+        path = _block_path(block_folder, number)
         if not path.exists():
             return
         try:
-            yield {
-                int(layer): states for layer, states in load(path.read_bytes()).items()
-            }
-        except (
-            Exception
-        ) as error:  # safetensors raises its own class, which is no ValueError
+            tensors = safetensors.load(path.read_bytes())
+            yield {int(layer): states for layer, states in tensors.items()}
+        except Exception as error:  # safetensors raises its own class, not a ValueError
             raise InputError(
                 f"{path} is damaged: {error}; delete it and read again"
             ) from error
