@@ -30,13 +30,15 @@ INSTRUCTION = (
 
 def answer_messages(query: str, passages: Sequence[Passage]) -> tuple[Message, ...]:
     """The answering prompt: kept passages in the input's order, each between marks."""
-    blocks: list[str] = []
-    for number, passage in enumerate(passages, 1):
+    prompt_blocks: list[str] = []
+    for passage_number, passage in enumerate(passages, 1):
         # A passage that closes its own mark could pretend to be the instruction.
-        text = passage.text.replace("</passage>", "</ passage>")
-        blocks.append(f'<passage number="{number}">\n{text}\n</passage>')
-    blocks.append(f"Question: {query}")
-    return Message("system", INSTRUCTION), Message("user", "\n\n".join(blocks))
+        passage_text = passage.text.replace("</passage>", "</ passage>")
+        prompt_blocks.append(
+            f'<passage number="{passage_number}">\n{passage_text}\n</passage>'
+        )
+    prompt_blocks.append(f"Question: {query}")
+    return Message("system", INSTRUCTION), Message("user", "\n\n".join(prompt_blocks))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +76,15 @@ class DenoisedAnswerer:
 
     def answer(self, query: str, passages: Sequence[Passage]) -> DenoisedAnswer:
         """Raises what the denoiser or the LLM raises, with the trace on it."""
-        flow = self._answer_flow(query, tuple(passages))
-        answer, trace = run(flow, budget=self.budget)
-        return replace(answer, trace=trace)
+        answer_flow = self._answer_flow(query, tuple(passages))
+        denoised_answer, full_trace = run(answer_flow, budget=self.budget)
+        return replace(denoised_answer, trace=full_trace)
 
     async def aanswer(self, query: str, passages: Sequence[Passage]) -> DenoisedAnswer:
         """`answer` without blocking the event loop."""
-        flow = self._answer_flow(query, tuple(passages))
-        answer, trace = await arun(flow, budget=self.budget)
-        return replace(answer, trace=trace)
+        answer_flow = self._answer_flow(query, tuple(passages))
+        denoised_answer, full_trace = await arun(answer_flow, budget=self.budget)
+        return replace(denoised_answer, trace=full_trace)
 
     def stream(
         self, query: str, passages: Sequence[Passage]
@@ -93,27 +95,33 @@ class DenoisedAnswerer:
             InputError: The LLM cannot stream. Also what the denoiser or the budget
                 raises.
         """
-        flow = self._denoise_flow(query, tuple(passages))
-        (result, meter), trace = run(flow, budget=self.budget)
-        partial_answer = DenoisedAnswer("", result, trace)
-        return result, TokenStream(self._stream_text(query, partial_answer, meter))
+        answer_flow = self._denoise_flow(query, tuple(passages))
+        (denoise_result, call_meter), full_trace = run(answer_flow, budget=self.budget)
+        partial_answer = DenoisedAnswer("", denoise_result, full_trace)
+        return denoise_result, TokenStream(
+            self._stream_text(query, partial_answer, call_meter)
+        )
 
     async def astream(
         self, query: str, passages: Sequence[Passage]
     ) -> tuple[DenoiseResult, TokenStream]:
         """`stream` without blocking: iterate the stream with ``async for``."""
-        flow = self._denoise_flow(query, tuple(passages))
-        (result, meter), trace = await arun(flow, budget=self.budget)
-        partial_answer = DenoisedAnswer("", result, trace)
-        return result, TokenStream(self._stream_text(query, partial_answer, meter))
+        answer_flow = self._denoise_flow(query, tuple(passages))
+        (denoise_result, call_meter), full_trace = await arun(
+            answer_flow, budget=self.budget
+        )
+        partial_answer = DenoisedAnswer("", denoise_result, full_trace)
+        return denoise_result, TokenStream(
+            self._stream_text(query, partial_answer, call_meter)
+        )
 
     def _answer_flow(
         self, query: str, passages: tuple[Passage, ...]
     ) -> Flow[DenoisedAnswer]:
-        result = yield from denoise(query, passages, denoiser=self.denoiser)
-        messages = answer_messages(query, result.passages)
-        reply = yield from complete(messages, tag="answer", llm=self.llm)
-        return DenoisedAnswer(reply.text, result, Trace())
+        denoise_result = yield from denoise(query, passages, denoiser=self.denoiser)
+        prompt_messages = answer_messages(query, denoise_result.passages)
+        llm_reply = yield from complete(prompt_messages, tag="answer", llm=self.llm)
+        return DenoisedAnswer(llm_reply.text, denoise_result, Trace())
 
     def _denoise_flow(
         self, query: str, passages: tuple[Passage, ...]
@@ -121,45 +129,49 @@ class DenoisedAnswerer:
         if getattr(self.llm, "stream", None) is None:
             llm_type = type(self.llm).__name__
             raise InputError(f"{llm_type} has no stream(messages); use answer()")
-        result = yield from denoise(query, passages, denoiser=self.denoiser)
-        meter = current_meter.get()
-        if meter is not None:
-            meter.reserve(1)
-        return result, meter
+        denoise_result = yield from denoise(query, passages, denoiser=self.denoiser)
+        call_meter = current_meter.get()
+        if call_meter is not None:
+            call_meter.reserve(1)
+        return denoise_result, call_meter
 
     def _stream_text(
-        self, query: str, partial_answer: DenoisedAnswer, meter: Meter | None
+        self, query: str, partial_answer: DenoisedAnswer, call_meter: Meter | None
     ) -> Generator[str, None, DenoisedAnswer]:
         """Yields the answer's text as it comes and returns the answer.
 
         Raises `BudgetExceeded` when the time of the budget is up.
         """
-        messages = answer_messages(query, partial_answer.result.passages)
-        effect = Complete(messages, "answer")
+        prompt_messages = answer_messages(query, partial_answer.result.passages)
+        answer_effect = Complete(prompt_messages, "answer")
         start_time = time.perf_counter()
-        text_stream = iter(cast(Any, self.llm).stream(messages))
+        text_stream = iter(cast(Any, self.llm).stream(prompt_messages))
         text_parts: list[str] = []
         try:
             while True:
-                refusal = None if meter is None else meter.refusal(0)
-                if refusal is not None:
-                    raise refusal
+                budget_refusal = None if call_meter is None else call_meter.refusal(0)
+                if budget_refusal is not None:
+                    raise budget_refusal
                 text_parts.append(next(text_stream))
                 yield text_parts[-1]
         except StopIteration as stop:
             # A local model returns a `GenerationEnd`, others nothing of use.
-            usage = getattr(stop.value, "usage", None)
+            token_usage = getattr(stop.value, "usage", None)
         finally:
             close_stream = getattr(text_stream, "close", None)
             if close_stream is not None:
                 close_stream()
-        reply = Reply("".join(text_parts), usage if isinstance(usage, Usage) else None)
-        if meter is not None and reply.usage is not None:
-            meter.add_usage(reply.usage)
-        seconds = time.perf_counter() - start_time
-        event = Event(effect.tag, effect, reply, seconds, reply.usage)
-        trace = partial_answer.trace + Trace((event,))
-        return replace(partial_answer, text=reply.text, trace=trace)
+        if not isinstance(token_usage, Usage):
+            token_usage = None
+        llm_reply = Reply("".join(text_parts), token_usage)
+        if call_meter is not None and llm_reply.usage is not None:
+            call_meter.add_usage(llm_reply.usage)
+        answer_seconds = time.perf_counter() - start_time
+        answer_event = Event(
+            answer_effect.tag, answer_effect, llm_reply, answer_seconds, llm_reply.usage
+        )
+        full_trace = partial_answer.trace + Trace((answer_event,))
+        return replace(partial_answer, text=llm_reply.text, trace=full_trace)
 
 
 class TokenStream:
@@ -179,10 +191,10 @@ class TokenStream:
     async def __aiter__(self) -> AsyncIterator[str]:
         text_stream = iter(self)
         while True:
-            text = await run_in_pool(next, text_stream, None)  # pyright: ignore
-            if text is None:
+            passage_text = await run_in_pool(next, text_stream, None)  # pyright: ignore
+            if passage_text is None:
                 return
-            yield text
+            yield passage_text
 
     def close(self) -> None:
         """Stop generating."""

@@ -68,76 +68,80 @@ class BudgetTrimmer:
 
         Returns the selection and the seconds that scoring the parts took.
         """
-        parts: list[tuple[int, Span]] = []
-        texts: list[str] = []
+        part_chunks: list[tuple[int, Span]] = []
+        part_texts: list[str] = []
         for i in self._chunks_to_split():
-            for span, text in self._parts_of(self.spans[i]):
-                parts.append((i, span))
-                texts.append(text)
-        scored, seconds = yield texts
+            for part_span, part_text in self._parts_of(self.spans[i]):
+                part_chunks.append((i, part_span))
+                part_texts.append(part_text)
+        scored_texts, seconds = yield part_texts
         scored_parts: dict[int, list[ScoredPart]] = {}
-        for (i, span), score in zip(parts, scored.scores.tolist(), strict=True):
-            scored_parts.setdefault(i, []).append((span, score))
+        part_scores = scored_texts.scores.tolist()
+        for (i, part_span), score in zip(part_chunks, part_scores, strict=True):
+            scored_parts.setdefault(i, []).append((part_span, score))
         return self._select(scored_parts), seconds
 
-    def _fill_threshold(self, scores: Floats, default: float) -> float:
+    def _fill_threshold(self, chunk_scores: Floats, default: float) -> float:
         if self.margin_rule is None:
             return default
-        return self.margin_rule.keep_threshold(scores)
+        return self.margin_rule.keep_threshold(chunk_scores)
 
     def _chunks_to_split(self) -> list[int]:
         """The first chunk that does not fit, and the next ones within the margin."""
         spending = self._new_spending()
-        threshold = self._fill_threshold(self.scores, np.inf)
-        chunks: list[int] = []
+        fill_threshold = self._fill_threshold(self.scores, np.inf)
+        split_chunks: list[int] = []
         for i in rank_by_score(self.scores).tolist():
-            below_margin = bool(chunks) and self.scores[i] < threshold
-            is_full = len(chunks) == MAX_SPLIT_CHUNKS
+            below_margin = bool(split_chunks) and self.scores[i] < fill_threshold
+            is_full = len(split_chunks) == MAX_SPLIT_CHUNKS
             if not np.isfinite(self.scores[i]) or below_margin or is_full:
                 break
-            if chunks or not spending.try_add(self.spans[i]):
-                chunks.append(i)
-        return chunks
+            if split_chunks or not spending.try_add(self.spans[i]):
+                split_chunks.append(i)
+        return split_chunks
 
-    def _parts_of(self, span: Span) -> Iterator[tuple[Span, str]]:
+    def _parts_of(self, chunk_span: Span) -> Iterator[tuple[Span, str]]:
         """The sentences or lines of a chunk, each with its scored form."""
-        passage = self.passages[span.passage_id]
-        structure = chunk_text(passage.text)
-        chunk, heading = TextChunk(span.start, span.end), ""
+        passage = self.passages[chunk_span.passage_id]
+        chunked_text = chunk_text(passage.text)
+        text_chunk, heading_text = TextChunk(chunk_span.start, chunk_span.end), ""
         if self.attaches_context:
-            chunk = structure.chunks[structure.chunk_index(span.start)]
-            heading = structure.chunk_context_and_text(chunk)[0]
-        for start, end in structure.split_chunk(chunk):
+            text_chunk = chunked_text.chunks[chunked_text.chunk_index(chunk_span.start)]
+            heading_text = chunked_text.chunk_context_and_text(text_chunk)[0]
+        for start, end in chunked_text.split_chunk(text_chunk):
             if passage.text[start:end].strip():
-                part_text = structure.readable_text(start, end)
-                lines = filter(None, (passage.header, heading, part_text))
-                yield Span(passage.id, start, end), replace_surrogates("\n".join(lines))
+                part_text = chunked_text.readable_text(start, end)
+                text_lines = filter(None, (passage.header, heading_text, part_text))
+                scored_form = replace_surrogates("\n".join(text_lines))
+                yield Span(passage.id, start, end), scored_form
 
     def _select(self, scored_parts: Mapping[int, Sequence[ScoredPart]]) -> Selection:
         """What the budget keeps; a chunk that was split becomes one row per part."""
         spending = self._new_spending()
-        whole, kept_parts, unfit = self._fill_budget(spending, scored_parts)
+        whole_chunks, kept_parts, unfit = self._fill_budget(spending, scored_parts)
         for i in rank_by_score(self.scores).tolist():
-            if len(whole) + len(kept_parts) >= self.min_keep:
+            if len(whole_chunks) + len(kept_parts) >= self.min_keep:
                 break
-            whole.add(i)
+            whole_chunks.add(i)
         chunk_of_row: list[int] = []
-        spans: list[Span] = []
-        kept: list[bool] = []
-        for i, span in enumerate(self.spans):
+        row_spans: list[Span] = []
+        row_kept: list[bool] = []
+        for i, chunk_span in enumerate(self.spans):
             chunk_parts = kept_parts.get(i, ())
-            for part in split_span(span, chunk_parts):
+            for part_span in split_span(chunk_span, chunk_parts):
                 chunk_of_row.append(i)
-                spans.append(part)
-                kept.append(i in whole or part in chunk_parts)
-        limit = self.rule.limit
-        too_long = [i for i in unfit if spending.count_tokens(self.spans[i]) > limit]
+                row_spans.append(part_span)
+                row_kept.append(i in whole_chunks or part_span in chunk_parts)
+        token_limit = self.rule.limit
+        too_long = [
+            i for i in unfit if spending.count_tokens(self.spans[i]) > token_limit
+        ]
         return Selection(
-            spans,
+            row_spans,
             self.scores[chunk_of_row],
-            np.array(kept, dtype=np.bool_),
-            [self.rule.reason()] * len(spans),
-            self._notes(too_long, whole, spending.evicted_headers),
+            np.array(row_kept, dtype=np.bool_),
+            [self.rule.reason()] * len(row_spans),
+            self._notes(too_long, whole_chunks, spending.evicted_headers),
             spending.evicted_headers,
         )
 
@@ -145,55 +149,60 @@ class BudgetTrimmer:
         self, spending: _Spending, scored_parts: Mapping[int, Sequence[ScoredPart]]
     ) -> tuple[set[int], dict[int, list[Span]], list[int]]:
         """Chunks kept whole, kept parts of split chunks, chunks that do not fit."""
-        threshold = self._fill_threshold(self.scores, np.inf)
-        whole: set[int] = set()
+        fill_threshold = self._fill_threshold(self.scores, np.inf)
+        whole_chunks: set[int] = set()
         kept_parts: dict[int, list[Span]] = {}
         unfit: list[int] = []
         for i in rank_by_score(self.scores).tolist():
             has_gap = bool(kept_parts or unfit)
-            below_margin = has_gap and self.scores[i] < threshold
-            is_full = len(whole) + len(kept_parts) == self.max_keep
+            below_margin = has_gap and self.scores[i] < fill_threshold
+            is_full = len(whole_chunks) + len(kept_parts) == self.max_keep
             if not np.isfinite(self.scores[i]) or below_margin or is_full:
                 break
             if spending.try_add(self.spans[i]):
-                whole.add(i)
+                whole_chunks.add(i)
                 continue
             best_first = self._parts_within_margin(scored_parts.get(i, ()))
             fitting = list(takewhile(spending.try_add, best_first))
             if fitting:
-                kept_parts[i] = sorted(fitting, key=lambda span: span.start)
+                kept_parts[i] = sorted(fitting, key=lambda chunk_span: chunk_span.start)
             else:
                 unfit.append(i)
-        return whole, kept_parts, unfit
+        return whole_chunks, kept_parts, unfit
 
     def _new_spending(self) -> _Spending:
         return _Spending(self, TokenBudget(self.rule.limit, self.rule.count))
 
-    def _parts_within_margin(self, parts: Sequence[ScoredPart]) -> list[Span]:
+    def _parts_within_margin(self, scored_parts: Sequence[ScoredPart]) -> list[Span]:
         """The parts of one chunk within the margin, best first."""
-        part_scores = np.array([score for _, score in parts], dtype=np.float32)
-        threshold = self._fill_threshold(part_scores, -np.inf)
-        order = rank_by_score(part_scores).tolist()
-        return [parts[i][0] for i in order if parts[i][1] >= threshold]
+        part_scores = np.array([score for _, score in scored_parts], dtype=np.float32)
+        fill_threshold = self._fill_threshold(part_scores, -np.inf)
+        part_order = rank_by_score(part_scores).tolist()
+        best_first = [scored_parts[i] for i in part_order]
+        return [span for span, score in best_first if score >= fill_threshold]
 
     def _notes(
-        self, too_long: Sequence[int], whole: set[int], evicted: frozenset[Span]
+        self, too_long: Sequence[int], whole_chunks: set[int], evicted: frozenset[Span]
     ) -> tuple[str, ...]:
-        notes = []
+        budget_notes = []
         if too_long:
-            names = []
+            chunk_names = []
             for i in too_long[:3]:
-                span = self.spans[i]
-                names.append(f"{span.passage_id} [{span.start}:{span.end}]")
-            was_dropped = whole.isdisjoint(too_long)
+                chunk_span = self.spans[i]
+                chunk_names.append(
+                    f"{chunk_span.passage_id} [{chunk_span.start}:{chunk_span.end}]"
+                )
+            was_dropped = whole_chunks.isdisjoint(too_long)
             fate = "left out" if was_dropped else "kept over the budget"
-            notes.append(
+            budget_notes.append(
                 f"{len(too_long)} too long for {self.rule.limit} tokens and not to be "
-                f"cut, {fate}: {', '.join(names)}"
+                f"cut, {fate}: {', '.join(chunk_names)}"
             )
         if evicted:
-            notes.append(f"{len(evicted)} headings or header rows gave way to chunks")
-        return tuple(notes)
+            budget_notes.append(
+                f"{len(evicted)} headings or header rows gave way to chunks"
+            )
+        return tuple(budget_notes)
 
 
 @dataclass(slots=True)
@@ -215,31 +224,32 @@ class _Spending:
         """Context spans of added chunks that the budget has no room for."""
         return frozenset(self.all_headers.difference(*self.headers))
 
-    def try_add(self, span: Span) -> bool:
+    def try_add(self, chunk_span: Span) -> bool:
         """Add a range with as much of its context as fits; False if it does not fit."""
         trimmer = self.trimmer
         own_headers: list[Span] = []
         if trimmer.attaches_context:
-            context = context_spans_of(trimmer.passages[span.passage_id], span)
-            own_headers = list(dict.fromkeys(context))
-        headers = [*map(list, self.headers), own_headers.copy()]
-        last = len(headers) - 1
-        room = self.budget.remaining_tokens - self.count_tokens(span)
-        while sum(map(self.count_tokens, set().union(*headers))) > room:
-            while last >= 0 and not headers[last]:
+            passage = trimmer.passages[chunk_span.passage_id]
+            context_spans = context_spans_of(passage, chunk_span)
+            own_headers = list(dict.fromkeys(context_spans))
+        kept_headers = [*map(list, self.headers), own_headers.copy()]
+        last = len(kept_headers) - 1
+        token_room = self.budget.remaining_tokens - self.count_tokens(chunk_span)
+        while sum(map(self.count_tokens, set().union(*kept_headers))) > token_room:
+            while last >= 0 and not kept_headers[last]:
                 last -= 1
             if last < 0 or not trimmer.rule.drop_headers_first:
                 return False
-            del headers[last][0]
-        self.budget.try_spend(self.count_tokens(span))
-        self.headers = headers
+            del kept_headers[last][0]
+        self.budget.try_spend(self.count_tokens(chunk_span))
+        self.headers = kept_headers
         self.all_headers.update(own_headers)
         return True
 
-    def count_tokens(self, span: Span) -> int:
+    def count_tokens(self, chunk_span: Span) -> int:
         """Tokens of a range without its context."""
-        if span not in self._token_counts:
-            passage = self.trimmer.passages[span.passage_id]
-            text = passage.text[span.start : span.end]
-            self._token_counts[span] = self.budget.count_tokens(text)
-        return self._token_counts[span]
+        if chunk_span not in self._token_counts:
+            passage = self.trimmer.passages[chunk_span.passage_id]
+            raw_text = passage.text[chunk_span.start : chunk_span.end]
+            self._token_counts[chunk_span] = self.budget.count_tokens(raw_text)
+        return self._token_counts[chunk_span]

@@ -71,23 +71,23 @@ class Calibration:
     score: Floats
 
     def __post_init__(self) -> None:
-        for name, dtype in (
+        for field_name, dtype in (
             ("question", np.int32),
             ("depth", np.float64),
             ("score", np.float32),
         ):
-            values = np.array(getattr(self, name), dtype=dtype)
-            values.setflags(write=False)
-            object.__setattr__(self, name, values)
-        shapes = {self.question.shape, self.depth.shape, self.score.shape}
-        if len(shapes) != 1 or self.question.ndim != 1:
+            field_values = np.array(getattr(self, field_name), dtype=dtype)
+            field_values.setflags(write=False)
+            object.__setattr__(self, field_name, field_values)
+        array_shapes = {self.question.shape, self.depth.shape, self.score.shape}
+        if len(array_shapes) != 1 or self.question.ndim != 1:
             raise InputError(
                 "a calibration is three arrays of one length, got shapes "
-                f"{sorted(map(str, shapes))}"
+                f"{sorted(map(str, array_shapes))}"
             )
         if self.question.size:
-            numbers = set(self.question.tolist())
-            if numbers != set(range(self.n)):
+            question_numbers = set(self.question.tolist())
+            if question_numbers != set(range(self.n)):
                 raise InputError(
                     "a calibration counts its questions 0, 1, 2, ... without a gap"
                 )
@@ -128,18 +128,20 @@ class Calibration:
         """
         self._check_settings(risk, loss, by, confidence)
         # Cost of keeping a chunk: a deeper cut, or a lower score.
-        cost: Doubles = self.depth
+        keep_cost: Doubles = self.depth
         if by == "score":
-            cost = -self.score.astype(np.float64)
+            keep_cost = -self.score.astype(np.float64)
         if loss == "any":
             worst_cost = np.full(self.n, -np.inf)
-            np.maximum.at(worst_cost, self.question, cost)
-            limit = _any_loss_limit(worst_cost, risk, confidence)
+            np.maximum.at(worst_cost, self.question, keep_cost)
+            cost_limit = _any_loss_limit(worst_cost, risk, confidence)
         else:
             chunk_counts = np.bincount(self.question, minlength=self.n)
-            weight = 1 / chunk_counts[self.question] / self.n
-            limit = _mean_loss_limit(cost, weight, self.n, risk, confidence)
-        return ConformalRule(by, float(limit), risk, loss, confidence, self.n)
+            loss_weight = 1 / chunk_counts[self.question] / self.n
+            cost_limit = _mean_loss_limit(
+                keep_cost, loss_weight, self.n, risk, confidence
+            )
+        return ConformalRule(by, float(cost_limit), risk, loss, confidence, self.n)
 
     def _check_settings(
         self, risk: float, loss: str, by: str, confidence: float | None
@@ -158,13 +160,13 @@ class Calibration:
                 f"loss={loss!r}, by={by!r}: expected loss 'any' or 'share', by 'rank' "
                 "or 'score'"
             )
-        minimum = min_question_count(risk, confidence)
-        if self.n < minimum:
-            certainty = ""
+        min_count = min_question_count(risk, confidence)
+        if self.n < min_count:
+            certainty_text = ""
             if confidence is not None:
-                certainty = f" with {100 * confidence:g} % confidence"
+                certainty_text = f" with {100 * confidence:g} % confidence"
             raise InputError(
-                f"a risk of {100 * risk:g} %{certainty} needs {minimum} calibration "
+                f"a risk of {100 * risk:g} %{certainty_text} needs {min_count} calibration "
                 f"questions with a relevant chunk, here are {self.n}: calibrate on "
                 "more, or accept a higher risk"
             )
@@ -174,10 +176,12 @@ class Calibration:
         return {"question": self.question, "depth": self.depth, "score": self.score}
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Calibration:
+    def from_arrays(cls, named_arrays: Mapping[str, NDArray[Any]]) -> Calibration:
         """Raises `InputError` when an array is missing or has another length."""
         try:
-            return cls(arrays["question"], arrays["depth"], arrays["score"])
+            return cls(
+                named_arrays["question"], named_arrays["depth"], named_arrays["score"]
+            )
         except KeyError as error:
             raise InputError(f"a calibration lacks its array {error}") from error
 
@@ -199,17 +203,19 @@ class ConformalRule:
     @property
     def guarantee(self) -> str:
         """What holds, for which questions, in one sentence."""
-        percent = f"at most {100 * self.risk:g} % of"
-        promise = f"on average {percent} a question's relevant chunks are dropped"
+        percent_text = f"at most {100 * self.risk:g} % of"
+        promise_text = (
+            f"on average {percent_text} a question's relevant chunks are dropped"
+        )
         if self.loss == "any":
-            promise = f"a relevant chunk is dropped in {percent} questions"
-        certainty = "on average over calibration sets"
+            promise_text = f"a relevant chunk is dropped in {percent_text} questions"
+        certainty_text = "on average over calibration sets"
         if self.confidence is not None:
-            certainty = (
+            certainty_text = (
                 f"with {100 * self.confidence:g} % confidence in this calibration set"
             )
         return (
-            f"{promise}, {certainty}, for questions drawn like the {self.questions} "
+            f"{promise_text}, {certainty_text}, for questions drawn like the {self.questions} "
             "calibration questions (same corpus, retriever, chunks, scorer); void for "
             "others"
         )
@@ -223,10 +229,10 @@ class ConformalRule:
 
     def reason(self) -> str:
         """Why the other chunks are dropped."""
-        limit = f"score below {-self.limit:.4g}"
+        cost_limit = f"score below {-self.limit:.4g}"
         if self.by == "rank":
-            limit = f"deeper than {100 * self.limit:.3g} %"
-        return f"{limit}, calibrated for a risk of {100 * self.risk:g} %"
+            cost_limit = f"deeper than {100 * self.limit:.3g} %"
+        return f"{cost_limit}, calibrated for a risk of {100 * self.risk:g} %"
 
 
 def calibrate(scorer: Scorer, questions: Iterable[Question]) -> Calibration:
@@ -255,20 +261,20 @@ def calibrate_from_scores(
 ) -> Calibration:
     """`calibrate` from each question's scores ``(m,)`` and labels ``(m,)``."""
     question_numbers: list[int] = []
-    depths: list[float] = []
+    gold_depths: list[float] = []
     gold_scores: list[float] = []
-    for number, (scores, is_gold) in enumerate(_lists_with_gold(scored_lists)):
-        if np.isnan(scores).any():
+    for number, (chunk_scores, is_gold) in enumerate(_lists_with_gold(scored_lists)):
+        if np.isnan(chunk_scores).any():
             raise InputError(
                 "the scorer gave NaN for a calibration question; check its "
                 "model's dtype"
             )
         question_numbers += [number] * int(is_gold.sum())
-        depths += rank_depths(scores)[is_gold].tolist()
-        gold_scores += np.asarray(scores, dtype=np.float32)[is_gold].tolist()
+        gold_depths += rank_depths(chunk_scores)[is_gold].tolist()
+        gold_scores += np.asarray(chunk_scores, dtype=np.float32)[is_gold].tolist()
     return Calibration(
         np.array(question_numbers, dtype=np.int32),
-        np.array(depths),
+        np.array(gold_depths),
         np.array(gold_scores, dtype=np.float32),
     )
 
@@ -277,22 +283,22 @@ def _lists_with_gold(
     scored_lists: Iterable[tuple[Floats, Sequence[bool]]],
 ) -> list[ScoredList]:
     """The questions with a relevant chunk, their labels as a mask."""
-    lists = []
-    for scores, labels in scored_lists:
-        is_gold = np.asarray(labels, dtype=np.bool_)
+    gold_lists = []
+    for chunk_scores, chunk_labels in scored_lists:
+        is_gold = np.asarray(chunk_labels, dtype=np.bool_)
         if is_gold.any():
-            lists.append((scores, is_gold))
-    return lists
+            gold_lists.append((chunk_scores, is_gold))
+    return gold_lists
 
 
-def rank_depths(scores: Floats) -> Doubles:
+def rank_depths(chunk_scores: Floats) -> Doubles:
     """For each chunk the fraction of chunks that rank above it, in [0, 1).
 
     Of equal scores the earlier chunk ranks higher.
     """
-    ranks = np.empty(len(scores))
-    ranks[rank_by_score(scores)] = np.arange(len(scores))
-    return ranks / max(1, len(scores))
+    ranks = np.empty(len(chunk_scores))
+    ranks[rank_by_score(chunk_scores)] = np.arange(len(chunk_scores))
+    return ranks / max(1, len(chunk_scores))
 
 
 def min_question_count(risk: float, confidence: float | None = None) -> int:
@@ -313,17 +319,17 @@ def _any_loss_limit(
     n = len(worst_cost)
     k = math.floor(risk * (n + 1) + 1e-9)
     if confidence is not None:
-        beta = require("scipy.stats", extra="end").beta
+        beta_distribution = require("scipy.stats", extra="end").beta
         # Given the set, the limit's true risk is at most Beta(k, n + 1 - k).
-        while k > 0 and beta.ppf(confidence, k, n + 1 - k) > risk:
+        while k > 0 and beta_distribution.ppf(confidence, k, n + 1 - k) > risk:
             k -= 1
     # Keeping is `cost <= limit`: with the k-th largest cost k - 1 questions lose one.
     return float(np.sort(worst_cost)[::-1][k - 1])
 
 
 def _mean_loss_limit(
-    cost: Doubles,
-    weight: Doubles,
+    keep_cost: Doubles,
+    loss_weight: Doubles,
     n: int,
     risk: float,
     confidence: float | None = None,
@@ -337,17 +343,17 @@ def _mean_loss_limit(
         risk: Upper bound of the mean loss.
         confidence: As in `Calibration.rule`.
     """
-    order = np.argsort(cost)
-    sorted_cost = cost[order]
-    kept_weight = np.cumsum(weight[order])
+    cost_order = np.argsort(keep_cost)
+    sorted_cost = keep_cost[cost_order]
+    kept_weight = np.cumsum(loss_weight[cost_order])
     # A limit at a cost keeps every chunk of that cost: take the last of each tie.
     last_of_ties = np.searchsorted(sorted_cost, sorted_cost, side="right") - 1
-    losses = np.clip(1 - kept_weight[last_of_ties], 0, 1)
+    mean_losses = np.clip(1 - kept_weight[last_of_ties], 0, 1)
     if confidence is None:
         # With one more question that loses all, the mean must be within the risk.
-        is_safe = n / (n + 1) * losses + 1 / (n + 1) <= risk + 1e-12
+        is_safe = n / (n + 1) * mean_losses + 1 / (n + 1) <= risk + 1e-12
     else:
-        p_values = [_hoeffding_bentkus(float(loss), n, risk) for loss in losses]
+        p_values = [_hoeffding_bentkus(float(loss), n, risk) for loss in mean_losses]
         is_safe = np.array(p_values) <= 1 - confidence
     return float(sorted_cost[np.argmax(is_safe)])  # monotone, and the last is safe
 
@@ -356,13 +362,13 @@ def _hoeffding_bentkus(loss: float, n: int, risk: float) -> float:
     """Chance of a mean loss this low if the true one is above the risk."""
     if loss >= risk:
         return 1.0
-    binom = require("scipy.stats", extra="end").binom
-    kept = 1 - loss
-    entropy = kept * math.log(kept / (1 - risk))
+    binomial = require("scipy.stats", extra="end").binom
+    kept_fraction = 1 - loss
+    loss_entropy = kept_fraction * math.log(kept_fraction / (1 - risk))
     if loss > 0:
-        entropy += loss * math.log(loss / risk)
-    bentkus = math.e * float(binom.cdf(math.ceil(n * loss - 1e-9), n, risk))
-    return min(math.exp(-n * entropy), bentkus)
+        loss_entropy += loss * math.log(loss / risk)
+    bentkus_bound = math.e * float(binomial.cdf(math.ceil(n * loss - 1e-9), n, risk))
+    return min(math.exp(-n * loss_entropy), bentkus_bound)
 
 
 def calibrate_margins(
@@ -385,46 +391,58 @@ def calibrate_margins(
     Raises:
         InputError: Too few questions for a risk.
     """
-    sets: dict[str, list[ScoredList]] = {}
-    for name, scored_lists in scored_sets.items():
-        lists = _lists_with_gold(scored_lists)
-        if lists:
-            sets[name] = lists
-    if not sets:
+    question_sets: dict[str, list[ScoredList]] = {}
+    for set_name, scored_lists in scored_sets.items():
+        gold_lists = _lists_with_gold(scored_lists)
+        if gold_lists:
+            question_sets[set_name] = gold_lists
+    if not question_sets:
         raise InputError(
             "no question has a relevant passage: there is nothing to calibrate on"
         )
-    best_scores = [float(scores.max()) for name in sets for scores, _ in sets[name]]
-    floor = None
+    best_scores: list[float] = []
+    for gold_lists in question_sets.values():
+        best_scores += [float(list_scores.max()) for list_scores, _ in gold_lists]
+    floor_score = None
     if miss_rate is not None:
-        floor = float(np.quantile(best_scores, miss_rate))
-    margins = {risk: _smallest_margin(sets, risk) for risk in risks}
+        floor_score = float(np.quantile(best_scores, miss_rate))
+    margin_of_risk = {risk: _smallest_margin(question_sets, risk) for risk in risks}
     return ScoreCalibration(
-        margins, floor, max(best_scores), len(best_scores), tuple(sets)
+        margin_of_risk,
+        floor_score,
+        max(best_scores),
+        len(best_scores),
+        tuple(question_sets),
     )
 
 
-def _smallest_margin(sets: Mapping[str, Sequence[ScoredList]], risk: float) -> float:
+def _smallest_margin(
+    question_sets: Mapping[str, Sequence[ScoredList]], risk: float
+) -> float:
     """The smallest margin that drops at most ``risk`` of a question's relevant chunks.
 
     On average over the mix; raises `InputError` for too few questions.
     """
-    n = sum(map(len, sets.values()))
-    minimum = min_question_count(risk)
-    if n < minimum:
+    n = sum(map(len, question_sets.values()))
+    min_count = min_question_count(risk)
+    if n < min_count:
         raise InputError(
-            f"a risk of {100 * risk:g} % needs {minimum} calibration questions, here "
+            f"a risk of {100 * risk:g} % needs {min_count} calibration questions, here "
             f"are {n}: calibrate on more, or accept a higher risk"
         )
-    costs: list[Doubles] = []
-    weights: list[Doubles] = []
-    for scored_lists in sets.values():
-        for scores, is_gold in scored_lists:
-            distance = float(scores.max()) - scores[is_gold].astype(np.float64)
-            costs.append(distance / list_length_factor(len(scores)))
-            chunk_weight = 1 / (len(sets) * len(scored_lists) * len(distance))
-            weights.append(np.full(len(distance), chunk_weight))
-    return _mean_loss_limit(np.concatenate(costs), np.concatenate(weights), n, risk)
+    margin_costs: list[Doubles] = []
+    loss_weights: list[Doubles] = []
+    for scored_lists in question_sets.values():
+        for chunk_scores, is_gold in scored_lists:
+            exact_scores = chunk_scores.astype(np.float64)
+            score_distance = exact_scores.max() - exact_scores[is_gold]
+            margin_costs.append(score_distance / list_length_factor(len(chunk_scores)))
+            question_weight = 1 / (len(question_sets) * len(scored_lists))
+            chunk_weight = question_weight / len(score_distance)
+            loss_weights.append(np.full(len(score_distance), chunk_weight))
+    return _mean_loss_limit(
+        np.concatenate(margin_costs), np.concatenate(loss_weights), n, risk
+    )
 
 
 def required_text_fraction(
@@ -452,31 +470,37 @@ def required_text_fraction(
         ``(1 + resamples,)``: the estimate, then one value per bootstrap sample.
     """
     all_scores = np.asarray(scores, dtype=np.float64)
-    owner = np.unique(groups, return_inverse=True)[1]
-    has_gold = np.bincount(owner, np.asarray(gold, dtype=np.float64))[owner] > 0
-    values = all_scores[has_gold]
-    owner = np.unique(owner[has_gold], return_inverse=True)[1]
-    best_scores = np.full(owner.max() + 1, -np.inf)
-    np.maximum.at(best_scores, owner, values)
-    distance = (best_scores[owner] - values) / np.log1p(np.bincount(owner))[owner]
-    order = np.argsort(distance, kind="stable")
+    question_of_passage = np.unique(groups, return_inverse=True)[1]
+    gold_counts = np.bincount(question_of_passage, np.asarray(gold, dtype=np.float64))
+    has_gold = gold_counts[question_of_passage] > 0
+    passage_scores = all_scores[has_gold]
+    owners_with_gold = question_of_passage[has_gold]
+    question_of_passage = np.unique(owners_with_gold, return_inverse=True)[1]
+    best_scores = np.full(question_of_passage.max() + 1, -np.inf)
+    np.maximum.at(best_scores, question_of_passage, passage_scores)
+    list_lengths = np.bincount(question_of_passage)
+    score_distance = best_scores[question_of_passage] - passage_scores
+    score_distance /= np.log1p(list_lengths)[question_of_passage]
+    distance_order = np.argsort(score_distance, kind="stable")
     # Passages of equal distance are kept together.
-    last_of_ties = np.searchsorted(distance[order], distance[order], side="right") - 1
-    question_of_row = owner[order]
-    fractions = []
-    for amounts in (gold, sizes):
-        row_amount = np.asarray(amounts, dtype=np.float64)[has_gold]
-        question_total = np.maximum(1e-9, np.bincount(owner, row_amount))
-        fractions.append((row_amount / question_total[owner])[order])
-    gold_fraction, text_fraction = fractions
+    ascending = score_distance[distance_order]
+    last_of_ties = np.searchsorted(ascending, ascending, side="right") - 1
+    question_of_row = question_of_passage[distance_order]
+    row_fractions = []
+    for amount_column in (gold, sizes):
+        row_amount = np.asarray(amount_column, dtype=np.float64)[has_gold]
+        question_total = np.maximum(1e-9, np.bincount(question_of_passage, row_amount))
+        row_fraction = row_amount / question_total[question_of_passage]
+        row_fractions.append(row_fraction[distance_order])
+    gold_fraction, text_fraction = row_fractions
     n = len(best_scores)
     generator = np.random.default_rng(0)
-    samples = generator.multinomial(n, np.full(n, 1 / n), resamples)
-    estimates = []
-    for repeats in (np.ones(n), *samples):
-        weight = repeats[question_of_row]
-        kept_gold = np.cumsum(gold_fraction * weight)
+    bootstrap_samples = generator.multinomial(n, np.full(n, 1 / n), resamples)
+    text_estimates = []
+    for repeat_counts in (np.ones(n), *bootstrap_samples):
+        row_weight = repeat_counts[question_of_row]
+        kept_gold = np.cumsum(gold_fraction * row_weight)
         first_enough = int(np.searchsorted(kept_gold, fraction * n - 1e-9))
-        stop = last_of_ties[min(first_enough, len(order) - 1)] + 1
-        estimates.append(float((text_fraction * weight)[:stop].sum() / n))
-    return np.array(estimates)
+        stop_row = last_of_ties[min(first_enough, len(distance_order) - 1)] + 1
+        text_estimates.append(float((text_fraction * row_weight)[:stop_row].sum() / n))
+    return np.array(text_estimates)

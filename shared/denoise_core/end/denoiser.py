@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 
@@ -86,7 +86,7 @@ class Scoring:
 class Prefetchable(Protocol):
     """A scorer that caches what it reads of texts, as the default and a probe's do."""
 
-    def precompute(self, texts: Sequence[str]) -> int:
+    def precompute(self, scorer_texts: Sequence[str]) -> int:
         """Read texts before any question; returns how many were not cached yet."""
         ...
 
@@ -184,13 +184,15 @@ class ENDDenoiser:
 
     def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
         """Keep the chunks that matter for the query."""
-        steps = self._denoise_steps(query, passages)
-        texts = next(steps)
+        denoise_steps = self._denoise_steps(query, passages)
+        scorer_texts = next(denoise_steps)
         while True:
             start_time = time.perf_counter()
-            scored = self._score(replace_surrogates(query), texts)
+            scored_texts = self._score(replace_surrogates(query), scorer_texts)
             try:
-                texts = steps.send((scored, time.perf_counter() - start_time))
+                scorer_texts = denoise_steps.send(
+                    (scored_texts, time.perf_counter() - start_time)
+                )
             except StopIteration as stop:
                 return cast(DenoiseResult, stop.value)
 
@@ -199,16 +201,19 @@ class ENDDenoiser:
         scorer = self.scorer
         if not isinstance(scorer, AsyncScorer):
             return await run_in_pool(self.denoise, query, passages)
-        steps = self._denoise_steps(query, passages)
-        texts = await run_in_pool(next, steps)
+        denoise_steps = self._denoise_steps(query, passages)
+        scorer_texts = await run_in_pool(next, denoise_steps)
         while True:
             start_time = time.perf_counter()
-            scores: Sequence[float] = ()
-            if texts:
-                scores = await scorer.ascore(replace_surrogates(query), texts)  # pyright: ignore
-            scored = ScoredTexts(to_float32(scores), ())
+            text_scores: Sequence[float] = ()
+            if scorer_texts:
+                clean_query = replace_surrogates(query)
+                text_scores = await scorer.ascore(clean_query, scorer_texts)  # pyright: ignore
+            scored_texts = ScoredTexts(to_float32(text_scores), ())
             try:
-                texts = steps.send((scored, time.perf_counter() - start_time))
+                scorer_texts = denoise_steps.send(
+                    (scored_texts, time.perf_counter() - start_time)
+                )
             except StopIteration as stop:
                 return cast(DenoiseResult, stop.value)
 
@@ -234,181 +239,209 @@ class ENDDenoiser:
                 f"{type(self.scorer).__name__} keeps nothing of passages: there is "
                 "nothing to warm up"
             )
-        texts = self._prepare(tuple(passages)).scorer_texts
-        count = 0
-        interval = PROGRESS_INTERVAL if progress is not None else max(1, len(texts))
-        for start in range(0, len(texts), interval):
-            stop = min(start + interval, len(texts))
-            count += self.scorer.precompute(texts[start:stop])
+        scorer_texts = self._prepare(tuple(passages)).scorer_texts
+        read_count = 0
+        chunk_interval = PROGRESS_INTERVAL
+        if progress is None:
+            chunk_interval = max(1, len(scorer_texts))
+        for first_chunk in range(0, len(scorer_texts), chunk_interval):
+            stop_chunk = min(first_chunk + chunk_interval, len(scorer_texts))
+            read_count += self.scorer.precompute(scorer_texts[first_chunk:stop_chunk])
             if progress is not None:
-                progress(stop, len(texts))
-        return count
+                progress(stop_chunk, len(scorer_texts))
+        return read_count
 
     # -- scoring -----------------------------------------------------------------------
 
-    def _score(self, query: str, texts: Sequence[str]) -> ScoredTexts:
-        if not texts:
+    def _score(self, query: str, scorer_texts: Sequence[str]) -> ScoredTexts:
+        if not scorer_texts:
             return ScoredTexts(np.zeros(0, dtype=np.float32), ())
         if isinstance(self.scorer, WindowedScorer):
-            return self.scorer.score_with_windows(query, texts)
-        return ScoredTexts(to_float32(self.scorer.score(query, texts)), ())
+            return self.scorer.score_with_windows(query, scorer_texts)
+        return ScoredTexts(to_float32(self.scorer.score(query, scorer_texts)), ())
 
     def _denoise_steps(self, query: str, passages: Sequence[Passage]) -> DenoiseSteps:
         """All but the scoring, so that `denoise` and `adenoise` share it.
 
         Yields the texts of the chunks, then those of parts that a budget may keep.
         """
-        prepared = self._prepare(check_passages(passages))
-        scored, seconds = yield prepared.scorer_texts
-        if not prepared.spans:
+        prepared_input = self._prepare(check_passages(passages))
+        scored_texts, scoring_seconds = yield prepared_input.scorer_texts
+        if not prepared_input.spans:
             return DenoiseResult(query, ())
-        scores = self._scores_per_chunk(prepared, scored)
-        rule: KeepRule = self.rule
-        counts = len(prepared.passages), len(prepared.scored_chunks)
-        if isinstance(rule, MarginRule):
-            rule = rule.for_input(*counts)
-        if isinstance(rule, TokenLimit):
-            scale = getattr(self.scorer, "scale", None)
-            trimmer = BudgetTrimmer(
-                rule,
-                prepared.passages,
-                prepared.spans,
-                scores,
-                None if scale is None else scale.rule().for_input(*counts),
+        chunk_scores = self._scores_per_chunk(prepared_input, scored_texts)
+        keep_rule: KeepRule = self.rule
+        input_counts = len(prepared_input.passages), len(prepared_input.scored_chunks)
+        if isinstance(keep_rule, MarginRule):
+            keep_rule = keep_rule.for_input(*input_counts)
+        if isinstance(keep_rule, TokenLimit):
+            margin_rule = None
+            score_scale = getattr(self.scorer, "scale", None)
+            if score_scale is not None:
+                margin_rule = score_scale.rule().for_input(*input_counts)
+            budget_trimmer = BudgetTrimmer(
+                keep_rule,
+                prepared_input.passages,
+                prepared_input.spans,
+                chunk_scores,
+                margin_rule,
                 self.attaches_context,
                 self.min_keep,
                 self.max_keep,
             )
-            selection, part_seconds = yield from trimmer.trim_steps()
-            seconds += part_seconds
+            selection, part_seconds = yield from budget_trimmer.trim_steps()
+            scoring_seconds += part_seconds
         else:
-            kept, reasons = select_chunks(
-                rule,
-                scores,
-                prepared.texts,
+            kept_mask, drop_reasons = select_chunks(
+                keep_rule,
+                chunk_scores,
+                prepared_input.texts,
                 min_keep=self.min_keep,
                 max_keep=self.max_keep,
             )
-            selection = Selection(prepared.spans, scores, kept, reasons)
-        selection, relevant, note = self._judge_relevance(
-            query, prepared, rule, selection
+            selection = Selection(
+                prepared_input.spans, chunk_scores, kept_mask, drop_reasons
+            )
+        selection, relevant, result_note = self._judge_relevance(
+            query, prepared_input, keep_rule, selection
         )
-        split_spans = [
-            prepared.spans[prepared.scored_chunks[text]]
-            for text in scored.split_positions
-        ]
-        guarantee = None
-        if isinstance(rule, ConformalRule | MarginRule):
-            guarantee = rule.guarantee
+        split_spans: list[Span] = []
+        for text_index in scored_texts.split_positions:
+            chunk_index = prepared_input.scored_chunks[text_index]
+            split_spans.append(prepared_input.spans[chunk_index])
+        rule_guarantee = None
+        if isinstance(keep_rule, ConformalRule | MarginRule):
+            rule_guarantee = keep_rule.guarantee
         scoring = Scoring(
-            query, tuple(selection.spans), guarantee, tuple(split_spans), note
+            query,
+            tuple(selection.spans),
+            rule_guarantee,
+            tuple(split_spans),
+            result_note,
         )
-        return self._build_result(prepared, selection, scoring, relevant, seconds)
+        return self._build_result(
+            prepared_input, selection, scoring, relevant, scoring_seconds
+        )
 
     def _prepare(self, passages: tuple[Passage, ...]) -> _PreparedInput:
         """Cut the passages into chunks."""
-        prepared = _PreparedInput({p.id: p for p in passages})
+        prepared_input = _PreparedInput({p.id: p for p in passages})
         for passage in passages:
             if self.attaches_context and passage.text:
-                structure = chunk_text(passage.text)
-                for chunk in structure.chunks:
-                    heading, text = structure.chunk_context_and_text(chunk)
-                    context = "\n".join(filter(None, (passage.header, heading)))
-                    span = Span(passage.id, chunk.start, chunk.end)
-                    prepared.add(span, context, "" if chunk.is_structural else text)
+                chunked_text = chunk_text(passage.text)
+                for text_chunk in chunked_text.chunks:
+                    read_text = chunked_text.chunk_context_and_text(text_chunk)
+                    heading_text, raw_text = read_text
+                    headings = filter(None, (passage.header, heading_text))
+                    context_text = "\n".join(headings)
+                    chunk_span = Span(passage.id, text_chunk.start, text_chunk.end)
+                    if text_chunk.is_structural:
+                        raw_text = ""
+                    prepared_input.add(chunk_span, context_text, raw_text)
             else:
-                for span in _check_tiles(passage, self.chunker(passage)):
-                    text = passage.text[span.start : span.end]
-                    prepared.add(span, passage.header, text)
-        return prepared
+                for chunk_span in _check_tiles(passage, self.chunker(passage)):
+                    raw_text = passage.text[chunk_span.start : chunk_span.end]
+                    prepared_input.add(chunk_span, passage.header, raw_text)
+        return prepared_input
 
     def _scores_per_chunk(
-        self, prepared: _PreparedInput, scored: ScoredTexts
+        self, prepared_input: _PreparedInput, scored_texts: ScoredTexts
     ) -> Floats:
         """One score per chunk; minus infinity for chunks that are not scored."""
-        chunk_scores = np.full(len(prepared.spans), -np.inf, dtype=np.float32)
-        count = len(prepared.scored_chunks)
-        if count:
-            if scored.scores.shape != (count,):
+        chunk_scores = np.full(len(prepared_input.spans), -np.inf, dtype=np.float32)
+        text_count = len(prepared_input.scored_chunks)
+        if text_count:
+            if scored_texts.scores.shape != (text_count,):
                 raise BadScores(
                     f"{type(self.scorer).__name__}.score must return one score for "
-                    f"each of {count} texts, got an array of shape {scored.scores.shape}"
+                    f"each of {text_count} texts, got an array of shape {scored_texts.scores.shape}"
                 )
-            chunk_scores[prepared.scored_chunks] = scored.scores
+            chunk_scores[prepared_input.scored_chunks] = scored_texts.scores
         return check_no_nan(chunk_scores)
 
     # -- the result --------------------------------------------------------------------
 
     def _judge_relevance(
-        self, query: str, prepared: _PreparedInput, rule: KeepRule, selection: Selection
+        self,
+        query: str,
+        prepared_input: _PreparedInput,
+        keep_rule: KeepRule,
+        selection: Selection,
     ) -> tuple[Selection, bool | None, str | None]:
         """The selection, whether the best chunk seems relevant, and the note."""
-        mismatch = ""
-        scale = getattr(self.scorer, "scale", None)
-        if scale is not None:
+        language_note = ""
+        score_scale = getattr(self.scorer, "scale", None)
+        if score_scale is not None:
             # Enough text to tell its language.
-            heads = [p.text[:200] for p in islice(prepared.passages.values(), 20)]
-            mismatch = scale.language_mismatch(query, "\n".join(heads))
+            passages = islice(prepared_input.passages.values(), 20)
+            sample_text = "\n".join(passage.text[:200] for passage in passages)
+            language_note = score_scale.language_mismatch(query, sample_text)
         relevant = None
         margin_note = None
-        if isinstance(rule, MarginRule):
-            margin_note = rule.note(selection.scores, selection.kept)
-            if not mismatch:
-                relevant = rule.is_relevant(selection.scores)
+        if isinstance(keep_rule, MarginRule):
+            margin_note = keep_rule.note(selection.scores, selection.kept)
+            if not language_note:
+                relevant = keep_rule.is_relevant(selection.scores)
         if relevant is False:
             margin_note = f"{NOT_RELEVANT}: the best score is below the floor"
             if self.on_irrelevant == "drop":
                 none_kept = np.zeros_like(selection.kept)
-                reasons = [NOT_RELEVANT] * len(selection.spans)
-                selection = replace(selection, kept=none_kept, reasons=reasons)
-        notes = filter(None, (margin_note, *selection.notes, mismatch))
-        return selection, relevant, "; ".join(notes) or None
+                drop_reasons = [NOT_RELEVANT] * len(selection.spans)
+                selection = replace(selection, kept=none_kept, reasons=drop_reasons)
+        result_notes = filter(None, (margin_note, *selection.notes, language_note))
+        return selection, relevant, "; ".join(result_notes) or None
 
     def _build_result(
         self,
-        prepared: _PreparedInput,
+        prepared_input: _PreparedInput,
         selection: Selection,
         scoring: Scoring,
         relevant: bool | None,
-        seconds: float,
+        scoring_seconds: float,
     ) -> DenoiseResult:
         is_scored = selection.scores != -np.inf
-        scores = [
-            score if scored else None
-            for score, scored in zip(selection.scores.tolist(), is_scored, strict=True)
-        ]
-        keeps: list[Keep] = []
+        row_scores: list[float | None] = selection.scores.tolist()
+        for i in np.flatnonzero(~is_scored).tolist():
+            row_scores[i] = None
+        kept_chunks: list[Keep] = []
         best_scores: dict[str, float] = {}
         for i in np.flatnonzero(selection.kept & is_scored).tolist():
-            span, score = selection.spans[i], selection.scores[i].item()
-            keeps.append(Keep(span, score))
-            best_score = best_scores.get(span.passage_id, score)
-            best_scores[span.passage_id] = max(score, best_score)
-        kept_spans, dropped_spans = self._tile_spans(prepared, selection)
-        drops: list[Drop] = []
-        for i, span in dropped_spans:
-            reason = selection.reasons[i]
-            if scores[i] is None:
-                text = prepared.passages[span.passage_id].text[span.start : span.end]
-                reason = "heading or markup; not scored" if text.strip() else "no text"
-            drops.append(Drop(span, reason, scores[i]))
+            chunk_span, score = selection.spans[i], selection.scores[i].item()
+            kept_chunks.append(Keep(chunk_span, score))
+            top_score = best_scores.get(chunk_span.passage_id, score)
+            best_scores[chunk_span.passage_id] = max(score, top_score)
+        kept_spans, dropped_spans = self._tile_spans(prepared_input, selection)
+        drop_list: list[Drop] = []
+        for i, chunk_span in dropped_spans:
+            drop_reason = selection.reasons[i]
+            if row_scores[i] is None:
+                passage = prepared_input.passages[chunk_span.passage_id]
+                raw_text = passage.text[chunk_span.start : chunk_span.end]
+                drop_reason = "heading or markup; not scored"
+                if not raw_text.strip():
+                    drop_reason = "no text"
+            drop_list.append(Drop(chunk_span, drop_reason, row_scores[i]))
         passages: list[Passage] = []
-        for name, spans in kept_spans.items():
-            part = extract_spans(prepared.passages[name], spans) if spans else None
-            if part is not None:
-                passages.append(replace(part, score=best_scores.get(name, part.score)))
+        for passage_id, passage_spans in kept_spans.items():
+            if not passage_spans:
+                continue
+            passage = prepared_input.passages[passage_id]
+            kept_passage = extract_spans(passage, passage_spans)
+            if kept_passage is not None:
+                best_score = best_scores.get(passage_id, kept_passage.score)
+                passages.append(replace(kept_passage, score=best_score))
         return DenoiseResult(
             scoring.query,
             tuple(passages),
-            tuple(drops),
-            Trace((Event("score", scoring, tuple(scores), seconds),)),
-            kept=tuple(keeps),
+            tuple(drop_list),
+            Trace((Event("score", scoring, tuple(row_scores), scoring_seconds),)),
+            kept=tuple(kept_chunks),
             relevant=relevant,
             note=scoring.note,
         )
 
     def _tile_spans(
-        self, prepared: _PreparedInput, selection: Selection
+        self, prepared_input: _PreparedInput, selection: Selection
     ) -> tuple[dict[str, list[Span]], list[tuple[int, Span]]]:
         """Divide the chunks into kept and dropped spans; together they tile the input.
 
@@ -417,27 +450,32 @@ class ENDDenoiser:
             parts of dropped chunks that are not kept as context, each with the row of
             its chunk.
         """
-        kept_spans: dict[str, list[Span]] = {name: [] for name in prepared.passages}
-        context_spans: dict[str, list[Span]] = {name: [] for name in prepared.passages}
+        kept_spans: dict[str, list[Span]] = {}
+        context_spans: dict[str, list[Span]] = {}
+        for passage_id in prepared_input.passages:
+            kept_spans[passage_id] = []
+            context_spans[passage_id] = []
         for i in np.flatnonzero(selection.kept).tolist():
-            span = selection.spans[i]
-            kept_spans[span.passage_id].append(span)
+            chunk_span = selection.spans[i]
+            kept_spans[chunk_span.passage_id].append(chunk_span)
             if self.attaches_context:
-                context = context_spans_of(prepared.passages[span.passage_id], span)
-                context_spans[span.passage_id] += context
+                passage = prepared_input.passages[chunk_span.passage_id]
+                context_spans[passage.id] += context_spans_of(passage, chunk_span)
         dropped_spans: list[tuple[int, Span]] = []
         for i in np.flatnonzero(~selection.kept).tolist():
-            span = selection.spans[i]
-            overlaps: list[Span] = []
-            for context in context_spans[span.passage_id]:
-                overlap = _overlap(span, context)
-                if overlap is not None and context not in selection.evicted_headers:
-                    overlaps.append(overlap)
-            for part in split_span(span, overlaps):
-                if any(o.start <= part.start and part.end <= o.end for o in overlaps):
-                    kept_spans[span.passage_id].append(part)
+            chunk_span = selection.spans[i]
+            context_parts: list[Span] = []
+            for context_span in context_spans[chunk_span.passage_id]:
+                overlap = _overlap(chunk_span, context_span)
+                if overlap and context_span not in selection.evicted_headers:
+                    context_parts.append(overlap)
+            for part_span in split_span(chunk_span, context_parts):
+                if any(
+                    _overlap(part_span, part) == part_span for part in context_parts
+                ):
+                    kept_spans[chunk_span.passage_id].append(part_span)
                 else:
-                    dropped_spans.append((i, part))
+                    dropped_spans.append((i, part_span))
         return kept_spans, dropped_spans
 
 
@@ -470,61 +508,52 @@ def _resolve_keep(
     scorer: Scorer, keep: KeepSetting | None, risk: float | None
 ) -> KeepSetting:
     """The rule behind "auto" and "calibrated"; any other setting as it is."""
-    if keep == "auto":
-        calibration = _required_attribute(
-            scorer,
-            "scale",
-            "pass a fraction such as 0.3, or keep=calibrate_margins({'mine': scored})"
-            ".rule() (denoise_core.end.calibration)",
-        )
-        return cast(KeepRule, calibration.rule(risk))
+    if keep is None:
+        return DEFAULT_KEEP
+    if keep not in ("auto", "calibrated"):
+        return keep
+    attribute_name = "scale"
+    advice = (
+        "keep=calibrate_margins({'mine': scored}).rule() (denoise_core.end.calibration)"
+    )
     if keep == "calibrated":
-        calibration = _required_attribute(
-            scorer,
-            "calibration",
-            "pass keep=calibrate(scorer, questions).rule(risk), or a fraction such as "
-            "0.3",
-        )
+        attribute_name = "calibration"
+        advice = "keep=calibrate(scorer, questions).rule(risk)"
         risk = CALIBRATED_RISK if risk is None else risk
-        return cast(KeepRule, calibration.rule(risk))
-    return DEFAULT_KEEP if keep is None else keep
-
-
-def _required_attribute(scorer: Scorer, name: str, advice: str) -> Any:
-    """What fitting attached to the scorer: its ``calibration``, or its ``scale``."""
-    attached = getattr(scorer, name, None)
-    if attached is None:
+    scorer_calibration = getattr(scorer, attribute_name, None)
+    if scorer_calibration is None:
         raise InputError(
-            f"this {type(scorer).__name__} comes without a {name} of its scores: "
-            f"{advice}"
+            f"this {type(scorer).__name__} comes without a {attribute_name} of its "
+            f"scores: pass a fraction such as 0.3, or {advice}"
         )
-    return attached
+    return cast(KeepRule, scorer_calibration.rule(risk))
 
 
-def _overlap(span: Span, context: Span) -> Span | None:
-    """The part of ``span`` in ``context``, half-open; None if they are apart."""
-    if context.start < span.end and context.end > span.start:
-        start = max(context.start, span.start)
-        return Span(span.passage_id, start, min(context.end, span.end))
-    return None
+def _overlap(chunk_span: Span, context_span: Span) -> Span | None:
+    """The part of a chunk in a context span, half-open; None if they are apart."""
+    if context_span.start >= chunk_span.end or context_span.end <= chunk_span.start:
+        return None
+    start = max(context_span.start, chunk_span.start)
+    end = min(context_span.end, chunk_span.end)
+    return Span(chunk_span.passage_id, start, end)
 
 
-def _check_tiles(passage: Passage, spans: Sequence[Span]) -> Sequence[Span]:
+def _check_tiles(passage: Passage, passage_spans: Sequence[Span]) -> Sequence[Span]:
     """The chunks; raises `InputError` unless they tile the passage.
 
     Text between chunks would be lost.
     """
-    position = 0
-    for span in spans:
-        is_next = span.passage_id == passage.id and span.start == position
-        if not is_next or span.end < position:
+    next_start = 0
+    for chunk_span in passage_spans:
+        is_next = chunk_span.passage_id == passage.id and chunk_span.start == next_start
+        if not is_next or chunk_span.end < next_start:
             break
-        position = span.end
+        next_start = chunk_span.end
     else:
-        if position == len(passage.text):
-            return spans
+        if next_start == len(passage.text):
+            return passage_spans
     raise InputError(
         f"the chunker's spans do not tile passage {passage.id!r} of "
-        f"{len(passage.text)} characters: from {position} on there is a gap, an "
+        f"{len(passage.text)} characters: from {next_start} on there is a gap, an "
         "overlap or another passage's id"
     )

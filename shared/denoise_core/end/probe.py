@@ -70,18 +70,18 @@ class HiddenStateSpec:
         if self.layer < 0:
             raise InputError(f"layer={self.layer}: expected 0 (embeddings) or more")
 
-    def differences(self, other: HiddenStateSpec) -> list[str]:
+    def differences(self, other_spec: HiddenStateSpec) -> list[str]:
         """Each way in which ``other`` reads other states; [] when it fits."""
-        differences = self.model.differences(other.model)
-        for name in ("layer", "layout", "pooling", "normalisation"):
-            fitted_value = getattr(self, name)
-            other_value = getattr(other, name)
+        named_differences = self.model.differences(other_spec.model)
+        for field_name in ("layer", "layout", "pooling", "normalisation"):
+            fitted_value = getattr(self, field_name)
+            other_value = getattr(other_spec, field_name)
             if fitted_value != other_value:
-                differences.append(
-                    f"{name}: the probe was fitted with {fitted_value!r}, this scorer "
+                named_differences.append(
+                    f"{field_name}: the probe was fitted with {fitted_value!r}, this scorer "
                     f"uses {other_value!r}"
                 )
-        return differences
+        return named_differences
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; `from_dict` reads it."""
@@ -94,16 +94,16 @@ class HiddenStateSpec:
             raise InputError(
                 f"expected a reading as a JSON object, got {type(data).__name__}"
             )
-        values: dict[str, Any] = {}
-        for name in ("layer", "layout", "pooling", "normalisation"):
-            expected_type = int if name == "layer" else str
-            values[name] = data.get(name)
-            if type(values[name]) is not expected_type:
+        field_values: dict[str, Any] = {}
+        for field_name in ("layer", "layout", "pooling", "normalisation"):
+            expected_type = int if field_name == "layer" else str
+            field_values[field_name] = data.get(field_name)
+            if type(field_values[field_name]) is not expected_type:
                 raise InputError(
-                    f"{name!r}: expected {expected_type.__name__}, got {values[name]!r}"
+                    f"{field_name!r}: expected {expected_type.__name__}, got {field_values[field_name]!r}"
                 )
-        model = ModelFingerprint.from_dict(data.get("model") or {})
-        return cls(model, **values)
+        model_fingerprint = ModelFingerprint.from_dict(data.get("model") or {})
+        return cls(model_fingerprint, **field_values)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,24 +134,24 @@ class Probe:
     calibration: Calibration | None = None
 
     def __post_init__(self) -> None:
-        weight = np.array(self.weight, dtype=np.float32)
-        if weight.ndim != 1 or not weight.size:
+        probe_weight = np.array(self.weight, dtype=np.float32)
+        if probe_weight.ndim != 1 or not probe_weight.size:
             raise InputError(
-                f"a probe's weight is a vector of shape (d,), got shape {weight.shape}"
+                f"a probe's weight is a vector of shape (d,), got shape {probe_weight.shape}"
             )
-        if not np.isfinite(weight).all() or not np.isfinite(self.bias):
+        if not np.isfinite(probe_weight).all() or not np.isfinite(self.bias):
             raise InputError(
                 "a probe's weight and bias must be finite; was it fitted on states with "
                 "NaN?"
             )
-        width = self.reading.model.hidden_size
-        if width and weight.size % width:
+        state_width = self.reading.model.hidden_size
+        if state_width and probe_weight.size % state_width:
             raise InputError(
-                f"weight of {weight.size} values does not belong to states of width "
-                f"{width}"
+                f"weight of {probe_weight.size} values does not belong to states of width "
+                f"{state_width}"
             )
-        weight.setflags(write=False)
-        object.__setattr__(self, "weight", weight)
+        probe_weight.setflags(write=False)
+        object.__setattr__(self, "weight", probe_weight)
         object.__setattr__(self, "bias", float(self.bias))
         object.__setattr__(self, "threshold", float(self.threshold))
 
@@ -174,22 +174,23 @@ class Probe:
                 f"states have shape {states.shape}, but this probe was fitted on "
                 f"{self.reading.model.name!r} and reads (n, {self.weight.size})"
             )
-        logits = states @ self.weight + np.float32(self.bias)
-        is_finite = np.isfinite(logits)
+        state_logits = states @ self.weight + np.float32(self.bias)
+        is_finite = np.isfinite(state_logits)
         if not is_finite.all():
             bad_rows = np.flatnonzero(~is_finite).tolist()
             raise InputError(
                 f"states of rows {bad_rows[:5]} are not finite (NaN or infinite): the "
                 "model overflowed; load it in bfloat16 or float32 instead of float16"
             )
-        return np.asarray(logits, dtype=np.float32)
+        return np.asarray(state_logits, dtype=np.float32)
 
     def check(self, reading: HiddenStateSpec) -> None:
         """Raises `ProbeMismatch` that names every difference from the probe's states."""
-        differences = self.reading.differences(reading)
-        if differences:
+        named_differences = self.reading.differences(reading)
+        if named_differences:
             raise ProbeMismatch(
-                "this probe does not belong to these states: " + "; ".join(differences)
+                "this probe does not belong to these states: "
+                + "; ".join(named_differences)
             )
 
     def save(self, folder: str | Path) -> Path:
@@ -199,40 +200,44 @@ class Probe:
             InputError: The card is not JSON, or the folder holds anything else.
         """
         folder = Path(folder)
-        tensors: Tensors = {
+        named_tensors: Tensors = {
             "weight": self.weight,
             "bias": np.array([self.bias], dtype=np.float64),
         }
         if self.calibration is not None:
-            for name, values in self.calibration.to_arrays().items():
-                tensors[CALIBRATION_PREFIX + name] = np.array(values)
-        safetensors = require("safetensors.numpy", extra="end")
-        tensor_bytes = safetensors.save(tensors)
-        contents = {
+            for field_name, field_values in self.calibration.to_arrays().items():
+                named_tensors[CALIBRATION_PREFIX + field_name] = np.array(field_values)
+        tensor_library = require("safetensors.numpy", extra="end")
+        tensor_bytes = tensor_library.save(named_tensors)
+        card_contents = {
             "reading": self.reading.to_dict(),
             "threshold": self.threshold,
             "card": dict(self.card),
         }
-        manifest = {
+        probe_manifest = {
             "format": FORMAT_NAME,
             "version": FORMAT_VERSION,
             "sha256": hashlib.sha256(tensor_bytes).hexdigest(),
-            **contents,
+            **card_contents,
         }
         try:
-            text = json.dumps(manifest, indent=1, ensure_ascii=False, allow_nan=False)
+            manifest_text = json.dumps(
+                probe_manifest, indent=1, ensure_ascii=False, allow_nan=False
+            )
         except (TypeError, ValueError) as error:
             raise InputError(
                 f"the probe's card must hold plain, finite JSON values: {error}"
             ) from error
-        with replace_folder(folder, own_names=PROBE_FILES) as stage:
-            (stage / TENSOR_FILE).write_bytes(tensor_bytes)
+        with replace_folder(folder, own_names=PROBE_FILES) as stage_folder:
+            (stage_folder / TENSOR_FILE).write_bytes(tensor_bytes)
             # A card holds users' words, which may have half characters.
-            for name, content in (
-                (MANIFEST_FILE, text + "\n"),
-                (CARD_FILE, render_card(contents)),
+            for field_name, file_content in (
+                (MANIFEST_FILE, manifest_text + "\n"),
+                (CARD_FILE, render_card(card_contents)),
             ):
-                (stage / name).write_text(content, encoding="utf-8", errors="replace")
+                (stage_folder / field_name).write_text(
+                    file_content, encoding="utf-8", errors="replace"
+                )
         return folder
 
     @classmethod
@@ -243,86 +248,93 @@ class Probe:
             InputError: A missing, foreign, newer or damaged folder.
         """
         folder = Path(folder)
-        manifest = _load_manifest(folder / MANIFEST_FILE)
-        tensors = _load_tensors(folder / TENSOR_FILE, manifest.get("sha256"))
+        probe_manifest = _load_manifest(folder / MANIFEST_FILE)
+        named_tensors = _load_tensors(
+            folder / TENSOR_FILE, probe_manifest.get("sha256")
+        )
         calibration_arrays: Tensors = {}
-        for name, values in tensors.items():
-            if name.startswith(CALIBRATION_PREFIX):
-                array_name = name.removeprefix(CALIBRATION_PREFIX)
-                calibration_arrays[array_name] = values
+        for field_name, field_values in named_tensors.items():
+            if field_name.startswith(CALIBRATION_PREFIX):
+                array_name = field_name.removeprefix(CALIBRATION_PREFIX)
+                calibration_arrays[array_name] = field_values
         try:
-            calibration = None
+            probe_calibration = None
             if calibration_arrays:
-                calibration = Calibration.from_arrays(calibration_arrays)
+                probe_calibration = Calibration.from_arrays(calibration_arrays)
             return cls(
-                tensors["weight"],
-                float(tensors["bias"][0]),
-                HiddenStateSpec.from_dict(manifest.get("reading") or {}),
-                manifest["threshold"],
-                manifest["card"],
-                calibration,
+                named_tensors["weight"],
+                float(named_tensors["bias"][0]),
+                HiddenStateSpec.from_dict(probe_manifest.get("reading") or {}),
+                probe_manifest["threshold"],
+                probe_manifest["card"],
+                probe_calibration,
             )
         except InputError as error:
             raise InputError(f"{folder / MANIFEST_FILE}: {error}") from error
 
 
-def _load_manifest(path: Path) -> dict[str, Any]:
+def _load_manifest(file_path: Path) -> dict[str, Any]:
     try:
-        manifest = json.loads(_read_file(path).decode("utf-8"))
+        probe_manifest = json.loads(_read_file(file_path).decode("utf-8"))
     except (ValueError, RecursionError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{path} is not JSON: {error}") from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT_NAME:
-        raise InputError(f'{path} is not a probe: expected "format": {FORMAT_NAME!r}')
-    if manifest.get("version") != FORMAT_VERSION:
+        raise InputError(f"{file_path} is not JSON: {error}") from error
+    if (
+        not isinstance(probe_manifest, dict)
+        or probe_manifest.get("format") != FORMAT_NAME
+    ):
         raise InputError(
-            f"{path} is of version {manifest.get('version')!r}, this release reads "
+            f'{file_path} is not a probe: expected "format": {FORMAT_NAME!r}'
+        )
+    if probe_manifest.get("version") != FORMAT_VERSION:
+        raise InputError(
+            f"{file_path} is of version {probe_manifest.get('version')!r}, this release reads "
             f"{FORMAT_VERSION}: pip install --upgrade rag-denoise, or fit the probe again"
         )
-    threshold = manifest.get("threshold")
-    is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
-    has_card = isinstance(manifest.get("card"), dict)
-    if not has_card or not is_number or not math.isfinite(threshold):
+    probe_threshold = probe_manifest.get("threshold")
+    is_number = type(probe_threshold) in (int, float)
+    has_card = isinstance(probe_manifest.get("card"), dict)
+    if not has_card or not is_number or not math.isfinite(probe_threshold):
         raise InputError(
-            f"{path}: expected 'card' as an object and 'threshold' as a number"
+            f"{file_path}: expected 'card' as an object and 'threshold' as a number"
         )
-    return manifest
+    return probe_manifest
 
 
-def _load_tensors(path: Path, sha256: object) -> Tensors:
-    tensor_bytes = _read_file(path)
+def _load_tensors(file_path: Path, sha256: object) -> Tensors:
+    tensor_bytes = _read_file(file_path)
     if hashlib.sha256(tensor_bytes).hexdigest() != sha256:
         raise InputError(
-            f"{path} is damaged or not from this probe: its sha256 is not the manifest's"
+            f"{file_path} is damaged or not from this probe: its sha256 is not the manifest's"
         )
-    safetensors = require("safetensors.numpy", extra="end")
+    tensor_library = require("safetensors.numpy", extra="end")
     try:
-        tensors: Tensors = safetensors.load(tensor_bytes)
+        named_tensors: Tensors = tensor_library.load(tensor_bytes)
     except Exception as error:  # safetensors raises its own class, not a ValueError
-        raise InputError(f"{path} is not a safetensors file: {error}") from error
-    shapes = {name: values.shape for name, values in tensors.items()}
-    if shapes.get("bias") != (1,) or len(shapes.get("weight", ())) != 1:
+        raise InputError(f"{file_path} is not a safetensors file: {error}") from error
+    tensor_shapes = {name: named_tensors[name].shape for name in named_tensors}
+    if tensor_shapes.get("bias") != (1,) or len(tensor_shapes.get("weight", ())) != 1:
         raise InputError(
-            f"{path}: expected tensors 'weight' (d,) and 'bias' (1,), got "
-            f"{sorted(shapes)}"
+            f"{file_path}: expected tensors 'weight' (d,) and 'bias' (1,), got "
+            f"{sorted(tensor_shapes)}"
         )
-    for name, values in sorted(tensors.items()):
-        if values.dtype.kind not in "fiub" or not np.isfinite(values).all():
-            raise InputError(f"{path}: {name!r} holds no finite numbers")
-    return tensors
+    for field_name, field_values in sorted(named_tensors.items()):
+        if field_values.dtype.kind not in "fiub" or not np.isfinite(field_values).all():
+            raise InputError(f"{file_path}: {field_name!r} holds no finite numbers")
+    return named_tensors
 
 
-def _read_file(path: Path) -> bytes:
+def _read_file(file_path: Path) -> bytes:
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
+        if file_path.stat().st_size > MAX_FILE_BYTES:
             raise InputError(
-                f"{path} is larger than {MAX_FILE_BYTES} bytes: it is no part of a probe"
+                f"{file_path} is larger than {MAX_FILE_BYTES} bytes: it is no part of a probe"
             )
-        return path.read_bytes()
+        return file_path.read_bytes()
     except OSError as error:
         raise InputError(
-            f"{path} cannot be read ({error.strerror or error}); a probe folder holds "
+            f"{file_path} cannot be read ({error.strerror or error}); a probe folder holds "
             f"{TENSOR_FILE}, {MANIFEST_FILE} and {CARD_FILE}, as Probe.save writes them"
         ) from error
 
@@ -340,41 +352,41 @@ def replace_folder(folder: Path, *, own_names: frozenset[str]) -> Iterator[Path]
     """
     check_replaceable(folder, own_names)
     folder.parent.mkdir(parents=True, exist_ok=True)
-    stage = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}.part")
+    stage_folder = folder.with_name(f".{folder.name}.{secrets.token_hex(8)}.part")
     try:
-        stage.mkdir()  # with the permissions of the user's umask
-        yield stage
+        stage_folder.mkdir()  # with the permissions of the user's umask
+        yield stage_folder
         check_replaceable(folder, own_names)  # filling may have taken hours
-        _swap(stage, folder)
+        _swap(stage_folder, folder)
     finally:
-        shutil.rmtree(stage, ignore_errors=True)
+        shutil.rmtree(stage_folder, ignore_errors=True)
 
 
 def check_replaceable(folder: Path, own_names: frozenset[str] = PROBE_FILES) -> None:
     """Raises `InputError` if `replace_folder` would: worth asking before long work."""
     try:
         # One look: another process may move the folder away at any time.
-        names = os.listdir(folder)
+        file_names = os.listdir(folder)
     except FileNotFoundError:
         return
     except NotADirectoryError:
-        names = [folder.name]
-    other_names = sorted(set(names) - own_names)
+        file_names = [folder.name]
+    other_names = sorted(set(file_names) - own_names)
     if other_names:
         raise InputError(
             f"{folder} exists and holds {other_names[:3]}: choose another folder"
         )
 
 
-def _swap(stage: Path, folder: Path) -> None:
+def _swap(stage_folder: Path, folder: Path) -> None:
     """Move ``stage`` to ``folder``; of two processes that do, the last one wins."""
-    old_folder = stage.with_suffix(".old")
+    old_folder = stage_folder.with_suffix(".old")
     for _ in range(MAX_SWAP_ATTEMPTS):
         # It may be missing, or another process may have moved it just now.
         with contextlib.suppress(FileNotFoundError):
             os.rename(folder, old_folder)
         try:
-            os.rename(stage, folder)
+            os.rename(stage_folder, folder)
             return
         except OSError as error:
             # Another process put its folder there: the next attempt moves that away.
@@ -387,27 +399,37 @@ def _swap(stage: Path, folder: Path) -> None:
     raise InputError(f"{folder}: too many processes write it at the same time")
 
 
-def render_card(contents: Mapping[str, Any]) -> str:
+def render_card(card_contents: Mapping[str, Any]) -> str:
     """The manifest's contents as Markdown with the Hub's YAML head."""
-    head = [
+    card_head = [
         "---",
         "library_name: rag-denoise",
         "tags: [early-noise-dropping, linear-probe, rag]",
     ]
-    licence = contents["card"].get("licence")
-    if licence:
-        head.append(f"license: {json.dumps(licence)}")  # JSON is YAML
-    contents_json = json.dumps(contents, indent=1, ensure_ascii=False)
-    body = ["# Early Noise Dropping probe", "", "```json", contents_json, "```", ""]
-    return "\n".join([*head, "---", "", *body])
+    card_licence = card_contents["card"].get("licence")
+    if card_licence:
+        card_head.append(f"license: {json.dumps(card_licence)}")  # JSON is YAML
+    contents_json = json.dumps(card_contents, indent=1, ensure_ascii=False)
+    card_body = [
+        "# Early Noise Dropping probe",
+        "",
+        "```json",
+        contents_json,
+        "```",
+        "",
+    ]
+    return "\n".join([*card_head, "---", "", *card_body])
 
 
-def markdown_table(rows: Iterable[Iterable[Any]]) -> str:
+def markdown_table(table_rows: Iterable[Iterable[Any]]) -> str:
     """Rows as a Markdown table; the first is its header."""
-    lines: list[str] = []
-    for row in rows:
-        cells = [" ".join(str(cell).split()).replace("|", "\\|") for cell in row]
-        lines.append(f"| {' | '.join(cells)} |")
-        if len(lines) == 1:
-            lines.append("|" + "---|" * len(cells))
-    return "\n".join(lines)
+    table_lines: list[str] = []
+    for table_row in table_rows:
+        row_cells = [
+            " ".join(str(cell_value).split()).replace("|", "\\|")
+            for cell_value in table_row
+        ]
+        table_lines.append(f"| {' | '.join(row_cells)} |")
+        if len(table_lines) == 1:
+            table_lines.append("|" + "---|" * len(row_cells))
+    return "\n".join(table_lines)

@@ -139,21 +139,25 @@ class HiddenReader:
     def norm(self) -> Norm:
         """What is done to a pooled state, with the model's own epsilon."""
         model_norm = self.backbone.partial_forward.unit_norm
-        kind = self.settings.normalisation
-        if kind is None:
-            kind = model_norm.kind if self.pooling == "last" else "none"
-        return replace(model_norm, kind=kind, epsilon=model_norm.epsilon or 1e-6)
+        norm_kind = self.settings.normalisation
+        if norm_kind is None:
+            norm_kind = model_norm.kind if self.pooling == "last" else "none"
+        return replace(model_norm, kind=norm_kind, epsilon=model_norm.epsilon or 1e-6)
 
     def reading(self, layer: int) -> HiddenStateSpec:
         """Everything that decides the states at ``layer``; a probe is checked with it."""
-        backbone, layout = self._open()
+        backbone, prompt_layout = self._open()
         backbone.partial_forward.check_layer(layer)
         if layer not in self._fingerprints:
             with backbone.partial_forward.lock:
                 self._fingerprints[layer] = backbone.fingerprint(layer)
-        fingerprint = self._fingerprints[layer]
+        model_fingerprint = self._fingerprints[layer]
         return HiddenStateSpec(
-            fingerprint, layer, layout.fingerprint, self.pooling, self.norm.kind
+            model_fingerprint,
+            layer,
+            prompt_layout.fingerprint,
+            self.pooling,
+            self.norm.kind,
         )
 
     # -- reading -----------------------------------------------------------------------
@@ -173,42 +177,44 @@ class HiddenReader:
             raise InputError("layers=[]: expected at least one layer")
         for layer in sorted_layers:
             partial_forward.check_layer(layer)
-        prompts, text_index = self.prompts(pairs)
+        token_prompts, text_index = self.prompts(pairs)
         # Equal prompts (duplicate passages) have equal states, so each is run once.
-        unique_prompts = list(dict.fromkeys(prompts))
+        unique_prompts = list(dict.fromkeys(token_prompts))
         with partial_forward.lock:
-            batches = self._run_prompts(unique_prompts, sorted_layers)
-        batch_rows = [row for rows, _ in batches for row in rows]
-        row_of_prompt = dict(zip(unique_prompts, np.argsort(batch_rows), strict=True))
-        order = [row_of_prompt[prompt] for prompt in prompts]
-        norm = self.norm
+            prompt_batches = self._run_prompts(unique_prompts, sorted_layers)
+        batch_order: list[int] = []
+        for prompt_rows, _ in prompt_batches:
+            batch_order += prompt_rows
+        row_of_prompt = dict(zip(unique_prompts, np.argsort(batch_order), strict=True))
+        row_order = [row_of_prompt[prompt] for prompt in token_prompts]
+        state_norm = self.norm
         by_layer: StatesByLayer = {}
         for layer in sorted_layers:
-            states = [batch_states[layer] for _, batch_states in batches]
-            if not states:
-                states = [np.zeros((0, 0), dtype=np.float32)]
-            by_layer[layer] = norm(np.concatenate(states)[order])
+            layer_states = [batch_states[layer] for _, batch_states in prompt_batches]
+            if not layer_states:
+                layer_states = [np.zeros((0, 0), dtype=np.float32)]
+            by_layer[layer] = state_norm(np.concatenate(layer_states)[row_order])
         return LayerStates(by_layer, text_index)
 
     def prompts(
         self, pairs: Sequence[tuple[str, str]]
     ) -> tuple[list[TokenPrompt], Positions]:
         """`build_prompts` for this model's window."""
-        backbone, layout = self._open()
+        backbone, prompt_layout = self._open()
         partial_forward = backbone.partial_forward
         # A tokenizer's settings are shared: one thread at a time may use it.
         with partial_forward.lock:
-            return build_prompts(layout, pairs, partial_forward.max_positions)
+            return build_prompts(prompt_layout, pairs, partial_forward.max_positions)
 
     # -- inside ------------------------------------------------------------------------
 
     def _open(self) -> tuple[Backbone, BoundLayout]:
         with self._open_lock:
-            opened = self._opened_model
-            if opened is not None and opened[0].partial_forward is None:
+            opened_model = self._opened_model
+            if opened_model is not None and opened_model[0].partial_forward is None:
                 # A copy: the forward hooks are not copied with it.
-                opened = self._prefix_reuse = None
-            if opened is None:
+                opened_model = self._prefix_reuse = None
+            if opened_model is None:
                 require("torch", extra="end")
                 require("transformers", extra="end")
                 from denoise_core.local.loading import LoadOptions, open_backbone
@@ -217,30 +223,33 @@ class HiddenReader:
                 backbone = open_backbone(
                     self._model, self._tokenizer, load_options, self._first_layers
                 )
-                layout = SCQ if backbone.partial_forward.is_causal else PAIR
-                layout = self.settings.layout or layout
-                opened = backbone, layout.bind(backbone.tokenizer)
-            self._opened_model = opened
-            return opened
+                prompt_layout = SCQ if backbone.partial_forward.is_causal else PAIR
+                prompt_layout = self.settings.layout or prompt_layout
+                opened_model = backbone, prompt_layout.bind(backbone.tokenizer)
+            self._opened_model = opened_model
+            return opened_model
 
     def _run_prompts(
-        self, prompts: Sequence[TokenPrompt], layers: Sequence[int]
+        self, token_prompts: Sequence[TokenPrompt], layers: Sequence[int]
     ) -> list[PromptBatch]:
         from denoise_core.local.partial_forward import run_in_batches
 
         if len(layers) == 1 and self._no_cache_reason(layers[0]) is None:
-            reuse = self._open_reuse()
-            batches: list[PromptBatch] = []
-            for rows, states in reuse.read_states(prompts, layers[0]):
-                batches.append((rows, {layers[0]: states}))
-            return batches
+            prefix_reuse = self._open_reuse()
+            prompt_batches: list[PromptBatch] = []
+            for prompt_rows, layer_states in prefix_reuse.read_states(
+                token_prompts, layers[0]
+            ):
+                prompt_batches.append((prompt_rows, {layers[0]: layer_states}))
+            return prompt_batches
 
-        def run_batch(rows: list[int]) -> StatesByLayer:
-            return self._run_batch([prompts[row] for row in rows], layers)
+        def run_batch(prompt_rows: list[int]) -> StatesByLayer:
+            batch_prompts = [token_prompts[row] for row in prompt_rows]
+            return self._run_batch(batch_prompts, layers)
 
         return run_in_batches(
             self.backbone.partial_forward,
-            [len(prompt.ids) for prompt in prompts],
+            [len(prompt.ids) for prompt in token_prompts],
             self.settings.max_tokens,
             run_batch,
         )
@@ -272,26 +281,37 @@ class HiddenReader:
 
     def _cache_scope(self, layer: int) -> Hashable:
         """All that decides keys and values besides the tokens."""
-        model = self.reading(layer).model
-        weights = (model.name, model.revision, model.weights, model.dtype)
-        return *weights, self.layout.fingerprint, layer
+        model_fingerprint = self.reading(layer).model
+        weight_identity = (
+            model_fingerprint.name,
+            model_fingerprint.revision,
+            model_fingerprint.weights,
+            model_fingerprint.dtype,
+        )
+        return *weight_identity, self.layout.fingerprint, layer
 
     def _run_batch(
-        self, prompts: Sequence[TokenPrompt], layers: Sequence[int]
+        self, token_prompts: Sequence[TokenPrompt], layers: Sequence[int]
     ) -> StatesByLayer:
         from denoise_core.local.partial_forward import model_inputs, pooling_function
 
         partial_forward = self.backbone.partial_forward
-        inputs = model_inputs(partial_forward, prompts, self._pad_id)
+        input_tensors = model_inputs(partial_forward, token_prompts, self._pad_id)
         if self.pooling == "last" and len(layers) == 1:
-            tensors = {layers[0]: partial_forward.read_last_token(inputs, layers[0])}
+            state_tensors = {
+                layers[0]: partial_forward.read_last_token(input_tensors, layers[0])
+            }
         else:
-            pool = pooling_function(self.pooling, prompts)
-            tensors = partial_forward.read_layers(inputs, layers, pool)
-        states: StatesByLayer = {}
-        for layer, tensor in tensors.items():
-            states[layer] = np.asarray(tensor.cpu().numpy(), dtype=np.float32)
-        return states
+            pool_states = pooling_function(self.pooling, token_prompts)
+            state_tensors = partial_forward.read_layers(
+                input_tensors, layers, pool_states
+            )
+        layer_states: StatesByLayer = {}
+        for layer, state_tensor in state_tensors.items():
+            layer_states[layer] = np.asarray(
+                state_tensor.cpu().numpy(), dtype=np.float32
+            )
+        return layer_states
 
     @property
     def _pad_id(self) -> int:
@@ -300,7 +320,7 @@ class HiddenReader:
 
 
 def build_prompts(
-    layout: BoundLayout, pairs: Sequence[tuple[str, str]], window: int | None
+    prompt_layout: BoundLayout, pairs: Sequence[tuple[str, str]], window: int | None
 ) -> tuple[list[TokenPrompt], Positions]:
     """The prompts of ``(question, text)`` pairs.
 
@@ -316,21 +336,21 @@ def build_prompts(
     Raises:
         InputError: A question leaves no room for the text.
     """
-    text_ids = layout.encode([text for _, text in pairs])
+    text_ids = prompt_layout.encode([text for _, text in pairs])
     unique_questions = list(dict.fromkeys(question for question, _ in pairs))
-    encoded_questions = layout.encode(unique_questions)
+    encoded_questions = prompt_layout.encode(unique_questions)
     ids_of_question = dict(zip(unique_questions, encoded_questions, strict=True))
-    prompts: list[TokenPrompt] = []
+    token_prompts: list[TokenPrompt] = []
     text_index: list[int] = []
-    for position, (question, _) in enumerate(pairs):
+    for pair_position, (question, _) in enumerate(pairs):
         question_ids = ids_of_question[question]
-        room = len(text_ids[position]) or 1
+        text_room = len(text_ids[pair_position]) or 1
         if window is not None:
-            room = window - layout.overhead_tokens - len(question_ids)
-        for part_ids in split_windows(text_ids[position], room):
-            prompts.append(layout.assemble(part_ids, question_ids))
-            text_index.append(position)
-    return prompts, np.array(text_index, dtype=np.intp)
+            text_room = window - prompt_layout.overhead_tokens - len(question_ids)
+        for part_ids in split_windows(text_ids[pair_position], text_room):
+            token_prompts.append(prompt_layout.assemble(part_ids, question_ids))
+            text_index.append(pair_position)
+    return token_prompts, np.array(text_index, dtype=np.intp)
 
 
 def max_over_windows(scores: Floats, text_index: Positions, text_count: int) -> Floats:

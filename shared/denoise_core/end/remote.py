@@ -91,146 +91,205 @@ class RemoteScorer:
         """Logits, float32 ``(len(texts),)``; equal to the local `ProbeScorer`'s."""
         if not texts:
             return np.zeros(0, dtype=np.float32)
-        prompt_ids, keys, text_index = self._build_prompts(query, texts)
-        logits = self.engine.run(partial(self._request_logits, prompt_ids, keys))
-        return max_over_windows(logits, text_index, len(texts))
+        prompt_ids, document_keys, window_texts = self._build_prompts(query, texts)
+        prompt_logits = self.engine.run(
+            partial(self._request_logits, prompt_ids, document_keys)
+        )
+        return max_over_windows(prompt_logits, window_texts, len(texts))
 
     async def ascore(self, query: str, texts: Sequence[str]) -> Floats:
         """`score` without holding a thread while the server works."""
         if not texts:
             return np.zeros(0, dtype=np.float32)
-        prepared = await run_in_pool(self._build_prompts, query, texts)
-        prompt_ids, keys, text_index = prepared
-        logits = await self.engine.arun(partial(self._request_logits, prompt_ids, keys))
-        return max_over_windows(logits, text_index, len(texts))
+        prompt_data = await run_in_pool(self._build_prompts, query, texts)
+        prompt_ids, document_keys, window_texts = prompt_data
+        prompt_logits = await self.engine.arun(
+            partial(self._request_logits, prompt_ids, document_keys)
+        )
+        return max_over_windows(prompt_logits, window_texts, len(texts))
 
     # -- prompts, on the caller's thread -----------------------------------------------
 
     def _open(self) -> tuple[BoundLayout, dict[str, Any]]:
         with self._open_lock:
             if self._opened_export is None:
-                manifest = _load_manifest(self.folder)
-                HiddenStateSpec.from_dict(manifest["reading"])
+                export_manifest = _load_manifest(self.folder)
+                HiddenStateSpec.from_dict(export_manifest["reading"])
                 transformers = require("transformers", extra="end")
-                tokenizer = transformers.AutoTokenizer.from_pretrained(str(self.folder))
-                parts: list[Any] = []
-                for part in manifest["layout"]["parts"]:
-                    parts.append(Slot(part) if isinstance(part, str) else tuple(part))
-                name = manifest["layout"]["name"]
-                layout = BoundLayout(name, tuple(parts), tokenizer)
-                self._opened_export = layout, manifest
+                hub_tokenizer = transformers.AutoTokenizer.from_pretrained(
+                    str(self.folder)
+                )
+                layout_parts: list[Any] = []
+                for layout_part in export_manifest["layout"]["parts"]:
+                    if isinstance(layout_part, str):
+                        layout_parts.append(Slot(layout_part))
+                    else:
+                        layout_parts.append(tuple(layout_part))
+                layout_name = export_manifest["layout"]["name"]
+                bound_layout = BoundLayout(
+                    layout_name, tuple(layout_parts), hub_tokenizer
+                )
+                self._opened_export = bound_layout, export_manifest
             return self._opened_export
 
     def _build_prompts(
         self, query: str, texts: Sequence[str]
     ) -> tuple[list[list[int]], list[bytes], NDArray[np.intp]]:
         """Token ids and document keys of the prompts, and of each its text."""
-        layout, manifest = self._open()
-        pairs = [(query, text) for text in texts]
+        bound_layout, export_manifest = self._open()
+        query_pairs = [(query, text) for text in texts]
         with self._open_lock:  # the tokenizer is shared
-            prompts, text_index = build_prompts(layout, pairs, manifest["window"])
-        keys = [document_key(texts[i]) for i in text_index.tolist()]
-        return [list(prompt.ids) for prompt in prompts], keys, text_index
+            token_prompts, window_texts = build_prompts(
+                bound_layout, query_pairs, export_manifest["window"]
+            )
+        document_keys = [document_key(texts[i]) for i in window_texts.tolist()]
+        return (
+            [list(prompt.ids) for prompt in token_prompts],
+            document_keys,
+            window_texts,
+        )
 
     # -- requests, on the engine's loop ------------------------------------------------
 
     async def _request_logits(
-        self, prompt_ids: list[list[int]], keys: list[bytes], meter: Meter | None
+        self,
+        prompt_ids: list[list[int]],
+        document_keys: list[bytes],
+        call_meter: Meter | None,
     ) -> Floats:
-        async def request_batch(url: str, positions: list[int]) -> list[float]:
+        async def request_batch(replica_url: str, positions: list[int]) -> list[float]:
             batch_ids = [prompt_ids[i] for i in positions]
             try:
-                model, offset = await self._check_replica(url, meter)
-                logits = await self._classify(url, model, batch_ids, meter)
+                served_name, logit_offset = await self._check_replica(
+                    replica_url, call_meter
+                )
+                prompt_logits = await self._classify(
+                    replica_url, served_name, batch_ids, call_meter
+                )
             except RetryableError:
                 # Another server may answer at this address next time.
-                self._checked_replicas.pop(url, None)
+                self._checked_replicas.pop(replica_url, None)
                 raise
-            return [float(logit) + offset for logit in logits]
+            return [float(logit) + logit_offset for logit in prompt_logits]
 
-        logits = await self.engine.request_batches(keys, self.batch, request_batch)
-        return fill_missing_scores(logits)
+        prompt_logits = await self.engine.request_batches(
+            document_keys, self.batch, request_batch
+        )
+        return fill_missing_scores(prompt_logits)
 
-    async def _check_replica(self, url: str, meter: Meter | None) -> tuple[str, float]:
+    async def _check_replica(
+        self, replica_url: str, call_meter: Meter | None
+    ) -> tuple[str, float]:
         """The model's name at a replica, and what its logits lack; asked once."""
-        async with self._check_locks.setdefault(url, asyncio.Lock()):
-            if url not in self._checked_replicas:
-                model = await self._served_model(url, meter)
-                offset = await self._logit_offset(url, model, meter)
-                self._checked_replicas[url] = model, offset
-            return self._checked_replicas[url]
+        async with self._check_locks.setdefault(replica_url, asyncio.Lock()):
+            if replica_url not in self._checked_replicas:
+                served_name = await self._served_model(replica_url, call_meter)
+                logit_offset = await self._logit_offset(
+                    replica_url, served_name, call_meter
+                )
+                self._checked_replicas[replica_url] = served_name, logit_offset
+            return self._checked_replicas[replica_url]
 
-    async def _served_model(self, url: str, meter: Meter | None) -> str:
+    async def _served_model(self, replica_url: str, call_meter: Meter | None) -> str:
         try:
-            reply = await self.engine.request("GET", url, "/v1/models", meter=meter)
-            names = [str(dict(model).get("id")) for model in reply["data"]]
+            server_reply = await self.engine.request(
+                "GET", replica_url, "/v1/models", meter=call_meter
+            )
+            served_models = [dict(model) for model in server_reply["data"]]
+            served_names = [str(model.get("id")) for model in served_models]
         except (BadReply, KeyError, TypeError, ValueError):
-            names = []  # it lists no models: the fixed prompts decide alone
+            served_names = []  # it lists no models: the fixed prompts decide alone
         if self.model:
-            model = self.model
+            served_name = self.model
         else:
-            model = names[0] if len(names) == 1 else str(self.folder)
-        if names and model not in names:
+            served_name = str(self.folder)
+            if len(served_names) == 1:
+                served_name = served_names[0]
+        if served_names and served_name not in served_names:
             raise InputError(
-                f"{url} serves {', '.join(names)} and not {model!r}: pass model= with "
+                f"{replica_url} serves {', '.join(served_names)} and not {served_name!r}: pass model= with "
                 "one of these"
             )
-        return model
+        return served_name
 
-    async def _logit_offset(self, url: str, model: str, meter: Meter | None) -> float:
+    async def _logit_offset(
+        self, replica_url: str, served_name: str, call_meter: Meter | None
+    ) -> float:
         """0 if the server's logits include the bias, the bias if they do not."""
-        manifest = self._open()[1]
-        canaries = manifest["canaries"]
-        expected = np.array([canary["logit"] for canary in canaries])
-        prompt_ids = [canary["ids"] for canary in canaries]
-        logits = await self._classify(url, model, prompt_ids, meter)
-        tolerance = 0.05 * max(1.0, float(np.abs(expected).max()))
-        for offset in (0.0, float(manifest["bias"])):
-            if np.abs(logits + offset - expected).max() <= tolerance:
-                return offset
+        export_manifest = self._open()[1]
+        known_prompts = export_manifest["canaries"]
+        expected_logits = np.array(
+            [known_prompt["logit"] for known_prompt in known_prompts]
+        )
+        prompt_ids = [known_prompt["ids"] for known_prompt in known_prompts]
+        prompt_logits = await self._classify(
+            replica_url, served_name, prompt_ids, call_meter
+        )
+        logit_tolerance = 0.05 * max(1.0, float(np.abs(expected_logits).max()))
+        for logit_offset in (0.0, float(export_manifest["bias"])):
+            logit_errors = np.abs(prompt_logits + logit_offset - expected_logits)
+            if logit_errors.max() <= logit_tolerance:
+                return logit_offset
         raise ProbeMismatch(
-            f"{url} does not serve the checkpoint in {self.folder}: on its fixed prompts "
-            f"it must give {np.round(expected, 3).tolist()}, it gave "
-            f"{np.round(logits, 3).tolist()}; serve that folder, and without an "
+            f"{replica_url} does not serve the checkpoint in {self.folder}: on its fixed prompts "
+            f"it must give {np.round(expected_logits, 3).tolist()}, it gave "
+            f"{np.round(prompt_logits, 3).tolist()}; serve that folder, and without an "
             "activation"
         )
 
     async def _classify(
-        self, url: str, model: str, prompt_ids: list[list[int]], meter: Meter | None
+        self,
+        replica_url: str,
+        served_name: str,
+        prompt_ids: list[list[int]],
+        call_meter: Meter | None,
     ) -> Floats:
-        body = {"model": model, "input": prompt_ids, "use_activation": False}
-        reply = await self.engine.request("POST", url, "/classify", body, meter)
-        return _parse_logits(reply, len(prompt_ids))
+        request_body = {
+            "model": served_name,
+            "input": prompt_ids,
+            "use_activation": False,
+        }
+        server_reply = await self.engine.request(
+            "POST", replica_url, "/classify", request_body, call_meter
+        )
+        return _parse_logits(server_reply, len(prompt_ids))
 
 
-def _parse_logits(reply: Any, count: int) -> Floats:
+def _parse_logits(server_reply: Any, prompt_count: int) -> Floats:
     """The one number of each prompt, in the order of the request."""
     try:
-        items = sorted(reply["data"], key=lambda item: item["index"])
-        positions = [item["index"] for item in items]
-        probabilities = np.array([item["probs"] for item in items], dtype=np.float64)
-        has_one_each = probabilities.shape == (count, 1)
-        if positions == list(range(count)) and has_one_each:
-            logits = probabilities[:, 0].astype(np.float32)
-            if np.isfinite(logits).all():
-                return logits
+        reply_items = sorted(
+            server_reply["data"], key=lambda reply_item: reply_item["index"]
+        )
+        item_positions = [reply_item["index"] for reply_item in reply_items]
+        probabilities = np.array(
+            [reply_item["probs"] for reply_item in reply_items], dtype=np.float64
+        )
+        has_one_each = probabilities.shape == (prompt_count, 1)
+        if item_positions == list(range(prompt_count)) and has_one_each:
+            prompt_logits = probabilities[:, 0].astype(np.float32)
+            if np.isfinite(prompt_logits).all():
+                return prompt_logits
     except (KeyError, TypeError, ValueError, OverflowError):
         pass
     raise BadReply(
-        f"expected a /classify reply with one number for each of {count} prompts"
+        f"expected a /classify reply with one number for each of {prompt_count} prompts"
     )
 
 
 def _load_manifest(folder: Path) -> dict[str, Any]:
-    path = folder / MANIFEST
+    manifest_path = folder / MANIFEST
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
+        export_manifest = json.loads(manifest_path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(
-            f"{path} cannot be read: {error}; expected a folder that export() wrote"
+            f"{manifest_path} cannot be read: {error}; expected a folder that export() wrote"
         ) from error
-    if not isinstance(manifest, dict) or not manifest.keys() >= MANIFEST_KEYS:
+    if (
+        not isinstance(export_manifest, dict)
+        or not export_manifest.keys() >= MANIFEST_KEYS
+    ):
         raise InputError(
-            f"{path} is not an exported probe: expected {sorted(MANIFEST_KEYS)}"
+            f"{manifest_path} is not an exported probe: expected {sorted(MANIFEST_KEYS)}"
         )
-    return manifest
+    return export_manifest

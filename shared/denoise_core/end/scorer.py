@@ -87,13 +87,17 @@ class ProbeScorer:
         """
         if not texts:
             return ScoredTexts(np.zeros(0, dtype=np.float32), ())
-        layer = self.probe.reading.layer
+        probe_layer = self.probe.reading.layer
         with self._check_lock:
             if not self._is_checked:
-                self.probe.check(self.reader.reading(layer))
+                self.probe.check(self.reader.reading(probe_layer))
                 self._is_checked = True
-        states = self.reader.read([(query, text) for text in texts], [layer])
-        logits = self.probe.score(states.by_layer[layer])
-        scores = max_over_windows(logits, states.text_index, len(texts))
-        window_counts = np.bincount(states.text_index, minlength=len(texts))
-        return ScoredTexts(scores, tuple(window_counts.tolist()))
+        layer_states = self.reader.read(
+            [(query, text) for text in texts], [probe_layer]
+        )
+        window_logits = self.probe.score(layer_states.by_layer[probe_layer])
+        text_scores = max_over_windows(
+            window_logits, layer_states.text_index, len(texts)
+        )
+        window_counts = np.bincount(layer_states.text_index, minlength=len(texts))
+        return ScoredTexts(text_scores, tuple(window_counts.tolist()))

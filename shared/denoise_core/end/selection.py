@@ -221,27 +221,33 @@ class ScoreCalibration:
     language: str | None = None
 
     def __post_init__(self) -> None:
-        numbers = [*self.margins, *self.margins.values(), self.top_score]
+        all_numbers = [*self.margins, *self.margins.values(), self.top_score]
         if self.floor is not None:
-            numbers.append(self.floor)
+            all_numbers.append(self.floor)
         is_valid = self.margins and min(self.margins.values()) >= 0
-        if not is_valid or not all(map(math.isfinite, numbers)):
+        if not is_valid or not all(map(math.isfinite, all_numbers)):
             raise InputError(
                 "a ScoreCalibration needs a finite margin of 0 or more for at least "
                 "one risk"
             )
 
-    def language_mismatch(self, *texts: str) -> str:
+    def language_mismatch(self, *chunk_texts: str) -> str:
         """A note if texts seem to be in another language; "" if not."""
         if self.language is None:
             return ""
-        detected = dict.fromkeys(detect_language(text, self.language) for text in texts)
-        detected.pop(self.language, None)
-        if not detected:
+        other_languages = dict.fromkeys(
+            detect_language(text, self.language) for text in chunk_texts
+        )
+        other_languages.pop(self.language, None)
+        if not other_languages:
             return ""
-        looks_like = ", ".join(LANGUAGE_NAMES.get(code, code) for code in detected)
-        expected = LANGUAGE_NAMES.get(self.language, self.language)
-        return f"the text looks {looks_like}; the built-in encoder is {expected}-only"
+        looks_like = ", ".join(
+            LANGUAGE_NAMES.get(code, code) for code in other_languages
+        )
+        own_language = LANGUAGE_NAMES.get(self.language, self.language)
+        return (
+            f"the text looks {looks_like}; the built-in encoder is {own_language}-only"
+        )
 
     def rule(self, risk: float | None = None) -> MarginRule:
         """The rule for a risk.
@@ -259,18 +265,23 @@ class ScoreCalibration:
             piece_rule = self.piece_calibration.rule(piece_risk)
             piece_rule = replace(piece_rule, input_kind=FILE_PIECES)
         risk = DEFAULT_RISK if risk is None else risk
-        margins = {round(known, 6): margin for known, margin in self.margins.items()}
-        if round(risk, 6) not in margins:
-            known_risks = ", ".join(f"{known:g}" for known in sorted(margins))
+        margin_of_risk = {
+            round(known_risk, 6): risk_margin
+            for known_risk, risk_margin in self.margins.items()
+        }
+        if round(risk, 6) not in margin_of_risk:
+            known_risks = ", ".join(
+                f"{known_risk:g}" for known_risk in sorted(margin_of_risk)
+            )
             raise InputError(
                 f"risk={risk}: this scorer's keep='auto' is calibrated for "
                 f"{known_risks}"
             )
-        return MarginRule(self, risk, margins[round(risk, 6)], piece_rule)
+        return MarginRule(self, risk, margin_of_risk[round(risk, 6)], piece_rule)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON; `from_dict` reads it."""
-        fields: dict[str, Any] = {
+        json_fields: dict[str, Any] = {
             "margins": {
                 f"{risk:g}": self.margins[risk] for risk in sorted(self.margins)
             },
@@ -281,26 +292,27 @@ class ScoreCalibration:
             "language": self.language,
         }
         if self.piece_calibration is not None:
-            fields["pieces"] = self.piece_calibration.to_dict()
-        return fields
+            json_fields["pieces"] = self.piece_calibration.to_dict()
+        return json_fields
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> ScoreCalibration:
+    def from_dict(cls, json_data: Mapping[str, Any]) -> ScoreCalibration:
         """Raises `InputError` for missing fields or values that are not numbers."""
         try:
-            margins = {
-                float(risk): float(data["margins"][risk]) for risk in data["margins"]
+            margin_of_risk = {
+                float(risk): float(json_data["margins"][risk])
+                for risk in json_data["margins"]
             }
-            floor = data["floor"]
-            pieces = data.get("pieces")
+            floor_score = json_data["floor"]
+            piece_data = json_data.get("pieces")
             return cls(
-                margins,
-                None if floor is None else float(floor),
-                float(data["top"]),
-                int(data["questions"]),
-                tuple(map(str, data.get("sets", ()))),
-                None if pieces is None else cls.from_dict(pieces),
-                data.get("language"),
+                margin_of_risk,
+                None if floor_score is None else float(floor_score),
+                float(json_data["top"]),
+                int(json_data["questions"]),
+                tuple(map(str, json_data.get("sets", ()))),
+                None if piece_data is None else cls.from_dict(piece_data),
+                json_data.get("language"),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise InputError(
@@ -333,8 +345,8 @@ class MarginRule:
     @property
     def guarantee(self) -> str:
         """What holds, for which questions, in one sentence."""
-        names = ", ".join(self.calibration.set_names)
-        of_sets = f" ({names})" if names else ""
+        joined_names = ", ".join(self.calibration.set_names)
+        of_sets = f" ({joined_names})" if joined_names else ""
         return (
             f"on average at most {100 * self.risk:g} % of a question's relevant chunks "
             "are dropped, for questions drawn like the "
@@ -353,53 +365,56 @@ class MarginRule:
             minimum = max(MIN_KEPT, count - 1)
         return ensure_min(min(minimum, count), kept_mask, scores)
 
-    def keep_threshold(self, scores: Floats) -> float:
+    def keep_threshold(self, chunk_scores: Floats) -> float:
         """The lowest score within the margin; plus infinity if no chunk is scored."""
-        finite_scores = scores[np.isfinite(scores)]
+        finite_scores = chunk_scores[np.isfinite(chunk_scores)]
         if not len(finite_scores):
             return math.inf
         return float(finite_scores.max()) - self._limit(finite_scores) - 1e-9
 
     def _limit(self, finite_scores: Floats) -> float:
-        margin = self.margin
+        risk_margin = self.margin
         if finite_scores.max() > self.calibration.top_score:
-            margin = max(self.calibration.margins.values())
-        return list_length_factor(len(finite_scores)) * margin
+            risk_margin = max(self.calibration.margins.values())
+        return list_length_factor(len(finite_scores)) * risk_margin
 
     def reason(self) -> str:
         """Why the other chunks are dropped; `reasons` has the distances."""
         return "too far below the best score"
 
-    def reasons(self, scores: Floats) -> list[str]:
+    def reasons(self, chunk_scores: Floats) -> list[str]:
         """For each chunk how far it is below the best score, and how far it may be."""
-        finite_scores = scores[np.isfinite(scores)]
+        finite_scores = chunk_scores[np.isfinite(chunk_scores)]
         if not len(finite_scores):
-            return [self.reason()] * len(scores)
-        limit = self._limit(finite_scores)
-        distances = (finite_scores.max() - scores).tolist()
+            return [self.reason()] * len(chunk_scores)
+        distance_limit = self._limit(finite_scores)
+        score_distances = (finite_scores.max() - chunk_scores).tolist()
         return [
-            f"dropped: {distance:.3g} below the best score (limit {limit:.3g})"
-            for distance in distances
+            f"dropped: {score_distance:.3g} below the best score (limit {distance_limit:.3g})"
+            for score_distance in score_distances
         ]
 
-    def is_relevant(self, scores: Floats) -> bool | None:
+    def is_relevant(self, chunk_scores: Floats) -> bool | None:
         """Whether the best chunk seems relevant to the question; None if unknown."""
-        finite_scores = scores[np.isfinite(scores)]
-        floor = self.calibration.floor
-        if floor is None or not len(finite_scores):
+        finite_scores = chunk_scores[np.isfinite(chunk_scores)]
+        floor_score = self.calibration.floor
+        if floor_score is None or not len(finite_scores):
             return None
-        return bool(finite_scores.max() >= floor)
+        return bool(finite_scores.max() >= floor_score)
 
-    def note(self, scores: Floats, kept: Mask) -> str | None:
+    def note(self, chunk_scores: Floats, kept_mask: Mask) -> str | None:
         """A remark if the scores did not separate the chunks."""
-        is_scored = np.isfinite(scores)
-        count = int(is_scored.sum())
-        if count > 1 and scores[is_scored].max() > self.calibration.top_score:
+        is_scored = np.isfinite(chunk_scores)
+        scored_count = int(is_scored.sum())
+        if (
+            scored_count > 1
+            and chunk_scores[is_scored].max() > self.calibration.top_score
+        ):
             return f"{TOO_CLOSE}: unlike the calibration's, so more were kept"
-        if count > MIN_KEPT and kept[is_scored].all():
+        if scored_count > MIN_KEPT and kept_mask[is_scored].all():
             return f"{TOO_CLOSE}; all kept"
-        if MIN_KEPT < count <= SHORT_LIST:
-            return f"{TOO_CLOSE}: of {count} only the worst was dropped"
+        if MIN_KEPT < scored_count <= SHORT_LIST:
+            return f"{TOO_CLOSE}: of {scored_count} only the worst was dropped"
         return None
 
 
@@ -431,9 +446,9 @@ def rule_for(keep: KeepSetting | None, threshold: float | None) -> KeepRule:
 
 
 def select_chunks(
-    rule: KeepRule,
-    scores: Floats,
-    texts: Sequence[str],
+    keep_rule: KeepRule,
+    chunk_scores: Floats,
+    chunk_texts: Sequence[str],
     *,
     min_keep: int = 1,
     max_keep: int | None = None,
@@ -453,67 +468,70 @@ def select_chunks(
     Raises:
         BadScores: A score is NaN.
     """
-    scores = check_no_nan(np.asarray(scores, dtype=np.float32))
-    if isinstance(rule, MarginRule):
-        reasons = rule.reasons(scores)
+    chunk_scores = check_no_nan(np.asarray(chunk_scores, dtype=np.float32))
+    if isinstance(keep_rule, MarginRule):
+        drop_reasons = keep_rule.reasons(chunk_scores)
     else:
-        reasons = [rule.reason()] * len(scores)
-    chosen_mask = np.array(rule.choose(scores, texts), dtype=np.bool_)
-    kept_mask = ensure_min(min_keep, chosen_mask, scores)
+        drop_reasons = [keep_rule.reason()] * len(chunk_scores)
+    chosen_mask = np.array(keep_rule.choose(chunk_scores, chunk_texts), dtype=np.bool_)
+    kept_mask = ensure_min(min_keep, chosen_mask, chunk_scores)
     if max_keep is not None:
-        order = rank_by_score(scores)
-        for i in order[kept_mask[order]][max_keep:].tolist():
+        score_order = rank_by_score(chunk_scores)
+        for i in score_order[kept_mask[score_order]][max_keep:].tolist():
             kept_mask[i] = False
-            reasons[i] = f"more than {max_keep} chunks"
-    return kept_mask, reasons
+            drop_reasons[i] = f"more than {max_keep} chunks"
+    return kept_mask, drop_reasons
 
 
-def split_span(span: Span, parts: Sequence[Span]) -> list[Span]:
+def split_span(chunk_span: Span, part_spans: Sequence[Span]) -> list[Span]:
     """The span as its parts and the gaps between them; the span if it has no parts."""
-    edges = {span.start, span.end}
-    for part in parts:
-        edges |= {part.start, part.end}
-    if len(edges) < 2:
-        return [span]
-    return [Span(span.passage_id, start, end) for start, end in pairwise(sorted(edges))]
+    cut_points = {chunk_span.start, chunk_span.end}
+    for part_span in part_spans:
+        cut_points |= {part_span.start, part_span.end}
+    if len(cut_points) < 2:
+        return [chunk_span]
+    return [
+        Span(chunk_span.passage_id, start, end)
+        for start, end in pairwise(sorted(cut_points))
+    ]
 
 
-def ensure_min(minimum: int, kept: Mask, scores: Floats) -> Mask:
+def ensure_min(min_count: int, kept_mask: Mask, chunk_scores: Floats) -> Mask:
     """``kept``, filled up to ``minimum`` with the next best chunks."""
-    missing = minimum - int(kept.sum())
-    if missing > 0:
-        order = rank_by_score(scores)
-        kept[order[~kept[order]][:missing]] = True
-    return kept
+    missing_count = min_count - int(kept_mask.sum())
+    if missing_count > 0:
+        score_order = rank_by_score(chunk_scores)
+        kept_mask[score_order[~kept_mask[score_order]][:missing_count]] = True
+    return kept_mask
 
 
-def check_no_nan(scores: Floats) -> Floats:
+def check_no_nan(chunk_scores: Floats) -> Floats:
     """The scores; raises `BadScores` if one is NaN."""
-    if np.isnan(scores).any():
-        bad_chunks = np.flatnonzero(np.isnan(scores)).tolist()
+    if np.isnan(chunk_scores).any():
+        bad_chunks = np.flatnonzero(np.isnan(chunk_scores)).tolist()
         raise BadScores(
             f"the scorer gave NaN for chunks {bad_chunks[:5]}: nothing can be ranked "
             "by that; check its model's dtype"
         )
-    return scores
+    return chunk_scores
 
 
-def rank_by_score(scores: Floats) -> NDArray[np.intp]:
+def rank_by_score(chunk_scores: Floats) -> NDArray[np.intp]:
     """Positions from best to worst; equal scores keep the input's order."""
-    return np.argsort(-scores, kind="stable")
+    return np.argsort(-chunk_scores, kind="stable")
 
 
-def top_k_mask(scores: Floats, k: int) -> Mask:
+def top_k_mask(chunk_scores: Floats, k: int) -> Mask:
     """True for the ``k`` best chunks."""
-    kept_mask = np.zeros(len(scores), dtype=np.bool_)
-    kept_mask[rank_by_score(scores)[:k]] = True
+    kept_mask = np.zeros(len(chunk_scores), dtype=np.bool_)
+    kept_mask[rank_by_score(chunk_scores)[:k]] = True
     return kept_mask
 
 
 def fraction_count(fraction: float, n: int) -> int:
     """``ceil(fraction * n)``, safe from products like 0.1 * 30 = 3.0000000000000004."""
-    product = fraction * n
-    return min(n, math.ceil(product - 1e-9 * max(1.0, product)))
+    exact_product = fraction * n
+    return min(n, math.ceil(exact_product - 1e-9 * max(1.0, exact_product)))
 
 
 def list_length_factor(n: int) -> float:
