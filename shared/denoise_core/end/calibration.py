@@ -337,8 +337,8 @@ def _mean_loss_limit(
     """The smallest limit whose mean loss over ``n`` questions is within the risk.
 
     Args:
-        cost: ``(m,)``, what it costs to keep each relevant chunk.
-        weight: ``(m,)``, each chunk's part of the mean loss; sums to 1.
+        keep_cost: ``(m,)``, what it costs to keep each relevant chunk.
+        loss_weight: ``(m,)``, each chunk's part of the mean loss; sums to 1.
         n: Number of questions.
         risk: Upper bound of the mean loss.
         confidence: As in `Calibration.rule`.

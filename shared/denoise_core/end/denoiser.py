@@ -86,7 +86,7 @@ class Scoring:
 class Prefetchable(Protocol):
     """A scorer that caches what it reads of texts, as the default and a probe's do."""
 
-    def precompute(self, scorer_texts: Sequence[str]) -> int:
+    def precompute(self, texts: Sequence[str]) -> int:
         """Read texts before any question; returns how many were not cached yet."""
         ...
 

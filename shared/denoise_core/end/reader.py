@@ -52,8 +52,8 @@ class ReadingSettings:
     Attributes:
         layout: `SCQ` for decoders, `PAIR` for encoders.
         pooling: "last" or "cls_mean_question".
-        normalisation: "rms", "layer" or "none"; for a decoder that of its own final
-            norm, else none.
+        normalisation: "rms", "layer" or "none"; for a decoder that of the model's
+            final norm, else none.
         max_tokens: Tokens of a batch at most, padding included.
     """
 
@@ -325,7 +325,7 @@ def build_prompts(
     """The prompts of ``(question, text)`` pairs.
 
     Args:
-        layout: The prompt.
+        prompt_layout: The prompt.
         pairs: What to ask, and of which text.
         window: Tokens that a prompt may have. A text that does not fit together with
             the question is split into even parts, a prompt for each.

@@ -456,9 +456,9 @@ def select_chunks(
     """Apply a rule and the limits that hold for every rule.
 
     Args:
-        rule: Decides by score.
-        scores: float32 ``(n,)``.
-        texts: The chunks' texts, for rules that count tokens.
+        keep_rule: Decides by score.
+        chunk_scores: float32 ``(n,)``.
+        chunk_texts: The chunks' texts, for rules that count tokens.
         min_keep: Fill up to this many with the next best chunks.
         max_keep: Drop the worst chunks beyond this many; earlier chunks win ties.
 

@@ -36,13 +36,13 @@ class BM25Index:
         self.size = len(texts)
         self._stemmer = snowball_stemmer(language)
         self._index: Any = None
-        corpus = [self._stem_words(split_words(text)) for text in texts]
-        if any(corpus):
+        stemmed_corpus = [self._stem_words(split_words(text)) for text in texts]
+        if any(stemmed_corpus):
             import bm25s
 
             # Lucene's form has no negative weights: a score of 0 means no shared word.
             self._index = bm25s.BM25(method="lucene", k1=1.5, b=0.75)
-            self._index.index(corpus, show_progress=False)
+            self._index.index(stemmed_corpus, show_progress=False)
 
     def scores(self, query: str) -> Floats:
         """BM25 of each text, ``(texts,)``; 0 if no word is shared."""
@@ -53,26 +53,28 @@ class BM25Index:
 
         Words that no text has are left out.
         """
-        index = self._index
-        terms: list[str] = []
-        if index is not None:
+        bm25_index = self._index
+        query_terms: list[str] = []
+        if bm25_index is not None:
             query_words = split_words(query)
-            content_words = [word for word in query_words if word not in STOPWORDS]
-            stems = self._stem_words(content_words or query_words)
-            terms = [stem for stem in dict.fromkeys(stems) if stem in index.vocab_dict]
-        if not terms:
-            return np.zeros((0, self.size), dtype=np.float32)
-        return np.stack(
-            [np.asarray(index.get_scores([term]), dtype=np.float32) for term in terms]
-        )
+            content_words = [w for w in query_words if w not in STOPWORDS]
+            query_stems = self._stem_words(content_words or query_words)
+            for stem in dict.fromkeys(query_stems):
+                if stem in bm25_index.vocab_dict:
+                    query_terms.append(stem)
+        # One row per word, also for none.
+        scores = np.zeros((len(query_terms), self.size), dtype=np.float32)
+        for row, query_term in enumerate(query_terms):
+            scores[row] = bm25_index.get_scores([query_term])
+        return scores
 
     def _stem_words(self, text_words: list[str]) -> list[str]:
         if self._stemmer is None:
             return text_words
         # The stemmer cannot encode half characters.
-        encodable = [replace_surrogates(word) for word in text_words]
-        stems: list[str] = self._stemmer.stemWords(encodable)
-        return stems
+        encodable_words = [replace_surrogates(text_word) for text_word in text_words]
+        query_stems: list[str] = self._stemmer.stemWords(encodable_words)
+        return query_stems
 
 
 class BM25Scorer:

@@ -65,25 +65,29 @@ class LLMDiscrim:
 
     def score(self, query: str, texts: Sequence[str]) -> Floats:
         """1, 0.5 or 0 for each text, float32 ``(len(texts),)``."""
-        flow = self._judge_texts(query, texts)
-        scores, _ = run(flow, llm=self.llm, max_concurrency=self.max_concurrency)
-        return np.array(scores, dtype=np.float32)
+        judge_flow = self._judge_texts(query, texts)
+        verdict_scores, _ = run(
+            judge_flow, llm=self.llm, max_concurrency=self.max_concurrency
+        )
+        return np.array(verdict_scores, dtype=np.float32)
 
     def _judge_texts(self, query: str, texts: Sequence[str]) -> Flow[list[float]]:
-        requests = [Complete(messages(query, text), "discriminate") for text in texts]
-        replies = yield from batch(tuple(requests))
-        scores: list[float] = []
-        for reply in replies:
-            if isinstance(reply, FailedItem):
-                raise reply.error
-            scores.append(parse_verdict(reply.text))
-        return scores
+        llm_requests = [
+            Complete(messages(query, text), "discriminate") for text in texts
+        ]
+        llm_replies = yield from batch(tuple(llm_requests))
+        verdict_scores: list[float] = []
+        for llm_reply in llm_replies:
+            if isinstance(llm_reply, FailedItem):
+                raise llm_reply.error
+            verdict_scores.append(parse_verdict(llm_reply.text))
+        return verdict_scores
 
 
 def messages(query: str, text: str) -> tuple[Message, ...]:
     """The prompt for one text, between marks that the text cannot contain."""
-    marker = new_marker([query, text])
-    user_text = USER.format(question=query, passage=text, marker=marker)
+    text_marker = new_marker([query, text])
+    user_text = USER.format(question=query, passage=text, marker=text_marker)
     return Message("system", SYSTEM), Message("user", user_text)
 
 
@@ -121,25 +125,34 @@ class DecisionScorer:
         Raises:
             BadReply: An answer is no probability.
         """
-        question = {"type": "noul", "instructions": INSTRUCTIONS, "criteria": CRITERIA}
-        probabilities: list[float] = []
+        typed_question = {
+            "type": "noul",
+            "instructions": INSTRUCTIONS,
+            "criteria": CRITERIA,
+        }
+        passage_probabilities: list[float] = []
         for text in texts:
-            state = {"question": query, "passage": text}
-            request = {"state": state, "questions": {"holds": question}}
-            probabilities.append(_parse_probability(self.decide(request)))
-        return np.array(probabilities, dtype=np.float32)
+            passage_state = {"question": query, "passage": text}
+            decision_request = {
+                "state": passage_state,
+                "questions": {"holds": typed_question},
+            }
+            passage_probabilities.append(
+                _parse_probability(self.decide(decision_request))
+            )
+        return np.array(passage_probabilities, dtype=np.float32)
 
 
-def _parse_probability(answers: Any) -> float:
+def _parse_probability(typed_answers: Any) -> float:
     try:
-        probability = answers["holds"]["noul"]
+        yes_probability = typed_answers["holds"]["noul"]
     except (KeyError, TypeError, IndexError):
-        probability = None
-    if not isinstance(probability, int | float) or not 0 <= probability <= 1:
+        yes_probability = None
+    if not isinstance(yes_probability, int | float) or not 0 <= yes_probability <= 1:
         raise BadReply(
             "expected an answer such as {'holds': {'noul': 0.9}}, with a chance of 0 to 1"
         )
-    return float(probability)
+    return float(yes_probability)
 
 
 class LocalDecisions:

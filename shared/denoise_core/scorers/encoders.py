@@ -76,11 +76,12 @@ EmbeddingModel: TypeAlias = (
 _models: SingleLoadCache[Any] = SingleLoadCache()
 
 
-def _load_by_name(class_name: str, name: str) -> Any:
-    module = require("sentence_transformers", extra="dense")
-    model_class = getattr(module, class_name)
+def _load_by_name(class_name: str, model_name: str) -> Any:
+    transformers_module = require("sentence_transformers", extra="dense")
+    model_class = getattr(transformers_module, class_name)
     return _models(
-        (class_name, name), lambda: model_class(name, trust_remote_code=False)
+        (class_name, model_name),
+        lambda: model_class(model_name, trust_remote_code=False),
     )
 
 
@@ -129,12 +130,12 @@ class EmbeddingScorer:
     def query_vector(self, query: str, width: int) -> Floats:
         """The query's vector of length 1 (or 0), ``(width,)``. Raises as `score`."""
         _, embed_queries = self._load()
-        vector: Floats = _unit_vectors(embed_queries([query]), 1)[0]
-        if len(vector) != width:
+        query_array: Floats = _unit_vectors(embed_queries([query]), 1)[0]
+        if len(query_array) != width:
             raise InputError(
-                f"the query's vector has {len(vector)} values, the texts' have {width}"
+                f"the query's vector has {len(query_array)} values, the texts' have {width}"
             )
-        return vector
+        return query_array
 
     def _load(self) -> tuple[EmbeddingFunction, EmbeddingFunction]:
         with self._lock:
@@ -145,35 +146,41 @@ class EmbeddingScorer:
 
 def _embedders(embed: EmbeddingModel) -> tuple[EmbeddingFunction, EmbeddingFunction]:
     """The functions that embed texts and queries."""
-    model: Any = embed
+    loaded_model: Any = embed
     if isinstance(embed, str):
-        model = _load_by_name("SentenceTransformer", embed)
+        loaded_model = _load_by_name("SentenceTransformer", embed)
     # Checked before callable: some of these are both.
-    if isinstance(model, LlamaIndexEmbeddings):
-        embed_query = model.get_query_embedding
-        embed_texts = model.get_text_embedding_batch
-    elif isinstance(model, LangChainEmbeddings):
-        embed_query = model.embed_query
-        embed_texts = model.embed_documents
+    if isinstance(loaded_model, LlamaIndexEmbeddings):
+        embed_query = loaded_model.get_query_embedding
+        embed_texts = loaded_model.get_text_embedding_batch
+    elif isinstance(loaded_model, LangChainEmbeddings):
+        embed_query = loaded_model.embed_query
+        embed_texts = loaded_model.embed_documents
     else:
-        embed_both = model.encode if isinstance(model, SentenceModel) else model
-        return embed_both, embed_both
+        if isinstance(loaded_model, SentenceModel):
+            loaded_model = loaded_model.encode
+        return loaded_model, loaded_model
     return embed_texts, lambda queries: [embed_query(query) for query in queries]
 
 
-def _unit_vectors(vectors: Any, count: int) -> Floats:
+def _unit_vectors(vectors: Any, vector_count: int) -> Floats:
     """``count`` vectors at length 1, or 0."""
-    array = to_float32(vectors)
-    if array.ndim != 2 or len(array) != count:
+    vector_array = to_float32(vectors)
+    if vector_array.ndim != 2 or len(vector_array) != vector_count:
         raise BadScores(
-            f"embed must return one vector for each of {count} texts, got an array of "
-            f"shape {array.shape}"
+            f"embed must return one vector for each of {vector_count} texts, got an array of "
+            f"shape {vector_array.shape}"
         )
-    if not np.isfinite(array).all():
+    if not np.isfinite(vector_array).all():
         raise BadScores("embed returned vectors that are not finite (NaN or infinite)")
-    length = np.linalg.norm(array, axis=1, keepdims=True)
-    unit = np.divide(array, length, out=np.zeros_like(array), where=length > 0)
-    return np.asarray(unit, dtype=np.float32)
+    vector_lengths = np.linalg.norm(vector_array, axis=1, keepdims=True)
+    unit_vectors = np.divide(
+        vector_array,
+        vector_lengths,
+        out=np.zeros_like(vector_array),
+        where=vector_lengths > 0,
+    )
+    return np.asarray(unit_vectors, dtype=np.float32)
 
 
 class CrossEncoderScorer:
@@ -200,15 +207,15 @@ class CrossEncoderScorer:
         with self._lock:
             if self._loaded is None:
                 self._loaded = _pair_function(self.model)
-        scores = to_float32(self._loaded([(query, text) for text in texts]))
-        if scores.ndim == 2 and scores.shape[1] == 1:
-            scores = scores[:, 0]
-        if scores.shape != (len(texts),):
+        pair_scores = to_float32(self._loaded([(query, text) for text in texts]))
+        if pair_scores.ndim == 2 and pair_scores.shape[1] == 1:
+            pair_scores = pair_scores[:, 0]
+        if pair_scores.shape != (len(texts),):
             raise BadScores(
                 f"expected one score for each of {len(texts)} pairs, got an array of "
-                f"shape {scores.shape}; a model with several classes is no reranker"
+                f"shape {pair_scores.shape}; a model with several classes is no reranker"
             )
-        return scores
+        return pair_scores
 
 
 def _pair_function(model: PairFunction | PairModel | str) -> PairFunction:

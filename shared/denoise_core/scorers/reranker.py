@@ -73,38 +73,45 @@ class RemoteReranker:
         return await self.engine.arun(partial(self._request_scores, query, list(texts)))
 
     async def _request_scores(
-        self, query: str, texts: list[str], meter: Meter | None
+        self, query: str, texts: list[str], call_meter: Meter | None
     ) -> Floats:
         async def request_batch(url: str, positions: list[int]) -> list[float]:
             batch_texts = [texts[i] for i in positions]
-            body: dict[str, Any] = {"query": query}
+            request_body: dict[str, Any] = {"query": query}
             if self.shape == "tei":
-                body |= {"texts": batch_texts, "raw_scores": True}
+                request_body |= {"texts": batch_texts, "raw_scores": True}
             else:
-                body |= {"documents": batch_texts, "top_n": len(batch_texts)}
-                body["return_documents"] = False
+                request_body |= {"documents": batch_texts, "top_n": len(batch_texts)}
+                request_body["return_documents"] = False
             if self.model is not None:
-                body["model"] = self.model
-            reply = await self.engine.request("POST", url, "/rerank", body, meter)
-            return _parse_scores(reply, len(batch_texts))
+                request_body["model"] = self.model
+            server_reply = await self.engine.request(
+                "POST", url, "/rerank", request_body, call_meter
+            )
+            return _parse_scores(server_reply, len(batch_texts))
 
-        keys = [document_key(text) for text in texts]
-        scores = await self.engine.request_batches(keys, self.batch, request_batch)
-        return fill_missing_scores(scores)
+        document_keys = [document_key(text) for text in texts]
+        text_scores = await self.engine.request_batches(
+            document_keys, self.batch, request_batch
+        )
+        return fill_missing_scores(text_scores)
 
 
-def _parse_scores(reply: Any, count: int) -> list[float]:
-    scores: dict[int, float] = {}
+def _parse_scores(server_reply: Any, text_count: int) -> list[float]:
+    text_scores: dict[int, float] = {}
     try:
-        rows = reply if isinstance(reply, list) else reply["results"]
-        for row in rows:
-            score = row["score"] if "score" in row else row["relevance_score"]
-            scores[int(row["index"])] = float(score)
-        has_one_each = len(rows) == count and scores.keys() == set(range(count))
-        if has_one_each and all(map(math.isfinite, scores.values())):
-            return [scores[i] for i in range(count)]
+        reply_rows = server_reply
+        if not isinstance(server_reply, list):
+            reply_rows = server_reply["results"]
+        for reply_row in reply_rows:
+            score_key = "score" if "score" in reply_row else "relevance_score"
+            text_scores[int(reply_row["index"])] = float(reply_row[score_key])
+        if len(reply_rows) == text_count == len(text_scores):
+            ordered_scores = [text_scores[i] for i in range(text_count)]
+            if all(map(math.isfinite, ordered_scores)):
+                return ordered_scores
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         pass
     raise BadReply(
-        f"expected a /rerank reply with one finite score for each of {count} texts"
+        f"expected a /rerank reply with one finite score for each of {text_count} texts"
     )

@@ -51,28 +51,30 @@ class Stack:
     deviation: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        lengths = set(map(len, (self.names, self.weight, self.mean, self.deviation)))
-        if len(lengths) != 1:
+        field_lengths = set(
+            map(len, (self.names, self.weight, self.mean, self.deviation))
+        )
+        if len(field_lengths) != 1:
             raise InputError(
                 "a stack needs one weight, mean and deviation for each of "
                 f"{list(self.names)}"
             )
-        values = [*self.weight, *self.mean, *self.deviation]
-        if not np.isfinite(values).all() or min(self.deviation) <= 0:
+        signal_values = [*self.weight, *self.mean, *self.deviation]
+        if not np.isfinite(signal_values).all() or min(self.deviation) <= 0:
             raise InputError(
                 "a stack's numbers must be finite and its deviations above 0"
             )
 
     def combine(self, signals: ArrayLike) -> Floats:
         """Signals ``(n, k)`` to scores ``(n,)``."""
-        values = np.asarray(signals, dtype=np.float64)
-        if values.ndim != 2 or values.shape[1] != len(self.names):
+        signal_values = np.asarray(signals, dtype=np.float64)
+        if signal_values.ndim != 2 or signal_values.shape[1] != len(self.names):
             raise InputError(
                 f"expected signals of shape (n, {len(self.names)}) for {self.names}, got "
-                f"{values.shape}"
+                f"{signal_values.shape}"
             )
-        standardised = (values - self.mean) / self.deviation
-        return np.asarray(standardised @ np.array(self.weight), dtype=np.float32)
+        standard_signals = (signal_values - self.mean) / self.deviation
+        return np.asarray(standard_signals @ np.array(self.weight), dtype=np.float32)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON: each field as a list."""
@@ -142,25 +144,25 @@ def collect_signals(
     Returns:
         float32 ``(len(texts), k)``.
     """
-    columns: list[Floats] = []
+    signal_columns: list[Floats] = []
     first_column = 0
-    for part in parts:
-        own_columns = slice(first_column, first_column + _signal_count(part))
+    for stack_part in parts:
+        own_columns = slice(first_column, first_column + _signal_count(stack_part))
         first_column = own_columns.stop
         if stack is not None and not any(stack.weight[own_columns]):
-            means = np.array(stack.mean[own_columns], dtype=np.float32)
-            columns.append(np.tile(means, (len(texts), 1)))
-        elif isinstance(part, SignalSource):
-            columns.append(part.signals(query, texts))
-        elif isinstance(part, WindowedScorer):
-            scored = part.score_with_windows(query, texts)
-            columns.append(scored.scores[:, None])
+            mean_signals = np.array(stack.mean[own_columns], dtype=np.float32)
+            signal_columns.append(np.tile(mean_signals, (len(texts), 1)))
+        elif isinstance(stack_part, SignalSource):
+            signal_columns.append(stack_part.signals(query, texts))
+        elif isinstance(stack_part, WindowedScorer):
+            scored_texts = stack_part.score_with_windows(query, texts)
+            signal_columns.append(scored_texts.scores[:, None])
             if window_counts is not None:
-                window_counts[:] = map(max, window_counts, scored.window_counts)
+                window_counts[:] = map(max, window_counts, scored_texts.window_counts)
         else:
-            columns.append(part.score(query, texts)[:, None])
-    return np.concatenate(columns, axis=1).astype(np.float32)
+            signal_columns.append(stack_part.score(query, texts)[:, None])
+    return np.concatenate(signal_columns, axis=1).astype(np.float32)
 
 
-def _signal_count(part: StackPart) -> int:
-    return len(part.names) if isinstance(part, SignalSource) else 1
+def _signal_count(stack_part: StackPart) -> int:
+    return len(stack_part.names) if isinstance(stack_part, SignalSource) else 1

@@ -64,23 +64,23 @@ def questions_from_documents(
     Raises:
         InputError: Fewer than two passages, or none that can give a question.
     """
-    corpus = _Corpus(passages, negatives, seed)
-    questions: list[Question] = []
-    for i in corpus.shuffled_indices():
-        if len(questions) == n:
+    passage_corpus = _Corpus(passages, negatives, seed)
+    drawn_questions: list[Question] = []
+    for i in passage_corpus.shuffled_indices():
+        if len(drawn_questions) == n:
             break
         sentence_and_rest = _draw_sentence(
-            corpus.passages[i], random.Random(f"{seed}/{i}")
+            passage_corpus.passages[i], random.Random(f"{seed}/{i}")
         )
         if sentence_and_rest is not None:
-            questions.append(corpus.build_question(i, *sentence_and_rest))
-    if not questions:
+            drawn_questions.append(passage_corpus.build_question(i, *sentence_and_rest))
+    if not drawn_questions:
         raise InputError(
             f"none of {len(passages)} passages has two sentences, one of them of "
             f"{MIN_QUESTION_WORDS} words or more: pass longer chunks, or have an LLM ask "
             "the questions (generate_questions)"
         )
-    return tuple(questions)
+    return tuple(drawn_questions)
 
 
 def generate_questions(
@@ -96,30 +96,32 @@ def generate_questions(
     writes no question are left out; when none is left the first failure is raised, or
     `InputError`. Arguments as for `questions_from_documents`.
     """
-    corpus = _Corpus(passages, negatives, seed)
-    indices = corpus.shuffled_indices()[:n]
-    requests: list[Complete] = []
-    for i in indices:
-        user_text = USER.format(passage=corpus.passages[i].text)
+    passage_corpus = _Corpus(passages, negatives, seed)
+    passage_order = passage_corpus.shuffled_indices()[:n]
+    llm_requests: list[Complete] = []
+    for i in passage_order:
+        user_text = USER.format(passage=passage_corpus.passages[i].text)
         messages = Message("system", SYSTEM), Message("user", user_text)
-        requests.append(Complete(messages, "ask"))
-    replies = yield from batch(tuple(requests))
-    failures: list[FailedItem] = []
-    questions: list[Question] = []
-    for i, reply in zip(indices, replies, strict=True):
+        llm_requests.append(Complete(messages, "ask"))
+    llm_replies = yield from batch(tuple(llm_requests))
+    failed_items: list[FailedItem] = []
+    drawn_questions: list[Question] = []
+    for i, reply in zip(passage_order, llm_replies, strict=True):
         if isinstance(reply, FailedItem):
-            failures.append(reply)
+            failed_items.append(reply)
             continue
         text = parse_question(reply.text)
         if text:
-            questions.append(corpus.build_question(i, text, corpus.passages[i]))
-    if not questions and failures:
-        raise failures[0].error
-    if not questions:
+            drawn_questions.append(
+                passage_corpus.build_question(i, text, passage_corpus.passages[i])
+            )
+    if not drawn_questions and failed_items:
+        raise failed_items[0].error
+    if not drawn_questions:
         raise InputError(
-            f"the LLM wrote no question for any of {len(indices)} passages"
+            f"the LLM wrote no question for any of {len(passage_order)} passages"
         )
-    return tuple(questions)
+    return tuple(drawn_questions)
 
 
 def parse_question(reply: str) -> str | None:
@@ -133,14 +135,18 @@ def parse_question(reply: str) -> str | None:
         reply_lines = strip_reasoning(reply).splitlines()
     except UnparsableReply:  # it ends inside its thinking
         return None
-    lines: list[str] = []
+    question_lines: list[str] = []
     for raw_line in reply_lines:
-        line = _QUESTION_PREFIX.sub("", raw_line, count=1).strip(_QUESTION_MARKUP)
-        if line and line.strip(" .").upper() != "NONE":
-            lines.append(line)
-    marked_lines = [line for line in lines if line.endswith(("?", "？", "؟"))]
-    question = (marked_lines or lines or [""])[0]
-    return question if 0 < len(question) <= MAX_QUESTION_CHARACTERS else None
+        question_line = _QUESTION_PREFIX.sub("", raw_line, count=1)
+        question_line = question_line.strip(_QUESTION_MARKUP)
+        if question_line and question_line.strip(" .").upper() != "NONE":
+            question_lines.append(question_line)
+    question_marks = ("?", "？", "؟")
+    marked_lines = [line for line in question_lines if line.endswith(question_marks)]
+    parsed_question = (marked_lines or question_lines or [""])[0]
+    if 0 < len(parsed_question) <= MAX_QUESTION_CHARACTERS:
+        return parsed_question
+    return None
 
 
 class _Corpus:
@@ -160,28 +166,30 @@ class _Corpus:
 
     def shuffled_indices(self) -> list[int]:
         """Positions of the passages in random order."""
-        order = list(range(len(self.passages)))
-        random.Random(self.seed).shuffle(order)
-        return order
+        shuffled_order = list(range(len(self.passages)))
+        random.Random(self.seed).shuffle(shuffled_order)
+        return shuffled_order
 
     def build_question(self, i: int, text: str, relevant: Passage) -> Question:
         """``text`` as a question on passage i, which is listed as ``relevant``."""
-        rng = random.Random(f"{self.seed}/{i}/{text}")
+        random_generator = random.Random(f"{self.seed}/{i}/{text}")
         source_text = self.passages[i].text
-        others: list[int] = []
+        other_passages: list[int] = []
         for j, passage in enumerate(self.passages):
             if j != i and passage.text != source_text:  # a copy is relevant too
-                others.append(j)
-        scores = self._bm25_scores(text)
-        by_similarity = sorted(others, key=lambda j: -scores[j])
-        similar = by_similarity[: (self.negatives + 1) // 2]
-        rest = [j for j in others if j not in similar]
-        random_count = min(self.negatives - len(similar), len(rest))
-        listed = [relevant]
-        for j in similar + rng.sample(rest, random_count):
-            listed.append(self.passages[j])
-        rng.shuffle(listed)
-        return Question(text, tuple(listed), frozenset({relevant.id}), id=relevant.id)
+                other_passages.append(j)
+        bm25_scores = self._bm25_scores(text)
+        by_similarity = sorted(other_passages, key=lambda j: -bm25_scores[j])
+        similar_passages = by_similarity[: (self.negatives + 1) // 2]
+        less_similar = [j for j in other_passages if j not in similar_passages]
+        random_count = min(self.negatives - len(similar_passages), len(less_similar))
+        listed_passages = [relevant]
+        for j in similar_passages + random_generator.sample(less_similar, random_count):
+            listed_passages.append(self.passages[j])
+        random_generator.shuffle(listed_passages)
+        return Question(
+            text, tuple(listed_passages), frozenset({relevant.id}), id=relevant.id
+        )
 
     def _bm25_scores(self, text: str) -> NDArray[np.float32]:
         if self._index is None:
@@ -189,15 +197,23 @@ class _Corpus:
         return self._index.scores(text)
 
 
-def _draw_sentence(passage: Passage, rng: random.Random) -> tuple[str, Passage] | None:
+def _draw_sentence(
+    passage: Passage, random_generator: random.Random
+) -> tuple[str, Passage] | None:
     """A sentence of the passage as question, and the passage without it."""
-    spans = sentence_spans(passage)
-    texts = [passage.text[span.start : span.end].strip() for span in spans]
-    usable = [i for i, t in enumerate(texts) if len(t.split()) >= MIN_QUESTION_WORDS]
-    if len(spans) < 2 or not usable:
+    passage_sentences = sentence_spans(passage)
+    sentence_texts: list[str] = []
+    usable_sentences: list[int] = []
+    for i, span in enumerate(passage_sentences):
+        sentence_texts.append(passage.text[span.start : span.end].strip())
+        if len(sentence_texts[i].split()) >= MIN_QUESTION_WORDS:
+            usable_sentences.append(i)
+    if len(passage_sentences) < 2 or not usable_sentences:
         return None
-    drawn = rng.choice(usable)
-    rest = extract_spans(passage, [*spans[:drawn], *spans[drawn + 1 :]])
-    if rest is None or not rest.text.strip():
+    drawn_sentence = random_generator.choice(usable_sentences)
+    other_sentences = list(passage_sentences)
+    del other_sentences[drawn_sentence]
+    passage_rest = extract_spans(passage, other_sentences)
+    if passage_rest is None or not passage_rest.text.strip():
         return None
-    return texts[drawn], rest
+    return sentence_texts[drawn_sentence], passage_rest

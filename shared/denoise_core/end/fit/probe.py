@@ -180,24 +180,24 @@ def fit_probe(
     return ProbeFit(probe, fits)
 
 
-def fit_layers(states: HiddenStates) -> tuple[LayerFit, ...]:
+def fit_layers(hidden_states: HiddenStates) -> tuple[LayerFit, ...]:
     """A line for each layer, shallow to deep; folds are the same at every layer."""
-    fits: list[LayerFit] = []
-    groups = states.question_index.tolist()
-    for layer, layer_states in sorted(states.by_layer.items()):
-        line = fit_line(layer_states, states.labels, groups)
-        recall = recall_table(line.held_out, states.labels, groups)
-        fits.append(LayerFit(layer, line, recall))
-    return tuple(fits)
+    layer_fits: list[LayerFit] = []
+    groups = hidden_states.question_index.tolist()
+    for layer, layer_states in sorted(hidden_states.by_layer.items()):
+        line_fit = fit_line(layer_states, hidden_states.labels, groups)
+        layer_recall = recall_table(line_fit.held_out, hidden_states.labels, groups)
+        layer_fits.append(LayerFit(layer, line_fit, layer_recall))
+    return tuple(layer_fits)
 
 
 def choose_layer(
-    fits: Sequence[LayerFit], fraction: float = 0.3, margin: float = LAYER_MARGIN
+    layer_fits: Sequence[LayerFit], fraction: float = 0.3, margin: float = LAYER_MARGIN
 ) -> LayerFit:
     """The shallowest layer that loses little against the best.
 
     Args:
-        fits: One per layer.
+        layer_fits: One per layer.
         fraction: Fraction of chunks kept; `recall_table`'s nearest cut is compared.
         margin: Most that the loss, paired by question, may be: its mean plus its
             standard error.
@@ -205,25 +205,28 @@ def choose_layer(
     Raises:
         InputError: No layer was fitted.
     """
-    if not fits:
+    if not layer_fits:
         raise InputError("no layer was fitted: give at least one")
-    nearest = min(RECALL_FRACTIONS, key=lambda known: abs(known - fraction))
-    cut = f"{100 * nearest:g} %"
-    by_depth = sorted(fits, key=lambda fit: fit.layer)
-    best_recall = max((f.recall[cut] for f in by_depth), key=lambda r: float(r.mean()))
+    nearest_cut = min(RECALL_FRACTIONS, key=lambda known: abs(known - fraction))
+    recall_cut = f"{100 * nearest_cut:g} %"
+    by_depth = sorted(layer_fits, key=lambda fit: fit.layer)
+    best_recall = max(
+        (fit.recall[recall_cut] for fit in by_depth),
+        key=lambda recalls: float(recalls.mean()),
+    )
     good_fits: list[LayerFit] = []
     for fit in by_depth:
-        loss = best_recall - fit.recall[cut]
-        if float(loss.mean()) + _standard_error(loss) <= margin:
+        recall_loss = best_recall - fit.recall[recall_cut]
+        if float(recall_loss.mean()) + _standard_error(recall_loss) <= margin:
             good_fits.append(fit)
     return good_fits[0]
 
 
-def _standard_error(values: NDArray[np.float64]) -> float:
+def _standard_error(question_values: NDArray[np.float64]) -> float:
     """Of a mean over questions."""
-    if len(values) < 2:
+    if len(question_values) < 2:
         return 0.0
-    return float(values.std(ddof=1) / np.sqrt(len(values)))
+    return float(question_values.std(ddof=1) / np.sqrt(len(question_values)))
 
 
 def build_probe(
@@ -283,40 +286,44 @@ def fit_line(
         InputError: States that are not finite, sizes that disagree, or fewer than two
             questions with a relevant chunk.
     """
-    features, is_gold, question = _check_rows(states, labels, groups)
+    state_rows, is_gold, question_of_row = _check_rows(states, labels, groups)
     if not penalties or min(penalties) <= 0:
         raise InputError(
             f"penalties={penalties!r}: expected one or more positive values of C"
         )
-    fold_of_row = assign_folds(question, is_gold, FOLDS)
-    is_constant = _constant_features(features)
-    features[:, is_constant] = 0
+    fold_of_row = assign_folds(question_of_row, is_gold, FOLDS)
+    is_constant = _constant_features(state_rows)
+    state_rows[:, is_constant] = 0
     ascending = sorted(penalties)
     joblib = require("joblib", extra="end")
     fold_masks = [fold_of_row == fold for fold in range(fold_of_row.max() + 1)]
     fold_logits = joblib.Parallel(n_jobs=-1, prefer="threads")(
-        joblib.delayed(_held_out_logits)(features, is_gold, ~mask, ascending)
-        for mask in fold_masks
+        joblib.delayed(_held_out_logits)(state_rows, is_gold, ~fold_mask, ascending)
+        for fold_mask in fold_masks
     )
-    logits = np.empty((len(is_gold), len(ascending)), dtype=np.float32)
-    for mask, mask_logits in zip(fold_masks, fold_logits, strict=True):
-        logits[mask] = mask_logits
+    held_out_logits = np.empty((len(is_gold), len(ascending)), dtype=np.float32)
+    for fold_mask, mask_logits in zip(fold_masks, fold_logits, strict=True):
+        held_out_logits[fold_mask] = mask_logits
     quality = {}
-    for column, penalty in enumerate(ascending):
-        quality[penalty] = question_auc(logits[:, column], is_gold, question)
+    for penalty_column, penalty_value in enumerate(ascending):
+        quality[penalty_value] = question_auc(
+            held_out_logits[:, penalty_column], is_gold, question_of_row
+        )
     # Of equally good penalties the smallest C.
     best_penalty = max(ascending, key=lambda c: (round(quality[c], 6), -c))
-    pipeline = _scaled_regression(best_penalty, tolerance=1e-6)
-    scaler, regression = pipeline.fit(features, is_gold)
+    fitted_pipeline = _scaled_regression(best_penalty, tolerance=1e-6)
+    state_scaler, logistic_regression = fitted_pipeline.fit(state_rows, is_gold)
     # The scaling is folded into the weights.
-    weight = np.asarray(regression.coef_[0], dtype=np.float64) / scaler.scale_
-    bias = float(regression.intercept_[0]) - float(scaler.mean_ @ weight)
-    weight[is_constant] = 0
+    coefficients = np.asarray(logistic_regression.coef_[0], dtype=np.float64)
+    line_weight = coefficients / state_scaler.scale_
+    line_bias = float(logistic_regression.intercept_[0])
+    line_bias -= float(state_scaler.mean_ @ line_weight)
+    line_weight[is_constant] = 0
     return LineFit(
-        np.asarray(weight, dtype=np.float32),
-        bias,
+        np.asarray(line_weight, dtype=np.float32),
+        line_bias,
         best_penalty,
-        logits[:, ascending.index(best_penalty)],
+        held_out_logits[:, ascending.index(best_penalty)],
         quality,
     )
 
@@ -336,29 +343,31 @@ def _scaled_regression(penalty: float, *, tolerance: float = 1e-4) -> Any:
 
 
 def _held_out_logits(
-    features: Floats, is_gold: Mask, is_fitted: Mask, penalties: Sequence[float]
+    state_rows: Floats, is_gold: Mask, is_fitted: Mask, penalties: Sequence[float]
 ) -> Floats:
     """Logits of the other rows, a column per penalty; each fit starts from the last."""
-    scaler, regression = _scaled_regression(penalties[0])
-    fitted_features = scaler.fit_transform(features[is_fitted])
-    other_features = scaler.transform(features[~is_fitted])
-    logits = np.empty((len(other_features), len(penalties)), dtype=np.float32)
-    for column, penalty in enumerate(penalties):
-        regression.C = penalty
-        regression.fit(fitted_features, is_gold[is_fitted])
-        logits[:, column] = regression.decision_function(other_features)
-    return logits
+    state_scaler, logistic_regression = _scaled_regression(penalties[0])
+    fitted_features = state_scaler.fit_transform(state_rows[is_fitted])
+    other_features = state_scaler.transform(state_rows[~is_fitted])
+    held_out_logits = np.empty((len(other_features), len(penalties)), dtype=np.float32)
+    for penalty_column, penalty_value in enumerate(penalties):
+        logistic_regression.C = penalty_value
+        logistic_regression.fit(fitted_features, is_gold[is_fitted])
+        held_out_logits[:, penalty_column] = logistic_regression.decision_function(
+            other_features
+        )
+    return held_out_logits
 
 
-def assign_folds(question: Indices, is_gold: Mask, folds: int) -> Indices:
+def assign_folds(question_of_row: Indices, is_gold: Mask, folds: int) -> Indices:
     """The fold of each row; a question's rows share a fold.
 
     Questions are dealt out in a fixed shuffled order, those with gold first.
     """
     if folds < 2:
         raise InputError(f"folds={folds}: expected 2 or more")
-    has_gold = np.zeros(question.max() + 1, dtype=np.bool_)
-    has_gold[question[is_gold]] = True
+    has_gold = np.zeros(question_of_row.max() + 1, dtype=np.bool_)
+    has_gold[question_of_row[is_gold]] = True
     gold_count = int(has_gold.sum())
     folds = min(folds, gold_count)
     if folds < 2:
@@ -366,69 +375,74 @@ def assign_folds(question: Indices, is_gold: Mask, folds: int) -> Indices:
             f"{gold_count} question(s) with a relevant chunk: expected at least 2, some "
             "hundred for a probe to be of use"
         )
-    order = np.random.default_rng(0).permutation(len(has_gold))
-    order = np.concatenate([order[has_gold[order]], order[~has_gold[order]]])
-    fold_of_question = np.empty(len(order), dtype=np.intp)
-    fold_of_question[order] = np.arange(len(order)) % folds
-    return fold_of_question[question]
+    question_order = np.random.default_rng(0).permutation(len(has_gold))
+    is_later = ~has_gold[question_order]
+    question_order = question_order[np.argsort(is_later, kind="stable")]
+    fold_of_question = np.empty(len(question_order), dtype=np.intp)
+    fold_of_question[question_order] = np.arange(len(question_order)) % folds
+    return fold_of_question[question_of_row]
 
 
-def question_auc(scores: Floats, is_gold: Mask, question: Indices) -> float:
+def question_auc(scores: Floats, is_gold: Mask, question_of_row: Indices) -> float:
     """Chance that a relevant chunk outranks another of its question; ties count half.
 
     The mean over questions; over all chunks when no question has both kinds.
     """
-    areas: list[float] = []
-    order = np.argsort(question, kind="stable")
-    boundaries = np.flatnonzero(np.diff(question[order])) + 1
-    for rows in np.split(order, boundaries):
+    question_areas: list[float] = []
+    question_order = np.argsort(question_of_row, kind="stable")
+    question_starts = np.flatnonzero(np.diff(question_of_row[question_order])) + 1
+    for rows in np.split(question_order, question_starts):
         if is_gold[rows].any() and not is_gold[rows].all():
-            areas.append(_area_under_curve(scores[rows], is_gold[rows]))
-    if not areas:
+            question_areas.append(_area_under_curve(scores[rows], is_gold[rows]))
+    if not question_areas:
         return _area_under_curve(scores, is_gold)
-    return float(np.mean(areas))
+    return float(np.mean(question_areas))
 
 
 def _area_under_curve(scores: Floats, is_gold: Mask) -> float:
-    negatives = np.sort(scores[~is_gold])
-    below = np.searchsorted(negatives, scores[is_gold], side="left")
-    up_to = np.searchsorted(negatives, scores[is_gold], side="right")
-    return float((below + up_to).mean() / (2 * len(negatives)))
+    negative_scores = np.sort(scores[~is_gold])
+    lower_counts = np.searchsorted(negative_scores, scores[is_gold], side="left")
+    up_to = np.searchsorted(negative_scores, scores[is_gold], side="right")
+    return float((lower_counts + up_to).mean() / (2 * len(negative_scores)))
 
 
 def _check_rows(
-    states: ArrayLike, labels: ArrayLike, groups: Sequence[Hashable]
+    hidden_states: ArrayLike, row_labels: ArrayLike, groups: Sequence[Hashable]
 ) -> tuple[Floats, Mask, Indices]:
-    features = np.array(states, dtype=np.float32)  # a copy, which `fit_line` changes
-    label_array = np.asarray(labels)
-    count = len(features)
-    if features.ndim != 2 or label_array.shape != (count,) or len(groups) != count:
+    # A copy, which `fit_line` changes.
+    state_rows = np.array(hidden_states, dtype=np.float32)
+    label_values = np.asarray(row_labels)
+    row_count = len(state_rows)
+    sizes_agree = label_values.shape == (row_count,) and len(groups) == row_count
+    if state_rows.ndim != 2 or not sizes_agree:
         raise InputError(
             "expected states (n, d), labels (n,) and n groups, got "
-            f"{features.shape}, {label_array.shape} and {len(groups)}"
+            f"{state_rows.shape}, {label_values.shape} and {len(groups)}"
         )
-    if not np.isin(label_array, (0, 1)).all():
+    if not np.isin(label_values, (0, 1)).all():
         raise InputError("labels: expected True or False (1 or 0) for each chunk")
-    is_gold = label_array.astype(np.bool_)
+    is_gold = label_values.astype(np.bool_)
     if not is_gold.any() or is_gold.all():
         raise InputError(
-            f"{int(is_gold.sum())} of {count} chunks are relevant: expected some of both "
+            f"{int(is_gold.sum())} of {row_count} chunks are relevant: expected some of both "
             "kinds"
         )
-    is_finite = np.isfinite(features).all(axis=1)
+    is_finite = np.isfinite(state_rows).all(axis=1)
     if not is_finite.all():
         bad_rows = np.flatnonzero(~is_finite).tolist()
         raise InputError(
             f"states of rows {bad_rows[:5]} are not finite (NaN or infinite)"
         )
-    numbers: dict[Hashable, int] = {}
-    question = [numbers.setdefault(group, len(numbers)) for group in groups]
-    return features, is_gold, np.array(question, dtype=np.intp)
+    group_numbers: dict[Hashable, int] = {}
+    question_of_row = [
+        group_numbers.setdefault(group, len(group_numbers)) for group in groups
+    ]
+    return state_rows, is_gold, np.array(question_of_row, dtype=np.intp)
 
 
-def _constant_features(features: Floats) -> Mask:
+def _constant_features(state_rows: Floats) -> Mask:
     """Features that vary only by rounding, which scaling would blow up."""
-    mean = features.mean(0, dtype=np.float64)
-    deviation = features.std(0, dtype=np.float64)
-    tolerance = 1e-6 * np.maximum(1.0, np.abs(mean))
-    return np.asarray(deviation <= tolerance, dtype=np.bool_)
+    feature_mean = state_rows.mean(0, dtype=np.float64)
+    feature_deviation = state_rows.std(0, dtype=np.float64)
+    constant_tolerance = 1e-6 * np.maximum(1.0, np.abs(feature_mean))
+    return np.asarray(feature_deviation <= constant_tolerance, dtype=np.bool_)

@@ -37,14 +37,16 @@ def recall_at(
     Returns:
         One value per question with gold, in the order of their first passages.
     """
-    recalls: list[float] = []
+    question_recalls: list[float] = []
     for question_scores, is_gold in _questions_with_gold(scores, gold, groups):
-        higher = question_scores[None, :] > question_scores[:, None]
-        equal = question_scores[None, :] == question_scores[:, None]
-        room = fraction_count(fraction, len(question_scores)) - higher.sum(1)
-        keep_chance = np.clip(room / equal.sum(1), 0, 1)
-        recalls.append(float(keep_chance[is_gold].mean()))
-    return np.array(recalls)
+        higher_counts = question_scores[None, :] > question_scores[:, None]
+        equal_counts = question_scores[None, :] == question_scores[:, None]
+        kept_places = fraction_count(
+            fraction, len(question_scores)
+        ) - higher_counts.sum(1)
+        keep_chance = np.clip(kept_places / equal_counts.sum(1), 0, 1)
+        question_recalls.append(float(keep_chance[is_gold].mean()))
+    return np.array(question_recalls)
 
 
 def top1_accuracy(
@@ -54,21 +56,23 @@ def top1_accuracy(
 
     1 or 0, or between for ties at the top; questions without gold are left out.
     """
-    accuracies: list[float] = []
+    question_accuracies: list[float] = []
     for question_scores, is_gold in _questions_with_gold(scores, gold, groups):
         is_best = question_scores == question_scores.max()
-        accuracies.append(float(is_gold[is_best].mean()))
-    return np.array(accuracies)
+        question_accuracies.append(float(is_gold[is_best].mean()))
+    return np.array(question_accuracies)
 
 
 def recall_table(
     scores: ArrayLike, gold: ArrayLike, groups: Groups
 ) -> dict[str, NDArray[np.float64]]:
     """One value per question with gold: "top 1", and recall at "20 %" ... "60 %"."""
-    table = {"top 1": top1_accuracy(scores, gold, groups)}
+    recall_values = {"top 1": top1_accuracy(scores, gold, groups)}
     for fraction in RECALL_FRACTIONS:
-        table[f"{100 * fraction:g} %"] = recall_at(scores, gold, groups, fraction)
-    return table
+        recall_values[f"{100 * fraction:g} %"] = recall_at(
+            scores, gold, groups, fraction
+        )
+    return recall_values
 
 
 def _questions_with_gold(
@@ -83,8 +87,8 @@ def _questions_with_gold(
             "expected as many of each"
         )
     rows_of_group: dict[Hashable, list[int]] = {}
-    for row, group in enumerate(groups):
-        rows_of_group.setdefault(group, []).append(row)
-    for rows in rows_of_group.values():
-        if is_gold[rows].any():
-            yield all_scores[rows], is_gold[rows]
+    for row_number, group in enumerate(groups):
+        rows_of_group.setdefault(group, []).append(row_number)
+    for question_rows in rows_of_group.values():
+        if is_gold[question_rows].any():
+            yield all_scores[question_rows], is_gold[question_rows]

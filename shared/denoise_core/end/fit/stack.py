@@ -42,64 +42,73 @@ def fit_stack(
         InputError: Sizes that disagree, signals that are not finite, or nothing to
             learn from.
     """
-    values = np.asarray(signals, dtype=np.float64)
+    signal_values = np.asarray(signals, dtype=np.float64)
     is_gold = np.asarray(labels, dtype=np.bool_)
-    if values.shape != (len(is_gold), len(names)) or len(groups) != len(is_gold):
+    if signal_values.shape != (len(is_gold), len(names)) or len(groups) != len(is_gold):
         raise InputError(
             f"expected signals of shape (n, {len(names)}) with n labels and n groups, "
-            f"got {values.shape}, {len(is_gold)} labels and {len(groups)} groups"
+            f"got {signal_values.shape}, {len(is_gold)} labels and {len(groups)} groups"
         )
-    if not np.isfinite(values).all():
+    if not np.isfinite(signal_values).all():
         raise InputError("signals must be finite")
-    mean = values.mean(0)
-    deviation = np.maximum(values.std(0), MIN_DEVIATION)
+    signal_mean = signal_values.mean(0)
+    signal_deviation = np.maximum(signal_values.std(0), MIN_DEVIATION)
     rows_of_group: dict[Hashable, list[int]] = {}
-    for row, group in enumerate(groups):
-        rows_of_group.setdefault(group, []).append(row)
+    for row_number, question_group in enumerate(groups):
+        rows_of_group.setdefault(question_group, []).append(row_number)
     row_lists = [r for r in rows_of_group.values() if 0 < is_gold[r].sum() < len(r)]
     if not row_lists:
         raise InputError("no question has both a relevant and an irrelevant passage")
-    rows = np.concatenate(row_lists)
-    features = (values[rows] - mean) / deviation
-    weights = _fit_weights(features, is_gold[rows], list(map(len, row_lists)))
+    list_rows = np.concatenate(row_lists)
+    standard_signals = (signal_values[list_rows] - signal_mean) / signal_deviation
+    signal_weights = _fit_weights(
+        standard_signals, is_gold[list_rows], list(map(len, row_lists))
+    )
     return Stack(
         tuple(names),
-        tuple(weights.tolist()),
-        tuple(mean.tolist()),
-        tuple(deviation.tolist()),
+        tuple(signal_weights.tolist()),
+        tuple(signal_mean.tolist()),
+        tuple(signal_deviation.tolist()),
     )
 
 
 def _fit_weights(
-    features: NDArray[np.float64], is_gold: NDArray[np.bool_], sizes: Sequence[int]
+    standard_signals: NDArray[np.float64],
+    is_gold: NDArray[np.bool_],
+    row_counts: Sequence[int],
 ) -> NDArray[np.float64]:
     """Minimise the listwise softmax loss; rows are list by list, of these sizes."""
-    list_sizes = np.array(sizes)
-    starts = np.cumsum(list_sizes) - list_sizes
-    list_of_row = np.repeat(np.arange(len(sizes)), list_sizes)
-    gold_counts = np.add.reduceat(is_gold.astype(np.float64), starts)
-    target = is_gold / gold_counts[list_of_row] / len(sizes)
-    target_features = target @ features
+    list_sizes = np.array(row_counts)
+    list_starts = np.cumsum(list_sizes) - list_sizes
+    list_of_row = np.repeat(np.arange(len(row_counts)), list_sizes)
+    gold_counts = np.add.reduceat(is_gold.astype(np.float64), list_starts)
+    gold_target = is_gold / gold_counts[list_of_row] / len(row_counts)
+    target_features = gold_target @ standard_signals
 
     def loss_and_gradient(
-        weight: NDArray[np.float64],
+        trial_weights: NDArray[np.float64],
     ) -> tuple[float, NDArray[np.float64]]:
-        logits = features @ weight
-        logits -= np.maximum.reduceat(logits, starts)[list_of_row]
-        exponentials = np.exp(logits)
-        totals = np.add.reduceat(exponentials, starts)[list_of_row]
-        log_likelihood = float(target @ (logits - np.log(totals)))
-        loss = RIDGE * float(weight @ weight) - log_likelihood
-        expected_features = (exponentials / totals) @ features / len(sizes)
-        return loss, 2 * RIDGE * weight + expected_features - target_features
+        list_logits = standard_signals @ trial_weights
+        list_logits -= np.maximum.reduceat(list_logits, list_starts)[list_of_row]
+        logit_exponentials = np.exp(list_logits)
+        list_totals = np.add.reduceat(logit_exponentials, list_starts)[list_of_row]
+        log_likelihood = float(gold_target @ (list_logits - np.log(list_totals)))
+        total_loss = RIDGE * float(trial_weights @ trial_weights) - log_likelihood
+        expected_features = (
+            (logit_exponentials / list_totals) @ standard_signals / len(row_counts)
+        )
+        return (
+            total_loss,
+            2 * RIDGE * trial_weights + expected_features - target_features,
+        )
 
     optimize = require("scipy.optimize", extra="end")
-    count = features.shape[1]
-    solution = optimize.minimize(
+    signal_count = standard_signals.shape[1]
+    best_solution = optimize.minimize(
         loss_and_gradient,
-        np.full(count, 0.1),
+        np.full(signal_count, 0.1),
         jac=True,
         method="L-BFGS-B",
-        bounds=[(0.0, None)] * count,
+        bounds=[(0.0, None)] * signal_count,
     )
-    return np.asarray(solution.x, dtype=np.float64)
+    return np.asarray(best_solution.x, dtype=np.float64)

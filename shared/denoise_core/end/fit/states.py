@@ -81,34 +81,38 @@ def capture_states(
         layers = range(1, reader.layers + 1)
     layers = tuple(sorted(set(layers)))
     block_folder = None
-    blocks: list[StatesByLayer] = []
+    state_blocks: list[StatesByLayer] = []
     if folder is not None:
         block_folder = Path(folder) / _states_hash(reader, questions, layers)
-        blocks = list(_load_blocks(block_folder))
-    dtype = np.float32 if reader.norm.kind == "none" else np.float16
-    starts = range(BLOCK * len(blocks), len(questions), BLOCK)
-    read_block = _BlockReader(reader, layers, dtype)
-    block_questions = (questions[start : start + BLOCK] for start in starts)
+        state_blocks = list(_load_blocks(block_folder))
+    state_dtype = np.float32 if reader.norm.kind == "none" else np.float16
+    block_starts = range(BLOCK * len(state_blocks), len(questions), BLOCK)
+    read_block = _BlockReader(reader, layers, state_dtype)
+    block_questions = (
+        questions[block_start : block_start + BLOCK] for block_start in block_starts
+    )
     new_blocks = map_blocks(read_block, block_questions)
-    for start, states in zip(starts, new_blocks, strict=True):
+    for block_start, block_states in zip(block_starts, new_blocks, strict=True):
         if block_folder is not None:
             safetensors = require("safetensors.numpy", extra="end")
-            tensors = {str(layer): states[layer] for layer in states}
+            named_tensors = {str(layer): block_states[layer] for layer in block_states}
             block_folder.mkdir(parents=True, exist_ok=True)
-            path = _block_path(block_folder, len(blocks))
-            write_whole(path, safetensors.save(tensors))
-        blocks.append(states)
+            block_path = _block_path(block_folder, len(state_blocks))
+            write_whole(block_path, safetensors.save(named_tensors))
+        state_blocks.append(block_states)
         if progress is not None:
-            progress(min(start + BLOCK, len(questions)), len(questions))
+            progress(min(block_start + BLOCK, len(questions)), len(questions))
     by_layer: StatesByLayer = {}
     for layer in layers:
-        by_layer[layer] = np.concatenate([block[layer] for block in blocks if block])
-    labels: list[bool] = []
+        by_layer[layer] = np.concatenate(
+            [block[layer] for block in state_blocks if block]
+        )
+    passage_labels: list[bool] = []
     for question in questions:
-        labels += question.labels
+        passage_labels += question.labels
     return HiddenStates(
         by_layer,
-        np.array(labels, dtype=np.bool_),
+        np.array(passage_labels, dtype=np.bool_),
         np.repeat(np.arange(len(questions)), passage_counts),
     )
 
@@ -122,16 +126,20 @@ class _BlockReader:
     dtype: type[np.floating[Any]]
 
     def __call__(self, questions: Sequence[Question]) -> StatesByLayer:
-        pairs: list[tuple[str, str]] = []
+        text_pairs: list[tuple[str, str]] = []
         for question in questions:
-            pairs += [(question.text, passage.text) for passage in question.passages]
-        if not pairs:
+            text_pairs += [
+                (question.text, passage.text) for passage in question.passages
+            ]
+        if not text_pairs:
             return {}
-        found = self.reader.read(pairs, self.layers)
-        first_windows = np.searchsorted(found.text_index, np.arange(len(pairs)))
+        layer_states = self.reader.read(text_pairs, self.layers)
+        first_windows = np.searchsorted(
+            layer_states.text_index, np.arange(len(text_pairs))
+        )
         by_layer: StatesByLayer = {}
-        for layer, states in found.by_layer.items():
-            by_layer[layer] = np.asarray(states[first_windows], dtype=self.dtype)
+        for layer, block_states in layer_states.by_layer.items():
+            by_layer[layer] = np.asarray(block_states[first_windows], dtype=self.dtype)
         return by_layer
 
 
@@ -139,32 +147,37 @@ def _states_hash(
     reader: HiddenReader, questions: Sequence[Question], layers: Sequence[int]
 ) -> str:
     """Folder name for states of these questions, read like this."""
-    reading = reader.reading(max(layers)).to_dict()
+    state_spec = reader.reading(max(layers)).to_dict()
     # The model's location does not count: the same weights give the same states.
     for name in ("name", "revision", "layers"):
-        reading["model"].pop(name, None)
-    texts: list[list[Any]] = []
+        state_spec["model"].pop(name, None)
+    question_texts: list[list[Any]] = []
     for question in questions:
-        texts.append([question.text, [passage.text for passage in question.passages]])
-    content = json.dumps([list(layers), reading, texts])
-    return hashlib.sha256(content.encode()).hexdigest()[:24]
+        question_texts.append(
+            [question.text, [passage.text for passage in question.passages]]
+        )
+    hash_content = json.dumps([list(layers), state_spec, question_texts])
+    return hashlib.sha256(hash_content.encode()).hexdigest()[:24]
 
 
-def _block_path(block_folder: Path, number: int) -> Path:
-    return block_folder / f"{number:06d}.safetensors"
+def _block_path(block_folder: Path, block_number: int) -> Path:
+    return block_folder / f"{block_number:06d}.safetensors"
 
 
 def _load_blocks(block_folder: Path) -> Iterator[StatesByLayer]:
     """The blocks that an earlier run has read, in order."""
     safetensors = require("safetensors.numpy", extra="end")
-    for number in count():
-        path = _block_path(block_folder, number)
-        if not path.exists():
+    for block_number in count():
+        block_path = _block_path(block_folder, block_number)
+        if not block_path.exists():
             return
         try:
-            tensors = safetensors.load(path.read_bytes())
-            yield {int(layer): states for layer, states in tensors.items()}
+            named_tensors = safetensors.load(block_path.read_bytes())
+            yield {
+                int(layer): block_states
+                for layer, block_states in named_tensors.items()
+            }
         except Exception as error:  # safetensors raises its own class, not a ValueError
             raise InputError(
-                f"{path} is damaged: {error}; delete it and read again"
+                f"{block_path} is damaged: {error}; delete it and read again"
             ) from error
