@@ -191,10 +191,10 @@ class TokenStream:
     async def __aiter__(self) -> AsyncIterator[str]:
         text_stream = iter(self)
         while True:
-            passage_text = await run_in_pool(next, text_stream, None)  # pyright: ignore
-            if passage_text is None:
+            next_text = await run_in_pool(next, text_stream, None)  # pyright: ignore
+            if next_text is None:
                 return
-            yield passage_text
+            yield next_text  # pyright: ignore
 
     def close(self) -> None:
         """Stop generating."""

@@ -23,7 +23,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -293,9 +293,10 @@ def _load_manifest(file_path: Path) -> dict[str, Any]:
             f"{FORMAT_VERSION}: pip install --upgrade rag-denoise, or fit the probe again"
         )
     probe_threshold = probe_manifest.get("threshold")
-    is_number = type(probe_threshold) in (int, float)
     has_card = isinstance(probe_manifest.get("card"), dict)
-    if not has_card or not is_number or not math.isfinite(probe_threshold):
+    if type(probe_threshold) not in (int, float):
+        probe_threshold = math.nan
+    if not has_card or not math.isfinite(cast(float, probe_threshold)):
         raise InputError(
             f"{file_path}: expected 'card' as an object and 'threshold' as a number"
         )

@@ -142,7 +142,7 @@ class RemoteScorer:
             token_prompts, window_texts = build_prompts(
                 bound_layout, query_pairs, export_manifest["window"]
             )
-        document_keys = [document_key(texts[i]) for i in window_texts.tolist()]
+        document_keys = [document_key(texts[int(i)]) for i in window_texts]
         return (
             [list(prompt.ids) for prompt in token_prompts],
             document_keys,

@@ -54,19 +54,19 @@ class BM25Index:
         Words that no text has are left out.
         """
         bm25_index = self._index
+        if bm25_index is None:
+            return np.zeros((0, self.size), dtype=np.float32)
+        query_words = split_words(query)
+        content_words = [word for word in query_words if word not in STOPWORDS]
+        query_stems = self._stem_words(content_words or query_words)
         query_terms: list[str] = []
-        if bm25_index is not None:
-            query_words = split_words(query)
-            content_words = [w for w in query_words if w not in STOPWORDS]
-            query_stems = self._stem_words(content_words or query_words)
-            for stem in dict.fromkeys(query_stems):
-                if stem in bm25_index.vocab_dict:
-                    query_terms.append(stem)
-        # One row per word, also for none.
-        scores = np.zeros((len(query_terms), self.size), dtype=np.float32)
+        for stem in dict.fromkeys(query_stems):
+            if stem in bm25_index.vocab_dict:
+                query_terms.append(stem)
+        term_scores = np.zeros((len(query_terms), self.size), dtype=np.float32)
         for row, query_term in enumerate(query_terms):
-            scores[row] = bm25_index.get_scores([query_term])
-        return scores
+            term_scores[row] = bm25_index.get_scores([query_term])
+        return term_scores
 
     def _stem_words(self, text_words: list[str]) -> list[str]:
         if self._stemmer is None:

@@ -32,57 +32,67 @@ class Scaled(FunctionScorer):
     scale = SCALE
 
     def __init__(self):
-        super().__init__(lambda query, text: float(text))
+        super().__init__(lambda asked_query, input_text: float(input_text))
 
 
-def auto(scores, **settings):
-    passages = [Passage(str(s), f"p{i}") for i, s in enumerate(scores)]
-    return ENDDenoiser(Scaled(), keep="auto", **settings).denoise("q", passages)
+def auto(chunk_scores, **settings):
+    input_passages = [
+        Passage(str(score_value), f"p{i}") for i, score_value in enumerate(chunk_scores)
+    ]
+    return ENDDenoiser(Scaled(), keep="auto", **settings).denoise("q", input_passages)
 
 
-def kept(result):
-    return [float(p.text) for p in result.passages]
-
-
-@given(SCORES)
-def test_all_within_the_margin_stay_and_at_least_two(scores):
-    scores = [float(np.float32(s)) for s in scores]
-    result = auto(scores)
-    stays = kept(result)
-    margin = list_length_factor(len(scores))
-    assert all(s in stays for s in scores if s >= max(scores) - margin)
-    assert len(stays) >= min(2, len(scores))
-    if len(scores) > SHORT_LIST and len(stays) > 2:
-        assert min(stays) >= max(scores) - margin - 1e-6
-    assert result.relevant is (max(scores) >= 0)
+def kept(denoise_result):
+    return [float(passage.text) for passage in denoise_result.passages]
 
 
 @given(SCORES)
-def test_a_smaller_risk_keeps_all_that_a_larger_one_does(scores):
-    assert set(kept(auto(scores, risk=0.10))) <= set(kept(auto(scores, risk=0.05)))
+def test_all_within_the_margin_stay_and_at_least_two(chunk_scores):
+    chunk_scores = [float(np.float32(score_value)) for score_value in chunk_scores]
+    denoise_result = auto(chunk_scores)
+    stays = kept(denoise_result)
+    margin = list_length_factor(len(chunk_scores))
+    assert all(
+        score_value in stays
+        for score_value in chunk_scores
+        if score_value >= max(chunk_scores) - margin
+    )
+    assert len(stays) >= min(2, len(chunk_scores))
+    if len(chunk_scores) > SHORT_LIST and len(stays) > 2:
+        assert min(stays) >= max(chunk_scores) - margin - 1e-6
+    assert denoise_result.relevant is (max(chunk_scores) >= 0)
+
+
+@given(SCORES)
+def test_a_smaller_risk_keeps_all_that_a_larger_one_does(chunk_scores):
+    assert set(kept(auto(chunk_scores, risk=0.10))) <= set(
+        kept(auto(chunk_scores, risk=0.05))
+    )
 
 
 def test_laws_hold():
-    passages = [
+    input_passages = [
         Passage(t, str(i))
         for i, t in enumerate(["1", "", "2", " ", "-4", "0.5", "1.9", "-3"])
     ]
     check_denoiser(
-        lambda: ENDDenoiser(Scaled(), keep="auto", on_irrelevant="drop"), "q", passages
+        lambda: ENDDenoiser(Scaled(), keep="auto", on_irrelevant="drop"),
+        "q",
+        input_passages,
     )
 
 
 def test_of_a_few_only_the_worst_goes_and_that_is_said():
-    result = auto([5, 1, 0.5, -3])
-    assert kept(result) == [5, 1, 0.5]
-    assert result.note is not None
-    assert result.note.startswith(TOO_CLOSE)
+    denoise_result = auto([5, 1, 0.5, -3])
+    assert kept(denoise_result) == [5, 1, 0.5]
+    assert denoise_result.note is not None
+    assert denoise_result.note.startswith(TOO_CLOSE)
 
 
 def test_flat_scores_all_stay_and_that_is_said():
-    result = auto([3.0, 3.1, 2.9, 3.0, 3.2, 2.8])
-    assert len(result.passages) == 6
-    assert TOO_CLOSE in result.note
+    denoise_result = auto([3.0, 3.1, 2.9, 3.0, 3.2, 2.8])
+    assert len(denoise_result.passages) == 6
+    assert TOO_CLOSE in denoise_result.note
     assert auto([5, 1, 1, 1, 1, 1]).note is None
 
 
@@ -93,26 +103,38 @@ def test_scores_unlike_the_calibrations_get_the_wide_margin():
 
 
 def test_the_margin_grows_with_the_list():
-    scores = [5, 3.9, 3.9] + [-9] * 7
-    assert kept(auto(scores)) == [5, 3.9]  # two at least
-    assert kept(auto(scores + [-9] * 20)) == [5, 3.9, 3.9]
+    chunk_scores = [5, 3.9, 3.9] + [-9] * 7
+    assert kept(auto(chunk_scores)) == [5, 3.9]  # two at least
+    assert kept(auto(chunk_scores + [-9] * 20)) == [5, 3.9, 3.9]
 
 
 @pytest.mark.parametrize(
-    "around", [lambda d: d, lambda d: Guard(d), lambda d: Pipeline(d)]
+    "around",
+    [
+        lambda depth_value: depth_value,
+        lambda depth_value: Guard(depth_value),
+        lambda depth_value: Pipeline(depth_value),
+    ],
 )
 def test_nothing_fits_is_said_by_every_surface_and_kept_or_dropped_as_asked(around):
-    passages = [Passage(str(s), str(s)) for s in (-5, -3, -9, -8, -7, -1)]
-    keeping = around(ENDDenoiser(Scaled(), keep="auto")).denoise("q", passages)
-    assert keeping.relevant is False
-    assert keeping.passages
+    input_passages = [
+        Passage(str(score_value), str(score_value))
+        for score_value in (-5, -3, -9, -8, -7, -1)
+    ]
+    caching_reader = around(ENDDenoiser(Scaled(), keep="auto")).denoise(
+        "q", input_passages
+    )
+    assert caching_reader.relevant is False
+    assert caching_reader.passages
     dropping = around(ENDDenoiser(Scaled(), keep="auto", on_irrelevant="drop")).denoise(
-        "q", passages
+        "q", input_passages
     )
     assert dropping.relevant is False
     assert dropping.passages == ()
-    assert {d.span.passage_id for d in dropping.dropped} == {p.id for p in passages}
-    assert result_summary(passages, dropping)["relevant"] is False
+    assert {depth_value.span.passage_id for depth_value in dropping.dropped} == {
+        passage.id for passage in input_passages
+    }
+    assert result_summary(input_passages, dropping)["relevant"] is False
 
 
 def test_the_trace_says_the_risk():
@@ -152,18 +174,23 @@ def test_a_scale_survives_json_and_damage_is_refused():
 
 
 def test_the_stated_risk_holds_on_new_questions_on_average():
-    rng = np.random.default_rng(0)
+    generator = np.random.default_rng(0)
 
-    def drawn(n):
-        labels = [[True, True] + [False] * 8] * n
-        return [(np.float32(rng.normal(size=10) + 2 * np.array(y)), y) for y in labels]
+    def drawn(number):
+        gold_labels = [[True, True] + [False] * 8] * number
+        return [
+            (np.float32(generator.normal(size=10) + 2 * np.array(y)), y)
+            for y in gold_labels
+        ]
 
-    lost = []
+    lost_fractions = []
     for _ in range(40):
-        rule = calibrate_margins({"a": drawn(60), "b": drawn(60)}).rule(0.10)
-        for scores, y in drawn(30):
-            lost.append(1 - rule.choose(scores, [""] * 10)[np.array(y)].mean())
-    assert 0.04 < np.mean(lost) <= 0.105
+        keep_rule = calibrate_margins({"a": drawn(60), "b": drawn(60)}).rule(0.10)
+        for chunk_scores, y in drawn(30):
+            lost_fractions.append(
+                1 - keep_rule.choose(chunk_scores, [""] * 10)[np.array(y)].mean()
+            )
+    assert 0.04 < np.mean(lost_fractions) <= 0.105
 
 
 def test_too_few_questions_are_refused_by_name():
@@ -173,31 +200,35 @@ def test_too_few_questions_are_refused_by_name():
 
 def test_a_language_that_was_not_calibrated_gives_no_verdict_and_is_named():
     german = "Wie hoch ist der Turm, der in dieser Stadt steht?"
-    texts = [
+    input_texts = [
         "Die Stadt hat einen Turm.",
         "Der Fluss ist lang und nicht tief.",
         "Das Brot war gut.",
     ]
-    for query, passages, named in (
-        (german, texts, "German"),
-        ("How tall is the tower of the city?", texts, "German"),
+    for asked_query, input_passages, named in (
+        (german, input_texts, "German"),
+        ("How tall is the tower of the city?", input_texts, "German"),
         (
             "How tall is the tower of the city?",
             ["The city has a tower.", "The river is long."],
             None,
         ),
     ):
-        scorer = FunctionScorer(lambda q, t: 0.0)
-        scorer.scale = ScoreCalibration({0.1: 0.5}, 1.0, 99.0, 10, language="en")
-        denoiser = ENDDenoiser(scorer, keep="auto", on_irrelevant="drop")
-        result = denoiser.denoise(
-            query, [Passage(t, str(n)) for n, t in enumerate(passages)]
+        text_scorer = FunctionScorer(lambda q, t: 0.0)
+        text_scorer.scale = ScoreCalibration({0.1: 0.5}, 1.0, 99.0, 10, language="en")
+        end_denoiser = ENDDenoiser(text_scorer, keep="auto", on_irrelevant="drop")
+        denoise_result = end_denoiser.denoise(
+            asked_query,
+            [Passage(t, str(number)) for number, t in enumerate(input_passages)],
         )
         if named is None:
-            assert result.relevant is False
-            assert not result.passages
+            assert denoise_result.relevant is False
+            assert not denoise_result.passages
         else:
-            assert result.relevant is None
-            assert result.passages
-            assert f"the text looks {named}; the built-in encoder is English-only" in result.note
-    assert ScoreCalibration.from_dict(scorer.scale.to_dict()) == scorer.scale
+            assert denoise_result.relevant is None
+            assert denoise_result.passages
+            assert (
+                f"the text looks {named}; the built-in encoder is English-only"
+                in denoise_result.note
+            )
+    assert ScoreCalibration.from_dict(text_scorer.scale.to_dict()) == text_scorer.scale

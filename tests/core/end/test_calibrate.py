@@ -19,61 +19,88 @@ from denoise_core.question import Question
 from denoise_core.testing import FunctionScorer
 
 
-def drawn(n, seed, golds=1, m=12):
+def drawn(n, seed, golds=1, message_list=12):
     """Scored questions: relevant chunks score higher by 1.5 deviations, and every question has its own level."""
-    rng = np.random.default_rng(seed)
-    labels = np.arange(m) < golds
-    levels = rng.normal(size=n)
+    generator = np.random.default_rng(seed)
+    gold_labels = np.arange(message_list) < golds
+    levels = generator.normal(size=n)
     return [
-        ((rng.normal(size=m) + 1.5 * labels + level).astype(np.float32), labels)
+        (
+            (generator.normal(size=message_list) + 1.5 * gold_labels + level).astype(
+                np.float32
+            ),
+            gold_labels,
+        )
         for level in levels
     ]
 
 
-def losses(rule, new):
-    """Share of questions that lose a relevant chunk, mean share of relevant chunks lost, from the rank_depths alone."""
-    cost = new.depth if rule.by == "rank" else -new.score.astype(np.float64)
-    lost = np.bincount(new.question, cost > rule.limit)
-    return (lost > 0).mean(), (lost / np.bincount(new.question)).mean()
+def losses(keep_rule, new_calibration):
+    """Share of questions that lose a relevant chunk, mean share of relevant chunks lost."""
+    cost = (
+        new_calibration.depth
+        if keep_rule.by == "rank"
+        else -new_calibration.score.astype(np.float64)
+    )
+    lost_fractions = np.bincount(new_calibration.question, cost > keep_rule.limit)
+    return (lost_fractions > 0).mean(), (
+        lost_fractions / np.bincount(new_calibration.question)
+    ).mean()
 
 
 @pytest.mark.parametrize("by", ["rank", "score"])
 @pytest.mark.parametrize("risk", [0.05, 0.1])
 def test_on_average_over_calibration_sets_the_risk_is_kept_and_not_undershot(by, risk):
-    new = calibrate_from_scores(drawn(4000, seed=99))
-    lost = [
-        losses(calibrate_from_scores(drawn(100, seed=s)).rule(risk, by=by), new)[0]
-        for s in range(60)
+    new_calibration = calibrate_from_scores(drawn(4000, seed=99))
+    lost_fractions = [
+        losses(
+            calibrate_from_scores(drawn(100, seed=sample_seed)).rule(risk, by=by),
+            new_calibration,
+        )[0]
+        for sample_seed in range(60)
     ]
-    # k = floor(risk * 101) questions of 101: the mean loss lies at k / 101, a little less by ties of rank_depths.
-    assert np.mean(lost) <= risk + 0.008
-    assert np.mean(lost) >= 0.4 * risk, "keeps far more than it must"
+    # k = floor(risk * 101) questions of 101: the mean loss is k / 101, or a little less by ties.
+    assert np.mean(lost_fractions) <= risk + 0.008
+    assert np.mean(lost_fractions) >= 0.4 * risk, "keeps far more than it must"
 
 
 @pytest.mark.parametrize("loss", ["any", "share"])
 def test_with_confidence_few_calibration_sets_fail(loss):
-    new = calibrate_from_scores(drawn(3000, seed=98, golds=3))
+    new_calibration = calibrate_from_scores(drawn(3000, seed=98, golds=3))
     which = 0 if loss == "any" else 1
-    calibrations = [calibrate_from_scores(drawn(100, s, golds=3)) for s in range(80)]
+    calibrations = [
+        calibrate_from_scores(drawn(100, sample_seed, golds=3))
+        for sample_seed in range(80)
+    ]
     sure = [c.rule(0.1, loss=loss, confidence=0.9) for c in calibrations]
-    plain = [c.rule(0.1, loss=loss) for c in calibrations]
-    fails = np.mean([losses(rule, new)[which] > 0.1 for rule in sure])
-    assert fails <= 0.1 + 0.1
-    assert np.mean([losses(rule, new)[which] > 0.1 for rule in plain]) > fails
-    assert np.mean([r.limit for r in sure]) > np.mean([r.limit for r in plain]), (
-        "confidence must cost something"
+    plain_rules = [c.rule(0.1, loss=loss) for c in calibrations]
+    fails = np.mean(
+        [losses(keep_rule, new_calibration)[which] > 0.1 for keep_rule in sure]
     )
+    assert fails <= 0.1 + 0.1
+    assert (
+        np.mean(
+            [
+                losses(keep_rule, new_calibration)[which] > 0.1
+                for keep_rule in plain_rules
+            ]
+        )
+        > fails
+    )
+    assert np.mean([each_rule.limit for each_rule in sure]) > np.mean(
+        [each_rule.limit for each_rule in plain_rules]
+    ), "confidence must cost something"
 
 
 def test_risk_control_keeps_less_than_losing_none_of_several():
     calibration = calibrate_from_scores(drawn(300, seed=1, golds=4))
-    new = calibrate_from_scores(drawn(3000, seed=97, golds=4))
+    new_calibration = calibrate_from_scores(drawn(3000, seed=97, golds=4))
     none_lost, some_lost = (
         calibration.rule(0.1, loss="any"),
         calibration.rule(0.1, loss="share"),
     )
-    assert losses(none_lost, new)[0] < 0.14
-    assert 0.06 < losses(some_lost, new)[1] < 0.13
+    assert losses(none_lost, new_calibration)[0] < 0.14
+    assert 0.06 < losses(some_lost, new_calibration)[1] < 0.13
     assert some_lost.limit < none_lost.limit
 
 
@@ -84,9 +111,12 @@ def test_risk_control_keeps_less_than_losing_none_of_several():
 )
 def test_exactly_the_allowed_number_of_calibration_questions_is_lost(n, risk, by):
     scored = drawn(n, seed=n)
-    rule = calibrate_from_scores(scored).rule(risk, by=by)
-    lost = sum(bool((~rule.choose(s, [""] * len(s)) & y).any()) for s, y in scored)
-    assert lost <= int(risk * (n + 1) + 1e-9) - 1
+    keep_rule = calibrate_from_scores(scored).rule(risk, by=by)
+    lost_fractions = sum(
+        bool((~keep_rule.choose(list_scores, [""] * len(list_scores)) & y).any())
+        for list_scores, y in scored
+    )
+    assert lost_fractions <= int(risk * (n + 1) + 1e-9) - 1
 
 
 @pytest.mark.parametrize(
@@ -139,19 +169,23 @@ def test_a_calibration_refuses_arrays_that_do_not_belong_together():
         Calibration.from_arrays({"question": np.zeros(1), "score": np.zeros(1)})
 
 
-LENGTH = FunctionScorer(lambda query, text: len(text))
+LENGTH = FunctionScorer(lambda asked_query, input_text: len(input_text))
 
 
 def asked(n, gold_length):
-    texts = ["x" * (i + 1) for i in range(10)]
-    passages = tuple(Passage(t, f"p{i}") for i, t in enumerate(texts))
-    return Question(f"question {n}", passages, frozenset({f"p{gold_length - 1}"}))
+    input_texts = ["x" * (i + 1) for i in range(10)]
+    input_passages = tuple(Passage(t, f"p{i}") for i, t in enumerate(input_texts))
+    return Question(f"question {n}", input_passages, frozenset({f"p{gold_length - 1}"}))
 
 
 def test_calibrating_a_scorer_leaves_out_questions_without_gold():
-    questions = [asked(n, 10 - n % 4) for n in range(40)]
+    labelled_questions = [asked(n, 10 - n % 4) for n in range(40)]
     calibration = calibrate(
-        LENGTH, [*questions, Question("none", questions[0].passages, frozenset())]
+        LENGTH,
+        [
+            *labelled_questions,
+            Question("none", labelled_questions[0].passages, frozenset()),
+        ],
     )
     assert calibration.n == 40
     assert sorted(set(calibration.depth.tolist())) == [0, 0.1, 0.2, 0.3]
@@ -162,15 +196,20 @@ def test_the_denoiser_keeps_by_its_scorers_calibration_and_says_what_that_promis
     class Calibrated:
         calibration = calibrate(LENGTH, [asked(n, 10 - n % 4) for n in range(40)])
 
-        def score(self, query, texts):
-            return LENGTH.score(query, texts)
+        def score(self, asked_query, input_texts):
+            return LENGTH.score(asked_query, input_texts)
 
-    result = ENDDenoiser(Calibrated(), keep="calibrated", risk=0.05).denoise(
+    denoise_result = ENDDenoiser(Calibrated(), keep="calibrated", risk=0.05).denoise(
         "q", asked(0, 1).passages
     )
-    assert [p.id for p in result.passages] == ["p6", "p7", "p8", "p9"]
-    assert "risk of 5 %" in result.dropped[0].reason
-    promised = result.trace.events[0].effect.guarantee
+    assert [passage.id for passage in denoise_result.passages] == [
+        "p6",
+        "p7",
+        "p8",
+        "p9",
+    ]
+    assert "risk of 5 %" in denoise_result.dropped[0].reason
+    promised = denoise_result.trace.events[0].effect.guarantee
     assert "at most 5 % of questions" in promised
     assert "40 calibration questions" in promised
     assert "void" in promised
@@ -194,8 +233,10 @@ def test_a_probe_takes_its_calibration_along(tmp_path):
     calibration = calibrate_from_scores(drawn(30, seed=5, golds=2))
     reading = HiddenStateSpec(ModelFingerprint("m", "bert", 3, "float32"), 1, "pair")
     Probe(np.ones(3), 0.0, reading, calibration=calibration).save(tmp_path / "p")
-    again = Probe.load(tmp_path / "p").calibration
-    assert again is not None
-    for name, values in calibration.to_arrays().items():
-        assert again.to_arrays()[name].tobytes() == values.tobytes()
-    assert again.rule(0.1, confidence=0.9) == calibration.rule(0.1, confidence=0.9)
+    loaded_calibration = Probe.load(tmp_path / "p").calibration
+    assert loaded_calibration is not None
+    for array_name, values in calibration.to_arrays().items():
+        assert loaded_calibration.to_arrays()[array_name].tobytes() == values.tobytes()
+    assert loaded_calibration.rule(0.1, confidence=0.9) == calibration.rule(
+        0.1, confidence=0.9
+    )

@@ -64,41 +64,44 @@ def tokenizer(byte_tokenizer):
 
 def fitted(model, tokenizer, settings=SHORT, layer=3):
     reader = HiddenReader(model, tokenizer=tokenizer, settings=settings)
-    weight = np.random.default_rng(0).normal(size=32).astype(np.float32)
-    return reader, Probe(weight, 0.7, reader.reading(layer), threshold=0.1)
+    probe_weight = np.random.default_rng(0).normal(size=32).astype(np.float32)
+    return reader, Probe(probe_weight, 0.7, reader.reading(layer), threshold=0.1)
 
 
-def served_by_transformers(folder, reader):
+def served_by_transformers(probe_folder, reader):
     """Logits of the exported folder as anyone would get them."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-    model = AutoModelForSequenceClassification.from_pretrained(str(folder)).eval()
-    prompts, _ = reader.prompts([("who?", t) for t in TEXTS])
-    batch = AutoTokenizer.from_pretrained(str(folder)).pad(
-        {"input_ids": [list(p.ids) for p in prompts]}, return_tensors="pt"
+    model = AutoModelForSequenceClassification.from_pretrained(str(probe_folder)).eval()
+    prompts, _ = reader.prompts([("who?", text) for text in TEXTS])
+    batch = AutoTokenizer.from_pretrained(str(probe_folder)).pad(
+        {"input_ids": [list(passage.ids) for passage in prompts]}, return_tensors="pt"
     )
     with torch.inference_mode():
         return model, model(
-            **{k: batch[k] for k in ("input_ids", "attention_mask")}
+            **{
+                key_name: batch[key_name]
+                for key_name in ("input_ids", "attention_mask")
+            }
         ).logits[:, 0].numpy()
 
 
 def test_every_family_with_a_class_is_served_with_equal_scores(
     decoder, tiny, tokenizer, tmp_path
 ):
-    reader, probe = fitted(tiny(decoder), tokenizer)
+    reader, line_probe = fitted(tiny(decoder), tokenizer)
     if decoder in NO_CLASS:
         with pytest.raises(InputError, match="no sequence-classification class"):
-            export(reader, probe, tmp_path)
+            export(reader, line_probe, tmp_path)
         return
     if decoder == "opt-350m":  # no final norm, so its states are not normed
         with pytest.raises(InputError, match="normed as the model norms"):
-            export(reader, probe, tmp_path)
+            export(reader, line_probe, tmp_path)
         return
-    exported = export(reader, probe, tmp_path)
+    exported = export(reader, line_probe, tmp_path)
     model, logits = served_by_transformers(tmp_path, reader)
-    wanted = probe.score(states_of(reader, "who?", TEXTS, [3])[3])
-    assert np.abs(logits + exported.missing_bias - wanted).max() < 1e-5
+    reference = line_probe.score(states_of(reader, "who?", TEXTS, [3])[3])
+    assert np.abs(logits + exported.missing_bias - reference).max() < 1e-5
     assert exported.missing_bias == (0.0 if decoder in HAS_BIAS else pytest.approx(0.7))
     assert model.config.get_text_config().num_hidden_layers == 3
 
@@ -115,10 +118,12 @@ def test_the_bias_an_rms_norm_cannot_hold_is_in_the_file(tiny, tokenizer, tmp_pa
 def test_a_bfloat16_export_keeps_its_head_in_float32(tiny, tokenizer, tmp_path):
     from safetensors import safe_open
 
-    reader, probe = fitted(tiny("llama").to(torch.bfloat16), tokenizer)
-    export(reader, probe, tmp_path)
+    reader, line_probe = fitted(tiny("llama").to(torch.bfloat16), tokenizer)
+    export(reader, line_probe, tmp_path)
     with safe_open(str(tmp_path / "model.safetensors"), "pt") as file:
-        assert np.array_equal(file.get_tensor("score.weight")[0].numpy(), probe.weight)
+        assert np.array_equal(
+            file.get_tensor("score.weight")[0].numpy(), line_probe.weight
+        )
         assert (
             file.get_tensor("model.layers.0.mlp.up_proj.weight").dtype == torch.bfloat16
         )
@@ -132,12 +137,12 @@ def test_a_prompt_that_ends_in_the_padding_token_is_still_read_at_its_end(
     closing = ReadingSettings(
         layout=Layout("closing", (PASSAGE, "\nQ: ", QUERY, "</s>"))
     )
-    reader, probe = fitted(tiny("llama"), tokenizer, closing)
-    exported = export(reader, probe, tmp_path)
+    reader, line_probe = fitted(tiny("llama"), tokenizer, closing)
+    exported = export(reader, line_probe, tmp_path)
     assert exported.pad_token_id != tokenizer.eos_token_id
     _, logits = served_by_transformers(tmp_path, reader)
-    wanted = probe.score(states_of(reader, "who?", TEXTS, [3])[3])
-    assert np.abs(logits + exported.missing_bias - wanted).max() < 1e-5
+    reference = line_probe.score(states_of(reader, "who?", TEXTS, [3])[3])
+    assert np.abs(logits + exported.missing_bias - reference).max() < 1e-5
     assert tokenizer.pad_token == tokenizer.eos_token, (
         "the caller's tokenizer was changed"
     )
@@ -145,10 +150,16 @@ def test_a_prompt_that_ends_in_the_padding_token_is_still_read_at_its_end(
 
 def test_the_readers_model_stays_as_it_is(tiny, tokenizer, tmp_path):
     model = tiny("gemma2")
-    before = {k: v.clone() for k, v in model.state_dict().items()}
+    values_before = {
+        key_name: item_value.clone()
+        for key_name, item_value in model.state_dict().items()
+    }
     export(*fitted(model, tokenizer), tmp_path)
     assert model.config.num_hidden_layers == 6
-    assert all(torch.equal(v, before[k]) for k, v in model.state_dict().items())
+    assert all(
+        torch.equal(item_value, values_before[key_name])
+        for key_name, item_value in model.state_dict().items()
+    )
 
 
 def test_what_a_checkpoint_cannot_express_is_refused(
@@ -160,11 +171,11 @@ def test_what_a_checkpoint_cannot_express_is_refused(
         export(*fitted(model, tokenizer, raw), tmp_path)
     with pytest.raises(InputError, match="no block to export"):
         export(*fitted(model, tokenizer, layer=0), tmp_path)
-    _, probe = fitted(model, tokenizer)
+    _, line_probe = fitted(model, tokenizer)
     with pytest.raises(ProbeMismatch):
         export(
             HiddenReader(tiny("llama", seed=3), tokenizer=tokenizer, settings=SHORT),
-            probe,
+            line_probe,
             tmp_path,
         )
     bert = HiddenReader(tiny("bert"), tokenizer=byte_tokenizer(pair=True))
@@ -192,17 +203,17 @@ class Classify(http.server.BaseHTTPRequestHandler):
         self.wfile.write(reply)
 
     def do_POST(self):
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.seen.append((self.path, dict(self.headers), body))
-        data = []
-        for n, ids in enumerate(body["input"]):
+        request_body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.server.seen.append((self.path, dict(self.headers), request_body))
+        reply_data = []
+        for n, ids in enumerate(request_body["input"]):
             with torch.inference_mode():
                 logit = (
                     float(self.server.model(input_ids=torch.tensor([ids])).logits[0, 0])
                     + self.server.add
                 )
             number = 1 / (1 + np.exp(-logit)) if self.server.activation else logit
-            data.append(
+            reply_data.append(
                 {
                     "index": n,
                     "label": "LABEL_0",
@@ -210,13 +221,13 @@ class Classify(http.server.BaseHTTPRequestHandler):
                     "num_classes": 1,
                 }
             )
-        whole = {
+        full_run = {
             "id": "classify-1",
             "object": "list",
-            "model": body["model"],
-            "data": data[::-1],
+            "model": request_body["model"],
+            "data": reply_data[::-1],
         }
-        reply = self.server.reply or json.dumps(whole).encode()
+        reply = self.server.reply or json.dumps(full_run).encode()
         self.send_response(self.server.status)
         self.send_header("Content-Length", str(len(reply)))
         self.end_headers()
@@ -228,11 +239,13 @@ class Classify(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture(scope="module")
 def exported(tiny, tokenizer, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("exported")
+    probe_folder = tmp_path_factory.mktemp("exported")
     model = tiny("llama")
-    reader, probe = fitted(model, tokenizer)
-    export(reader, probe, folder)
-    return folder, ProbeScorer(model, probe, tokenizer=tokenizer, settings=SHORT)
+    reader, line_probe = fitted(model, tokenizer)
+    export(reader, line_probe, probe_folder)
+    return probe_folder, ProbeScorer(
+        model, line_probe, tokenizer=tokenizer, settings=SHORT
+    )
 
 
 @pytest.fixture
@@ -253,15 +266,15 @@ def server(exported):
         200,
         None,
     )
-    thread = threading.Thread(
+    server_thread = threading.Thread(
         target=served.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
     )
-    thread.start()
+    server_thread.start()
     served.url = f"http://127.0.0.1:{served.server_address[1]}"
     yield served
     served.shutdown()
     served.server_close()
-    thread.join()
+    server_thread.join()
 
 
 @pytest.mark.parametrize(
@@ -269,75 +282,86 @@ def server(exported):
 )
 def test_a_served_checkpoint_gives_the_local_scores(server, exported, add, monkeypatch):
     monkeypatch.setenv("MY_ENGINE_KEY", "secret")
-    folder, local = exported
+    probe_folder, local = exported
     server.add = add
-    remote = RemoteScorer(
-        server.url, folder, model="mine", key_env="MY_ENGINE_KEY", batch=2
+    remote_scorer = RemoteScorer(
+        server.url, probe_folder, model="mine", key_env="MY_ENGINE_KEY", batch=2
     )
-    assert np.abs(remote.score("who?", TEXTS) - local.score("who?", TEXTS)).max() < 1e-5
-    path, headers, body = server.seen[-1]
-    assert (path, body["model"], body["use_activation"]) == ("/classify", "mine", False)
+    assert (
+        np.abs(remote_scorer.score("who?", TEXTS) - local.score("who?", TEXTS)).max()
+        < 1e-5
+    )
+    file_path, headers, request_body = server.seen[-1]
+    assert (file_path, request_body["model"], request_body["use_activation"]) == (
+        "/classify",
+        "mine",
+        False,
+    )
     assert headers["Authorization"] == "Bearer secret"
     seen = len(server.seen)
-    assert "secret" not in repr(vars(remote)) + repr(vars(remote.engine))
-    assert all(isinstance(i, int) for ids in body["input"] for i in ids)
+    assert "secret" not in repr(vars(remote_scorer)) + repr(vars(remote_scorer.engine))
+    assert all(isinstance(i, int) for ids in request_body["input"] for i in ids)
     assert (
-        max(len(b["input"]) for p, _, b in server.seen[2:seen]) == 2
+        max(len(body_item["input"]) for passage, _, body_item in server.seen[2:seen])
+        == 2
     )  # after what it says of itself
-    assert remote.score("who?", []).shape == (0,)
+    assert remote_scorer.score("who?", []).shape == (0,)
 
 
 def test_a_long_text_is_cut_for_the_server_too(server, exported):
-    folder, local = exported
-    long = "".join(chr(97 + i % 26) for i in range(1200))
-    remote = RemoteScorer(server.url, folder)
+    probe_folder, local = exported
+    long_text = "".join(chr(97 + i % 26) for i in range(1200))
+    remote_scorer = RemoteScorer(server.url, probe_folder)
     assert (
         np.abs(
-            remote.score("who?", [long, "b"]) - local.score("who?", [long, "b"])
+            remote_scorer.score("who?", [long_text, "b"])
+            - local.score("who?", [long_text, "b"])
         ).max()
         < 1e-5
     )
 
 
 def test_what_a_server_says_of_itself_is_asked_once_and_kept_to(server, exported):
-    folder, _ = exported
+    probe_folder, _ = exported
     server.models = [{"id": "served-name"}]
-    remote = RemoteScorer(server.url, folder)
+    remote_scorer = RemoteScorer(server.url, probe_folder)
     for _ in range(2):
-        remote.score("who?", ["a"])
-    assert {b["model"] for p, _, b in server.seen if p == "/classify"} == {
-        "served-name"
-    }
-    assert [p for p, _, _ in server.seen].count("/v1/models") == 1
-    assert remote._checked_replicas[server.url][0] == "served-name"
+        remote_scorer.score("who?", ["a"])
+    assert {
+        body_item["model"]
+        for passage, _, body_item in server.seen
+        if passage == "/classify"
+    } == {"served-name"}
+    assert [passage for passage, _, _ in server.seen].count("/v1/models") == 1
+    assert remote_scorer._checked_replicas[server.url][0] == "served-name"
     with pytest.raises(
         InputError, match=r"serves served-name and not 'other': pass model="
     ):
-        RemoteScorer(server.url, folder, model="other").score("who?", ["a"])
+        RemoteScorer(server.url, probe_folder, model="other").score("who?", ["a"])
 
 
 async def test_an_async_denoiser_awaits_the_server(server, exported):
-    folder, local = exported
-    passages = [Passage(t, str(i)) for i, t in enumerate(TEXTS)]
-    remote = ENDDenoiser(RemoteScorer(server.url, folder), keep=1)
-    found = await remote.adenoise("who?", passages)
+    probe_folder, local = exported
+    input_passages = [Passage(text, str(i)) for i, text in enumerate(TEXTS)]
+    remote_scorer = ENDDenoiser(RemoteScorer(server.url, probe_folder), keep=1)
+    actual = await remote_scorer.adenoise("who?", input_passages)
     assert (
-        found.passages[0].id
-        == ENDDenoiser(local, keep=1).denoise("who?", passages).passages[0].id
+        actual.passages[0].id
+        == ENDDenoiser(local, keep=1).denoise("who?", input_passages).passages[0].id
     )
-    assert (await remote.adenoise("who?", [])).passages == ()
+    assert (await remote_scorer.adenoise("who?", [])).passages == ()
 
 
 def test_a_server_of_something_else_is_refused(server, exported):
-    folder, _ = exported
+    probe_folder, _ = exported
     server.activation = True
     with pytest.raises(ProbeMismatch, match="does not serve the checkpoint"):
-        RemoteScorer(server.url, folder).score("who?", TEXTS)
+        RemoteScorer(server.url, probe_folder).score("who?", TEXTS)
     server.activation = False
     with torch.no_grad():
         server.model.score.weight.mul_(-1)
     with pytest.raises(ProbeMismatch, match="does not serve the checkpoint"):
-        RemoteScorer(server.url, folder).score("who?", TEXTS)
+        RemoteScorer(server.url, probe_folder).score("who?", TEXTS)
 
 
 @pytest.mark.parametrize(
@@ -357,14 +381,14 @@ def test_a_reply_that_is_none_is_a_failure(server, exported, reply):
 
 
 def test_errors_of_the_connection_come_through_and_a_later_call_works(server, exported):
-    remote = RemoteScorer(
+    remote_scorer = RemoteScorer(
         server.url, exported[0], limits=RemoteLimits(attempts=2, cooldown=0)
     )
     server.status = 503
     with pytest.raises(httpx.HTTPStatusError, match="503"):
-        remote.score("who?", TEXTS)
+        remote_scorer.score("who?", TEXTS)
     server.status = 200
-    assert remote.score("who?", TEXTS).shape == (len(TEXTS),)
+    assert remote_scorer.score("who?", TEXTS).shape == (len(TEXTS),)
 
 
 def test_folders_and_addresses_that_cannot_be_right_are_refused(tmp_path, exported):

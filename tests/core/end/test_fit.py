@@ -14,105 +14,130 @@ from denoise_core.local.fingerprint import ModelFingerprint
 READING = HiddenStateSpec(ModelFingerprint("m", "llama", 6, "float32"), 1, "layout")
 
 
-def some_states(questions=40, d=6, noise=1.0, seed=0):
-    rng = np.random.default_rng(seed)
-    labels = np.tile([True] + [False] * 4, questions)
-    states = rng.normal(0, noise, (len(labels), d)) * (1 + np.arange(d)) + 3
-    states[labels, 0] += 2.0
-    return states, labels, np.repeat(np.arange(questions), 5).tolist()
+def some_states(questions=40, state_width=6, noise=1.0, seed=0):
+    generator = np.random.default_rng(seed)
+    gold_labels = np.tile([True] + [False] * 4, questions)
+    layer_states = (
+        generator.normal(0, noise, (len(gold_labels), state_width))
+        * (1 + np.arange(state_width))
+        + 3
+    )
+    layer_states[gold_labels, 0] += 2.0
+    return layer_states, gold_labels, np.repeat(np.arange(questions), 5).tolist()
 
 
 def test_the_scaling_is_folded_into_the_line():
-    states, labels, groups = some_states()
-    found = fit_line(states, labels, groups)
-    x = StandardScaler().fit_transform(states)
+    layer_states, gold_labels, row_groups = some_states()
+    actual = fit_line(layer_states, gold_labels, row_groups)
+    x = StandardScaler().fit_transform(layer_states)
     theirs = LogisticRegression(
-        C=found.penalty, class_weight="balanced", tol=1e-8, max_iter=5000
-    ).fit(x, labels)
+        C=actual.penalty, class_weight="balanced", tol=1e-8, max_iter=5000
+    ).fit(x, gold_labels)
     assert np.allclose(
-        states @ found.weight + found.bias, theirs.decision_function(x), atol=2e-3
+        layer_states @ actual.weight + actual.bias,
+        theirs.decision_function(x),
+        atol=2e-3,
     )
 
 
 def test_a_constant_feature_and_a_huge_one_do_no_harm():
-    states, labels, groups = some_states()
-    plain = fit_line(states, labels, groups)
+    layer_states, gold_labels, row_groups = some_states()
+    plain_reader = fit_line(layer_states, gold_labels, row_groups)
     odd = np.column_stack(
-        [states, np.full(len(states), 7.0), 1e6 * np.ones(len(states)) + states[:, 1]]
+        [
+            layer_states,
+            np.full(len(layer_states), 7.0),
+            1e6 * np.ones(len(layer_states)) + layer_states[:, 1],
+        ]
     )
-    found = fit_line(odd, labels, groups)
-    assert found.weight[6] == 0
-    assert np.isfinite(found.weight).all()
-    assert found.quality[found.penalty] > plain.quality[plain.penalty] - 0.05
+    actual = fit_line(odd, gold_labels, row_groups)
+    assert actual.weight[6] == 0
+    assert np.isfinite(actual.weight).all()
+    assert (
+        actual.quality[actual.penalty]
+        > plain_reader.quality[plain_reader.penalty] - 0.05
+    )
 
 
 def test_held_out_scores_come_from_models_that_did_not_see_the_question():
     # Labels at random: whatever is learnt of them is learnt by heart, and must not show on held-out questions.
-    rng = np.random.default_rng(1)
-    states = rng.normal(size=(2000, 100))
-    labels = np.tile([True] + [False] * 3, 500)
-    found = fit_line(
-        states, labels, np.repeat(np.arange(500), 4).tolist(), penalties=[0.01]
+    generator = np.random.default_rng(1)
+    layer_states = generator.normal(size=(2000, 100))
+    gold_labels = np.tile([True] + [False] * 3, 500)
+    actual = fit_line(
+        layer_states,
+        gold_labels,
+        np.repeat(np.arange(500), 4).tolist(),
+        penalties=[0.01],
     )
-    assert roc_auc_score(labels, states @ found.weight) > 0.6
-    assert abs(roc_auc_score(labels, found.held_out) - 0.5) < 0.08
+    assert roc_auc_score(gold_labels, layer_states @ actual.weight) > 0.6
+    assert abs(roc_auc_score(gold_labels, actual.held_out) - 0.5) < 0.08
 
 
 def test_noise_in_many_dimensions_calls_for_a_small_penalty():
-    rng = np.random.default_rng(2)
-    labels = np.tile([True] + [False] * 4, 80)
-    states = rng.normal(size=(400, 300))
-    states[labels] += 0.12
-    found = fit_line(states, labels, np.repeat(np.arange(80), 5).tolist())
-    assert found.penalty < 0.03
-    assert found.quality[found.penalty] >= max(found.quality.values()) - 1e-6
+    generator = np.random.default_rng(2)
+    gold_labels = np.tile([True] + [False] * 4, 80)
+    layer_states = generator.normal(size=(400, 300))
+    layer_states[gold_labels] += 0.12
+    actual = fit_line(layer_states, gold_labels, np.repeat(np.arange(80), 5).tolist())
+    assert actual.penalty < 0.03
+    assert actual.quality[actual.penalty] >= max(actual.quality.values()) - 1e-6
 
 
 def test_folds_keep_questions_whole_and_all_hold_golds():
-    question = np.repeat(np.arange(23), 7)
-    labels = (np.arange(161) % 7 == 0) & (question % 3 == 0)
-    fold = assign_folds(question, labels, 5)
-    assert all(len(set(fold[question == q])) == 1 for q in range(23))
-    assert all(labels[fold == f].any() for f in range(5))
+    asked_question = np.repeat(np.arange(23), 7)
+    gold_labels = (np.arange(161) % 7 == 0) & (asked_question % 3 == 0)
+    fold = assign_folds(asked_question, gold_labels, 5)
+    assert all(len(set(fold[asked_question == query])) == 1 for query in range(23))
+    assert all(gold_labels[fold == target_folder].any() for target_folder in range(5))
 
 
 def test_few_questions_make_fewer_folds():
-    states, labels, groups = some_states(questions=3)
-    question = np.array(groups)
-    assert set(assign_folds(question, labels, 5)) == {0, 1, 2}
-    found = fit_line(states, labels, groups)
-    assert build_probe(found, READING, labels, groups).card["fit"]["questions"] == 3
+    layer_states, gold_labels, row_groups = some_states(questions=3)
+    asked_question = np.array(row_groups)
+    assert set(assign_folds(asked_question, gold_labels, 5)) == {0, 1, 2}
+    actual = fit_line(layer_states, gold_labels, row_groups)
+    assert (
+        build_probe(actual, READING, gold_labels, row_groups).card["fit"]["questions"]
+        == 3
+    )
 
 
 def test_outranking_is_the_area_under_the_curve_within_each_question():
-    rng = np.random.default_rng(3)
-    scores = rng.integers(0, 5, 60).astype(np.float32)  # with ties
-    labels = rng.random(60) < 0.3
-    question = np.repeat(np.arange(6), 10)
+    generator = np.random.default_rng(3)
+    chunk_scores = generator.integers(0, 5, 60).astype(np.float32)  # with ties
+    gold_labels = generator.random(60) < 0.3
+    asked_question = np.repeat(np.arange(6), 10)
     theirs = [
-        roc_auc_score(labels[question == q], scores[question == q])
-        for q in range(6)
-        if 0 < labels[question == q].sum() < 10
+        roc_auc_score(
+            gold_labels[asked_question == query], chunk_scores[asked_question == query]
+        )
+        for query in range(6)
+        if 0 < gold_labels[asked_question == query].sum() < 10
     ]
-    assert question_auc(scores, labels, question) == pytest.approx(np.mean(theirs))
-    assert question_auc(scores, labels, np.arange(60)) == pytest.approx(
-        roc_auc_score(labels, scores)
+    assert question_auc(chunk_scores, gold_labels, asked_question) == pytest.approx(
+        np.mean(theirs)
+    )
+    assert question_auc(chunk_scores, gold_labels, np.arange(60)) == pytest.approx(
+        roc_auc_score(gold_labels, chunk_scores)
     )
 
 
 def test_the_threshold_keeps_most_golds_of_held_out_questions():
-    states, labels, groups = some_states(questions=200)
-    probe = build_probe(
-        fit_line(states, labels, groups),
+    layer_states, gold_labels, row_groups = some_states(questions=200)
+    line_probe = build_probe(
+        fit_line(layer_states, gold_labels, row_groups),
         READING,
-        labels,
-        groups,
+        gold_labels,
+        row_groups,
         card={"data": "made up"},
     )
-    kept = probe.score(states)[labels] >= probe.threshold
-    assert 0.9 <= kept.mean() <= 1.0
-    assert (probe.score(states)[~labels] >= probe.threshold).mean() < kept.mean()
-    assert probe.card["data"] == "made up"
+    kept_items = line_probe.score(layer_states)[gold_labels] >= line_probe.threshold
+    assert 0.9 <= kept_items.mean() <= 1.0
+    assert (
+        line_probe.score(layer_states)[~gold_labels] >= line_probe.threshold
+    ).mean() < kept_items.mean()
+    assert line_probe.card["data"] == "made up"
 
 
 BAD = {
@@ -128,14 +153,14 @@ BAD = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_input_that_cannot_be_fitted_is_refused_with_the_reason(case):
-    states, labels, groups, said = BAD[case]
-    with pytest.raises(InputError, match=said):
-        fit_line(states, labels, groups)
+    layer_states, gold_labels, row_groups, message_part = BAD[case]
+    with pytest.raises(InputError, match=message_part):
+        fit_line(layer_states, gold_labels, row_groups)
 
 
 def test_states_are_not_changed():
-    states, labels, groups = some_states()
-    states = states.astype(np.float32)
-    before = states.copy()
-    fit_line(states, labels, groups)
-    assert np.array_equal(states, before)
+    layer_states, gold_labels, row_groups = some_states()
+    layer_states = layer_states.astype(np.float32)
+    values_before = layer_states.copy()
+    fit_line(layer_states, gold_labels, row_groups)
+    assert np.array_equal(layer_states, values_before)

@@ -23,65 +23,77 @@ IDS = torch.randint(3, 300, (2, 21), generator=torch.Generator().manual_seed(1))
 
 
 def prompt(length: int, seed: int = 0) -> TokenPrompt:
-    ids = torch.randint(
+    token_ids = torch.randint(
         3, 300, (length,), generator=torch.Generator().manual_seed(seed + length)
     )
     return TokenPrompt(
-        tuple(ids.tolist()), (2, length - 3), (length - 3, length), length
+        tuple(token_ids.tolist()), (2, length - 3), (length - 3, length), length
     )
 
 
 def count_blocks(blocks):
     seen = []
     handles = [
-        b.register_forward_hook(lambda *_, n=n: seen.append(n))
-        for n, b in enumerate(blocks)
+        body_item.register_forward_hook(lambda *_, number=number: seen.append(number))
+        for number, body_item in enumerate(blocks)
     ]
     return seen, handles
 
 
-def exact(model, layers=(0, 1, 3, 5)):
+def exact(tiny_model, layers=(0, 1, 3, 5)):
     """The hook equals ``output_hidden_states`` to the bit, and exactly L blocks ran."""
-    early = checked(model)
-    inputs = early._inputs(IDS)
+    partial_forward = checked(tiny_model)
+    encoded_inputs = partial_forward._inputs(IDS)
     with torch.inference_mode():
-        whole = early.decoder(**inputs, output_hidden_states=True)
-    for layer in layers:
-        early.check_layer(layer)
-        seen, handles = count_blocks(early.blocks)
-        state = early.read_layers(inputs, [layer], lambda h: h)[layer]
+        full_run = partial_forward.decoder(**encoded_inputs, output_hidden_states=True)
+    for layer_index in layers:
+        partial_forward.check_layer(layer_index)
+        seen, handles = count_blocks(partial_forward.blocks)
+        layer_state = partial_forward.read_layers(
+            encoded_inputs, [layer_index], lambda hidden_values: hidden_values
+        )[layer_index]
         for handle in handles:
             handle.remove()
-        assert torch.equal(state, whole.hidden_states[layer]), layer
-        assert seen == list(range(layer)), f"layer {layer}: blocks {seen} ran"
-    return early
+        assert torch.equal(layer_state, full_run.hidden_states[layer_index]), (
+            layer_index
+        )
+        assert seen == list(range(layer_index)), (
+            f"layer {layer_index}: blocks {seen} ran"
+        )
+    return partial_forward
 
 
-def checked(model):
-    early = get_partial_forward(model)
-    early.check_readable()
-    return early
+def checked(tiny_model):
+    partial_forward = get_partial_forward(tiny_model)
+    partial_forward.check_readable()
+    return partial_forward
 
 
-def alone_and_together(early, pooling, tolerance):
-    prompts = [prompt(n) for n in (9, 40, 17, 33)]
+def alone_and_together(partial_forward, pooling, tolerance):
+    prompts = [prompt(number) for number in (9, 40, 17, 33)]
 
     def states(some):
-        return early.read_layers(
-            model_inputs(early, some, pad=2), [3], pooling_function(pooling, some)
+        return partial_forward.read_layers(
+            model_inputs(partial_forward, some, pad=2),
+            [3],
+            pooling_function(pooling, some),
         )[3]
 
-    together = states(prompts)
-    for i, p in enumerate(prompts):
-        worst = float((states([p])[0] - together[i]).abs().max())
-        assert worst <= tolerance * max(1.0, float(together[i].abs().max())), worst
+    batched_states = states(prompts)
+    for i, single_prompt in enumerate(prompts):
+        largest_error = float(
+            (states([single_prompt])[0] - batched_states[i]).abs().max()
+        )
+        assert largest_error <= tolerance * max(
+            1.0, float(batched_states[i].abs().max())
+        ), largest_error
 
 
 def test_decoders_are_read_exactly(decoder, tiny):
-    early = exact(tiny(decoder))
-    assert early.is_causal
-    alone_and_together(early, "last", 2e-5)
-    the_last_token_alone(early, shortened=decoder not in WHOLE)
+    partial_forward = exact(tiny(decoder))
+    assert partial_forward.is_causal
+    alone_and_together(partial_forward, "last", 2e-5)
+    the_last_token_alone(partial_forward, shortened=decoder not in WHOLE)
 
 
 # The last block of these runs whole: recurrent ones (layer 3 follows one), and calls that hold more than is
@@ -98,35 +110,44 @@ WHOLE = {
 }
 
 
-def the_last_token_alone(early, shortened):
+def the_last_token_alone(partial_forward, shortened):
     """The shortened last block gives what the whole block gives, with and without padding."""
     for lengths in ((9, 40, 17), (33, 33)):  # beyond the window of 16 that some have
-        inputs = model_inputs(
-            early, [prompt(n, seed) for seed, n in enumerate(lengths)], pad=2
+        encoded_inputs = model_inputs(
+            partial_forward,
+            [prompt(number, seed) for seed, number in enumerate(lengths)],
+            pad=2,
         )
-        for layer in (1, 3, 5):
-            seen = last_tokens_of_block(early, layer)
-            found = early.read_last_token(inputs, layer)
-            wanted = early.read_layers(inputs, [layer], lambda h: h[:, -1])[layer]
-            worst = float((found - wanted).abs().max())
-            assert worst <= 1e-5 * max(1.0, float(wanted.abs().max())), (layer, worst)
-            if layer == 3:
+        for layer_index in (1, 3, 5):
+            seen = last_tokens_of_block(partial_forward, layer_index)
+            actual = partial_forward.read_last_token(encoded_inputs, layer_index)
+            wanted = partial_forward.read_layers(
+                encoded_inputs,
+                [layer_index],
+                lambda hidden_values: hidden_values[:, -1],
+            )[layer_index]
+            largest_error = float((actual - wanted).abs().max())
+            assert largest_error <= 1e-5 * max(1.0, float(wanted.abs().max())), (
+                layer_index,
+                largest_error,
+            )
+            if layer_index == 3:
                 assert seen() == ([1] if shortened else [max(lengths)]), (
                     "tokens that left the last block"
                 )
 
 
-def last_tokens_of_block(early, layer):
-    """How many tokens each finished run of the last block gave until asked, in `early.read_last_token` and no other pass."""
-    early.read_last_token(
-        early._inputs(IDS), layer
+def last_tokens_of_block(partial_forward, layer_index):
+    """How many tokens the last block's first finished run in `read_last_token` gave."""
+    partial_forward.read_last_token(
+        partial_forward._inputs(IDS), layer_index
     )  # the trial, which runs once, is over
     tokens: list[int] = []
 
     def after(module, args, output):
         tokens.append((output[0] if isinstance(output, tuple) else output).shape[1])
 
-    handle = early.blocks[layer - 1].register_forward_hook(after)
+    handle = partial_forward.blocks[layer_index - 1].register_forward_hook(after)
 
     def seen():
         handle.remove()
@@ -136,44 +157,62 @@ def last_tokens_of_block(early, layer):
 
 
 def test_encoders_are_read_exactly(encoder, tiny):
-    early = exact(tiny(encoder))
-    assert not early.is_causal
-    alone_and_together(early, "cls_mean_question", 1e-5)
+    partial_forward = exact(tiny(encoder))
+    assert not partial_forward.is_causal
+    alone_and_together(partial_forward, "cls_mean_question", 1e-5)
 
 
 def test_mamba_is_numbered_by_its_blocks(state_space, tiny):
-    early = get_partial_forward(tiny(state_space))
-    early.check_layer(3)
-    inputs = early._inputs(IDS)
+    partial_forward = get_partial_forward(tiny(state_space))
+    partial_forward.check_layer(3)
+    encoded_inputs = partial_forward._inputs(IDS)
     with torch.inference_mode():
-        shifted = early.decoder(**inputs, output_hidden_states=True).hidden_states[2]
-    assert torch.equal(early.read_layers(inputs, [3], lambda h: h)[3], shifted)
-    alone_and_together(early, "last", 1e-5)
+        shifted = partial_forward.decoder(
+            **encoded_inputs, output_hidden_states=True
+        ).hidden_states[2]
+    assert torch.equal(
+        partial_forward.read_layers(
+            encoded_inputs, [3], lambda hidden_values: hidden_values
+        )[3],
+        shifted,
+    )
+    alone_and_together(partial_forward, "last", 1e-5)
 
 
 @pytest.mark.parametrize(
     "family", ["llama", "gpt2", "opt", "bloom", "bert", "gemma4_text", "mpt"]
 )
 def test_the_last_layer_is_read_before_the_final_norm(family, tiny):
-    early = get_partial_forward(tiny(family))
-    early.check_layer(6)
-    inputs = early._inputs(IDS)
-    state = early.read_layers(inputs, [6], lambda h: h)[6]
+    partial_forward = get_partial_forward(tiny(family))
+    partial_forward.check_layer(6)
+    encoded_inputs = partial_forward._inputs(IDS)
+    layer_state = partial_forward.read_layers(
+        encoded_inputs, [6], lambda hidden_values: hidden_values
+    )[6]
     with torch.inference_mode():
-        normed = early.decoder(**inputs).last_hidden_state
+        normed = partial_forward.decoder(**encoded_inputs).last_hidden_state
         assert torch.equal(
-            state if early.final_norm is None else early.final_norm(state), normed
+            layer_state
+            if partial_forward.final_norm is None
+            else partial_forward.final_norm(layer_state),
+            normed,
         )
 
 
 def test_one_pass_gives_every_layer_asked_for(tiny):
-    early = checked(tiny("llama"))
-    inputs = early._inputs(IDS)
-    together = early.read_layers(inputs, range(7), lambda h: h[:, -1])
-    for layer in range(7):
+    partial_forward = checked(tiny("llama"))
+    encoded_inputs = partial_forward._inputs(IDS)
+    batched_states = partial_forward.read_layers(
+        encoded_inputs, range(7), lambda hidden_values: hidden_values[:, -1]
+    )
+    for layer_index in range(7):
         assert torch.equal(
-            together[layer],
-            early.read_layers(inputs, [layer], lambda h: h[:, -1])[layer],
+            batched_states[layer_index],
+            partial_forward.read_layers(
+                encoded_inputs,
+                [layer_index],
+                lambda hidden_values: hidden_values[:, -1],
+            )[layer_index],
         )
 
 
@@ -187,14 +226,14 @@ def test_models_that_cannot_be_read_are_refused_with_the_reason(family, says, ti
 
 
 def test_a_layer_outside_the_model_is_refused(tiny):
-    early = get_partial_forward(tiny("llama"))
-    for layer in (-1, 7):
+    partial_forward = get_partial_forward(tiny("llama"))
+    for layer_index in (-1, 7):
         with pytest.raises(InputError, match="6 blocks, so 0 to 6"):
-            early.check_layer(layer)
+            partial_forward.check_layer(layer_index)
 
 
 def test_a_forward_pass_that_goes_around_its_blocks_is_refused(tiny):
-    model = tiny("llama")
+    tiny_model = tiny("llama")
 
     def fused(
         input_ids,
@@ -203,14 +242,18 @@ def test_a_forward_pass_that_goes_around_its_blocks_is_refused(tiny):
         use_cache=False,
         output_hidden_states=False,
     ):
-        h = model.embed_tokens(input_ids)
-        for block in model.layers:  # calls the insides, as fused kernels do
-            h = h + block.mlp.forward(h)
-        return type("Out", (), {"last_hidden_state": h, "hidden_states": (h,) * 7})
+        hidden_values = tiny_model.embed_tokens(input_ids)
+        for block in tiny_model.layers:  # calls the insides, as fused kernels do
+            hidden_values = hidden_values + block.mlp.forward(hidden_values)
+        return type(
+            "Out",
+            (),
+            {"last_hidden_state": hidden_values, "hidden_states": (hidden_values,) * 7},
+        )
 
-    model.forward = fused
+    tiny_model.forward = fused
     with pytest.raises(InputError, match="went around its blocks"):
-        get_partial_forward(model).check_layer(3)
+        get_partial_forward(tiny_model).check_layer(3)
 
 
 def test_a_block_that_mixes_tokens_outside_its_attention_is_run_whole(tiny):
@@ -219,44 +262,52 @@ def test_a_block_that_mixes_tokens_outside_its_attention_is_run_whole(tiny):
             super().__init__()
             self.block = block
 
-        def forward(self, hidden_states, **given):
-            out = self.block(hidden_states, **given)
+        def forward(self, hidden_states, **call_options):
+            out = self.block(hidden_states, **call_options)
             return out + out.roll(
                 1, dims=1
             )  # the token before, which is not there when one is run
 
-    model = tiny("llama")
-    model.layers[2] = Mixing(model.layers[2])
-    early = checked(model)
-    inputs = early._inputs(IDS)
+    tiny_model = tiny("llama")
+    tiny_model.layers[2] = Mixing(tiny_model.layers[2])
+    partial_forward = checked(tiny_model)
+    encoded_inputs = partial_forward._inputs(IDS)
     assert torch.equal(
-        early.read_last_token(inputs, 3),
-        early.read_layers(inputs, [3], lambda h: h[:, -1])[3],
+        partial_forward.read_last_token(encoded_inputs, 3),
+        partial_forward.read_layers(
+            encoded_inputs, [3], lambda hidden_values: hidden_values[:, -1]
+        )[3],
     )
     torch.testing.assert_close(
-        early.read_last_token(inputs, 2),
-        early.read_layers(inputs, [2], lambda h: h[:, -1])[2],
+        partial_forward.read_last_token(encoded_inputs, 2),
+        partial_forward.read_layers(
+            encoded_inputs, [2], lambda hidden_values: hidden_values[:, -1]
+        )[2],
     )
 
 
 def test_half_precision_keeps_the_last_token_s_direction(tiny):
-    early = checked(tiny("llama").to(torch.bfloat16))
-    inputs = model_inputs(early, [prompt(n) for n in (9, 40, 17, 33)], pad=2)
-    found, wanted = (
-        early.read_last_token(inputs, 3),
-        early.read_layers(inputs, [3], lambda h: h[:, -1].float())[3],
+    partial_forward = checked(tiny("llama").to(torch.bfloat16))
+    encoded_inputs = model_inputs(
+        partial_forward, [prompt(number) for number in (9, 40, 17, 33)], pad=2
     )
-    assert found.dtype == torch.float32
-    assert float(torch.cosine_similarity(found, wanted).min()) > 0.999
+    actual, wanted = (
+        partial_forward.read_last_token(encoded_inputs, 3),
+        partial_forward.read_layers(
+            encoded_inputs, [3], lambda hidden_values: hidden_values[:, -1].float()
+        )[3],
+    )
+    assert actual.dtype == torch.float32
+    assert float(torch.cosine_similarity(actual, wanted).min()) > 0.999
 
 
 def test_training_mode_is_refused_until_it_ends(tiny):
-    model = tiny("llama").train()
+    tiny_model = tiny("llama").train()
     with pytest.raises(InputError, match=r"model\.eval"):
-        get_partial_forward(model).check_layer(3)
-    get_partial_forward(model.eval()).check_layer(3)
+        get_partial_forward(tiny_model).check_layer(3)
+    get_partial_forward(tiny_model.eval()).check_layer(3)
     with pytest.raises(InputError, match=r"model\.eval"):
-        get_partial_forward(model.train()).check_layer(3)
+        get_partial_forward(tiny_model.train()).check_layer(3)
 
 
 def test_objects_that_are_no_transformer_are_refused():
@@ -267,7 +318,7 @@ def test_objects_that_are_no_transformer_are_refused():
 def test_an_encoder_decoder_model_is_refused_and_its_encoder_read(tiny):
     from transformers import T5Config, T5Model
 
-    sizes = {
+    config_sizes = {
         "d_model": 32,
         "d_kv": 8,
         "d_ff": 48,
@@ -275,104 +326,123 @@ def test_an_encoder_decoder_model_is_refused_and_its_encoder_read(tiny):
         "num_heads": 4,
         "vocab_size": 320,
     }
-    model = T5Model(T5Config(**sizes)).eval()
+    tiny_model = T5Model(T5Config(**config_sizes)).eval()
     with pytest.raises(InputError, match="get_encoder"):
-        get_partial_forward(model)
-    exact(model.get_encoder())
+        get_partial_forward(tiny_model)
+    exact(tiny_model.get_encoder())
 
 
 def test_threads_mix_early_and_whole_passes(tiny):
-    model = tiny("llama")
-    early = checked(model)
-    inputs = early._inputs(IDS)
+    tiny_model = tiny("llama")
+    partial_forward = checked(tiny_model)
+    encoded_inputs = partial_forward._inputs(IDS)
     with torch.inference_mode():
-        whole = model(**inputs, output_hidden_states=True)
+        full_run = tiny_model(**encoded_inputs, output_hidden_states=True)
     wrong: list[str] = []
 
-    def work(n: int) -> None:
+    def work(number: int) -> None:
         for i in range(15):
-            if (i + n) % 2:
-                layer = 1 + (i + n) % 5
-                state = early.read_layers(inputs, [layer], lambda h: h)[layer]
-                if not torch.allclose(state, whole.hidden_states[layer], atol=1e-6):
-                    wrong.append(f"layer {layer}")
+            if (i + number) % 2:
+                layer_index = 1 + (i + number) % 5
+                layer_state = partial_forward.read_layers(
+                    encoded_inputs, [layer_index], lambda hidden_values: hidden_values
+                )[layer_index]
+                if not torch.allclose(
+                    layer_state, full_run.hidden_states[layer_index], atol=1e-6
+                ):
+                    wrong.append(f"layer {layer_index}")
             else:
                 with torch.inference_mode():
-                    out = model(**inputs).last_hidden_state
-                if not torch.allclose(out, whole.last_hidden_state, atol=1e-6):
+                    out = tiny_model(**encoded_inputs).last_hidden_state
+                if not torch.allclose(out, full_run.last_hidden_state, atol=1e-6):
                     wrong.append("whole")
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    worker_threads = [
+        threading.Thread(target=work, args=(number,)) for number in range(4)
+    ]
+    for text in worker_threads:
+        text.start()
+    for text in worker_threads:
+        text.join()
     assert wrong == []
 
 
 def test_generating_after_an_early_pass_is_unchanged(tiny):
-    model = tiny("llama", "AutoModelForCausalLM")
-    settings = {
+    tiny_model = tiny("llama", "AutoModelForCausalLM")
+    reader_settings = {
         "max_new_tokens": 8,
         "do_sample": False,
         "attention_mask": torch.ones_like(IDS),
     }
-    before = model.generate(IDS, **settings)
-    early = get_partial_forward(model)
-    early.read_layers(early._inputs(IDS), [3], lambda h: h)
-    assert torch.equal(model.generate(IDS, **settings), before)
+    values_before = tiny_model.generate(IDS, **reader_settings)
+    partial_forward = get_partial_forward(tiny_model)
+    partial_forward.read_layers(
+        partial_forward._inputs(IDS), [3], lambda hidden_values: hidden_values
+    )
+    assert torch.equal(tiny_model.generate(IDS, **reader_settings), values_before)
 
 
 def test_readers_of_one_model_share_its_lock_and_let_it_go(tiny):
-    model = tiny("llama", "AutoModelForCausalLM")
-    assert get_partial_forward(model) is get_partial_forward(model.model)
-    gone = weakref.ref(model)
-    decoder = weakref.ref(model.model)
-    del model
+    tiny_model = tiny("llama", "AutoModelForCausalLM")
+    assert get_partial_forward(tiny_model) is get_partial_forward(tiny_model.model)
+    model_reference = weakref.ref(tiny_model)
+    decoder = weakref.ref(tiny_model.model)
+    del tiny_model
     gc.collect()
-    assert gone() is None
+    assert model_reference() is None
     assert decoder() is None
 
 
 def test_a_read_model_can_still_be_copied(tiny):
-    model = tiny("llama")
-    get_partial_forward(model).check_layer(3)
-    twin = copy.deepcopy(model)
-    inputs = get_partial_forward(twin)._inputs(IDS)
+    tiny_model = tiny("llama")
+    get_partial_forward(tiny_model).check_layer(3)
+    model_copy = copy.deepcopy(tiny_model)
+    encoded_inputs = get_partial_forward(model_copy)._inputs(IDS)
     assert torch.equal(
-        get_partial_forward(twin).read_layers(inputs, [3], lambda h: h)[3],
-        get_partial_forward(model).read_layers(inputs, [3], lambda h: h)[3],
+        get_partial_forward(model_copy).read_layers(
+            encoded_inputs, [3], lambda hidden_values: hidden_values
+        )[3],
+        get_partial_forward(tiny_model).read_layers(
+            encoded_inputs, [3], lambda hidden_values: hidden_values
+        )[3],
     )
 
 
 def test_global_randomness_is_left_alone(tiny):
-    model = tiny("llama")
+    tiny_model = tiny("llama")
     torch.manual_seed(7)
-    expected = torch.rand(3)
+    reference = torch.rand(3)
     torch.manual_seed(7)
-    get_partial_forward(model).check_layer(3)
-    assert torch.equal(torch.rand(3), expected)
+    get_partial_forward(tiny_model).check_layer(3)
+    assert torch.equal(torch.rand(3), reference)
 
 
 def test_bfloat16_neighbours_move_a_state_only_within_its_rounding(tiny):
-    early = checked(tiny("llama").to(torch.bfloat16))
-    prompts = [prompt(n) for n in (9, 40, 17, 33)]
-    together = early.read_layers(
-        model_inputs(early, prompts, 2), [3], pooling_function("last", prompts)
+    partial_forward = checked(tiny("llama").to(torch.bfloat16))
+    prompts = [prompt(number) for number in (9, 40, 17, 33)]
+    batched_states = partial_forward.read_layers(
+        model_inputs(partial_forward, prompts, 2),
+        [3],
+        pooling_function("last", prompts),
     )[3]
-    for i, p in enumerate(prompts):
-        alone = early.read_layers(
-            model_inputs(early, [p], 2), [3], pooling_function("last", [p])
+    for i, single_prompt in enumerate(prompts):
+        single_states = partial_forward.read_layers(
+            model_inputs(partial_forward, [single_prompt], 2),
+            [3],
+            pooling_function("last", [single_prompt]),
         )[3][0]
-        assert float(torch.cosine_similarity(alone, together[i], dim=0)) > 0.999
+        assert (
+            float(torch.cosine_similarity(single_states, batched_states[i], dim=0))
+            > 0.999
+        )
 
 
 @pytest.mark.filterwarnings(
     "ignore"
 )  # torch says that this way to quantise is deprecated
 def test_a_dynamically_quantised_model_is_refused_in_words(tiny):
-    model = torch.ao.quantization.quantize_dynamic(
+    tiny_model = torch.ao.quantization.quantize_dynamic(
         tiny("llama"), {torch.nn.Linear}, dtype=torch.qint8
     )
     with pytest.raises(InputError, match="quantised dynamically"):
-        get_partial_forward(model).check_readable()
+        get_partial_forward(tiny_model).check_readable()

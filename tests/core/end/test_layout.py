@@ -61,7 +61,7 @@ def test_the_spans_hold_the_texts_ids_and_nothing_is_retokenised(
 def test_what_stands_before_the_question_does_not_depend_on_it(
     plain, one, other, passage
 ):
-    first, second = (prompt_of(SCQ, plain, q, passage) for q in (one, other))
+    first, second = (prompt_of(SCQ, plain, query, passage) for query in (one, other))
     assert first.prefix_length == second.prefix_length
     assert first.ids[: first.prefix_length] == second.ids[: second.prefix_length]
     assert first.passage_span[1] <= first.prefix_length
@@ -70,7 +70,7 @@ def test_what_stands_before_the_question_does_not_depend_on_it(
 @pytest.mark.parametrize(
     ("layout", "order"),
     [(SCQ, "SCQ"), (SQC, "SQC"), (QSC, "QSC"), (SC, "SC"), (DISTINGUISH, "SCQ")],
-    ids=lambda v: getattr(v, "name", v),
+    ids=lambda item_value: getattr(item_value, "name", item_value),
 )
 @pytest.mark.parametrize("kind", ["plain", "chat"])
 def test_the_parts_come_in_the_order_of_the_name(layout, order, kind, request):
@@ -152,7 +152,7 @@ def test_fingerprints_differ_by_wording_order_and_template(plain, chat):
         for t in (plain, chat)
         for layout in (SCQ, SQC, QSC, SC, DISTINGUISH, MINE)
     ]
-    prints = [b.fingerprint for b in bound]
+    prints = [body_item.fingerprint for body_item in bound]
     assert len(set(prints)) == len(prints)
     assert prints == [
         layout.bind(t).fingerprint
@@ -177,30 +177,37 @@ def test_layouts_that_make_no_sense_are_refused(make, says):
 @given(lengths=st.lists(st.integers(1, 50), max_size=30), cap=st.integers(1, 100))
 def test_batches_hold_every_row_once_under_the_cap(lengths, cap):
     plan = batch_by_length(lengths, cap)
-    assert sorted(i for b in plan for i in b) == list(range(len(lengths)))
-    for batch in plan:
-        assert len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= cap
-    flat = [lengths[i] for b in plan for i in b]
+    assert sorted(i for body_item in plan for i in body_item) == list(
+        range(len(lengths))
+    )
+    for row_batch in plan:
+        assert (
+            len(row_batch) == 1
+            or len(row_batch) * max(lengths[i] for i in row_batch) <= cap
+        )
+    flat = [lengths[i] for body_item in plan for i in body_item]
     assert flat == sorted(flat)
 
 
 @given(lengths=st.lists(st.integers(1, 900), max_size=40))
 def test_no_batch_holds_much_padding_and_none_ends_without_need(lengths):
-    plan = [[lengths[i] for i in batch] for batch in batch_by_length(lengths, 4096)]
-    for batch in plan:
-        assert len(batch) * batch[-1] - sum(batch) <= MAX_PADDING
-    for batch, following in itertools.pairwise(plan):
-        together = [*batch, following[0]]
-        padded = len(together) * together[-1]
-        assert padded > 4096 or padded - sum(together) > MAX_PADDING
+    plan = [
+        [lengths[i] for i in row_batch] for row_batch in batch_by_length(lengths, 4096)
+    ]
+    for row_batch in plan:
+        assert len(row_batch) * row_batch[-1] - sum(row_batch) <= MAX_PADDING
+    for row_batch, following in itertools.pairwise(plan):
+        batched_states = [*row_batch, following[0]]
+        padded = len(batched_states) * batched_states[-1]
+        assert padded > 4096 or padded - sum(batched_states) > MAX_PADDING
 
 
 @given(ids=st.lists(st.integers(), max_size=60), room=st.integers(1, 20))
 def test_windows_tile_the_ids_evenly(ids, room):
-    parts = split_windows(ids, room)
-    assert [i for p in parts for i in p] == ids
-    assert len(parts) == max(1, -(-len(ids) // room))
-    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+    text_parts = split_windows(ids, room)
+    assert [i for p in text_parts for i in p] == ids
+    assert len(text_parts) == max(1, -(-len(ids) // room))
+    assert max(map(len, text_parts)) - min(map(len, text_parts)) <= 1
 
 
 def test_no_room_for_the_text_is_an_error():

@@ -17,31 +17,31 @@ ASKED = (Message("user", "x"),)
 
 @pytest.fixture
 def folder(tmp_path):
-    llm = tiny_llm()
-    llm.model.save_pretrained(tmp_path)
-    llm.tokenizer.save_pretrained(tmp_path)
+    local_llm = tiny_llm()
+    local_llm.model.save_pretrained(tmp_path)
+    local_llm.tokenizer.save_pretrained(tmp_path)
     return tmp_path
 
 
 @pytest.fixture
 def loads(monkeypatch):
     """What is loaded from files, one name for each time."""
-    found, real = [], loading.load_model
+    actual, real = [], loading.load_model
 
-    def counted(name, **how):
-        found.append("AutoModelForCausalLM" if how.get("has_lm_head") else "AutoModel")
-        return real(name, **how)
+    def counted(case_name, **how):
+        actual.append("AutoModelForCausalLM" if how.get("has_lm_head") else "AutoModel")
+        return real(case_name, **how)
 
     monkeypatch.setattr(loading, "load_model", counted)
-    return found
+    return actual
 
 
 def at_once(call, number=8):
     """What each of so many threads gets that begin together."""
-    together = threading.Barrier(number)
+    batched_states = threading.Barrier(number)
 
     def one(_):
-        together.wait(20)
+        batched_states.wait(20)
         return call()
 
     with ThreadPoolExecutor(number) as pool:
@@ -50,21 +50,21 @@ def at_once(call, number=8):
 
 def test_eight_threads_with_a_model_of_their_own_each_load_once(folder, loads):
     def answered():
-        llm = LocalLLM(folder, max_new_tokens=2)
-        return llm.complete(ASKED).text, llm.model
+        local_llm = LocalLLM(folder, max_new_tokens=2)
+        return local_llm.complete(ASKED).text, local_llm.model
 
-    found = at_once(answered)
+    actual = at_once(answered)
     assert loads == ["AutoModelForCausalLM"]
-    assert len({id(model) for _, model in found}) == 1
-    assert len({text for text, _ in found}) == 1
+    assert len({id(tiny_model) for _, tiny_model in actual}) == 1
+    assert len({input_text for input_text, _ in actual}) == 1
 
 
 @pytest.mark.parametrize("layers", [None, 2])
 def test_eight_readers_load_once(folder, loads, layers):
-    found = at_once(lambda: loading.open_backbone(folder, None, LoadOptions(), layers))
+    actual = at_once(lambda: loading.open_backbone(folder, None, LoadOptions(), layers))
     assert loads == ["AutoModel"]
-    assert len({id(b.partial_forward) for b in found}) == 1
-    assert {b.block_count for b in found} == {
+    assert len({id(body_item.partial_forward) for body_item in actual}) == 1
+    assert {body_item.block_count for body_item in actual} == {
         loading.load_model(folder).config.num_hidden_layers
     }
 
@@ -72,19 +72,19 @@ def test_eight_readers_load_once(folder, loads, layers):
 def test_readers_of_one_folder_share_it(folder, loads):
     readers = [HiddenReader(str(folder)) for _ in range(4)]
     turns = iter(readers)
-    found = at_once(lambda: next(turns).backbone, 4)
+    actual = at_once(lambda: next(turns).backbone, 4)
     assert loads == ["AutoModel"]
-    assert len({id(b.model) for b in found}) == 1
+    assert len({id(body_item.model) for body_item in actual}) == 1
 
 
 def test_what_differs_is_another_model(folder, loads):
-    whole = shared_model(folder)
-    assert shared_model(folder, layers=2) is not whole
-    assert shared_model(folder, load=LoadOptions(dtype="bfloat16")) is not whole
-    assert shared_model(folder, has_lm_head=True) is not whole
-    assert shared_model(str(folder)) is whole
+    whole_model = shared_model(folder)
+    assert shared_model(folder, layers=2) is not whole_model
+    assert shared_model(folder, load=LoadOptions(dtype="bfloat16")) is not whole_model
+    assert shared_model(folder, has_lm_head=True) is not whole_model
+    assert shared_model(str(folder)) is whole_model
     tiny_llm().model.save_pretrained(folder)  # other files in the same place
-    assert shared_model(folder) is not whole
+    assert shared_model(folder) is not whole_model
     assert loading.load_model(folder) is not loading.load_model(
         folder
     )  # one's own, to change in place
@@ -92,7 +92,7 @@ def test_what_differs_is_another_model(folder, loads):
 
 def test_what_nobody_uses_is_let_go(folder, loads):
     for _ in range(2):
-        model = shared_model(folder)
-        del model
+        tiny_model = shared_model(folder)
+        del tiny_model
         gc.collect()
     assert len(loads) == 2

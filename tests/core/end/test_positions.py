@@ -28,9 +28,11 @@ ROPE = {
 
 @pytest.fixture(params=sorted(ROPE))
 def model(request, tiny):
-    limit = ORIGINAL if request.param == "dynamic" else 4 * ORIGINAL
+    token_limit = ORIGINAL if request.param == "dynamic" else 4 * ORIGINAL
     return tiny(
-        "llama", rope_parameters=ROPE[request.param], max_position_embeddings=limit
+        "llama",
+        rope_parameters=ROPE[request.param],
+        max_position_embeddings=token_limit,
     )
 
 
@@ -48,34 +50,40 @@ def test_a_state_does_not_depend_on_longer_neighbours_or_passes_before(
         )
 
     assert position_limit(model) in (ORIGINAL, ORIGINAL - 1)
-    texts = ["short one", "another", "third text", "x" * (2 * ORIGINAL)]
-    alone = {t: states_of(reader(), "who?", [t], [2])[2][0] for t in texts}
+    input_texts = ["short one", "another", "third text", "x" * (2 * ORIGINAL)]
+    single_states = {
+        t: states_of(reader(), "who?", [t], [2])[2][0] for t in input_texts
+    }
     model(
         input_ids=torch.full((1, 3 * ORIGINAL), 5)
     )  # as its owner may use it in between
-    together = reader()
+    batched_states = reader()
     for _ in range(2):  # the second time from what was kept
-        found = together.read([("who?", t) for t in texts], [2])
-        first = np.searchsorted(found.text_index, np.arange(len(texts)))
-        assert np.bincount(found.text_index).tolist()[:3] == [1, 1, 1]
-        assert np.bincount(found.text_index)[3] > 1, "the long one is read in parts"
-        for text, state in zip(texts, found.by_layer[2][first], strict=True):
-            assert np.abs(state - alone[text]).max() < 1e-4
+        actual = batched_states.read([("who?", t) for t in input_texts], [2])
+        first = np.searchsorted(actual.text_index, np.arange(len(input_texts)))
+        assert np.bincount(actual.text_index).tolist()[:3] == [1, 1, 1]
+        assert np.bincount(actual.text_index)[3] > 1, "the long one is read in parts"
+        for input_text, layer_state in zip(
+            input_texts, actual.by_layer[2][first], strict=True
+        ):
+            assert np.abs(layer_state - single_states[input_text]).max() < 1e-4
 
 
 @pytest.mark.parametrize(
     ("family", "lost"), [("bert", 0), ("roberta", 2), ("xlm-roberta", 2), ("mpnet", 2)]
 )
 def test_positions_behind_a_padding_index_are_not_counted(tiny, family, lost):
-    made = tiny(family, "AutoModel", max_position_embeddings=40, pad_token_id=1)
-    room = position_limit(made)
+    position_model = tiny(
+        family, "AutoModel", max_position_embeddings=40, pad_token_id=1
+    )
+    room = position_limit(position_model)
     assert room == 40 - lost
-    made(
+    position_model(
         input_ids=torch.full((1, room), 5),
         attention_mask=torch.ones(1, room, dtype=torch.long),
     )
     with pytest.raises((IndexError, RuntimeError)):
-        made(
+        position_model(
             input_ids=torch.full((1, room + 1), 5),
             attention_mask=torch.ones(1, room + 1, dtype=torch.long),
         )

@@ -22,11 +22,16 @@ TEXTS = ["alpha " * 7, "b", "gamma delta " * 5, "e" * 33]
 HYBRIDS = {"qwen3_next", "qwen3_5_text", "lfm2"}
 
 
-def pair_of_readers(model, tokenizer, layout=SHORT, cache=None):
-    s = ReadingSettings(layout=layout)
-    keeping = HiddenReader(model, tokenizer=tokenizer, settings=s, prefix=cache)
-    return keeping, HiddenReader(
-        model, tokenizer=tokenizer, settings=s, prefix=PrefixCache(0)
+def pair_of_readers(tiny_model, tokenizer, layout=SHORT, prefix_cache=None):
+    reading_settings = ReadingSettings(layout=layout)
+    caching_reader = HiddenReader(
+        tiny_model, tokenizer=tokenizer, settings=reading_settings, prefix=prefix_cache
+    )
+    return caching_reader, HiddenReader(
+        tiny_model,
+        tokenizer=tokenizer,
+        settings=reading_settings,
+        prefix=PrefixCache(0),
     )
 
 
@@ -37,16 +42,19 @@ def off(reader):
 
 
 def test_kept_prefixes_change_nothing_in_any_family(decoder, tiny, byte_tokenizer):
-    keeping, plain = pair_of_readers(tiny(decoder), byte_tokenizer())
-    for query in ("who?", "where was it then?"):
-        found, wanted = (states_of(r, query, TEXTS, [3])[3] for r in (keeping, plain))
-        assert np.abs(found - wanted).max() < 1e-5
-    kept, why = keeping.prefix, off(keeping)
+    caching_reader, plain_reader = pair_of_readers(tiny(decoder), byte_tokenizer())
+    for asked_query in ("who?", "where was it then?"):
+        actual, reference = (
+            states_of(each_reader, asked_query, TEXTS, [3])[3]
+            for each_reader in (caching_reader, plain_reader)
+        )
+        assert np.abs(actual - reference).max() < 1e-5
+    kept_items, why = caching_reader.prefix, off(caching_reader)
     if decoder in HYBRIDS:
         assert "not plain keys and values" in why
-        assert len(kept) == 0
+        assert len(kept_items) == 0
     else:
-        assert (why, kept.hits, kept.misses) == (None, 4, 4)
+        assert (why, kept_items.hits, kept_items.misses) == (None, 4, 4)
 
 
 @pytest.fixture(scope="module")
@@ -60,66 +68,91 @@ def tokenizer(byte_tokenizer):
 
 
 def test_random_ragged_trials_are_exact(llama, tokenizer):
-    keeping, plain = pair_of_readers(llama, tokenizer)
-    rng = np.random.default_rng(0)
+    caching_reader, plain_reader = pair_of_readers(llama, tokenizer)
+    generator = np.random.default_rng(0)
     pool = [
-        "".join(rng.choice(list("abcdef "), rng.integers(0, 60))) for _ in range(12)
+        "".join(generator.choice(list("abcdef "), generator.integers(0, 60)))
+        for _ in range(12)
     ]
     for _ in range(20):
-        texts = [pool[i] for i in rng.integers(0, 12, rng.integers(1, 7))]
-        query = "".join(rng.choice(list("xyz?"), rng.integers(1, 20)))
-        layer = int(rng.integers(1, 7))
-        found, wanted = (
-            states_of(r, query, texts, [layer])[layer] for r in (keeping, plain)
+        input_texts = [
+            pool[i] for i in generator.integers(0, 12, generator.integers(1, 7))
+        ]
+        asked_query = "".join(generator.choice(list("xyz?"), generator.integers(1, 20)))
+        layer_index = int(generator.integers(1, 7))
+        actual, reference = (
+            states_of(each_reader, asked_query, input_texts, [layer_index])[layer_index]
+            for each_reader in (caching_reader, plain_reader)
         )
-        assert np.abs(found - wanted).max() < 1e-5
-    assert keeping.prefix.hits / (keeping.prefix.hits + keeping.prefix.misses) > 0.3
+        assert np.abs(actual - reference).max() < 1e-5
+    assert (
+        caching_reader.prefix.hits
+        / (caching_reader.prefix.hits + caching_reader.prefix.misses)
+        > 0.3
+    )
 
 
 @pytest.mark.parametrize("layout", [SC, DISTINGUISH], ids=lambda layout: layout.name)
 def test_other_layouts_with_the_passage_first_are_exact_too(layout, llama, tokenizer):
-    keeping, plain = pair_of_readers(llama, tokenizer, layout)
-    for query in ("who?", "when?"):
-        found, wanted = (states_of(r, query, TEXTS, [3])[3] for r in (keeping, plain))
-        assert np.abs(found - wanted).max() < 1e-5
-    assert keeping.prefix.hits == 4
+    caching_reader, plain_reader = pair_of_readers(llama, tokenizer, layout)
+    for asked_query in ("who?", "when?"):
+        actual, reference = (
+            states_of(each_reader, asked_query, TEXTS, [3])[3]
+            for each_reader in (caching_reader, plain_reader)
+        )
+        assert np.abs(actual - reference).max() < 1e-5
+    assert caching_reader.prefix.hits == 4
 
 
 def test_bfloat16_agrees_within_its_rounding(tiny, tokenizer):
-    keeping, plain = pair_of_readers(tiny("llama").to(torch.bfloat16), tokenizer)
-    for query in ("who?", "when was that?"):
-        found, wanted = (
-            torch.tensor(states_of(r, query, TEXTS, [3])[3]) for r in (keeping, plain)
+    caching_reader, plain_reader = pair_of_readers(
+        tiny("llama").to(torch.bfloat16), tokenizer
+    )
+    for asked_query in ("who?", "when was that?"):
+        actual, reference = (
+            torch.tensor(states_of(each_reader, asked_query, TEXTS, [3])[3])
+            for each_reader in (caching_reader, plain_reader)
         )
-        assert bool((torch.cosine_similarity(found, wanted) > 0.999).all())
+        assert bool((torch.cosine_similarity(actual, reference) > 0.999).all())
 
 
 def test_keys_hold_layer_layout_model_and_dtype(tiny, llama, tokenizer):
-    cache = PrefixCache(1 << 24)
-    other = Layout("other", ("\nQuestion: ", QUERY), system=("Look:", PASSAGE))
+    prefix_cache = PrefixCache(1 << 24)
+    other_reader = Layout("other", ("\nQuestion: ", QUERY), system=("Look:", PASSAGE))
     readers = [
-        (pair_of_readers(llama, tokenizer, SHORT, cache), 3),
-        (pair_of_readers(llama, tokenizer, SHORT, cache), 4),
-        (pair_of_readers(llama, tokenizer, other, cache), 3),
-        (pair_of_readers(tiny("llama", seed=1), tokenizer, SHORT, cache), 3),
-        (pair_of_readers(tiny("llama").to(torch.bfloat16), tokenizer, SHORT, cache), 3),
+        (pair_of_readers(llama, tokenizer, SHORT, prefix_cache), 3),
+        (pair_of_readers(llama, tokenizer, SHORT, prefix_cache), 4),
+        (pair_of_readers(llama, tokenizer, other_reader, prefix_cache), 3),
+        (pair_of_readers(tiny("llama", seed=1), tokenizer, SHORT, prefix_cache), 3),
+        (
+            pair_of_readers(
+                tiny("llama").to(torch.bfloat16), tokenizer, SHORT, prefix_cache
+            ),
+            3,
+        ),
     ]
-    for (keeping, plain), layer in readers:
-        before = cache.hits
-        found = states_of(keeping, "who?", TEXTS, [layer])[layer]
-        assert cache.hits == before, (
+    for (caching_reader, plain_reader), layer_index in readers:
+        values_before = prefix_cache.hits
+        actual = states_of(caching_reader, "who?", TEXTS, [layer_index])[layer_index]
+        assert prefix_cache.hits == values_before, (
             "an entry of another model, layer or layout was used"
         )
         assert (
-            np.abs(found - states_of(plain, "who?", TEXTS, [layer])[layer]).max() < 1e-5
+            np.abs(
+                actual
+                - states_of(plain_reader, "who?", TEXTS, [layer_index])[layer_index]
+            ).max()
+            < 1e-5
         )
-    again, _ = pair_of_readers(llama, tokenizer, SHORT, cache)
-    states_of(again, "who else?", TEXTS, [3])
-    assert cache.hits == 4, "the same model under a new reader must find its entries"
+    later_reader, _ = pair_of_readers(llama, tokenizer, SHORT, prefix_cache)
+    states_of(later_reader, "who else?", TEXTS, [3])
+    assert prefix_cache.hits == 4, (
+        "the same model under a new reader must find its entries"
+    )
 
 
 def test_what_cannot_be_kept_says_why(llama, tokenizer, tiny, byte_tokenizer):
-    cases = [
+    refused_cases = [
         (
             HiddenReader(
                 llama, tokenizer=tokenizer, settings=ReadingSettings(layout=SQC)
@@ -132,7 +165,7 @@ def test_what_cannot_be_kept_says_why(llama, tokenizer, tiny, byte_tokenizer):
         ),
         (HiddenReader(tiny("bert"), tokenizer=byte_tokenizer(pair=True)), "encoder"),
     ]
-    for reader, why in cases:
+    for reader, why in refused_cases:
         assert why in off(reader)
 
 
@@ -141,42 +174,51 @@ def test_keys_that_move_with_the_padding_are_not_kept(llama, tokenizer):
         def forward(self, input_ids=None, **given):  # hides that it takes position ids
             return super().forward(input_ids, **given)
 
-    model = Wrapped(llama.config).eval()
-    model.load_state_dict(llama.state_dict())
-    keeping, plain = pair_of_readers(model, tokenizer)
-    assert "padding" in off(keeping)
-    for texts in (TEXTS, TEXTS[1:2]):
-        found, wanted = (states_of(r, "who?", texts, [3])[3] for r in (keeping, plain))
-        assert np.abs(found - wanted).max() < 1e-5
+    tiny_model = Wrapped(llama.config).eval()
+    tiny_model.load_state_dict(llama.state_dict())
+    caching_reader, plain_reader = pair_of_readers(tiny_model, tokenizer)
+    assert "padding" in off(caching_reader)
+    for input_texts in (TEXTS, TEXTS[1:2]):
+        actual, reference = (
+            states_of(each_reader, "who?", input_texts, [3])[3]
+            for each_reader in (caching_reader, plain_reader)
+        )
+        assert np.abs(actual - reference).max() < 1e-5
 
 
 def test_threads_share_a_small_cache_without_wrong_states(llama, tokenizer):
-    keeping, plain = pair_of_readers(llama, tokenizer, SHORT, PrefixCache(40_000))
-    wanted = {
-        q: states_of(plain, q, TEXTS, [3])[3] for q in ("who?", "why?", "when was it?")
+    caching_reader, plain_reader = pair_of_readers(
+        llama, tokenizer, SHORT, PrefixCache(40_000)
+    )
+    reference = {
+        q: states_of(plain_reader, q, TEXTS, [3])[3]
+        for q in ("who?", "why?", "when was it?")
     }
-    worst: list[float] = []
+    max_errors: list[float] = []
 
-    def work(n: int) -> None:
+    def work(number: int) -> None:
         for i in range(6):
-            query = list(wanted)[(n + i) % 3]
-            worst.append(
+            asked_query = list(reference)[(number + i) % 3]
+            max_errors.append(
                 float(
                     np.abs(
-                        states_of(keeping, query, TEXTS, [3])[3] - wanted[query]
+                        states_of(caching_reader, asked_query, TEXTS, [3])[3]
+                        - reference[asked_query]
                     ).max()
                 )
             )
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert len(worst) == 24
-    assert max(worst) < 1e-5
-    assert keeping.prefix.total_weight <= 40_000
-    assert keeping.prefix.evictions > 0
+    worker_threads = [
+        threading.Thread(target=work, args=(number,)) for number in range(4)
+    ]
+    for text in worker_threads:
+        text.start()
+    for text in worker_threads:
+        text.join()
+    assert len(max_errors) == 24
+    assert max(max_errors) < 1e-5
+    assert caching_reader.prefix.total_weight <= 40_000
+    assert caching_reader.prefix.evictions > 0
 
 
 @dataclass
@@ -190,31 +232,31 @@ class Entry:
     st.integers(0, 100),
 )
 def test_the_bound_in_bytes_always_holds_and_the_least_used_goes_first(steps, bound):
-    cache: PrefixCache = PrefixCache(bound)
-    model: dict[int, int] = {}  # in order of use
+    prefix_cache: PrefixCache = PrefixCache(bound)
+    tiny_model: dict[int, int] = {}  # in order of use
     for key, size in steps:
-        found = cache.get(key)
-        assert (found is not None) == (key in model)
-        if found is not None:
-            model[key] = model.pop(key)
+        actual = prefix_cache.get(key)
+        assert (actual is not None) == (key in tiny_model)
+        if actual is not None:
+            tiny_model[key] = tiny_model.pop(key)
         else:
-            cache.put(key, Entry(size))
+            prefix_cache.put(key, Entry(size))
             if size <= bound:
-                model[key] = size
-                while sum(model.values()) > bound:
-                    del model[next(iter(model))]
-        assert cache.total_weight == sum(model.values()) <= bound
-        assert len(cache) == len(model)
+                tiny_model[key] = size
+                while sum(tiny_model.values()) > bound:
+                    del tiny_model[next(iter(tiny_model))]
+        assert prefix_cache.total_weight == sum(tiny_model.values()) <= bound
+        assert len(prefix_cache) == len(tiny_model)
 
 
 def test_a_negative_bound_is_refused_and_clearing_forgets():
     with pytest.raises(InputError, match="max_bytes=-1"):
         PrefixCache(-1)
-    cache: PrefixCache = PrefixCache(10)
-    cache.put("a", Entry(3))
-    cache.clear()
-    assert cache.total_weight == 0
-    assert cache.get("a") is None
+    prefix_cache: PrefixCache = PrefixCache(10)
+    prefix_cache.put("a", Entry(3))
+    prefix_cache.clear()
+    assert prefix_cache.total_weight == 0
+    assert prefix_cache.get("a") is None
 
 
 def test_the_default_layout_of_a_decoder_is_kept(llama, tokenizer):

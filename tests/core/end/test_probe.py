@@ -31,9 +31,9 @@ def a_probe(**changes) -> Probe:
 
 @given(arrays(np.float32, (3, 4), elements=st.floats(-1e3, 1e3, width=32)))
 def test_the_score_is_the_dot_product_plus_the_bias(states):
-    scores = a_probe().score(states)
-    assert scores.dtype == np.float32
-    assert np.allclose(scores, states @ np.arange(4) - 1, atol=1e-2)
+    chunk_scores = a_probe().score(states)
+    assert chunk_scores.dtype == np.float32
+    assert np.allclose(chunk_scores, states @ np.arange(4) - 1, atol=1e-2)
 
 
 def test_no_states_give_no_scores():
@@ -63,48 +63,53 @@ def test_a_weight_that_is_no_finite_vector_of_the_models_width_is_refused(weight
 
 def test_a_probe_does_not_follow_later_changes_of_its_weight():
     weight = np.arange(4.0, dtype=np.float32)
-    probe = a_probe(weight=weight)
+    line_probe = a_probe(weight=weight)
     weight[:] = 9
-    assert probe.weight.tolist() == [0, 1, 2, 3]
+    assert line_probe.weight.tolist() == [0, 1, 2, 3]
     with pytest.raises(ValueError, match="read-only"):
-        probe.weight[0] = 1
+        line_probe.weight[0] = 1
 
 
 def test_a_mismatch_names_every_difference():
-    other = HiddenStateSpec(
+    other_reader = HiddenStateSpec(
         ModelFingerprint(
             "tiny/model", "llama", 4, "float32", weights="cc", tokenizer="bb"
         ),
         3,
         "S|Q|C v1",
     )
-    with pytest.raises(ProbeMismatch) as error:
-        a_probe().check(other)
-    for said in (
+    with pytest.raises(ProbeMismatch) as raised_error:
+        a_probe().check(other_reader)
+    for message_part in (
         "weights",
         "layer: the probe was fitted with 2, this scorer uses 3",
         "layout",
     ):
-        assert said in str(error.value)
+        assert message_part in str(raised_error.value)
     a_probe().check(READING)
 
 
 def test_a_saved_probe_comes_back_equal(tmp_path):
-    probe = a_probe(
+    line_probe = a_probe(
         card={
             "fit": {"C": 0.1, "note": "zwölf 🐝 | pipes"},
             "layers": [{"layer": 1, "recall": 0.5}],
         }
     )
-    again = Probe.load(probe.save(tmp_path / "p"))
-    assert again.weight.tobytes() == probe.weight.tobytes()
-    assert (again.bias, again.reading, again.threshold, again.card) == (
+    second_run = Probe.load(line_probe.save(tmp_path / "p"))
+    assert second_run.weight.tobytes() == line_probe.weight.tobytes()
+    assert (
+        second_run.bias,
+        second_run.reading,
+        second_run.threshold,
+        second_run.card,
+    ) == (
         -1.0,
         READING,
         0.25,
-        probe.card,
+        line_probe.card,
     )
-    assert {p.name for p in (tmp_path / "p").iterdir()} == {
+    assert {passage.name for passage in (tmp_path / "p").iterdir()} == {
         "probe.safetensors",
         "probe.json",
         "README.md",
@@ -118,14 +123,14 @@ def test_saving_again_replaces_the_old_probe_and_leaves_nothing_else(tmp_path):
     a_probe().save(tmp_path / "p")
     a_probe(bias=5.0).save(tmp_path / "p")
     assert Probe.load(tmp_path / "p").bias == 5.0
-    assert [p.name for p in tmp_path.iterdir()] == ["p"]
+    assert [passage.name for passage in tmp_path.iterdir()] == ["p"]
 
 
 def test_a_folder_of_something_else_is_not_touched(tmp_path):
     (tmp_path / "thesis.txt").write_text("years of work")
     with pytest.raises(InputError, match=r"thesis\.txt"):
         a_probe().save(tmp_path)
-    assert [p.name for p in tmp_path.iterdir()] == ["thesis.txt"]
+    assert [passage.name for passage in tmp_path.iterdir()] == ["thesis.txt"]
 
 
 def test_what_somebody_put_there_meanwhile_is_not_touched(tmp_path):
@@ -151,7 +156,7 @@ def test_an_interrupted_save_leaves_the_old_probe(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         interrupted()
     assert Probe.load(tmp_path / "p").bias == -1.0
-    assert [p.name for p in tmp_path.iterdir()] == ["p"]
+    assert [passage.name for passage in tmp_path.iterdir()] == ["p"]
 
 
 def test_a_card_that_is_no_json_is_refused_before_anything_is_written(tmp_path):
@@ -160,51 +165,73 @@ def test_a_card_that_is_no_json_is_refused_before_anything_is_written(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def _rewrite(folder, **changes):
-    manifest = json.loads((folder / "probe.json").read_text())
-    (folder / "probe.json").write_text(json.dumps({**manifest, **changes}))
+def _rewrite(probe_folder, **changes):
+    manifest = json.loads((probe_folder / "probe.json").read_text())
+    (probe_folder / "probe.json").write_text(json.dumps({**manifest, **changes}))
 
 
 DAMAGE = {
-    "no manifest": (lambda f: (f / "probe.json").unlink(), "cannot be read"),
-    "no tensors": (lambda f: (f / "probe.safetensors").unlink(), "cannot be read"),
+    "no manifest": (
+        lambda target_folder: (target_folder / "probe.json").unlink(),
+        "cannot be read",
+    ),
+    "no tensors": (
+        lambda target_folder: (target_folder / "probe.safetensors").unlink(),
+        "cannot be read",
+    ),
     "manifest cut short": (
-        lambda f: (f / "probe.json").write_text('{"format": "rag'),
+        lambda target_folder: (target_folder / "probe.json").write_text(
+            '{"format": "rag'
+        ),
         "not JSON",
     ),
     "manifest not text": (
-        lambda f: (f / "probe.json").write_bytes(b"\xff\xfe\x00"),
+        lambda target_folder: (target_folder / "probe.json").write_bytes(
+            b"\xff\xfe\x00"
+        ),
         "not JSON",
     ),
     "tensors cut short": (
-        lambda f: (f / "probe.safetensors").write_bytes(b"abc"),
+        lambda target_folder: (target_folder / "probe.safetensors").write_bytes(b"abc"),
         "sha256",
     ),
-    "another format": (lambda f: _rewrite(f, format="pickle"), "not a probe"),
-    "a newer version": (lambda f: _rewrite(f, version=99), "upgrade"),
-    "no reading": (lambda f: _rewrite(f, reading=None), "layer"),
-    "a layer that is no number": (
-        lambda f: _rewrite(f, reading={"layer": "two"}),
+    "another format": (
+        lambda target_folder: _rewrite(target_folder, format="pickle"),
+        "not a probe",
+    ),
+    "a newer version": (
+        lambda target_folder: _rewrite(target_folder, version=99),
+        "upgrade",
+    ),
+    "no reading": (
+        lambda target_folder: _rewrite(target_folder, reading=None),
         "layer",
     ),
-    "a card that is no object": (lambda f: _rewrite(f, card=[]), "card"),
+    "a layer that is no number": (
+        lambda target_folder: _rewrite(target_folder, reading={"layer": "two"}),
+        "layer",
+    ),
+    "a card that is no object": (
+        lambda target_folder: _rewrite(target_folder, card=[]),
+        "card",
+    ),
 }
 
 
 @pytest.mark.parametrize("how", DAMAGE)
 def test_a_damaged_or_foreign_file_is_a_clear_error(tmp_path, how):
-    damage, said = DAMAGE[how]
+    damage, message_part = DAMAGE[how]
     damage(a_probe().save(tmp_path / "p") and tmp_path / "p")
-    with pytest.raises(InputError, match=said) as error:
+    with pytest.raises(InputError, match=message_part) as raised_error:
         Probe.load(tmp_path / "p")
-    assert str(tmp_path / "p") in str(error.value)
+    assert str(tmp_path / "p") in str(raised_error.value)
 
 
 def test_a_file_that_only_claims_to_be_safetensors_is_a_clear_error(tmp_path):
     import hashlib
 
-    folder = a_probe().save(tmp_path / "p")
-    (folder / "probe.safetensors").write_bytes(b"not tensors")
-    _rewrite(folder, sha256=hashlib.sha256(b"not tensors").hexdigest())
+    probe_folder = a_probe().save(tmp_path / "p")
+    (probe_folder / "probe.safetensors").write_bytes(b"not tensors")
+    _rewrite(probe_folder, sha256=hashlib.sha256(b"not tensors").hexdigest())
     with pytest.raises(InputError, match="safetensors"):
-        Probe.load(folder)
+        Probe.load(probe_folder)

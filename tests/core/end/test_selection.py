@@ -24,38 +24,48 @@ scores_of_any_kind = st.lists(
 )
 
 
-def kept_of(keep, scores, texts=None, threshold=None, **limits):
-    scores = np.array(scores, dtype=np.float32)
-    texts = texts if texts is not None else ["x"] * len(scores)
+def kept_of(keep, chunk_scores, input_texts=None, threshold=None, **limits):
+    chunk_scores = np.array(chunk_scores, dtype=np.float32)
+    input_texts = input_texts if input_texts is not None else ["x"] * len(chunk_scores)
     return (
-        select_chunks(rule_for(keep, threshold), scores, texts, **limits)[0]
+        select_chunks(rule_for(keep, threshold), chunk_scores, input_texts, **limits)[0]
         .nonzero()[0]
         .tolist()
     )
 
 
 @given(scores_of_any_kind, st.floats(0.01, 0.99))
-def test_a_share_keeps_that_many_and_none_better_is_dropped(scores, share):
-    kept = kept_of(share, scores)
-    assert len(kept) == fraction_count(share, len(scores))
-    worst = min(np.float32(scores)[kept])
-    assert all(s <= worst for i, s in enumerate(np.float32(scores)) if i not in kept)
+def test_a_share_keeps_that_many_and_none_better_is_dropped(chunk_scores, share):
+    kept_items = kept_of(share, chunk_scores)
+    assert len(kept_items) == fraction_count(share, len(chunk_scores))
+    worst_kept = min(np.float32(chunk_scores)[kept_items])
+    assert all(
+        score_value <= worst_kept
+        for i, score_value in enumerate(np.float32(chunk_scores))
+        if i not in kept_items
+    )
 
 
 @given(st.integers(1, 500), st.integers(1, 100))
-def test_a_share_is_rounded_up_and_never_led_astray_by_float_products(n, percent):
-    assert fraction_count(percent / 100, n) == -(-percent * n // 100)
+def test_a_share_is_rounded_up_and_never_led_astray_by_float_products(number, percent):
+    assert fraction_count(percent / 100, number) == -(-percent * number // 100)
 
 
 @given(scores_of_any_kind)
-def test_a_threshold_of_minus_infinity_keeps_all(scores):
-    assert kept_of(None, scores, threshold=-math.inf) == list(range(len(scores)))
+def test_a_threshold_of_minus_infinity_keeps_all(chunk_scores):
+    assert kept_of(None, chunk_scores, threshold=-math.inf) == list(
+        range(len(chunk_scores))
+    )
 
 
 @given(scores_of_any_kind, st.floats(allow_nan=False))
-def test_a_threshold_keeps_what_reaches_it(scores, threshold):
-    expected = [i for i, s in enumerate(np.float32(scores)) if float(s) >= threshold]
-    assert kept_of(None, scores, threshold=threshold, min_keep=0) == expected
+def test_a_threshold_keeps_what_reaches_it(chunk_scores, threshold):
+    reference = [
+        i
+        for i, score_value in enumerate(np.float32(chunk_scores))
+        if float(score_value) >= threshold
+    ]
+    assert kept_of(None, chunk_scores, threshold=threshold, min_keep=0) == reference
 
 
 @given(
@@ -64,15 +74,17 @@ def test_a_threshold_keeps_what_reaches_it(scores, threshold):
     st.integers(1, 50),
     st.sampled_from([0.3, 3, TokenLimit(2), ScoreThreshold(0.0)]),
 )
-def test_limits_hold_for_every_rule(scores, at_least, at_most, keep):
+def test_limits_hold_for_every_rule(chunk_scores, at_least, at_most, keep):
     at_most = max(at_most, at_least)
-    kept = kept_of(keep, scores, min_keep=at_least, max_keep=at_most)
-    assert min(at_least, len(scores)) <= len(kept) <= at_most
+    kept_items = kept_of(keep, chunk_scores, min_keep=at_least, max_keep=at_most)
+    assert min(at_least, len(chunk_scores)) <= len(kept_items) <= at_most
 
 
 @given(scores_of_any_kind, st.integers(1, 45))
-def test_more_kept_contains_less_kept(scores, k):
-    assert set(kept_of(k, scores)) <= set(kept_of(k + 1, scores))
+def test_more_kept_contains_less_kept(chunk_scores, key_name):
+    assert set(kept_of(key_name, chunk_scores)) <= set(
+        kept_of(key_name + 1, chunk_scores)
+    )
 
 
 def test_of_equal_scores_the_earlier_chunk_is_kept():
@@ -82,13 +94,15 @@ def test_of_equal_scores_the_earlier_chunk_is_kept():
 
 
 def test_a_budget_never_takes_worse_ones_for_what_does_not_fit():
-    texts = ["a" * 40, "b" * 400, "c" * 40]
-    assert kept_of(TokenLimit(115), [1, 2, 3], texts) == [1, 2]
-    assert kept_of(TokenLimit(20), [1, 3, 2], texts) == [1], (
+    input_texts = ["a" * 40, "b" * 400, "c" * 40]
+    assert kept_of(TokenLimit(115), [1, 2, 3], input_texts) == [1, 2]
+    assert kept_of(TokenLimit(20), [1, 3, 2], input_texts) == [1], (
         "the best, for min_keep; not two worse ones"
     )
-    assert kept_of(TokenLimit(2, count=lambda text: 1), [1, 3, 2], texts) == [1, 2]
-    assert kept_of(TokenLimit(1), [1, 3, 2], texts) == [1], (
+    assert kept_of(
+        TokenLimit(2, count=lambda input_text: 1), [1, 3, 2], input_texts
+    ) == [1, 2]
+    assert kept_of(TokenLimit(1), [1, 3, 2], input_texts) == [1], (
         "min_keep goes before the budget"
     )
 

@@ -23,7 +23,9 @@ def test_held_back_pieces_joined_are_the_cut_text(pieces, stops):
 
 @given(PIECES)
 def test_without_stops_nothing_is_held_back(pieces):
-    assert list(stream_until_stop(pieces, [])) == [p for p in pieces if p]
+    assert list(stream_until_stop(pieces, [])) == [
+        passage for passage in pieces if passage
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -32,14 +34,18 @@ def llm():
 
 
 def test_every_way_of_asking_stops_at_the_same_place(llm):
-    whole = llm.complete(HELLO).text
-    stop = [whole[5:8], "zzz"]
+    full_run = llm.complete(HELLO).text
+    stop = [full_run[5:8], "zzz"]
     stopping = llm.with_settings(stop=stop)
-    made = passes(llm)
-    reply = stopping.complete(HELLO)
-    assert reply.text == truncate_at_stop(whole, stop) != whole
-    assert len(made) == reply.usage.output_tokens == len(reply.text) + 3
-    assert "".join(stopping.stream(HELLO)) == reply.text
+    forward_passes = passes(llm)
+    reply_text = stopping.complete(HELLO)
+    assert reply_text.text == truncate_at_stop(full_run, stop) != full_run
+    assert (
+        len(forward_passes)
+        == reply_text.usage.output_tokens
+        == len(reply_text.text) + 3
+    )
+    assert "".join(stopping.stream(HELLO)) == reply_text.text
 
 
 def test_how_a_stream_ended_is_returned(llm):
@@ -50,23 +56,32 @@ def test_how_a_stream_ended_is_returned(llm):
             except StopIteration as ended:
                 return ended.value
 
-    whole = llm.complete(HELLO)
+    full_run = llm.complete(HELLO)
     assert (end(llm.stream(HELLO)).usage, end(llm.stream(HELLO)).is_truncated) == (
-        whole.usage,
+        full_run.usage,
         True,
     )
-    assert not end(llm.with_settings(stop=[whole.text[-2:]]).stream(HELLO)).is_truncated
+    assert not end(
+        llm.with_settings(stop=[full_run.text[-2:]]).stream(HELLO)
+    ).is_truncated
 
 
 def test_settings_are_the_copys_own_and_the_weights_are_shared(llm):
-    other = llm.with_settings(max_new_tokens=3, temperature=1, seed=5, stop=["x"])
-    assert (other.max_new_tokens, other.temperature, other.seed, other.stop) == (
+    other_reader = llm.with_settings(
+        max_new_tokens=3, temperature=1, seed=5, stop=["x"]
+    )
+    assert (
+        other_reader.max_new_tokens,
+        other_reader.temperature,
+        other_reader.seed,
+        other_reader.stop,
+    ) == (
         3,
         1.0,
         5,
         ("x",),
     )
-    assert other.model is llm.model
+    assert other_reader.model is llm.model
     assert (llm.max_new_tokens, llm.temperature, llm.seed, llm.stop) == (
         24,
         0.0,

@@ -20,17 +20,23 @@ from denoise_lab.controls import controls, with_fresh_blocks
 from denoise_lab.plots import plot_layers
 
 
-def shouting(n, seed=0, loud="!!!"):
+def shouting(number, seed=0, loud="!!!"):
     """Questions whose one relevant passage ends loudly, so that even a random model shows it."""
-    rng = np.random.default_rng(seed)
+    generator = np.random.default_rng(seed)
     out = []
-    for i in range(n):
-        gold = int(rng.integers(4))
-        words = ["".join(rng.choice(list("abcdefg ."), 12)) for _ in range(4)]
-        texts = [w + (loud if j == gold else ".") for j, w in enumerate(words)]
-        passages = tuple(Passage(t, f"p{j}") for j, t in enumerate(texts))
+    for i in range(number):
+        gold = int(generator.integers(4))
+        word_list = ["".join(generator.choice(list("abcdefg ."), 12)) for _ in range(4)]
+        input_texts = [
+            w + (loud if j == gold else ".") for j, w in enumerate(word_list)
+        ]
+        input_passages = tuple(
+            Passage(text, f"p{j}") for j, text in enumerate(input_texts)
+        )
         out.append(
-            Question(f"which {seed} {i}?", passages, frozenset({f"p{gold}"}), id=str(i))
+            Question(
+                f"which {seed} {i}?", input_passages, frozenset({f"p{gold}"}), id=str(i)
+            )
         )
     return out
 
@@ -63,66 +69,77 @@ def reader(tiny, byte_tokenizer):
 
 
 def test_captured_states_are_the_readers_own_with_the_right_labels(reader):
-    questions = shouting(3)
-    captured = capture_states(reader(), questions)
-    assert sorted(captured.by_layer) == [1, 2, 3, 4, 5, 6]
-    assert captured.question_index.tolist() == [0] * 4 + [1] * 4 + [2] * 4
-    assert captured.labels.tolist() == [label for q in questions for label in q.labels]
-    own = states_of(
-        reader(), questions[1].text, [p.text for p in questions[1].passages], [2, 5]
+    labelled_questions = shouting(3)
+    hidden_states = capture_states(reader(), labelled_questions)
+    assert sorted(hidden_states.by_layer) == [1, 2, 3, 4, 5, 6]
+    assert hidden_states.question_index.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert hidden_states.labels.tolist() == [
+        label for query in labelled_questions for label in query.labels
+    ]
+    own_states = states_of(
+        reader(),
+        labelled_questions[1].text,
+        [passage.text for passage in labelled_questions[1].passages],
+        [2, 5],
     )
-    for layer in (2, 5):
-        assert np.allclose(captured.by_layer[layer][4:8], own[layer], atol=2e-3), (
-            "float16 of normed states"
-        )
+    for layer_index in (2, 5):
+        assert np.allclose(
+            hidden_states.by_layer[layer_index][4:8], own_states[layer_index], atol=2e-3
+        ), "float16 of normed states"
 
 
 def test_a_killed_capture_goes_on_where_it_stopped(reader, tmp_path):
-    questions = shouting(2 * BLOCK + 3)
+    labelled_questions = shouting(2 * BLOCK + 3)
     killed = reader(Counting)
     killed.stop = 1
     with pytest.raises(KeyboardInterrupt):
-        capture_states(killed, questions, layers=[2], folder=tmp_path / "s")
-    again = reader(Counting)
-    captured = capture_states(again, questions, layers=[2], folder=tmp_path / "s")
+        capture_states(killed, labelled_questions, layers=[2], folder=tmp_path / "s")
+    second_run = reader(Counting)
+    hidden_states = capture_states(
+        second_run, labelled_questions, layers=[2], folder=tmp_path / "s"
+    )
     assert killed.pairs_read == 4 * BLOCK
-    assert again.pairs_read == 4 * (BLOCK + 3)
+    assert second_run.pairs_read == 4 * (BLOCK + 3)
     assert np.array_equal(
-        captured.by_layer[2],
-        capture_states(reader(), questions, layers=[2]).by_layer[2],
+        hidden_states.by_layer[2],
+        capture_states(reader(), labelled_questions, layers=[2]).by_layer[2],
     )
     finished = reader(Counting)
-    capture_states(finished, questions, layers=[2], folder=tmp_path / "s")
+    capture_states(finished, labelled_questions, layers=[2], folder=tmp_path / "s")
     assert finished.calls == 0
 
 
 def test_progress_is_told(reader):
-    seen = []
+    seen_calls = []
     capture_states(
         reader(),
         shouting(BLOCK + 1),
         layers=[1],
-        progress=lambda done, of: seen.append((done, of)),
+        progress=lambda done, of: seen_calls.append((done, of)),
     )
-    assert seen == [(BLOCK, BLOCK + 1), (BLOCK + 1, BLOCK + 1)]
+    assert seen_calls == [(BLOCK, BLOCK + 1), (BLOCK + 1, BLOCK + 1)]
 
 
 def test_states_of_something_else_are_never_taken_up(reader, tmp_path):
-    questions = shouting(3)
+    labelled_questions = shouting(3)
     (tmp_path / "notes.txt").write_text("mine")
-    capture_states(reader(), questions, layers=[2], folder=tmp_path)
+    capture_states(reader(), labelled_questions, layers=[2], folder=tmp_path)
     others = [
         (shouting(3, seed=1), [2], {}),
-        (questions, [1, 2], {}),
-        (questions, [2], {"normalisation": "none"}),
+        (labelled_questions, [1, 2], {}),
+        (labelled_questions, [2], {"normalisation": "none"}),
     ]
-    for asked, layers, settings in others:
+    for asked_questions, layers, settings in others:
         counting = reader(Counting, **settings)
-        kept = capture_states(counting, asked, layers=layers, folder=tmp_path)
+        kept_items = capture_states(
+            counting, asked_questions, layers=layers, folder=tmp_path
+        )
         assert counting.pairs_read == 12
         assert np.array_equal(
-            kept.by_layer[2],
-            capture_states(reader(**settings), asked, layers=layers).by_layer[2],
+            kept_items.by_layer[2],
+            capture_states(reader(**settings), asked_questions, layers=layers).by_layer[
+                2
+            ],
         )
 
 
@@ -133,9 +150,9 @@ def test_the_same_model_in_another_place_goes_on(tiny, byte_tokenizer, tmp_path)
         model.save_pretrained(tmp_path / place)
         readers.append(Counting(str(tmp_path / place), tokenizer=tokenizer))
     first = capture_states(readers[0], shouting(3), folder=tmp_path / "states")
-    again = capture_states(readers[1], shouting(3), folder=tmp_path / "states")
+    second_run = capture_states(readers[1], shouting(3), folder=tmp_path / "states")
     assert (readers[0].pairs_read, readers[1].pairs_read) == (12, 0)
-    assert (first.by_layer[2] == again.by_layer[2]).all()
+    assert (first.by_layer[2] == second_run.by_layer[2]).all()
 
 
 def test_a_damaged_folder_is_a_clear_error(reader, tmp_path):
@@ -153,19 +170,36 @@ def test_nothing_to_read(reader):
 
 def test_training_finds_the_signal_and_the_probe_serves_the_denoiser(reader, tmp_path):
     read = reader()
-    trained = fit_probe(
+    probe_fit = fit_probe(
         read, shouting(40), calibration=shouting(30, seed=7), card={"source": "made up"}
     )
-    probe = trained.probe
-    assert [f.layer for f in trained.layers] == [1, 2, 3, 4, 5, 6]
-    assert choose_layer(trained.layers).layer == probe.reading.layer
-    assert trained.layers[probe.reading.layer - 1].recall["top 1"].mean() > 0.9
-    again = Probe.load(probe.save(tmp_path / "p"))
-    denoiser = ENDDenoiser(ProbeScorer(read, again), keep="calibrated", risk=0.05)
+    probe = probe_fit.probe
+    assert [target_folder.layer for target_folder in probe_fit.layers] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]
+    assert choose_layer(probe_fit.layers).layer == probe.reading.layer
+    assert probe_fit.layers[probe.reading.layer - 1].recall["top 1"].mean() > 0.9
+    second_run = Probe.load(probe.save(tmp_path / "p"))
+    end_denoiser = ENDDenoiser(
+        ProbeScorer(read, second_run), keep="calibrated", risk=0.05
+    )
     unseen = shouting(20, seed=9)
-    kept = [denoiser.denoise(q.text, q.passages).passages for q in unseen]
+    kept_items = [
+        end_denoiser.denoise(query.text, query.passages).passages for query in unseen
+    ]
     assert (
-        np.mean([bool(q.gold & {p.id for p in k}) for q, k in zip(unseen, kept)]) >= 0.9
+        np.mean(
+            [
+                bool(query.gold & {passage.id for passage in entry_name})
+                for query, entry_name in zip(unseen, kept_items)
+            ]
+        )
+        >= 0.9
     )
     assert "made up" in (tmp_path / "p" / "README.md").read_text()
     assert json.dumps(dict(probe.card)), "plain JSON values"
@@ -183,25 +217,33 @@ def test_fresh_blocks_change_the_blocks_only_and_not_the_random_state(reader):
     import torch
 
     backbone = reader().backbone
-    before = torch.get_rng_state()
+    values_before = torch.get_rng_state()
     fresh = with_fresh_blocks(backbone)
-    assert torch.equal(torch.get_rng_state(), before)
-    own, new = backbone.model.state_dict(), fresh.state_dict()
-    same = {k for k in own if torch.equal(own[k], new[k])}
-    assert any("embed" in k for k in same)
+    assert torch.equal(torch.get_rng_state(), values_before)
+    own_states, fresh_states = backbone.model.state_dict(), fresh.state_dict()
+    same = {
+        entry_name
+        for entry_name in own_states
+        if torch.equal(own_states[entry_name], fresh_states[entry_name])
+    }
+    assert any("embed" in entry_name for entry_name in same)
     # A norm's gain starts at one in both; everything drawn at random has to differ.
-    assert not [k for k in same if "layers." in k and "norm" not in k]
+    assert not [
+        entry_name
+        for entry_name in same
+        if "layers." in entry_name and "norm" not in entry_name
+    ]
     assert all(
-        torch.equal(with_fresh_blocks(backbone).state_dict()[k], v)
-        for k, v in new.items()
+        torch.equal(with_fresh_blocks(backbone).state_dict()[entry_name], item_value)
+        for entry_name, item_value in fresh_states.items()
     ), "seeded"
 
 
 def test_an_encoder_trains_just_as_well(tiny, byte_tokenizer):
     read = HiddenReader(tiny("bert"), tokenizer=byte_tokenizer(pair=True))
-    trained = fit_probe(read, shouting(40), layers=[1, 2])
-    assert trained.probe.reading.pooling == "cls_mean_question"
-    assert trained.layers[0].recall["30 %"].mean() > 0.9
+    probe_fit = fit_probe(read, shouting(40), layers=[1, 2])
+    assert probe_fit.probe.reading.pooling == "cls_mean_question"
+    assert probe_fit.layers[0].recall["30 %"].mean() > 0.9
 
 
 def test_calibration_on_fitted_questions_is_refused(reader):
@@ -210,8 +252,8 @@ def test_calibration_on_fitted_questions_is_refused(reader):
 
 
 class Fake:
-    def __init__(self, layer, each):
-        self.layer, self.recall = layer, {"30 %": np.array(each, dtype=float)}
+    def __init__(self, layer_index, each):
+        self.layer, self.recall = layer_index, {"30 %": np.array(each, dtype=float)}
 
 
 def test_the_cheapest_layer_that_loses_little_is_taken():
@@ -229,18 +271,18 @@ def test_the_cheapest_layer_that_loses_little_is_taken():
 
 
 def test_a_sweep_names_what_it_measured(reader):
-    (found,) = fit_layers(capture_states(reader(), shouting(10), layers=[2]))
-    assert set(found.recall) == {"top 1", "20 %", "30 %", "50 %", "60 %"}
-    assert all(len(v) == 10 for v in found.recall.values())
-    assert found.summary()["layer"] == 2
+    (actual,) = fit_layers(capture_states(reader(), shouting(10), layers=[2]))
+    assert set(actual.recall) == {"top 1", "20 %", "30 %", "50 %", "60 %"}
+    assert all(len(item_value) == 10 for item_value in actual.recall.values())
+    assert actual.summary()["layer"] == 2
 
 
 def test_the_study_is_drawn(reader, tmp_path):
-    trained = fit_probe(reader(), shouting(10), layers=[1, 3])
+    probe_fit = fit_probe(reader(), shouting(10), layers=[1, 3])
     control = controls(reader(), shouting(10), 1)
-    blob = plot_layers(trained, tmp_path / "layers.png", control).read_bytes()
+    blob = plot_layers(probe_fit, tmp_path / "layers.png", control).read_bytes()
     assert blob.startswith(b"\x89PNG")
-    assert "<svg" in plot_layers(trained, tmp_path / "layers.svg").read_text()
+    assert "<svg" in plot_layers(probe_fit, tmp_path / "layers.svg").read_text()
 
 
 @pytest.mark.parametrize(
@@ -256,13 +298,13 @@ def test_the_study_is_drawn(reader, tmp_path):
     ],
 )
 def test_the_picture_shows_of_a_path_its_end_alone(reader, tmp_path, name, shown):
-    trained = fit_probe(reader(), shouting(10), layers=[1])
-    reading = trained.probe.reading
+    probe_fit = fit_probe(reader(), shouting(10), layers=[1])
+    reading = probe_fit.probe.reading
     reading = replace(reading, model=replace(reading.model, name=name))
     probe = Probe(
-        trained.probe.weight, trained.probe.bias, reading, trained.probe.threshold
+        probe_fit.probe.weight, probe_fit.probe.bias, reading, probe_fit.probe.threshold
     )
     drawn = plot_layers(
-        replace(trained, probe=probe), tmp_path / "layers.svg"
+        replace(probe_fit, probe=probe), tmp_path / "layers.svg"
     ).read_text()
     assert f"<!-- Held-out questions, {shown} -->" in drawn

@@ -35,19 +35,34 @@ DOCUMENTS = [
 
 
 def test_a_sentence_becomes_the_question_and_the_rest_the_relevant_passage():
-    questions = questions_from_documents(DOCUMENTS, negatives=4)
-    assert len(questions) == len(DOCUMENTS)
-    source = {p.id: p.text for p in DOCUMENTS}
-    for q in questions:
-        (gold,) = q.gold
-        kept = next(p for p in q.passages if p.id == gold)
-        assert q.text in source[gold]
-        assert q.text not in kept.text
-        assert "".join(source[gold][s.start : s.end] for s in kept.spans) == kept.text
-        assert len(q.passages) == 5
-        assert all(p.text == source[p.id] for p in q.passages if p.id != gold)
+    labelled_questions = questions_from_documents(DOCUMENTS, negatives=4)
+    assert len(labelled_questions) == len(DOCUMENTS)
+    source = {passage.id: passage.text for passage in DOCUMENTS}
+    for query in labelled_questions:
+        (gold,) = query.gold
+        kept_items = next(passage for passage in query.passages if passage.id == gold)
+        assert query.text in source[gold]
+        assert query.text not in kept_items.text
+        assert (
+            "".join(
+                source[gold][kept_span.start : kept_span.end]
+                for kept_span in kept_items.spans
+            )
+            == kept_items.text
+        )
+        assert len(query.passages) == 5
+        assert all(
+            passage.text == source[passage.id]
+            for passage in query.passages
+            if passage.id != gold
+        )
     assert (
-        len({[p.id for p in q.passages].index(next(iter(q.gold))) for q in questions})
+        len(
+            {
+                [passage.id for passage in query.passages].index(next(iter(query.gold)))
+                for query in labelled_questions
+            }
+        )
         > 1
     ), "no fixed place"
 
@@ -70,17 +85,21 @@ def test_half_of_the_others_are_the_most_alike():
         )
         for i in range(9)
     ]
-    for q in questions_from_documents([*DOCUMENTS, *odd], negatives=6):
-        (gold,) = q.gold
-        alike = [p for p in q.passages if p.id[0] == gold[0] and p.id != gold]
+    for query in questions_from_documents([*DOCUMENTS, *odd], negatives=6):
+        (gold,) = query.gold
+        alike = [
+            passage
+            for passage in query.passages
+            if passage.id[0] == gold[0] and passage.id != gold
+        ]
         assert len(alike) >= 3
 
 
 def test_a_copy_of_the_relevant_passage_is_never_an_irrelevant_one():
     copied = [*DOCUMENTS, Passage(DOCUMENTS[0].text, "copy")]
-    for q in questions_from_documents(copied, negatives=12):
-        if q.gold <= {"d0", "copy"}:
-            assert len({"d0", "copy"} & {p.id for p in q.passages}) == 1
+    for query in questions_from_documents(copied, negatives=12):
+        if query.gold <= {"d0", "copy"}:
+            assert len({"d0", "copy"} & {passage.id for passage in query.passages}) == 1
 
 
 @pytest.mark.parametrize("texts", [[], ["One."], ["One.", "Two."], ["", " "]])
@@ -108,33 +127,35 @@ def test_a_reply_is_read_as_a_question_or_not(reply, question):
 
 
 def test_an_llm_asks_and_what_it_declines_is_left_out():
-    def ask(messages):
-        assert "never an instruction" in messages[0].content
-        text = messages[1].content
-        if "Arlen" in text:
+    def ask(prompt_messages):
+        assert "never an instruction" in prompt_messages[0].content
+        input_text = prompt_messages[1].content
+        if "Arlen" in input_text:
             return "NONE"
-        if "Borvik" in text:
+        if "Borvik" in input_text:
             raise ConnectionError("gone")
-        return Reply(f"Who built the mill of {next(t for t in TOWNS if t in text)}?")
+        return Reply(
+            f"Who built the mill of {next(t for t in TOWNS if t in input_text)}?"
+        )
 
-    questions, trace = run(
+    labelled_questions, trace = run(
         generate_questions(DOCUMENTS, negatives=3), llm=FunctionLLM(ask)
     )
     assert len(trace.events) == len(DOCUMENTS)
-    assert {next(iter(q.gold)) for q in questions} == {
+    assert {next(iter(query.gold)) for query in labelled_questions} == {
         f"d{i}" for i in range(2, len(DOCUMENTS))
     }
     assert all(
-        next(iter(q.gold)) == f"d{TOWNS.index(q.text.split()[-1][:-1])}"
-        for q in questions
+        next(iter(query.gold)) == f"d{TOWNS.index(query.text.split()[-1][:-1])}"
+        for query in labelled_questions
     )
 
 
 def test_when_the_llm_gives_nothing_the_reason_is_raised():
     with pytest.raises(InputError, match="no question for any of 12"):
-        run(generate_questions(DOCUMENTS), llm=FunctionLLM(lambda m: "NONE"))
+        run(generate_questions(DOCUMENTS), llm=FunctionLLM(lambda message_list: "NONE"))
 
-    def gone(messages):
+    def gone(prompt_messages):
         raise ConnectionError("gone")
 
     with pytest.raises(ConnectionError):

@@ -13,22 +13,22 @@ from denoise_core.testing import check_scorer
 
 @given(st.text(max_size=20), st.lists(st.text(max_size=30), max_size=6))
 def test_any_text_gets_a_finite_score_whatever_its_place(query, texts):
-    scores = check_scorer(BM25Scorer(), query, texts, listwise=True)
-    assert np.isfinite(scores).all()
-    assert (scores >= 0).all()
+    chunk_scores = check_scorer(BM25Scorer(), query, texts, listwise=True)
+    assert np.isfinite(chunk_scores).all()
+    assert (chunk_scores >= 0).all()
 
 
 def test_shared_stems_count_and_rare_words_count_more():
     texts = ["the cat sat", "cats and zebras", "a dog ran", "cat cat"]
-    scores = BM25Scorer().score("Which cats met a zebra?", texts)
-    assert scores.argmax() == 1
-    assert scores[2] == 0 < min(scores[0], scores[3])
+    chunk_scores = BM25Scorer().score("Which cats met a zebra?", texts)
+    assert chunk_scores.argmax() == 1
+    assert chunk_scores[2] == 0 < min(chunk_scores[0], chunk_scores[3])
 
 
 def test_without_a_language_words_must_agree_letter_by_letter():
-    plain = BM25Scorer(language=None)
-    assert plain.score("cats", ["cat", "cats"])[0] == 0
-    assert plain.score("the", ["the end", "an end"]).argmax() == 0, (
+    plain_reader = BM25Scorer(language=None)
+    assert plain_reader.score("cats", ["cat", "cats"])[0] == 0
+    assert plain_reader.score("the", ["the end", "an end"]).argmax() == 0, (
         "stop words count then"
     )
 
@@ -59,7 +59,9 @@ def test_a_retriever_and_a_scorer_of_the_same_texts_agree():
         "Chess is a board game.",
     ]
     query = "Which rivers are in the town of Belmor?"
-    retriever = BM25Retriever([Passage(text, str(n)) for n, text in enumerate(texts)])
+    retriever = BM25Retriever(
+        [Passage(input_text, str(number)) for number, input_text in enumerate(texts)]
+    )
     assert BM25Scorer().score(query, texts).tolist() == retriever.scores(query)
 
 

@@ -9,7 +9,9 @@ from denoise_core.testing import check_scorer
 
 
 def shared(pairs):
-    return np.array([len(set(q) & set(t)) for q, t in pairs], dtype=np.float64)
+    return np.array(
+        [len(set(query) & set(text)) for query, text in pairs], dtype=np.float64
+    )
 
 
 class Model:
@@ -48,9 +50,9 @@ def test_a_model_on_disk_is_loaded_by_its_path_at_the_first_call(tmp_path):
         BertTokenizerFast,
     )
 
-    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "sea", "tree", "salt"]
-    (tmp_path / "vocab.txt").write_text("\n".join(words))
-    sizes = {
+    word_list = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "sea", "tree", "salt"]
+    (tmp_path / "vocab.txt").write_text("\n".join(word_list))
+    config_sizes = {
         "hidden_size": 16,
         "intermediate_size": 16,
         "num_hidden_layers": 1,
@@ -62,11 +64,11 @@ def test_a_model_on_disk_is_loaded_by_its_path_at_the_first_call(tmp_path):
             0
         )  # of weights left to chance one in thirty give all texts the same score
         model = BertForSequenceClassification(
-            BertConfig(vocab_size=8, num_labels=1, **sizes)
+            BertConfig(vocab_size=8, num_labels=1, **config_sizes)
         )
     model.save_pretrained(tmp_path)
     BertTokenizerFast(vocab_file=str(tmp_path / "vocab.txt")).save_pretrained(tmp_path)
-    scores = check_scorer(
+    chunk_scores = check_scorer(
         CrossEncoderScorer(str(tmp_path)), "salt sea", ["sea", "tree", "salt salt salt"]
     )
-    assert len(set(scores.tolist())) > 1
+    assert len(set(chunk_scores.tolist())) > 1

@@ -9,10 +9,10 @@ from denoise_core.testing import check_scorer
 
 
 def test_a_decision_scorer_takes_the_probability_of_true():
-    seen = []
+    seen_calls = []
 
     def decide(request):
-        seen.append(request)
+        seen_calls.append(request)
         return {
             "holds": {
                 "type": "noul",
@@ -20,11 +20,11 @@ def test_a_decision_scorer_takes_the_probability_of_true():
             }
         }
 
-    scores = check_scorer(
+    chunk_scores = check_scorer(
         DecisionScorer(decide), "What is salty?", ["the sea", "a tree"]
     )
-    assert np.allclose(scores, [0.9, 0.1])
-    assert seen[0]["questions"]["holds"]["type"] == "noul"
+    assert np.allclose(chunk_scores, [0.9, 0.1])
+    assert seen_calls[0]["questions"]["holds"]["type"] == "noul"
     assert DecisionScorer(decide).score("q", []).shape == (0,)
 
 
@@ -51,7 +51,10 @@ def words_tokenizer():
     }
     backend = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
-    template = "{% for m in messages %}<s> {{ m['content'] }}{% endfor %}{% if add_generation_prompt %}</s>{% endif %}"
+    template = (
+        "{% for m in messages %}<s> {{ m['content'] }}{% endfor %}"
+        "{% if add_generation_prompt %}</s>{% endif %}"
+    )
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         unk_token="<unk>",
@@ -68,7 +71,7 @@ def tiny_llama():
 
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        config = LlamaConfig(
+        model_config = LlamaConfig(
             vocab_size=16,
             hidden_size=16,
             intermediate_size=16,
@@ -76,11 +79,13 @@ def tiny_llama():
             num_attention_heads=2,
             num_key_value_heads=2,
         )
-        return LlamaForCausalLM(config).eval()
+        return LlamaForCausalLM(model_config).eval()
 
 
 def test_transformers_own_decision_pipeline_serves(tiny_llama, words_tokenizer):
-    scorer = DecisionScorer(LocalDecisions(tiny_llama, tokenizer=words_tokenizer))
-    scores = check_scorer(scorer, "the sea", ["the sea", "the tree tree tree", ""])
-    assert ((scores > 0) & (scores < 1)).all()
-    assert len(set(scores.tolist())) > 1
+    text_scorer = DecisionScorer(LocalDecisions(tiny_llama, tokenizer=words_tokenizer))
+    chunk_scores = check_scorer(
+        text_scorer, "the sea", ["the sea", "the tree tree tree", ""]
+    )
+    assert ((chunk_scores > 0) & (chunk_scores < 1)).all()
+    assert len(set(chunk_scores.tolist())) > 1

@@ -10,24 +10,26 @@ from denoise_core.testing import check_scorer
 LETTERS = "abcdefgh"
 
 
-def counts(texts):
-    return np.array([[t.count(c) for c in LETTERS] for t in texts], dtype=np.float64)
+def counts(input_texts):
+    return np.array(
+        [[t.count(c) for c in LETTERS] for t in input_texts], dtype=np.float64
+    )
 
 
 class Model:
-    def encode(self, sentences, **settings):
+    def encode(self, sentences, **reader_settings):
         assert isinstance(sentences, list)
         return counts(sentences)
 
 
 @pytest.mark.parametrize(
-    "embed", [counts, Model(), lambda texts: counts(texts).tolist()]
+    "embed", [counts, Model(), lambda input_texts: counts(input_texts).tolist()]
 )
 def test_scores_are_cosines(embed):
-    scores = check_scorer(
+    chunk_scores = check_scorer(
         EmbeddingScorer(embed), "ab", ["ab", "aabb", "cd", "ac", "zz"]
     )
-    assert np.allclose(scores, [1, 1, 0, 0.5, 0], atol=1e-6)
+    assert np.allclose(chunk_scores, [1, 1, 0, 0.5, 0], atol=1e-6)
 
 
 def test_no_texts():
@@ -35,22 +37,25 @@ def test_no_texts():
 
 
 BAD = {
-    "too few vectors": (lambda texts: np.ones((1, 3)), "one vector for each of 2"),
-    "NaN": (lambda texts: np.full((len(texts), 3), np.nan), "not finite"),
+    "too few vectors": (
+        lambda input_texts: np.ones((1, 3)),
+        "one vector for each of 2",
+    ),
+    "NaN": (lambda input_texts: np.full((len(input_texts), 3), np.nan), "not finite"),
     "no embedder": (7, "expected a callable"),
 }
 
 
 @pytest.mark.parametrize("case", BAD)
 def test_a_bad_embedder_is_named(case):
-    embed, said = BAD[case]
-    with pytest.raises(InputError, match=said):
+    embed, message_part = BAD[case]
+    with pytest.raises(InputError, match=message_part):
         EmbeddingScorer(embed).score("q", ["a", "b"])
 
 
 def test_query_and_texts_must_live_in_one_space():
     class Other(Documents):
-        def embed_query(self, text):
+        def embed_query(self, input_text):
             return [1.0, 1.0]
 
     with pytest.raises(InputError, match="has 2 values"):
@@ -60,32 +65,32 @@ def test_query_and_texts_must_live_in_one_space():
 class Documents:
     """LangChain's form; its queries are embedded in upper case."""
 
-    def embed_documents(self, texts):
-        return counts(texts).tolist()
+    def embed_documents(self, input_texts):
+        return counts(input_texts).tolist()
 
-    def embed_query(self, text):
-        return counts([text.lower()])[0].tolist()
+    def embed_query(self, input_text):
+        return counts([input_text.lower()])[0].tolist()
 
 
 class Texts:
     """LlamaIndex's form, which can also be called, with something else than texts."""
 
-    def get_text_embedding_batch(self, texts):
-        return counts(texts).tolist()
+    def get_text_embedding_batch(self, input_texts):
+        return counts(input_texts).tolist()
 
-    def get_query_embedding(self, query):
-        return counts([query.lower()])[0].tolist()
+    def get_query_embedding(self, asked_query):
+        return counts([asked_query.lower()])[0].tolist()
 
     def __call__(self, nodes):
-        return [n.get_content() for n in nodes]
+        return [number.get_content() for number in nodes]
 
 
 @pytest.mark.parametrize("model", [Documents(), Texts()])
 def test_a_frameworks_embedding_model_is_taken_as_it_is(model):
-    scores = check_scorer(
+    chunk_scores = check_scorer(
         EmbeddingScorer(model), "AB", ["ab", "aabb", "cd", "ac", "zz"]
     )
-    assert np.allclose(scores, [1, 1, 0, 0.5, 0], atol=1e-6), (
+    assert np.allclose(chunk_scores, [1, 1, 0, 0.5, 0], atol=1e-6), (
         "queries have a method of their own"
     )
 
