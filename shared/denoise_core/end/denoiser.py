@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Literal, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 
@@ -205,7 +205,7 @@ class ENDDenoiser:
         scorer_texts = await run_in_pool(next, denoise_steps)
         while True:
             start_time = time.perf_counter()
-            text_scores: Sequence[float] = ()
+            text_scores: Any = ()
             if scorer_texts:
                 clean_query = replace_surrogates(query)
                 text_scores = await scorer.ascore(clean_query, scorer_texts)  # pyright: ignore
@@ -306,9 +306,10 @@ class ENDDenoiser:
             query, prepared_input, keep_rule, selection
         )
         split_spans: list[Span] = []
-        for text_index in scored_texts.split_positions:
-            chunk_index = prepared_input.scored_chunks[text_index]
-            split_spans.append(prepared_input.spans[chunk_index])
+        for text_index, window_count in enumerate(scored_texts.window_counts):
+            if window_count > 1:
+                chunk_index = prepared_input.scored_chunks[text_index]
+                split_spans.append(prepared_input.spans[chunk_index])
         rule_guarantee = None
         if isinstance(keep_rule, ConformalRule | MarginRule):
             rule_guarantee = keep_rule.guarantee
@@ -325,8 +326,9 @@ class ENDDenoiser:
 
     def _prepare(self, passages: tuple[Passage, ...]) -> _PreparedInput:
         """Cut the passages into chunks."""
-        prepared_input = _PreparedInput({p.id: p for p in passages})
+        prepared_input = _PreparedInput()
         for passage in passages:
+            prepared_input.passages[passage.id] = passage
             if self.attaches_context and passage.text:
                 chunked_text = chunk_text(passage.text)
                 for text_chunk in chunked_text.chunks:
@@ -373,8 +375,10 @@ class ENDDenoiser:
         score_scale = getattr(self.scorer, "scale", None)
         if score_scale is not None:
             # Enough text to tell its language.
-            passages = islice(prepared_input.passages.values(), 20)
-            sample_text = "\n".join(passage.text[:200] for passage in passages)
+            passage_heads: list[str] = []
+            for passage in islice(prepared_input.passages.values(), 20):
+                passage_heads.append(passage.text[:200])
+            sample_text = "\n".join(passage_heads)
             language_note = score_scale.language_mismatch(query, sample_text)
         relevant = None
         margin_note = None
@@ -470,9 +474,7 @@ class ENDDenoiser:
                 if overlap and context_span not in selection.evicted_headers:
                     context_parts.append(overlap)
             for part_span in split_span(chunk_span, context_parts):
-                if any(
-                    _overlap(part_span, part) == part_span for part in context_parts
-                ):
+                if _is_covered(part_span, context_parts):
                     kept_spans[chunk_span.passage_id].append(part_span)
                 else:
                     dropped_spans.append((i, part_span))
@@ -487,7 +489,7 @@ class _PreparedInput:
     of chunk ``scored_chunks[j]``; chunks without text and headings are not scored.
     """
 
-    passages: dict[str, Passage]
+    passages: dict[str, Passage] = field(default_factory=dict)
     spans: list[Span] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     scored_chunks: list[int] = field(default_factory=list)
@@ -536,6 +538,11 @@ def _overlap(chunk_span: Span, context_span: Span) -> Span | None:
     start = max(context_span.start, chunk_span.start)
     end = min(context_span.end, chunk_span.end)
     return Span(chunk_span.passage_id, start, end)
+
+
+def _is_covered(part_span: Span, context_parts: Sequence[Span]) -> bool:
+    start, end = part_span.start, part_span.end
+    return any(part.start <= start and end <= part.end for part in context_parts)
 
 
 def _check_tiles(passage: Passage, passage_spans: Sequence[Span]) -> Sequence[Span]:

@@ -294,7 +294,7 @@ def _load_manifest(file_path: Path) -> dict[str, Any]:
         )
     probe_threshold = probe_manifest.get("threshold")
     has_card = isinstance(probe_manifest.get("card"), dict)
-    if type(probe_threshold) not in (int, float):
+    if type(probe_threshold) not in (int, float):  # bool is an int, but no number
         probe_threshold = math.nan
     if not has_card or not math.isfinite(cast(float, probe_threshold)):
         raise InputError(

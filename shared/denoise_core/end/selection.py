@@ -184,8 +184,8 @@ class TokenLimit:
         """The best chunks, up to the first that does not fit."""
         kept_mask = np.zeros(len(scores), dtype=np.bool_)
         budget = TokenBudget(self.limit, self.count)
-        for i in rank_by_score(scores).tolist():
-            if not budget.try_add(texts[i]):
+        for i in rank_by_score(scores):
+            if not budget.try_add(texts[int(i)]):
                 break
             kept_mask[i] = True
         return kept_mask
@@ -235,18 +235,18 @@ class ScoreCalibration:
         """A note if texts seem to be in another language; "" if not."""
         if self.language is None:
             return ""
-        other_languages = dict.fromkeys(
-            detect_language(text, self.language) for text in chunk_texts
-        )
-        other_languages.pop(self.language, None)
-        if not other_languages:
+        other_names: list[str] = []
+        for text in chunk_texts:
+            code = detect_language(text, self.language)
+            name = LANGUAGE_NAMES.get(code, code)
+            if code != self.language and name not in other_names:
+                other_names.append(name)
+        if not other_names:
             return ""
-        looks_like = ", ".join(
-            LANGUAGE_NAMES.get(code, code) for code in other_languages
-        )
-        own_language = LANGUAGE_NAMES.get(self.language, self.language)
+        own_name = LANGUAGE_NAMES.get(self.language, self.language)
         return (
-            f"the text looks {looks_like}; the built-in encoder is {own_language}-only"
+            f"the text looks {', '.join(other_names)}; the built-in encoder is "
+            f"{own_name}-only"
         )
 
     def rule(self, risk: float | None = None) -> MarginRule:
@@ -389,10 +389,13 @@ class MarginRule:
             return [self.reason()] * len(chunk_scores)
         distance_limit = self._limit(finite_scores)
         score_distances = (finite_scores.max() - chunk_scores).tolist()
-        return [
-            f"dropped: {score_distance:.3g} below the best score (limit {distance_limit:.3g})"
-            for score_distance in score_distances
-        ]
+        drop_reasons: list[str] = []
+        for score_distance in score_distances:
+            drop_reasons.append(
+                f"dropped: {score_distance:.3g} below the best score "
+                f"(limit {distance_limit:.3g})"
+            )
+        return drop_reasons
 
     def is_relevant(self, chunk_scores: Floats) -> bool | None:
         """Whether the best chunk seems relevant to the question; None if unknown."""
@@ -490,10 +493,10 @@ def split_span(chunk_span: Span, part_spans: Sequence[Span]) -> list[Span]:
         cut_points |= {part_span.start, part_span.end}
     if len(cut_points) < 2:
         return [chunk_span]
-    return [
-        Span(chunk_span.passage_id, start, end)
-        for start, end in pairwise(sorted(cut_points))
-    ]
+    spans: list[Span] = []
+    for start, end in pairwise(sorted(cut_points)):
+        spans.append(Span(chunk_span.passage_id, start, end))
+    return spans
 
 
 def ensure_min(min_count: int, kept_mask: Mask, chunk_scores: Floats) -> Mask:

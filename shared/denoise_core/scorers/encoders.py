@@ -101,7 +101,7 @@ class EmbeddingScorer:
         forms = (str, SentenceModel, LangChainEmbeddings, LlamaIndexEmbeddings)
         is_class = isinstance(embed, type)
         if is_class or not (isinstance(embed, forms) or callable(embed)):  # pyright: ignore
-            found_type = embed if is_class else type(embed)
+            found_type: Any = embed if is_class else type(embed)
             raise InputError(
                 "embed: expected a callable, a model with encode(), an embedding model "
                 f"of LangChain or LlamaIndex or a name, got {found_type.__name__}"
