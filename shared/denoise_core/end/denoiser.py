@@ -526,7 +526,7 @@ def _resolve_keep(
     if scorer_calibration is None:
         raise InputError(
             f"this {type(scorer).__name__} comes without a {attribute_name} of its "
-            f"scores: pass a fraction such as 0.3, or {advice}"
+            f"scores: pass a share such as 0.3, or {advice}"
         )
     return cast(KeepRule, scorer_calibration.rule(risk))
 

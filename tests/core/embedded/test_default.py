@@ -214,7 +214,7 @@ def test_what_ships_says_what_it_was_fitted_on():
     card = json.loads(
         (files("denoise_core.embedded") / "data" / "card.json").read_text("utf-8")
     )
-    assert set(card["fitted on"]) == set(SETS) == set(default_scale().sets)
+    assert set(card["fitted on"]) == set(SETS) == set(default_scale().set_names)
     assert set(default_stack().names) >= set(shared_encoder().names)
     assert min(default_stack().weight) >= 0
     controls = card["controls"]
