@@ -30,7 +30,7 @@ INSTRUCTION = (
 
 def answer_messages(query: str, passages: Sequence[Passage]) -> tuple[Message, ...]:
     """The answering prompt: kept passages in the input's order, each between marks."""
-    prompt_blocks: list[str] = []
+    prompt_blocks = []
     for passage_number, passage in enumerate(passages, 1):
         # A passage that closes its own mark could pretend to be the instruction.
         passage_text = passage.text.replace("</passage>", "</ passage>")
@@ -146,7 +146,7 @@ class DenoisedAnswerer:
         answer_effect = Complete(prompt_messages, "answer")
         start_time = time.perf_counter()
         text_stream = iter(cast(Any, self.llm).stream(prompt_messages))
-        text_parts: list[str] = []
+        text_parts = []
         try:
             while True:
                 budget_refusal = None if call_meter is None else call_meter.refusal(0)

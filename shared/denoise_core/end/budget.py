@@ -68,8 +68,8 @@ class BudgetTrimmer:
 
         Returns the selection and the seconds that scoring the parts took.
         """
-        part_chunks: list[tuple[int, Span]] = []
-        part_texts: list[str] = []
+        part_chunks = []
+        part_texts = []
         for i in self._chunks_to_split():
             for part_span, part_text in self._parts_of(self.spans[i]):
                 part_chunks.append((i, part_span))
@@ -123,9 +123,9 @@ class BudgetTrimmer:
             if len(whole_chunks) + len(kept_parts) >= self.min_keep:
                 break
             whole_chunks.add(i)
-        chunk_of_row: list[int] = []
-        row_spans: list[Span] = []
-        row_kept: list[bool] = []
+        chunk_of_row = []
+        row_spans = []
+        row_kept = []
         for i, chunk_span in enumerate(self.spans):
             chunk_parts = kept_parts.get(i, ())
             for part_span in split_span(chunk_span, chunk_parts):

@@ -391,7 +391,7 @@ def calibrate_margins(
     Raises:
         InputError: Too few questions for a risk.
     """
-    question_sets: dict[str, list[ScoredList]] = {}
+    question_sets = {}
     for set_name, scored_lists in scored_sets.items():
         gold_lists = _lists_with_gold(scored_lists)
         if gold_lists:
@@ -430,8 +430,8 @@ def _smallest_margin(
             f"a risk of {100 * risk:g} % needs {min_count} calibration questions, here "
             f"are {n}: calibrate on more, or accept a higher risk"
         )
-    margin_costs: list[Doubles] = []
-    loss_weights: list[Doubles] = []
+    margin_costs = []
+    loss_weights = []
     for scored_lists in question_sets.values():
         for chunk_scores, is_gold in scored_lists:
             exact_scores = chunk_scores.astype(np.float64)

@@ -305,7 +305,7 @@ class ENDDenoiser:
         selection, relevant, result_note = self._judge_relevance(
             query, prepared_input, keep_rule, selection
         )
-        split_spans: list[Span] = []
+        split_spans = []
         for text_index, window_count in enumerate(scored_texts.window_counts):
             if window_count > 1:
                 chunk_index = prepared_input.scored_chunks[text_index]
@@ -375,7 +375,7 @@ class ENDDenoiser:
         score_scale = getattr(self.scorer, "scale", None)
         if score_scale is not None:
             # Enough text to tell its language.
-            passage_heads: list[str] = []
+            passage_heads = []
             for passage in islice(prepared_input.passages.values(), 20):
                 passage_heads.append(passage.text[:200])
             sample_text = "\n".join(passage_heads)
@@ -407,7 +407,7 @@ class ENDDenoiser:
         row_scores: list[float | None] = selection.scores.tolist()
         for i in np.flatnonzero(~is_scored).tolist():
             row_scores[i] = None
-        kept_chunks: list[Keep] = []
+        kept_chunks = []
         best_scores: dict[str, float] = {}
         for i in np.flatnonzero(selection.kept & is_scored).tolist():
             chunk_span, score = selection.spans[i], selection.scores[i].item()
@@ -415,7 +415,7 @@ class ENDDenoiser:
             top_score = best_scores.get(chunk_span.passage_id, score)
             best_scores[chunk_span.passage_id] = max(score, top_score)
         kept_spans, dropped_spans = self._tile_spans(prepared_input, selection)
-        drop_list: list[Drop] = []
+        drop_list = []
         for i, chunk_span in dropped_spans:
             drop_reason = selection.reasons[i]
             if row_scores[i] is None:
@@ -425,7 +425,7 @@ class ENDDenoiser:
                 if not raw_text.strip():
                     drop_reason = "no text"
             drop_list.append(Drop(chunk_span, drop_reason, row_scores[i]))
-        passages: list[Passage] = []
+        passages = []
         for passage_id, passage_spans in kept_spans.items():
             if not passage_spans:
                 continue
@@ -465,10 +465,10 @@ class ENDDenoiser:
             if self.attaches_context:
                 passage = prepared_input.passages[chunk_span.passage_id]
                 context_spans[passage.id] += context_spans_of(passage, chunk_span)
-        dropped_spans: list[tuple[int, Span]] = []
+        dropped_spans = []
         for i in np.flatnonzero(~selection.kept).tolist():
             chunk_span = selection.spans[i]
-            context_parts: list[Span] = []
+            context_parts = []
             for context_span in context_spans[chunk_span.passage_id]:
                 overlap = _overlap(chunk_span, context_span)
                 if overlap and context_span not in selection.evicted_headers:

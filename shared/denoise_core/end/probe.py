@@ -252,7 +252,7 @@ class Probe:
         named_tensors = _load_tensors(
             folder / TENSOR_FILE, probe_manifest.get("sha256")
         )
-        calibration_arrays: Tensors = {}
+        calibration_arrays = {}
         for field_name, field_values in named_tensors.items():
             if field_name.startswith(CALIBRATION_PREFIX):
                 array_name = field_name.removeprefix(CALIBRATION_PREFIX)
@@ -424,7 +424,7 @@ def render_card(card_contents: Mapping[str, Any]) -> str:
 
 def markdown_table(table_rows: Iterable[Iterable[Any]]) -> str:
     """Rows as a Markdown table; the first is its header."""
-    table_lines: list[str] = []
+    table_lines = []
     for table_row in table_rows:
         row_cells = [
             " ".join(str(cell_value).split()).replace("|", "\\|")

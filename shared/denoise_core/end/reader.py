@@ -188,7 +188,7 @@ class HiddenReader:
         row_of_prompt = dict(zip(unique_prompts, np.argsort(batch_order), strict=True))
         row_order = [row_of_prompt[prompt] for prompt in token_prompts]
         state_norm = self.norm
-        by_layer: StatesByLayer = {}
+        by_layer = {}
         for layer in sorted_layers:
             layer_states = [batch_states[layer] for _, batch_states in prompt_batches]
             if not layer_states:
@@ -236,7 +236,7 @@ class HiddenReader:
 
         if len(layers) == 1 and self._no_cache_reason(layers[0]) is None:
             prefix_reuse = self._open_reuse()
-            prompt_batches: list[PromptBatch] = []
+            prompt_batches = []
             for prompt_rows, layer_states in prefix_reuse.read_states(
                 token_prompts, layers[0]
             ):
@@ -306,7 +306,7 @@ class HiddenReader:
             state_tensors = partial_forward.read_layers(
                 input_tensors, layers, pool_states
             )
-        layer_states: StatesByLayer = {}
+        layer_states = {}
         for layer, state_tensor in state_tensors.items():
             layer_states[layer] = np.asarray(
                 state_tensor.cpu().numpy(), dtype=np.float32
@@ -340,8 +340,8 @@ def build_prompts(
     unique_questions = list(dict.fromkeys(question for question, _ in pairs))
     encoded_questions = prompt_layout.encode(unique_questions)
     ids_of_question = dict(zip(unique_questions, encoded_questions, strict=True))
-    token_prompts: list[TokenPrompt] = []
-    text_index: list[int] = []
+    token_prompts = []
+    text_index = []
     for pair_position, (question, _) in enumerate(pairs):
         question_ids = ids_of_question[question]
         text_room = len(text_ids[pair_position]) or 1

@@ -41,21 +41,12 @@ PIECES_RISK = 0.035  # for files: losing a point less costs only hundredths of t
 PASSAGE_LISTS = "lists of passages"  # kinds of input, as the trace names them
 FILE_PIECES = "pieces of files"
 TOO_CLOSE = "scores too close to separate"
-LANGUAGE_NAMES = {
-    "en": "English",
-    "de": "German",
-    "fr": "French",
-    "es": "Spanish",
-    "zh": "Chinese",
-    "ja": "Japanese",
-    "ko": "Korean",
-    "ar": "Arabic",
-    "he": "Hebrew",
-    "ru": "Russian",
-    "el": "Greek",
-    "th": "Thai",
-    "hi": "Hindi",
-}
+_LANGUAGE_CODES = "en de fr es zh ja ko ar he ru el th hi".split()
+_LANGUAGES = (
+    "English German French Spanish Chinese Japanese Korean Arabic Hebrew Russian Greek "
+    "Thai Hindi"
+)
+LANGUAGE_NAMES = dict(zip(_LANGUAGE_CODES, _LANGUAGES.split(), strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +380,7 @@ class MarginRule:
             return [self.reason()] * len(chunk_scores)
         distance_limit = self._limit(finite_scores)
         score_distances = (finite_scores.max() - chunk_scores).tolist()
-        drop_reasons: list[str] = []
+        drop_reasons = []
         for score_distance in score_distances:
             drop_reasons.append(
                 f"dropped: {score_distance:.3g} below the best score "
@@ -493,7 +484,7 @@ def split_span(chunk_span: Span, part_spans: Sequence[Span]) -> list[Span]:
         cut_points |= {part_span.start, part_span.end}
     if len(cut_points) < 2:
         return [chunk_span]
-    spans: list[Span] = []
+    spans = []
     for start, end in pairwise(sorted(cut_points)):
         spans.append(Span(chunk_span.passage_id, start, end))
     return spans

@@ -59,7 +59,7 @@ class BM25Index:
         query_words = split_words(query)
         content_words = [word for word in query_words if word not in STOPWORDS]
         query_stems = self._stem_words(content_words or query_words)
-        query_terms: list[str] = []
+        query_terms = []
         for stem in dict.fromkeys(query_stems):
             if stem in bm25_index.vocab_dict:
                 query_terms.append(stem)

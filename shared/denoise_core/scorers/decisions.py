@@ -76,7 +76,7 @@ class LLMDiscrim:
             Complete(messages(query, text), "discriminate") for text in texts
         ]
         llm_replies = yield from batch(tuple(llm_requests))
-        verdict_scores: list[float] = []
+        verdict_scores = []
         for llm_reply in llm_replies:
             if isinstance(llm_reply, FailedItem):
                 raise llm_reply.error
@@ -130,7 +130,7 @@ class DecisionScorer:
             "instructions": INSTRUCTIONS,
             "criteria": CRITERIA,
         }
-        passage_probabilities: list[float] = []
+        passage_probabilities = []
         for text in texts:
             passage_state = {"question": query, "passage": text}
             decision_request = {

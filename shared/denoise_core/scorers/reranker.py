@@ -98,7 +98,7 @@ class RemoteReranker:
 
 
 def _parse_scores(server_reply: Any, text_count: int) -> list[float]:
-    text_scores: dict[int, float] = {}
+    text_scores = {}
     try:
         reply_rows = server_reply
         if not isinstance(server_reply, list):

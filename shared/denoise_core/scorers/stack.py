@@ -144,7 +144,7 @@ def collect_signals(
     Returns:
         float32 ``(len(texts), k)``.
     """
-    signal_columns: list[Floats] = []
+    signal_columns = []
     first_column = 0
     for stack_part in parts:
         own_columns = slice(first_column, first_column + _signal_count(stack_part))

@@ -98,14 +98,14 @@ def generate_questions(
     """
     passage_corpus = _Corpus(passages, negatives, seed)
     passage_order = passage_corpus.shuffled_indices()[:n]
-    llm_requests: list[Complete] = []
+    llm_requests = []
     for i in passage_order:
         user_text = USER.format(passage=passage_corpus.passages[i].text)
         messages = Message("system", SYSTEM), Message("user", user_text)
         llm_requests.append(Complete(messages, "ask"))
     llm_replies = yield from batch(tuple(llm_requests))
-    failed_items: list[FailedItem] = []
-    drawn_questions: list[Question] = []
+    failed_items = []
+    drawn_questions = []
     for i, reply in zip(passage_order, llm_replies, strict=True):
         if isinstance(reply, FailedItem):
             failed_items.append(reply)
@@ -135,7 +135,7 @@ def parse_question(reply: str) -> str | None:
         reply_lines = strip_reasoning(reply).splitlines()
     except UnparsableReply:  # it ends inside its thinking
         return None
-    question_lines: list[str] = []
+    question_lines = []
     for raw_line in reply_lines:
         question_line = _QUESTION_PREFIX.sub("", raw_line, count=1)
         question_line = question_line.strip(_QUESTION_MARKUP)
@@ -174,7 +174,7 @@ class _Corpus:
         """``text`` as a question on passage i, which is listed as ``relevant``."""
         random_generator = random.Random(f"{self.seed}/{i}/{text}")
         source_text = self.passages[i].text
-        other_passages: list[int] = []
+        other_passages = []
         for j, passage in enumerate(self.passages):
             if j != i and passage.text != source_text:  # a copy is relevant too
                 other_passages.append(j)
@@ -202,8 +202,8 @@ def _draw_sentence(
 ) -> tuple[str, Passage] | None:
     """A sentence of the passage as question, and the passage without it."""
     passage_sentences = sentence_spans(passage)
-    sentence_texts: list[str] = []
-    usable_sentences: list[int] = []
+    sentence_texts = []
+    usable_sentences = []
     for i, span in enumerate(passage_sentences):
         sentence_texts.append(passage.text[span.start : span.end].strip())
         if len(sentence_texts[i].split()) >= MIN_QUESTION_WORDS:

@@ -182,7 +182,7 @@ def fit_probe(
 
 def fit_layers(hidden_states: HiddenStates) -> tuple[LayerFit, ...]:
     """A line for each layer, shallow to deep; folds are the same at every layer."""
-    layer_fits: list[LayerFit] = []
+    layer_fits = []
     groups = hidden_states.question_index.tolist()
     for layer, layer_states in sorted(hidden_states.by_layer.items()):
         line_fit = fit_line(layer_states, hidden_states.labels, groups)
@@ -214,7 +214,7 @@ def choose_layer(
         (fit.recall[recall_cut] for fit in by_depth),
         key=lambda recalls: float(recalls.mean()),
     )
-    good_fits: list[LayerFit] = []
+    good_fits = []
     for fit in by_depth:
         recall_loss = best_recall - fit.recall[recall_cut]
         if float(recall_loss.mean()) + _standard_error(recall_loss) <= margin:
@@ -388,7 +388,7 @@ def question_auc(scores: Floats, is_gold: Mask, question_of_row: Indices) -> flo
 
     The mean over questions; over all chunks when no question has both kinds.
     """
-    question_areas: list[float] = []
+    question_areas = []
     question_order = np.argsort(question_of_row, kind="stable")
     question_starts = np.flatnonzero(np.diff(question_of_row[question_order])) + 1
     for rows in np.split(question_order, question_starts):

@@ -37,7 +37,7 @@ def recall_at(
     Returns:
         One value per question with gold, in the order of their first passages.
     """
-    question_recalls: list[float] = []
+    question_recalls = []
     for question_scores, is_gold in _questions_with_gold(scores, gold, groups):
         higher_counts = question_scores[None, :] > question_scores[:, None]
         equal_counts = question_scores[None, :] == question_scores[:, None]
@@ -56,7 +56,7 @@ def top1_accuracy(
 
     1 or 0, or between for ties at the top; questions without gold are left out.
     """
-    question_accuracies: list[float] = []
+    question_accuracies = []
     for question_scores, is_gold in _questions_with_gold(scores, gold, groups):
         is_best = question_scores == question_scores.max()
         question_accuracies.append(float(is_gold[is_best].mean()))

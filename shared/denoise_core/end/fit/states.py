@@ -102,7 +102,7 @@ def capture_states(
         state_blocks.append(block_states)
         if progress is not None:
             progress(min(block_start + BLOCK, len(questions)), len(questions))
-    by_layer: StatesByLayer = {}
+    by_layer = {}
     for layer in layers:
         by_layer[layer] = np.concatenate(
             [block[layer] for block in state_blocks if block]
@@ -137,7 +137,7 @@ class _BlockReader:
         first_windows = np.searchsorted(
             layer_states.text_index, np.arange(len(text_pairs))
         )
-        by_layer: StatesByLayer = {}
+        by_layer = {}
         for layer, block_states in layer_states.by_layer.items():
             by_layer[layer] = np.asarray(block_states[first_windows], dtype=self.dtype)
         return by_layer
@@ -151,7 +151,7 @@ def _states_hash(
     # The model's location does not count: the same weights give the same states.
     for name in ("name", "revision", "layers"):
         state_spec["model"].pop(name, None)
-    question_texts: list[list[Any]] = []
+    question_texts = []
     for question in questions:
         question_texts.append(
             [question.text, [passage.text for passage in question.passages]]
