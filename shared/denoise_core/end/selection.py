@@ -41,12 +41,21 @@ PIECES_RISK = 0.035  # for files: losing a point less costs only hundredths of t
 PASSAGE_LISTS = "lists of passages"  # kinds of input, as the trace names them
 FILE_PIECES = "pieces of files"
 TOO_CLOSE = "scores too close to separate"
-_LANGUAGE_CODES = "en de fr es zh ja ko ar he ru el th hi".split()
-_LANGUAGES = (
-    "English German French Spanish Chinese Japanese Korean Arabic Hebrew Russian Greek "
-    "Thai Hindi"
-)
-LANGUAGE_NAMES = dict(zip(_LANGUAGE_CODES, _LANGUAGES.split(), strict=True))
+LANGUAGE_NAMES = {
+    "en": "English",
+    "de": "German",
+    "fr": "French",
+    "es": "Spanish",
+    "zh": "Chinese",
+    "ja": "Japanese",
+    "ko": "Korean",
+    "ar": "Arabic",
+    "he": "Hebrew",
+    "ru": "Russian",
+    "el": "Greek",
+    "th": "Thai",
+    "hi": "Hindi",
+}
 
 
 @dataclass(frozen=True, slots=True)
