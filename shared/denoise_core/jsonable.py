@@ -60,7 +60,7 @@ def to_jsonable(value: Any, *, list_classes: tuple[type, ...] = ()) -> Any:
         number = float(value)
         return number if math.isfinite(number) else None
     if is_dataclass(value) and not isinstance(value, type):
-        json_fields: dict[str, Any] = {}
+        json_fields = {}
         for item in fields(value):
             if item.compare:
                 json_fields[_json_name(item)] = convert(getattr(value, item.name))
@@ -149,7 +149,7 @@ def _read_fields(dataclass_type: Any, data: Any) -> Any:
     type_name = dataclass_type.__name__
     if not isinstance(data, Mapping):
         raise TypeError(f"{type_name}: expected an object, got {type(data).__name__}")
-    field_values: dict[str, Any] = {}
+    field_values = {}
     for json_name, (field_name, type_hint) in field_hints.items():
         if json_name not in data:
             continue
@@ -183,7 +183,7 @@ def _json_name(dataclass_field: Field[Any]) -> str:
 def _field_hints(dataclass_type: Any) -> dict[str, tuple[str, Any]]:
     """Return name and type hint of each written field by its JSON key."""
     type_hints = get_type_hints(dataclass_type)
-    field_hints: dict[str, tuple[str, Any]] = {}
+    field_hints = {}
     for item in fields(dataclass_type):
         if item.init and item.compare:
             field_hints[_json_name(item)] = item.name, type_hints[item.name]

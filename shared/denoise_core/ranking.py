@@ -53,8 +53,8 @@ def keep_top(
         # Sorting is stable: of equal scores the earlier passage is kept.
         ranked_indices.sort(key=lambda n: -(result.passages[n].score or 0.0))
     top_indices = set(ranked_indices[:top_n])
-    top_passages: list[Passage] = []
-    drops: list[Drop] = []
+    top_passages = []
+    drops = []
     for n, passage in enumerate(result.passages):
         if n in top_indices:
             top_passages.append(passage)
@@ -97,7 +97,7 @@ def _fill_result(
     positions = {passage.id: n for n, passage in enumerate(passages)}
     filled_passages = list(result.passages)
     restored_drops = list(best_drops.values())[: top_n - len(result.passages)]
-    new_keeps: list[Keep] = []
+    new_keeps = []
     for drop in restored_drops:
         source = passages[positions[drop.span.passage_id]]
         chunk = extract_spans(source, [drop.span])

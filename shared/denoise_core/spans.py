@@ -14,9 +14,11 @@ from typing import TypeAlias
 from denoise_core.types import Span
 
 Range: TypeAlias = tuple[int, int]
+Ranges: TypeAlias = list[Range]
+RangeTuple: TypeAlias = tuple[Range, ...]
 
 
-def merge_spans(ranges: Iterable[Range]) -> list[Range]:
+def merge_spans(ranges: Iterable[Range]) -> Ranges:
     """Sort ranges and join those that touch or overlap.
 
     An empty range stays if it touches no other.
@@ -24,7 +26,7 @@ def merge_spans(ranges: Iterable[Range]) -> list[Range]:
     >>> merge_spans([(4, 6), (0, 2), (1, 3), (6, 7)])
     [(0, 3), (4, 7)]
     """
-    merged: list[Range] = []
+    merged: Ranges = []
     for start, end in sorted(ranges):
         if merged and start <= merged[-1][1]:
             last_start, last_end = merged[-1]
@@ -34,7 +36,7 @@ def merge_spans(ranges: Iterable[Range]) -> list[Range]:
     return merged
 
 
-def clip_spans(ranges: Sequence[Range], start: int, end: int) -> list[Range]:
+def clip_spans(ranges: Sequence[Range], start: int, end: int) -> Ranges:
     """Return the parts of merged ranges that are inside ``[start, end)``.
 
     >>> clip_spans([(0, 3), (4, 7), (8, 9)], 2, 5)
@@ -51,13 +53,13 @@ def clip_spans(ranges: Sequence[Range], start: int, end: int) -> list[Range]:
     ]
 
 
-def complement_spans(ranges: Sequence[Range], start: int, end: int) -> list[Range]:
+def complement_spans(ranges: Sequence[Range], start: int, end: int) -> Ranges:
     """Return the parts of ``[start, end)`` outside the merged ranges.
 
     >>> complement_spans([(0, 3), (4, 7)], 2, 9)
     [(3, 4), (7, 9)]
     """
-    gaps: list[Range] = []
+    gaps = []
     gap_start = start
     for span_start, span_end in [*clip_spans(ranges, start, end), (end, end)]:
         if gap_start < span_start:
@@ -66,7 +68,7 @@ def complement_spans(ranges: Sequence[Range], start: int, end: int) -> list[Rang
     return gaps
 
 
-def tile_spans(boundaries: Iterable[int], start: int, end: int) -> list[Range]:
+def tile_spans(boundaries: Iterable[int], start: int, end: int) -> Ranges:
     """Cut ``[start, end)`` at the boundaries inside it.
 
     >>> tile_spans([4, 2, 9], 0, 6)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from denoise_core.result import DenoiseResult
-from denoise_core.spans import Range, complement_spans
+from denoise_core.spans import Ranges, complement_spans
 from denoise_core.text.json_spans import JsonPath
 from denoise_core.text.structural import ChunkedText, chunk_text
 from denoise_core.types import Passage
@@ -122,10 +122,10 @@ class ToolResult:
                     omitted_texts.append(OmittedText(text_id, text))
         return tuple(omitted_texts)
 
-    def _kept_spans(self, n: int, result: DenoiseResult) -> list[Range]:
+    def _kept_spans(self, n: int, result: DenoiseResult) -> Ranges:
         """Return the kept spans of the n-th text, and its short first and last line."""
         passage_id, text = self.passages[n].id, self.passages[n].text
-        kept_spans: list[Range] = []
+        kept_spans = []
         for passage in result.passages:
             if passage.is_rewritten:
                 continue
@@ -151,8 +151,8 @@ def read_result(value: Any, *, name: str = "result") -> ToolResult:
         name: Prefix of the passage ids; a number follows.
     """
     passages: list[Passage] = []
-    paths: list[JsonPath] = []
-    chunked_texts: list[ChunkedText] = []
+    paths = []
+    chunked_texts = []
     for path, chunked in _find_texts(value):
         if chunked.text.strip():
             passage_id = f"{name}{len(passages) + 1}"
@@ -210,7 +210,7 @@ def _replace_at(value: Any, path: JsonPath, new_value: Any) -> Any:
 
 def _rewritten_texts(result: DenoiseResult, passage_id: str) -> list[str]:
     """Return the texts that a model wrote from this passage."""
-    rewritten_texts: list[str] = []
+    rewritten_texts = []
     for passage in result.passages:
         source_ids = {span.passage_id for span in passage.source_spans}
         if passage.is_rewritten and passage_id in (passage.id, *source_ids):
@@ -218,7 +218,7 @@ def _rewritten_texts(result: DenoiseResult, passage_id: str) -> list[str]:
     return rewritten_texts
 
 
-def _edge_lines(chunked: ChunkedText) -> list[Range]:
+def _edge_lines(chunked: ChunkedText) -> Ranges:
     """Return the first and last line of a text if they say something about it."""
     has_lines = chunked.text_format in ("text", "entries")
     if not has_lines or len(chunked.chunks) < 3:
@@ -259,7 +259,7 @@ def arguments_text(arguments: Any) -> str:
     """
     if not isinstance(arguments, Mapping):
         return str(arguments)
-    texts: list[str] = []
+    texts = []
     for argument in arguments.values():
         if isinstance(argument, str):
             texts.append(argument)

@@ -79,7 +79,7 @@ class LexicalBoostScorer:
         for i, words in enumerate(text_words):
             for word in words:
                 texts_with_word.setdefault(word, []).append(i)
-        weights: dict[str, float] = {}
+        weights = {}
         for word, indices in texts_with_word.items():
             weights[word] = math.log(1 + len(texts) / len(indices))
         query_terms = set(content_words(query)) & weights.keys()
@@ -136,18 +136,12 @@ def group_chunks(passages: Sequence[Passage]) -> list[int]:
     group_ids: list[int] = []
     for passage in passages:
         chunks = chunk_text(passage.text).chunks
-        header_spans = {
-            (chunk.start, chunk.end) for chunk in chunks if chunk.is_structural
-        }
-        scored_chunks = [
-            chunk
-            for chunk in chunks
-            if not chunk.is_structural and passage.text[chunk.start : chunk.end].strip()
-        ]
+        header_spans = {chunk.span for chunk in chunks if chunk.is_structural}
+        scored_chunks = [c for c in chunks if c.is_scored_in(passage.text)]
         group_keys = [_group_key(chunk, header_spans) for chunk in scored_chunks]
         group_sizes = Counter[Hashable]()
         for group_key, chunk in zip(group_keys, scored_chunks, strict=True):
-            group_sizes[group_key] += chunk.end - chunk.start
+            group_sizes[group_key] += chunk.length
         first_indices: dict[Hashable, int] = {}
         for n, group_key in enumerate(group_keys, len(group_ids)):
             first_index = first_indices.setdefault(group_key, n)

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 from denoise_core.errors import ContractViolation, InputError
 from denoise_core.spans import (
-    Range,
+    Ranges,
     join_spans,
     merge_in_passage,
     tile_passage,
@@ -63,7 +63,7 @@ def sentence_spans(passage: Passage, *, language: str = "en") -> tuple[Span, ...
 
 def sentence_ranges(
     text: str, start: int = 0, end: int | None = None, *, language: str = "en"
-) -> list[Range]:
+) -> Ranges:
     """Return the sentences of ``text[start:end]`` as ranges of ``text``."""
     text_end = len(text) if end is None else end
     boundaries = _sentence_boundaries(text, start, text_end, language)
@@ -91,7 +91,7 @@ def sentence_chunker(max_characters: int = 1000, *, language: str = "en") -> Chu
         raise InputError(f"max_characters={max_characters}: expected 1 or more")
 
     def chunk_passage(passage: Passage) -> tuple[Span, ...]:
-        boundaries: list[int] = []
+        boundaries = []
         chunk_start = chunk_end = 0
         for _, sentence_end in sentence_ranges(passage.text, language=language):
             if sentence_end - chunk_start > max_characters and chunk_end > chunk_start:
@@ -134,7 +134,7 @@ def _sentence_boundaries(text: str, start: int, end: int, language: str) -> list
 
     A sentence that a block cuts off is read again at the start of the next block.
     """
-    boundaries: list[int] = []
+    boundaries = []
     while start < end:
         block_end = end
         if end - start > _BLOCK_CHARACTERS:

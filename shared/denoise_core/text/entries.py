@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from string import ascii_letters, digits
 
-from denoise_core.spans import Range
+from denoise_core.spans import RangeTuple
 from denoise_core.text.line_groups import group_lines, split_long
 from denoise_core.text.prose import line_kind
 from denoise_core.text.text_chunk import TextChunk
@@ -59,11 +59,11 @@ def entry_chunks(text: str) -> list[TextChunk]:
     if not starts_entry(*entries[0]):
         speakers[0] = ""
     is_talk = sum(map(bool, speakers)) > 0.5 * len(entries)
-    chunks: list[TextChunk] = []
+    chunks = []
     previous_span, previous_speaker = (0, 0), ""
     for span, speaker in zip(entries, speakers, strict=True):
         is_answer = is_talk and speaker and previous_speaker not in ("", speaker)
-        context_spans: tuple[Range, ...] = ()
+        context_spans: RangeTuple = ()
         previous_size = previous_span[1] - previous_span[0]
         if is_answer and previous_size <= _MAX_QUESTION_CHARACTERS:
             context_spans = (previous_span,)

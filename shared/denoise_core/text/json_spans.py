@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
-from denoise_core.spans import Range, clip_spans, complement_spans, join_spans
+from denoise_core.spans import Ranges, clip_spans, complement_spans, join_spans
 
 JsonPath: TypeAlias = tuple[str | int, ...]
 
@@ -106,7 +106,7 @@ def json_leaves(text: str, position: int) -> Iterator[tuple[JsonPath, int, int]]
         pending += reversed(children)
 
 
-def field_ranges(text: str, start: int, end: int) -> list[Range] | None:
+def field_ranges(text: str, start: int, end: int) -> Ranges | None:
     """Return ranges that tile the object in ``text[start:end]``, one for each field.
 
     The object may follow its name. None for anything else and for a single field.
@@ -146,12 +146,12 @@ def map_string_offsets(text: str, start: int, end: int) -> Callable[[int], int]:
     return raw_offset
 
 
-def remove_items(items: Sequence[Range], kept_spans: Sequence[Range]) -> list[Range]:
+def remove_items(items: Ranges, kept_spans: Ranges) -> Ranges:
     """Return the ranges of list items without a kept character.
 
     Each range includes the comma that would be left over.
     """
-    removed_spans: list[Range] = []
+    removed_spans = []
     last_kept_end: int | None = None
     next_starts = [start for start, _ in items[1:]]
     for n, (start, end) in enumerate(items):
@@ -167,8 +167,8 @@ def remove_items(items: Sequence[Range], kept_spans: Sequence[Range]) -> list[Ra
 
 
 def remove_elements(
-    text: str, chunks: Sequence[tuple[JsonPath, int]], kept_spans: Sequence[Range]
-) -> list[Range]:
+    text: str, chunks: Sequence[tuple[JsonPath, int]], kept_spans: Ranges
+) -> Ranges:
     """Return the ranges of list elements without a kept character.
 
     Args:
@@ -198,10 +198,10 @@ class _ElementRemover:
     """
 
     text: str
-    kept_spans: Sequence[Range]
+    kept_spans: Ranges
     list_chunks: dict[JsonPath, list[int]] = field(default_factory=dict)
     open_paths: set[JsonPath] = field(default_factory=set)
-    removed_spans: list[Range] = field(default_factory=list)
+    removed_spans: Ranges = field(default_factory=list)
 
     def visit(self, start: int, end: int, path: JsonPath) -> None:
         chunk_starts = self.list_chunks.get(path, [])
@@ -222,7 +222,7 @@ class _ElementRemover:
                 self.visit(member.value_start, member.end, member_path)
 
 
-def value_without(value: Any, text: str, removed_spans: Sequence[Range]) -> Any:
+def value_without(value: Any, text: str, removed_spans: Ranges) -> Any:
     """Return a value without list elements and parts of strings.
 
     Args:

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 LexemeKind = Literal["word", "number", "ideograph", "mark"]
 
@@ -61,11 +61,13 @@ class Lexeme:
         return self.text[:1].isupper() or self.text[:1].istitle()
 
 
+Lexemes: TypeAlias = Sequence[Lexeme]
+
 OUTSIDE = Lexeme("", "", "mark", -9, -9)
 """Stands for what is before the first and after the last lexeme: adjacent to nothing."""
 
 
-def pad_lexemes(lexemes: Sequence[Lexeme]) -> list[Lexeme]:
+def pad_lexemes(lexemes: Lexemes) -> list[Lexeme]:
     """Append copies of `OUTSIDE`, so a reader may look a few positions around each.
 
     Negative indices reach them too, so they also precede the first lexeme.

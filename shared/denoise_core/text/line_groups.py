@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from denoise_core.spans import Range
+from denoise_core.spans import Range, Ranges, RangeTuple
 from denoise_core.text.chunk import sentence_chunker
 from denoise_core.text.text_chunk import (
     MAX_CHUNK_CHARACTERS,
@@ -20,9 +20,9 @@ INNER_LINE_STARTS = " \t})]\n"
 """First characters of a line that continues the unit of the line before it."""
 
 
-def group_lines(text: str, starts_group: Callable[[int, int], bool]) -> list[Range]:
+def group_lines(text: str, starts_group: Callable[[int, int], bool]) -> Ranges:
     """Group lines: each group reaches from a line that starts one to the next."""
-    groups: list[Range] = []
+    groups: Ranges = []
     for start, end in line_spans(text):
         if groups and not starts_group(start, end):
             groups[-1] = groups[-1][0], end
@@ -34,7 +34,7 @@ def group_lines(text: str, starts_group: Callable[[int, int], bool]) -> list[Ran
 def split_long(
     text: str,
     span: Range,
-    context_spans: tuple[Range, ...],
+    context_spans: RangeTuple,
     *,
     by_lines: bool = False,
     max_characters: int = MAX_CHUNK_CHARACTERS,
@@ -59,12 +59,12 @@ def split_long(
     return [TextChunk(*part, context_spans) for part in ranges]
 
 
-def pack_lines(text: str, start: int, end: int) -> list[Range]:
+def pack_lines(text: str, start: int, end: int) -> Ranges:
     """Pack lines into ranges of at most `MAX_CHUNK_CHARACTERS`.
 
     Ranges end at a blank line if there is one in their second half.
     """
-    packed_ranges: list[Range] = []
+    packed_ranges: Ranges = []
     is_inner = False
     for line_start, line_end in line_spans(text, start, end):
         was_inner, is_inner = is_inner, text[line_start] in INNER_LINE_STARTS

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from denoise_core.spans import Range
+from denoise_core.spans import Ranges
 from denoise_core.text.chunk import sentence_ranges
 from denoise_core.text.entries import entry_chunks, entry_starts, head_lines
 from denoise_core.text.prose import prose_chunks
@@ -58,7 +58,7 @@ def line_chunks(text: str, line_format: str) -> list[TextChunk]:
     return prose_chunks(text)
 
 
-def antecedent_sentence(text: str, chunk: TextChunk) -> list[Range]:
+def antecedent_sentence(text: str, chunk: TextChunk) -> Ranges:
     """Return the sentence before a chunk that begins with a pronoun.
 
     It says whom "he" or "this" means. Empty for any other chunk.

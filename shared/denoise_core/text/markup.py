@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from denoise_core.spans import Range
+from denoise_core.spans import RangeTuple
 from denoise_core.text.text_chunk import (
     MAX_CHUNK_CHARACTERS,
     TextChunk,
@@ -83,7 +83,7 @@ def html_chunks(text: str) -> list[TextChunk]:
     chunks = reader.chunks
     if len(reader.titles) == 1:
         title = reader.titles[0]
-        chunks = with_title(title.display_text, (title.start, title.end), chunks)
+        chunks = with_title(title.display_text, title.span, chunks)
     return fill_gaps(text, chunks)
 
 
@@ -145,8 +145,8 @@ class _BlockReader:
     row_cells: frozenset[str] = frozenset()
     open_headings: list[tuple[int, int]] = field(default_factory=list)
     titles: list[TextChunk] = field(default_factory=list)
-    list_lead: tuple[Range, ...] = ()
-    table_header: tuple[Range, ...] = ()
+    list_lead: RangeTuple = ()
+    table_header: RangeTuple = ()
 
     def read_text(self, start: int, end: int) -> None:
         part = self.text[start:end]
@@ -223,16 +223,16 @@ class _BlockReader:
         if level == 1:
             self.titles.append(chunk)
 
-    def heading_spans(self, level: int) -> tuple[Range, ...]:
+    def heading_spans(self, level: int) -> RangeTuple:
         """Return the ranges of the open headings, which get text under them now.
 
         A heading of some level closes those of the same and deeper levels.
         """
         while level and self.open_headings and self.open_headings[-1][0] >= level:
             self.open_headings.pop()
-        spans: list[Range] = []
+        spans = []
         for _, index in self.open_headings:
             heading = self.chunks[index]._replace(is_structural=True)
             self.chunks[index] = heading
-            spans.append((heading.start, heading.end))
+            spans.append(heading.span)
         return tuple(spans)

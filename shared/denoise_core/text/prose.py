@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from string import punctuation
 
-from denoise_core.spans import Range
+from denoise_core.spans import Range, Ranges
 from denoise_core.text.line_groups import MAX_CODE_CHARACTERS, split_long
 from denoise_core.text.text_chunk import (
     MAX_CHUNK_CHARACTERS,
@@ -58,7 +58,7 @@ def prose_chunks(text: str) -> list[TextChunk]:
     _mark_page_headers(text, blocks)
     title = _find_mail_header(text, blocks[0])
     tracker = _ContextTracker(text, title)
-    chunks: list[TextChunk] = []
+    chunks = []
     previous_block = _EDGE
     for block, next_block in pairwise([*blocks, _EDGE]):
         chunks += _block_chunks(tracker, previous_block, block, next_block)
@@ -241,11 +241,11 @@ class _ContextTracker:
     mail_header: _Block | None
     headings: list[_Block] = field(default_factory=list)
     list_items: list[_Block] = field(default_factory=list)
-    list_lead: list[Range] = field(default_factory=list)
+    list_lead: Ranges = field(default_factory=list)
     quote_authors: dict[int, Range] = field(default_factory=dict)
-    table_header: list[Range] = field(default_factory=list)
+    table_header: Ranges = field(default_factory=list)
 
-    def open_heading(self, block: _Block) -> list[Range]:
+    def open_heading(self, block: _Block) -> Ranges:
         while self.headings and self.headings[-1].level >= block.level:
             self.headings.pop()
         context_spans = [heading.span for heading in self.headings]
@@ -253,7 +253,7 @@ class _ContextTracker:
         self.list_items, self.list_lead, self.table_header = [], [], []
         return context_spans
 
-    def context_of(self, block: _Block, previous_block: _Block) -> list[Range]:
+    def context_of(self, block: _Block, previous_block: _Block) -> Ranges:
         context_spans = [heading.span for heading in self.headings]
         context_spans += self.quote_context(block, previous_block)
         if block.kind == "item":
@@ -273,7 +273,7 @@ class _ContextTracker:
             self.table_header = []
         return context_spans
 
-    def quote_context(self, block: _Block, previous_block: _Block) -> list[Range]:
+    def quote_context(self, block: _Block, previous_block: _Block) -> Ranges:
         """Return who is quoted in this block, or else who wrote the mail."""
         depth = block.quote_depth
         for deeper in [known for known in self.quote_authors if known > depth]:

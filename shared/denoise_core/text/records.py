@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate, groupby
 from typing import Any, TypeAlias
 
-from denoise_core.spans import Range, clip_spans, merge_spans
+from denoise_core.spans import Range, Ranges, RangeTuple, clip_spans, merge_spans
 from denoise_core.text.json_spans import (
     JsonMember,
     JsonPath,
@@ -27,8 +27,8 @@ from denoise_core.text.text_chunk import (
     line_spans,
 )
 
-InnerChunker: TypeAlias = Callable[[str], Sequence[tuple[TextChunk, str, str]] | None]
-"""Chunks a string inside JSON: chunk, context, own text; None for a single chunk."""
+InnerChunker: TypeAlias = Callable[[str], list[TextChunk]]
+"""Chunks a string inside JSON: with context as ``header``, and with ``display_text``."""
 
 _MAX_DEPTH = 12  # levels of nesting that are split
 _LONG_VALUE = MAX_CHUNK_CHARACTERS // 2  # characters of a value that is its own chunk
@@ -72,7 +72,7 @@ def parse_python_rows(text: str) -> list[TextChunk] | None:
         One chunk for each row; None if brackets or quotation marks do not close, or
         if it is no list of at least two rows.
     """
-    rows: list[TextChunk] = []
+    rows = []
     depth = row_start = 0
     list_end = text.rstrip().rfind("]")
     for token in _PYTHON_TOKEN.finditer(text, text.find("[") + 1, list_end):
@@ -135,7 +135,7 @@ def csv_chunks(text: str) -> list[TextChunk] | None:
     lines = [text[start:end] for start, end in line_spans(text)]
     line_offsets = [0, *accumulate(map(len, lines))]
     rows: list[TextChunk] = []
-    header_cells: list[str] = []
+    header_cells = []
     reader = csv.reader(lines, delimiter=detect_delimiter(text) or ",")
     row_start = 0
     try:
@@ -147,17 +147,11 @@ def csv_chunks(text: str) -> list[TextChunk] | None:
             elif not any(cells) and rows:
                 rows[-1] = rows[-1]._replace(end=row_end, is_atomic=True)
             else:
-                context_spans = ((rows[0].start, rows[0].end),) if header_cells else ()
-                row_text = _named_cells(header_cells, cells)
-                rows.append(
-                    TextChunk(
-                        row_start,
-                        row_end,
-                        context_spans,
-                        display_text=row_text,
-                        is_atomic=True,
-                    )
-                )
+                context_spans = (rows[0].span,) if header_cells else ()
+                row = TextChunk(row_start, row_end, context_spans, is_atomic=True)
+                named_cells = zip(header_cells, cells, strict=False)
+                cell_texts = [f"{name}: {cell}" for name, cell in named_cells if cell]
+                rows.append(row._replace(display_text="; ".join(cell_texts)))
             row_start = row_end
     except csv.Error:
         return None
@@ -169,17 +163,12 @@ def _is_header_row(cells: Sequence[str]) -> bool:
     return not has_numbers and len(set(cells)) == len(cells)
 
 
-def _named_cells(header_cells: Sequence[str], cells: Sequence[str]) -> str:
-    named_cells = zip(header_cells, cells, strict=False)
-    return "; ".join(f"{name}: {cell}" for name, cell in named_cells if cell)
-
-
 # --- JSON
 
 
 def json_line_chunks(text: str) -> list[TextChunk]:
     """Chunk JSON lines: one chunk a line."""
-    rows: list[TextChunk] = []
+    rows = []
     for start, end in line_spans(text):
         line = text[start:end]
         if line.strip():
@@ -213,11 +202,7 @@ class _JsonChunker:
     chunks: list[TextChunk] = field(default_factory=list)
 
     def add_container(
-        self,
-        start: int,
-        value: Any,
-        path: JsonPath,
-        context_spans: tuple[Range, ...],
+        self, start: int, value: Any, path: JsonPath, context_spans: RangeTuple
     ) -> None:
         """Chunk the object or list that begins at ``start``.
 
@@ -234,10 +219,10 @@ class _JsonChunker:
         members = json_members(self.text, start)
         for has_own_chunk, group in groupby(members, is_separate):
             if not has_own_chunk:
-                span = self.add_small_members(list(group), path, inner_context)
-                is_short = span[1] - span[0] <= MAX_CHUNK_CHARACTERS
+                chunk = self.add_small_members(list(group), path, inner_context)
+                is_short = chunk.length <= MAX_CHUNK_CHARACTERS
                 if is_record and inner_context == context_spans and is_short:
-                    inner_context = (*context_spans, span)
+                    inner_context = (*context_spans, chunk.span)
                 continue
             for member in group:
                 # A number in a path marks an element that can be dropped.
@@ -245,76 +230,63 @@ class _JsonChunker:
                 self.add_member(member, (*path, step), inner_context)
 
     def add_small_members(
-        self,
-        members: Sequence[JsonMember],
-        path: JsonPath,
-        context_spans: tuple[Range, ...],
-    ) -> Range:
-        span = members[0].start, members[-1].end
-        values: Any = {str(member.name): member.value for member in members}
+        self, members: list[JsonMember], path: JsonPath, context_spans: RangeTuple
+    ) -> TextChunk:
+        value: Any = {str(member.name): member.value for member in members}
         if isinstance(members[0].name, int):
-            values = list(values.values())
-        chunk = TextChunk(
-            *span,
-            context_spans,
-            _path_header(path),
-            render_json_value(values),
-            is_atomic=True,
-            path=path,
-        )
-        self.chunks.append(chunk)
-        return span
+            value = list(value.values())
+        span = members[0].start, members[-1].end
+        return self.add_value(span, value, path, context_spans)
 
     def add_member(
-        self, member: JsonMember, path: JsonPath, context_spans: tuple[Range, ...]
+        self, member: JsonMember, path: JsonPath, context_spans: RangeTuple
     ) -> None:
         value, size = member.value, member.end - member.value_start
-        by_element = isinstance(path[-1], int)
         max_size = 2 * MAX_CHUNK_CHARACTERS
         if isinstance(value, dict) and any(map(_is_record_list, value.values())):
             max_size = MAX_CHUNK_CHARACTERS
-        is_splittable = _is_nested(value, len(path) - 1)
-        if is_splittable and (size > max_size or not by_element):
+        is_element = isinstance(path[-1], int)
+        if _is_nested(value, len(path) - 1) and (size > max_size or not is_element):
             self.add_container(member.value_start, value, path, context_spans)
         elif isinstance(value, str) and size > _LONG_VALUE:
             self.add_string(member, path, context_spans)
         else:
-            chunk = TextChunk(
-                member.start,
-                member.end,
-                context_spans,
-                _path_header(path),
-                render_json_value(value),
-                is_atomic=True,
-                path=path,
-            )
-            self.chunks.append(chunk)
+            self.add_value((member.start, member.end), value, path, context_spans)
+
+    def add_value(
+        self, span: Range, value: Any, path: JsonPath, context_spans: RangeTuple
+    ) -> TextChunk:
+        chunk = TextChunk(
+            *span,
+            context_spans,
+            _path_header(path),
+            render_json_value(value),
+            is_atomic=True,
+            path=path,
+        )
+        self.chunks.append(chunk)
+        return chunk
 
     def add_string(
-        self, member: JsonMember, path: JsonPath, context_spans: tuple[Range, ...]
+        self, member: JsonMember, path: JsonPath, context_spans: RangeTuple
     ) -> None:
         """Add the chunks of a long string, at their ranges in the raw JSON."""
         header = _path_header(path)
-        value_length = len(member.value)
-        whole_string = (TextChunk(0, value_length), "", member.value)
-        inner_chunks = self.chunk_string(member.value) or [whole_string]
-        raw_offset = map_string_offsets(
-            self.text, member.value_start + 1, member.end - 1
-        )
-        for inner_chunk, inner_context, inner_text in inner_chunks:
-            start, end = raw_offset(inner_chunk.start), raw_offset(inner_chunk.end)
-            inner_spans = [
-                (raw_offset(span_start), raw_offset(span_end))
-                for span_start, span_end in inner_chunk.context_spans
-            ]
-            chunk = TextChunk(
+        string_end = member.end - 1
+        raw_offset = map_string_offsets(self.text, member.value_start + 1, string_end)
+
+        def raw_span(span: Range) -> Range:
+            return raw_offset(span[0]), raw_offset(span[1])
+
+        for inner_chunk in self.chunk_string(member.value):
+            start, end = raw_span(inner_chunk.span)
+            inner_spans = map(raw_span, inner_chunk.context_spans)
+            chunk = inner_chunk._replace(
                 # The first chunk includes the name, the last the closing quote.
-                start if inner_chunk.start else member.start,
-                end if inner_chunk.end < value_length else member.end,
-                (*context_spans, *inner_spans),
-                "\n".join(filter(None, (header, inner_context))),
-                inner_text,
-                inner_chunk.is_structural,
+                start=start if inner_chunk.start else member.start,
+                end=end if end < string_end else member.end,
+                context_spans=(*context_spans, *inner_spans),
+                header="\n".join(filter(None, (header, inner_chunk.header))),
                 is_atomic=True,
                 path=path,
                 string_span=(start, end),
@@ -384,8 +356,8 @@ def _value_lines(value: Any, name: str) -> Iterator[str]:
 
 
 def removed_row_spans(
-    text: str, chunks: Sequence[TextChunk], kept_spans: Sequence[Range]
-) -> list[Range]:
+    text: str, chunks: Sequence[TextChunk], kept_spans: Ranges
+) -> Ranges:
     """Return the ranges of Python rows without a kept character.
 
     Args:
@@ -393,7 +365,7 @@ def removed_row_spans(
         chunks: Its chunks.
         kept_spans: Merged ranges of the text.
     """
-    row_spans: list[Range] = []
+    row_spans = []
     for chunk in chunks:
         if not chunk.is_structural:
             row_text = text[chunk.start : chunk.end].rstrip(", \t\r\n")
@@ -402,8 +374,8 @@ def removed_row_spans(
 
 
 def removed_json_spans(
-    text: str, chunks: Sequence[TextChunk], kept_spans: Sequence[Range]
-) -> list[Range]:
+    text: str, chunks: Sequence[TextChunk], kept_spans: Ranges
+) -> Ranges:
     """Return the ranges of list elements and string parts without a kept character.
 
     What is left is valid JSON, and every kept character is unchanged.
@@ -413,7 +385,7 @@ def removed_json_spans(
         chunks: Its chunks.
         kept_spans: Merged ranges of the text.
     """
-    removed_spans: list[Range] = []
+    removed_spans = []
     for chunk in chunks:
         string_span = chunk.string_span
         if string_span is not None and not clip_spans(kept_spans, *string_span):

@@ -27,7 +27,7 @@ def code_chunks(text: str) -> list[TextChunk]:
         after_blank = not text[previous_start:start].strip()
         return is_margin_line and after_blank and bool(text[start:end].strip())
 
-    chunks: list[TextChunk] = []
+    chunks = []
     for start, end in group_lines(text, starts_unit):
         if end - start <= MAX_CODE_CHARACTERS:
             chunks.append(TextChunk(start, end))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 
 import Stemmer
 
-from denoise_core.text.lexemes import OUTSIDE, Lexeme
+from denoise_core.text.lexemes import OUTSIDE, Lexeme, Lexemes
 from denoise_core.text.wordlists import FUNCTION_WORDS, word_set
 
 _SNOWBALL_NAMES = {
@@ -75,13 +74,13 @@ def is_function_word(word: str, language: str) -> bool:
     return word in _FUNCTION_WORDS["en"] or word in _FUNCTION_WORDS.get(language, ())
 
 
-def content_stems(lexemes: Sequence[Lexeme], language: str) -> list[StemmedWord]:
+def content_stems(lexemes: Lexemes, language: str) -> list[StemmedWord]:
     """Return the words that are no function words; numbers are left out.
 
     An ideograph forms a word with the one that follows it, or alone if it has no
     neighbour.
     """
-    stemmed_words: list[StemmedWord] = []
+    stemmed_words = []
     function_words = _FUNCTION_WORDS.get(language, _ALL_FUNCTION_WORDS)
     previous = OUTSIDE
     for lexeme, following in pairwise([*lexemes, OUTSIDE]):

@@ -22,6 +22,8 @@ from typing import Any
 from denoise_core.errors import InputError
 from denoise_core.spans import (
     Range,
+    Ranges,
+    RangeTuple,
     clip_spans,
     complement_spans,
     join_spans,
@@ -65,26 +67,23 @@ class ChunkedText:
         context_texts = [chunk.header]
         for start, end in chunk.context_spans:
             context_texts.append(self.readable_text(start, end).strip())
-        chunk_text = chunk.display_text or self.text[chunk.start : chunk.end]
+        chunk_text = chunk.display_text or chunk.text_of(self.text)
         return "\n".join(filter(None, context_texts)), chunk_text
 
-    def split_chunk(self, chunk: TextChunk) -> tuple[Range, ...]:
+    def split_chunk(self, chunk: TextChunk) -> RangeTuple:
         """Split a chunk into sentences, lines or members, to fit a token budget.
 
         Returns:
             Half-open ranges that tile the chunk; one if it cannot be split.
         """
-        chunk_text = self.text[chunk.start : chunk.end]
         ranges: Iterable[Range] | None = None
         if self.text_format == "json" and chunk.string_span is None:
-            ranges = field_ranges(self.text, chunk.start, chunk.end)
-        elif chunk.is_atomic or self._has_inner_tags(chunk_text):
-            ranges = None
+            ranges = field_ranges(self.text, *chunk.span)
         elif self.text_format in (lines.SOURCE_CODE, lines.LOG_ENTRIES):
-            ranges = line_spans(self.text, chunk.start, chunk.end)
-        else:
-            ranges = sentence_ranges(self.text, chunk.start, chunk.end)
-        return tuple(ranges or ()) or ((chunk.start, chunk.end),)
+            ranges = line_spans(self.text, *chunk.span)
+        elif not chunk.is_atomic and not self._has_inner_tags(chunk):
+            ranges = sentence_ranges(self.text, *chunk.span)
+        return tuple(ranges or ()) or (chunk.span,)
 
     def readable_text(self, start: int, end: int) -> str:
         """Return ``text[start:end]`` for a person to read: HTML without its tags."""
@@ -93,7 +92,7 @@ class ChunkedText:
             return markup.strip_tags(raw_text)
         return raw_text
 
-    def retained_spans(self, kept_spans: Iterable[Range | Span]) -> list[Range]:
+    def retained_spans(self, kept_spans: Iterable[Range | Span]) -> Ranges:
         """Return what is left of the text if these spans are kept.
 
         JSON stays JSON: records without a kept character leave their list, long
@@ -108,25 +107,19 @@ class ChunkedText:
         """
         valid_ranges = [r for r in map(_to_range, kept_spans) if r[0] < r[1]]
         ranges = clip_spans(merge_spans(valid_ranges), 0, len(self.text))
-        touched_chunks = [
-            chunk for chunk in self.chunks if clip_spans(ranges, chunk.start, chunk.end)
-        ]
+        touched_chunks = [c for c in self.chunks if clip_spans(ranges, *c.span)]
         context_spans = _context_spans(touched_chunks)
-        removed_spans: list[Range] = []
+        removed_spans = []
         if self.text_format == "json":
-            merged_spans = merge_spans([*ranges, *context_spans])
+            all_spans = merge_spans([*ranges, *context_spans])
             removed_spans = records.removed_json_spans(
-                self.text, self.chunks, merged_spans
+                self.text, self.chunks, all_spans
             )
         elif self.text_format == "rows":
             removed_spans = records.removed_row_spans(self.text, self.chunks, ranges)
         elif not self._is_container:
-            # A chunk kept only as context brings no context of its own.
-            main_chunks = [
-                chunk
-                for chunk in touched_chunks
-                if (chunk.start, chunk.end) not in context_spans
-            ]
+            # A chunk kept only as context brings no further context.
+            main_chunks = [c for c in touched_chunks if c.span not in context_spans]
             return merge_spans([*_context_spans(main_chunks), *ranges])
         # A container that could not be read as JSON keeps everything.
         return complement_spans(removed_spans, 0, len(self.text))
@@ -149,8 +142,9 @@ class ChunkedText:
             return joined_text.encode("utf-8", "surrogateescape")
         return join_spans(self.text, retained_spans)
 
-    def _has_inner_tags(self, chunk_text: str) -> bool:
-        return self.text_format == "html" and "<" in chunk_text.strip()[1:-1]
+    def _has_inner_tags(self, chunk: TextChunk) -> bool:
+        is_html = self.text_format == "html"
+        return is_html and "<" in chunk.text_of(self.text).strip()[1:-1]
 
     @property
     def _is_container(self) -> bool:
@@ -197,7 +191,7 @@ def chunk_text(source_value: Any) -> ChunkedText:
 def structural_chunker(passage: Passage) -> tuple[Span, ...]:
     """Chunk a passage into spans that tile it; an empty passage is one empty span."""
     chunks = chunk_text(passage.text).chunks
-    return tuple(Span(passage.id, chunk.start, chunk.end) for chunk in chunks)
+    return tuple(Span(passage.id, *chunk.span) for chunk in chunks)
 
 
 def context_spans_of(passage: Passage, span: Span) -> tuple[Span, ...]:
@@ -209,18 +203,16 @@ def context_spans_of(passage: Passage, span: Span) -> tuple[Span, ...]:
     chunked = chunk_text(passage.text)
     first_index = chunked.chunk_index(span.start)
     last_index = chunked.chunk_index(max(span.start, span.end - 1))
-    ranges: list[Range] = []
+    ranges: Ranges = []
     for chunk in chunked.chunks[first_index : last_index + 1]:
         ranges += chunk.context_spans
         if chunked.text_format in _LINE_FORMATS:
             ranges += lines.antecedent_sentence(chunked.text, chunk)
-    return tuple(Span(passage.id, start, end) for start, end in ranges)
+    return tuple(Span(passage.id, *span) for span in ranges)
 
 
 def _to_range(span: Range | Span) -> Range:
-    if isinstance(span, Span):
-        return span.start, span.end
-    return int(span[0]), int(span[1])
+    return (span.start, span.end) if isinstance(span, Span) else span
 
 
 def _context_spans(chunks: Iterable[TextChunk]) -> set[Range]:
@@ -237,27 +229,27 @@ def _chunk_string(text: str) -> ChunkedText:
         or markup.detect_markup(text)
         or lines.detect_line_format(text)
     )
-    format_chunker = _FORMAT_CHUNKERS.get(text_format)
-    chunks = format_chunker(text) if format_chunker else None
-    if chunks is None:
-        if text_format not in _LINE_FORMATS:
-            text_format = lines.PLAIN_TEXT
+    chunks = None
+    if text_format in _FORMAT_CHUNKERS:
+        chunks = _FORMAT_CHUNKERS[text_format](text)
+        text_format = text_format if chunks else lines.PLAIN_TEXT
+    if not chunks:
         chunks = lines.line_chunks(text, text_format)
-    if not any(_has_content(text, chunk) for chunk in chunks):
+    if not any(chunk.is_scored_in(text) for chunk in chunks):
         chunks = [TextChunk(0, len(text))]  # nothing but structure: keep it scorable
     return ChunkedText(text, text_format, tuple(chunks))
 
 
-def _has_content(text: str, chunk: TextChunk) -> bool:
-    return not chunk.is_structural and bool(text[chunk.start : chunk.end].strip())
-
-
-def _chunk_embedded(text: str) -> list[tuple[TextChunk, str, str]] | None:
-    """Chunk a string inside JSON: chunk, context, own text; None for one chunk."""
+def _chunk_embedded(text: str) -> list[TextChunk]:
+    """Chunk a string inside JSON, with context in the header and text to display."""
     chunked = _chunk_string(text)
     if len(chunked.chunks) < 2:
-        return None
-    return [(chunk, *chunked.chunk_context_and_text(chunk)) for chunk in chunked.chunks]
+        return [TextChunk(0, len(text), display_text=text)]
+    chunks = []
+    for chunk in chunked.chunks:
+        context, chunk_text = chunked.chunk_context_and_text(chunk)
+        chunks.append(chunk._replace(header=context, display_text=chunk_text))
+    return chunks
 
 
 # A new format needs a detector (see `_chunk_string`) and a function here that returns

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from denoise_core.spans import Range
+from denoise_core.spans import Range, RangeTuple
 
 MAX_CHUNK_CHARACTERS = 800
 """A longer paragraph is split at its sentences."""
@@ -35,13 +35,31 @@ class TextChunk(NamedTuple):
 
     start: int
     end: int
-    context_spans: tuple[Range, ...] = ()
+    context_spans: RangeTuple = ()
     header: str = ""
     display_text: str = ""
     is_structural: bool = False
     is_atomic: bool = False
     path: tuple[str | int, ...] = ()
     string_span: Range | None = None
+
+    @property
+    def span(self) -> Range:
+        """The range ``[start, end)``."""
+        return self.start, self.end
+
+    @property
+    def length(self) -> int:
+        """Number of characters."""
+        return self.end - self.start
+
+    def is_scored_in(self, text: str) -> bool:
+        """Whether the chunk is scored: neither structure nor white space."""
+        return not self.is_structural and bool(self.text_of(text).strip())
+
+    def text_of(self, text: str) -> str:
+        """Return the chunk's raw characters of the text."""
+        return text[self.start : self.end]
 
 
 def with_title(

@@ -8,7 +8,7 @@ ONLY=facts`) a missing date indicates a wrong claim 2.7 to 1, a number 1.9 to 1,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 
@@ -17,7 +17,7 @@ from denoise_core.text.facts.fact import Difference, Fact
 from denoise_core.text.facts.names import find_names, same_name
 from denoise_core.text.facts.numbers import find_numbers, unit_factors
 from denoise_core.text.language import detect_language
-from denoise_core.text.lexemes import Lexeme, pad_lexemes, tokenize_text
+from denoise_core.text.lexemes import pad_lexemes, tokenize_text
 from denoise_core.text.stems import StemmedWord, content_stems
 
 _RELATIVE_TOLERANCE = 1e-6
@@ -32,28 +32,15 @@ class ParsedText:
 
     Attributes:
         text: The text.
-        language: ISO 639-1 code.
-        lexemes: Its lexemes in order.
         facts: Its facts in order.
         words: Its content words in order.
-        stems: The stems of all content words.
         non_name_stems: The stems of words outside names.
     """
 
     text: str
-    language: str
-    lexemes: tuple[Lexeme, ...]
     facts: tuple[Fact, ...]
     words: tuple[StemmedWord, ...]
-    stems: frozenset[str]
     non_name_stems: frozenset[str]
-
-    @staticmethod
-    def parse(text: str, language: str = "") -> ParsedText:
-        """Parse a text; short texts come from a cache."""
-        if len(text) <= _CACHED_CHARACTERS:
-            return _parse_text(text, language)
-        return _parse_text.__wrapped__(text, language)
 
 
 def extract_facts(text: str, *, language: str = "") -> tuple[Fact, ...]:
@@ -64,11 +51,18 @@ def extract_facts(text: str, *, language: str = "") -> tuple[Fact, ...]:
         language: ISO 639-1 code that decides how numbers and dates are read (English,
             German, French, Spanish); detected by default.
     """
-    return ParsedText.parse(text, language).facts
+    return parse_text(text, language).facts
+
+
+def parse_text(text: str, language: str = "") -> ParsedText:
+    """Parse a text; short texts come from a cache."""
+    if len(text) <= _CACHED_CHARACTERS:
+        return _parse_cached(text, language)
+    return _parse_cached.__wrapped__(text, language)
 
 
 @lru_cache(maxsize=4096)
-def _parse_text(text: str, language: str) -> ParsedText:
+def _parse_cached(text: str, language: str) -> ParsedText:
     language = language or detect_language(text)
     lexemes = tokenize_text(text)
     padded_lexemes = pad_lexemes(lexemes)
@@ -81,19 +75,16 @@ def _parse_text(text: str, language: str) -> ParsedText:
     name_characters: set[int] = set()
     for name in names:
         name_characters.update(range(name.start, name.end))
-    return ParsedText(
-        text,
-        language,
-        tuple(lexemes),
-        tuple(facts),
-        tuple(words),
-        frozenset(word.stem for word in words),
-        frozenset(word.stem for word in words if word.start not in name_characters),
-    )
+    other_words = [word.stem for word in words if word.start not in name_characters]
+    return ParsedText(text, tuple(facts), tuple(words), frozenset(other_words))
 
 
 def find_differences(
-    claim: str, source: str, *, known_text: str = "", language: str = ""
+    claim: str,
+    source: str,
+    *,
+    known_text: str = "",
+    language: str = "",
 ) -> tuple[Difference, ...]:
     """Return the facts of ``claim`` that ``source`` does not state.
 
@@ -109,38 +100,26 @@ def find_differences(
         known_text: A text, such as a question, whose facts need no support.
         language: See `extract_facts`.
     """
-    known_facts = ParsedText.parse(known_text, language).facts if known_text else ()
-    parsed_claim = ParsedText.parse(claim, language)
-    return compare_facts(parsed_claim, ParsedText.parse(source, language), known_facts)
-
-
-def compare_facts(
-    claim: ParsedText, source: ParsedText, known_facts: Sequence[Fact] = ()
-) -> tuple[Difference, ...]:
-    """Do what `find_differences` does, with texts that are already parsed."""
-    differences: list[Difference] = []
-    for fact in claim.facts:
-        is_known = matching_facts(fact, source.facts) or matching_facts(
-            fact, known_facts
-        )
-        if fact.is_uncertain or is_known:
+    parsed_claim = parse_text(claim, language)
+    parsed_source = parse_text(source, language)
+    known_facts = extract_facts(known_text, language=language)
+    differences = []
+    for fact in parsed_claim.facts:
+        if fact.is_uncertain or matching_facts(fact, parsed_source.facts):
             continue
-        if fact.kind == "name" and _has_name_words(fact, claim, source):
+        if matching_facts(fact, known_facts):
             continue
-        claimed_text = claim.text[fact.start : fact.end]
-        rivals = (other for other in source.facts if _is_rival(fact, other))
-        rival = next(rivals, None)
+        if _has_name_words(fact, parsed_claim, parsed_source):
+            continue
+        claimed_text = claim[fact.start : fact.end]
         difference = Difference(fact.kind, claimed_text, "", fact.start, fact.end)
+        rival = _find_rival(fact, parsed_source.facts)
         if rival is not None:
-            source_text = source.text[rival.start : rival.end]
-            difference = Difference(
-                fact.kind,
-                claimed_text,
-                source_text,
-                fact.start,
-                fact.end,
-                rival.start,
-                rival.end,
+            difference = replace(
+                difference,
+                source_text=source[rival.start : rival.end],
+                source_start=rival.start,
+                source_end=rival.end,
             )
         differences.append(difference)
     return tuple(differences)
@@ -165,8 +144,8 @@ def _matching_names(fact: Fact, source_names: Sequence[Fact]) -> list[Fact]:
         return same_names
     # Capitals may split one name into several.
     claimed_words = set(fact.norm.split())
-    part_names: list[Fact] = []
-    source_words: set[str] = set()
+    part_names = []
+    source_words = set()
     for other in source_names:
         other_words = other.norm.split()
         if not claimed_words.isdisjoint(other_words):
@@ -190,23 +169,27 @@ def _same_number(fact: Fact, other: Fact) -> bool:
     return False
 
 
-def _is_rival(fact: Fact, other: Fact) -> bool:
-    """Whether the source states ``other`` instead: same kind, comparable unit.
+def _find_rival(fact: Fact, source_facts: Sequence[Fact]) -> Fact | None:
+    """Return what the source states instead: a fact of this kind and dimension.
 
     An ordinal does not replace a number.
     """
-    is_ordinal, is_other_ordinal = fact.norm.endswith("th"), other.norm.endswith("th")
-    if other.kind != fact.kind or is_ordinal != is_other_ordinal:
-        return False
-    has_units = bool(fact.unit), bool(other.unit)
-    return has_units[0] == has_units[1] and bool(unit_factors(fact.unit, other.unit))
+    is_ordinal = fact.norm.endswith("th")
+    for other in source_facts:
+        is_same_kind = other.kind == fact.kind
+        if not is_same_kind or other.norm.endswith("th") != is_ordinal:
+            continue
+        has_both_units = bool(fact.unit) == bool(other.unit)
+        if has_both_units and unit_factors(fact.unit, other.unit):
+            return other
+    return None
 
 
 def _has_name_words(fact: Fact, claim: ParsedText, source: ParsedText) -> bool:
     """Whether the source has a name's words outside names, so it is no name there."""
-    name_stems = {
-        word.stem
-        for word in claim.words
-        if fact.start <= word.start and word.end <= fact.end
-    }
-    return bool(name_stems) and name_stems <= source.non_name_stems
+    name_stems = set()
+    for word in claim.words:
+        if fact.start <= word.start and word.end <= fact.end:
+            name_stems.add(word.stem)
+    is_name = fact.kind == "name" and bool(name_stems)
+    return is_name and name_stems <= source.non_name_stems

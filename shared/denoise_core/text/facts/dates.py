@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from denoise_core.text.facts.fact import Fact
 from denoise_core.text.facts.numbers import UNITS, parse_ordinal
-from denoise_core.text.lexemes import Lexeme
+from denoise_core.text.lexemes import Lexemes
 from denoise_core.text.wordlists import word_set, words_by_key
 
 _MONTH_WORDS = words_by_key(
@@ -44,16 +44,14 @@ _CURRENCY_SIGNS = frozenset("$€£¥")
 _OPEN_YEAR = "????"
 
 
-def find_dates(
-    lexemes: Sequence[Lexeme], language: str
-) -> tuple[list[Fact], frozenset[int]]:
+def find_dates(lexemes: Lexemes, language: str) -> tuple[list[Fact], frozenset[int]]:
     """Return the dates of a text and the indices of the lexemes they use.
 
     Args:
         lexemes: The text after `pad_lexemes`.
         language: ISO 639-1 code, which decides the order of day and month.
     """
-    dates: list[Fact] = []
+    dates = []
     used_positions: list[int] = []
     i = 0
     while lexemes[i].text:
@@ -104,9 +102,7 @@ def covers_date(claimed_date: str, source_dates: Sequence[str]) -> bool:
     return all(part == _OPEN_YEAR or n in stated_parts for n, part in claimed_parts)
 
 
-def _parse_date(
-    lexemes: Sequence[Lexeme], i: int, language: str
-) -> tuple[str, int] | None:
+def _parse_date(lexemes: Lexemes, i: int, language: str) -> tuple[str, int] | None:
     """Return the norm of the date at index ``i`` and the index after it."""
     lexeme, following = lexemes[i], lexemes[i + 1]
     written_date = None
@@ -127,7 +123,7 @@ def _parse_date(
 
 
 def _parse_written_date(
-    lexemes: Sequence[Lexeme], i: int, language: str
+    lexemes: Lexemes, i: int, language: str
 ) -> tuple[str, int] | None:
     """Parse three numbers, in one lexeme or, with hyphens, in five."""
     five = lexemes[i : i + 5]
@@ -156,12 +152,12 @@ def _is_decade(text: str) -> bool:
     return text.isdecimal() and len(text) in (2, 4) and text.endswith("0")
 
 
-def _parse_spelled_date(lexemes: Sequence[Lexeme], i: int) -> tuple[str, int] | None:
+def _parse_spelled_date(lexemes: Lexemes, i: int) -> tuple[str, int] | None:
     """Parse a month by its name, with day and year in any order around it.
 
     The date begins with the month or the day.
     """
-    date_parts: dict[str, int] = {}
+    date_parts = {}
     position = after = i
     while lexemes[position].text and position - after < 3 and "year" not in date_parts:
         name, value, part_end = _parse_part(lexemes, position)
@@ -183,7 +179,7 @@ def _parse_spelled_date(lexemes: Sequence[Lexeme], i: int) -> tuple[str, int] | 
     return norm, after
 
 
-def _is_lone_month(lexemes: Sequence[Lexeme], i: int) -> bool:
+def _is_lone_month(lexemes: Lexemes, i: int) -> bool:
     """Whether a month's name without day and year is certainly a month."""
     name = lexemes[i].folded_text
     is_ambiguous = len(name) < 4 or name in _AMBIGUOUS_MONTHS
@@ -191,7 +187,7 @@ def _is_lone_month(lexemes: Sequence[Lexeme], i: int) -> bool:
     return lexemes[i].is_capitalized and (is_introduced or not is_ambiguous)
 
 
-def _parse_part(lexemes: Sequence[Lexeme], i: int) -> tuple[str, int, int]:
+def _parse_part(lexemes: Lexemes, i: int) -> tuple[str, int, int]:
     """Return which part of a date is at index ``i``, its value, the index after it.
 
     ``"month"``, ``"year"``, ``"day"`` (4, 4th, fourth), or ``""`` for none.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from denoise_core.text.facts.fact import Fact
 from denoise_core.text.facts.numbers import UNITS, is_roman_numeral
-from denoise_core.text.lexemes import Lexeme
+from denoise_core.text.lexemes import Lexemes
 from denoise_core.text.stems import is_function_word
 
 _SENTENCE_ENDINGS = frozenset(".!?:;…•。！？")
@@ -24,7 +24,7 @@ _MAX_ENDING_LETTERS = 3
 
 
 def find_names(
-    lexemes: Sequence[Lexeme], language: str, used_positions: frozenset[int]
+    lexemes: Lexemes, language: str, used_positions: frozenset[int]
 ) -> Iterator[Fact]:
     """Yield the names of a text.
 
@@ -116,7 +116,7 @@ def _plain_letters(word: str) -> str:
     return "".join(symbol for symbol in symbols if not unicodedata.combining(symbol))
 
 
-def _lower_case_words(lexemes: Sequence[Lexeme]) -> frozenset[str]:
+def _lower_case_words(lexemes: Lexemes) -> frozenset[str]:
     return frozenset(
         lexeme.folded_text
         for lexeme in lexemes
@@ -126,7 +126,7 @@ def _lower_case_words(lexemes: Sequence[Lexeme]) -> frozenset[str]:
 
 @dataclass(frozen=True, slots=True)
 class _NameFinder:
-    lexemes: Sequence[Lexeme]
+    lexemes: Lexemes
     language: str
     used_positions: frozenset[int]
     lower_case_words: frozenset[str]

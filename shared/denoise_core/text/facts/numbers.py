@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from denoise_core.text.facts.fact import Fact
-from denoise_core.text.lexemes import Lexeme
+from denoise_core.text.lexemes import Lexemes
 from denoise_core.text.wordlists import word_set, words_by_key
 
 
@@ -116,7 +116,7 @@ _LARGEST_VALUE = 1e300  # beyond it, factors overflow
 
 
 def find_numbers(
-    lexemes: Sequence[Lexeme], language: str, used_positions: frozenset[int]
+    lexemes: Lexemes, language: str, used_positions: frozenset[int]
 ) -> Iterator[Fact]:
     """Yield the numbers of a text.
 
@@ -228,9 +228,7 @@ def _format_value(value: float) -> str:
     return str(int(value)) if is_integer else f"{value:.10g}"
 
 
-def _parse_number(
-    lexemes: Sequence[Lexeme], i: int, language: str
-) -> tuple[Fact, int] | None:
+def _parse_number(lexemes: Lexemes, i: int, language: str) -> tuple[Fact, int] | None:
     """Return the number at index ``i`` and the index after it."""
     lexeme, following, after = lexemes[i], lexemes[i + 1], i + 1
     if lexeme.kind == "number":
@@ -260,7 +258,7 @@ def _parse_number(
 
 
 def _measured_number(
-    lexemes: Sequence[Lexeme], i: int, values: tuple[float, ...]
+    lexemes: Lexemes, i: int, values: tuple[float, ...]
 ) -> tuple[Fact, int]:
     """Return the number at index ``i`` with its sign, scale and unit."""
     factor, after = 1, i + 1
@@ -280,11 +278,11 @@ def _measured_number(
     return Fact("number", norm, start, end, unit, scaled_values), after
 
 
-def _has_measure(lexemes: Sequence[Lexeme], i: int) -> bool:
+def _has_measure(lexemes: Lexemes, i: int) -> bool:
     return bool(_scale_at(lexemes, i) or _unit_at(lexemes, i)[0])
 
 
-def _scale_at(lexemes: Sequence[Lexeme], i: int) -> int:
+def _scale_at(lexemes: Lexemes, i: int) -> int:
     """Return the scale at index ``i``; 0 for none."""
     word = lexemes[i].folded_text
     if word in _LETTER_SCALES and lexemes[i].start == lexemes[i - 1].end:
@@ -295,7 +293,7 @@ def _scale_at(lexemes: Sequence[Lexeme], i: int) -> int:
     return _SCALES.get(word, 0)
 
 
-def _unit_at(lexemes: Sequence[Lexeme], i: int) -> tuple[str, int]:
+def _unit_at(lexemes: Lexemes, i: int) -> tuple[str, int]:
     """Return the unit at index ``i`` (``""`` for none) and the index after it."""
     has_link = lexemes[i].folded_text in ("de", "-")
     at = i + has_link
@@ -311,7 +309,7 @@ def _unit_at(lexemes: Sequence[Lexeme], i: int) -> tuple[str, int]:
     return word, at + 1
 
 
-def _is_negative(lexemes: Sequence[Lexeme], i: int) -> bool:
+def _is_negative(lexemes: Lexemes, i: int) -> bool:
     sign, before_sign = lexemes[i - 1], lexemes[i - 2]
     if sign.folded_text == "minus":
         return True
