@@ -8,8 +8,7 @@ here; their characters are compared instead.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from denoise_core.text.facts.fact import Fact
 from denoise_core.text.facts.numbers import UNITS, is_roman_numeral
@@ -35,33 +34,36 @@ def find_names(
         language: ISO 639-1 code.
         used_positions: Indices of lexemes that belong to a date.
     """
-    finder = _NameFinder(lexemes, language, used_positions, _lower_case_words(lexemes))
+    finder = _NameFinder(lexemes, language, used_positions)
     i = 0
     while lexemes[i].text:
         if not finder.starts_name(i):
             i += 1
             continue
         after = finder.name_end(i)
-        words = [
-            lexeme.folded_text.removesuffix("'s").rstrip("'")
-            for lexeme in lexemes[i:after]
-            if lexeme.kind == "word"
-        ]
-        is_initial = words == [words[0][:1]] if words else True
-        if not is_initial:
-            is_common = after - i == 1 and finder.may_be_common(i)
-            start, end = lexemes[i].start, lexemes[after - 1].end
-            is_uncertain = language == "de" or is_common
-            norm = " ".join(words)
-            yield Fact("name", norm, start, end, is_uncertain=is_uncertain)
+        words = []
+        for lexeme in lexemes[i:after]:
+            if lexeme.kind == "word":
+                words.append(lexeme.folded_text.removesuffix("'s").rstrip("'"))
+        norm = " ".join(words)
+        if len(norm) > 1:  # an initial alone is no name
+            is_common = after == i + 1 and finder.may_be_common(i)
+            yield Fact(
+                "name",
+                norm,
+                lexemes[i].start,
+                lexemes[after - 1].end,
+                is_uncertain=is_common or language == "de",
+            )
         i = after
 
 
 def is_code_name(norm: str) -> bool:
     """Whether a name is one word with a digit or an underscore: a model, a setting."""
-    has_digit = any(symbol.isdigit() for symbol in norm)
-    has_letter = any(symbol.isalpha() for symbol in norm)
-    return " " not in norm and ("_" in norm or (has_digit and has_letter))
+    if " " in norm:
+        return False
+    has_letter_and_digit = any(map(str.isdigit, norm)) and any(map(str.isalpha, norm))
+    return "_" in norm or has_letter_and_digit
 
 
 def same_name(claimed_name: str, source_name: str) -> bool:
@@ -77,13 +79,12 @@ def same_name(claimed_name: str, source_name: str) -> bool:
     claimed_words, source_words = claimed_name.split(), source_name.split()
     if _contains_words(source_words, claimed_words):
         return True
-    is_shorter = len(source_words) < len(claimed_words)
-    if not is_shorter or source_words[-1] != claimed_words[-1]:
-        return False
-    return _contains_words(claimed_words, source_words)
+    is_surname = len(source_words) < len(claimed_words)
+    is_surname = is_surname and source_words[-1] == claimed_words[-1]
+    return is_surname and _contains_words(claimed_words, source_words)
 
 
-def _contains_words(name_words: Sequence[str], wanted_words: Sequence[str]) -> bool:
+def _contains_words(name_words: list[str], wanted_words: list[str]) -> bool:
     """Whether the name has all the wanted words in their order."""
     remaining_words = iter(name_words)
 
@@ -94,7 +95,7 @@ def _contains_words(name_words: Sequence[str], wanted_words: Sequence[str]) -> b
 
 
 def _same_word(first_word: str, second_word: str) -> bool:
-    words = _plain_letters(first_word), _plain_letters(second_word)
+    words = map(_plain_letters, (first_word, second_word))
     short_word, long_word = sorted(words, key=len)
     if short_word == long_word:
         return True
@@ -104,10 +105,11 @@ def _same_word(first_word: str, second_word: str) -> bool:
         return False
     if len(short_word) == 1:
         return short_word == long_word[0]
-    is_stem = long_word.startswith(short_word.rstrip("se"))
-    is_long_enough = len(short_word) >= _MIN_STEM_LETTERS
+    if len(short_word) < _MIN_STEM_LETTERS:
+        return False
     ending_letters = len(long_word) - len(short_word)
-    return is_long_enough and is_stem and ending_letters <= _MAX_ENDING_LETTERS
+    has_same_stem = long_word.startswith(short_word.rstrip("se"))
+    return has_same_stem and ending_letters <= _MAX_ENDING_LETTERS
 
 
 def _plain_letters(word: str) -> str:
@@ -116,20 +118,18 @@ def _plain_letters(word: str) -> str:
     return "".join(symbol for symbol in symbols if not unicodedata.combining(symbol))
 
 
-def _lower_case_words(lexemes: Lexemes) -> frozenset[str]:
-    return frozenset(
-        lexeme.folded_text
-        for lexeme in lexemes
-        if lexeme.kind == "word" and not lexeme.is_capitalized
-    )
-
-
-@dataclass(frozen=True, slots=True)
 class _NameFinder:
-    lexemes: Lexemes
-    language: str
-    used_positions: frozenset[int]
-    lower_case_words: frozenset[str]
+    def __init__(
+        self, lexemes: Lexemes, language: str, used_positions: frozenset[int]
+    ) -> None:
+        self.lexemes = lexemes
+        self.language = language
+        self.used_positions = used_positions
+        self.common_words = {
+            lexeme.folded_text
+            for lexeme in lexemes
+            if lexeme.kind == "word" and not lexeme.is_capitalized
+        }
 
     def starts_name(self, i: int) -> bool:
         lexeme = self.lexemes[i]
@@ -143,9 +143,10 @@ class _NameFinder:
             return False
         if self.language == "de" and not self.is_name_word(i + 1):
             return "-" in lexeme.text or "'" in word
-        is_common = word in self.lower_case_words
-        is_common = is_common or is_function_word(word, self.language)
-        return not (is_common and self.opens_sentence(i))
+        if not self.opens_sentence(i):
+            return True
+        is_function = is_function_word(word, self.language)
+        return not is_function and word not in self.common_words
 
     def is_name_word(self, i: int) -> bool:
         """Whether this is a capitalised word, but no function word and no unit."""
@@ -167,11 +168,10 @@ class _NameFinder:
         The only word of a text is a name.
         """
         lexeme = self.lexemes[i]
-        has_inner_capital = any(symbol.isupper() for symbol in lexeme.text[1:])
+        has_inner_capital = any(map(str.isupper, lexeme.text[1:]))
         if has_inner_capital or "'" in lexeme.folded_text or not self.opens_sentence(i):
             return False
-        has_other_text = any(other.text not in ".!" for other in self.lexemes[i + 1 :])
-        return i > 0 or has_other_text
+        return i > 0 or any(other.text not in ".!" for other in self.lexemes[1:])
 
     def opens_sentence(self, i: int) -> bool:
         """Whether the word begins a sentence, a line or a quotation."""
