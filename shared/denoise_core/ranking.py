@@ -83,7 +83,9 @@ def order_by_score(result: DenoiseResult) -> DenoiseResult:
 
 
 def _fill_result(
-    result: DenoiseResult, passages: Sequence[Passage], top_n: int
+    result: DenoiseResult,
+    passages: Sequence[Passage],
+    top_n: int,
 ) -> DenoiseResult:
     present_ids: set[str] = set()
     for passage in result.passages:

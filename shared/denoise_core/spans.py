@@ -83,18 +83,24 @@ def join_spans(text: str, ranges: Iterable[Range]) -> str:
     return "".join(text[start:end] for start, end in ranges)
 
 
+def passage_spans(passage_id: str, ranges: Iterable[Range]) -> tuple[Span, ...]:
+    """Return ranges as spans of a passage."""
+    return tuple(Span(passage_id, *span) for span in ranges)
+
+
 def merge_in_passage(passage_id: str, spans: Iterable[Span]) -> tuple[Span, ...]:
     """Merge the spans of one passage, see `merge_spans`."""
     ranges = merge_spans((span.start, span.end) for span in spans)
-    return tuple(Span(passage_id, start, end) for start, end in ranges)
+    return passage_spans(passage_id, ranges)
 
 
 def tile_passage(
-    passage_id: str, length: int, boundaries: Iterable[int]
+    passage_id: str,
+    length: int,
+    boundaries: Iterable[int],
 ) -> tuple[Span, ...]:
     """Cut a passage of ``length`` characters at these positions."""
-    ranges = tile_spans(boundaries, 0, length)
-    return tuple(Span(passage_id, start, end) for start, end in ranges)
+    return passage_spans(passage_id, tile_spans(boundaries, 0, length))
 
 
 def is_within(inner: Span, outer: Span) -> bool:

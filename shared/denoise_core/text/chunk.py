@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
@@ -18,6 +19,7 @@ from denoise_core.spans import (
     Ranges,
     join_spans,
     merge_in_passage,
+    passage_spans,
     tile_passage,
     tile_spans,
 )
@@ -58,14 +60,18 @@ def sentence_spans(passage: Passage, *, language: str = "en") -> tuple[Span, ...
             scripts, and line breaks, end a sentence in every language.
     """
     ranges = sentence_ranges(passage.text, language=language)
-    return tuple(Span(passage.id, start, end) for start, end in ranges)
+    return passage_spans(passage.id, ranges)
 
 
 def sentence_ranges(
-    text: str, start: int = 0, end: int | None = None, *, language: str = "en"
+    text: str,
+    start: int = 0,
+    end: int = sys.maxsize,
+    *,
+    language: str = "en",
 ) -> Ranges:
     """Return the sentences of ``text[start:end]`` as ranges of ``text``."""
-    text_end = len(text) if end is None else end
+    text_end = min(end, len(text))
     boundaries = _sentence_boundaries(text, start, text_end, language)
     sentence_starts = [
         sentence_start

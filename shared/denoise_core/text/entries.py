@@ -26,7 +26,7 @@ _SHAPES = str.maketrans(
 def head_lines(text: str) -> list[str]:
     """Return the filled lines at the beginning of a text, which decide its format."""
     lines = text[:_DETECTION_CHARACTERS].split("\n")
-    return [line for line in lines if line.strip()]
+    return list(filter(str.strip, lines))
 
 
 def entry_starts(lines: Sequence[str]) -> frozenset[str]:

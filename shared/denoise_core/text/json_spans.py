@@ -167,7 +167,9 @@ def remove_items(items: Ranges, kept_spans: Ranges) -> Ranges:
 
 
 def remove_elements(
-    text: str, chunks: Sequence[tuple[JsonPath, int]], kept_spans: Ranges
+    text: str,
+    chunks: Sequence[tuple[JsonPath, int]],
+    kept_spans: Ranges,
 ) -> Ranges:
     """Return the ranges of list elements without a kept character.
 

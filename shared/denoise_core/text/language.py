@@ -85,7 +85,7 @@ def detect_language(text: str, default: str = "") -> str:
 
 def _detect_script(text: str) -> str:
     """Return the language of a non-Latin script that most letters belong to."""
-    letters = [symbol for symbol in text[:_SCRIPT_CHARACTERS] if symbol.isalpha()]
+    letters = list(filter(str.isalpha, text[:_SCRIPT_CHARACTERS]))
     if not letters or max(letters) < _LAST_LATIN:
         return ""
     scripts = [unicodedata.name(letter, "LATIN").split()[0] for letter in letters]

@@ -30,7 +30,7 @@ _INLINE_TAGS = word_set(
 )
 _CELL_TAGS = word_set("td th")
 _LIST_TAGS = word_set("ul ol dl")
-_HEADING_TAGS = word_set("h1 h2 h3 h4 h5 h6")
+_HEADING_LEVELS = {"h1": 1, "h2": 2, "h3": 3, "h4": 4, "h5": 5, "h6": 6}
 _BLOCK_TAGS = word_set("p div li td body section article h1 h2 h3")
 _TAG = re.compile(r"<(?:(/?)([a-zA-Z][\w:-]*+)[^<>]*+>|(!--)|[!?][^<>]*>)")
 _HIDDEN = "!"  # name of a comment, a declaration or an invisible element
@@ -187,7 +187,7 @@ class _BlockReader:
         self.block_start = None if tag.name == _HIDDEN else tag.start
         if tag.name in ("tr", "pre"):
             self.enclosing_tag, self.row_cells = tag.name, frozenset()
-        self.heading_level = int(tag.name[1]) if tag.name in _HEADING_TAGS else 0
+        self.heading_level = _HEADING_LEVELS.get(tag.name, 0)
 
     def close_block(self, end: int) -> None:
         """Add the open block as a chunk up to ``end`` if it has visible text."""

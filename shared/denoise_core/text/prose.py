@@ -36,7 +36,7 @@ _LINE = re.compile(
     r"|(?P<item>\s*(?:[-*+\u2022\u2013]|\(?\w{1,3}[.)])[ \t]+\S)"
     r"|(?P<field>[\w-]{1,24}:[ \t]+\S)"
 )
-_QUOTE_MARKS = re.compile(r"(?:[ ]?>)*")
+_QUOTE_MARKS = re.compile(r"\A(?:[ ]?>)+")
 
 
 def line_kind(line: str) -> str:
@@ -132,10 +132,8 @@ class _BlockReader:
             if line.strip().startswith(self.open_fence):
                 self.open_fence = ""
             return
-        marks = _QUOTE_MARKS.match(line)
-        quote_marks = marks[0] if marks else ""
-        quote_depth = quote_marks.count(">")
-        content = line[len(quote_marks) :]
+        content = _QUOTE_MARKS.sub("", line)
+        quote_depth = line.count(">", 0, len(line) - len(content))
         if content.strip():
             kind = line_kind(content)
             is_open = not last_block.ends_blank
@@ -170,7 +168,12 @@ class _BlockReader:
             block.level = 1 if "=" in content else 2
 
     def start_block(
-        self, start: int, end: int, content: str, kind: str, quote_depth: int
+        self,
+        start: int,
+        end: int,
+        content: str,
+        kind: str,
+        quote_depth: int,
     ) -> None:
         """Start a block with this line.
 
@@ -351,7 +354,7 @@ def _mark_page_headers(text: str, blocks: Sequence[_Block]) -> None:
         if block.kind != "para" or len(block_text) > 2 * _MAX_HEADING_CHARACTERS:
             continue
         words = block_text.translate(_WITHOUT_PUNCTUATION).split()
-        numbers = [word for word in words if word.isdecimal()]
+        numbers = list(filter(str.isdecimal, words))
         wording = "".join(word for word in words if not word.isdecimal())
         if words:
             first_number = numbers[0] if numbers else ""

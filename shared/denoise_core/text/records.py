@@ -113,9 +113,8 @@ def detect_delimiter(text: str) -> str:
 def _is_table(lines: Sequence[str], delimiter: str, delimiter_count: int) -> bool:
     is_clear = delimiter_count >= _CLEAR_DELIMITERS
     min_rows = _MIN_CLEAR_ROWS if is_clear else _MIN_ROWS
-    filled_lines = [line for line in lines if line.strip()]
     try:
-        rows = list(csv.reader(filled_lines, delimiter=delimiter))
+        rows = list(csv.reader(filter(str.strip, lines), delimiter=delimiter))
     except csv.Error:
         return False
     if len(rows) < min_rows or len(set(map(len, rows))) != 1:
@@ -202,7 +201,11 @@ class _JsonChunker:
     chunks: list[TextChunk] = field(default_factory=list)
 
     def add_container(
-        self, start: int, value: Any, path: JsonPath, context_spans: RangeTuple
+        self,
+        start: int,
+        value: Any,
+        path: JsonPath,
+        context_spans: RangeTuple,
     ) -> None:
         """Chunk the object or list that begins at ``start``.
 
@@ -230,7 +233,10 @@ class _JsonChunker:
                 self.add_member(member, (*path, step), inner_context)
 
     def add_small_members(
-        self, members: list[JsonMember], path: JsonPath, context_spans: RangeTuple
+        self,
+        members: list[JsonMember],
+        path: JsonPath,
+        context_spans: RangeTuple,
     ) -> TextChunk:
         value: Any = {str(member.name): member.value for member in members}
         if isinstance(members[0].name, int):
@@ -239,7 +245,10 @@ class _JsonChunker:
         return self.add_value(span, value, path, context_spans)
 
     def add_member(
-        self, member: JsonMember, path: JsonPath, context_spans: RangeTuple
+        self,
+        member: JsonMember,
+        path: JsonPath,
+        context_spans: RangeTuple,
     ) -> None:
         value, size = member.value, member.end - member.value_start
         max_size = 2 * MAX_CHUNK_CHARACTERS
@@ -254,7 +263,11 @@ class _JsonChunker:
             self.add_value((member.start, member.end), value, path, context_spans)
 
     def add_value(
-        self, span: Range, value: Any, path: JsonPath, context_spans: RangeTuple
+        self,
+        span: Range,
+        value: Any,
+        path: JsonPath,
+        context_spans: RangeTuple,
     ) -> TextChunk:
         chunk = TextChunk(
             *span,
@@ -268,7 +281,10 @@ class _JsonChunker:
         return chunk
 
     def add_string(
-        self, member: JsonMember, path: JsonPath, context_spans: RangeTuple
+        self,
+        member: JsonMember,
+        path: JsonPath,
+        context_spans: RangeTuple,
     ) -> None:
         """Add the chunks of a long string, at their ranges in the raw JSON."""
         header = _path_header(path)
@@ -356,7 +372,9 @@ def _value_lines(value: Any, name: str) -> Iterator[str]:
 
 
 def removed_row_spans(
-    text: str, chunks: Sequence[TextChunk], kept_spans: Ranges
+    text: str,
+    chunks: Sequence[TextChunk],
+    kept_spans: Ranges,
 ) -> Ranges:
     """Return the ranges of Python rows without a kept character.
 
@@ -374,7 +392,9 @@ def removed_row_spans(
 
 
 def removed_json_spans(
-    text: str, chunks: Sequence[TextChunk], kept_spans: Ranges
+    text: str,
+    chunks: Sequence[TextChunk],
+    kept_spans: Ranges,
 ) -> Ranges:
     """Return the ranges of list elements and string parts without a kept character.
 

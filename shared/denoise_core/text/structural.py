@@ -28,6 +28,7 @@ from denoise_core.spans import (
     complement_spans,
     join_spans,
     merge_spans,
+    passage_spans,
 )
 from denoise_core.text import lines, markup, records
 from denoise_core.text.chunk import sentence_ranges
@@ -191,7 +192,7 @@ def chunk_text(source_value: Any) -> ChunkedText:
 def structural_chunker(passage: Passage) -> tuple[Span, ...]:
     """Chunk a passage into spans that tile it; an empty passage is one empty span."""
     chunks = chunk_text(passage.text).chunks
-    return tuple(Span(passage.id, *chunk.span) for chunk in chunks)
+    return passage_spans(passage.id, [chunk.span for chunk in chunks])
 
 
 def context_spans_of(passage: Passage, span: Span) -> tuple[Span, ...]:
@@ -208,7 +209,7 @@ def context_spans_of(passage: Passage, span: Span) -> tuple[Span, ...]:
         ranges += chunk.context_spans
         if chunked.text_format in _LINE_FORMATS:
             ranges += lines.antecedent_sentence(chunked.text, chunk)
-    return tuple(Span(passage.id, *span) for span in ranges)
+    return passage_spans(passage.id, ranges)
 
 
 def _to_range(span: Range | Span) -> Range:

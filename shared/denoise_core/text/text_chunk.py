@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -63,7 +64,9 @@ class TextChunk(NamedTuple):
 
 
 def with_title(
-    title: str, title_span: Range, chunks: Iterable[TextChunk]
+    title: str,
+    title_span: Range,
+    chunks: Iterable[TextChunk],
 ) -> list[TextChunk]:
     """Move the text's title from the context spans to the header of each chunk.
 
@@ -99,9 +102,9 @@ def fill_gaps(text: str, chunks: Iterable[TextChunk]) -> list[TextChunk]:
     return tiled_chunks
 
 
-def line_spans(text: str, start: int = 0, end: int | None = None) -> Iterator[Range]:
+def line_spans(text: str, start: int = 0, end: int = sys.maxsize) -> Iterator[Range]:
     """Yield the lines of ``text[start:end]``, line breaks included, as ranges."""
-    text_end = len(text) if end is None else end
+    text_end = min(end, len(text))
     while start < text_end:
         line_end = text.find("\n", start, text_end) + 1 or text_end
         yield start, line_end

@@ -132,8 +132,9 @@ def matching_facts(fact: Fact, source_facts: Sequence[Fact]) -> list[Fact]:
     same_kind = [other for other in source_facts if other.kind == fact.kind]
     if fact.kind == "name":
         return _matching_names(fact, same_kind)
-    if covers_date(fact.norm, [other.norm for other in same_kind]):
-        return [other for other in same_kind if entails_date(fact.norm, other.norm)]
+    if covers_date(fact.norm, [date.norm for date in same_kind]):
+        return [date for date in same_kind if entails_date(fact.norm, date.norm)]
+    # A year may have been read as a number.
     numbers = [other for other in source_facts if other.kind == "number"]
     return [number for number in numbers if number.norm == fact.norm]
 
@@ -151,7 +152,9 @@ def _matching_names(fact: Fact, source_names: Sequence[Fact]) -> list[Fact]:
         if not claimed_words.isdisjoint(other_words):
             part_names.append(other)
             source_words.update(other_words)
-    return part_names if claimed_words <= source_words else []
+    if not claimed_words <= source_words:
+        return []
+    return part_names
 
 
 def _same_number(fact: Fact, other: Fact) -> bool:

@@ -123,7 +123,9 @@ def _parse_date(lexemes: Lexemes, i: int, language: str) -> tuple[str, int] | No
 
 
 def _parse_written_date(
-    lexemes: Lexemes, i: int, language: str
+    lexemes: Lexemes,
+    i: int,
+    language: str,
 ) -> tuple[str, int] | None:
     """Parse three numbers, in one lexeme or, with hyphens, in five."""
     five = lexemes[i : i + 5]

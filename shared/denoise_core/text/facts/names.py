@@ -23,7 +23,9 @@ _MAX_ENDING_LETTERS = 3
 
 
 def find_names(
-    lexemes: Lexemes, language: str, used_positions: frozenset[int]
+    lexemes: Lexemes,
+    language: str,
+    used_positions: frozenset[int],
 ) -> Iterator[Fact]:
     """Yield the names of a text.
 
@@ -120,7 +122,10 @@ def _plain_letters(word: str) -> str:
 
 class _NameFinder:
     def __init__(
-        self, lexemes: Lexemes, language: str, used_positions: frozenset[int]
+        self,
+        lexemes: Lexemes,
+        language: str,
+        used_positions: frozenset[int],
     ) -> None:
         self.lexemes = lexemes
         self.language = language

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from itertools import count
 
 from denoise_core.text.facts.fact import Fact
 from denoise_core.text.lexemes import Lexemes
@@ -16,7 +17,7 @@ from denoise_core.text.wordlists import word_set, words_by_key
 
 def _count_words(words: str, first: int = 0, step: int = 1) -> dict[str, int]:
     """Give the words of a text the values ``first``, ``first + step``, ..."""
-    return {word: first + step * n for n, word in enumerate(words.split())}
+    return dict(zip(words.split(), count(first, step), strict=False))
 
 
 _CARDINALS = _count_words(
@@ -116,7 +117,9 @@ _LARGEST_VALUE = 1e300  # beyond it, factors overflow
 
 
 def find_numbers(
-    lexemes: Lexemes, language: str, used_positions: frozenset[int]
+    lexemes: Lexemes,
+    language: str,
+    used_positions: frozenset[int],
 ) -> Iterator[Fact]:
     """Yield the numbers of a text.
 
@@ -194,8 +197,7 @@ def parse_digits(digits: str, language: str) -> tuple[float, ...]:
     if not marks or ":" in marks or "/" in marks:
         return _to_float(plain_digits)
     if set(marks) == {",", "."}:
-        decimal_mark = max(marks, key=plain_digits.rfind)  # the last one
-        grouping_mark = "," if decimal_mark == "." else "."
+        grouping_mark, decimal_mark = sorted(",.", key=plain_digits.rfind)
         ungrouped_digits = plain_digits.replace(grouping_mark, "")
         return _to_float(ungrouped_digits.replace(decimal_mark, "."))
     mark = marks[0]
@@ -240,8 +242,8 @@ def _parse_number(lexemes: Lexemes, i: int, language: str) -> tuple[Fact, int] |
             return None  # a code such as "7b"
         has_leading_zero = lexeme.text.startswith("0") and len(lexeme.text) > 1
         is_identifier = has_leading_zero and lexeme.text.isdigit()
-        values = () if is_identifier else parse_digits(lexeme.text, language)
-        if not values:
+        values = parse_digits(lexeme.text, language)
+        if is_identifier or not values:
             norm = lexeme.folded_text
             return Fact("number", norm, lexeme.start, lexeme.end), after
         return _measured_number(lexemes, i, values)
@@ -258,7 +260,9 @@ def _parse_number(lexemes: Lexemes, i: int, language: str) -> tuple[Fact, int] |
 
 
 def _measured_number(
-    lexemes: Lexemes, i: int, values: tuple[float, ...]
+    lexemes: Lexemes,
+    i: int,
+    values: tuple[float, ...],
 ) -> tuple[Fact, int]:
     """Return the number at index ``i`` with its sign, scale and unit."""
     factor, after = 1, i + 1
