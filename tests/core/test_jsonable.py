@@ -1,4 +1,4 @@
-"""What `to_jsonable` writes, `from_jsonable` reads: laws over our nouns, and what is refused."""
+"""What `to_jsonable` writes, `from_jsonable` reads: laws over our dataclasses, and what is rejected."""
 
 import json
 import math
@@ -74,7 +74,7 @@ def through_json(value):
 
 @pytest.mark.parametrize("kind", VALUES_OF_CLASS, ids=lambda kind: kind.__name__)
 @given(data=st.data())
-def test_what_is_written_is_read(kind, data):
+def test_written_values_are_read_back(kind, data):
     value = data.draw(VALUES_OF_CLASS[kind])
     assert from_jsonable(kind, through_json(to_jsonable(value))) == value
     assert (
@@ -131,7 +131,7 @@ def test_types_of_all_kinds():
     )
 
 
-def test_what_json_cannot_say_is_changed():
+def test_values_that_json_does_not_have_are_converted():
     json_value = to_jsonable(
         {
             1: (math.inf, math.nan),
@@ -175,6 +175,6 @@ def test_what_json_cannot_say_is_changed():
         (int | str, 0.5, "expected int, got float; expected str, got float"),
     ],
 )
-def test_anything_else_is_refused_and_the_place_named(kind, data, match):
+def test_other_data_is_an_error_that_names_the_field(kind, data, match):
     with pytest.raises((TypeError, ValueError), match=match):
         from_jsonable(kind, data)

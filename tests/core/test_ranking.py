@@ -1,4 +1,4 @@
-"""How many passages are handed on and in which order, whatever denoised them."""
+"""How many passages are returned and in which order, for any denoiser."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,7 +62,7 @@ def test_the_best_stay_and_not_the_first():
     ]
 
 
-def test_what_a_threshold_left_out_does_not_come_back():
+def test_passages_dropped_by_a_threshold_are_not_restored():
     scorer = FunctionScorer(lambda query, text: 0.0)
     assert may_fill(Guard(ENDDenoiser(scorer, keep=1)))
     assert not may_fill(Guard(ENDDenoiser(scorer, threshold=0.5)))

@@ -1,4 +1,4 @@
-"""Sets of ranges: each function against the set of characters that it stands for."""
+"""Sets of ranges: each function against sets of characters."""
 
 from itertools import pairwise
 
@@ -24,7 +24,7 @@ def test_merged_ranges_are_the_same_characters_in_order_and_apart(ranges):
 
 
 @given(RANGES, POSITIONS, POSITIONS)
-def test_what_is_clipped_and_what_is_left_tile_the_window(ranges, start, end):
+def test_clipped_and_remaining_ranges_tile_the_window(ranges, start, end):
     merged_ranges = merge_spans(ranges)
     window_positions = set(range(start, end))
     inner_ranges, outer_ranges = (
@@ -37,17 +37,17 @@ def test_what_is_clipped_and_what_is_left_tile_the_window(ranges, start, end):
     assert covered_positions(outer_ranges) == window_positions - covered_positions(
         ranges
     )
-    assert all(start_ < end_ for start_, end_ in inner_ranges + outer_ranges)
+    assert all(start < end for start, end in inner_ranges + outer_ranges)
 
 
 @given(st.lists(POSITIONS), POSITIONS)
 def test_ranges_between_cuts_tile_the_text(cuts, length):
     tile_ranges = tile_spans(cuts, 0, length)
     assert covered_positions(tile_ranges) == set(range(length))
-    assert [start_ for start_, _ in tile_ranges[1:]] == [
-        end_ for _, end_ in tile_ranges[:-1]
+    assert [start for start, _ in tile_ranges[1:]] == [
+        end for _, end in tile_ranges[:-1]
     ]
-    assert {start_ for start_, _ in tile_ranges} == {
+    assert {start for start, _ in tile_ranges} == {
         0,
         *(cut for cut in cuts if cut < length),
     } - ({0} if not length else set())

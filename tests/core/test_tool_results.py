@@ -1,4 +1,4 @@
-"""What tools return is written back in its shape: nothing but text goes, and what goes can be had back."""
+"""Tool results are restored in their shape: only text is dropped, and dropped text can be recalled."""
 
 import json
 
@@ -69,7 +69,7 @@ def keep_only(wanted_word):
 
 
 @pytest.mark.parametrize("name", list(RESULTS))
-def test_all_that_is_kept_is_the_result_as_it_was(name):
+def test_a_result_kept_completely_is_unchanged(name):
     value = RESULTS[name]
     tool_result = read_result(value)
     restored_value = tool_result.restore(DenoiseResult("q", tool_result.passages))
@@ -79,7 +79,7 @@ def test_all_that_is_kept_is_the_result_as_it_was(name):
 
 
 @pytest.mark.parametrize("name", [n for n in RESULTS if n not in ("sql", "csv")])
-def test_what_is_dropped_goes_and_the_shape_stays(name):
+def test_dropped_text_is_removed_and_the_shape_stays(name):
     value = RESULTS[name]
     tool_result = read_result(value)
     result = keep_only("Sentence 7 ").denoise("q", tool_result.passages)
@@ -123,7 +123,7 @@ def test_a_table_keeps_its_header():
     )
 
 
-def test_what_a_model_wrote_takes_the_place_of_its_source():
+def test_a_rewritten_text_replaces_its_source():
     tool_result = read_result(
         [{"type": "text", "text": "A. B. C."}, {"type": "image", "url": "x"}]
     )
@@ -143,7 +143,7 @@ def test_what_a_model_wrote_takes_the_place_of_its_source():
 @pytest.mark.parametrize(
     "value", [None, 3, 2.5, True, "", [], {}, [1, 2], {"type": "image"}]
 )
-def test_what_holds_no_text_to_speak_of_comes_back(value):
+def test_a_value_without_text_is_returned_unchanged(value):
     tool_result = read_result(value)
     assert tool_result.restore(DenoiseResult("q", tool_result.passages)) == value
 
@@ -157,7 +157,7 @@ JSON = st.recursive(
 
 
 @given(st.text() | JSON)
-def test_any_value_comes_back_whole_when_all_is_kept(value):
+def test_any_value_is_unchanged_if_everything_is_kept(value):
     tool_result = read_result(value)
     assert tool_result.restore(DenoiseResult("q", tool_result.passages)) == value
     keep_only("no such word").denoise("q", tool_result.passages)
@@ -196,7 +196,7 @@ def test_a_broken_scorer_loses_nothing_of_any_result(value, fault, as_json_text)
 
 
 def texts_of(value, tool_result):
-    """The texts at the places where they were read, as a model is shown them."""
+    """The texts at their paths, as a model reads them."""
     texts = []
     for path in tool_result.paths:
         value_part = value
@@ -207,9 +207,7 @@ def texts_of(value, tool_result):
 
 
 @given(VALUES | TEXTS, st.booleans(), st.data())
-def test_what_is_kept_of_any_result_stands_in_it_to_the_letter(
-    value, as_json_text, hypothesis_data
-):
+def test_text_kept_of_any_result_is_verbatim(value, as_json_text, hypothesis_data):
     value = (
         json.dumps(value, ensure_ascii=hypothesis_data.draw(st.booleans()))
         if as_json_text
@@ -246,7 +244,7 @@ def test_what_is_kept_of_any_result_stands_in_it_to_the_letter(
 
 
 @given(VALUES, st.integers(0, 99))
-def test_what_end_keeps_of_any_result_stands_in_it_to_the_letter(value, seed):
+def test_text_that_end_keeps_of_any_result_is_verbatim(value, seed):
     tool_result = read_result(value)
     result = for_tool_results(chance(seed), tool_result.passages).denoise(
         "Paris?", tool_result.passages

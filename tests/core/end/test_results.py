@@ -1,4 +1,4 @@
-"""What stays of a tool's result: within its share, whole records, nothing twice, lines and pages as they stand."""
+"""What is kept of a tool's result: its fraction, complete records, nothing twice, unchanged lines and pages."""
 
 import json
 
@@ -19,7 +19,7 @@ from denoise_core.tool_results import read_result
 
 
 class WordScorer(FunctionScorer):
-    """Scores 1 for what names the word in question, and has a scale."""
+    """Scores 1 for texts with a word, and has a calibration."""
 
     scale = ScoreCalibration({0.1: 1.0}, None, 9.0, 100)
 
@@ -76,10 +76,10 @@ SECTIONS = "\n".join(
     [TRACE, json.dumps(ROWS), PAGES, SECTIONS],
     ids=("trace", "rows", "pages", "sections"),
 )
-def test_what_stays_lies_within_the_share_with_all_that_it_brings(value):
+def test_what_is_kept_is_within_the_fraction_with_its_context(value):
     kept_text = denoise_value(value, "31")
     assert 0 < len(kept_text) <= KEPT_FRACTION * len(value) + 200, (
-        "what stands around the records of JSON, and its ends, stay"
+        "fields around JSON records and the edge lines are kept too"
     )
 
 
@@ -113,7 +113,7 @@ def test_the_head_of_a_page_stays_above_what_is_kept_of_it_and_prices_are_no_hea
     assert not any(chunk.is_structural for chunk in chunk_text(price_lines).chunks)
 
 
-def test_what_stands_under_a_heading_is_kept_as_a_whole():
+def test_the_text_under_one_heading_is_kept_together():
     kept_text = denoise_value(SECTIONS, "7b")
     assert all(
         section_text in kept_text
@@ -128,7 +128,7 @@ def test_what_stands_under_a_heading_is_kept_as_a_whole():
     assert len(set(group_chunks([Passage(SECTIONS, "s")]))) == 20
 
 
-def test_of_texts_that_say_the_same_the_second_gives_way_to_another():
+def test_of_texts_that_say_the_same_the_second_ranks_below_another():
     common_words = "The dome was painted and the road was closed"
     texts = [
         f"{common_words} by snow.",
@@ -141,7 +141,7 @@ def test_of_texts_that_say_the_same_the_second_gives_way_to_another():
     assert first_score > other_score > second_score
 
 
-def test_a_turn_that_is_brought_brings_no_turn_of_its_own():
+def test_a_turn_kept_as_context_adds_no_further_context():
     turns = [
         f"[00:0{n}:00] {'Ann' if n % 2 else 'Bob'}: This is what turn {n} says, and no more."
         for n in range(9)
@@ -149,9 +149,7 @@ def test_a_turn_that_is_brought_brings_no_turn_of_its_own():
     text = "\n".join(turns)
     chunked_text = chunk_text(text)
     assert (
-        chunked_text.restore(
-            [(chunked_text.chunks[5].start, chunked_text.chunks[5].end)]
-        )
+        chunked_text.restore([chunked_text.chunks[5].span])
         == "\n".join(turns[4:6]) + "\n"
     )
     assert (

@@ -75,7 +75,7 @@ def test_chunks_pack_whole_sentences():
     ]
 
 
-def test_a_very_long_text_is_cut_in_bounded_pieces():
+def test_a_very_long_text_is_cut_into_bounded_chunks():
     passage = Passage("The cat sat on the mat. " * 90_000, "p")  # 2 MB
     spans = sentence_chunker(1000)(passage)
     check_tiling(passage, spans)
@@ -108,17 +108,17 @@ def test_extract_is_the_source_at_its_spans(text, hypothesis_data):
     )
 
 
-def test_whole_is_one_chunk_also_of_nothing():
+def test_no_chunking_returns_one_chunk_even_of_an_empty_text():
     assert no_chunking(Passage("", "p")) == (Span("p", 0, 0),)
     assert extract_spans(Passage("", "p"), [Span("p", 0, 0)]) == Passage("", "p")
 
 
-def test_a_size_that_makes_no_sense():
+def test_an_invalid_size_is_an_error():
     with pytest.raises(InputError, match="max_characters=0"):
         sentence_chunker(0)
 
 
-def test_what_is_kept_whole_of_an_earlier_result_is_named_by_its_own_text():
+def test_spans_of_an_earlier_result_refer_to_its_present_text():
     earlier_passage = Passage("def ghi", "a", spans=(Span("a", 3, 10),))
     assert extract_spans(earlier_passage, [Span("a", 0, 7)]).source_spans == (
         Span("a", 0, 7),
@@ -132,7 +132,7 @@ def test_half_characters_do_not_stop_the_splitter():
 
 @pytest.mark.parametrize("space", "\u00a0\u2003\u3000\u2028\x85\u202f")
 def test_a_wide_space_before_a_full_stop_breaks_nothing(space):
-    """The splitter panicked, and a panic is no `Exception`: it went through every policy."""
+    """The splitter panicked, and a panic is no `Exception`: it passed every error policy."""
     text = f"Signed: M{space}. Smith. The next one."
     check_tiling(Passage(text, "p"), sentence_spans(Passage(text, "p")))
     assert (
@@ -150,4 +150,4 @@ def test_a_panic_of_the_splitter_is_a_failure(monkeypatch):
 
     monkeypatch.setattr("sentencex.get_sentence_boundaries", panic)
     with pytest.raises(ContractViolation, match="not a char boundary"):
-        sentence_spans(Passage("A text of its own.", "p"))
+        sentence_spans(Passage("A text by itself.", "p"))

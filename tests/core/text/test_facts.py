@@ -1,4 +1,4 @@
-"""Facts of a text: how each is read, and that texts which say the same in another way have the same facts."""
+"""Facts of a text: how each is parsed, and that texts which say the same in other words have the same facts."""
 
 import re
 
@@ -53,12 +53,12 @@ def test_what_is_no_date(text):
      ("$4.1 billion", 4.1e9), ("12k", 12000)],
 )  # fmt: skip
 def test_one_number_in_many_forms(text, value):
-    (facts,) = [
+    (fact,) = [
         fact
         for fact in extract_facts(text, language="de" if "Millionen" in text else "")
         if fact.kind == "number"
     ]
-    assert value in [pytest.approx(value_) for value_ in facts.values]
+    assert value in [pytest.approx(number) for number in fact.values]
 
 
 @pytest.mark.parametrize(
@@ -115,12 +115,12 @@ def test_what_differs_is_named(claim, source, kind):
     + [two for _, two in EQUIVALENT_TEXTS]
     + [o[1] for o in DIFFERENT_TEXTS],
 )
-def test_a_text_bears_itself_out(text):
+def test_a_text_supports_itself(text):
     assert find_differences(text, text) == ()
 
 
 @given(st.text(max_size=300))
-def test_any_text_is_read_and_its_places_are_its_own(text):
+def test_facts_of_any_text_are_inside_it(text):
     for fact in extract_facts(text):
         assert 0 <= fact.start < fact.end <= len(text)
     find_differences(text, text[::-1])

@@ -1,4 +1,4 @@
-"""Pieces tile any text, have what they cannot be read without above them, and go back into the text's shape."""
+"""Chunks tile any text, have the context they need, and are restored to the text's shape."""
 
 import json
 from itertools import pairwise
@@ -161,7 +161,7 @@ SCRAPS = st.lists(
 
 
 def read_chunk(text, phrase):
-    """What is read above the scored piece that holds some words, and its own text."""
+    """Context and text of the scored chunk that contains a phrase."""
     chunked_text = chunk_text(text)
     return next(
         chunked_text.chunk_context_and_text(chunk)
@@ -191,7 +191,7 @@ def raw_texts(text):
 @example("\r\n".join(["a,b"] * 9))
 @example('{"a": "\\ud83d\\ude00 \\u00e9"}')
 @example("[" * 3000)
-def test_pieces_tile_any_text_and_what_stands_above_lies_in_it(text):
+def test_chunks_tile_any_text_and_their_context_is_inside_it(text):
     passage = Passage(text, "p")
     check_tiling(passage, structural_chunker(passage))
     chunked_text = chunk_text(text)
@@ -224,7 +224,7 @@ def test_every_format_is_known_and_tiles_also_where_it_is_cut_off(
 
 
 @pytest.mark.parametrize("sample_name", sorted(SAMPLES))
-def test_what_is_kept_whole_goes_back_as_it_was(sample_name):
+def test_a_text_kept_completely_is_restored_unchanged(sample_name):
     text = SAMPLES[sample_name]
     restored_value = chunk_text(text).restore([(0, len(text))])
     assert (
@@ -255,7 +255,7 @@ def test_markdown_is_cut_at_headings_paragraphs_items_rows_and_its_code_stays_wh
     assert read_chunk(MARKDOWN, "nine")[0] == "# Hotel Sun\n## Pool"
 
 
-def test_four_paragraphs_of_a_short_text_are_four_pieces():
+def test_four_paragraphs_of_a_short_text_are_four_chunks():
     assert raw_texts("One.\n\nTwo.\n\nThree.\n\nFour.") == [
         "One.",
         "Two.",
@@ -280,7 +280,7 @@ def test_html_is_cut_in_the_raw_text_and_read_without_tags():
     )
 
 
-def test_a_reply_stands_under_who_wrote_it_and_quotes_apart():
+def test_a_reply_has_its_author_as_context_and_each_quote_its_own():
     assert "Subject: Hall" in read_chunk(MAIL, "is booked")[0]
     assert read_chunk(MAIL, "chairs")[0] == "> On Wed, Bo wrote:\n>"
     assert read_chunk(MAIL, "Which hall")[0] == ">> On Mon, Ada wrote:\n>>"
@@ -352,13 +352,13 @@ def test_json_keeps_its_shape_with_the_records_and_the_sentences_that_are_left()
         ),
     ).filter(lambda json_value: isinstance(json_value, list | dict))
 )
-def test_any_json_value_comes_back_whole_and_never_grows(value):
+def test_any_json_value_is_restored_and_never_grows(value):
     chunked_text = chunk_text(value)
     assert chunked_text.restore([(0, len(chunked_text.text))]) == value
     assert len(json.dumps(chunked_text.restore([]))) <= len(json.dumps(value))
 
 
-def test_what_is_no_text_and_no_json_is_told():
+def test_a_value_that_is_neither_text_nor_json_is_an_error():
     with pytest.raises(
         InputError,
         match="expected a text, bytes, or a list or dict that JSON holds, got object",
@@ -366,7 +366,7 @@ def test_what_is_no_text_and_no_json_is_told():
         chunk_text(object())
 
 
-def test_a_kept_piece_brings_its_heading_and_whom_its_pronoun_means():
+def test_a_kept_chunk_keeps_its_heading_and_the_antecedent_of_its_pronoun():
     denoiser = ENDDenoiser(
         FunctionScorer(lambda query, chunk_text_: float("nine" in chunk_text_)),
         keep=1,
@@ -377,7 +377,7 @@ def test_a_kept_piece_brings_its_heading_and_whom_its_pronoun_means():
     assert kept_passage.text == "## Pool\n\nThe pool is warm.\n\nIt opens at nine.\n"
 
 
-def test_the_heading_is_read_with_the_piece_and_with_the_header():
+def test_the_scorer_reads_a_chunk_with_its_heading_and_header():
     scorer_inputs = []
     scorer = FunctionScorer(
         lambda query, chunk_text_: scorer_inputs.append(chunk_text_) or 0.0
@@ -391,7 +391,7 @@ def test_the_heading_is_read_with_the_piece_and_with_the_header():
 
 
 @given(SCRAPS, SCRAPS)
-def test_laws_hold_with_pieces_and_headers(first_text, second_text):
+def test_laws_hold_with_chunks_and_headers(first_text, second_text):
     passages = [Passage(first_text, "a", header="Title"), Passage(second_text, "b")]
     check_denoiser(
         lambda: ENDDenoiser(
@@ -405,7 +405,10 @@ def test_laws_hold_with_pieces_and_headers(first_text, second_text):
 
 
 def test_a_rule_between_records_ends_them_and_their_fields_are_no_speakers():
-    record_template = "[{0}] Town {0}\nURL: https://a.example/{0}\nSnippet: In town {0} it rains, and the harbour is old.\n"
+    record_template = (
+        "[{0}] Town {0}\nURL: https://a.example/{0}\n"
+        "Snippet: In town {0} it rains, and the harbour is old.\n"
+    )
     text = "Found 6 results\n\n" + "---\n".join(
         record_template.format(n) for n in range(6)
     )
@@ -426,7 +429,7 @@ def test_a_rule_between_records_ends_them_and_their_fields_are_no_speakers():
     )
 
 
-def test_records_in_a_long_record_of_a_list_are_pieces():
+def test_records_inside_a_long_record_are_chunks():
     hour_records = [
         {
             "time": f"2026-10-10T{hour:02}:00",
@@ -445,7 +448,7 @@ def test_records_in_a_long_record_of_a_list_are_pieces():
     assert sum(chunk.path[-2:-1] == ("hours",) for chunk in chunked_text.chunks) == 28
 
 
-def test_what_is_kept_of_json_is_spelled_as_it_was():
+def test_kept_json_is_spelled_as_in_the_source():
     text = (
         '{"a": 1.50, "a": 2e2, "rows": [{"t": "x"}, {"t": "\\u00e9\\/"}, {"t": "z"}]}'
     )
