@@ -52,25 +52,21 @@ def to_jsonable(value: Any, *, list_classes: tuple[type, ...] = ()) -> Any:
         return convert(value.value)
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, str):
-        return str(value)
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real):
         number = float(value)
         return number if math.isfinite(number) else None
     if is_dataclass(value) and not isinstance(value, type):
-        json_fields = {}
-        for item in fields(value):
-            if item.compare:
-                json_fields[_json_name(item)] = convert(getattr(value, item.name))
-        is_list = isinstance(value, list_classes)
-        return list(json_fields.values()) if is_list else json_fields
+        json_fields = _written_fields(value)
+        if isinstance(value, list_classes):
+            return convert(list(json_fields.values()))
+        return convert(json_fields)
     if isinstance(value, Mapping):
         return {str(key): convert(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [convert(item) for item in value]
-    return str(value)
+    return str(value)  # a string too: a subclass becomes a plain one
 
 
 def from_jsonable(type_hint: type[T] | Any, data: Any) -> T | Any:
@@ -169,6 +165,15 @@ def _read_plain(plain_type: Any, data: Any) -> Any:
     elif plain_type not in (str, int, bool) or type(data) is plain_type:
         return data  # any other object was written as its string
     raise TypeError(f"expected {plain_type.__name__}, got {type(data).__name__}")
+
+
+def _written_fields(value: Any) -> dict[str, Any]:
+    """Return the values of the fields that are written, by JSON key."""
+    written_fields = {}
+    for item in fields(value):
+        if item.compare:
+            written_fields[_json_name(item)] = getattr(value, item.name)
+    return written_fields
 
 
 def _json_name(dataclass_field: Field[Any]) -> str:

@@ -66,7 +66,7 @@ def keep_top(
         result,
         passages=tuple(top_passages),
         dropped=(*result.dropped, *drops),
-        kept=tuple(keep for keep in result.kept if keep.span.passage_id not in cut_ids),
+        kept=tuple(k for k in result.kept if k.span.passage_id not in cut_ids),
     )
 
 

@@ -14,11 +14,11 @@ passages = st.lists(
 
 
 @given(passages, st.integers(1, 9), st.sampled_from([0.3, 1, 2]))
-def test_top_n_is_top_n_and_the_laws_hold(scored_texts, top_n, keep):
+def test_top_n_is_top_n_and_the_laws_hold(scored_texts, top_n, kept_count):
     inputs = [Passage(text, str(i)) for i, (text, _) in enumerate(scored_texts)]
     scores = dict(scored_texts)
     result = ENDDenoiser(
-        FunctionScorer(lambda query, text: scores[text]), keep=keep
+        FunctionScorer(lambda query, text: scores[text]), keep=kept_count
     ).denoise("q", inputs)
     assert len(keep_top(result, inputs, top_n).passages) == min(
         top_n, len(result.passages)

@@ -74,9 +74,9 @@ def entry_chunks(text: str) -> list[TextChunk]:
     return chunks
 
 
-def _count_repeated(starts: Iterable[str]) -> Counter[str]:
+def _count_repeated(line_starts: Iterable[str]) -> Counter[str]:
     """Count the non-empty starts that occur more than once."""
-    counts = Counter(filter(None, starts))
+    counts = Counter(filter(None, line_starts))
     return Counter({start: count for start, count in counts.items() if count > 1})
 
 

@@ -64,7 +64,7 @@ class Lexeme:
 Lexemes: TypeAlias = Sequence[Lexeme]
 
 OUTSIDE = Lexeme("", "", "mark", -9, -9)
-"""Stands for what is before the first and after the last lexeme: adjacent to nothing."""
+"""What is before the first and after the last lexeme: adjacent to nothing."""
 
 
 def pad_lexemes(lexemes: Lexemes) -> list[Lexeme]:

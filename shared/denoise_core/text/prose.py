@@ -279,8 +279,9 @@ class _ContextTracker:
     def quote_context(self, block: _Block, previous_block: _Block) -> Ranges:
         """Return who is quoted in this block, or else who wrote the mail."""
         depth = block.quote_depth
-        for deeper in [known for known in self.quote_authors if known > depth]:
-            del self.quote_authors[deeper]
+        for author_depth in list(self.quote_authors):
+            if author_depth > depth:
+                del self.quote_authors[author_depth]
         is_deeper = depth > previous_block.quote_depth
         if is_deeper and previous_block.announces_next(self.text):
             self.quote_authors[depth] = previous_block.span

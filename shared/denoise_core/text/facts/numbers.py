@@ -193,24 +193,24 @@ def parse_digits(digits: str, language: str) -> tuple[float, ...]:
     ((3200000.0,), (2.4,))
     """
     plain_digits = "".join(map(_ascii_digit, digits))
-    marks = [symbol for symbol in plain_digits if not symbol.isdigit()]
-    if not marks or ":" in marks or "/" in marks:
+    separators = [symbol for symbol in plain_digits if not symbol.isdigit()]
+    if not separators or ":" in separators or "/" in separators:
         return _to_float(plain_digits)
-    if set(marks) == {",", "."}:
+    if set(separators) == {",", "."}:
         grouping_mark, decimal_mark = sorted(",.", key=plain_digits.rfind)
         ungrouped_digits = plain_digits.replace(grouping_mark, "")
         return _to_float(ungrouped_digits.replace(decimal_mark, "."))
-    mark = marks[0]
+    mark = separators[0]
     decimal_values = _to_float(plain_digits.replace(mark, "."))
     if _GROUPED.match(plain_digits):
         grouped_values = _to_float(plain_digits.replace(mark, ""))
         grouping_languages = ("en", "") if mark == "," else ("de", "es", "fr")
-        is_grouping = mark not in ".," or len(marks) > 1
+        is_grouping = mark not in ".," or len(separators) > 1
         if is_grouping or language in grouping_languages:
             return grouped_values
         return (*decimal_values, *grouped_values)
-    # Several marks without groups of three: a version or an address.
-    return decimal_values if len(marks) == 1 else ()
+    # Several separators without groups of three: a version or an address.
+    return decimal_values if len(separators) == 1 else ()
 
 
 def _ascii_digit(symbol: str) -> str:
