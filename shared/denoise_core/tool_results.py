@@ -163,17 +163,20 @@ def read_result(value: Any, *, name: str = "result") -> ToolResult:
 
 
 def _find_texts(value: Any) -> Iterator[tuple[JsonPath, ChunkedText]]:
-    content = value.get("content") if isinstance(value, Mapping) else None
     if isinstance(value, list) and value and all(map(_is_text_or_block, value)):
         for n, block in enumerate(value):
             for path, text in _block_texts(block):
                 yield (n, *path), chunk_text(text)
-    elif isinstance(content, list) and all(map(_is_block, content)):
+    elif isinstance(value, Mapping) and _is_block_list(value.get("content")):
         for key in _MCP_CONTENT_KEYS:
             for path, chunked in _find_texts(value.get(key) or None):
                 yield (key, *path), chunked
     elif isinstance(value, str | bytes) or (isinstance(value, dict | list) and value):
         yield (), chunk_text(value)
+
+
+def _is_block_list(content: Any) -> bool:
+    return isinstance(content, list) and all(map(_is_block, content))
 
 
 def _is_block(block: Any) -> bool:
@@ -244,12 +247,15 @@ def query_from_arguments(arguments: Mapping[str, Any]) -> str:
 
     An argument with a usual name, or else the first one of several words.
     """
-    texts = [arguments.get(name) for name in _QUERY_ARGUMENTS]
-    texts = [text for text in texts if isinstance(text, str)]
+    texts = []
+    for name in _QUERY_ARGUMENTS:
+        if isinstance(arguments.get(name), str):
+            texts.append(arguments[name])
     if not texts:
-        values = arguments.values()
-        texts = [v for v in values if isinstance(v, str) and len(v.split()) > 1]
-    return next((text for text in texts if text.strip()), "")
+        for argument in arguments.values():
+            if isinstance(argument, str) and len(argument.split()) > 1:
+                texts.append(argument)
+    return next(filter(str.strip, texts), "")
 
 
 def arguments_text(arguments: Any) -> str:

@@ -361,12 +361,10 @@ def _mark_page_headers(text: str, blocks: Sequence[_Block]) -> None:
             first_number = numbers[0] if numbers else ""
             similar_blocks.setdefault(wording, []).append((first_number, block))
     for numbered_blocks in similar_blocks.values():
-        first_number = int(numbered_blocks[0][0] or -1)
-        is_counter = all(
-            number == str(first_number + n)
-            for n, (number, _) in enumerate(numbered_blocks)
-        )
-        if len(numbered_blocks) > 2 and is_counter:
+        numbers = [number for number, _ in numbered_blocks]
+        first_count = int(numbers[0] or -1)
+        expected_numbers = map(str, range(first_count, first_count + len(numbers)))
+        if len(numbers) > 2 and numbers == list(expected_numbers):
             for _, block in numbered_blocks:
                 block.kind, block.level = "heading", _PAGE_HEADER_LEVEL
 
