@@ -40,10 +40,12 @@ _MIN_CLEAR_ROWS = 2
 _MIN_ROWS = 4
 _MAX_HEADER_CHARACTERS = 60
 
-# Closed strings, brackets, and runs of anything else. A quotation mark alone is a
-# string that does not close.
+# A string, a bracket, or a run of anything else. A string without an end reaches to the
+# end of the text and sets a group: scanning for its end again would be quadratic.
 _PYTHON_TOKEN = re.compile(
-    r"'(?:[^'\\]|\\.)*+'|\"(?:[^\"\\]|\\.)*+\"|[^\"'()\[\]{}]++|.", re.DOTALL
+    r"'(?:[^'\\]|\\.)*+(?:'|(\\?\Z))|\"(?:[^\"\\]|\\.)*+(?:\"|(\\?\Z))"
+    r"|[^\"'()\[\]{}]++|.",
+    re.DOTALL,
 )
 
 
@@ -85,7 +87,7 @@ def parse_python_rows(text: str) -> list[TextChunk] | None:
             depth -= 1
             if not depth:
                 rows.append(TextChunk(row_start, token.end(), is_atomic=True))
-        elif symbol in "\"'" or (not depth and symbol.strip(", \t\r\n")):
+        elif token.lastindex or (not depth and symbol.strip(", \t\r\n")):
             return None
     return fill_gaps(text, rows) if len(rows) > 1 and not depth else None
 
