@@ -46,11 +46,11 @@ def clip_spans(ranges: Sequence[Range], start: int, end: int) -> Ranges:
         return []
     first = bisect_right(ranges, start, key=lambda span: span[1])
     after = bisect_left(ranges, end, key=lambda span: span[0])
-    inner_ranges = [span for span in ranges[first:after] if span[0] < span[1]]
-    return [
-        (max(span_start, start), min(span_end, end))
-        for span_start, span_end in inner_ranges
-    ]
+    clipped_ranges = []
+    for span_start, span_end in ranges[first:after]:
+        if span_start < span_end:
+            clipped_ranges.append((max(span_start, start), min(span_end, end)))
+    return clipped_ranges
 
 
 def complement_spans(ranges: Sequence[Range], start: int, end: int) -> Ranges:

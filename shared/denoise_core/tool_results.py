@@ -229,11 +229,11 @@ def _edge_lines(chunked: ChunkedText) -> Ranges:
     text = chunked.text.rstrip()
     first_line = (0, text.find("\n") + 1)
     last_line = (text.rfind("\n") + 1, len(chunked.text))
-    return [
-        (start, end)
-        for start, end in (first_line, last_line)
-        if _is_edge_line(text[start:end])
-    ]
+    edge_lines = []
+    for start, end in (first_line, last_line):
+        if _is_edge_line(text[start:end]):
+            edge_lines.append((start, end))
+    return edge_lines
 
 
 def _is_edge_line(text: str) -> bool:

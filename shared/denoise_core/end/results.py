@@ -151,10 +151,8 @@ def group_chunks(passages: Sequence[Passage]) -> list[int]:
 
 
 def _group_key(chunk: TextChunk, header_spans: set[tuple[int, int]]) -> Hashable:
-    element_depths = [
-        depth for depth, step in enumerate(chunk.path, 1) if isinstance(step, int)
-    ]
-    if element_depths:
-        return chunk.path[: element_depths[-1]]
+    for depth in range(len(chunk.path), 0, -1):
+        if isinstance(chunk.path[depth - 1], int):
+            return chunk.path[:depth]
     headers = [span for span in chunk.context_spans if span in header_spans]
     return headers[-1] if headers else chunk.start

@@ -73,11 +73,10 @@ def sentence_ranges(
     """Return the sentences of ``text[start:end]`` as ranges of ``text``."""
     text_end = min(end, len(text))
     boundaries = _sentence_boundaries(text, start, text_end, language)
-    sentence_starts = [
-        sentence_start
-        for sentence_start, sentence_end in tile_spans(boundaries, start, text_end)
-        if text[sentence_start:sentence_end].strip()
-    ]
+    sentence_starts = []
+    for sentence_start, sentence_end in tile_spans(boundaries, start, text_end):
+        if text[sentence_start:sentence_end].strip():
+            sentence_starts.append(sentence_start)
     # Blank lines belong to the sentence before them.
     return tile_spans(sentence_starts[1:], start, text_end)
 

@@ -99,11 +99,9 @@ def json_leaves(text: str, position: int) -> Iterator[tuple[JsonPath, int, int]]
         if text[start] not in _OPENING:
             yield path, start, end
             continue
-        children = [
-            ((*path, member.name), member.value_start, member.end)
-            for member in json_members(text, start)
-        ]
-        pending += reversed(children)
+        for member in reversed(list(json_members(text, start))):
+            member_path = (*path, member.name)
+            pending.append((member_path, member.value_start, member.end))
 
 
 def field_ranges(text: str, start: int, end: int) -> Ranges | None:
@@ -250,11 +248,12 @@ def value_without(value: Any, text: str, removed_spans: Ranges) -> Any:
         if isinstance(part, dict):
             fields = zip(part.items(), value_spans, strict=True)
             return {key: reduce_part(item, *span) for (key, item), span in fields}
-        kept_elements = [
-            reduce_part(element, *span)
-            for element, span in zip(part, value_spans, strict=True)
-            if clip_spans(removed_spans, *span) != [span]
-        ]
-        return tuple(kept_elements) if isinstance(part, tuple) else kept_elements
+        kept_elements = []
+        for element, span in zip(part, value_spans, strict=True):
+            if clip_spans(removed_spans, *span) != [span]:
+                kept_elements.append(reduce_part(element, *span))
+        if isinstance(part, tuple):
+            return tuple(kept_elements)
+        return kept_elements
 
     return reduce_part(value, 0, len(text))

@@ -80,7 +80,9 @@ def detect_language(text: str, default: str = "") -> str:
             scores[_SPECIAL_LETTERS[letter]] += _LETTER_WEIGHT
     best_score = max(scores.values(), default=0.0)
     best_languages = [code for code, score in scores.items() if score == best_score]
-    return best_languages[0] if len(best_languages) == 1 else default
+    if len(best_languages) == 1:
+        return best_languages[0]
+    return default
 
 
 def _detect_script(text: str) -> str:

@@ -337,7 +337,9 @@ def _block_chunks(
 def _find_mail_header(text: str, first_block: _Block) -> _Block | None:
     """Return the first block if it is the header fields of a mail."""
     lines = text.count("\n", first_block.start, first_block.end)
-    return first_block if first_block.has_fields and lines > 2 else None
+    if first_block.has_fields and lines > 2:
+        return first_block
+    return None
 
 
 def _is_title(blocks: Sequence[_Block]) -> bool:

@@ -89,7 +89,9 @@ def parse_python_rows(text: str) -> list[TextChunk] | None:
                 rows.append(TextChunk(row_start, token.end(), is_atomic=True))
         elif token.lastindex or (not depth and symbol.strip(", \t\r\n")):
             return None
-    return fill_gaps(text, rows) if len(rows) > 1 and not depth else None
+    if len(rows) > 1 and not depth:
+        return fill_gaps(text, rows)
+    return None
 
 
 # --- CSV
@@ -156,7 +158,9 @@ def csv_chunks(text: str) -> list[TextChunk] | None:
             row_start = row_end
     except csv.Error:
         return None
-    return [TextChunk(0, len(text))] if len(rows) == 1 else fill_gaps(text, rows)
+    if len(rows) == 1:
+        return [TextChunk(0, len(text))]
+    return fill_gaps(text, rows)
 
 
 def _is_header_row(cells: Sequence[str]) -> bool:

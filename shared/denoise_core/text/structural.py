@@ -133,7 +133,9 @@ class ChunkedText:
         """
         retained_spans = self.retained_spans(kept_spans)
         if retained_spans == [(0, len(self.text))]:
-            return self.text if self.source_value is None else self.source_value
+            if self.source_value is None:
+                return self.text
+            return self.source_value
         if self._is_container:
             removed_spans = complement_spans(retained_spans, 0, len(self.text))
             return value_without(self.source_value, self.text, removed_spans)
@@ -213,7 +215,9 @@ def context_spans_of(passage: Passage, span: Span) -> tuple[Span, ...]:
 
 
 def _to_range(span: Range | Span) -> Range:
-    return (span.start, span.end) if isinstance(span, Span) else span
+    if isinstance(span, Span):
+        return (span.start, span.end)
+    return span
 
 
 def _context_spans(chunks: Iterable[TextChunk]) -> set[Range]:

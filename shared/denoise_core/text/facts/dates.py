@@ -211,4 +211,6 @@ def _parse_part(lexemes: Lexemes, i: int) -> tuple[str, int, int]:
         if has_suffix or dimension == "time":
             day = int(lexeme.text)
         after += has_suffix
-    return ("day", day, after) if 1 <= day <= 31 else ("", 0, i)
+    if 1 <= day <= 31:
+        return ("day", day, after)
+    return ("", 0, i)

@@ -161,7 +161,9 @@ def parse_cardinal(word: str) -> int | None:
         return _CARDINALS[word]
     tens_word, _, ones_word = word.partition("-")
     tens, ones = _CARDINALS.get(tens_word, 0), _CARDINALS.get(ones_word, 0)
-    return tens + ones if tens >= 20 and 0 < ones < 10 else None
+    if tens >= 20 and 0 < ones < 10:
+        return tens + ones
+    return None
 
 
 def parse_ordinal(word: str) -> int | None:
@@ -214,7 +216,9 @@ def parse_digits(digits: str, language: str) -> tuple[float, ...]:
 
 
 def _ascii_digit(symbol: str) -> str:
-    return str(unicodedata.digit(symbol)) if symbol.isdigit() else symbol
+    if symbol.isdigit():
+        return str(unicodedata.digit(symbol))
+    return symbol
 
 
 def _to_float(text: str) -> tuple[float, ...]:
@@ -227,7 +231,9 @@ def _to_float(text: str) -> tuple[float, ...]:
 
 def _format_value(value: float) -> str:
     is_integer = value == int(value) and abs(value) < 1e15
-    return str(int(value)) if is_integer else f"{value:.10g}"
+    if is_integer:
+        return str(int(value))
+    return f"{value:.10g}"
 
 
 def _parse_number(lexemes: Lexemes, i: int, language: str) -> tuple[Fact, int] | None:
