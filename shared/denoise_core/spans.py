@@ -86,24 +86,3 @@ def join_spans(text: str, ranges: Iterable[Range]) -> str:
 def passage_spans(passage_id: str, ranges: Iterable[Range]) -> tuple[Span, ...]:
     """Return ranges as spans of a passage."""
     return tuple(Span(passage_id, *span) for span in ranges)
-
-
-def merge_in_passage(passage_id: str, spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Merge the spans of one passage, see `merge_spans`."""
-    ranges = merge_spans((span.start, span.end) for span in spans)
-    return passage_spans(passage_id, ranges)
-
-
-def tile_passage(
-    passage_id: str,
-    length: int,
-    boundaries: Iterable[int],
-) -> tuple[Span, ...]:
-    """Cut a passage of ``length`` characters at these positions."""
-    return passage_spans(passage_id, tile_spans(boundaries, 0, length))
-
-
-def is_within(inner: Span, outer: Span) -> bool:
-    """Whether ``outer`` contains ``inner``, in the same passage."""
-    is_inside = outer.start <= inner.start and inner.end <= outer.end
-    return inner.passage_id == outer.passage_id and is_inside

@@ -18,9 +18,8 @@ from denoise_core.errors import ContractViolation, InputError
 from denoise_core.spans import (
     Ranges,
     join_spans,
-    merge_in_passage,
+    merge_spans,
     passage_spans,
-    tile_passage,
     tile_spans,
 )
 from denoise_core.types import Passage, Span, replace_surrogates
@@ -107,7 +106,8 @@ def sentence_chunker(max_characters: int = 1000, *, language: str = "en") -> Chu
                 chunk_start = _last_break(passage.text, chunk_start, limit)
                 boundaries.append(chunk_start)
             chunk_end = sentence_end
-        return tile_passage(passage.id, len(passage.text), boundaries)
+        ranges = tile_spans(boundaries, 0, len(passage.text))
+        return passage_spans(passage.id, ranges)
 
     return chunk_passage
 
@@ -122,16 +122,19 @@ def extract_spans(passage: Passage, kept_spans: Iterable[Span]) -> Passage | Non
     Returns:
         None if nothing is kept; a passage with empty ``spans`` if all is kept.
     """
-    merged_spans = merge_in_passage(passage.id, kept_spans)
-    if not merged_spans:
+    ranges = merge_spans([(span.start, span.end) for span in kept_spans])
+    if not ranges:
         return None
-    if merged_spans == no_chunking(passage):
+    if ranges == [(0, len(passage.text))]:
         if not passage.spans and not passage.is_rewritten:
             return passage
         return replace(passage, spans=(), is_rewritten=False)
-    ranges = [(span.start, span.end) for span in merged_spans]
-    kept_text = join_spans(passage.text, ranges)
-    return replace(passage, is_rewritten=False, text=kept_text, spans=merged_spans)
+    return replace(
+        passage,
+        is_rewritten=False,
+        text=join_spans(passage.text, ranges),
+        spans=passage_spans(passage.id, ranges),
+    )
 
 
 def _sentence_boundaries(text: str, start: int, end: int, language: str) -> list[int]:

@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 LexemeKind = Literal["word", "number", "ideograph", "mark"]
 
-IDEOGRAPHS = "\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_IDEOGRAPHS = "\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 # Marks written over and under letters: part of a word, but no letters themselves.
 _VOWEL_MARKS = (
     "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u0610-\u061a\u064b-\u065f"
@@ -21,10 +21,10 @@ _APOSTROPHES = "'’ʼ‘`´"
 _HYPHENS = "-‐‑\u00ad"
 _LEXEME = re.compile(
     r"(?P<number>\d+(?:[.,:/'’\u00a0\u202f]\d+)*)"
-    rf"|(?P<ideograph>[{IDEOGRAPHS}])"
-    rf"|(?P<word>[^\W\d_{IDEOGRAPHS}]+"
+    rf"|(?P<ideograph>[{_IDEOGRAPHS}])"
+    rf"|(?P<word>[^\W\d_{_IDEOGRAPHS}]+"
     rf"(?:(?:[{_APOSTROPHES}]|[{_HYPHENS}](?:\n[ \t]{{0,9}})?|_)?"
-    rf"(?:[^\W_{IDEOGRAPHS}]|[{_VOWEL_MARKS}])+)*)"
+    rf"(?:[^\W_{_IDEOGRAPHS}]|[{_VOWEL_MARKS}])+)*)"
     r"|(?P<mark>[^\w\s]|_)"
 )
 _PLAIN_MARKS = str.maketrans(
