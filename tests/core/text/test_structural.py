@@ -471,3 +471,14 @@ def test_keys_and_rows_keep_the_types_that_json_does_not_have():
 def test_a_line_separator_in_a_cell_begins_no_row():
     text = "id,place\n" + "".join(f"{n},town\u2028{n}\n" for n in range(4))
     assert raw_texts(text) == [f"{n},town\u2028{n}" for n in range(4)]
+
+
+def test_long_code_without_indentation_has_no_empty_context():
+    """The context was the empty range before the unit."""
+    calls = "\n".join(f"call_{n}(first_argument, second_argument)" for n in range(50))
+    text = f"{CODE}\n\n{CODE}\n\n{CODE}\n\n{calls}\n"
+    chunked_text = chunk_text(text)
+    assert chunked_text.text_format == "code"
+    last_chunks = [c for c in chunked_text.chunks if c.start > text.index("call_1(")]
+    assert len(last_chunks) > 1
+    assert not any(chunk.context_spans for chunk in last_chunks)
