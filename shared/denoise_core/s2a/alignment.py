@@ -1,8 +1,8 @@
-"""Which source sentences cover what was written: words by stem, weighted by rarity, sentences added while they
-help.
+"""Aligns written text with the source sentences that cover its words, by stem and weighted by rarity.
 
-Nothing is judged here: a sentence that turns the source's meaning round has a cover, too. What is shown is the
-cover."""
+Alignment is no check of truth: a sentence that negates the source aligns with it, too. The reader sees the source
+sentences, not the written text.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from denoise_core.text.stems import stem_word
 from denoise_core.text.wordlists import FUNCTION_WORDS
 from denoise_core.types import Passage, Span
 
-NOT_COVERED = "nothing that was written stands for it"
+NOT_COVERED = "no written sentence matches it"
 MIN_BEST_COVERAGE = (
     0.3  # share of what was written, by weight, that the best sentence alone must cover
 )
@@ -41,7 +41,8 @@ class WrittenSentence:
 
     ``start`` and ``end`` are characters of the model's own text (half-open). ``spans`` are the source sentences
     that cover it, none when nothing does; ``covered_fraction`` in 0..1 is how much of its words they cover, by weight.
-    ``is_supported`` and ``check_reason`` are the checker's word on it, where it was asked: None is unknown."""
+    ``is_supported`` and ``check_reason`` are the checker's word on it, where it was asked: None is unknown.
+    """
 
     text: str
     start: int
@@ -114,14 +115,15 @@ def align_outcome(
 @dataclass(frozen=True, slots=True)
 class SourceAlignment:
     """``sentence_indices`` are positions of source sentences, in order; ``covered_fraction`` in 0..1 is what they cover of the
-    words."""
+    words.
+    """
 
     sentence_indices: tuple[int, ...]
     covered_fraction: float
 
 
 class SourceIndex:
-    """Sentences, ready to be looked up in."""
+    """The sentences of one source text, indexed by word stems and word runs."""
 
     def __init__(self, sentences: Sequence[str], language: str = "en") -> None:
         self.language = language
@@ -175,7 +177,7 @@ class SourceIndex:
     def _copied_sentences(
         self, written_text: str, covered_terms: set[str]
     ) -> list[int]:
-        """Sentences of which a run of words stands in ``written_text`` that says something not covered yet."""
+        """Indices of sentences that share a run of four words with ``written_text`` that says something not covered yet."""
         written_words = _folded_words(written_text)
         runs = {
             tuple(written_words[i : i + _COPIED_RUN_WORDS])
@@ -253,7 +255,8 @@ def _choose_sentences(
 
 def _term_weight(term: str, sentence_count: int) -> float:
     """A number counts whole, a word the more the fewer sentences have it; one that none has may be another's
-    form."""
+    form.
+    """
     return (
         1.0
         if term[0].isdigit()

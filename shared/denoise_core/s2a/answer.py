@@ -1,4 +1,4 @@
-"""The whole step: regenerate the context, then answer from what is left (paper, section 2, steps 1 and 2)."""
+"""Both steps of S2A: denoise the context, then answer from the rest (paper, section 2, steps 1 and 2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""S2A as a denoiser: ask -> read -> kept and dropped text, passage by passage (paper, section 2.2)."""
+"""The S2A denoiser: asks a model, reads its selection and assembles kept and dropped text (paper, section 2.2)."""
 
 from __future__ import annotations
 
@@ -60,13 +60,14 @@ _GET_TEXT, _GET_WRITTEN_TEXT = attrgetter("text"), attrgetter("written_text")
 
 @dataclass(frozen=True, slots=True)
 class PassageReport:
-    """How one passage fared.
+    """What happened to one passage.
 
     ``call_count`` is the number of calls it took part in: 0 when it was skipped or known, more than 1 when it was too
     long for one and was split, or asked about again. ``call_notes`` name everything unusual that did not lose the
-    reply; ``failure_reason`` is why the passage fell back to the policy, None when it did not. ``written`` is what the
-    model wrote, ``sentences`` the same sentence by sentence. ``context`` are spans that were kept only because
-    another piece cannot be read without them: a table's header, a list's stem, the sentence before a pronoun."""
+    reply; ``failure_reason`` is why the passage fell back to the policy, None when it did not. ``written_text`` is what the
+    model wrote, ``sentences`` the same sentence by sentence. ``context_spans`` are spans that were kept only because
+    another piece cannot be read without them: a table's header, a list's stem, the sentence before a pronoun.
+    """
 
     passage_id: str
     call_count: int
@@ -100,7 +101,7 @@ class S2ADenoiser:
     """Has a model leave out what does not help to answer the query: the irrelevant and the opinionated
     (System 2 Attention, arXiv 2311.11829, section 2.2, step 1; variants, section 2.3).
 
-    The question is cleared of opinion first, in a call of its own that sees no passage and is made only where it
+    The question is cleared of opinion first, in a separate call that sees no passage and is made only where it
     has more than one clause: ``result.query``, the person's own words. Passages are asked about it and never write
     it.
 
@@ -194,7 +195,7 @@ class S2ADenoiser:
         )
 
     def flow(self, query: str, passages: Sequence[Passage]) -> Flow[S2AResult]:
-        """The logic, to be driven by `run` or `arun`, or from within another flow with ``yield from``."""
+        """The sans-IO flow, to be driven by `run` or `arun`, or from within another flow with ``yield from``."""
         passages = check_passages(passages)
         question = NeutralQuestion(query)
         slice_outcomes: list[SliceOutcome] = []
@@ -210,7 +211,7 @@ class S2ADenoiser:
     def _ask_model(
         self, query: str, passages: Sequence[Passage]
     ) -> Flow[list[SliceOutcome]]:
-        """The outcomes of all parts, those known before and those of the calls."""
+        """Outcomes of all slices: from the cache, then from the model's replies."""
         cache = self.options.cache
         known_outcomes, requests = self._plan_requests(query, passages)
         slice_outcomes: list[SliceOutcome] = []
@@ -243,7 +244,7 @@ class S2ADenoiser:
     def _plan_requests(
         self, query: str, passages: Sequence[Passage]
     ) -> tuple[list[SliceOutcome], list[SliceRequest]]:
-        """What the cache knows of the passages, and the calls about the others."""
+        """Returns the cached outcomes and one request for each group of other slices."""
         options = self.options
         is_numbered = self.variant in EXTRACTIVE
         prompt = options.prompts.step_1(self.variant, is_ranked=self.keep is not None)
@@ -406,7 +407,7 @@ class S2ADenoiser:
 
 
 def _describe_fallbacks(passage_failures: Mapping[str, str], policy: OnError) -> str:
-    """One line that names every passage that fell back, grouped by what went wrong."""
+    """One line that names every passage that fell back, grouped by reason."""
     by_problem: dict[str, list[str]] = {}
     for passage_id, failure_reason in passage_failures.items():
         by_problem.setdefault(failure_reason, []).append(repr(passage_id))
@@ -419,7 +420,7 @@ def _describe_fallbacks(passage_failures: Mapping[str, str], policy: OnError) ->
 
 @dataclass(frozen=True, slots=True)
 class AssembledPassage:
-    """``passage`` is None when nothing is left of it."""
+    """One passage after step 1; ``passage`` is None if all of it was dropped."""
 
     passage: Passage | None
     drops: Sequence[Drop]
@@ -436,7 +437,7 @@ def assemble_passage(
 ) -> AssembledPassage:
     """What the outcomes leave of a passage: kept pieces of the source, at exact spans, and what they need.
 
-    Of a written text they are the source sentences that cover it; with ``show="written"`` it is the text itself.
+    Of a written text they are the source sentences that cover it; with ``shown_text="written"`` it is the text itself.
     ``question`` is what a written sentence may repeat without saying anything.
     """
     if not slice_outcomes:
@@ -473,16 +474,10 @@ def assemble_passage(
     context_indices: set[int] = set()
     if options.keep_context and 0 < len(kept) < len(piece_spans):
         context_indices = find_context_pieces(piece_texts, kept)
-    kept_spans: list[Span] = []
-    dropped_spans: list[Drop] = []
-    context: list[Span] = []
-    for piece_index, piece in enumerate(piece_spans):
-        if piece_index in context_indices:
-            context.append(piece)
-        if piece_index in kept or piece_index in context_indices:
-            kept_spans.append(piece)
-        else:
-            dropped_spans.append(Drop(piece, reasons[piece_index]))
+    kept_spans, dropped_spans = _split_kept(
+        piece_spans, kept | context_indices, reasons
+    )
+    context = [piece_spans[index] for index in sorted(context_indices)]
     failure_reason = "; ".join(dict.fromkeys(failure_reasons)) or None
     report = PassageReport(
         passage.id,
@@ -494,7 +489,7 @@ def assemble_passage(
         tuple(context),
     )
     if text and options.shown_text == "written" and failure_reason is None:
-        # The model's own text; one without a source stands for the whole of it.
+        # The model's own text; if nothing aligns, its source is the whole passage.
         source = extract_spans(passage, kept_spans) or passage
         rewritten_passage = replace(
             passage, text=text.strip(), spans=source.source_spans, is_rewritten=True
@@ -505,6 +500,20 @@ def assemble_passage(
     if dropped_spans and kept_spans and not text and not options.keep_context:
         dropped_spans += _trim_end(passage.text, kept_spans)
     return AssembledPassage(extract_spans(passage, kept_spans), dropped_spans, report)
+
+
+def _split_kept(
+    piece_spans: Sequence[Span], kept_indices: set[int], drop_reasons: Sequence[str]
+) -> tuple[list[Span], list[Drop]]:
+    """The kept pieces and the drops, both in the passage's order."""
+    kept_spans: list[Span] = []
+    dropped_spans: list[Drop] = []
+    for index, piece_span in enumerate(piece_spans):
+        if index in kept_indices:
+            kept_spans.append(piece_span)
+        else:
+            dropped_spans.append(Drop(piece_span, drop_reasons[index]))
+    return kept_spans, dropped_spans
 
 
 def _resolve_outcomes(
@@ -615,7 +624,7 @@ def score_passages(
 
 
 def _merge_recheck(first: SliceOutcome, second: SliceOutcome | None) -> SliceOutcome:
-    """The outcome of the second look, with what the first one cost; one that failed leaves the first."""
+    """The recheck's outcome plus the first one's calls; a failed recheck keeps the first outcome."""
     if second is None:
         return first
     if second.problem is not None:

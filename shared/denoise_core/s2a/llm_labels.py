@@ -1,4 +1,4 @@
-"""The expensive method teaches the cheap one: a model's selection labels questions, END is calibrated on them."""
+"""Labels questions with a model's selection (S2A) and calibrates END on the labels."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def label_questions(
 ) -> Iterator[Question | str]:
     """Each question with the passages as gold of which ``llm`` selects a part, or why there are none.
 
-    One call a question where its passages are short. ``progress`` hears of questions done, and of all. That a
-    model fails on one question is told in its place; mistakes raise.
+    One call a question where its passages are short. ``progress`` hears of questions done, and of all. If the
+    model fails on one question, its reason takes that position; user errors raise.
     """
     s2a_denoiser = S2ADenoiser(llm, on_error="raise")
     for n, question in enumerate(questions, 1):
@@ -55,7 +55,7 @@ def label_questions(
 def write_labels(questions: Iterable[Question], path: str | Path) -> Path:
     """Questions, passages and labels as JSON lines, for a person to correct; `read_questions` reads them.
 
-    Beside them a page to look through and correct them in, ``path`` with ``.html`` behind it (extra ``cli``).
+    Also writes a page for correcting them, ``path`` plus ``.html`` (needs the extra ``cli``).
     """
     json_lines = [
         {
@@ -102,7 +102,7 @@ def calibrate(
     needed, and `fit_denoiser` learns from that; ``model`` and ``risk`` are its own, and so is what it raises.
 
     A `Question` keeps its passages and, where it has any, its labels, so that people's take the same way; then
-    retriever or ``llm`` may be None. ``labels`` is a file for all of them, with a page beside it (`write_labels`).
+    retriever or ``llm`` may be None. ``labels`` is a file for all of them, plus an HTML page (`write_labels`).
     A question that the model fails on, or needs nothing for, is left out with a warning in the log. ``progress``
     hears of questions labelled, and of all. Raises `InputError` for a text without a retriever.
     """

@@ -43,11 +43,12 @@ _OPINION_REASON = "opinion, or of no use to the request"
 
 @dataclass(frozen=True, slots=True)
 class NeutralMessage:
-    """A message parted in two.
+    """A message without its opinion: context and neutral question.
 
     ``source_text`` is the message's own text, to which ``dropped`` (what was left out, opinion mostly) and the spans of
     ``sentences`` refer; these are what the model wrote as context. ``fallback`` says why the message was kept as
-    it is, or its question was; None when neither."""
+    it is, or its question was; None when neither.
+    """
 
     context: str
     question: str
@@ -115,9 +116,7 @@ class MessageDenoiser:
 
     def _select_clauses(self, source_text: str) -> Flow[NeutralMessage]:
         clause_spans = split_clauses(source_text, language=self.options.language)
-        if (
-            len(clause_spans) < 2
-        ):  # whoever asks for a message to be cleared has every clause looked at
+        if len(clause_spans) < 2:  # one clause cannot be split into request and opinion
             return NeutralMessage("", open_tag_question(source_text), source_text)
         question = yield from choose_clauses(
             self.llm, source_text, clause_spans, self.options, on_error=self.on_error

@@ -128,7 +128,8 @@ def _split_blocks(text: str) -> list[tuple[int, int, bool]]:
 
 def _find_speakers(lines: list[str]) -> tuple[set[str], bool]:
     """Who speaks in a dialogue: names before a colon twice, or all of them where every other line has one; and
-    whether one line alone begins as a person's initial does."""
+    whether one line alone begins as a person's initial does.
+    """
     turn_names: list[str] = []
     written_lines = initial_count = 0
     for line in lines:
@@ -183,7 +184,8 @@ class PassageSlice:
     """Neighbouring pieces of one passage, as one request shows them: all of it, unless it is too long.
 
     ``heading_lines`` are lines above its text: titles and the like. A piece of more than ``window`` characters shows its
-    two ends. ``cache_key`` is where its selection is kept, "" without a cache."""
+    two ends. ``cache_key`` is where its selection is kept, "" without a cache.
+    """
 
     passage: Passage
     pieces: tuple[Span, ...]
@@ -226,7 +228,8 @@ _CONTINUATION_BREAK = "\n    "
 
 def slice_passage(passage: Passage, options: Options) -> list[PassageSlice]:
     """Slices of at most ``options.pieces`` pieces and ``options.window`` characters; a longer piece is a slice of
-    its own. The metadata that is shown above the text is as untrusted as the text itself."""
+    its own. The metadata that is shown above the text is as untrusted as the text itself.
+    """
     heading_lines: list[str] = []
     for key in options.metadata:
         if key in passage.metadata:

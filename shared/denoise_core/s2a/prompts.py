@@ -155,7 +155,8 @@ to work the answer out, and what is asked. Leave out every statement whose conte
 class ReplyForm:
     """How a reply is to look: the JSON ``schema``, the request for it in a prompt to a model that is held to the
     schema (``ask_json``) and to one that writes plain text (``ask_plain``), and the form in words for the turn
-    that asks again (``restated``), without an example that might be copied."""
+    that asks again (``restated``), without an example that might be copied.
+    """
 
     schema: dict[str, Any]
     ask_json: str
@@ -339,7 +340,8 @@ class Prompts:
     importance, ``confirm`` a second look where nothing was kept. ``question`` parts a person's words,
     ``message...`` write them again, one for each variant that differs in step 1; ``answer...`` are step 2, where
     ``{context}`` is the reference text with its delimiters, or nothing. Raises `InputError` when a prompt lacks a
-    field that its step fills, or names one that it does not."""
+    field that its step fills, or names one that it does not.
+    """
 
     default: Prompt = _SHIPPED_PROMPTS["default"]
     single: Prompt = _SHIPPED_PROMPTS["single"]

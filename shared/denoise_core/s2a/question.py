@@ -2,7 +2,8 @@
 
 What is left is the person's own words. Nothing here reads meaning: the model says which clauses are the request,
 and the code sees that every clause was named, that something was asked before and is after, and whose words they
-are."""
+are.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ _TO_BE = re.compile(r"\b(?:is|are|was|were)\b", re.IGNORECASE)
 @dataclass(frozen=True, slots=True)
 class NeutralQuestion:
     """The question to go on with, ``kept_spans`` of its characters; ``note`` says why it is the person's own although it
-    was to be cleared."""
+    was to be cleared.
+    """
 
     text: str
     note: str | None = None
@@ -58,7 +60,8 @@ class NeutralQuestion:
 
 def split_clauses(text: str, *, language: str = "en") -> tuple[Span, ...]:
     """Spans that tile ``text``: its sentences, cut again at commas, colons and dashes with a clause on each
-    side."""
+    side.
+    """
     clause_edges = [0]
     for sentence in split_pieces(Passage(text, MESSAGE_ID), language=language):
         boundaries = list(_CLAUSE_BOUNDARY.finditer(text, sentence.start, sentence.end))

@@ -1,4 +1,4 @@
-"""From requests to what their replies mean for the passages: asked, read, asked again, remembered.
+"""Calls the model about passages, parses its replies, retries and caches them.
 
 A reply is read by a strict grammar: JSON, also in fences, or one list of numbers and ranges, or NONE. Nothing is
 guessed from prose, and words are no numbers: a reply that is neither is asked for once more in the same call, then
@@ -74,10 +74,11 @@ _FIRST_LETTERS = 12  # letters and digits of a piece's first words that must agr
 
 @dataclass(frozen=True, slots=True)
 class ParsedSelection:
-    """Numbers that a reply named, each once, all within ``1..total``, in the reply's order.
+    """Piece numbers that a reply selected, each once, within ``1..piece_count``, in the reply's order.
 
     ``list_verb`` is what it said to do with them, None where it only listed them; ``first_words`` the first words that it
-    gave with a number. ``second_list`` are the numbers of its second list, where it parted pieces in two."""
+    gave with a number. ``second_list`` are the numbers of its second list, where it parted pieces in two.
+    """
 
     numbers: tuple[int, ...]
     verb: ListVerb | None = None
@@ -275,7 +276,8 @@ def _check_numbers(
     number_ranges: list[tuple[int, int]] | None, piece_count: int, reply_part: str
 ) -> tuple[int, ...]:
     """Each number of the ranges once. Raises for None, which is other ``reply_part``, and for numbers outside
-    ``1..total``."""
+    ``1..total``.
+    """
     if number_ranges is None:
         raise UnparsableReply(
             f"expected one line of numbers, or NONE; the reply begins {reply_part[:80]!r}"
@@ -332,7 +334,9 @@ class SliceRequest:
     def piece_texts(self) -> list[str]:
         """The text of each numbered piece, number 1 first."""
         return list(
-            chain.from_iterable(passage_slice.piece_texts for passage_slice in self.parts)
+            chain.from_iterable(
+                passage_slice.piece_texts for passage_slice in self.parts
+            )
         )
 
     def divide(self, size: int) -> list[SliceRequest]:
@@ -350,7 +354,8 @@ class SliceOutcome:
     ``kept_places`` has the index of each kept piece and its place in the reply, 0 for the first. ``question`` is the
     request that a rewritten message makes. ``problem`` is set when the part has to fall back; then there is none
     of them. ``drop_reasons`` say of pieces that the reply named why they are not kept after all. ``calls`` is how
-    many were made about it."""
+    many were made about it.
+    """
 
     part: PassageSlice
     kept_places: Mapping[int, int] | None = None
@@ -453,7 +458,7 @@ _RequestOutcomes: TypeAlias = list[list[SliceOutcome]]
 
 @dataclass(frozen=True, slots=True)
 class LLMCaller:
-    """Who is asked, and how. ``read_reply`` gives the outcomes of a reply, or raises `UnparsableReply`."""
+    """Sends requests to a model and turns the replies into outcomes. ``read_reply`` gives the outcomes of a reply, or raises `UnparsableReply`."""
 
     llm: LLM
     options: Options
@@ -462,7 +467,8 @@ class LLMCaller:
 
     def outcomes(self, requests: Sequence[SliceRequest]) -> Flow[list[SliceOutcome]]:
         """The outcomes of all requests. Raises a mistake; anything else becomes the problem of the parts it was
-        about."""
+        about.
+        """
         results = yield from self._ask_requests(requests)
         unread_indices: list[int] = []
         for request_index, outcomes in enumerate(results):
@@ -538,20 +544,20 @@ class LLMCaller:
         retry_depth: int = 0,
     ) -> Flow[None]:
         """Ask requests again, in place, with so many parts at a time as ``slice_counts`` has by their indices."""
-        divided_requests = {
+        divided_by_index = {
             request_index: requests[request_index].divide(size)
             for request_index, size in slice_counts.items()
         }
-        if not divided_requests:
+        if not divided_by_index:
             return
         outcome_iterator = iter(
             (
                 yield from self._ask_requests(
-                    list(chain.from_iterable(divided_requests.values())), retry_depth
+                    list(chain.from_iterable(divided_by_index.values())), retry_depth
                 )
             )
         )
-        for request_index, divided_requests in divided_requests.items():
+        for request_index, divided_requests in divided_by_index.items():
             outcomes = chain.from_iterable(
                 islice(outcome_iterator, len(divided_requests))
             )
@@ -616,7 +622,8 @@ def _is_unread(outcomes: Sequence[SliceOutcome]) -> bool:
 
 def _may_concern_one_part(call_error: Exception | None, retry_depth: int) -> bool:
     """Whether a call may have failed for one of the parts in it, ``retry_depth`` rounds after one came through: a status
-    says that the request was refused, or there is none and the error is none of the moment."""
+    says that the request was refused, or there is none and the error is none of the moment.
+    """
     if call_error is None or isinstance(call_error, (UnparsableReply, BudgetExceeded)):
         return False
     for reply_place in (call_error, getattr(call_error, "response", None)):
@@ -652,7 +659,7 @@ def selection_key(
 
 
 def look_up_selection(cache: Cache, passage_slice: PassageSlice) -> SliceOutcome | None:
-    """The outcome of a part that is known. A store that fails knows nothing."""
+    """The cached outcome of a slice, or None; a store that fails returns None."""
     reply_part = cache.known(passage_slice.cache_key)
     if reply_part is None:
         return None
@@ -666,7 +673,7 @@ def look_up_selection(cache: Cache, passage_slice: PassageSlice) -> SliceOutcome
 
 
 def store_selections(cache: Cache, outcomes: Sequence[SliceOutcome]) -> None:
-    """Keep what could be read."""
+    """Store the selections that could be read."""
     for outcome in outcomes:
         if outcome.problem is None and outcome.kept_places is not None:
             cache.keep(

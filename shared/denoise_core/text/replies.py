@@ -1,6 +1,6 @@
-"""A model's reply without its manners: thinking, channels, turn tokens and fences go, what it says stays.
+"""Removes reasoning blocks, channels, turn tokens and fences from a model's reply; parses JSON and number lists.
 
-Only what stands at the very beginning or end is taken off, so that a text *about* such tags keeps them. Every
+Markup is removed only at the very beginning or end, so that a text *about* such tags keeps them. Every
 function is linear in the length of the reply.
 """
 
@@ -52,7 +52,7 @@ _TRUNCATED_REASONING = "the reply ends inside its thinking"
 
 
 def strip_reasoning(reply: str) -> str:
-    """What the reply says, stripped.
+    """The reply's answer text, without reasoning and markup.
 
     Raises `UnparsableReply` when it ends before its answer begins: an open thinking block, no final channel.
     """
@@ -273,5 +273,5 @@ def _load_json(text: str) -> Any:
 
 def _unique_keys(key_values: list[tuple[str, Any]]) -> dict[str, Any]:
     if len({k for k, _ in key_values}) != len(key_values):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key occurs twice")
     return dict(key_values)
