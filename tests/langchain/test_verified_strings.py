@@ -50,5 +50,5 @@ def test_reasoning_is_not_sent():
 
 
 def test_a_slip_in_what_is_returned_is_refused():
-    with pytest.raises(ValueError, match="returns"):
+    with pytest.raises(ValueError, match="output_type"):
         asked("It was completed in 1889.", output_type="all")
