@@ -255,7 +255,7 @@ class DenoiseToolResults(RequestMiddleware):
 
 @tool(RECALL_TOOL)
 def _recall(id: str, runtime: ToolRuntime) -> str:
-    """Gives back a part of a tool's result that was left out, by the id that stands at the end of the result."""
+    """Gives back a part of a tool's result that was left out, by the id at the end of the result."""
     return recall_text(runtime.state.get(OMITTED_STATE_KEY) or {}, id)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBindingBase
+
+AnyRunnable: TypeAlias = Runnable[Any, Any]
 
 
 def is_model(runnable: object) -> bool:
@@ -16,7 +18,7 @@ def is_model(runnable: object) -> bool:
     return isinstance(runnable, BaseLanguageModel)
 
 
-def is_greedy(model: Runnable[Any, Any]) -> bool:
+def is_greedy(model: AnyRunnable) -> bool:
     """Whether the model is set to temperature 0, so that it would repeat itself."""
     while isinstance(model, RunnableBindingBase):
         if "temperature" in model.kwargs:

@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from functools import lru_cache
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import BaseMessage
@@ -20,9 +20,7 @@ from denoise_core import LLM, InputError, Message, MissingExtra, Reply, Usage
 from denoise_core._frameworks import rejects_json_mode
 from denoise_core.errors import ContractViolation
 from langchain_denoise.convert.messages import internal_config, to_langchain_messages
-from langchain_denoise.models.bindings import is_greedy
-
-AnyRunnable: TypeAlias = Runnable[Any, Any]
+from langchain_denoise.models.bindings import AnyRunnable, is_greedy
 
 _log = logging.getLogger("denoise.langchain")
 

@@ -28,10 +28,10 @@ from langchain_denoise.convert.claims import (
     validate_claims,
 )
 from langchain_denoise.convert.messages import internal_config
+from langchain_denoise.models.bindings import AnyRunnable
 from langchain_denoise.observe import Record
 from langchain_denoise.verification.evidence import EvidenceHandler
 from langchain_denoise.verification.redraft import (
-    AnyRunnable,
     RedraftRequest,
     current_redraft,
     inner_steps,

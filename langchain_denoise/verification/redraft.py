@@ -12,11 +12,11 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
-from typing import Any, TypeAlias
+from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.base import (
     RunnableBindingBase,
     RunnableParallel,
@@ -27,9 +27,7 @@ from typing_extensions import override
 
 from denoise_core.augmenter.drafting import DraftRequest
 from denoise_core.augmenter.prompts import REVISE
-from langchain_denoise.models.bindings import is_greedy, is_model
-
-AnyRunnable: TypeAlias = Runnable[Any, Any]
+from langchain_denoise.models.bindings import AnyRunnable, is_greedy, is_model
 
 
 @dataclass(frozen=True, slots=True)

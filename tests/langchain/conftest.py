@@ -40,7 +40,7 @@ def documents():
             metadata={"source": "y.md", "page": 3},
         ),
         Document(
-            page_content="France lies in Europe. Paris has two million people.",
+            page_content="France is in Europe. Paris has two million people.",
             metadata={"tags": ["geo"]},
         ),
         Document(page_content="Paris again.", id="a", metadata={}),
@@ -88,7 +88,7 @@ class Answers:
 
 
 def merge(query, passages):
-    """A joint rewrite: one text that stands for all passages."""
+    """A joint rewrite: one text for all passages."""
     if not passages:
         return DenoiseResult(query, ())
     spans = tuple(source for passage in passages for source in passage.source_spans)
@@ -187,7 +187,7 @@ def make_agent(test_kit):
     def make_agent(*middleware, reply=None, checkpointer=None, **tool_settings):
         from langchain.agents import (
             create_agent,
-        )  # missing beside the oldest langchain-core
+        )  # missing with the oldest langchain-core
         from langchain_core.tools import create_retriever_tool
 
         settings = {"response_format": "content_and_artifact", **tool_settings}

@@ -113,8 +113,7 @@ def test_two_models_behind_one_cache_answer_each_for_itself(local_llm):
     """The second one used to answer with the first one's words: neither model nor stops were in the key."""
     other = tiny_llm(seed=7)
     models = [
-        LocalChatModel(llm=item, cache=InMemoryCache())
-        for item in (local_llm, other)
+        LocalChatModel(llm=item, cache=InMemoryCache()) for item in (local_llm, other)
     ]
     shared_model = InMemoryCache()
     first, second = (

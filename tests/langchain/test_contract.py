@@ -118,7 +118,7 @@ def in_a_step(compressor, test_kit, documents):
 
 
 class SyncOnly(BaseRetriever):
-    """A retriever as many write it: no async of its own, so LangChain calls the sync one with async callbacks."""
+    """A retriever as many write it: without async, so LangChain calls the sync one with async callbacks."""
 
     compressor: DenoiseCompressor
     found: list[Document]

@@ -153,7 +153,7 @@ def test_a_shallow_copy_is_pydantics(kind):
 
 
 def test_a_record_beside_a_document_is_at_most_two_kilobytes():
-    """Records of every scored chunk were several times as long as the text they stood beside."""
+    """Records of every scored chunk were several times as long as the text they belong to."""
     text = " ".join(f"The tower of {i} is tall. It is lovely!" for i in range(300))
     every_other = FunctionLLM(
         lambda message: ", ".join(

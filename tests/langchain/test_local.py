@@ -1,6 +1,6 @@
 """One set of weights for a Hugging Face pipeline of LangChain's and END.
 
-`HuggingFacePipeline` itself does not install beside the newest transformers; `tests/compat/huggingface.py` asks
+`HuggingFacePipeline` itself does not install with the newest transformers; `tests/compat/huggingface.py` asks
 the same of it in an environment where it does.
 """
 

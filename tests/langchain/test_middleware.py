@@ -6,11 +6,11 @@ from types import SimpleNamespace
 import pytest
 from langchain.agents import create_agent
 from langchain_agents import (
-    QUESTION_INPUT,
-    SOURCE_DOCUMENTS,
     LEADING,
     NEUTRAL,
     PARIS,
+    QUESTION_INPUT,
+    SOURCE_DOCUMENTS,
     both_ways,
     by_words,
     neutral,

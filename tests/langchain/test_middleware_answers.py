@@ -5,10 +5,10 @@ import json
 
 import pytest
 from langchain_agents import (
-    QUESTION_INPUT,
     LEADING,
     LYON,
     PARIS,
+    QUESTION_INPUT,
     both_ways,
     by_words,
     neutral,

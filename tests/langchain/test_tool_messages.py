@@ -74,7 +74,7 @@ async def test_content_blocks_as_mcp_adapters_give_them(is_sync):
         },
         IMAGE,
         {"type": "text", "text": "Rain is wet."},
-        {"type": "text", "text": "Paris lies on the Seine.", "annotations": []},
+        {"type": "text", "text": "Paris is on the Seine.", "annotations": []},
     ]
     run_output = await cleared(
         about_paris(),
@@ -85,7 +85,7 @@ async def test_content_blocks_as_mcp_adapters_give_them(is_sync):
     assert run_output.content == [
         {"type": "text", "text": "Paris is a capital.", "id": "lc_1"},
         IMAGE,
-        {"type": "text", "text": "Paris lies on the Seine.", "annotations": []},
+        {"type": "text", "text": "Paris is on the Seine.", "annotations": []},
     ]
     assert run_output.artifact == {"structured_content": {"n": 3}}
     record = run_output.response_metadata["denoise"]
@@ -413,7 +413,7 @@ def test_messages_of_one_call_count_together():
 
 
 def test_the_artifact_of_langchains_own_mcp_tools_is_read():
-    """`langchain.mcp` (beta, needs fastmcp) keeps the structured content beside the blocks, each cut by itself."""
+    """`langchain.mcp` (beta, needs fastmcp) repeats the blocks as structured content, each cut separately."""
     rows = [{"title": f"Town {n}", "text": "Rain. " * 30} for n in range(9)] + [
         {"title": "Paris", "text": "Dry."}
     ]

@@ -1,4 +1,4 @@
-"""What LangChain promises of its own compressors and middleware, asked of ours.
+"""What LangChain promises of its compressors and middleware, asked of ours.
 
 The scenarios are those of LangChain's tests (classic 1.0.8, langchain 1.4.7), in our words.
 """

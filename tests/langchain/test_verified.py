@@ -289,7 +289,7 @@ def test_a_chain_that_fails_later_keeps_what_it_had(test_kit, rag_chain):
     def reply(messages):
         for message_text in replies:
             return message_text
-        raise ConnectionError("gone")
+        raise ConnectionError("down")
 
     run_output = verified(rag_chain(reply)[0]).invoke({"question": "q"})
     assert (run_output["answer"], run_output["denoise"]["stopped_because"]) == (
@@ -298,7 +298,7 @@ def test_a_chain_that_fails_later_keeps_what_it_had(test_kit, rag_chain):
     )
     assert (
         run_output["denoise"]["failures"]
-        == [{"what": "draft", "error": "ConnectionError: gone"}] * 2
+        == [{"what": "draft", "error": "ConnectionError: down"}] * 2
     )
 
 

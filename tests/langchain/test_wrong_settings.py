@@ -23,32 +23,98 @@ SOURCE_DOCUMENTS = [
 ]
 
 SLIPS = {
-    "swapped": (lambda model, retriever: DenoisingRetriever.from_llm(retriever, retriever=model), "retriever"),
-    "swapped embeddings": (lambda model, retriever: DenoisingRetriever.from_embeddings(retriever, retriever=retriever), "scorer"),
-    "no retriever": (lambda model, retriever: DenoisingRetriever.from_llm(model), "retriever"),
-    "settings of another kind": (lambda model, retriever: DenoiseCompressor(settings=model), "settings"),
+    "swapped": (
+        lambda model, retriever: DenoisingRetriever.from_llm(
+            retriever, retriever=model
+        ),
+        "retriever",
+    ),
+    "swapped embeddings": (
+        lambda model, retriever: DenoisingRetriever.from_embeddings(
+            retriever, retriever=retriever
+        ),
+        "scorer",
+    ),
+    "no retriever": (
+        lambda model, retriever: DenoisingRetriever.from_llm(model),
+        "retriever",
+    ),
+    "settings of another kind": (
+        lambda model, retriever: DenoiseCompressor(settings=model),
+        "settings",
+    ),
     "two rules": (lambda model, retriever: Denoise(keep=0.5, threshold=1.0), "keep"),
-    "a retriever as model": (lambda model, retriever: DenoiseCompressor.from_llm(retriever), "retriever"),
-    "a retriever as a core model": (lambda model, retriever: ChatModelLLM(retriever), "retriever"),
-    "a prompt as model": (lambda model, retriever: DenoiseCompressor.from_llm(PROMPT), "model"),
-    "a model as retriever": (lambda model, retriever: DenoisingRetriever(retriever=model), "retriever"),
-    "a model as the core's retriever": (lambda model, retriever: RetrieverAdapter(model), "retriever"),
-    "variant": (lambda model, retriever: DenoiseCompressor.from_llm(model, variant="selct"), "select"),
-    "variant around a retriever": (lambda model, retriever: DenoisingRetriever(retriever=retriever, model=model, variant="x"), "select"),
-    "no probe there": (lambda model, retriever: DenoiseCompressor.from_probe("/nope"), "/nope"),
-    "no file there": (lambda model, retriever: DenoiseCompressor.from_file("/nope"), "/nope"),
-    "S2AMessages of a retriever": (lambda model, retriever: S2AMessages(model=retriever), "retriever"),
+    "a retriever as model": (
+        lambda model, retriever: DenoiseCompressor.from_llm(retriever),
+        "retriever",
+    ),
+    "a retriever as a core model": (
+        lambda model, retriever: ChatModelLLM(retriever),
+        "retriever",
+    ),
+    "a prompt as model": (
+        lambda model, retriever: DenoiseCompressor.from_llm(PROMPT),
+        "model",
+    ),
+    "a model as retriever": (
+        lambda model, retriever: DenoisingRetriever(retriever=model),
+        "retriever",
+    ),
+    "a model as the core's retriever": (
+        lambda model, retriever: RetrieverAdapter(model),
+        "retriever",
+    ),
+    "variant": (
+        lambda model, retriever: DenoiseCompressor.from_llm(model, variant="selct"),
+        "select",
+    ),
+    "variant around a retriever": (
+        lambda model, retriever: DenoisingRetriever(
+            retriever=retriever, model=model, variant="x"
+        ),
+        "select",
+    ),
+    "no probe there": (
+        lambda model, retriever: DenoiseCompressor.from_probe("/nope"),
+        "/nope",
+    ),
+    "no file there": (
+        lambda model, retriever: DenoiseCompressor.from_file("/nope"),
+        "/nope",
+    ),
+    "S2AMessages of a retriever": (
+        lambda model, retriever: S2AMessages(model=retriever),
+        "retriever",
+    ),
     "S2AMessages of 5": (lambda model, retriever: S2AMessages(model=5), "model"),
-    "AugmentedRunnable of a model": (lambda model, retriever: AugmentedRunnable(augmenter=model), "Augmenter"),
-    "verified by a string": (lambda model, retriever: verified(model, "strict"), "Verifier"),
+    "AugmentedRunnable of a model": (
+        lambda model, retriever: AugmentedRunnable(augmenter=model),
+        "Augmenter",
+    ),
+    "verified by a string": (
+        lambda model, retriever: verified(model, "strict"),
+        "Verifier",
+    ),
     "a judge as verifier": (lambda model, retriever: verified(model, model), "judge="),
-    "a judge with a verifier": (lambda model, retriever: verified(model, Verifier(), judge=model), "alone"),
+    "a judge with a verifier": (
+        lambda model, retriever: verified(model, Verifier(), judge=model),
+        "alone",
+    ),
     "limits": (lambda model, retriever: Verifier(limits=3), "LoopLimits"),
     "chunks": (lambda model, retriever: DenoiseCompressor(chunks=-5), "chunks"),
-    "no such setting": (lambda model, retriever: DenoiseCompressor(kep=3), "did you mean 'keep'"),
-    "no such setting around": (lambda model, retriever: DenoisingRetriever(retriver=retriever), "did you mean 'retriever'"),
-    "another library's name": (lambda model, retriever: DenoiseCompressor(similarity_threshold=0.3), "no such setting"),
-}  # fmt: skip
+    "no such setting": (
+        lambda model, retriever: DenoiseCompressor(kep=3),
+        "did you mean 'keep'",
+    ),
+    "no such setting around": (
+        lambda model, retriever: DenoisingRetriever(retriver=retriever),
+        "did you mean 'retriever'",
+    ),
+    "another library's name": (
+        lambda model, retriever: DenoiseCompressor(similarity_threshold=0.3),
+        "no such setting",
+    ),
+}
 
 
 @pytest.mark.parametrize("slip", SLIPS)

@@ -1,4 +1,4 @@
-"""Whole applications with what stands around retrieval: stores, histories, limits, contexts, typed answers."""
+"""Whole applications with what surrounds retrieval: stores, histories, limits, contexts, typed answers."""
 
 import asyncio
 from dataclasses import dataclass
@@ -117,7 +117,7 @@ async def test_several_wordings_of_a_question_bring_each_document_once(
 
 
 def test_a_history_inside_a_verified_chain_is_refused(test_kit):
-    """Every rejected draft stood in the user's history."""
+    """Every rejected draft used to be in the user's history."""
     kept_items = InMemoryChatMessageHistory()
     chain = RunnableWithMessageHistory(
         test_kit.chat(second_time), lambda session_id: kept_items
