@@ -128,6 +128,7 @@ class DenoiseCompressor(
         """`denoise_texts` without blocking the event loop."""
         return await self._acall_with_config(self._adenoise, input, config)
 
+    # LangChain inspects this signature at every call; the cache saves most of that cost.
     @cache_signature
     def _denoise(
         self,
@@ -139,6 +140,7 @@ class DenoiseCompressor(
         with limit_concurrency(call.max_concurrency):
             result = call.guard.denoise(call.query, call.passages)
         result = call.finish(result)
+        # Building the summaries costs time, so it is skipped when nothing listens.
         if has_listeners(run_manager):
             emit_record(run_manager, call.run_inputs, *call.summaries(result))
         return call.build_output(result)
@@ -205,6 +207,7 @@ class _TextsCall:
     def choose_denoiser(
         self, settings: DenoiseCompressor, denoiser: Denoiser, texts: Any
     ) -> Denoiser:
+        # Imported here: a compressor of documents does not pay for tools' results.
         from denoise_core.end.results import for_tool_results
 
         return (

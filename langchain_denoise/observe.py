@@ -31,6 +31,7 @@ def emit_record(
     child_run = run.get_child()
     span = child_run.on_chain_start({"name": SPAN_NAME}, inputs, name=SPAN_NAME)
     span.on_chain_end(brief)
+    # Handlers get the complete record, which may be too large for a tracer.
     dispatch_custom_event(EVENT_NAME, complete)
 
 

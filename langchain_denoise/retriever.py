@@ -197,6 +197,7 @@ class DenoisingRetriever(Denoise, BaseRetriever):
         if self.k is not None:
             settings["top_n"] = self.k
         compressor = DenoiseCompressor(**settings)
+        # Equal documents of several queries must stay equal to be merged.
         compressor._write_scores = self.order == "score"
         return compressor
 

@@ -101,6 +101,7 @@ class FunctionChatModel(BaseChatModel):
                 time.sleep(self.seconds)
             reply = self.reply(messages)
         finally:
+            # Also after an exception, or later counts would be too high.
             with self._lock:
                 self._running_calls -= 1
         if isinstance(reply, AIMessage):

@@ -137,6 +137,7 @@ def _unique_tool_passages(messages: Sequence[BaseMessage]) -> tuple[Passage, ...
     passages: list[Passage] = []
     for _, found_passages in tool_passages(messages):
         passages += found_passages
+    # Two tools may return documents with the same id.
     passage_ids = unique_ids([passage.id for passage in passages])
     pairs = zip(passages, passage_ids)
     return tuple(dataclasses.replace(passage, id=new_id) for passage, new_id in pairs)
@@ -185,6 +186,7 @@ def artifact_documents(message: ToolMessage) -> list[Document] | None:
     for item in artifact:
         if isinstance(item, dict) and "page_content" in item:
             item = Document(**item)
+        # A list of anything else is a tool's own artifact, which is not touched.
         if not isinstance(item, Document):
             return None
         documents.append(item)

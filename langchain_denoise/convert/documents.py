@@ -167,6 +167,7 @@ def id_from_text(text: Any) -> str | None:
     """An id made from a text; None if it is not a string."""
     if not isinstance(text, str):
         return None
+    # "surrogatepass": text from the web may hold lone surrogates, which are not UTF-8.
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
     return f"text-{digest[:16]}"
 
@@ -187,14 +188,14 @@ def passage_from_document(
 def document_header(
     metadata: Mapping[str, Any], keys: Sequence[str], text: str = ""
 ) -> str:
-    """The values under the keys, one a line: the title alone, others after their key.
+    r"""The values under the keys, one a line: the title alone, others after their key.
 
     Empty values are left out, and those that the text starts with. Items of a list are
     joined by commas.
 
     >>> metadata = {"title": "Paris", "year": 1889, "tags": ["city", "river"]}
     >>> document_header(metadata, ["title", "year", "tags"])
-    'Paris\\nyear: 1889\\ntags: city, river'
+    'Paris\nyear: 1889\ntags: city, river'
     """
     opening = text.lstrip() if isinstance(text, str) else ""
     lines = []
@@ -235,6 +236,7 @@ def documents_from_result(
     for passage, document in zip(passages, documents, strict=True):
         original_documents[passage.id] = document
         original_passages[passage.id] = passage
+    # Grouped once here, and not again for each document.
     chunks = group_chunks(result) if detail == "full" else None
     restored: list[Document] = []
     for kept_passage in result.passages:
@@ -313,6 +315,7 @@ def _shortened_document(
     metadata = {**_without_record(original.metadata), **record}
     if has_new_score and passage.score is not None:
         metadata[SCORE_KEY] = float(passage.score)
+    # A copy keeps the type and extra fields of a user's own document class.
     return copy_model(original, {"page_content": passage.text, "metadata": metadata})
 
 
@@ -327,6 +330,7 @@ def _joint_document(
     first, *others = sources or [{}]
     shared_metadata = {}
     for key, value in first.items():
+        # A score belongs to one document, not to the joint text.
         if key != SCORE_KEY and all(
             other.get(key, _ABSENT) == value for other in others
         ):

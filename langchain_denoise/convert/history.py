@@ -188,6 +188,7 @@ def _split_into_blocks(
         for _ in block_texts[1:]:
             yield ""
         return
+    # Kept ranges count characters of the joined text; each block gets its intersection.
     block_start = 0
     for original in block_texts:
         block_end = block_start + len(original)

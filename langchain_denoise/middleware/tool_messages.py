@@ -67,6 +67,7 @@ class ToolText:
             results: One result for each of `parts`.
             recall: List the ids of the omitted texts at the end of the content.
         """
+        # The first result belongs to the content, as in `parts`.
         result, *structured_results = results
         content = _without_empty_blocks(self.content.restore(result))
         if not content:
@@ -186,14 +187,14 @@ def parse_tool_message(message: ToolMessage) -> ToolText | ToolDocuments | None:
 def replace_texts(
     content: str, originals: Sequence[str], replacements: Sequence[str | None]
 ) -> str:
-    """``content`` with each original replaced; None removes it with its heading.
+    r"""``content`` with each original replaced; None removes it with its heading.
 
     Originals are searched one after the other. If one is missing, as in a content that
     does not show the documents' text, the replacements are joined by blank lines instead.
 
-    >>> content = "1: aa\\n2: bb\\n3: cc\\n"
+    >>> content = "1: aa\n2: bb\n3: cc\n"
     >>> replace_texts(content, ["aa", "bb", "cc"], ["a", None, "cc"])
-    '1: a\\n3: cc\\n'
+    '1: a\n3: cc\n'
     """
     new_content = ""
     end = 0

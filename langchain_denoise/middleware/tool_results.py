@@ -214,6 +214,8 @@ class DenoiseToolResults(RequestMiddleware):
             return False
         if query_from_arguments(request.tool_call["args"]):
             return True
+        # Without a search text the user's question alone would decide, which drops too
+        # much of a file that the agent asked for on purpose.
         name = request.tool_call["name"]
         log_fallback(
             self._name,
@@ -229,6 +231,7 @@ class DenoiseToolResults(RequestMiddleware):
         all_results: Sequence[Sequence[Any]],
     ) -> ToolReturn:
         """What the tool returned, with denoised messages; with recall, their omissions."""
+        # By object identity: a command may hold two messages with the same content.
         new_messages: dict[int, ToolMessage] = {}
         omitted_texts: dict[str, str] = {}
         for content, results in zip(contents, all_results, strict=True):

@@ -45,6 +45,7 @@ class DenoiseTools(RequestMiddleware):
                 f"always_include={always_include!r}: expected a list of tool names"
             )
         if scorer is None:
+            # Imported here: a scorer of yours needs no embedded weights.
             from denoise_core.embedded import DefaultScorer
 
             scorer = DefaultScorer()

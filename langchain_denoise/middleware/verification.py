@@ -195,6 +195,7 @@ class ModelDrafter:
         messages = request.messages
         rejected = [attempt["text"] for attempt in earlier_attempts(messages)]
         self.evidence = collect_evidence(messages, settings.evidence, rejected)
+        # Drafts rejected before a tool call count too, or the turn might never end.
         attempts = max(1, settings.verifier.limits.attempts - len(rejected))
         self.loop = settings.verifier.loop_with_limits(attempts=attempts)
 
@@ -318,6 +319,7 @@ def final_claims(
         if isinstance(structured, BaseModel | Mapping) or is_dataclass(structured):
             return extract_claims(structured, None, claims)
         return ClaimedOutput(json.dumps(structured, default=str))
+    # Several messages are a call of tools in progress, not an answer.
     if len(response.result) != 1:
         return None
     message = response.result[0]

@@ -198,6 +198,7 @@ def _reject_other_runnables(model: Any, argument: str) -> None:
         )
 
 
+# A compressor configured by name is rebuilt for each call; its client is not.
 @lru_cache(maxsize=16)
 def _model_by_name(name: str) -> AnyRunnable:
     try:

@@ -104,6 +104,7 @@ class LocalChatModel(BaseChatModel):
                     run_manager.on_llm_new_token(text, chunk=chunk)
                 yield chunk
         finally:
+            # A reader that leaves early must stop the generation.
             texts.close()
 
 

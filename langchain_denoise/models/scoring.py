@@ -57,6 +57,7 @@ class EmbeddedEmbeddings(Embeddings):
 
     @override
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        # Imported here: it loads the weights' package.
         from denoise_core.embedded import shared_encoder
 
         if not texts:

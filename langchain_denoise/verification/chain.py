@@ -319,6 +319,7 @@ class ChainDrafter:
                 chain_values.append_feedback_messages(chain_input, messages),
             )
             return
+        # A context variable reaches the model inside the chain, whatever is in between.
         token = current_redraft.set(redraft)
         try:
             yield redrafting_chain or settings.chain, chain_input
@@ -330,6 +331,7 @@ class ChainDrafter:
         output = chain_values.remove_feedback_messages(output)
         claims = extract_claims(output, settings.answer, settings.claims)
         has_passages = any(evidence.passages for evidence in retrieved)
+        # A chain that retrieves without callbacks may still return its documents.
         if settings.evidence is not None or not has_passages:
             passages = chain_values.extract_evidence(
                 self.chain_input, output, settings.evidence, required=False

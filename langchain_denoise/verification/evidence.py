@@ -78,6 +78,7 @@ class EvidenceHandler(BaseCallbackHandler):
         with self._lock:
             self._runs[run_id] = _CallbackRun(kind, parent_id, query)
             self.tool_calls += kind == "tool"
+            # A tool needs to know later whether a model or a retriever ran inside it.
             for outer_run in self._enclosing_runs(parent_id):
                 outer_run.inner_kinds.add(kind)
 

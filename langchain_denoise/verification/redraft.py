@@ -137,6 +137,7 @@ def insert_redrafting(chain: AnyRunnable) -> AnyRunnable | None:
     if is_model(chain):
         return RedraftingModel(bound=chain)
     steps = inner_steps(chain)
+    # Last step first: earlier models rewrite the question or route it.
     for name in reversed(list(steps)):
         new_step = insert_redrafting(steps[name])
         if new_step is not None:

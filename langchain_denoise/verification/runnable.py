@@ -160,6 +160,7 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
                             context.run(emit_record, run, *outputs)
                         yield event
         except GeneratorExit:
+            # The reader left: the run ends, which is not an error.
             run.on_chain_end(output)
             raise
         except BaseException as error:
