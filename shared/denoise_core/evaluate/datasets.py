@@ -1,31 +1,32 @@
-"""Questions from files: our own records and the shapes in which the usual question sets come.
+"""Labelled questions from files: the project's own records and the usual question sets.
 
-A record is told by its fields, never by a file's name:
+The fields of a record decide how it is read, never the name of its file:
 
-=====================================  ==================================================================
-fields                                 where from
-=====================================  ==================================================================
+=====================================  ===============================================
+fields                                 source
+=====================================  ===============================================
 question, passages[{text, is_gold}]    this project's own sets
 question, passages[str], labels[]      the shortest form to write by hand
-question, passages[], gold             gold passages by id, source, whole text or place from 0
-question, positive_ctxs, ...           DPR training files (``hard_negative_ctxs``, ``negative_ctxs``)
-question, ctxs[{text, has_answer}]     retrieval results for NQ and TriviaQA, best first
+question, passages[], gold             gold by id, source, whole text or index from 0
+question, positive_ctxs, ...           DPR training files (also ``hard_negative_ctxs``,
+                                       ``negative_ctxs``)
+question, ctxs[{text, has_answer}]     retrieval results for NQ and TriviaQA
 question, context, supporting_facts    HotpotQA and 2WikiMultihopQA
 question, paragraphs[is_supporting]    MuSiQue
-=====================================  ==================================================================
+=====================================  ===============================================
 
-A passage may be a plain text, or have ``id``, ``title`` and ``source`` too; one that does not say ``is_gold``
-beside others that do is none. Where nothing tells, the gold passages are those that hold one of the ``answers``:
-`Case.gold_from` says which it was. A line that cannot be used is named, and nothing is guessed.
+A passage is a text, or an object that can also have ``id``, ``title`` and ``source``. When
+some passages have ``is_gold``, those without it are not gold. Without any label the gold
+passages are those that contain one of the ``answers``; `EvaluationCase.gold_from` tells
+which it was. A record that cannot be used is reported with its line, and nothing is guessed.
 
-The texts are other people's: they are data, whatever they say.
+A new format is one function in ``_FORMATS``. The texts are other people's: data, never
+instructions.
 """
 
 from __future__ import annotations
 
-import csv
 import gzip
-import io
 import json
 import lzma
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,29 +41,28 @@ from denoise_core.types import Passage, replace_surrogates, unique_ids
 
 GoldFrom = Literal["labels", "answers", "model", "made"]
 PassageSearch = Callable[[str], Sequence[Passage]]
+Record = Mapping[str, Any]
+PassageRows = list[dict[str, Any]]
 
-FIELDS = (
-    "question",
-    "passages",
-    "gold",
-    "labels",
-    "answers",
-    "id",
-    "text",
-    "title",
-    "source",
-    "is_gold",
-)
-_OF_A_PASSAGE = ("text", "id", "title", "source", "is_gold")
-_UNTOLD = (
-    "nothing tells which passages are relevant: add 'labels', or 'is_gold' to each passage ('has_answer' in "
-    "'ctxs'), 1 for a relevant one and 0 for others"
+QUESTION_FIELDS = ("question", "passages", "gold", "labels", "answers", "id")
+PASSAGE_FIELDS = ("text", "title", "source", "is_gold")
+FIELDS = QUESTION_FIELDS + PASSAGE_FIELDS
+PASSAGE_ID_FIELDS = ("id", "passage_id", "psg_id")
+NO_ANSWER = "no answer in the retrieved passages"
+_NO_LABELS = (
+    "the relevant passages are not labelled: add 'labels', or 'is_gold' to each passage "
+    "('has_answer' in 'ctxs'), 1 for a relevant one and 0 for others"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class RecordProblem:
-    """A record that could not be read. ``place`` is its line in the file, or its place in the array, from 1."""
+    """Why a record cannot be used, or what is odd about it.
+
+    Attributes:
+        line_number: Its line in the file, or its position in the array, from 1.
+        reason: The problem in words.
+    """
 
     line_number: int
     reason: str
@@ -70,9 +70,14 @@ class RecordProblem:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationCase:
-    """One question. ``place`` is its line (from 1); ``gold_from`` says where its gold passages are known from:
-    ``"labels"`` that came with it, ``"answers"`` that stand in the passage, a ``"model"`` that labelled it, the
-    piece it was ``"made"`` from; None where nothing is known.
+    """One question of a file.
+
+    Attributes:
+        question: The question with its passages.
+        line_number: Its line in the file, from 1.
+        gold_from: Where its gold passages are known from: ``"labels"`` in the record,
+            ``"answers"`` that occur in a passage, a ``"model"`` that labelled it, or the
+            passage that the question was ``"made"`` from. None when no gold is known.
     """
 
     question: Question
@@ -82,8 +87,13 @@ class EvaluationCase:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationCases:
-    """What can be used, what was left out (``bad``), what is used but should be known (``noted``), and how
-    questions and labels came about, where not from the user's own file (``about``).
+    """The usable questions of a file.
+
+    Attributes:
+        cases: The questions.
+        rejected_records: Records that cannot be used.
+        warnings: What is odd about records that are used.
+        notes: How questions or labels were made that are not from the user's own file.
     """
 
     cases: tuple[EvaluationCase, ...]
@@ -93,15 +103,16 @@ class EvaluationCases:
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """Those of the cases."""
+        """The questions of the cases."""
         return tuple(case.question for case in self.cases)
 
 
 def read_questions(path: str | Path, *, skip_bad: bool = False) -> EvaluationCases:
-    """Labelled questions of a ``.jsonl`` or ``.json`` file, ``.gz``, ``.xz`` or not.
+    """Read labelled questions from a ``.jsonl`` or ``.json`` file, also ``.gz`` or ``.xz``.
 
-    Raises `InputError` for a file that cannot be read or used at all and, unless ``skip_bad``, for the first
-    record that cannot be used or has no labels, by its place in the file.
+    Raises:
+        InputError: The file cannot be read or has no usable record. Unless ``skip_bad``,
+            also for the first record that cannot be used or has no labels.
     """
     return parse_cases(
         read_records(Path(path)),
@@ -117,10 +128,15 @@ def read_cases(
     columns: Mapping[str, str] | None = None,
     search_passages: PassageSearch | None = None,
 ) -> EvaluationCases:
-    """The cases of a file as `read_questions` takes; here labels may be missing, and bad records are passed over.
+    """Read questions whose labels may be missing; bad records are skipped and reported.
 
-    ``columns`` gives the file's own name of one of `FIELDS`. ``find`` searches passages for a question that comes
-    without. Raises `InputError` for a file that cannot be read, an unknown column, or no case at all.
+    Args:
+        path: A file as `read_questions` takes, or a ``.txt`` file with a question a line.
+        columns: The file's own names of some of `FIELDS`.
+        search_passages: Finds passages for a question that has none.
+
+    Raises:
+        InputError: The file cannot be read, a column is unknown, or no record is usable.
     """
     return parse_cases(
         read_records(Path(path)),
@@ -131,7 +147,7 @@ def read_cases(
 
 
 def parse_cases(
-    numbered: Iterable[tuple[int, Any]],
+    numbered_records: Iterable[tuple[int, Any]],
     *,
     columns: Mapping[str, str] | None = None,
     search_passages: PassageSearch | None = None,
@@ -139,280 +155,332 @@ def parse_cases(
     labelled: bool = False,
     skip_bad: bool = True,
 ) -> EvaluationCases:
-    """As `read_cases`, or as `read_questions` where they must be ``labelled``, of records with their places."""
-    if unknown := sorted(set(columns or ()) - set(FIELDS)):
+    """Parse records with their line numbers, as `read_cases` and `read_questions` do.
+
+    Args:
+        numbered_records: Line numbers and records.
+        columns: As in `read_cases`.
+        search_passages: As in `read_cases`.
+        source_name: The name of the records' source in errors.
+        labelled: Whether a record without labels is bad.
+        skip_bad: Whether a bad record is skipped; otherwise it raises.
+
+    Raises:
+        InputError: A column is unknown, no record is usable, or a bad record is not
+            skipped.
+    """
+    columns = columns or {}
+    unknown_columns = sorted(set(columns) - set(FIELDS))
+    if unknown_columns:
         raise InputError(
-            f"columns: {unknown[0]!r} is not known; expected one of {', '.join(FIELDS)}"
+            f"columns: {unknown_columns[0]!r} is not known; expected one of "
+            f"{', '.join(FIELDS)}"
         )
     cases: list[EvaluationCase] = []
-    bad: list[RecordProblem] = []
-    for place, record in numbered:
+    rejected: list[RecordProblem] = []
+    for line_number, record in numbered_records:
         try:
-            case = _case(record, place, columns or {}, search_passages)
-            if labelled and (
-                case.gold_from is None
-                or (case.gold_from == "answers" and "ctxs" not in record)
-            ):
-                raise InputError(_UNTOLD)
+            case = _parse_case(record, line_number, columns, search_passages)
+            has_labels = case.gold_from == "labels" or "ctxs" in record
+            if labelled and not (has_labels and case.gold_from):
+                raise InputError(_NO_LABELS)
         except InputError as error:
             if not skip_bad:
-                raise InputError(f"{source_name}, record {place}: {error}") from error
-            bad.append(RecordProblem(place, str(error)))
+                raise InputError(
+                    f"{source_name}, record {line_number}: {error}"
+                ) from error
+            rejected.append(RecordProblem(line_number, str(error)))
         else:
             cases.append(case)
     if not cases:
-        first = (
-            f"; the first: record {bad[0].line_number}: {bad[0].reason}" if bad else ""
-        )
-        raise InputError(f"{source_name}: no question can be used{first}")
-    nowhere = [
-        c.line_number for c in cases if c.gold_from == "answers" and not c.question.gold
-    ]
-    noted = (
-        RecordProblem(place, "none of its answers stands in its passages")
-        for place in nowhere
+        message = f"{source_name}: no question can be used"
+        if rejected:
+            first = rejected[0]
+            message += f"; the first: record {first.line_number}: {first.reason}"
+        raise InputError(message)
+    warnings = tuple(
+        RecordProblem(case.line_number, NO_ANSWER)
+        for case in cases
+        if case.gold_from == "answers" and not case.question.gold
     )
-    return EvaluationCases(tuple(cases), tuple(bad), tuple(noted))
+    return EvaluationCases(tuple(cases), tuple(rejected), warnings)
 
 
-def _case(
-    record: Any, place: int, columns: Mapping[str, str], find: PassageSearch | None
+def _parse_case(
+    record: Any,
+    line_number: int,
+    columns: Mapping[str, str],
+    search_passages: PassageSearch | None,
 ) -> EvaluationCase:
-    """One record. Raises `InputError` that names the fields it lacks."""
+    """Parse one record. Raises `InputError` that names the fields it lacks."""
     if isinstance(record, RecordProblem):
         raise InputError(record.reason)
     if not isinstance(record, Mapping):
         raise InputError(f"expected an object, got {type(record).__name__}")
-    record = _renamed(record, columns)
-    text = record.get("question")
-    if not isinstance(text, str) or not text.strip():
+    record = _rename_fields(record, columns)
+    query = record.get("question")
+    if not isinstance(query, str) or not query.strip():
         raise InputError(
-            f"'question': expected a text, got {text!r}; found the fields {', '.join(record)}"
+            f"'question': expected a text, got {query!r}; "
+            f"the record has the fields {', '.join(record)}"
         )
-    flags = None
-    if (given := _given(record)) is not None:
-        passages, flags = parse_passages(given), _flags(record, given)
-    elif find is not None:
-        passages = tuple(find(text))
+    gold_ids: frozenset[str] | None = None
+    rows = _passage_rows(record)
+    if rows is not None:
+        passages = _parse_passages(rows)
+        gold_ids = _labelled_ids(record, rows, passages)
+    elif search_passages is not None:
+        passages = tuple(search_passages(query))
+        if not passages:
+            raise InputError("the search found nothing for it in the documents")
     else:
         raise InputError(
-            "it has no 'passages': add them, or name what to search with --documents FOLDER"
+            "it has no 'passages': add them, or name what to search with "
+            "--documents FOLDER"
         )
-    if not passages:
-        raise InputError("nothing was found for it in the documents")
-    if not any(p.text.strip() for p in passages):
+    if not any(passage.text.strip() for passage in passages):
         raise InputError("its passages are empty; add some, or documents to search")
-    gold = None if record.get("gold") is None else _named(record["gold"], passages)
-    if gold is None and flags is not None:
-        gold = frozenset(p.id for p, flag in zip(passages, flags, strict=True) if flag)
-    name = str(record.get("id") or record.get("_id") or "")
-    made = Question(text, passages, gold or frozenset(), parse_answers(record), name)
-    return case_from_question(made, place, labelled=gold is not None)
+    if record.get("gold") is not None:
+        gold_ids = _referenced_ids(record["gold"], passages)
+    question = Question(
+        query,
+        passages,
+        gold_ids or frozenset(),
+        _parse_answers(record),
+        str(record.get("id") or record.get("_id") or ""),
+    )
+    return case_from_question(question, line_number, labelled=gold_ids is not None)
 
 
 def case_from_question(
-    question: Question, place: int, *, labelled: bool = False
+    question: Question, line_number: int, *, labelled: bool = False
 ) -> EvaluationCase:
-    """A question at hand as a case: gold as it says (``labelled``: even if it names none), else of its answers."""
+    """Make a case of a question.
+
+    Args:
+        question: The question.
+        line_number: Its number in the report.
+        labelled: Whether its gold is known even if it is empty. Otherwise a question
+            without gold gets the passages that contain one of its answers.
+    """
     if labelled or question.gold:
-        return EvaluationCase(question, place, "labels")
+        return EvaluationCase(question, line_number, "labels")
     if not question.answers:
-        return EvaluationCase(question, place)
-    found = frozenset(
-        p.id for p in question.passages if contains_answer(p.text, question.answers)
+        return EvaluationCase(question, line_number)
+    gold_ids = frozenset(
+        passage.id
+        for passage in question.passages
+        if contains_answer(passage.text, question.answers)
     )
-    return EvaluationCase(replace(question, gold=found), place, "answers")
+    return EvaluationCase(replace(question, gold=gold_ids), line_number, "answers")
 
 
-def _renamed(record: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """The record under our names; names of a passage's fields are taken inside ``passages``."""
-    out = dict(record)
-    for ours, theirs in names.items():
-        if theirs in record and (ours not in _OF_A_PASSAGE or ours == "id"):
-            out[ours] = record[theirs]
-    own = {ours: theirs for ours, theirs in names.items() if ours in _OF_A_PASSAGE}
-    given = out.get("passages")
-    if own and isinstance(given, list):
-        out["passages"] = [
-            {**p, **{o: p[t] for o, t in own.items() if t in p}}
-            if isinstance(p, Mapping)
-            else p
-            for p in given
-        ]
-    return out
+def _rename_fields(record: Record, columns: Mapping[str, str]) -> dict[str, Any]:
+    """Rename the user's columns to ours; those of a passage inside ``passages``."""
+    renamed_record = dict(record)
+    for field_name, column in columns.items():
+        if field_name in QUESTION_FIELDS and column in record:
+            renamed_record[field_name] = record[column]
+    rows = renamed_record.get("passages")
+    if isinstance(rows, list):
+        renamed_record["passages"] = [_rename_row(row, columns) for row in rows]
+    return renamed_record
 
 
-def _given(record: Mapping[str, Any]) -> Sequence[Any] | None:
-    """The record's passages, texts or objects with ``text`` and, where it is told, ``is_gold``; None of none."""
-    if "positive_ctxs" in record:
-        return _of_dpr(record)
-    if "supporting_facts" in record:
-        return _of_hotpot(record)
-    if "paragraphs" in record:
-        names = {
-            "text": "paragraph_text",
-            "title": "title",
-            "id": "idx",
-            "is_gold": "is_supporting",
-        }
-        return [
-            {ours: p.get(theirs) for ours, theirs in names.items()}
-            for p in _objects(record, "paragraphs")
-        ]
-    given = record.get("passages", record.get("ctxs"))
-    if given is not None and (not isinstance(given, list | tuple) or not given):
-        kind = "an empty list" if given in ([], ()) else type(given).__name__
-        raise InputError(f"'passages': expected a list of texts or objects, got {kind}")
-    return given
+def _rename_row(row: Any, columns: Mapping[str, str]) -> Any:
+    if not isinstance(row, Mapping):
+        return row
+    renamed_row = dict(row)
+    for field_name, column in columns.items():
+        if field_name in (*PASSAGE_FIELDS, "id") and column in row:
+            renamed_row[field_name] = row[column]
+    return renamed_row
 
 
-def _of_dpr(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Hard negatives first, then the other negatives; a text that is also a positive is left out."""
-    found = [{**row, "is_gold": 1} for row in _objects(record, "positive_ctxs")]
-    known = {str(row.get("text")) for row in found}
-    for name in ("hard_negative_ctxs", "negative_ctxs"):
-        for row in _objects({name: [], **record}, name):
-            if (text := str(row.get("text"))) not in known:
-                known.add(text)
-                found.append({**row, "is_gold": 0})
-    return found
+def _passage_rows(record: Record) -> PassageRows | None:
+    """The record's passages as objects; None when it has none."""
+    for field_name, read_rows in _FORMATS.items():
+        if field_name in record:
+            return read_rows(record)
+    rows = record.get("passages", record.get("ctxs"))
+    if rows is None:
+        return None
+    if not isinstance(rows, list | tuple) or not rows:
+        type_name = "an empty list" if rows in ([], ()) else type(rows).__name__
+        raise InputError(
+            f"'passages': expected a list of texts or objects, got {type_name}"
+        )
+    passage_rows = []
+    for row in rows:
+        if not isinstance(row, str | Mapping):
+            raise InputError(
+                "'passages': expected texts or objects with 'text', "
+                f"got {type(row).__name__}"
+            )
+        passage_rows.append({"text": row} if isinstance(row, str) else dict(row))
+    return passage_rows
 
 
-def _of_hotpot(record: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _read_dpr(record: Record) -> PassageRows:
+    """Hard negatives follow the positives; a text that is also a positive is left out."""
+    rows = [{**row, "is_gold": 1} for row in _objects(record, "positive_ctxs")]
+    known_texts = {str(row.get("text")) for row in rows}
+    for field_name in ("hard_negative_ctxs", "negative_ctxs"):
+        for row in _objects({field_name: [], **record}, field_name):
+            text = str(row.get("text"))
+            if text not in known_texts:
+                known_texts.add(text)
+                rows.append({**row, "is_gold": 0})
+    return rows
+
+
+def _read_hotpot(record: Record) -> PassageRows:
     facts, context = record["supporting_facts"], record.get("context")
     try:
-        if isinstance(facts, Mapping):  # the hub's columns
-            wanted = set(map(str, facts["title"]))
+        # The Hugging Face hub stores columns, the original files store pairs.
+        if isinstance(facts, Mapping):
+            gold_titles = set(map(str, facts["title"]))
         else:
-            wanted = {str(title) for title, _ in facts}
+            gold_titles = {str(title) for title, _ in facts}
         if isinstance(context, Mapping):
             pages = list(zip(context["title"], context["sentences"], strict=True))
         else:
-            pages = [(title, parts) for title, parts in context or ()]
-        return [
-            {
-                "text": "".join(parts) if isinstance(parts, list) else str(parts),
-                "title": title,
-                "is_gold": str(title) in wanted,
-            }
-            for title, parts in pages
-        ]
+            pages = [(title, sentences) for title, sentences in context or ()]
+        rows = []
+        for title, sentences in pages:
+            text = "".join(map(str, sentences))
+            is_gold = str(title) in gold_titles
+            rows.append({"text": text, "title": title, "is_gold": is_gold})
+        return rows
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"'context' and 'supporting_facts' are not HotpotQA's: {error!r}"
         ) from error
 
 
-def _objects(record: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    rows = record[name]
+def _read_musique(record: Record) -> PassageRows:
+    return [
+        {
+            "text": paragraph.get("paragraph_text"),
+            "title": paragraph.get("title"),
+            "id": paragraph.get("idx"),
+            "is_gold": paragraph.get("is_supporting"),
+        }
+        for paragraph in _objects(record, "paragraphs")
+    ]
+
+
+_FORMATS: dict[str, Callable[[Record], PassageRows]] = {
+    "positive_ctxs": _read_dpr,
+    "supporting_facts": _read_hotpot,
+    "paragraphs": _read_musique,
+}
+
+
+def _objects(record: Record, field_name: str) -> list[Record]:
+    rows = record[field_name]
     if not isinstance(rows, list) or not all(isinstance(r, Mapping) for r in rows):
         raise InputError(
-            f"{name!r}: expected a list of objects, got {type(rows).__name__}"
+            f"{field_name!r}: expected a list of objects, got {type(rows).__name__}"
         )
     return rows
 
 
-def parse_passages(given: Sequence[Any]) -> tuple[Passage, ...]:
-    """Passages of texts, or of objects with ``text`` and, where they have them, ``id``, ``title`` (put in front of
-    a text that does not begin with it) and ``source``. Raises `InputError` for anything else."""
-    rows = [{"text": p} if isinstance(p, str) else p for p in given]
+def _parse_passages(rows: PassageRows) -> tuple[Passage, ...]:
+    given_ids = []
     for row in rows:
-        if not isinstance(row, Mapping):
-            raise InputError(
-                f"'passages': expected texts or objects with 'text', got {type(row).__name__}"
-            )
-        if not isinstance(text := row.get("text"), str):
-            kind = "nothing" if text is None else type(text).__name__
-            raise InputError(f"'text': expected a text, got {kind}")
-    keys = ("id", "passage_id", "psg_id")
-    ids = unique_ids(
-        [next((str(r[k]) for k in keys if r.get(k) is not None), None) for r in rows]
-    )
-    return tuple(map(_passage, rows, ids))
+        ids = [row[name] for name in PASSAGE_ID_FIELDS if row.get(name) is not None]
+        given_ids.append(str(ids[0]) if ids else None)
+    return tuple(map(_parse_passage, rows, unique_ids(given_ids)))
 
 
-def _passage(row: Mapping[str, Any], name: str) -> Passage:
-    told = {k: str(row[k]) for k in ("title", "source") if row.get(k)}
-    text, title = replace_surrogates(row["text"]), told.get("title", "").strip()
-    whole = text if not title or text.startswith(title) else f"{title}\n{text}"
-    return Passage(whole, name, metadata=told)
+def _parse_passage(row: dict[str, Any], passage_id: str) -> Passage:
+    """Parse a passage; its title goes in front of a text that does not begin with it."""
+    text = row.get("text")
+    if not isinstance(text, str):
+        type_name = "nothing" if text is None else type(text).__name__
+        raise InputError(f"'text': expected a text, got {type_name}")
+    text = replace_surrogates(text)
+    metadata = {name: str(row[name]) for name in ("title", "source") if row.get(name)}
+    title = metadata.get("title", "").strip()
+    if title and not text.startswith(title):
+        text = f"{title}\n{text}"
+    return Passage(text, passage_id, metadata=metadata)
 
 
-def _flags(record: Mapping[str, Any], given: Sequence[Any]) -> list[bool] | None:
-    """Whether each passage is gold; None where that is not said of any."""
+def _labelled_ids(
+    record: Record, rows: PassageRows, passages: Sequence[Passage]
+) -> frozenset[str] | None:
+    """The ids of passages labelled gold; None when no passage has a label."""
+    labels = [row.get("is_gold", row.get("has_answer")) for row in rows]
     if "labels" in record:
-        marks = record["labels"]
+        labels = record["labels"]
+    elif all(label is None for label in labels):
+        return None
     else:
-        told = [
-            p.get("is_gold", p.get("has_answer")) if isinstance(p, Mapping) else None
-            for p in given
-        ]
-        if all(mark is None for mark in told):
-            return None
-        marks = [mark or 0 for mark in told]
-    if (
-        not isinstance(marks, list)
-        or len(marks) != len(given)
-        or any(m not in (0, 1) for m in marks)
-    ):
+        labels = [label or 0 for label in labels]
+    is_list = isinstance(labels, list) and len(labels) == len(rows)
+    if not is_list or any(label not in (0, 1) for label in labels):
         raise InputError(
-            f"'labels': expected true or false (1 or 0), one for each of {len(given)} passages, got {marks!r}"
+            "'labels': expected true or false (1 or 0), one for each of "
+            f"{len(rows)} passages, got {labels!r}"
         )
-    return [bool(mark) for mark in marks]
+    pairs = zip(passages, labels, strict=True)
+    return frozenset(passage.id for passage, label in pairs if label)
 
 
-def _named(given: Any, passages: Sequence[Passage]) -> frozenset[str]:
-    """The passages that ``gold`` names."""
-    names = given if isinstance(given, list) else [given]
-    found: set[str] = set()
-    for name in names:
-        if (
-            isinstance(name, int)
-            and not isinstance(name, bool)
-            and 0 <= name < len(passages)
-        ):
-            found.add(passages[name].id)
-        found |= {
-            p.id for p in passages if name in (p.id, p.metadata.get("source"), p.text)
-        }
-    if names and not found:
+def _referenced_ids(gold: Any, passages: Sequence[Passage]) -> frozenset[str]:
+    """The ids of the passages that ``gold`` refers to by id, source, text or index."""
+    references = gold if isinstance(gold, list) else [gold]
+    gold_ids: set[str] = set()
+    for n, passage in enumerate(passages):
+        keys = (n, passage.id, passage.metadata.get("source"), passage.text)
+        # True would equal the index 1.
+        if any(r in keys for r in references if not isinstance(r, bool)):
+            gold_ids.add(passage.id)
+    if references and not gold_ids:
         raise InputError(
-            f"'gold': {names[:3]} are none of its passages, by id, source, text or place from 0"
+            f"'gold': {references[:3]} are none of its passages, by id, source, text or "
+            "index from 0"
         )
-    return frozenset(found)
+    return frozenset(gold_ids)
 
 
-def parse_answers(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """``answers`` or ``answer``, a text, a list or SQuAD's ``{"text": [...]}``; with ``answer_aliases``."""
-    given = record.get("answers", record.get("answer"))
-    if isinstance(given, Mapping):
-        given = given.get("text")
-    found = (
-        [given]
-        if isinstance(given, str | int | float)
-        else list(given)
-        if isinstance(given, Sequence)
-        else []
+def _parse_answers(record: Record) -> tuple[str, ...]:
+    """``answers`` or ``answer``: a text, a list or SQuAD's object; with ``answer_aliases``."""
+    given_answers = record.get("answers", record.get("answer"))
+    if isinstance(given_answers, Mapping):
+        given_answers = given_answers.get("text")
+    if isinstance(given_answers, str | int | float):
+        given_answers = [given_answers]
+    answers = list(given_answers) if isinstance(given_answers, Sequence) else []
+    answers += record.get("answer_aliases") or ()
+    return tuple(
+        dict.fromkeys(str(answer) for answer in answers if str(answer).strip())
     )
-    found += [a for a in record.get("answer_aliases") or () if a not in found]
-    return tuple(str(a) for a in found if str(a).strip())
 
 
 def read_records(path: Path) -> Iterator[tuple[int, Any]]:
-    """Each record of a file with its line (or its place in the array), from 1; a `BadRecord` where it is no JSON.
-    Rows of CSV are records too, empty cells left out; so are the lines of a ``.txt`` file, each a question.
+    """Read a file's records: JSON lines, a JSON array, or questions from a ``.txt`` file.
 
-    Raises `InputError` for a file that cannot be read.
+    Yields:
+        The line number (or the position in the array) from 1 and the record, which is a
+        `RecordProblem` when the line is not JSON.
+
+    Raises:
+        InputError: The file cannot be read.
     """
+    unpackers: dict[str, Callable[[bytes], bytes]] = {
+        ".gz": gzip.decompress,
+        ".xz": lzma.decompress,
+    }
     try:
-        blob = path.read_bytes()
-        unpack = {".gz": gzip.decompress, ".xz": lzma.decompress}.get(
-            path.suffix, bytes
-        )
-        text = unpack(blob).decode("utf-8-sig")
+        file_text = unpackers.get(path.suffix, bytes)(path.read_bytes())
+        text = file_text.decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError, lzma.LZMAError) as error:
         raise InputError(
-            f"{path} cannot be read: {error}; expected UTF-8 text, .jsonl, .json or .csv, .gz, .xz or not"
+            f"{path} cannot be read: {error}; expected .jsonl, .json or .txt in UTF-8, "
+            "also as .gz or .xz"
         ) from error
     if text.lstrip().startswith("["):
         try:
@@ -420,18 +488,14 @@ def read_records(path: Path) -> Iterator[tuple[int, Any]]:
             return
         except ValueError as error:
             raise InputError(f"{path} is not JSON: {error}") from error
-    if path.suffix in (".csv", ".tsv"):
-        table = csv.DictReader(
-            io.StringIO(text), delimiter="\t" if path.suffix == ".tsv" else ","
-        )
-        for row in table:
-            yield table.line_num, {k: v for k, v in row.items() if k and v}
-        return
-    for place, line in enumerate(text.split("\n"), 1):
-        if line.strip() and path.suffix == ".txt":
-            yield place, {"question": line.strip()}
-        elif line.strip():
-            try:
-                yield place, json.loads(line)
-            except ValueError as error:
-                yield place, RecordProblem(place, f"not JSON: {error}")
+    for line_number, line in enumerate(text.split("\n"), 1):
+        if not line.strip():
+            continue
+        if path.suffix == ".txt":
+            yield line_number, {"question": line.strip()}
+            continue
+        try:
+            record = json.loads(line)
+        except ValueError as error:
+            record = RecordProblem(line_number, f"not JSON: {error}")
+        yield line_number, record

@@ -119,7 +119,7 @@ def test_scores_equal_those_of_torch(torch_encoder):
     asked = torch_encoder(question)
 
     cosine = np.array([unit(s.mean(0)) @ unit(asked.mean(0)) for s in states])
-    pieces = shared_encoder()._pieces([question, *texts])
+    pieces = shared_encoder()._tokenize([question, *texts])
     rarity = token_idf(pieces[0], pieces[1:])
     near = np.stack([(unit(s[1:-1]) @ unit(asked[1:-1]).T).max(0) for s in states])
     maxsim = near @ rarity / rarity.sum()
@@ -214,7 +214,7 @@ def test_what_ships_says_what_it_was_fitted_on():
     card = json.loads(
         (files("denoise_core.embedded") / "data" / "card.json").read_text("utf-8")
     )
-    assert set(card["fitted on"]) == set(SETS) == set(default_scale().sets)
+    assert set(card["fitted on"]) == set(SETS) == set(default_scale().set_names)
     assert set(default_stack().names) >= set(shared_encoder().names)
     assert min(default_stack().weight) >= 0
     controls = card["controls"]
@@ -354,12 +354,12 @@ def test_a_second_question_reads_no_passage_again_and_warming_reads_them_before(
     assert mine.precompute(TEXTS) == len(set(TEXTS))
     first = mine.signals(QUESTION, TEXTS)
     mine.signals("Who bakes?", TEXTS)
-    assert mine.embedding_cache.read == len(set(TEXTS))
+    assert mine.embedding_cache.computed_count == len(set(TEXTS))
     other = SentenceEncoder(
         minilm_folder(), name="mine", cache_folder=tmp_path
     )  # as another process would
     assert np.array_equal(other.signals(QUESTION, TEXTS), first)
-    assert other.embedding_cache.read == 0
+    assert other.embedding_cache.computed_count == 0
 
 
 def test_a_denoiser_is_warmed_with_what_it_will_score():
@@ -369,9 +369,9 @@ def test_a_denoiser_is_warmed_with_what_it_will_score():
         for i in range(5)
     ]
     assert denoiser.precompute(passages) == 5
-    before = shared_encoder().embedding_cache.read
+    before = shared_encoder().embedding_cache.computed_count
     denoiser.denoise("which number?", passages)
-    assert shared_encoder().embedding_cache.read == before
+    assert shared_encoder().embedding_cache.computed_count == before
     with pytest.raises(InputError, match="nothing to warm"):
         ENDDenoiser(BM25Scorer()).precompute(passages)
 
@@ -380,7 +380,7 @@ def test_memory_has_a_limit_and_readings_of_another_model_are_not_taken(tmp_path
     small = SentenceEncoder(minilm_folder(), name="one", cache_folder=tmp_path)
     small.embedding_cache = EmbeddingCache("one", memory=100_000, folder=tmp_path)
     small.precompute(TEXTS)
-    assert small.embedding_cache.kept.total_weight <= 100_000
+    assert small.embedding_cache.in_memory.total_weight <= 100_000
     assert (
         SentenceEncoder(minilm_folder(), name="one", cache_folder=tmp_path).precompute(
             TEXTS
@@ -396,7 +396,7 @@ def test_memory_has_a_limit_and_readings_of_another_model_are_not_taken(tmp_path
 
 
 def test_a_reading_survives_bytes_and_damage_is_found():
-    reading = shared_encoder()._read([TEXTS[0]])[0]
+    reading = shared_encoder()._encode_texts([TEXTS[0]])[0]
     blob = reading.to_bytes()
     again = TokenEmbeddings.from_bytes(blob)
     assert all(
@@ -412,9 +412,9 @@ def test_eight_threads_load_one_model():
     code = """
 import importlib, threading
 from denoise_core.embedded import DefaultScorer
-e = importlib.import_module("denoise_core.embedded.encoder")  # the package has a function of that name
-loads, real = [], e.load
-e.load = lambda folder: loads.append(folder) or real(folder)
+e = importlib.import_module("denoise_core.embedded.encoder")
+loads, real = [], e.load_network
+e.load_network = lambda folder: loads.append(folder) or real(folder)
 threads = [threading.Thread(target=lambda: DefaultScorer().score("who?", ["a", "b"])) for _ in range(8)]
 [t.start() for t in threads]
 [t.join() for t in threads]
@@ -501,5 +501,5 @@ def test_a_second_look_takes_any_list(texts, query):
 
 
 def test_a_second_look_is_the_shipped_models_alone():
-    with pytest.raises(InputError, match="second_look"):
+    with pytest.raises(InputError, match="boost_multi_hop"):
         default_denoiser(encoder=BM25Scorer(), boost_multi_hop=True)

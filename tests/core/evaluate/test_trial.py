@@ -129,7 +129,7 @@ def test_a_file_gives_labels_answers_or_neither_and_bad_lines_are_named(tmp_path
     ]
     assert [b.line_number for b in found.rejected_records] == [2, 3, 7]
     assert [(n.line_number, n.reason) for n in found.warnings] == [
-        (6, "none of its answers stands in its passages")
+        (6, "no answer in the retrieved passages")
     ]
 
 
