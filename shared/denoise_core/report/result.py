@@ -1,4 +1,7 @@
-"""A denoised context for a notebook that has the result alone: what was kept, and how much was dropped where."""
+"""A denoised context for a notebook that has only the result, not the passages.
+
+A result does not hold the dropped text, so its length and the reason are shown instead.
+"""
 
 from __future__ import annotations
 
@@ -7,40 +10,38 @@ from operator import itemgetter
 
 from denoise_core.report.context import (
     MarkedText,
-    note_of,
+    drop_note,
+    passage_row,
     render_template,
-    values_of_rows,
+    rows_values,
 )
 from denoise_core.result import DenoiseResult
 
 
 def fragment(result: DenoiseResult) -> str:
-    """The kept text in its places; of what was dropped, whose text the result does not hold, length and reason."""
-    parts = defaultdict[str, list[tuple[int, MarkedText]]](list)
+    """Render kept text and the lengths of dropped text in their original order."""
+    pieces: dict[str, list[tuple[int, MarkedText]]] = defaultdict(list)
     for passage in result.passages:
-        at = 0
-        for span in passage.source_spans[: 1 if passage.is_rewritten else None]:
-            text = (
-                passage.text
-                if passage.is_rewritten
-                else passage.text[at : at + len(span)]
-            )
-            at += len(span)
-            parts[span.passage_id].append((span.start, MarkedText(text, True, "kept")))
+        offset = 0
+        spans = passage.source_spans
+        if passage.is_rewritten:  # its text has no offsets in the source
+            rewritten = MarkedText(passage.text, True, "kept")
+            pieces[spans[0].passage_id].append((spans[0].start, rewritten))
+            continue
+        for span in spans:
+            text = passage.text[offset : offset + len(span)]
+            offset += len(span)
+            kept_piece = MarkedText(text, True, "kept")
+            pieces[span.passage_id].append((span.start, kept_piece))
     for drop in result.dropped:
-        gone = MarkedText(f"[{len(drop.span):,} characters]", False, note_of(drop))
-        parts[drop.span.passage_id].append((drop.span.start, gone))
-    titles = {p.id: str(p.metadata.get("title", "")) for p in result.passages}
+        length = f"[{len(drop.span):,} characters]"
+        dropped_piece = MarkedText(length, False, drop_note(drop))
+        pieces[drop.span.passage_id].append((drop.span.start, dropped_piece))
+    titles = {p.id: p.metadata.get("title", "") for p in result.passages}
     rows = []
-    for i, own in parts.items():
-        pieces = [piece for _, piece in sorted(own, key=itemgetter(0))]
-        rows.append(
-            {
-                "id": i,
-                "title": titles.get(i, ""),
-                "gold": False,
-                "pieces": pieces,
-                "rewritten": (),
-            }
-        )
-    return render_template("context.html", items=[values_of_rows(result, rows)[0]])
+    for passage_id, placed_pieces in pieces.items():
+        placed_pieces.sort(key=itemgetter(0))
+        ordered_pieces = [piece for _, piece in placed_pieces]
+        rows.append(passage_row(passage_id, titles.get(passage_id, ""), ordered_pieces))
+    values, _ = rows_values(result, rows)
+    return render_template("context.html", items=[values])

@@ -186,8 +186,8 @@ def test_figures_count_what_is_kept_answered_harmed_and_helped():
         tuple(range(1, 21)),
     )
     assert bad.accuracy_change.net.value == -1
-    assert good.curve[0][1] <= good.curve[-1][1] == 1
-    assert 0 < good.tokens < whole.tokens
+    assert good.recall_curve[0][1] <= good.recall_curve[-1][1] == 1
+    assert 0 < good.kept_tokens < whole.kept_tokens
     assert found.recommendation.name == "good"
 
 
@@ -217,7 +217,7 @@ def test_no_difference_is_said_as_such_and_how_many_questions_would_tell():
         found.comparisons[0]
     )
     assert "the same on every question" in str(found.comparisons[0])
-    assert not found.comparisons[0].found
+    assert not found.comparisons[0].is_significant
     assert required_questions([0.0, 0.0]) is None
     assert required_questions(
         np.tile([1.0, 0.0, 0.0, 0.0, -0.5], 10)
@@ -237,7 +237,7 @@ def test_a_model_that_fails_on_some_questions_is_counted_and_the_rest_goes_on():
     asked = [question(n) for n in range(10, 16)]
     found = evaluate(asked, ways("good"), answerer=YearReader(fails={asked[2].text}))
     for figures in found.figures:
-        assert (figures.questions, figures.failed) == (
+        assert (figures.questions, figures.failures) == (
             5,
             ((3, "RuntimeError: the model is away"),),
         )
@@ -266,9 +266,9 @@ def test_the_ways_of_equal_length_keep_at_most_what_the_default_keeps_on_average
         "BM25",
         "cosine",
     ]
-    assert found.budget == round(found.figures_for("default").tokens)
+    assert found.budget == round(found.figures_for("default").kept_tokens)
     assert all(
-        found.figures_for(n).tokens <= found.budget for n in ("first", "BM25", "cosine")
+        found.figures_for(n).kept_tokens <= found.budget for n in ("first", "BM25", "cosine")
     )
     assert found.figures_for("everything").kept_fraction == 1
     assert json.loads(json.dumps(found.to_dict(), allow_nan=False))["questions"] == 4
@@ -366,10 +366,10 @@ def test_tables_have_a_row_for_each_way_and_leave_out_what_nobody_can_tell():
         Question(q.text, q.passages, frozenset()) for q in map(question, range(10, 13))
     ]
     found = evaluate(unlabelled)
-    assert table_rows(found)[0] == ["way", "tokens", "s"]
+    assert table_rows(found)[0] == ["strategy", "tokens", "s"]
     assert len(table_rows(found, short=True)) == 1 + len(found.figures)
     assert found.recommendation.name == "default"
-    assert "nothing is known of these questions" in found.recommendation.reason
+    assert "nothing was measured" in found.recommendation.reason
 
 
 @pytest.mark.parametrize(

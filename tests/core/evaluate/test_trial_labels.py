@@ -98,6 +98,6 @@ def test_questions_are_made_of_documents_and_marked(documents, asked):
             assert case.question.text not in gold.text
     assert ("my-model" in found.notes[0]) == asked
     said = " ".join(summary_lines(evaluate(found)))
-    assert "4 by the pieces that questions were made from" in said
+    assert "4 by the passages that questions were made from" in said
     with pytest.raises(InputError, match="k=1"):
         generate_cases(documents, top_k=1)

@@ -46,8 +46,8 @@ found = evaluate(
 )
 import json
 record = found.to_dict()
-for way in record["ways"]:
-    way["seconds"] = None
+for strategy in record["strategies"]:
+    strategy["seconds"] = None
 print(json.dumps(record))
 """
 
@@ -289,7 +289,7 @@ def test_money_is_a_curve_where_there_is_a_price_and_missed_where_there_is_none(
     assert "no price" not in " ".join(summary_lines(priced))
     free = evaluate(asked, ways, answerer=LLMAnswerer(llm, "m"))
     assert "Right answers by money" not in free._repr_html_()
-    assert "no price was given" in " ".join(summary_lines(free))
+    assert "Give a price" in " ".join(summary_lines(free))
 
 
 def test_a_model_judges_answers_and_a_verdict_that_cannot_be_read_is_neither():
