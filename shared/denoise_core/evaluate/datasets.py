@@ -104,7 +104,7 @@ class EvaluationCases:
     @property
     def questions(self) -> tuple[Question, ...]:
         """The questions of the cases."""
-        return tuple(case.question for case in self.cases)
+        return tuple(evaluation_case.question for evaluation_case in self.cases)
 
 
 def read_questions(path: str | Path, *, skip_bad: bool = False) -> EvaluationCases:
@@ -177,58 +177,60 @@ def parse_cases(
             f"{', '.join(FIELDS)}"
         )
     cases: list[EvaluationCase] = []
-    rejected: list[RecordProblem] = []
-    for line_number, record in numbered_records:
+    rejected_records: list[RecordProblem] = []
+    for line_number, json_record in numbered_records:
         try:
-            case = _parse_case(record, line_number, columns, search_passages)
-            has_labels = case.gold_from == "labels" or "ctxs" in record
-            if labelled and not (has_labels and case.gold_from):
+            evaluation_case = _parse_case(
+                json_record, line_number, columns, search_passages
+            )
+            has_labels = evaluation_case.gold_from == "labels" or "ctxs" in json_record
+            if labelled and not (has_labels and evaluation_case.gold_from):
                 raise InputError(_NO_LABELS)
         except InputError as error:
             if not skip_bad:
                 raise InputError(
                     f"{source_name}, record {line_number}: {error}"
                 ) from error
-            rejected.append(RecordProblem(line_number, str(error)))
+            rejected_records.append(RecordProblem(line_number, str(error)))
         else:
-            cases.append(case)
+            cases.append(evaluation_case)
     if not cases:
-        message = f"{source_name}: no question can be used"
-        if rejected:
-            first = rejected[0]
-            message += f"; the first: record {first.line_number}: {first.reason}"
-        raise InputError(message)
-    warnings = tuple(
-        RecordProblem(case.line_number, NO_ANSWER)
-        for case in cases
-        if case.gold_from == "answers" and not case.question.gold
+        error_message = f"{source_name}: no question can be used"
+        if rejected_records:
+            first_problem = rejected_records[0]
+            error_message += f"; the first: record {first_problem.line_number}: {first_problem.reason}"
+        raise InputError(error_message)
+    case_warnings = tuple(
+        RecordProblem(evaluation_case.line_number, NO_ANSWER)
+        for evaluation_case in cases
+        if evaluation_case.gold_from == "answers" and not evaluation_case.question.gold
     )
-    return EvaluationCases(tuple(cases), tuple(rejected), warnings)
+    return EvaluationCases(tuple(cases), tuple(rejected_records), case_warnings)
 
 
 def _parse_case(
-    record: Any,
+    json_record: Any,
     line_number: int,
     columns: Mapping[str, str],
     search_passages: PassageSearch | None,
 ) -> EvaluationCase:
     """Parse one record. Raises `InputError` that names the fields it lacks."""
-    if isinstance(record, RecordProblem):
-        raise InputError(record.reason)
-    if not isinstance(record, Mapping):
-        raise InputError(f"expected an object, got {type(record).__name__}")
-    record = _rename_fields(record, columns)
-    query = record.get("question")
+    if isinstance(json_record, RecordProblem):
+        raise InputError(json_record.reason)
+    if not isinstance(json_record, Mapping):
+        raise InputError(f"expected an object, got {type(json_record).__name__}")
+    json_record = _rename_fields(json_record, columns)
+    query = json_record.get("question")
     if not isinstance(query, str) or not query.strip():
         raise InputError(
             f"'question': expected a text, got {query!r}; "
-            f"the record has the fields {', '.join(record)}"
+            f"the record has the fields {', '.join(json_record)}"
         )
     gold_ids: frozenset[str] | None = None
-    rows = _passage_rows(record)
-    if rows is not None:
-        passages = _parse_passages(rows)
-        gold_ids = _labelled_ids(record, rows, passages)
+    passage_rows = _passage_rows(json_record)
+    if passage_rows is not None:
+        passages = _parse_passages(passage_rows)
+        gold_ids = _labelled_ids(json_record, passage_rows, passages)
     elif search_passages is not None:
         passages = tuple(search_passages(query))
         if not passages:
@@ -240,14 +242,14 @@ def _parse_case(
         )
     if not any(passage.text.strip() for passage in passages):
         raise InputError("its passages are empty; add some, or documents to search")
-    if record.get("gold") is not None:
-        gold_ids = _referenced_ids(record["gold"], passages)
+    if json_record.get("gold") is not None:
+        gold_ids = _referenced_ids(json_record["gold"], passages)
     question = Question(
         query,
         passages,
         gold_ids or frozenset(),
-        _parse_answers(record),
-        str(record.get("id") or record.get("_id") or ""),
+        _parse_answers(json_record),
+        str(json_record.get("id") or json_record.get("_id") or ""),
     )
     return case_from_question(question, line_number, labelled=gold_ids is not None)
 
@@ -275,90 +277,106 @@ def case_from_question(
     return EvaluationCase(replace(question, gold=gold_ids), line_number, "answers")
 
 
-def _rename_fields(record: Record, columns: Mapping[str, str]) -> dict[str, Any]:
+def _rename_fields(json_record: Record, columns: Mapping[str, str]) -> dict[str, Any]:
     """Rename the user's columns to ours; those of a passage inside ``passages``."""
-    renamed_record = dict(record)
+    renamed_record = dict(json_record)
     for field_name, column in columns.items():
-        if field_name in QUESTION_FIELDS and column in record:
-            renamed_record[field_name] = record[column]
-    rows = renamed_record.get("passages")
-    if isinstance(rows, list):
-        renamed_record["passages"] = [_rename_row(row, columns) for row in rows]
+        if field_name in QUESTION_FIELDS and column in json_record:
+            renamed_record[field_name] = json_record[column]
+    passage_rows = renamed_record.get("passages")
+    if isinstance(passage_rows, list):
+        renamed_record["passages"] = [
+            _rename_row(passage_row, columns) for passage_row in passage_rows
+        ]
     return renamed_record
 
 
-def _rename_row(row: Any, columns: Mapping[str, str]) -> Any:
-    if not isinstance(row, Mapping):
-        return row
-    renamed_row = dict(row)
+def _rename_row(passage_row: Any, columns: Mapping[str, str]) -> Any:
+    if not isinstance(passage_row, Mapping):
+        return passage_row
+    renamed_row = dict(passage_row)
     for field_name, column in columns.items():
-        if field_name in (*PASSAGE_FIELDS, "id") and column in row:
-            renamed_row[field_name] = row[column]
+        if field_name in (*PASSAGE_FIELDS, "id") and column in passage_row:
+            renamed_row[field_name] = passage_row[column]
     return renamed_row
 
 
-def _passage_rows(record: Record) -> PassageRows | None:
+def _passage_rows(json_record: Record) -> PassageRows | None:
     """The record's passages as objects; None when it has none."""
     for field_name, read_rows in _FORMATS.items():
-        if field_name in record:
-            return read_rows(record)
-    rows = record.get("passages", record.get("ctxs"))
-    if rows is None:
+        if field_name in json_record:
+            return read_rows(json_record)
+    raw_rows = json_record.get("passages", json_record.get("ctxs"))
+    if raw_rows is None:
         return None
-    if not isinstance(rows, list | tuple) or not rows:
-        type_name = "an empty list" if rows in ([], ()) else type(rows).__name__
+    if not isinstance(raw_rows, list | tuple) or not raw_rows:
+        type_name = "an empty list" if raw_rows in ([], ()) else type(raw_rows).__name__
         raise InputError(
             f"'passages': expected a list of texts or objects, got {type_name}"
         )
     passage_rows = []
-    for row in rows:
-        if not isinstance(row, str | Mapping):
+    for raw_row in raw_rows:
+        if not isinstance(raw_row, str | Mapping):
             raise InputError(
                 "'passages': expected texts or objects with 'text', "
-                f"got {type(row).__name__}"
+                f"got {type(raw_row).__name__}"
             )
-        passage_rows.append({"text": row} if isinstance(row, str) else dict(row))
+        passage_rows.append(
+            {"text": raw_row} if isinstance(raw_row, str) else dict(raw_row)
+        )
     return passage_rows
 
 
-def _read_dpr(record: Record) -> PassageRows:
+def _read_dpr(json_record: Record) -> PassageRows:
     """Hard negatives follow the positives; a text that is also a positive is left out."""
-    rows = [{**row, "is_gold": 1} for row in _objects(record, "positive_ctxs")]
-    known_texts = {str(row.get("text")) for row in rows}
+    passage_rows = [
+        {**passage_row, "is_gold": 1}
+        for passage_row in _objects(json_record, "positive_ctxs")
+    ]
+    known_texts = {str(passage_row.get("text")) for passage_row in passage_rows}
     for field_name in ("hard_negative_ctxs", "negative_ctxs"):
-        for row in _objects({field_name: [], **record}, field_name):
-            text = str(row.get("text"))
-            if text not in known_texts:
-                known_texts.add(text)
-                rows.append({**row, "is_gold": 0})
-    return rows
+        for passage_row in _objects({field_name: [], **json_record}, field_name):
+            passage_text = str(passage_row.get("text"))
+            if passage_text not in known_texts:
+                known_texts.add(passage_text)
+                passage_rows.append({**passage_row, "is_gold": 0})
+    return passage_rows
 
 
-def _read_hotpot(record: Record) -> PassageRows:
-    facts, context = record["supporting_facts"], record.get("context")
+def _read_hotpot(json_record: Record) -> PassageRows:
+    supporting_facts, page_context = (
+        json_record["supporting_facts"],
+        json_record.get("context"),
+    )
     try:
         # The Hugging Face hub stores columns, the original files store pairs.
-        if isinstance(facts, Mapping):
-            gold_titles = set(map(str, facts["title"]))
+        if isinstance(supporting_facts, Mapping):
+            gold_titles = set(map(str, supporting_facts["title"]))
         else:
-            gold_titles = {str(title) for title, _ in facts}
-        if isinstance(context, Mapping):
-            pages = list(zip(context["title"], context["sentences"], strict=True))
+            gold_titles = {str(page_title) for page_title, _ in supporting_facts}
+        if isinstance(page_context, Mapping):
+            page_pairs = list(
+                zip(page_context["title"], page_context["sentences"], strict=True)
+            )
         else:
-            pages = [(title, sentences) for title, sentences in context or ()]
-        rows = []
-        for title, sentences in pages:
-            text = "".join(map(str, sentences))
-            is_gold = str(title) in gold_titles
-            rows.append({"text": text, "title": title, "is_gold": is_gold})
-        return rows
+            page_pairs = [
+                (page_title, sentences) for page_title, sentences in page_context or ()
+            ]
+        passage_rows = []
+        for page_title, sentences in page_pairs:
+            passage_text = "".join(map(str, sentences))
+            is_gold = str(page_title) in gold_titles
+            passage_rows.append(
+                {"text": passage_text, "title": page_title, "is_gold": is_gold}
+            )
+        return passage_rows
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"'context' and 'supporting_facts' are not HotpotQA's: {error!r}"
         ) from error
 
 
-def _read_musique(record: Record) -> PassageRows:
+def _read_musique(json_record: Record) -> PassageRows:
     return [
         {
             "text": paragraph.get("paragraph_text"),
@@ -366,7 +384,7 @@ def _read_musique(record: Record) -> PassageRows:
             "id": paragraph.get("idx"),
             "is_gold": paragraph.get("is_supporting"),
         }
-        for paragraph in _objects(record, "paragraphs")
+        for paragraph in _objects(json_record, "paragraphs")
     ]
 
 
@@ -377,86 +395,99 @@ _FORMATS: dict[str, Callable[[Record], PassageRows]] = {
 }
 
 
-def _objects(record: Record, field_name: str) -> list[Record]:
-    rows = record[field_name]
-    if not isinstance(rows, list) or not all(isinstance(r, Mapping) for r in rows):
+def _objects(json_record: Record, field_name: str) -> list[Record]:
+    passage_rows = json_record[field_name]
+    if not isinstance(passage_rows, list) or not all(
+        isinstance(r, Mapping) for r in passage_rows
+    ):
         raise InputError(
-            f"{field_name!r}: expected a list of objects, got {type(rows).__name__}"
+            f"{field_name!r}: expected a list of objects, got {type(passage_rows).__name__}"
         )
-    return rows
+    return passage_rows
 
 
-def _parse_passages(rows: PassageRows) -> tuple[Passage, ...]:
+def _parse_passages(passage_rows: PassageRows) -> tuple[Passage, ...]:
     given_ids = []
-    for row in rows:
-        ids = [row[name] for name in PASSAGE_ID_FIELDS if row.get(name) is not None]
+    for passage_row in passage_rows:
+        ids = [
+            passage_row[name]
+            for name in PASSAGE_ID_FIELDS
+            if passage_row.get(name) is not None
+        ]
         given_ids.append(str(ids[0]) if ids else None)
-    return tuple(map(_parse_passage, rows, unique_ids(given_ids)))
+    return tuple(map(_parse_passage, passage_rows, unique_ids(given_ids)))
 
 
-def _parse_passage(row: dict[str, Any], passage_id: str) -> Passage:
+def _parse_passage(passage_row: dict[str, Any], passage_id: str) -> Passage:
     """Parse a passage; its title goes in front of a text that does not begin with it."""
-    text = row.get("text")
-    if not isinstance(text, str):
-        type_name = "nothing" if text is None else type(text).__name__
+    passage_text = passage_row.get("text")
+    if not isinstance(passage_text, str):
+        type_name = "nothing" if passage_text is None else type(passage_text).__name__
         raise InputError(f"'text': expected a text, got {type_name}")
-    text = replace_surrogates(text)
-    metadata = {name: str(row[name]) for name in ("title", "source") if row.get(name)}
-    title = metadata.get("title", "").strip()
-    if title and not text.startswith(title):
-        text = f"{title}\n{text}"
-    return Passage(text, passage_id, metadata=metadata)
+    passage_text = replace_surrogates(passage_text)
+    passage_metadata = {
+        name: str(passage_row[name])
+        for name in ("title", "source")
+        if passage_row.get(name)
+    }
+    page_title = passage_metadata.get("title", "").strip()
+    if page_title and not passage_text.startswith(page_title):
+        passage_text = f"{page_title}\n{passage_text}"
+    return Passage(passage_text, passage_id, metadata=passage_metadata)
 
 
 def _labelled_ids(
-    record: Record, rows: PassageRows, passages: Sequence[Passage]
+    json_record: Record, passage_rows: PassageRows, passages: Sequence[Passage]
 ) -> frozenset[str] | None:
     """The ids of passages labelled gold; None when no passage has a label."""
-    labels = [row.get("is_gold", row.get("has_answer")) for row in rows]
-    if "labels" in record:
-        labels = record["labels"]
-    elif all(label is None for label in labels):
+    gold_labels = [
+        passage_row.get("is_gold", passage_row.get("has_answer"))
+        for passage_row in passage_rows
+    ]
+    if "labels" in json_record:
+        gold_labels = json_record["labels"]
+    elif all(gold_label is None for gold_label in gold_labels):
         return None
     else:
-        labels = [label or 0 for label in labels]
-    is_list = isinstance(labels, list) and len(labels) == len(rows)
-    if not is_list or any(label not in (0, 1) for label in labels):
+        gold_labels = [gold_label or 0 for gold_label in gold_labels]
+    is_list = isinstance(gold_labels, list) and len(gold_labels) == len(passage_rows)
+    if not is_list or any(gold_label not in (0, 1) for gold_label in gold_labels):
         raise InputError(
             "'labels': expected true or false (1 or 0), one for each of "
-            f"{len(rows)} passages, got {labels!r}"
+            f"{len(passage_rows)} passages, got {gold_labels!r}"
         )
-    pairs = zip(passages, labels, strict=True)
-    return frozenset(passage.id for passage, label in pairs if label)
+    labelled_pairs = zip(passages, gold_labels, strict=True)
+    return frozenset(passage.id for passage, gold_label in labelled_pairs if gold_label)
 
 
 def _referenced_ids(gold: Any, passages: Sequence[Passage]) -> frozenset[str]:
     """The ids of the passages that ``gold`` refers to by id, source, text or index."""
-    references = gold if isinstance(gold, list) else [gold]
+    gold_references = gold if isinstance(gold, list) else [gold]
     gold_ids: set[str] = set()
     for n, passage in enumerate(passages):
-        keys = (n, passage.id, passage.metadata.get("source"), passage.text)
+        passage_keys = (n, passage.id, passage.metadata.get("source"), passage.text)
         # True would equal the index 1.
-        if any(r in keys for r in references if not isinstance(r, bool)):
+        if any(r in passage_keys for r in gold_references if not isinstance(r, bool)):
             gold_ids.add(passage.id)
-    if references and not gold_ids:
+    if gold_references and not gold_ids:
         raise InputError(
-            f"'gold': {references[:3]} are none of its passages, by id, source, text or "
+            f"'gold': {gold_references[:3]} are none of its passages, by id, source, text or "
             "index from 0"
         )
     return frozenset(gold_ids)
 
 
-def _parse_answers(record: Record) -> tuple[str, ...]:
+def _parse_answers(json_record: Record) -> tuple[str, ...]:
     """``answers`` or ``answer``: a text, a list or SQuAD's object; with ``answer_aliases``."""
-    given_answers = record.get("answers", record.get("answer"))
+    given_answers = json_record.get("answers", json_record.get("answer"))
     if isinstance(given_answers, Mapping):
         given_answers = given_answers.get("text")
     if isinstance(given_answers, str | int | float):
         given_answers = [given_answers]
-    answers = list(given_answers) if isinstance(given_answers, Sequence) else []
-    answers += record.get("answer_aliases") or ()
+    answer_texts = list(given_answers) if isinstance(given_answers, Sequence) else []
+    answer_texts += json_record.get("answer_aliases") or ()
     return tuple(
-        dict.fromkeys(str(answer) for answer in answers if str(answer).strip())
+        dict.fromkeys(str(answer) for answer in answer_texts if str(answer).strip())
     )
 
 
@@ -470,32 +501,32 @@ def read_records(path: Path) -> Iterator[tuple[int, Any]]:
     Raises:
         InputError: The file cannot be read.
     """
-    unpackers: dict[str, Callable[[bytes], bytes]] = {
+    unpack_by_suffix: dict[str, Callable[[bytes], bytes]] = {
         ".gz": gzip.decompress,
         ".xz": lzma.decompress,
     }
     try:
-        file_text = unpackers.get(path.suffix, bytes)(path.read_bytes())
-        text = file_text.decode("utf-8-sig")
+        file_bytes = unpack_by_suffix.get(path.suffix, bytes)(path.read_bytes())
+        file_text = file_bytes.decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError, lzma.LZMAError) as error:
         raise InputError(
             f"{path} cannot be read: {error}; expected .jsonl, .json or .txt in UTF-8, "
             "also as .gz or .xz"
         ) from error
-    if text.lstrip().startswith("["):
+    if file_text.lstrip().startswith("["):
         try:
-            yield from enumerate(json.loads(text), 1)
+            yield from enumerate(json.loads(file_text), 1)
             return
         except ValueError as error:
             raise InputError(f"{path} is not JSON: {error}") from error
-    for line_number, line in enumerate(text.split("\n"), 1):
+    for line_number, line in enumerate(file_text.split("\n"), 1):
         if not line.strip():
             continue
         if path.suffix == ".txt":
             yield line_number, {"question": line.strip()}
             continue
         try:
-            record = json.loads(line)
+            json_record = json.loads(line)
         except ValueError as error:
-            record = RecordProblem(line_number, f"not JSON: {error}")
-        yield line_number, record
+            json_record = RecordProblem(line_number, f"not JSON: {error}")
+        yield line_number, json_record

@@ -38,12 +38,14 @@ def wilson_interval(hits: int, count: int) -> tuple[float, float]:
         raise InputError("an interval needs at least one observation")
     # Written out because the tables need it where SciPy is not installed. A test compares
     # it with SciPy's.
-    quantile = NormalDist().inv_cdf(0.975)
-    share, weight = hits / count, quantile * quantile / count
-    center = share + weight / 2
-    half_width = sqrt(share * (1 - share) * weight + weight * weight / 4)
-    low = 0.0 if hits == 0 else (center - half_width) / (1 + weight)
-    high = 1.0 if hits == count else (center + half_width) / (1 + weight)
+    normal_quantile = NormalDist().inv_cdf(0.975)
+    hit_share, prior_weight = hits / count, normal_quantile * normal_quantile / count
+    interval_center = hit_share + prior_weight / 2
+    half_width = sqrt(
+        hit_share * (1 - hit_share) * prior_weight + prior_weight * prior_weight / 4
+    )
+    low = 0.0 if hits == 0 else (interval_center - half_width) / (1 + prior_weight)
+    high = 1.0 if hits == count else (interval_center + half_width) / (1 + prior_weight)
     return low, high
 
 
@@ -60,12 +62,14 @@ def bootstrap_interval(
     Raises:
         InputError: There is no value.
     """
-    array = np.asarray(values, dtype=np.float64)
-    if not len(array):
+    value_array = np.asarray(values, dtype=np.float64)
+    if not len(value_array):
         raise InputError("an interval needs at least one observation")
-    generator = np.random.default_rng(seed)
-    indices = generator.integers(0, len(array), (resamples, len(array)))
-    low, high = np.quantile(array[indices].mean(1), [0.025, 0.975])
+    random_generator = np.random.default_rng(seed)
+    sample_indices = random_generator.integers(
+        0, len(value_array), (resamples, len(value_array))
+    )
+    low, high = np.quantile(value_array[sample_indices].mean(1), [0.025, 0.975])
     return float(low), float(high)
 
 
@@ -80,8 +84,8 @@ def contains_answer(text: str, answers: Iterable[str]) -> bool:
     without any token is never found.
     """
     text_tokens = _joined_tokens(text)
-    for answer in answers:
-        answer_tokens = _joined_tokens(answer)
+    for accepted_answer in answers:
+        answer_tokens = _joined_tokens(accepted_answer)
         if answer_tokens and answer_tokens in text_tokens:
             return True
     return False
@@ -89,8 +93,8 @@ def contains_answer(text: str, answers: Iterable[str]) -> bool:
 
 def _joined_tokens(text: str) -> str:
     # The separator on both sides keeps "ann" from matching inside "joann".
-    tokens = _TOKEN.findall(unicodedata.normalize("NFD", text).casefold())
-    return "\0" + "\0".join(tokens) + "\0" if tokens else ""
+    text_tokens = _TOKEN.findall(unicodedata.normalize("NFD", text).casefold())
+    return "\0" + "\0".join(text_tokens) + "\0" if text_tokens else ""
 
 
 def exact_match(text: str, answers: Iterable[str]) -> bool:
@@ -106,8 +110,8 @@ def token_f1(text: str, answers: Iterable[str]) -> float:
     """The best F1, 0 to 1, of the words of ``text`` and of an answer (SQuAD's rule)."""
     reply_words = _squad_words(text)
     best_f1 = 0.0
-    for answer in answers:
-        answer_words = _squad_words(answer)
+    for accepted_answer in answers:
+        answer_words = _squad_words(accepted_answer)
         shared_words = Counter(reply_words) & Counter(answer_words)
         if shared_words:
             total_count = len(reply_words) + len(answer_words)

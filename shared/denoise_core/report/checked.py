@@ -64,23 +64,25 @@ def claim_sections(
         id_prefix: The beginning of the HTML ids. Two answers in one notebook need different
             ones.
     """
-    quotes: dict[str, list[MarkedRange]] = defaultdict(list)
+    quoted_ranges: dict[str, list[MarkedRange]] = defaultdict(list)
     for claim_number, claim in enumerate(claims, 1):
-        for quote_number, quote in enumerate(claim.quotes, 1):
+        for quote_number, claim_quote in enumerate(claim.quotes, 1):
             quote_id = f"{id_prefix}{claim_number}q{quote_number}"
-            mark = (quote_id, quote.relation)
-            span = quote.span
-            quotes[span.passage_id].append((span.start, span.end, mark))
+            quote_mark = (quote_id, claim_quote.relation)
+            span = claim_quote.span
+            quoted_ranges[span.passage_id].append((span.start, span.end, quote_mark))
     claim_ranges = [(claim.start, claim.end, n) for n, claim in enumerate(claims)]
-    sources = []
+    quoted_sources = []
     for number, passage in enumerate(passages, 1):
-        if passage.id in quotes:
-            marked_text = _split_at_marks(passage.text, sorted(quotes[passage.id]))
-            sources.append((number, passage, marked_text))
+        if passage.id in quoted_ranges:
+            marked_text = _split_at_marks(
+                passage.text, sorted(quoted_ranges[passage.id])
+            )
+            quoted_sources.append((number, passage, marked_text))
     return {
         "claims": claims,
         "pieces": _split_at_marks(answer[:MAX_ANSWER_CHARACTERS], claim_ranges),
-        "sources": sources,
+        "sources": quoted_sources,
         "name": id_prefix,
         "known": {passage.id: passage for passage in passages},
         "line_number": line_number,
@@ -104,14 +106,14 @@ def _split_at_marks(
     text: str, ranges: Sequence[MarkedRange]
 ) -> list[tuple[str, list[Any], list[Any]]]:
     """Each piece of the text with the marks that cover it, and those that begin there."""
-    edges = [start for start, _, _ in ranges] + [end for _, end, _ in ranges]
-    pieces = []
-    for piece_start, piece_end in tile_spans(edges, 0, len(text)):
-        marks, new_marks = [], []
-        for start, end, mark in ranges:
+    range_edges = [start for start, _, _ in ranges] + [end for _, end, _ in ranges]
+    marked_pieces = []
+    for piece_start, piece_end in tile_spans(range_edges, 0, len(text)):
+        covering_marks, new_marks = [], []
+        for start, end, quote_mark in ranges:
             if start <= piece_start and piece_end <= end:
-                marks.append(mark)
+                covering_marks.append(quote_mark)
                 if start == piece_start:
-                    new_marks.append(mark)
-        pieces.append((text[piece_start:piece_end], marks, new_marks))
-    return pieces
+                    new_marks.append(quote_mark)
+        marked_pieces.append((text[piece_start:piece_end], covering_marks, new_marks))
+    return marked_pieces

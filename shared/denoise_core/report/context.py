@@ -60,49 +60,55 @@ def split_pieces(
     passages: Sequence[Passage], result: DenoiseResult
 ) -> list[tuple[MarkedText, ...]]:
     """Split each passage into kept and dropped pieces, which join to the passage's text."""
-    fates = _fates_by_passage(result)
+    text_fates = _fates_by_passage(result)
     passage_pieces = []
-    for passage in passages:
-        pieces = []
-        for span, is_kept, note in fates.get(passage.id, []):
-            text = passage.text[span.start : span.end]
-            pieces.append(MarkedText(text, is_kept, note))
-        passage_pieces.append(tuple(pieces))
+    for source_passage in passages:
+        marked_texts = []
+        for kept_span, is_kept, fate_note in text_fates.get(source_passage.id, []):
+            piece_text = source_passage.text[kept_span.start : kept_span.end]
+            marked_texts.append(MarkedText(piece_text, is_kept, fate_note))
+        passage_pieces.append(tuple(marked_texts))
     return passage_pieces
 
 
 def _fates_by_passage(result: DenoiseResult) -> dict[str, list[Fate]]:
     """Each passage's ranges in the text's order, without overlap."""
-    scored: dict[str, list[Fate]] = defaultdict(list)
-    for keep in sorted(result.kept, key=lambda keep: keep.span.start):
-        note = f"kept, score {keep.score:.3f}"
-        scored[keep.span.passage_id].append((keep.span, True, note))
-    fates: dict[str, list[Fate]] = defaultdict(list)
-    for passage in result.passages:
-        for span in passage.source_spans:
-            fates[span.passage_id] += _fates_in_span(span, scored[span.passage_id])
+    scored_fates: dict[str, list[Fate]] = defaultdict(list)
+    for kept_chunk in sorted(result.kept, key=lambda kept_chunk: kept_chunk.span.start):
+        fate_note = f"kept, score {kept_chunk.score:.3f}"
+        scored_fates[kept_chunk.span.passage_id].append(
+            (kept_chunk.span, True, fate_note)
+        )
+    text_fates: dict[str, list[Fate]] = defaultdict(list)
+    for source_passage in result.passages:
+        for kept_span in source_passage.source_spans:
+            text_fates[kept_span.passage_id] += _fates_in_span(
+                kept_span, scored_fates[kept_span.passage_id]
+            )
     for drop in result.dropped:
-        fates[drop.span.passage_id].append((drop.span, False, drop_note(drop)))
-    for passage_fates in fates.values():
-        passage_fates.sort(key=lambda fate: (fate[0].start, fate[0].end))
-    return fates
+        text_fates[drop.span.passage_id].append((drop.span, False, drop_note(drop)))
+    for passage_fates in text_fates.values():
+        passage_fates.sort(key=lambda text_fate: (text_fate[0].start, text_fate[0].end))
+    return text_fates
 
 
-def _fates_in_span(span: Span, scored: Sequence[Fate]) -> list[Fate]:
+def _fates_in_span(kept_span: Span, scored_fates: Sequence[Fate]) -> list[Fate]:
     """A kept span with its scored chunks, which are finer, and the text between them."""
-    fates: list[Fate] = []
-    position = span.start
-    for fate in scored:
-        chunk = fate[0]
-        if span.start <= chunk.start and chunk.end <= span.end:
-            if chunk.start > position:  # chunks without text have no score
-                gap = Span(span.passage_id, position, chunk.start)
-                fates.append((gap, True, "kept"))
-            fates.append(fate)
-            position = chunk.end
-    if position < span.end or position == span.start:
-        fates.append((Span(span.passage_id, position, span.end), True, "kept"))
-    return fates
+    text_fates: list[Fate] = []
+    text_position = kept_span.start
+    for text_fate in scored_fates:
+        chunk = text_fate[0]
+        if kept_span.start <= chunk.start and chunk.end <= kept_span.end:
+            if chunk.start > text_position:  # chunks without text have no score
+                gap_span = Span(kept_span.passage_id, text_position, chunk.start)
+                text_fates.append((gap_span, True, "kept"))
+            text_fates.append(text_fate)
+            text_position = chunk.end
+    if text_position < kept_span.end or text_position == kept_span.start:
+        text_fates.append(
+            (Span(kept_span.passage_id, text_position, kept_span.end), True, "kept")
+        )
+    return text_fates
 
 
 def drop_note(drop: Drop) -> str:
@@ -116,8 +122,8 @@ def fragment(
     passages: Sequence[Passage], result: DenoiseResult, *, gold: Sequence[str] = ()
 ) -> str:
     """Render one result with its own styles, for a notebook's ``HTML(...)``."""
-    item = ReportItem(tuple(passages), result, frozenset(gold))
-    return render_template("context.html", items=item_values([item]))
+    report_item = ReportItem(tuple(passages), result, frozenset(gold))
+    return render_template("context.html", items=item_values([report_item]))
 
 
 def render_page(
@@ -135,63 +141,73 @@ def render_page(
         lead: A paragraph below it.
         table: A summary at the top; its first row is the header.
     """
-    values = item_values(items)
+    template_values = item_values(items)
     return render_template(
         "context.html",
         title=title,
-        items=values,
+        items=template_values,
         lead=lead,
         table=table,
-        unshown=len(items) - len(values),
+        unshown=len(items) - len(template_values),
     )
 
 
 def item_values(items: Sequence[ReportItem]) -> list[dict[str, Any]]:
     """Compute the values of the macro ``question`` for as many items as a page can hold."""
     bytes_left = MAX_PAGE_BYTES
-    values = []
-    for item in items:
+    template_values = []
+    for report_item in items:
         if bytes_left <= 0:
             break
-        rewritten: dict[str, list[str]] = defaultdict(list)
-        for passage in item.result.passages:
-            if passage.is_rewritten:
-                rewritten[passage.id].append(passage.text[:MAX_PASSAGE_CHARACTERS])
-        rows = []
-        passage_pieces = split_pieces(item.passages, item.result)
-        for passage, pieces in zip(item.passages, passage_pieces, strict=True):
-            row = passage_row(passage.id, passage.metadata.get("title", ""), pieces)
-            row["gold"] = passage.id in item.gold
-            row["rewritten"] = rewritten[passage.id]
-            rows.append(row)
-        question_values, bytes_left = rows_values(item.result, rows, bytes_left)
-        values.append(question_values | {"facts": item.notes})
-    return values
+        rewritten_texts: dict[str, list[str]] = defaultdict(list)
+        for source_passage in report_item.result.passages:
+            if source_passage.is_rewritten:
+                rewritten_texts[source_passage.id].append(
+                    source_passage.text[:MAX_PASSAGE_CHARACTERS]
+                )
+        passage_rows = []
+        passage_pieces = split_pieces(report_item.passages, report_item.result)
+        for source_passage, marked_texts in zip(
+            report_item.passages, passage_pieces, strict=True
+        ):
+            passage_values = passage_row(
+                source_passage.id,
+                source_passage.metadata.get("title", ""),
+                marked_texts,
+            )
+            passage_values["gold"] = source_passage.id in report_item.gold
+            passage_values["rewritten"] = rewritten_texts[source_passage.id]
+            passage_rows.append(passage_values)
+        question_values, bytes_left = rows_values(
+            report_item.result, passage_rows, bytes_left
+        )
+        template_values.append(question_values | {"facts": report_item.notes})
+    return template_values
 
 
 def passage_row(
-    passage_id: str, title: Any, pieces: Sequence[MarkedText]
+    passage_id: str, title: Any, marked_texts: Sequence[MarkedText]
 ) -> dict[str, Any]:
     """Describe a passage for `rows_values`."""
     return {
         "id": passage_id,
         "title": str(title),
         "gold": False,
-        "pieces": pieces,
+        "pieces": marked_texts,
         "rewritten": (),
     }
 
 
 def rows_values(
     result: DenoiseResult,
-    rows: Sequence[dict[str, Any]],
+    passage_rows: Sequence[dict[str, Any]],
     bytes_left: int = MAX_PAGE_BYTES,
 ) -> tuple[dict[str, Any], int]:
     """Compute the values of one question from its passages.
 
     Args:
         result: The question's result.
-        rows: The passages, as `passage_row` describes them.
+        passage_rows: The passages, as `passage_row` describes them.
         bytes_left: What the page can still hold; later passages are only counted.
 
     Returns:
@@ -199,48 +215,54 @@ def rows_values(
     """
     shown_rows: list[dict[str, Any]] = []
     unfolded_count = 0
-    for row in rows:
-        pieces, hidden_characters = _shorten(row["pieces"])
+    for passage_values in passage_rows:
+        marked_texts, hidden_characters = _shorten(passage_values["pieces"])
         bytes_left -= PASSAGE_OVERHEAD
-        for piece in pieces:
-            escaped_text = escape(piece.text).encode("utf-8", "replace")
+        for marked_text in marked_texts:
+            escaped_text = escape(marked_text.text).encode("utf-8", "replace")
             bytes_left -= PIECE_OVERHEAD + len(escaped_text)
         if bytes_left < 0 and shown_rows:
             break
         # Folded when nothing is kept, and beyond the first kept ones.
-        is_kept = any(piece.is_kept for piece in row["pieces"])
-        group = "dropped"
+        is_kept = any(marked_text.is_kept for marked_text in passage_values["pieces"])
+        group_name = "dropped"
         if is_kept:
-            group = "open" if unfolded_count < UNFOLDED_PASSAGES else "more"
+            group_name = "open" if unfolded_count < UNFOLDED_PASSAGES else "more"
             unfolded_count += 1
-        shown_row = {"any_kept": is_kept, "more": hidden_characters, "group": group}
-        shown_rows.append({**row, **shown_row, "pieces": pieces})
-    groups = groupby(shown_rows, lambda row: row["group"])
-    values = {
+        shown_row = {
+            "any_kept": is_kept,
+            "more": hidden_characters,
+            "group": group_name,
+        }
+        shown_rows.append({**passage_values, **shown_row, "pieces": marked_texts})
+    row_groups = groupby(shown_rows, lambda passage_values: passage_values["group"])
+    template_values = {
         "query": result.query,
         "fallback": result.fallback,
         "facts": (),
-        "left_out": len(rows) - len(shown_rows),
-        "groups": [(group, list(run)) for group, run in groups],
+        "left_out": len(passage_rows) - len(shown_rows),
+        "groups": [(group_name, list(run)) for group_name, run in row_groups],
     }
-    return values, bytes_left
+    return template_values, bytes_left
 
 
-def _shorten(pieces: Sequence[MarkedText]) -> tuple[list[MarkedText], int]:
+def _shorten(marked_texts: Sequence[MarkedText]) -> tuple[list[MarkedText], int]:
     """Cut the pieces at `MAX_PASSAGE_CHARACTERS`, and count the characters cut off."""
-    shortened: list[MarkedText] = []
+    shown_pieces: list[MarkedText] = []
     characters_left = MAX_PASSAGE_CHARACTERS
     hidden_characters = 0
-    for piece in pieces:
+    for marked_text in marked_texts:
         if characters_left > 0:
-            shortened.append(replace(piece, text=piece.text[:characters_left]))
-        hidden_characters += max(0, len(piece.text) - max(0, characters_left))
-        characters_left -= len(piece.text)
-    return shortened, hidden_characters
+            shown_pieces.append(
+                replace(marked_text, text=marked_text.text[:characters_left])
+            )
+        hidden_characters += max(0, len(marked_text.text) - max(0, characters_left))
+        characters_left -= len(marked_text.text)
+    return shown_pieces, hidden_characters
 
 
 def render_template(
-    body: str, /, *packages: str, title: str | None = None, **values: Any
+    body: str, /, *packages: str, title: str | None = None, **template_values: Any
 ) -> str:
     """Fill a template with values, in which every text is escaped.
 
@@ -249,20 +271,22 @@ def render_template(
         packages: Other packages with templates.
         title: The title of a page. Without it the result is a part for a notebook, with its
             own styles.
-        values: The template's values.
+        template_values: The template's values.
     """
-    frame = "part.html" if title is None else "page.html"
-    template = _templates((*packages, __package__)).get_template(frame)
-    html: str = template.render(body=body, title=title, **values)
+    frame_name = "part.html" if title is None else "page.html"
+    page_template = _templates((*packages, __package__)).get_template(frame_name)
+    html: str = page_template.render(body=body, title=title, **template_values)
     return html
 
 
 @cache
 def _templates(packages: tuple[str, ...]) -> Any:
     jinja2 = require("jinja2", extra="cli")
-    loaders = [jinja2.PackageLoader(package, "templates") for package in packages]
+    template_loaders = [
+        jinja2.PackageLoader(package, "templates") for package in packages
+    ]
     return jinja2.Environment(
-        loader=jinja2.ChoiceLoader(loaders),
+        loader=jinja2.ChoiceLoader(template_loaders),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
     )

@@ -25,8 +25,8 @@ MAX_LINES = 5  # in one chart: more cannot be distinguished
 
 def render_evaluation(evaluation: Evaluation) -> str:
     """Render a page. Needs the extra ``cli``."""
-    title = "Does it help on these questions?"
-    return render_template("evaluation.html", title=title, **_values(evaluation))
+    page_title = "Does it help on these questions?"
+    return render_template("evaluation.html", title=page_title, **_values(evaluation))
 
 
 def fragment(evaluation: Evaluation) -> str:
@@ -35,24 +35,26 @@ def fragment(evaluation: Evaluation) -> str:
 
 
 def _values(evaluation: Evaluation) -> dict[str, Any]:
-    figures = _inspected_strategy(evaluation)
-    change = figures.accuracy_change
-    harmed_lines = () if change is None else change.harmed[:MAX_HARMED]
-    outcomes = _outcomes_by_line(evaluation, figures.name)
+    strategy_row = _inspected_strategy(evaluation)
+    answer_change = strategy_row.accuracy_change
+    harmed_lines = () if answer_change is None else answer_change.harmed[:MAX_HARMED]
+    line_outcomes = _outcomes_by_line(evaluation, strategy_row.name)
     all_outcomes = _outcomes_by_line(evaluation, EVERYTHING)
-    items = [_harmed_item(outcomes[n], all_outcomes[n]) for n in harmed_lines]
-    harmed_count = 0 if change is None else len(change.harmed)
-    setting = dict(evaluation.recommendation.setting)
+    harmed_items = [
+        _harmed_item(line_outcomes[n], all_outcomes[n]) for n in harmed_lines
+    ]
+    harmed_count = 0 if answer_change is None else len(answer_change.harmed)
+    setting_record = dict(evaluation.recommendation.setting)
     return {
         "evaluation": evaluation,
         "table": table_rows(evaluation),
         "summary_lines": summary_lines(evaluation),
         "charts": _charts(evaluation),
-        "judged": change is not None,
-        "harmed_by": figures.name,
-        "harmed": item_values(items),
-        "harmed_unshown": harmed_count - len(items),
-        "setting": json.dumps(setting, indent=1, ensure_ascii=False),
+        "judged": answer_change is not None,
+        "harmed_by": strategy_row.name,
+        "harmed": item_values(harmed_items),
+        "harmed_unshown": harmed_count - len(harmed_items),
+        "setting": json.dumps(setting_record, indent=1, ensure_ascii=False),
     }
 
 
@@ -61,74 +63,89 @@ def _inspected_strategy(evaluation: Evaluation) -> StrategyFigures:
 
     Then its harmed questions show why it is not recommended.
     """
-    recommended = evaluation.figures_for(evaluation.recommendation.name)
-    others = [row for row in evaluation.figures if row.name != EVERYTHING]
-    if recommended.name != EVERYTHING or not others:
-        return recommended
-    return max(others, key=lambda row: row.accuracy.value if row.accuracy else -1.0)
+    recommended_row = evaluation.figures_for(evaluation.recommendation.name)
+    other_rows = [
+        figures_row
+        for figures_row in evaluation.figures
+        if figures_row.name != EVERYTHING
+    ]
+    if recommended_row.name != EVERYTHING or not other_rows:
+        return recommended_row
+    return max(
+        other_rows,
+        key=lambda figures_row: (
+            figures_row.accuracy.value if figures_row.accuracy else -1.0
+        ),
+    )
 
 
 def _outcomes_by_line(evaluation: Evaluation, name: str) -> dict[int, QuestionOutcome]:
-    outcomes = evaluation.outcomes.get(name, ())
-    return {outcome.case.line_number: outcome for outcome in outcomes}
+    line_outcomes = evaluation.outcomes.get(name, ())
+    return {outcome.case.line_number: outcome for outcome in line_outcomes}
 
 
 def _harmed_item(outcome: QuestionOutcome, all_outcome: QuestionOutcome) -> ReportItem:
     question, result = outcome.case.question, outcome.result
     assert result is not None  # it was answered
-    notes = [
+    item_notes = [
         f"line {outcome.case.line_number}",
         f"answer: {' / '.join(question.answers)}",
     ]
     if all_outcome.reply is not None:
-        notes.append(f"from everything: {all_outcome.reply.text or '(nothing)'}")
+        item_notes.append(f"from everything: {all_outcome.reply.text or '(nothing)'}")
     if outcome.reply is not None:
-        notes.append(f"from what was kept: {outcome.reply.text or '(nothing)'}")
-    return ReportItem(question.passages, result, question.gold, tuple(notes))
+        item_notes.append(f"from what was kept: {outcome.reply.text or '(nothing)'}")
+    return ReportItem(question.passages, result, question.gold, tuple(item_notes))
 
 
 def _charts(evaluation: Evaluation) -> list[dict[str, Any]]:
     """Values of the macro ``chart``: by strategy points (x, y), or (x, y, low, high)."""
-    curves = {
-        row.name: row.recall_curve
-        for row in evaluation.figures
-        if row.recall_curve and row.name != EVERYTHING
+    recall_curves = {
+        figures_row.name: figures_row.recall_curve
+        for figures_row in evaluation.figures
+        if figures_row.recall_curve and figures_row.name != EVERYTHING
     }
     curve_chart = {
         "title": f"{GOLD_KEPT} by share of the tokens, each strategy's own ranking",
         "x": "share of the tokens",
         "y": GOLD_KEPT,
-        "lines": dict(list(curves.items())[:MAX_LINES]),
+        "lines": dict(list(recall_curves.items())[:MAX_LINES]),
         "most": 1,
     }
     token_points, cost_points = {}, {}
-    for row in evaluation.figures:
-        if row.accuracy is None:
+    for figures_row in evaluation.figures:
+        if figures_row.accuracy is None:
             continue
-        accuracy = row.accuracy.value, row.accuracy.low, row.accuracy.high
-        token_points[row.name] = [(row.kept_tokens, *accuracy)]
-        if row.cost is not None:
-            cost_points[row.name] = [(1000 * row.cost, *accuracy)]
-    charts = [
+        accuracy_ends = (
+            figures_row.accuracy.value,
+            figures_row.accuracy.low,
+            figures_row.accuracy.high,
+        )
+        token_points[figures_row.name] = [(figures_row.kept_tokens, *accuracy_ends)]
+        if figures_row.cost is not None:
+            cost_points[figures_row.name] = [(1000 * figures_row.cost, *accuracy_ends)]
+    all_charts = [
         curve_chart,
         _accuracy_chart("tokens a question", "tokens a question", token_points),
         _accuracy_chart("money", "money for 1,000 questions", cost_points),
     ]
-    return [chart for chart in charts if chart["lines"]]
+    return [chart for chart in all_charts if chart["lines"]]
 
 
 def _accuracy_chart(
-    topic: str, label: str, lines: dict[str, list[tuple[float, float, float, float]]]
+    topic: str,
+    label: str,
+    chart_lines: dict[str, list[tuple[float, float, float, float]]],
 ) -> dict[str, Any]:
-    points = [line[0] for line in lines.values()]
-    largest_x = max((x for x, _, _, _ in points), default=0.0)
-    lowest = min((low for _, _, low, _ in points), default=0.0)
+    chart_points = [line[0] for line in chart_lines.values()]
+    largest_x = max((x for x, _, _, _ in chart_points), default=0.0)
+    lowest_end = min((low for _, _, low, _ in chart_points), default=0.0)
     return {
         "title": f"{RIGHT_ANSWERS} by {topic}",
         "x": label,
         "y": RIGHT_ANSWERS,
-        "lines": lines,
+        "lines": chart_lines,
         "most": largest_x or 1.0,
         # The axis begins at the tenth below the lowest interval.
-        "floor": max(0.0, int(10 * lowest - 0.5) / 10),
+        "floor": max(0.0, int(10 * lowest_end - 0.5) / 10),
     }

@@ -26,21 +26,28 @@ def fragment(answer: Answer) -> str:
 
 def _values(answer: Answer) -> dict[str, Any]:
     """The answer, and the claims of the text that was sent, if they were judged."""
-    best = answer.memory.best
+    best_attempt = answer.memory.best
     cited_ids: set[str] = set()
-    claims: Sequence[ClaimVerdict] = ()
-    evidence: Sequence[Passage] = ()
-    if best is not None:
-        cited_ids = {p.id for p in cited_passages(best.candidate, best.evidence)}
-        if answer.text == best.candidate:
-            claims, evidence = best.verdict.claims, best.evidence
+    claim_verdicts: Sequence[ClaimVerdict] = ()
+    answer_evidence: Sequence[Passage] = ()
+    if best_attempt is not None:
+        cited_ids = {
+            p.id for p in cited_passages(best_attempt.candidate, best_attempt.evidence)
+        }
+        if answer.text == best_attempt.candidate:
+            claim_verdicts, answer_evidence = (
+                best_attempt.verdict.claims,
+                best_attempt.evidence,
+            )
     # Two answers in one notebook need different HTML ids.
     run_text = f"{answer.memory.question} {answer.text}"
-    checksum = zlib.crc32(run_text.encode("utf-8", "replace"))
+    id_checksum = zlib.crc32(run_text.encode("utf-8", "replace"))
     return {
         "answer": answer,
-        "best": best,
+        "best": best_attempt,
         "cited": cited_ids,
         "titled": with_title_line,
-        **claim_sections(answer.text, claims, evidence, f"c{checksum:08x}-"),
+        **claim_sections(
+            answer.text, claim_verdicts, answer_evidence, f"c{id_checksum:08x}-"
+        ),
     }

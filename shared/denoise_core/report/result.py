@@ -20,28 +20,32 @@ from denoise_core.result import DenoiseResult
 
 def fragment(result: DenoiseResult) -> str:
     """Render kept text and the lengths of dropped text in their original order."""
-    pieces: dict[str, list[tuple[int, MarkedText]]] = defaultdict(list)
-    for passage in result.passages:
-        offset = 0
-        spans = passage.source_spans
-        if passage.is_rewritten:  # its text has no offsets in the source
-            rewritten = MarkedText(passage.text, True, "kept")
-            pieces[spans[0].passage_id].append((spans[0].start, rewritten))
+    placed_by_id: dict[str, list[tuple[int, MarkedText]]] = defaultdict(list)
+    for kept_passage in result.passages:
+        text_offset = 0
+        source_spans = kept_passage.source_spans
+        if kept_passage.is_rewritten:  # its text has no offsets in the source
+            rewritten_piece = MarkedText(kept_passage.text, True, "kept")
+            placed_by_id[source_spans[0].passage_id].append(
+                (source_spans[0].start, rewritten_piece)
+            )
             continue
-        for span in spans:
-            text = passage.text[offset : offset + len(span)]
-            offset += len(span)
-            kept_piece = MarkedText(text, True, "kept")
-            pieces[span.passage_id].append((span.start, kept_piece))
+        for source_span in source_spans:
+            span_text = kept_passage.text[text_offset : text_offset + len(source_span)]
+            text_offset += len(source_span)
+            kept_piece = MarkedText(span_text, True, "kept")
+            placed_by_id[source_span.passage_id].append((source_span.start, kept_piece))
     for drop in result.dropped:
-        length = f"[{len(drop.span):,} characters]"
-        dropped_piece = MarkedText(length, False, drop_note(drop))
-        pieces[drop.span.passage_id].append((drop.span.start, dropped_piece))
-    titles = {p.id: p.metadata.get("title", "") for p in result.passages}
-    rows = []
-    for passage_id, placed_pieces in pieces.items():
+        length_note = f"[{len(drop.span):,} characters]"
+        dropped_piece = MarkedText(length_note, False, drop_note(drop))
+        placed_by_id[drop.span.passage_id].append((drop.span.start, dropped_piece))
+    title_by_id = {p.id: p.metadata.get("title", "") for p in result.passages}
+    passage_rows = []
+    for passage_id, placed_pieces in placed_by_id.items():
         placed_pieces.sort(key=itemgetter(0))
         ordered_pieces = [piece for _, piece in placed_pieces]
-        rows.append(passage_row(passage_id, titles.get(passage_id, ""), ordered_pieces))
-    values, _ = rows_values(result, rows)
-    return render_template("context.html", items=[values])
+        passage_rows.append(
+            passage_row(passage_id, title_by_id.get(passage_id, ""), ordered_pieces)
+        )
+    page_values, _ = rows_values(result, passage_rows)
+    return render_template("context.html", items=[page_values])

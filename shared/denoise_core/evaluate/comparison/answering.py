@@ -43,9 +43,11 @@ def make_grader(grader: MatchRule | AnswerGrader) -> AnswerGrader:
             such a function.
     """
     if grader == "contains":
-        return lambda question, reply: contains_answer(reply, question.answers)
+        return lambda question, model_reply: contains_answer(
+            model_reply, question.answers
+        )
     if grader == "exact":
-        return lambda question, reply: exact_match(reply, question.answers)
+        return lambda question, model_reply: exact_match(model_reply, question.answers)
     if callable(grader):
         return grader
     raise InputError(
@@ -95,22 +97,22 @@ class OpenAILLM:
             api_key = os.environ.get("OPENAI_API_KEY", "none")
             openai = require("openai", extra="openai")
             self._client = openai.OpenAI(base_url=self.url, api_key=api_key)
-        response = self._client.chat.completions.create(
+        chat_response = self._client.chat.completions.create(
             model=self.model,
             messages=[{"role": m.role, "content": m.content} for m in messages],
             temperature=0,
             max_tokens=self.max_tokens,
         )
-        reply_text = response.choices[0].message.content or ""
-        if response.usage is None:
+        reply_text = chat_response.choices[0].message.content or ""
+        if chat_response.usage is None:
             return Reply(reply_text)
-        details = getattr(response.usage, "prompt_tokens_details", None)
-        usage = Usage.from_report(
-            response.usage.prompt_tokens,
-            response.usage.completion_tokens,
-            getattr(details, "cached_tokens", 0),
+        usage_details = getattr(chat_response.usage, "prompt_tokens_details", None)
+        token_usage = Usage.from_report(
+            chat_response.usage.prompt_tokens,
+            chat_response.usage.completion_tokens,
+            getattr(usage_details, "cached_tokens", 0),
         )
-        return Reply(reply_text, usage)
+        return Reply(reply_text, token_usage)
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         """Ask the model in a thread."""
@@ -146,11 +148,11 @@ class LLMAnswerer:
 
     def answer(self, question: str, passages: Sequence[Passage]) -> Reply:
         """Ask the model. Raises what it raises."""
-        texts = [p.text_with_header.strip() for p in passages if p.text.strip()]
-        envelope = wrap_in_envelope("\n\n".join(texts))
-        prompt = f"{envelope}\n\n{ANSWER_PROMPT}\n\nQuestion: {question}"
-        reply = self.llm.complete([Message("user", prompt)])
-        return Reply(reply.text.strip(), reply.usage)
+        passage_texts = [p.text_with_header.strip() for p in passages if p.text.strip()]
+        wrapped_passages = wrap_in_envelope("\n\n".join(passage_texts))
+        prompt = f"{wrapped_passages}\n\n{ANSWER_PROMPT}\n\nQuestion: {question}"
+        model_reply = self.llm.complete([Message("user", prompt)])
+        return Reply(model_reply.text.strip(), model_reply.usage)
 
 
 class LLMGrader:
@@ -162,18 +164,18 @@ class LLMGrader:
     def __init__(self, llm: LLM) -> None:
         self.llm = llm
 
-    def __call__(self, question: Question, reply: str) -> bool | None:
+    def __call__(self, question: Question, model_reply: str) -> bool | None:
         """Return the verdict; None when it is neither CORRECT nor INCORRECT."""
-        if not reply.strip():
+        if not model_reply.strip():
             return False
-        material = wrap_in_envelope(
-            f"Question: {question.text}\n\nAnswer: {reply}", "answer"
+        wrapped_answer = wrap_in_envelope(
+            f"Question: {question.text}\n\nAnswer: {model_reply}", "answer"
         )
         accepted_answers = " / ".join(question.answers)
-        prompt = GRADER_PROMPT.format(material=material, gold=accepted_answers)
+        prompt = GRADER_PROMPT.format(material=wrapped_answer, gold=accepted_answers)
         messages = [Message("system", GRADER_SYSTEM_PROMPT), Message("user", prompt)]
-        verdict = single_word(self.llm.complete(messages).text).upper()
-        return {"CORRECT": True, "INCORRECT": False}.get(verdict)
+        verdict_word = single_word(self.llm.complete(messages).text).upper()
+        return {"CORRECT": True, "INCORRECT": False}.get(verdict_word)
 
 
 def single_word(text: str) -> str:

@@ -59,21 +59,21 @@ def build_search(
     Raises:
         InputError: The documents hold no text, or ``top_k`` is below 1.
     """
-    chunks = split_documents(documents)
+    document_chunks = split_documents(documents)
 
     def embed(texts: Sequence[str]) -> NDArray[np.float32]:
-        batches = []
+        embedding_batches = []
         for start in range(0, len(texts), BATCH_TEXTS):
-            batch = texts[start : start + BATCH_TEXTS]
-            batches.append(shared_encoder().embed_texts(batch))
+            text_batch = texts[start : start + BATCH_TEXTS]
+            embedding_batches.append(shared_encoder().embed_texts(text_batch))
             if progress is not None and len(texts) > 1:  # a single text is a question
-                progress(start + len(batch), len(texts))
-        return np.concatenate(batches)
+                progress(start + len(text_batch), len(texts))
+        return np.concatenate(embedding_batches)
 
     ranking_k = max(top_k, FUSED_K)
     retrievers = [
-        BM25Retriever(chunks, k=ranking_k),
-        DenseRetriever(chunks, embed, k=ranking_k),
+        BM25Retriever(document_chunks, k=ranking_k),
+        DenseRetriever(document_chunks, embed, k=ranking_k),
     ]
     return HybridRetriever(retrievers, k=top_k).retrieve
 
@@ -84,25 +84,25 @@ def split_documents(documents: Sequence[Passage]) -> tuple[Passage, ...]:
     Raises:
         InputError: The documents hold no text.
     """
-    chunks = []
+    document_chunks = []
     for document in documents:
-        chunked = chunk_text(document.text)
+        chunked_document = chunk_text(document.text)
         metadata = {**document.metadata, "source": document.id}
-        for n, piece in enumerate(chunked.chunks, 1):
-            header, text = chunked.chunk_context_and_text(piece)
-            if piece.is_structural or not text.strip():
+        for n, piece in enumerate(chunked_document.chunks, 1):
+            piece_header, piece_text = chunked_document.chunk_context_and_text(piece)
+            if piece.is_structural or not piece_text.strip():
                 continue
             chunk = replace(
                 document,
-                text=text.strip(),
+                text=piece_text.strip(),
                 id=f"{document.id}#{n}",
                 metadata=metadata,
-                header=header,
+                header=piece_header,
             )
-            chunks.append(chunk)
-    if not chunks:
+            document_chunks.append(chunk)
+    if not document_chunks:
         raise InputError("the documents hold no text")
-    return tuple(chunks)
+    return tuple(document_chunks)
 
 
 def label_cases(
@@ -123,27 +123,29 @@ def label_cases(
         progress: Called with the questions labelled and their number.
     """
     labelled_cases = list(cases.cases)
-    indices = [n for n, case in enumerate(cases.cases) if case.gold_from is None]
-    if not indices:
+    unlabelled_indices = [
+        n for n, case in enumerate(cases.cases) if case.gold_from is None
+    ]
+    if not unlabelled_indices:
         return cases
-    questions = [cases.cases[n].question for n in indices]
+    source_questions = [cases.cases[n].question for n in unlabelled_indices]
     warnings = list(cases.warnings)
-    labels = label_questions(questions, llm, progress)
-    for n, label in zip(indices, labels, strict=True):
-        case = cases.cases[n]
-        if isinstance(label, Question):
-            labelled_cases[n] = replace(case, question=label, gold_from="model")
+    label_results = label_questions(source_questions, llm, progress)
+    for n, label_result in zip(unlabelled_indices, label_results, strict=True):
+        unlabelled_case = cases.cases[n]
+        if isinstance(label_result, Question):
+            labelled_cases[n] = replace(
+                unlabelled_case, question=label_result, gold_from="model"
+            )
         else:
-            reason = f"{model_name}: {label}"
-            warnings.append(RecordProblem(case.line_number, reason))
-    note = (
-        f"gold passages of {len(indices)} questions are those that {model_name} selects"
-    )
+            failure_reason = f"{model_name}: {label_result}"
+            warnings.append(RecordProblem(unlabelled_case.line_number, failure_reason))
+    source_note = f"gold passages of {len(unlabelled_indices)} questions are those that {model_name} selects"
     return replace(
         cases,
         cases=tuple(labelled_cases),
         warnings=tuple(warnings),
-        notes=(*cases.notes, note),
+        notes=(*cases.notes, source_note),
     )
 
 
@@ -170,28 +172,28 @@ def generate_cases(
     Raises:
         InputError: No question can be generated.
     """
-    chunks = split_documents(documents)
+    document_chunks = split_documents(documents)
     if top_k < 2:
         raise InputError(
             f"k={top_k}: expected 2 passages or more, so that some are irrelevant"
         )
-    negatives = top_k - 1
+    negative_count = top_k - 1
     if llm is None:
-        questions = questions_from_documents(
-            chunks, n=question_count, negatives=negatives, seed=seed
+        source_questions = questions_from_documents(
+            document_chunks, n=question_count, negatives=negative_count, seed=seed
         )
-        note = (
+        source_note = (
             "questions are sentences taken out of the documents; their gold passage is "
             "the rest of the chunk"
         )
     else:
-        flow = generate_questions(
-            chunks, n=question_count, negatives=negatives, seed=seed
+        question_flow = generate_questions(
+            document_chunks, n=question_count, negatives=negative_count, seed=seed
         )
-        questions = run(flow, llm=llm)[0]
-        note = (
+        source_questions = run(question_flow, llm=llm)[0]
+        source_note = (
             f"questions were written by {model_name}, each to one chunk of the "
             "documents, its gold passage"
         )
-    cases = [EvaluationCase(q, n, "made") for n, q in enumerate(questions, 1)]
-    return EvaluationCases(tuple(cases), notes=(note,))
+    cases = [EvaluationCase(q, n, "made") for n, q in enumerate(source_questions, 1)]
+    return EvaluationCases(tuple(cases), notes=(source_note,))

@@ -123,9 +123,13 @@ class Evaluation:
 
     def to_dict(self) -> dict[str, Any]:
         """Convert to plain JSON values. Questions are named by their line, without text."""
-        tests = [
-            {**asdict(test), "is_significant": test.is_significant, "text": str(test)}
-            for test in self.comparisons
+        test_records = [
+            {
+                **asdict(best_comparison),
+                "is_significant": best_comparison.is_significant,
+                "text": str(best_comparison),
+            }
+            for best_comparison in self.comparisons
         ]
         return {
             "format": FORMAT,
@@ -136,7 +140,7 @@ class Evaluation:
             "answered_by": self.answered_by,
             "budget": self.budget,
             "strategies": [asdict(figures) for figures in self.figures],
-            "comparisons": tests,
+            "comparisons": test_records,
             "recommendation": asdict(self.recommendation),
             "rejected_records": [asdict(problem) for problem in self.rejected_records],
             "warnings": [asdict(problem) for problem in self.warnings],
@@ -151,34 +155,36 @@ class Evaluation:
         figures = asdict(self.figures_for(self.recommendation.name))
         for name in ("recall_curve", "failures"):
             del figures[name]
-        evidence = {
+        evidence_record = {
             "reason": self.recommendation.reason,
             "questions": self.questions,
             "gold_from": dict(self.gold_from),
             "notes": list(self.notes),
             "answered_by": self.answered_by,
             "figures": figures,
-            "comparisons": [str(test) for test in self.comparisons],
+            "comparisons": [
+                str(best_comparison) for best_comparison in self.comparisons
+            ],
         }
-        return save_setting(path, self.recommendation.setting, evidence)
+        return save_setting(path, self.recommendation.setting, evidence_record)
 
     def save_page(self, path: str | Path) -> Path:
         """Write the HTML page. Needs the extra ``cli``."""
-        report = require("denoise_core.report.evaluation", extra="cli")
-        write_whole(Path(path), report.render_evaluation(self))
+        report_module = require("denoise_core.report.evaluation", extra="cli")
+        write_whole(Path(path), report_module.render_evaluation(self))
         return Path(path)
 
     def __repr__(self) -> str:
         """The recommendation and its figures."""
         figures = self.figures_for(self.recommendation.name)
-        parts = [f"{figures.kept_fraction:.0%} of the tokens"]
+        figure_parts = [f"{figures.kept_fraction:.0%} of the tokens"]
         if figures.gold_recall is not None:
-            parts.append(f"gold kept {figures.gold_recall.value:.0%}")
+            figure_parts.append(f"gold kept {figures.gold_recall.value:.0%}")
         if figures.accuracy is not None:
-            parts.append(f"answers right {figures.accuracy.value:.0%}")
+            figure_parts.append(f"answers right {figures.accuracy.value:.0%}")
         return (
             f"Evaluation({self.questions} questions, {len(self.figures)} strategies; "
-            f"recommended: {figures.name}, {', '.join(parts)})"
+            f"recommended: {figures.name}, {', '.join(figure_parts)})"
         )
 
     def _repr_html_(self) -> str | None:
@@ -208,15 +214,17 @@ def _rank_strategies(
     Of equal ones the one that keeps less comes first, then the earlier one.
     """
     sort_keys = []
-    for n, (strategy, row) in enumerate(zip(strategies, figures, strict=True)):
-        mean = row.gold_recall if measure == GOLD_KEPT else row.accuracy
-        if mean is None or strategy.name == EVERYTHING:
+    for n, (strategy, table_row) in enumerate(zip(strategies, figures, strict=True)):
+        mean_value = (
+            table_row.gold_recall if measure == GOLD_KEPT else table_row.accuracy
+        )
+        if mean_value is None or strategy.name == EVERYTHING:
             continue
-        budget_share = row.kept_tokens / max(1, token_budget or 1)
+        budget_share = table_row.kept_tokens / max(1, token_budget or 1)
         is_too_long = token_budget is not None and budget_share > TOKEN_TOLERANCE
         if is_too_long and measure == GOLD_KEPT:
             continue
-        sort_keys.append((-mean.value, round(budget_share, 1), n, strategy.name))
+        sort_keys.append((-mean_value.value, round(budget_share, 1), n, strategy.name))
     return [name for *_, name in sorted(sort_keys)]
 
 
@@ -226,36 +234,40 @@ def _recommend(
     rankings: Mapping[str, Sequence[str]],
 ) -> Recommendation:
     """By gold kept where gold is known, else by right answers; everything where that harms."""
-    settings = {
+    setting_by_name = {
         strategy.name: strategy.setting
         for strategy in strategies
         if strategy.setting is not None and strategy.answerer is None
     }
     measure = GOLD_KEPT if rankings[GOLD_KEPT] else RIGHT_ANSWERS
-    names = [name for name in rankings[measure] if name in settings]
-    if not names:
-        name = "default" if "default" in settings else EVERYTHING
-        reason = (
+    ranked_names = [name for name in rankings[measure] if name in setting_by_name]
+    if not ranked_names:
+        name = "default" if "default" in setting_by_name else EVERYTHING
+        reason_text = (
             "nothing was measured, because the questions have no gold passages and no "
             f"answers; {name} is the safe start"
         )
-        return Recommendation(name, settings[name], reason)
-    name = names[0]
-    best = {row.name: row for row in figures}[name]
-    mean = best.gold_recall if measure == GOLD_KEPT else best.accuracy
-    assert mean is not None  # it was ranked by it
-    reason = (
-        f"most {measure} at equal tokens: {mean.value:.1%} with "
-        f"{best.kept_fraction:.0%} of the tokens of everything"
+        return Recommendation(name, setting_by_name[name], reason_text)
+    name = ranked_names[0]
+    best_figures = {table_row.name: table_row for table_row in figures}[name]
+    mean_value = (
+        best_figures.gold_recall if measure == GOLD_KEPT else best_figures.accuracy
     )
-    if best.accuracy_change is not None:
-        net = best.accuracy_change.net
-        comparison = f"{net.points} against everything on {net.count} questions"
-        if net.high < 0:
-            reason = f"the best strategy, {name}, costs right answers: {comparison}"
-            return Recommendation(EVERYTHING, settings[EVERYTHING], reason)
-        reason += f"; right answers {comparison}"
-    return Recommendation(name, settings[name], reason)
+    assert mean_value is not None  # it was ranked by it
+    reason_text = (
+        f"most {measure} at equal tokens: {mean_value.value:.1%} with "
+        f"{best_figures.kept_fraction:.0%} of the tokens of everything"
+    )
+    if best_figures.accuracy_change is not None:
+        net_change = best_figures.accuracy_change.net
+        net_text = (
+            f"{net_change.points} against everything on {net_change.count} questions"
+        )
+        if net_change.high < 0:
+            reason_text = f"the best strategy, {name}, costs right answers: {net_text}"
+            return Recommendation(EVERYTHING, setting_by_name[EVERYTHING], reason_text)
+        reason_text += f"; right answers {net_text}"
+    return Recommendation(name, setting_by_name[name], reason_text)
 
 
 def table_rows(evaluation: Evaluation, *, short: bool = False) -> list[list[str]]:
@@ -267,11 +279,11 @@ def table_rows(evaluation: Evaluation, *, short: bool = False) -> list[list[str]
     """
     rows = []
     for figures in evaluation.figures:
-        row = _short_row(figures)
+        table_row = _short_row(figures)
         if figures.name == evaluation.recommendation.name:
-            row["strategy"] += " *"
+            table_row["strategy"] += " *"
         if not short:
-            row |= {
+            table_row |= {
                 "exact": _format_value(".0%", figures.exact_match),
                 "F1": _format_value(".2f", figures.token_f1),
                 "read": _format_value(",.0f", figures.input_tokens),
@@ -279,35 +291,51 @@ def table_rows(evaluation: Evaluation, *, short: bool = False) -> list[list[str]
                 "cached": _format_value(",.0f", figures.cached_tokens),
                 "money": _format_value(".6f", figures.cost),
             }
-        rows.append(row)
-    header = [name for name in rows[0] if any(row[name] for row in rows)]
-    return [header, *([row[name] for name in header] for row in rows)]
+        rows.append(table_row)
+    column_names = [
+        name for name in rows[0] if any(table_row[name] for table_row in rows)
+    ]
+    return [
+        column_names,
+        *([table_row[name] for name in column_names] for table_row in rows),
+    ]
 
 
 def _short_row(figures: StrategyFigures) -> dict[str, str]:
     kept_tokens = f"{figures.kept_tokens:,.0f} ({figures.kept_fraction:.0%})"
-    row = {"strategy": figures.name, "tokens": kept_tokens, "gold kept": ""}
-    recall, change = figures.gold_recall, figures.accuracy_change
-    if recall is not None:
-        ends = _format_ends(recall, ".0f", "-")
-        row["gold kept"] = f"{recall.value:.0%} ({ends})"
+    table_row = {"strategy": figures.name, "tokens": kept_tokens, "gold kept": ""}
+    recall_mean, answer_change = figures.gold_recall, figures.accuracy_change
+    if recall_mean is not None:
+        interval_ends = _format_ends(recall_mean, ".0f", "-")
+        table_row["gold kept"] = f"{recall_mean.value:.0%} ({interval_ends})"
     accuracy = None if figures.accuracy is None else figures.accuracy.value
-    row |= {"right": _format_value(".0%", accuracy), "hurt/help": "", "net (95 %)": ""}
-    if change is not None:
-        ends = _format_ends(change.net, "+.0f", " to ")
-        row["hurt/help"] = f"{len(change.harmed)}/{len(change.helped)}"
-        row["net (95 %)"] = f"{100 * change.net.value:+.0f} ({ends})"
-    row["s"] = _format_value(".2f", figures.seconds)
-    return row
+    table_row |= {
+        "right": _format_value(".0%", accuracy),
+        "hurt/help": "",
+        "net (95 %)": "",
+    }
+    if answer_change is not None:
+        interval_ends = _format_ends(answer_change.net, "+.0f", " to ")
+        table_row["hurt/help"] = (
+            f"{len(answer_change.harmed)}/{len(answer_change.helped)}"
+        )
+        table_row["net (95 %)"] = (
+            f"{100 * answer_change.net.value:+.0f} ({interval_ends})"
+        )
+    table_row["s"] = _format_value(".2f", figures.seconds)
+    return table_row
 
 
-def _format_ends(mean: MeanInterval, template: str, separator: str) -> str:
-    ends = format(100 * mean.low, template), format(100 * mean.high, template)
-    return separator.join(ends)
+def _format_ends(mean_value: MeanInterval, template: str, separator: str) -> str:
+    interval_ends = (
+        format(100 * mean_value.low, template),
+        format(100 * mean_value.high, template),
+    )
+    return separator.join(interval_ends)
 
 
-def _format_value(template: str, value: float | None) -> str:
-    return "" if value is None else format(value, template)
+def _format_value(template: str, needed_percent: float | None) -> str:
+    return "" if needed_percent is None else format(needed_percent, template)
 
 
 _GOLD_SOURCES = {
@@ -325,50 +353,59 @@ def summary_lines(evaluation: Evaluation) -> list[str]:
         f"{count} {_GOLD_SOURCES[name]}"
         for name, count in sorted(evaluation.gold_from.items())
     ]
-    lines = [
+    sentences = [
         f"{evaluation.questions} questions; gold passages: {', '.join(gold_sources)}; "
         f"answered by: {evaluation.answered_by or 'nobody'}."
     ]
     for note in evaluation.notes:
-        lines.append(f"{_capitalize(note)}: rougher than a person's labels.")
+        sentences.append(f"{_capitalize(note)}: rougher than a person's labels.")
     if evaluation.budget is not None:
-        lines.append(
+        sentences.append(
             "Strategies that rank passages got "
             f"{evaluation.budget:,} tokens a question, as many as the default kept."
         )
     for figures in evaluation.figures:
         if figures.text_needed is not None and figures.name != EVERYTHING:
-            lines.append(_savings_line(figures))
-    lines += [f"{_capitalize(str(test))}." for test in evaluation.comparisons]
+            sentences.append(_savings_line(figures))
+    sentences += [
+        f"{_capitalize(str(best_comparison))}."
+        for best_comparison in evaluation.comparisons
+    ]
     recommendation = evaluation.recommendation
-    lines.append(f"Recommended (*): {recommendation.name}: {recommendation.reason}.")
-    has_tokens = any(row.input_tokens is not None for row in evaluation.figures)
-    if has_tokens and all(row.cost is None for row in evaluation.figures):
-        lines.append("Give a price to see what it costs: --price READ,WRITTEN.")
-    lines += _problem_lines("Left out: ", evaluation.rejected_records)
-    lines += _problem_lines("", evaluation.warnings)
+    sentences.append(
+        f"Recommended (*): {recommendation.name}: {recommendation.reason}."
+    )
+    has_tokens = any(
+        table_row.input_tokens is not None for table_row in evaluation.figures
+    )
+    if has_tokens and all(table_row.cost is None for table_row in evaluation.figures):
+        sentences.append("Give a price to see what it costs: --price READ,WRITTEN.")
+    sentences += _problem_lines("Left out: ", evaluation.rejected_records)
+    sentences += _problem_lines("", evaluation.warnings)
     for figures in evaluation.figures:
         if figures.failures:
             line_number, error = figures.failures[0]
-            lines.append(
+            sentences.append(
                 f"{figures.name} failed on {len(figures.failures)} questions, first "
                 f"line {line_number}: {error}."
             )
-    return lines
+    return sentences
 
 
 def _savings_line(figures: StrategyFigures) -> str:
     """Name the tokens saved when the ranking is cut where it keeps most gold."""
     assert figures.text_needed is not None
-    value, low, high = (100 * share for share in figures.text_needed)
+    needed_percent, low_percent, high_percent = (
+        100 * share for share in figures.text_needed
+    )
     total_tokens = figures.kept_tokens / max(figures.kept_fraction, 1e-9)
-    saved_tokens = 1000 * total_tokens * (1 - value / 100)
-    amount = f"{saved_tokens:,.0f}"
+    saved_tokens = 1000 * total_tokens * (1 - needed_percent / 100)
+    amount_text = f"{saved_tokens:,.0f}"
     if saved_tokens >= 1e5:
-        amount = f"{saved_tokens / 1e6:.1f} M"
+        amount_text = f"{saved_tokens / 1e6:.1f} M"
     return (
-        f"{figures.name} keeps {100 * GOLD_TARGET:.0f} % of gold in {value:.0f} % "
-        f"({low:.0f} to {high:.0f}) of the text: {amount} tokens saved per 1,000 questions."
+        f"{figures.name} keeps {100 * GOLD_TARGET:.0f} % of gold in {needed_percent:.0f} % "
+        f"({low_percent:.0f} to {high_percent:.0f}) of the text: {amount_text} tokens saved per 1,000 questions."
     )
 
 
@@ -378,18 +415,20 @@ def _problem_lines(prefix: str, problems: Sequence[RecordProblem]) -> list[str]:
     for problem in problems:
         lines_by_reason[problem.reason].append(problem.line_number)
     sentences = []
-    for reason, line_numbers in list(lines_by_reason.items())[:SHOWN_PROBLEMS]:
+    for reason_text, line_numbers in list(lines_by_reason.items())[:SHOWN_PROBLEMS]:
         is_single = len(line_numbers) == 1
-        subject = "1 question" if is_single else f"{len(line_numbers)} questions"
-        if reason == NO_ANSWER:
-            subject += " has" if is_single else " have"
+        subject_text = "1 question" if is_single else f"{len(line_numbers)} questions"
+        if reason_text == NO_ANSWER:
+            subject_text += " has" if is_single else " have"
         else:
-            subject += ":"
-        lines = ", ".join(map(str, line_numbers[:SHOWN_PROBLEMS]))
+            subject_text += ":"
+        shown_lines = ", ".join(map(str, line_numbers[:SHOWN_PROBLEMS]))
         if len(line_numbers) > SHOWN_PROBLEMS:
-            lines += ", ..."
-        place = "line" if is_single else "lines"
-        sentences.append(f"{prefix}{subject} {reason}: {place} {lines}.")
+            shown_lines += ", ..."
+        line_word = "line" if is_single else "lines"
+        sentences.append(
+            f"{prefix}{subject_text} {reason_text}: {line_word} {shown_lines}."
+        )
     hidden_count = len(lines_by_reason) - len(sentences)
     if hidden_count > 0:
         sentences.append(f"{hidden_count} more problems are in results.json.")
@@ -433,54 +472,78 @@ def evaluate(
     """
     cases = questions
     if not isinstance(cases, EvaluationCases):
-        numbered = enumerate(cases, 1)
-        cases = EvaluationCases(tuple(case_from_question(q, n) for n, q in numbered))
+        numbered_questions = enumerate(cases, 1)
+        cases = EvaluationCases(
+            tuple(case_from_question(q, n) for n, q in numbered_questions)
+        )
     if not cases.cases:
         raise InputError("there is no question to evaluate on")
-    chosen = {strategy.name: strategy for strategy in select_strategies(strategies)}
-    grade = make_grader(grader)
-    default = next((s for s in chosen.values() if s.has("kind", "default")), None)
-    run = _Run(progress, len(cases.cases) * (1 if default is None else 2))
+    strategy_by_name = {
+        strategy.name: strategy for strategy in select_strategies(strategies)
+    }
+    grade_answer = make_grader(grader)
+    default_strategy = next(
+        (s for s in strategy_by_name.values() if s.has("kind", "default")), None
+    )
+    case_runner = _Run(
+        progress, len(cases.cases) * (1 if default_strategy is None else 2)
+    )
     # The others get as many tokens as the default keeps, so it goes first.
     default_outcomes: list[QuestionOutcome] = []
-    if default is not None:
-        default = chosen[default.name] = default.with_denoiser(None)
+    if default_strategy is not None:
+        default_strategy = strategy_by_name[default_strategy.name] = (
+            default_strategy.with_denoiser(None)
+        )
         for case in cases.cases:
-            default_outcomes.append(run.denoise(default, case, len(default_outcomes)))
-            run.finish_step()
+            default_outcomes.append(
+                case_runner.denoise(default_strategy, case, len(default_outcomes))
+            )
+            case_runner.finish_step()
     mean_tokens, question_budget = _token_budgets(
-        default_outcomes, cases, run.count_tokens
+        default_outcomes, cases, case_runner.count_tokens
     )
-    limited = [s.name for s in chosen.values() if s.has("tokens", SAME_BUDGET)]
-    limits = dict.fromkeys(limited, question_budget)
-    ready = [s.with_denoiser(question_budget, llm) for s in chosen.values()]
-    outcomes: dict[str, list[QuestionOutcome]] = {name: [] for name in chosen}
+    limited_names = [
+        s.name for s in strategy_by_name.values() if s.has("tokens", SAME_BUDGET)
+    ]
+    token_limits = dict.fromkeys(limited_names, question_budget)
+    ready_strategies = [
+        s.with_denoiser(question_budget, llm) for s in strategy_by_name.values()
+    ]
+    outcomes: dict[str, list[QuestionOutcome]] = {name: [] for name in strategy_by_name}
     for n, case in enumerate(cases.cases):
-        for strategy in ready:
-            if strategy is default:
+        for strategy in ready_strategies:
+            if strategy is default_strategy:
                 outcome = default_outcomes[n]
             else:
-                outcome = run.denoise(strategy, case, n, limits.get(strategy.name))
-            outcome = _answer(outcome, strategy.answerer or answerer, grade)
+                outcome = case_runner.denoise(
+                    strategy, case, n, token_limits.get(strategy.name)
+                )
+            outcome = _answer(outcome, strategy.answerer or answerer, grade_answer)
             outcomes[strategy.name].append(outcome)
-        run.finish_step()
+        case_runner.finish_step()
     figures = tuple(
         strategy_figures(s.name, outcomes[s.name], outcomes[EVERYTHING], price)
-        for s in ready
+        for s in ready_strategies
     )
     rankings = {
-        measure: _rank_strategies(measure, ready, figures, mean_tokens)
+        measure: _rank_strategies(measure, ready_strategies, figures, mean_tokens)
         for measure in (GOLD_KEPT, RIGHT_ANSWERS)
     }
-    comparisons = [compare_best(m, names, outcomes) for m, names in rankings.items()]
+    comparisons = [
+        compare_best(m, ranked_names, outcomes) for m, ranked_names in rankings.items()
+    ]
     return Evaluation(
         len(cases.cases),
         dict(Counter(case.gold_from or "nothing" for case in cases.cases)),
         None if answerer is None else answerer.name,
         mean_tokens,
         figures,
-        tuple(test for test in comparisons if test is not None),
-        _recommend(ready, figures, rankings),
+        tuple(
+            best_comparison
+            for best_comparison in comparisons
+            if best_comparison is not None
+        ),
+        _recommend(ready_strategies, figures, rankings),
         cases.rejected_records,
         cases.warnings,
         cases.notes,
@@ -502,14 +565,14 @@ def _token_budgets(
         return None, None
     mean_tokens = float(np.mean(kept_tokens))
     totals = [count_case_tokens(case, count_tokens) for case in cases.cases]
-    low, high = 0.0, float(max(totals))
+    low_percent, high_percent = 0.0, float(max(totals))
     for _ in range(60):  # bisection, to the precision of a float
-        middle = (low + high) / 2
+        middle = (low_percent + high_percent) / 2
         if np.minimum(totals, middle).mean() < mean_tokens:
-            low = middle
+            low_percent = middle
         else:
-            high = middle
-    return max(1, round(mean_tokens)), high
+            high_percent = middle
+    return max(1, round(mean_tokens)), high_percent
 
 
 class _Run:
@@ -538,9 +601,9 @@ class _Run:
         assert strategy.denoiser is not None
         try:
             with empty_embedding_cache() if is_timed else nullcontext():
-                started_at = time.perf_counter()
+                start_time = time.perf_counter()
                 result = strategy.denoiser.denoise(question.text, question.passages)
-                seconds = time.perf_counter() - started_at
+                seconds = time.perf_counter() - start_time
             result = validate_result(question.passages, result)
         except Exception as error:  # the user's model or denoiser may raise anything
             if is_user_error(error):
@@ -551,14 +614,14 @@ class _Run:
 
 
 def _answer(
-    outcome: QuestionOutcome, answerer: Answerer | None, grade: AnswerGrader
+    outcome: QuestionOutcome, answerer: Answerer | None, grade_answer: AnswerGrader
 ) -> QuestionOutcome:
     question = outcome.case.question
     if answerer is None or outcome.result is None:
         return outcome
     try:
         reply = answerer.answer(question.text, outcome.result.passages)
-        is_correct = grade(question, reply.text) if question.answers else None
+        is_correct = grade_answer(question, reply.text) if question.answers else None
     except Exception as error:  # the model that answers, or the one that grades
         if is_user_error(error):
             raise

@@ -85,17 +85,19 @@ def measure_outcome(
         token_budget: Cut the ranking exactly there instead of at the chunk's end. The last
             chunk counts in part, so that strategies of one budget keep equally much.
     """
-    gold = case.question.gold
+    gold_ids = case.question.gold
     kept_ids: set[str] = set()
     kept_tokens = 0.0
     for passage in result.passages:
         kept_tokens += count_tokens(passage.text_with_header)
         kept_ids.update(span.passage_id for span in passage.source_spans)
-    gold_recall = len(kept_ids & gold) / len(gold) if gold else None
+    gold_recall = len(kept_ids & gold_ids) / len(gold_ids) if gold_ids else None
     ranked_chunks = _rank_chunks(case, result, count_tokens)
     if ranked_chunks is not None and token_budget is not None:
-        kept_tokens, expected_recall = _cut_ranking(ranked_chunks, gold, token_budget)
-        gold_recall = expected_recall if gold else None
+        kept_tokens, expected_recall = _cut_ranking(
+            ranked_chunks, gold_ids, token_budget
+        )
+        gold_recall = expected_recall if gold_ids else None
     return QuestionOutcome(
         case, result, kept_tokens, frozenset(kept_ids), gold_recall, ranked_chunks
     )
@@ -110,36 +112,42 @@ def _rank_chunks(
     case: EvaluationCase, result: DenoiseResult, count_tokens: TokenCounter
 ) -> list[RankedChunk] | None:
     """The chunks by their scores; None for a method without scores."""
-    scorings = [e for e in result.trace.events if isinstance(e.effect, Scoring)]
-    if not scorings or scorings[0].reply is None:
+    scoring_events = [e for e in result.trace.events if isinstance(e.effect, Scoring)]
+    if not scoring_events or scoring_events[0].reply is None:
         return None
-    spans = scorings[0].effect.spans
-    scores = [-1e9 if score is None else score for score in scorings[0].reply]
-    texts = {passage.id: passage.text for passage in case.question.passages}
-    sizes = [count_tokens(texts[s.passage_id][s.start : s.end]) for s in spans]
+    chunk_spans = scoring_events[0].effect.spans
+    chunk_scores = [
+        -1e9 if score is None else score for score in scoring_events[0].reply
+    ]
+    text_by_id = {passage.id: passage.text for passage in case.question.passages}
+    chunk_sizes = [
+        count_tokens(text_by_id[s.passage_id][s.start : s.end]) for s in chunk_spans
+    ]
     # The chunks' tokens add up to the passages': all share the cost of the headers.
-    header_factor = count_case_tokens(case, count_tokens) / max(1, sum(sizes))
-    order = np.argsort(-np.asarray(scores), kind="stable").tolist()
+    header_factor = count_case_tokens(case, count_tokens) / max(1, sum(chunk_sizes))
+    ranking_order = np.argsort(-np.asarray(chunk_scores), kind="stable").tolist()
     return [
-        RankedChunk(spans[i].passage_id, sizes[i] * header_factor, scores[i])
-        for i in order
+        RankedChunk(
+            chunk_spans[i].passage_id, chunk_sizes[i] * header_factor, chunk_scores[i]
+        )
+        for i in ranking_order
     ]
 
 
 def _cut_ranking(
-    ranked_chunks: Sequence[RankedChunk], gold: frozenset[str], token_budget: float
+    ranked_chunks: Sequence[RankedChunk], gold_ids: frozenset[str], token_budget: float
 ) -> tuple[float, float]:
     """Tokens and expected gold recall of a ranking that is cut at the budget."""
     tokens_left = token_budget
-    kept_parts = dict.fromkeys(gold, 0.0)
+    kept_parts = dict.fromkeys(gold_ids, 0.0)
     for chunk in ranked_chunks:
-        part = 1.0 if chunk.tokens <= tokens_left else tokens_left / chunk.tokens
-        if chunk.passage_id in gold:
-            kept_parts[chunk.passage_id] = max(kept_parts[chunk.passage_id], part)
-        tokens_left -= part * chunk.tokens
+        kept_part = 1.0 if chunk.tokens <= tokens_left else tokens_left / chunk.tokens
+        if chunk.passage_id in gold_ids:
+            kept_parts[chunk.passage_id] = max(kept_parts[chunk.passage_id], kept_part)
+        tokens_left -= kept_part * chunk.tokens
         if tokens_left <= 0:
             break
-    expected_recall = sum(kept_parts.values()) / max(1, len(gold))
+    expected_recall = sum(kept_parts.values()) / max(1, len(gold_ids))
     return token_budget - max(0.0, tokens_left), expected_recall
 
 
@@ -234,82 +242,92 @@ def strategy_figures(
         all_outcomes: Those of the same questions with all passages.
         price: The model's price.
     """
-    done = [outcome for outcome in outcomes if outcome.error is None]
-    failures = [
+    successful_outcomes = [outcome for outcome in outcomes if outcome.error is None]
+    failed_lines = [
         (outcome.case.line_number, outcome.error)
         for outcome in outcomes
         if outcome.error is not None
     ]
     total_tokens = _mean_known(o.kept_tokens for o in all_outcomes if o.error is None)
-    kept_tokens = _mean_known(outcome.kept_tokens for outcome in done) or 0.0
-    replies = [
+    kept_tokens = (
+        _mean_known(outcome.kept_tokens for outcome in successful_outcomes) or 0.0
+    )
+    reply_answers = [
         (outcome.reply.text, outcome.case.question.answers)
-        for outcome in done
+        for outcome in successful_outcomes
         if outcome.reply is not None and outcome.case.question.answers
     ]
-    usages = [usage for usage in map(_outcome_usage, done) if usage is not None]
+    known_usages = [
+        usage for usage in map(_outcome_usage, successful_outcomes) if usage is not None
+    ]
     return StrategyFigures(
         name,
-        len(done),
-        tuple(failures),
-        gold_recall=mean_interval(_known(outcome.gold_recall for outcome in done)),
-        accuracy=mean_interval(_known(outcome.is_correct for outcome in done)),
-        exact_match=_mean_known(exact_match(*pair) for pair in replies),
-        token_f1=_mean_known(token_f1(*pair) for pair in replies),
+        len(successful_outcomes),
+        tuple(failed_lines),
+        gold_recall=mean_interval(
+            _known(outcome.gold_recall for outcome in successful_outcomes)
+        ),
+        accuracy=mean_interval(
+            _known(outcome.is_correct for outcome in successful_outcomes)
+        ),
+        exact_match=_mean_known(exact_match(*pair) for pair in reply_answers),
+        token_f1=_mean_known(token_f1(*pair) for pair in reply_answers),
         accuracy_change=_answer_change(outcomes, all_outcomes),
         kept_tokens=kept_tokens,
         kept_fraction=kept_tokens / total_tokens if total_tokens else 1.0,
-        seconds=_mean_known(outcome.seconds for outcome in done),
-        **mean_usage(usages, price),
-        recall_curve=_recall_curve(done),
-        text_needed=_text_needed(done),
+        seconds=_mean_known(outcome.seconds for outcome in successful_outcomes),
+        **mean_usage(known_usages, price),
+        recall_curve=_recall_curve(successful_outcomes),
+        text_needed=_text_needed(successful_outcomes),
     )
 
 
 def _recall_curve(
     outcomes: Iterable[QuestionOutcome],
 ) -> tuple[tuple[float, float], ...]:
-    curves = []
+    question_curves = []
     for outcome in outcomes:
-        gold = outcome.case.question.gold
-        if outcome.ranked_chunks is not None and gold:
-            curves.append(_question_curve(outcome.ranked_chunks, gold))
-    if not curves:
+        gold_ids = outcome.case.question.gold
+        if outcome.ranked_chunks is not None and gold_ids:
+            question_curves.append(_question_curve(outcome.ranked_chunks, gold_ids))
+    if not question_curves:
         return ()
-    mean_recalls = np.mean(curves, axis=0).tolist()
+    mean_recalls = np.mean(question_curves, axis=0).tolist()
     return tuple(zip(CURVE_FRACTIONS, mean_recalls, strict=True))
 
 
 def _question_curve(
-    ranked_chunks: Sequence[RankedChunk], gold: frozenset[str]
+    ranked_chunks: Sequence[RankedChunk], gold_ids: frozenset[str]
 ) -> NDArray[np.float64]:
     """Gold kept by the best chunks up to each of `CURVE_FRACTIONS` of the tokens."""
-    recalls = [0.0]
+    gold_recalls = [0.0]
     kept_gold: set[str] = set()
     for chunk in ranked_chunks:
-        kept_gold |= gold & {chunk.passage_id}
-        recalls.append(len(kept_gold) / len(gold))
-    tokens = np.array([chunk.tokens for chunk in ranked_chunks])
-    fractions = np.cumsum(tokens) / max(1.0, tokens.sum())
+        kept_gold |= gold_ids & {chunk.passage_id}
+        gold_recalls.append(len(kept_gold) / len(gold_ids))
+    chunk_tokens = np.array([chunk.tokens for chunk in ranked_chunks])
+    token_fractions = np.cumsum(chunk_tokens) / max(1.0, chunk_tokens.sum())
     chunk_counts = np.searchsorted(
-        fractions, np.array(CURVE_FRACTIONS) + 1e-9, side="right"
+        token_fractions, np.array(CURVE_FRACTIONS) + 1e-9, side="right"
     )
-    return np.array(recalls)[chunk_counts]
+    return np.array(gold_recalls)[chunk_counts]
 
 
 def _text_needed(outcomes: Iterable[QuestionOutcome]) -> Interval | None:
-    rows: list[tuple[float, bool, float, int]] = []
+    chunk_rows: list[tuple[float, bool, float, int]] = []
     for question_number, outcome in enumerate(outcomes):
         missing_gold = set(outcome.case.question.gold)
         for chunk in outcome.ranked_chunks or ():
             # A passage counts as kept with its best chunk.
             is_gold = chunk.passage_id in missing_gold
-            rows.append((chunk.score, is_gold, chunk.tokens, question_number))
+            chunk_rows.append((chunk.score, is_gold, chunk.tokens, question_number))
             missing_gold.discard(chunk.passage_id)
-    if not any(is_gold for _, is_gold, _, _ in rows):
+    if not any(is_gold for _, is_gold, _, _ in chunk_rows):
         return None
-    columns = np.array(rows).T
-    return percentile_interval(required_text_fraction(*columns, fraction=GOLD_TARGET))
+    row_columns = np.array(chunk_rows).T
+    return percentile_interval(
+        required_text_fraction(*row_columns, fraction=GOLD_TARGET)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,16 +356,20 @@ class SignificanceTest:
 
     def __str__(self) -> str:
         """The result in one sentence."""
-        seen = f"{self.difference.points} on {self.difference.count} questions"
+        difference_text = (
+            f"{self.difference.points} on {self.difference.count} questions"
+        )
         if self.is_significant:
-            return f"{self.first} is ahead of {self.second} in {self.measure}: {seen}"
-        advice = "the two did the same on every question"
+            return f"{self.first} is ahead of {self.second} in {self.measure}: {difference_text}"
+        advice_text = "the two did the same on every question"
         if self.required_questions is not None:
-            count = f"{self.required_questions:,}"
-            advice = f"about {count} questions would be needed to tell them apart"
+            question_count = f"{self.required_questions:,}"
+            advice_text = (
+                f"about {question_count} questions would be needed to tell them apart"
+            )
         return (
             f"no difference found between {self.first} and {self.second} in "
-            f"{self.measure}: {seen}; {advice}"
+            f"{self.measure}: {difference_text}; {advice_text}"
         )
 
 
@@ -363,20 +385,20 @@ def compare_best(
     """
     if len(names) < 2:
         return None
-    pairs = []
+    value_pairs = []
     for outcome_pair in zip(outcomes[names[0]], outcomes[names[1]], strict=True):
-        values = [_outcome_value(outcome, measure) for outcome in outcome_pair]
-        if None not in values:
-            pairs.append(values)
-    if not pairs:
+        pair_values = [_outcome_value(outcome, measure) for outcome in outcome_pair]
+        if None not in pair_values:
+            value_pairs.append(pair_values)
+    if not value_pairs:
         return None
-    first, second = np.array(pairs, dtype=np.float64).T
+    first_values, second_values = np.array(value_pairs, dtype=np.float64).T
     return SignificanceTest(
         measure,
         names[0],
         names[1],
-        paired_difference(first, second),
-        required_questions(first - second),
+        paired_difference(first_values, second_values),
+        required_questions(first_values - second_values),
     )
 
 
@@ -384,55 +406,64 @@ def _outcome_value(outcome: QuestionOutcome, measure: str) -> float | None:
     return outcome.gold_recall if measure == GOLD_KEPT else outcome.is_correct
 
 
-def mean_interval(values: ArrayLike) -> MeanInterval | None:
+def mean_interval(pair_values: ArrayLike) -> MeanInterval | None:
     """Compute a mean with its interval; None without values."""
-    array = np.asarray(values, dtype=np.float64)
-    if not len(array):
+    value_array = np.asarray(pair_values, dtype=np.float64)
+    if not len(value_array):
         return None
-    if np.isin(array, (0.0, 1.0)).all():
-        low, high = wilson_interval(int(array.sum()), len(array))
+    if np.isin(value_array, (0.0, 1.0)).all():
+        low, high = wilson_interval(int(value_array.sum()), len(value_array))
     else:
-        low, high = bootstrap_interval(array)
-    return MeanInterval(float(array.mean()), low, high, len(array))
+        low, high = bootstrap_interval(value_array)
+    return MeanInterval(float(value_array.mean()), low, high, len(value_array))
 
 
-def paired_difference(first: ArrayLike, second: ArrayLike) -> MeanInterval:
+def paired_difference(
+    first_values: ArrayLike, second_values: ArrayLike
+) -> MeanInterval:
     """Compute the mean of first minus second over the same questions."""
-    differences = np.subtract(first, second, dtype=np.float64)
-    low, high = bootstrap_interval(differences)
-    return MeanInterval(float(differences.mean()), low, high, len(differences))
+    paired_differences = np.subtract(first_values, second_values, dtype=np.float64)
+    low, high = bootstrap_interval(paired_differences)
+    return MeanInterval(
+        float(paired_differences.mean()), low, high, len(paired_differences)
+    )
 
 
-def required_questions(differences: ArrayLike) -> int | None:
+def required_questions(paired_differences: ArrayLike) -> int | None:
     """Estimate how many questions would show such a paired difference.
 
     Returns:
         The number at which 80 % of samples show it at the 5 % level; None when the mean
         difference is 0.
     """
-    array = np.asarray(differences, dtype=np.float64)
-    mean = float(array.mean())
-    if abs(mean) < 1e-12 or len(array) < 2:
+    value_array = np.asarray(paired_differences, dtype=np.float64)
+    mean_difference = float(value_array.mean())
+    if abs(mean_difference) < 1e-12 or len(value_array) < 2:
         return None
-    deviation = float(array.std(ddof=1))
-    return max(2, math.ceil((POWER_QUANTILES * deviation / mean) ** 2))
+    standard_deviation = float(value_array.std(ddof=1))
+    return max(
+        2, math.ceil((POWER_QUANTILES * standard_deviation / mean_difference) ** 2)
+    )
 
 
-def mean_usage(usages: Sequence[Usage], price: Price | None) -> dict[str, float | None]:
+def mean_usage(
+    known_usages: Sequence[Usage], price: Price | None
+) -> dict[str, float | None]:
     """Average tokens and their cost, as arguments for `StrategyFigures`.
 
     Returns:
         ``input_tokens``, ``output_tokens``, ``cached_tokens`` and ``cost``, each None when
         nothing is known.
     """
-    cost = None
+    mean_cost = None
     if price is not None:
-        cost = _mean_known(price.cost_of(usage) for usage in usages)
+        mean_cost = _mean_known(price.cost_of(usage) for usage in known_usages)
     return {
-        "input_tokens": _mean_known(usage.input_tokens for usage in usages),
-        "output_tokens": _mean_known(usage.output_tokens for usage in usages),
-        "cached_tokens": _mean_known(usage.cached_tokens for usage in usages) or None,
-        "cost": cost,
+        "input_tokens": _mean_known(usage.input_tokens for usage in known_usages),
+        "output_tokens": _mean_known(usage.output_tokens for usage in known_usages),
+        "cached_tokens": _mean_known(usage.cached_tokens for usage in known_usages)
+        or None,
+        "cost": mean_cost,
     }
 
 
@@ -453,26 +484,28 @@ def _outcome_usage(outcome: QuestionOutcome) -> Usage | None:
 def _answer_change(
     outcomes: Sequence[QuestionOutcome], all_outcomes: Sequence[QuestionOutcome]
 ) -> AnswerChange | None:
-    harmed, helped, differences = [], [], []
+    harmed_lines, helped_lines, paired_differences = [], [], []
     for outcome, all_outcome in zip(outcomes, all_outcomes, strict=True):
         if outcome.is_correct is None or all_outcome.is_correct is None:
             continue
         difference = outcome.is_correct - all_outcome.is_correct
-        differences.append(difference)
+        paired_differences.append(difference)
         if difference < 0:
-            harmed.append(outcome.case.line_number)
+            harmed_lines.append(outcome.case.line_number)
         elif difference > 0:
-            helped.append(outcome.case.line_number)
-    if not differences:
+            helped_lines.append(outcome.case.line_number)
+    if not paired_differences:
         return None
-    net = paired_difference(differences, np.zeros(len(differences)))
-    return AnswerChange(tuple(harmed), tuple(helped), net)
+    net_change = paired_difference(
+        paired_differences, np.zeros(len(paired_differences))
+    )
+    return AnswerChange(tuple(harmed_lines), tuple(helped_lines), net_change)
 
 
-def _known(values: Iterable[float | None]) -> list[float]:
-    return [float(value) for value in values if value is not None]
+def _known(pair_values: Iterable[float | None]) -> list[float]:
+    return [float(value) for value in pair_values if value is not None]
 
 
-def _mean_known(values: Iterable[float | None]) -> float | None:
-    known_values = _known(values)
+def _mean_known(pair_values: Iterable[float | None]) -> float | None:
+    known_values = _known(pair_values)
     return float(np.mean(known_values)) if known_values else None

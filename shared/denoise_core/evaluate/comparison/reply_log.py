@@ -79,8 +79,10 @@ class ReplyLog:
         self._replies = {} if self.path is None else _read_replies(self.path)
         self._key_locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
         self._lock = threading.Lock()
-        usages = [reply.usage for reply in self._replies.values()]
-        self.total_spent = sum(self._cost(usage) for usage in usages if usage)
+        recorded_usages = [model_reply.usage for model_reply in self._replies.values()]
+        self.total_spent = sum(
+            self._cost(call_usage) for call_usage in recorded_usages if call_usage
+        )
 
     def complete(self, messages: Sequence[Message]) -> Reply:
         """Return the reply from the log or from the model.
@@ -88,24 +90,24 @@ class ReplyLog:
         Raises:
             BudgetExceeded: The call could exceed the budget.
         """
-        key = self._prompt_keys.key(messages)
+        prompt_key = self._prompt_keys.key(messages)
         with self._lock:
-            key_lock = self._key_locks[key]
-        with key_lock:
+            prompt_lock = self._key_locks[prompt_key]
+        with prompt_lock:
             with self._lock:
-                logged_reply = self._replies.get(key)
+                logged_reply = self._replies.get(prompt_key)
             if logged_reply is not None:
                 return logged_reply
             if self.dry_run:
-                return self._plan(key, messages)
-            return self._call(key, messages)
+                return self._plan(prompt_key, messages)
+            return self._call(prompt_key, messages)
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
         """Return the reply from the log, or from the model in a thread."""
         return await run_in_pool(self.complete, messages)
 
-    def _plan(self, key: str, messages: Sequence[Message]) -> Reply:
-        reply = Reply(PLANNED_REPLY, Usage(0, 0), calls=0)
+    def _plan(self, prompt_key: str, messages: Sequence[Message]) -> Reply:
+        model_reply = Reply(PLANNED_REPLY, Usage(0, 0), calls=0)
         with self._lock:
             self.planned_calls += 1
             self.planned_usage = Usage(
@@ -113,54 +115,58 @@ class ReplyLog:
                 self.planned_usage.output_tokens + self.max_tokens // 4,
                 is_estimated=True,
             )
-            self._replies[key] = reply
-        return reply
+            self._replies[prompt_key] = model_reply
+        return model_reply
 
-    def _call(self, key: str, messages: Sequence[Message]) -> Reply:
-        overhead = MESSAGE_OVERHEAD * (len(messages) + 1)
+    def _call(self, prompt_key: str, messages: Sequence[Message]) -> Reply:
+        format_overhead = MESSAGE_OVERHEAD * (len(messages) + 1)
         worst_cost = self._cost(
-            Usage(_count_bytes(messages) + overhead, self.max_tokens)
+            Usage(_count_bytes(messages) + format_overhead, self.max_tokens)
         )
         with self._lock:
             if self.budget is not None and self.total_spent + worst_cost > self.budget:
-                unit = "tokens" if self.price is None else "money"
-                raise BudgetExceeded(unit, self.budget, self.total_spent)
+                budget_unit = "tokens" if self.price is None else "money"
+                raise BudgetExceeded(budget_unit, self.budget, self.total_spent)
             # Reserved until the reply tells the cost, so that parallel calls keep to it.
             self.total_spent += worst_cost
             self.call_count += 1
         try:
-            reply = self.llm.complete(messages)
+            model_reply = self.llm.complete(messages)
         except BaseException:
             with self._lock:
                 self.total_spent -= worst_cost
             raise
-        usage = reply.usage
-        if usage is None:
-            reply_tokens = len(reply.text) // BYTES_PER_TOKEN
+        call_usage = model_reply.usage
+        if call_usage is None:
+            reply_tokens = len(model_reply.text) // BYTES_PER_TOKEN
             input_tokens = _estimate_tokens(messages)
-            usage = Usage(input_tokens, reply_tokens, is_estimated=True)
-        reply = Reply(reply.text, usage)
+            call_usage = Usage(input_tokens, reply_tokens, is_estimated=True)
+        model_reply = Reply(model_reply.text, call_usage)
         with self._lock:
-            self.total_spent += self._cost(usage) - worst_cost
-            self._replies[key] = reply
-            self._append(key, reply)
-        return reply
+            self.total_spent += self._cost(call_usage) - worst_cost
+            self._replies[prompt_key] = model_reply
+            self._append(prompt_key, model_reply)
+        return model_reply
 
-    def _cost(self, usage: Usage) -> float:
+    def _cost(self, call_usage: Usage) -> float:
         if self.price is None:
-            return float(usage.total)
-        return self.price.cost_of(usage)
+            return float(call_usage.total)
+        return self.price.cost_of(call_usage)
 
-    def _append(self, key: str, reply: Reply) -> None:
+    def _append(self, prompt_key: str, model_reply: Reply) -> None:
         if self.path is None:
             return
-        record = {"key": key, "text": reply.text, "usage": to_jsonable(reply.usage)}
-        line = json.dumps(record) + "\n"
+        json_record = {
+            "key": prompt_key,
+            "text": model_reply.text,
+            "usage": to_jsonable(model_reply.usage),
+        }
+        json_line = json.dumps(json_record) + "\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.path, "ab") as file:
-            file.write(line.encode("utf-8"))
-            file.flush()
-            os.fsync(file.fileno())
+        with open(self.path, "ab") as log_file:
+            log_file.write(json_line.encode("utf-8"))
+            log_file.flush()
+            os.fsync(log_file.fileno())
 
 
 def _count_bytes(messages: Sequence[Message]) -> int:
@@ -174,23 +180,25 @@ def _estimate_tokens(messages: Sequence[Message]) -> int:
 def _read_replies(path: Path) -> dict[str, Reply]:
     """Read the replies in the file, and remove a last line that a kill cut off."""
     try:
-        data = path.read_bytes()
+        log_bytes = path.read_bytes()
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error}") from error
-    complete_size = data.rfind(b"\n") + 1
-    if complete_size < len(data):
-        with open(path, "r+b") as file:
-            file.truncate(complete_size)
-    replies: dict[str, Reply] = {}
-    for line_number, line in enumerate(data[:complete_size].splitlines(), 1):
+    complete_size = log_bytes.rfind(b"\n") + 1
+    if complete_size < len(log_bytes):
+        with open(path, "r+b") as log_file:
+            log_file.truncate(complete_size)
+    reply_by_key: dict[str, Reply] = {}
+    for line_number, json_line in enumerate(log_bytes[:complete_size].splitlines(), 1):
         try:
-            record = json.loads(line)
-            usage = from_jsonable(Usage | None, record["usage"])
-            replies[str(record["key"])] = Reply(str(record["text"]), usage)
+            json_record = json.loads(json_line)
+            call_usage = from_jsonable(Usage | None, json_record["usage"])
+            reply_by_key[str(json_record["key"])] = Reply(
+                str(json_record["text"]), call_usage
+            )
         except (ValueError, TypeError, KeyError) as error:
             raise InputError(
                 f"{path}, line {line_number} is no recorded answer; name another folder"
             ) from error
-    return replies
+    return reply_by_key

@@ -70,46 +70,46 @@ def denoiser_from_setting(
     Raises:
         InputError: A kind or value is unknown, or S2A has no ``llm``.
     """
-    kind = setting.get("kind")
-    if kind == EVERYTHING:
+    setting_kind = setting.get("kind")
+    if setting_kind == EVERYTHING:
         return ENDDenoiser(OriginalOrderScorer(), threshold=-math.inf)
-    if kind == "default":
+    if setting_kind == "default":
         return default_denoiser(setting.get("keep", "auto"), chunker="auto")
-    if kind == "fitted":
+    if setting_kind == "fitted":
         return load_fitted(_text_field(setting, "folder"), model)
-    if kind == "s2a":
+    if setting_kind == "s2a":
         if llm is None:
             raise InputError(
                 "this setting asks a model: pass llm=, the core LLM it was measured with "
                 "or another"
             )
         return S2ADenoiser(llm, variant=setting.get("variant", "select"))
-    if kind not in RANKING_KINDS:
+    if setting_kind not in RANKING_KINDS:
         raise InputError(
-            f"kind: {kind!r} is not known; expected one of {', '.join(SETTING_KINDS)}"
+            f"kind: {setting_kind!r} is not known; expected one of {', '.join(SETTING_KINDS)}"
         )
-    tokens = setting.get("tokens")
-    if not isinstance(tokens, int) or isinstance(tokens, bool):
-        raise InputError(f"tokens: expected a whole number, got {tokens!r}")
-    token_limit = TokenLimit(tokens, shared_encoder().count_tokens)
-    scorer = _ranking_scorer(setting, model)
-    return ENDDenoiser(scorer, keep=token_limit, chunker="auto")
+    token_count = setting.get("tokens")
+    if not isinstance(token_count, int) or isinstance(token_count, bool):
+        raise InputError(f"tokens: expected a whole number, got {token_count!r}")
+    token_limit = TokenLimit(token_count, shared_encoder().count_tokens)
+    ranking_scorer = _ranking_scorer(setting, model)
+    return ENDDenoiser(ranking_scorer, keep=token_limit, chunker="auto")
 
 
 def _ranking_scorer(setting: Mapping[str, Any], model: Any) -> Scorer:
-    kind = setting["kind"]
-    if kind == "cross-encoder":
+    setting_kind = setting["kind"]
+    if setting_kind == "cross-encoder":
         return CrossEncoderScorer(_text_field(setting, "model"))
-    if kind == "probe":
+    if setting_kind == "probe":
         probe_model = setting.get("model") if model is None else model
         return load_probe_scorer(_text_field(setting, "folder"), probe_model)
-    builders = {
+    scorer_builders = {
         "first": OriginalOrderScorer,
         "bm25": BM25Scorer,
         "cosine": embedding_scorer,
     }
-    scorer: Scorer = builders[kind]()
-    return scorer
+    ranking_scorer: Scorer = scorer_builders[setting_kind]()
+    return ranking_scorer
 
 
 def save_setting(
@@ -119,15 +119,15 @@ def save_setting(
     path = Path(path)
     stored_setting = dict(setting)
     if "folder" in setting:
-        relative = os.path.relpath(setting["folder"], path.resolve().parent)
-        stored_setting["folder"] = Path(relative).as_posix()
-    record = {
+        relative_path = os.path.relpath(setting["folder"], path.resolve().parent)
+        stored_setting["folder"] = Path(relative_path).as_posix()
+    json_record = {
         "format": FORMAT,
         "version": VERSION,
         "denoiser": stored_setting,
         "evidence": dict(evidence),
     }
-    json_text = json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False)
+    json_text = json.dumps(json_record, indent=1, ensure_ascii=False, allow_nan=False)
     write_whole(path, json_text + "\n")
     return path
 
@@ -140,17 +140,20 @@ def read_setting(path: str | Path) -> dict[str, Any]:
     """
     path = Path(path)
     try:
-        record = json.loads(path.read_text("utf-8-sig"))
+        json_record = json.loads(path.read_text("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(
             f"{path} holds no setting, as 'rag-denoise evaluate' writes it ({error})"
         ) from error
-    header = {"format": FORMAT, "version": VERSION}
-    if not isinstance(record, dict) or not header.items() <= record.items():
+    expected_header = {"format": FORMAT, "version": VERSION}
+    if (
+        not isinstance(json_record, dict)
+        or not expected_header.items() <= json_record.items()
+    ):
         raise InputError(
             f'{path} is no setting of this release: expected "format": "{FORMAT}"'
         )
-    setting = record.get("denoiser")
+    setting = json_record.get("denoiser")
     if not isinstance(setting, dict) or setting.get("kind") not in SETTING_KINDS:
         raise InputError(
             f"{path}: 'denoiser' must name a kind, one of {', '.join(SETTING_KINDS)}"
@@ -212,31 +215,31 @@ def load_probe_scorer(
         ProbeMismatch: With ``load_now``, the model is not the probe's.
         InputError: With ``load_now``, the model cannot be opened.
     """
-    probe = Probe.load(folder)
-    probe_model = probe.reading.model.name
-    scorer = ProbeScorer(probe_model if model is None else model, probe)
+    loaded_probe = Probe.load(folder)
+    probe_model = loaded_probe.reading.model.name
+    ranking_scorer = ProbeScorer(probe_model if model is None else model, loaded_probe)
     if not load_now:
-        return scorer
+        return ranking_scorer
     try:
-        scorer.score("?", ["?"])
+        ranking_scorer.score("?", ["?"])
     except DenoiseError:
         raise
     except (OSError, ValueError) as error:
-        purpose = f"belongs to the model {probe_model!r}"
+        purpose_text = f"belongs to the model {probe_model!r}"
         if model is not None:
-            purpose = f"is to run on {model!r}"
+            purpose_text = f"is to run on {model!r}"
         raise InputError(
-            f"the probe in {folder} {purpose}, which cannot be opened ({error}); "
+            f"the probe in {folder} {purpose_text}, which cannot be opened ({error}); "
             "name the model's folder: --llm FOLDER, in Python model="
         ) from error
-    return scorer
+    return ranking_scorer
 
 
 def _text_field(setting: Mapping[str, Any], name: str) -> str:
-    value = setting.get(name)
-    if not isinstance(value, str):
-        raise InputError(f"{name}: expected a text, got {value!r}")
-    return value
+    field_value = setting.get(name)
+    if not isinstance(field_value, str):
+        raise InputError(f"{name}: expected a text, got {field_value!r}")
+    return field_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,9 +260,9 @@ class Strategy:
     denoiser: Denoiser | None = None
     answerer: Answerer | None = None
 
-    def has(self, field_name: str, value: str) -> bool:
+    def has(self, field_name: str, field_value: str) -> bool:
         """Whether the setting has this value."""
-        return self.setting is not None and self.setting.get(field_name) == value
+        return self.setting is not None and self.setting.get(field_name) == field_value
 
     def with_denoiser(
         self, token_budget: float | None, llm: LLM | None = None
@@ -276,8 +279,8 @@ class Strategy:
                     "among the strategies"
                 )
             setting["tokens"] = max(1, round(token_budget))
-        denoiser = denoiser_from_setting(setting, llm=llm)
-        return replace(self, setting=setting, denoiser=denoiser)
+        built_denoiser = denoiser_from_setting(setting, llm=llm)
+        return replace(self, setting=setting, denoiser=built_denoiser)
 
 
 StrategySource: TypeAlias = Strategy | Denoiser | Mapping[str, Any]
@@ -301,24 +304,24 @@ def select_strategies(
         by_name |= {strategy.name: strategy for strategy in strategies}
         return list(by_name.values())
     by_name = {strategy.name: strategy for strategy in STANDARD_STRATEGIES}
-    for name, source in (strategies or {}).items():
-        if isinstance(source, Strategy):
-            by_name[name] = replace(source, name=name)
-        elif isinstance(source, Mapping):
-            by_name[name] = Strategy(name, source)
+    for name, strategy_source in (strategies or {}).items():
+        if isinstance(strategy_source, Strategy):
+            by_name[name] = replace(strategy_source, name=name)
+        elif isinstance(strategy_source, Mapping):
+            by_name[name] = Strategy(name, strategy_source)
         else:
-            denoiser = expect_denoiser(source, f"strategies[{name!r}]")
-            by_name[name] = Strategy(name, denoiser=denoiser)
+            built_denoiser = expect_denoiser(strategy_source, f"strategies[{name!r}]")
+            by_name[name] = Strategy(name, denoiser=built_denoiser)
     return list(by_name.values())
 
 
 @contextmanager
 def empty_embedding_cache() -> Iterator[None]:
     """Let the encoder start without embeddings, to time the first question about a text."""
-    encoder = shared_encoder()
-    full_cache = encoder.embedding_cache
-    encoder.embedding_cache = EmbeddingCache(full_cache.model)
+    default_encoder = shared_encoder()
+    full_cache = default_encoder.embedding_cache
+    default_encoder.embedding_cache = EmbeddingCache(full_cache.model)
     try:
         yield
     finally:
-        encoder.embedding_cache = full_cache
+        default_encoder.embedding_cache = full_cache
