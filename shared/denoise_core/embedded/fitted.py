@@ -222,7 +222,7 @@ def fit_denoiser(
     signal_columns = _read_signals(query_texts, map_function, progress)
     control_queries = [(CONTROL_QUERY, texts) for _, texts in query_texts]
     control_columns = _read_signals(control_queries, map_function)
-    signal_names = (*SentenceEncoder.names, "bm25")
+    signal_names: tuple[str, ...] = (*SentenceEncoder.names, "bm25")
     if probe is not None:
         signal_names = ("probe", *signal_names)
         probe_layer = probe.probe.reading.layer

@@ -223,7 +223,7 @@ class MiniLM:
         token_embeddings = (
             self.word_embeddings[token_ids] + self.position_embeddings[:row_length]
         )
-        layer_states = token_embeddings.reshape(row_count * row_length, -1)
+        layer_states: Floats = token_embeddings.reshape(row_count * row_length, -1)
         layer_norm(layer_states, self.embedding_norm, self.config.epsilon)
         attention_mask = None
         if not is_token.all():

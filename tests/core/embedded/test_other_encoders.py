@@ -89,7 +89,7 @@ def test_german_questions_run_through(folder):
         1,
         1,
         2,
-    )  # 64 pieces and two marks stand in a window of 66
+    )  # 64 pieces and two marks fill a window of 66
 
 
 @pytest.mark.parametrize(

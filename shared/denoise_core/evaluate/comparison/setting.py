@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -103,13 +103,12 @@ def _ranking_scorer(setting: Mapping[str, Any], model: Any) -> Scorer:
     if setting_kind == "probe":
         probe_model = setting.get("model") if model is None else model
         return load_probe_scorer(_text_field(setting, "folder"), probe_model)
-    scorer_builders = {
+    scorer_builders: dict[str, Callable[[], Scorer]] = {
         "first": OriginalOrderScorer,
         "bm25": BM25Scorer,
         "cosine": embedding_scorer,
     }
-    ranking_scorer: Scorer = scorer_builders[setting_kind]()
-    return ranking_scorer
+    return scorer_builders[setting_kind]()
 
 
 def save_setting(
