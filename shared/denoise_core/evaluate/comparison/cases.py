@@ -25,7 +25,7 @@ from denoise_core.evaluate.datasets import (
     PassageSearch,
     RecordProblem,
 )
-from denoise_core.protocols import LLM
+from denoise_core.protocols import LLM, Retriever
 from denoise_core.question import Question
 from denoise_core.runtime.flow import run
 from denoise_core.s2a.llm_labels import label_questions
@@ -71,7 +71,7 @@ def build_search(
         return np.concatenate(embedding_batches)
 
     ranking_k = max(top_k, FUSED_K)
-    retrievers = [
+    retrievers: list[Retriever] = [
         BM25Retriever(document_chunks, k=ranking_k),
         DenseRetriever(document_chunks, embed, k=ranking_k),
     ]
