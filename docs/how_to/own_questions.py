@@ -1,4 +1,4 @@
-"""Does it help on your questions: every way at equal tokens, and the setting to take, in a file.
+"""Does it help on your questions: every strategy at equal tokens, and the setting to take, in a file.
 
 The file has one JSON object a line: {"question": ..., "passages": [...], "answers": [...]}.
 """

@@ -1,7 +1,12 @@
-"""The default that works without a model hub and without torch: MiniLM-L6 weights from a package, in NumPy.
+"""The default that works without a model hub and without torch: MiniLM-L6 in NumPy.
 
-`default_denoiser` is where to start; `DefaultScorer` is its scorer, `embedding_scorer` its cosine alone, `sample`
-the questions that ship. How weights and margins were made: `denoise_lab.default`.
+In comes a question with passages, out comes END with calibrated scores. Read `default`
+first: `default_denoiser` and its scorer. `encoder` computes the three signals and caches
+embeddings, `minilm` is the network, `fitted` fits a denoiser on the user's own questions,
+and `sample` has the questions that ship.
+
+A new signal goes into `encoder.SentenceEncoder.signals_with_windows`; the weights that ship
+are then made anew by `denoise_lab.default`.
 """
 
 from denoise_core.embedded.default import (
@@ -17,9 +22,9 @@ from denoise_core.embedded.sample import sample_questions
 __all__ = [
     "DefaultScorer",
     "default_denoiser",
-    "embedding_scorer",
-    "shared_encoder",
-    "sample_questions",
     "default_scale",
     "default_stack",
+    "embedding_scorer",
+    "sample_questions",
+    "shared_encoder",
 ]

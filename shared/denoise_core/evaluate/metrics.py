@@ -1,4 +1,4 @@
-"""What selection and answers are judged by: gold kept at a share, answers found or matched, 95 % intervals."""
+"""Measures of selection and answers, and 95 % intervals for them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from denoise_core.text.words import drop_articles, split_words
 
 __all__ = [
     "bootstrap_interval",
-    "exact_match",
     "contains_answer",
+    "exact_match",
     "recall_at",
     "recall_table",
     "token_f1",
@@ -28,66 +28,96 @@ __all__ = [
 ]
 
 
-def wilson_interval(hits: int, n: int) -> tuple[float, float]:
-    """95 % interval of a share by Wilson's method; ends included. Raises `InputError` for ``n < 1``."""
-    if n < 1:
+def wilson_interval(hits: int, count: int) -> tuple[float, float]:
+    """Compute the 95 % interval of a share by Wilson's method.
+
+    Raises:
+        InputError: ``count`` is below 1.
+    """
+    if count < 1:
         raise InputError("an interval needs at least one observation")
-    # By hand: the demo and the command's tables need it where SciPy is not installed. A test holds it to SciPy's.
-    z = NormalDist().inv_cdf(0.975)
-    share, weight = hits / n, z * z / n
-    middle = (share + weight / 2) / (1 + weight)
-    half = sqrt(share * (1 - share) * weight + weight * weight / 4) / (1 + weight)
-    return (0.0 if hits == 0 else middle - half), (1.0 if hits == n else middle + half)
+    # Written out because the tables need it where SciPy is not installed. A test compares
+    # it with SciPy's.
+    normal_quantile = NormalDist().inv_cdf(0.975)
+    hit_share, prior_weight = hits / count, normal_quantile * normal_quantile / count
+    interval_center = hit_share + prior_weight / 2
+    half_width = sqrt(
+        hit_share * (1 - hit_share) * prior_weight + prior_weight * prior_weight / 4
+    )
+    low = 0.0 if hits == 0 else (interval_center - half_width) / (1 + prior_weight)
+    high = 1.0 if hits == count else (interval_center + half_width) / (1 + prior_weight)
+    return low, high
 
 
 def bootstrap_interval(
     values: ArrayLike, *, seed: int = 0, resamples: int = 2000
 ) -> tuple[float, float]:
-    """95 % percentile interval of the mean, resampling whole questions; the value itself when there is one."""
-    v = np.asarray(values, dtype=np.float64)
-    if not len(v):
+    """Compute the 95 % percentile interval of the mean by resampling questions.
+
+    Args:
+        values: One value per question, ``(n,)``.
+        seed: The seed of the resampling.
+        resamples: How many samples to draw.
+
+    Raises:
+        InputError: There is no value.
+    """
+    value_array = np.asarray(values, dtype=np.float64)
+    if not len(value_array):
         raise InputError("an interval needs at least one observation")
-    picks = np.random.default_rng(seed).integers(0, len(v), (resamples, len(v)))
-    low, high = np.quantile(v[picks].mean(1), [0.025, 0.975])
+    random_generator = np.random.default_rng(seed)
+    sample_indices = random_generator.integers(
+        0, len(value_array), (resamples, len(value_array))
+    )
+    low, high = np.quantile(value_array[sample_indices].mean(1), [0.025, 0.975])
     return float(low), float(high)
 
 
-_PIECE = re.compile(r"[^\W_]+|[^\w\s]", re.UNICODE)
+_TOKEN = re.compile(r"[^\W_]+|[^\w\s]", re.UNICODE)
 
 
 def contains_answer(text: str, answers: Iterable[str]) -> bool:
-    """Whether one of the answers stands in ``text`` as whole words, letter case and accents' coding aside.
+    """Whether ``text`` contains one of the answers as whole words.
 
-    The rule of DPR's ``has_answer``: tokens of the answer follow each other among those of the text. An
-    answer without any token is never found.
+    This is the rule of DPR's ``has_answer``: the answer's tokens follow each other among
+    those of the text. Letter case and the encoding of accents do not matter. An answer
+    without any token is never found.
     """
-    tokens = _tokens(text)
-    joined = "\0" + "\0".join(tokens) + "\0"
-    return any(
-        (wanted := _tokens(a)) and "\0" + "\0".join(wanted) + "\0" in joined
-        for a in answers
-    )
+    text_tokens = _joined_tokens(text)
+    for accepted_answer in answers:
+        answer_tokens = _joined_tokens(accepted_answer)
+        if answer_tokens and answer_tokens in text_tokens:
+            return True
+    return False
 
 
-def _tokens(text: str) -> list[str]:
-    return _PIECE.findall(unicodedata.normalize("NFD", text).casefold())
+def _joined_tokens(text: str) -> str:
+    # The separator on both sides keeps "ann" from matching inside "joann".
+    text_tokens = _TOKEN.findall(unicodedata.normalize("NFD", text).casefold())
+    return "\0" + "\0".join(text_tokens) + "\0" if text_tokens else ""
 
 
 def exact_match(text: str, answers: Iterable[str]) -> bool:
-    """Whether ``text`` is one of the answers, letter case, punctuation and articles aside (SQuAD's rule)."""
-    said = drop_articles(split_words(text))
-    return any(
-        said == wanted for a in answers if (wanted := drop_articles(split_words(a)))
-    )
+    """Whether ``text`` is one of the answers.
+
+    Letter case, punctuation and articles do not matter (SQuAD's rule).
+    """
+    reply_words = _squad_words(text)
+    return bool(reply_words) and reply_words in map(_squad_words, answers)
 
 
 def token_f1(text: str, answers: Iterable[str]) -> float:
-    """The best F1 of the words of ``text`` and those of an answer, 0 to 1 (SQuAD's rule)."""
-    said = Counter(drop_articles(split_words(text)))
-    best = 0.0
-    for answer in answers:
-        wanted = Counter(drop_articles(split_words(answer)))
-        common = sum((said & wanted).values())
-        if common:
-            best = max(best, 2 * common / (sum(said.values()) + sum(wanted.values())))
-    return best
+    """The best F1, 0 to 1, of the words of ``text`` and of an answer (SQuAD's rule)."""
+    reply_words = _squad_words(text)
+    best_f1 = 0.0
+    for accepted_answer in answers:
+        answer_words = _squad_words(accepted_answer)
+        shared_words = Counter(reply_words) & Counter(answer_words)
+        if shared_words:
+            total_count = len(reply_words) + len(answer_words)
+            best_f1 = max(best_f1, 2 * sum(shared_words.values()) / total_count)
+    return best_f1
+
+
+def _squad_words(text: str) -> list[str]:
+    return list(drop_articles(split_words(text)))

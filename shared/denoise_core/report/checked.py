@@ -1,10 +1,11 @@
-"""An answer held against passages, as HTML: point at a claim, and the words on which it rests light up.
+"""A checked answer as HTML: point at a claim, and the words that support it light up.
 
-No script is needed: a claim links to its quotes, and the browser marks what a link points at.
+No script is needed: a claim links to its quotes, and the browser marks a link's target.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,10 @@ from denoise_core.spans import tile_spans
 from denoise_core.support.judging import ClaimVerdict
 from denoise_core.types import Passage
 
-LONGEST = 20_000  # characters of an answer
+MAX_ANSWER_CHARACTERS = 20_000
+
+# Start and end of a half-open range of characters, and what it marks.
+MarkedRange = tuple[int, int, Any]
 
 
 def render_check(
@@ -25,15 +29,23 @@ def render_check(
     outcome: str,
     judge: str,
 ) -> str:
-    """A complete page. ``outcome`` is the verdict in a word or a sentence. All texts are escaped."""
-    own = claim_sections(answer, claims, passages)
+    """Render a page.
+
+    Args:
+        question: The question, if there is one.
+        answer: The answer.
+        claims: Its claims with their verdicts.
+        passages: The evidence.
+        outcome: The verdict on the whole, in a word or a sentence.
+        judge: The judge's name.
+    """
     return render_template(
         "check.html",
         title=question or "Check",
         question=question,
         outcome=outcome,
         judge=judge,
-        **own,
+        **claim_sections(answer, claims, passages),
     )
 
 
@@ -41,63 +53,67 @@ def claim_sections(
     answer: str,
     claims: Sequence[ClaimVerdict],
     passages: Sequence[Passage],
-    name: str = "c",
+    id_prefix: str = "c",
 ) -> dict[str, Any]:
-    """What ``check_body.html`` takes. ``name`` begins the ids of this page's places, so that two can stand in one
-    notebook."""
-    quoted: dict[str, list[tuple[int, int, tuple[str, str]]]] = {}
-    for n, claim in enumerate(claims, 1):
-        for m, q in enumerate(claim.quotes, 1):
-            quoted.setdefault(q.span.passage_id, []).append(
-                (q.span.start, q.span.end, (f"{name}{n}q{m}", q.relation))
+    """Compute the values of ``check_body.html``.
+
+    Args:
+        answer: The answer.
+        claims: Its claims with their verdicts.
+        passages: The evidence.
+        id_prefix: The beginning of the HTML ids. Two answers in one notebook need different
+            ones.
+    """
+    quoted_ranges: dict[str, list[MarkedRange]] = defaultdict(list)
+    for claim_number, claim in enumerate(claims, 1):
+        for quote_number, claim_quote in enumerate(claim.quotes, 1):
+            quote_id = f"{id_prefix}{claim_number}q{quote_number}"
+            quote_mark = (quote_id, claim_quote.relation)
+            span = claim_quote.span
+            quoted_ranges[span.passage_id].append((span.start, span.end, quote_mark))
+    claim_ranges = [(claim.start, claim.end, n) for n, claim in enumerate(claims)]
+    quoted_sources = []
+    for number, passage in enumerate(passages, 1):
+        if passage.id in quoted_ranges:
+            marked_text = _split_at_marks(
+                passage.text, sorted(quoted_ranges[passage.id])
             )
-    said = _cut(answer[:LONGEST], [(c.start, c.end, n) for n, c in enumerate(claims)])
-    numbered = [
-        (n, p, sorted(quoted[p.id]))
-        for n, p in enumerate(passages, 1)
-        if p.id in quoted
-    ]
-    sources = [(n, p, _cut(p.text, ranges)) for n, p, ranges in numbered]
-    about = {
-        "name": name,
-        "known": {p.id: p for p in passages},
+            quoted_sources.append((number, passage, marked_text))
+    return {
+        "claims": claims,
+        "pieces": _split_at_marks(answer[:MAX_ANSWER_CHARACTERS], claim_ranges),
+        "sources": quoted_sources,
+        "name": id_prefix,
+        "known": {passage.id: passage for passage in passages},
         "line_number": line_number,
         "verdict_word": verdict_word,
     }
-    return {"claims": claims, "pieces": said, "sources": sources, **about}
 
 
-def line_number(passage: Passage, at: int) -> int:
-    """The line of the passage's text that a character stands in, from 1."""
-    return passage.text.count("\n", 0, at) + 1
+def line_number(passage: Passage, offset: int) -> int:
+    """Return the line of the passage's text, from 1, that contains a character."""
+    return passage.text.count("\n", 0, offset) + 1
 
 
 def verdict_word(claim: ClaimVerdict) -> str:
-    """In a word: supported, unsupported, unknown."""
-    return (
-        "unknown"
-        if claim.supported is None
-        else "supported"
-        if claim.supported
-        else "unsupported"
-    )
+    """Say the verdict in a word: supported, unsupported or unknown."""
+    if claim.supported is None:
+        return "unknown"
+    return "supported" if claim.supported else "unsupported"
 
 
-def _cut(
-    text: str, ranges: Sequence[tuple[int, int, Any]]
+def _split_at_marks(
+    text: str, ranges: Sequence[MarkedRange]
 ) -> list[tuple[str, list[Any], list[Any]]]:
-    """The text at the edges of ranges ``[start, end)``: each piece with what covers it, and what of that begins
-    there."""
-    pieces = []
-    for a, b in tile_spans(
-        (at for start, end, _ in ranges for at in (start, end)), 0, len(text)
-    ):
-        over = [(start, what) for start, end, what in ranges if start <= a and b <= end]
-        pieces.append(
-            (
-                text[a:b],
-                [what for _, what in over],
-                [what for start, what in over if start == a],
-            )
-        )
-    return pieces
+    """Each piece of the text with the marks that cover it, and those that begin there."""
+    range_edges = [start for start, _, _ in ranges] + [end for _, end, _ in ranges]
+    marked_pieces = []
+    for piece_start, piece_end in tile_spans(range_edges, 0, len(text)):
+        covering_marks, new_marks = [], []
+        for start, end, quote_mark in ranges:
+            if start <= piece_start and piece_end <= end:
+                covering_marks.append(quote_mark)
+                if start == piece_start:
+                    new_marks.append(quote_mark)
+        marked_pieces.append((text[piece_start:piece_end], covering_marks, new_marks))
+    return marked_pieces

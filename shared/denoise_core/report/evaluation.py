@@ -1,4 +1,4 @@
-"""An evaluation as one HTML page: figures, curves, and the questions that were harmed, passage by passage."""
+"""An evaluation as one HTML page: figures, curves, and the questions that were harmed."""
 
 from __future__ import annotations
 
@@ -10,112 +10,142 @@ from denoise_core.evaluate.comparison.evaluation import (
     summary_lines,
     table_rows,
 )
-from denoise_core.evaluate.comparison.figures import GOLD, RIGHT, QuestionOutcome
+from denoise_core.evaluate.comparison.figures import (
+    GOLD_KEPT,
+    RIGHT_ANSWERS,
+    QuestionOutcome,
+    StrategyFigures,
+)
 from denoise_core.evaluate.comparison.setting import EVERYTHING
-from denoise_core.report.context import ReportItem, render_template, values_of
+from denoise_core.report.context import ReportItem, item_values, render_template
 
-HARMED = 20  # questions shown passage by passage, at most
-LINES = 5  # lines in one chart, at most: more cannot be told apart
-
-
-def render_evaluation(found: Evaluation) -> str:
-    """A complete page without scripts or outside parts. All texts are escaped. Needs the extra ``cli``."""
-    return render_template(
-        "evaluation.html", title="Does it help on these questions?", **_values(found)
-    )
+MAX_HARMED = 20  # questions shown passage by passage
+MAX_LINES = 5  # in one chart: more cannot be distinguished
 
 
-def fragment(found: Evaluation) -> str:
-    """The same for a notebook, with its own styles."""
-    return render_template("evaluation.html", **_values(found))
+def render_evaluation(evaluation: Evaluation) -> str:
+    """Render a page. Needs the extra ``cli``."""
+    page_title = "Does it help on these questions?"
+    return render_template("evaluation.html", title=page_title, **_values(evaluation))
 
 
-def _values(found: Evaluation) -> dict[str, Any]:
-    name = found.recommendation.name
-    if (
-        name == EVERYTHING
-    ):  # then what speaks against the best other way is worth seeing
-        others = [f for f in found.figures if f.name != EVERYTHING]
-        name = (
-            max(
-                others, key=lambda f: -1.0 if f.accuracy is None else f.accuracy.value
-            ).name
-            if others
-            else name
-        )
-    change = found.figures_for(name).accuracy_change
-    lines = () if change is None else change.harmed
-    rows = {o.case.line_number: o for o in found.outcomes.get(name, ())}
-    whole = {o.case.line_number: o for o in found.outcomes.get(EVERYTHING, ())}
-    shown = [place for place in lines if place in rows][:HARMED]
+def fragment(evaluation: Evaluation) -> str:
+    """Render a part for a notebook, with its own styles."""
+    return render_template("evaluation.html", **_values(evaluation))
+
+
+def _values(evaluation: Evaluation) -> dict[str, Any]:
+    strategy_row = _inspected_strategy(evaluation)
+    answer_change = strategy_row.accuracy_change
+    harmed_lines = () if answer_change is None else answer_change.harmed[:MAX_HARMED]
+    line_outcomes = _outcomes_by_line(evaluation, strategy_row.name)
+    all_outcomes = _outcomes_by_line(evaluation, EVERYTHING)
+    harmed_items = [
+        _harmed_item(line_outcomes[n], all_outcomes[n]) for n in harmed_lines
+    ]
+    harmed_count = 0 if answer_change is None else len(answer_change.harmed)
+    setting_record = dict(evaluation.recommendation.setting)
     return {
-        "found": found,
-        "table": table_rows(found),
-        "told": summary_lines(found),
-        "charts": _charts(found),
-        "judged": change is not None,
-        "harmed_by": name,
-        "harmed": values_of([_shown(rows[p], whole[p]) for p in shown]),
-        "harmed_unshown": len(lines) - len(shown),
-        "setting": json.dumps(
-            dict(found.recommendation.setting), indent=1, ensure_ascii=False
+        "evaluation": evaluation,
+        "table": table_rows(evaluation),
+        "summary_lines": summary_lines(evaluation),
+        "charts": _charts(evaluation),
+        "judged": answer_change is not None,
+        "harmed_by": strategy_row.name,
+        "harmed": item_values(harmed_items),
+        "harmed_unshown": harmed_count - len(harmed_items),
+        "setting": json.dumps(setting_record, indent=1, ensure_ascii=False),
+    }
+
+
+def _inspected_strategy(evaluation: Evaluation) -> StrategyFigures:
+    """The recommended strategy, or the best other one when that is everything.
+
+    Then its harmed questions show why it is not recommended.
+    """
+    recommended_row = evaluation.figures_for(evaluation.recommendation.name)
+    other_rows = [
+        figures_row
+        for figures_row in evaluation.figures
+        if figures_row.name != EVERYTHING
+    ]
+    if recommended_row.name != EVERYTHING or not other_rows:
+        return recommended_row
+    return max(
+        other_rows,
+        key=lambda figures_row: (
+            figures_row.accuracy.value if figures_row.accuracy else -1.0
         ),
-    }
-
-
-def _shown(own: QuestionOutcome, whole: QuestionOutcome) -> ReportItem:
-    question, result = own.case.question, own.result
-    assert result is not None  # it was answered
-    replies = [
-        f"{how}: {outcome.reply.text or '(nothing)'}"
-        for how, outcome in (("from everything", whole), ("from what was kept", own))
-        if outcome.reply is not None
-    ]
-    facts = (
-        f"line {own.case.line_number}",
-        f"answer: {' / '.join(question.answers)}",
-        *replies,
     )
-    return ReportItem(question.passages, result, question.gold, facts)
 
 
-def _charts(found: Evaluation) -> list[dict[str, Any]]:
-    """What the macro ``chart`` draws: ``lines`` by name, of places (x, y) or one place (x, y, low, high)."""
-    curves = {
-        f.name: f.curve for f in found.figures if f.curve and f.name != EVERYTHING
-    }
-    title = f"{GOLD} by share of the tokens, each way's own ranking"
-    out: list[dict[str, Any]] = [
-        {
-            "title": title,
-            "x": "share of the tokens",
-            "y": GOLD,
-            "lines": dict([*curves.items()][:LINES]),
-            "most": 1,
-        }
+def _outcomes_by_line(evaluation: Evaluation, name: str) -> dict[int, QuestionOutcome]:
+    line_outcomes = evaluation.outcomes.get(name, ())
+    return {outcome.case.line_number: outcome for outcome in line_outcomes}
+
+
+def _harmed_item(outcome: QuestionOutcome, all_outcome: QuestionOutcome) -> ReportItem:
+    question, result = outcome.case.question, outcome.result
+    assert result is not None  # it was answered
+    item_notes = [
+        f"line {outcome.case.line_number}",
+        f"answer: {' / '.join(question.answers)}",
     ]
-    right = [(f, f.accuracy) for f in found.figures if f.accuracy is not None]
-    tokens = {f.name: [(f.tokens, r.value, r.low, r.high)] for f, r in right}
-    money = {
-        f.name: [(1000 * f.cost, r.value, r.low, r.high)]
-        for f, r in right
-        if f.cost is not None
+    if all_outcome.reply is not None:
+        item_notes.append(f"from everything: {all_outcome.reply.text or '(nothing)'}")
+    if outcome.reply is not None:
+        item_notes.append(f"from what was kept: {outcome.reply.text or '(nothing)'}")
+    return ReportItem(question.passages, result, question.gold, tuple(item_notes))
+
+
+def _charts(evaluation: Evaluation) -> list[dict[str, Any]]:
+    """Values of the macro ``chart``: by strategy points (x, y), or (x, y, low, high)."""
+    recall_curves = {
+        figures_row.name: figures_row.recall_curve
+        for figures_row in evaluation.figures
+        if figures_row.recall_curve and figures_row.name != EVERYTHING
     }
-    for over, x, points in (
-        ("tokens a question", "tokens a question", tokens),
-        ("money", "money for 1,000 questions", money),
-    ):
-        places = [place for line in points.values() for place in line]
-        most = max((x for x, *_ in places), default=0.0) or 1.0
-        floor = max(
-            0.0, int(10 * min((low for *_, low, _ in places), default=0.0) - 0.5) / 10
+    curve_chart = {
+        "title": f"{GOLD_KEPT} by share of the tokens, each strategy's own ranking",
+        "x": "share of the tokens",
+        "y": GOLD_KEPT,
+        "lines": dict(list(recall_curves.items())[:MAX_LINES]),
+        "most": 1,
+    }
+    token_points, cost_points = {}, {}
+    for figures_row in evaluation.figures:
+        if figures_row.accuracy is None:
+            continue
+        accuracy_ends = (
+            figures_row.accuracy.value,
+            figures_row.accuracy.low,
+            figures_row.accuracy.high,
         )
-        about = {
-            "title": f"{RIGHT} by {over}",
-            "x": x,
-            "y": RIGHT,
-            "most": most,
-            "floor": floor,
-        }
-        out.append({**about, "lines": points})
-    return [chart for chart in out if chart["lines"]]
+        token_points[figures_row.name] = [(figures_row.kept_tokens, *accuracy_ends)]
+        if figures_row.cost is not None:
+            cost_points[figures_row.name] = [(1000 * figures_row.cost, *accuracy_ends)]
+    all_charts = [
+        curve_chart,
+        _accuracy_chart("tokens a question", "tokens a question", token_points),
+        _accuracy_chart("money", "money for 1,000 questions", cost_points),
+    ]
+    return [chart for chart in all_charts if chart["lines"]]
+
+
+def _accuracy_chart(
+    topic: str,
+    label: str,
+    chart_lines: dict[str, list[tuple[float, float, float, float]]],
+) -> dict[str, Any]:
+    chart_points = [line[0] for line in chart_lines.values()]
+    largest_x = max((x for x, _, _, _ in chart_points), default=0.0)
+    lowest_end = min((low for _, _, low, _ in chart_points), default=0.0)
+    return {
+        "title": f"{RIGHT_ANSWERS} by {topic}",
+        "x": label,
+        "y": RIGHT_ANSWERS,
+        "lines": chart_lines,
+        "most": largest_x or 1.0,
+        # The axis begins at the tenth below the lowest interval.
+        "floor": max(0.0, int(10 * lowest_end - 0.5) / 10),
+    }

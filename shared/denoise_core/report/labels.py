@@ -1,4 +1,4 @@
-"""Labels of questions as a page to look through: a person corrects them and downloads their file again."""
+"""Labels of questions as a page on which a person corrects them and downloads the file."""
 
 from typing import Any
 
@@ -6,5 +6,5 @@ from denoise_core.report.context import render_template
 
 
 def fragment(records: list[dict[str, Any]]) -> str:
-    """A complete page. What one downloads there are ``records``, one a line, with ``is_gold`` as it is ticked."""
+    """Render a page. It offers the records for download, with ``is_gold`` as ticked."""
     return render_template("labels.html", title="Labels", records=records)

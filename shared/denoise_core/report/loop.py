@@ -1,46 +1,53 @@
-"""One run as an HTML page: attempts with their verdicts, the evidence, what was cited, every call."""
+"""One run as an HTML page: attempts with their verdicts, the evidence, and every call."""
 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 from denoise_core.augmenter.answer import Answer
 from denoise_core.augmenter.prompts import cited_passages, with_title_line
 from denoise_core.report.checked import claim_sections
 from denoise_core.report.context import render_template
+from denoise_core.support.judging import ClaimVerdict
+from denoise_core.types import Passage
 
 
 def to_html(answer: Answer) -> str:
-    """A complete page without scripts or outside parts. All texts are escaped. Needs the extra ``cli``."""
+    """Render a page. Needs the extra ``cli``."""
     return render_template("run.html", title=answer.memory.question, **_values(answer))
 
 
 def fragment(answer: Answer) -> str:
-    """The same for a notebook, with its own styles."""
+    """Render a part for a notebook, with its own styles."""
     return render_template("run.html", **_values(answer))
 
 
 def _values(answer: Answer) -> dict[str, Any]:
-    """The answer, and the claims of the text that was sent, where these were judged, with their quotes."""
-    best = answer.memory.best
-    own = best if best is not None and answer.text == best.candidate else None
-    mark = zlib.crc32(
-        f"{answer.memory.question} {answer.text}".encode("utf-8", "replace")
-    )
-    claims = claim_sections(
-        answer.text,
-        own.verdict.claims if own else (),
-        own.evidence if own else (),
-        f"c{mark:08x}-",
-    )
-    cited = (
-        {p.id for p in cited_passages(best.candidate, best.evidence)} if best else set()
-    )
+    """The answer, and the claims of the text that was sent, if they were judged."""
+    best_attempt = answer.memory.best
+    cited_ids: set[str] = set()
+    claim_verdicts: Sequence[ClaimVerdict] = ()
+    answer_evidence: Sequence[Passage] = ()
+    if best_attempt is not None:
+        cited_ids = {
+            p.id for p in cited_passages(best_attempt.candidate, best_attempt.evidence)
+        }
+        if answer.text == best_attempt.candidate:
+            claim_verdicts, answer_evidence = (
+                best_attempt.verdict.claims,
+                best_attempt.evidence,
+            )
+    # Two answers in one notebook need different HTML ids.
+    run_text = f"{answer.memory.question} {answer.text}"
+    id_checksum = zlib.crc32(run_text.encode("utf-8", "replace"))
     return {
         "answer": answer,
-        "best": best,
-        "cited": cited,
+        "best": best_attempt,
+        "cited": cited_ids,
         "titled": with_title_line,
-        **claims,
+        **claim_sections(
+            answer.text, claim_verdicts, answer_evidence, f"c{id_checksum:08x}-"
+        ),
     }

@@ -1,4 +1,7 @@
-"""A denoised context for a notebook that has the result alone: what was kept, and how much was dropped where."""
+"""A denoised context for a notebook that has only the result, not the passages.
+
+A result does not hold the dropped text, so its length and the reason are shown instead.
+"""
 
 from __future__ import annotations
 
@@ -7,40 +10,42 @@ from operator import itemgetter
 
 from denoise_core.report.context import (
     MarkedText,
-    note_of,
+    drop_note,
+    passage_row,
     render_template,
-    values_of_rows,
+    rows_values,
 )
 from denoise_core.result import DenoiseResult
 
 
 def fragment(result: DenoiseResult) -> str:
-    """The kept text in its places; of what was dropped, whose text the result does not hold, length and reason."""
-    parts = defaultdict[str, list[tuple[int, MarkedText]]](list)
-    for passage in result.passages:
-        at = 0
-        for span in passage.source_spans[: 1 if passage.is_rewritten else None]:
-            text = (
-                passage.text
-                if passage.is_rewritten
-                else passage.text[at : at + len(span)]
+    """Render kept text and the lengths of dropped text in their original order."""
+    placed_by_id: dict[str, list[tuple[int, MarkedText]]] = defaultdict(list)
+    for kept_passage in result.passages:
+        text_offset = 0
+        source_spans = kept_passage.source_spans
+        if kept_passage.is_rewritten:  # its text has no offsets in the source
+            rewritten_piece = MarkedText(kept_passage.text, True, "kept")
+            placed_by_id[source_spans[0].passage_id].append(
+                (source_spans[0].start, rewritten_piece)
             )
-            at += len(span)
-            parts[span.passage_id].append((span.start, MarkedText(text, True, "kept")))
+            continue
+        for source_span in source_spans:
+            span_text = kept_passage.text[text_offset : text_offset + len(source_span)]
+            text_offset += len(source_span)
+            kept_piece = MarkedText(span_text, True, "kept")
+            placed_by_id[source_span.passage_id].append((source_span.start, kept_piece))
     for drop in result.dropped:
-        gone = MarkedText(f"[{len(drop.span):,} characters]", False, note_of(drop))
-        parts[drop.span.passage_id].append((drop.span.start, gone))
-    titles = {p.id: str(p.metadata.get("title", "")) for p in result.passages}
-    rows = []
-    for i, own in parts.items():
-        pieces = [piece for _, piece in sorted(own, key=itemgetter(0))]
-        rows.append(
-            {
-                "id": i,
-                "title": titles.get(i, ""),
-                "gold": False,
-                "pieces": pieces,
-                "rewritten": (),
-            }
+        length_note = f"[{len(drop.span):,} characters]"
+        dropped_piece = MarkedText(length_note, False, drop_note(drop))
+        placed_by_id[drop.span.passage_id].append((drop.span.start, dropped_piece))
+    title_by_id = {p.id: p.metadata.get("title", "") for p in result.passages}
+    passage_rows = []
+    for passage_id, placed_pieces in placed_by_id.items():
+        placed_pieces.sort(key=itemgetter(0))
+        ordered_pieces = [piece for _, piece in placed_pieces]
+        passage_rows.append(
+            passage_row(passage_id, title_by_id.get(passage_id, ""), ordered_pieces)
         )
-    return render_template("context.html", items=[values_of_rows(result, rows)[0]])
+    page_values, _ = rows_values(result, passage_rows)
+    return render_template("context.html", items=[page_values])

@@ -54,7 +54,7 @@ def test_a_table_a_page_all_figures_and_a_setting_that_runs(command, tmp_path):
     assert status == 0, err
     assert "left out: line 1: not JSON" in err
     for said in (
-        "way",
+        "strategy",
         "everything",
         "BM25",
         "Recommended (*)",
@@ -64,7 +64,7 @@ def test_a_table_a_page_all_figures_and_a_setting_that_runs(command, tmp_path):
     assert "hurt/help" not in out, "nobody answered"
     assert max(map(len, out.split("4 questions;")[0].splitlines())) <= 80
     record = json.loads((tmp_path / "found/results.json").read_text("utf-8"))
-    assert record["left_out"][0]["line_number"] == 1
+    assert record["rejected_records"][0]["line_number"] == 1
     assert len(record["by_question"]["default"]) == 4
     page = (tmp_path / "found/report.html").read_text("utf-8")
     assert "<script" not in page

@@ -52,10 +52,10 @@ TEXTS = [
 def test_weights_are_the_known_ones_and_others_are_refused(tmp_path):
     name = "model.safetensors"
     verify_digest(minilm_folder() / name, DIGESTS[name])
-    other = tmp_path / name
-    shutil.copy(minilm_folder() / "config.json", other)
+    other_encoder = tmp_path / name
+    shutil.copy(minilm_folder() / "config.json", other_encoder)
     with pytest.raises(InputError, match="not the one of rag-denoise-weights"):
-        verify_digest(other, DIGESTS[name])
+        verify_digest(other_encoder, DIGESTS[name])
 
 
 def test_a_result_comes_without_torch_and_all_that_it_brings():
@@ -63,19 +63,20 @@ def test_a_result_comes_without_torch_and_all_that_it_brings():
     code += "r = default_denoiser().denoise('who?', [Passage('She did.', 'a'), Passage('No.', 'b')])\n"
     code += "heavy = {'torch', 'transformers', 'sklearn', 'scipy', 'bm25s', 'pydantic', 'huggingface_hub'}\n"
     code += "print(len(r.passages), *(heavy & set(sys.modules)))"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == ["2"]
+    assert completed.stdout.split() == ["2"]
 
 
 def test_nothing_is_loaded_before_the_first_score():
-    code = "import sys\nfrom denoise_core.embedded import default_denoiser, sample_questions\ndefault_denoiser()\nsample_questions()\n"
+    code = "import sys\nfrom denoise_core.embedded import default_denoiser, sample_questions\n"
+    code += "default_denoiser()\nsample_questions()\n"
     code += "print('torch' in sys.modules, 'transformers' in sys.modules, 'denoise_weights' in sys.modules)"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == ["False", "False", "False"]
+    assert completed.stdout.split() == ["False", "False", "False"]
 
 
 @pytest.mark.parametrize(
@@ -113,47 +114,54 @@ def test_scores_equal_those_of_torch(torch_encoder):
     """The whole path: cosine as torch has it, late interaction up to what 8 bits cost."""
     question, texts = (
         sample_questions()[0].text,
-        [p.text for p in sample_questions()[0].passages[:6]],
+        [passage.text for passage in sample_questions()[0].passages[:6]],
     )
-    states = [torch_encoder(t) for t in texts]
-    asked = torch_encoder(question)
+    states = [torch_encoder(text) for text in texts]
+    query_states = torch_encoder(question)
 
-    cosine = np.array([unit(s.mean(0)) @ unit(asked.mean(0)) for s in states])
-    pieces = shared_encoder()._pieces([question, *texts])
+    cosine = np.array(
+        [unit(states_row.mean(0)) @ unit(query_states.mean(0)) for states_row in states]
+    )
+    pieces = shared_encoder()._tokenize([question, *texts])
     rarity = token_idf(pieces[0], pieces[1:])
-    near = np.stack([(unit(s[1:-1]) @ unit(asked[1:-1]).T).max(0) for s in states])
+    near = np.stack(
+        [
+            (unit(states_row[1:-1]) @ unit(query_states[1:-1]).T).max(0)
+            for states_row in states
+        ]
+    )
     maxsim = near @ rarity / rarity.sum()
-    found = shared_encoder().signals(question, texts)
-    assert np.abs(found[:, 0] - cosine).max() < 1e-4
-    assert np.abs(found[:, 1] - maxsim).max() < 1e-3, "more than 8 bits may cost"
+    results = shared_encoder().signals(question, texts)
+    assert np.abs(results[:, 0] - cosine).max() < 1e-4
+    assert np.abs(results[:, 1] - maxsim).max() < 1e-3, "more than 8 bits may cost"
 
 
 def test_states_equal_those_of_torch_and_do_not_depend_on_batch_neighbours(
     torch_encoder,
 ):
     network, tokenizer = load_encoder(minilm_folder())
-    rows = [tokenizer.encode(t).ids[:512] for t in TEXTS]
+    rows = [tokenizer.encode(text).ids[:512] for text in TEXTS]
     together = network.hidden_states(rows)
     for text, row, states in zip(TEXTS, rows, together, strict=True):
-        theirs, alone = torch_encoder(text), network.hidden_states([row])[0]
-        assert np.abs(unit(states) - unit(alone)).max() < 1e-4
+        theirs, single_states = torch_encoder(text), network.hidden_states([row])[0]
+        assert np.abs(unit(states) - unit(single_states)).max() < 1e-4
         assert np.abs(unit(states) - unit(theirs)).max() < 1e-4
 
 
 def test_the_denoiser_keeps_the_laws_also_in_chunks():
     passages = [
-        Passage(t, str(i), score=0.5, metadata={"k": i})
-        for i, t in enumerate([*TEXTS, "", " \n"])
+        Passage(text, str(index), score=0.5, metadata={"k": index})
+        for index, text in enumerate([*TEXTS, "", " \n"])
     ]
     result = check_denoiser(default_denoiser, QUESTION, passages)
     assert result.passages[0].id == "0"
     assert result.relevant is True
-    cut = check_denoiser(
+    cut_result = check_denoiser(
         lambda: default_denoiser(keep=0.2, chunker=sentence_chunker(200)),
         QUESTION,
         passages,
     )
-    assert cut.passages[0].text == TEXTS[0]
+    assert cut_result.passages[0].text == TEXTS[0]
 
 
 @pytest.mark.parametrize("texts", [[], ["only one"], [""], ["a", "a"]])
@@ -167,20 +175,22 @@ def test_small_lists_score_without_trouble(texts):
 def test_threads_share_one_model():
     async def together():
         denoiser = default_denoiser()
-        passages = [Passage(t, str(i)) for i, t in enumerate(TEXTS)]
+        passages = [Passage(text, str(index)) for index, text in enumerate(TEXTS)]
         return await asyncio.gather(
             *(denoiser.adenoise(QUESTION, passages) for _ in range(4))
         )
 
-    first, *others = asyncio.run(together())
-    assert all(o.passages == first.passages for o in others)
+    first, *other_results = asyncio.run(together())
+    assert all(
+        other_result.passages == first.passages for other_result in other_results
+    )
 
 
 def test_the_sample_is_forty_questions_that_nothing_was_fitted_on():
     questions = sample_questions()
-    assert [len(q.passages) for q in questions] == [20] * 40
-    assert all(len(q.gold) == 1 and q.answers for q in questions)
-    assert not any(for_fitting(q.id) for q in questions)
+    assert [len(question.passages) for question in questions] == [20] * 40
+    assert all(len(question.gold) == 1 and question.answers for question in questions)
+    assert not any(for_fitting(question.id) for question in questions)
     with as_file(
         files("denoise_core.embedded") / "data" / "nq_sample.jsonl.xz"
     ) as path:
@@ -192,22 +202,27 @@ def test_the_sample_is_forty_questions_that_nothing_was_fitted_on():
 def test_the_default_keeps_gold_at_least_as_often_as_cosine_and_more_often_than_bm25():
     """On the first questions of the sample; the whole of it, and others, are a benchmark."""
     questions = sample_questions()[:4]
-    gold = [label for q in questions for label in q.labels]
-    groups = [q.id for q in questions for _ in q.passages]
-    kept = {}
+    gold = [label for question in questions for label in question.labels]
+    groups = [question.id for question in questions for _ in question.passages]
+    kept_shares = {}
     for name, scorer in (
         ("default", DefaultScorer()),
         ("cosine", embedding_scorer()),
         ("bm25", BM25Scorer()),
     ):
         scores = np.concatenate(
-            [scorer.score(q.text, [p.text for p in q.passages]) for q in questions]
+            [
+                scorer.score(
+                    question.text, [passage.text for passage in question.passages]
+                )
+                for question in questions
+            ]
         )
-        kept[name] = [
-            recall_at(scores, gold, groups, share).mean() for share in (0.3, 0.1)
+        kept_shares[name] = [
+            recall_at(scores, gold, groups, fraction).mean() for fraction in (0.3, 0.1)
         ]
-    assert all(np.array(kept["default"]) >= kept["cosine"])
-    assert all(np.array(kept["default"]) > kept["bm25"])
+    assert all(np.array(kept_shares["default"]) >= kept_shares["cosine"])
+    assert all(np.array(kept_shares["default"]) > kept_shares["bm25"])
 
 
 def test_what_ships_says_what_it_was_fitted_on():
@@ -233,7 +248,7 @@ def test_a_smaller_risk_keeps_more():
 def test_passages_of_another_question_are_said_not_to_fit():
     first, second = sample_questions()[0], sample_questions()[1]
     assert default_denoiser().denoise(first.text, first.passages).relevant is True
-    strangers = default_denoiser(on_irrelevant="drop").denoise(
+    unrelated = default_denoiser(on_irrelevant="drop").denoise(
         first.text,
         [
             Passage("Bananas are rich in potassium.", "a"),
@@ -241,8 +256,8 @@ def test_passages_of_another_question_are_said_not_to_fit():
             Passage("Her new album sold well in Japan.", "c"),
         ],
     )
-    assert strangers.relevant is False
-    assert strangers.passages == ()
+    assert unrelated.relevant is False
+    assert unrelated.passages == ()
     assert second.passages
 
 
@@ -250,7 +265,7 @@ class Framework:
     """Embeds as LlamaIndex's models do."""
 
     def get_text_embedding_batch(self, texts):
-        return [[1.0, float("Porto" in t)] for t in texts]
+        return [[1.0, float("Porto" in text)] for text in texts]
 
     def get_query_embedding(self, query):
         return [0.0, 1.0]
@@ -260,9 +275,13 @@ class Framework:
     "model",
     [
         {"encoder": Framework()},
-        {"encoder": lambda texts: [[float("Porto" in t) + 0.1, 1.0] for t in texts]},
-        {"encoder": FunctionScorer(lambda q, t: float("Porto" in t))},
-        {"reranker": lambda pairs: [float("Porto" in t) for _, t in pairs]},
+        {
+            "encoder": lambda texts: [
+                [float("Porto" in text) + 0.1, 1.0] for text in texts
+            ]
+        },
+        {"encoder": FunctionScorer(lambda question, text: float("Porto" in text))},
+        {"reranker": lambda pairs: [float("Porto" in text) for _, text in pairs]},
     ],
 )
 def test_another_model_in_one_line_keeps_a_share_and_says_so(model, caplog):
@@ -270,10 +289,11 @@ def test_another_model_in_one_line_keeps_a_share_and_says_so(model, caplog):
     denoiser = default_denoiser(**model)
     texts = [
         "The tower is in Porto.",
-        *(f"Bread is cheap in town {n}." for n in range(5)),
+        *(f"Bread is cheap in town {number}." for number in range(5)),
     ]
     result = denoiser.denoise(
-        "Where in Porto is it?", [Passage(t, str(n)) for n, t in enumerate(texts)]
+        "Where in Porto is it?",
+        [Passage(text, str(number)) for number, text in enumerate(texts)],
     )
     assert result.passages[0].id == "0"
     assert len(result.passages) == 2
@@ -281,7 +301,7 @@ def test_another_model_in_one_line_keeps_a_share_and_says_so(model, caplog):
     assert (
         len(
             default_denoiser(keep=1, **model)
-            .denoise("Porto?", [Passage(t, t) for t in texts])
+            .denoise("Porto?", [Passage(text, text) for text in texts])
             .passages
         )
         == 1
@@ -301,9 +321,9 @@ def test_a_language_that_the_encoder_does_not_read_is_named_and_nothing_is_lost(
         "Das Brot ist dort nicht teuer.",
         "Der Fluss ist lang und breit.",
     ]
-    given = [Passage(t, str(n)) for n, t in enumerate(texts)]
+    passages = [Passage(text, str(number)) for number, text in enumerate(texts)]
     result = default_denoiser(on_irrelevant="drop").denoise(
-        "Wie hoch ist der Turm in der Stadt?", given
+        "Wie hoch ist der Turm in der Stadt?", passages
     )
     assert result.relevant is None
     assert result.passages
@@ -322,29 +342,32 @@ def test_tokens_are_counted_and_long_questions_are_no_trouble():
 
 
 def test_a_long_passage_is_read_in_parts_and_found_by_its_best():
-    buried = (
+    long_text = (
         "Bananas are rich in potassium. " * 200
         + TEXTS[0]
         + " Paris has many bakeries." * 200
     )
-    passages = [Passage(buried, "long"), Passage("Bananas are yellow.", "short")]
+    passages = [Passage(long_text, "long"), Passage("Bananas are yellow.", "short")]
     result = default_denoiser(keep=1, chunker=no_chunking).denoise(QUESTION, passages)
-    assert [p.id for p in result.passages] == ["long"]
-    assert [s.passage_id for s in result.trace.events[0].effect.split_spans] == ["long"]
-    assert shared_encoder().count_tokens(buried) > 2000
+    assert [passage.id for passage in result.passages] == ["long"]
+    assert [
+        states_row.passage_id
+        for states_row in result.trace.events[0].effect.split_spans
+    ] == ["long"]
+    assert shared_encoder().count_tokens(long_text) > 2000
 
 
 def test_of_a_long_passage_only_the_piece_with_the_answer_is_kept():
-    buried = (
+    long_text = (
         "Bananas are rich in potassium. " * 60
         + "\n\n"
         + TEXTS[0]
         + "\n\n"
         + " Paris has many bakeries." * 60
     )
-    result = default_denoiser(keep=1).denoise(QUESTION, [Passage(buried, "long")])
+    result = default_denoiser(keep=1).denoise(QUESTION, [Passage(long_text, "long")])
     assert TEXTS[0] in result.passages[0].text
-    assert len(result.passages[0].text) < 0.5 * len(buried)
+    assert len(result.passages[0].text) < 0.5 * len(long_text)
 
 
 def test_a_second_question_reads_no_passage_again_and_warming_reads_them_before(
@@ -354,24 +377,24 @@ def test_a_second_question_reads_no_passage_again_and_warming_reads_them_before(
     assert mine.precompute(TEXTS) == len(set(TEXTS))
     first = mine.signals(QUESTION, TEXTS)
     mine.signals("Who bakes?", TEXTS)
-    assert mine.embedding_cache.read == len(set(TEXTS))
-    other = SentenceEncoder(
+    assert mine.embedding_cache.computed_count == len(set(TEXTS))
+    other_encoder = SentenceEncoder(
         minilm_folder(), name="mine", cache_folder=tmp_path
     )  # as another process would
-    assert np.array_equal(other.signals(QUESTION, TEXTS), first)
-    assert other.embedding_cache.read == 0
+    assert np.array_equal(other_encoder.signals(QUESTION, TEXTS), first)
+    assert other_encoder.embedding_cache.computed_count == 0
 
 
 def test_a_denoiser_is_warmed_with_what_it_will_score():
     denoiser = default_denoiser()
     passages = [
-        Passage(f"Number {i} has its own text.", str(i), header="Numbers")
-        for i in range(5)
+        Passage(f"Number {index} has its own text.", str(index), header="Numbers")
+        for index in range(5)
     ]
     assert denoiser.precompute(passages) == 5
-    before = shared_encoder().embedding_cache.read
+    before = shared_encoder().embedding_cache.computed_count
     denoiser.denoise("which number?", passages)
-    assert shared_encoder().embedding_cache.read == before
+    assert shared_encoder().embedding_cache.computed_count == before
     with pytest.raises(InputError, match="nothing to warm"):
         ENDDenoiser(BM25Scorer()).precompute(passages)
 
@@ -380,7 +403,7 @@ def test_memory_has_a_limit_and_readings_of_another_model_are_not_taken(tmp_path
     small = SentenceEncoder(minilm_folder(), name="one", cache_folder=tmp_path)
     small.embedding_cache = EmbeddingCache("one", memory=100_000, folder=tmp_path)
     small.precompute(TEXTS)
-    assert small.embedding_cache.kept.total_weight <= 100_000
+    assert small.embedding_cache.in_memory.total_weight <= 100_000
     assert (
         SentenceEncoder(minilm_folder(), name="one", cache_folder=tmp_path).precompute(
             TEXTS
@@ -396,12 +419,12 @@ def test_memory_has_a_limit_and_readings_of_another_model_are_not_taken(tmp_path
 
 
 def test_a_reading_survives_bytes_and_damage_is_found():
-    reading = shared_encoder()._read([TEXTS[0]])[0]
+    reading = shared_encoder()._encode_texts([TEXTS[0]])[0]
     blob = reading.to_bytes()
     again = TokenEmbeddings.from_bytes(blob)
     assert all(
-        np.array_equal(getattr(again, n), getattr(reading, n))
-        for n in reading.__slots__
+        np.array_equal(getattr(again, number), getattr(reading, number))
+        for number in reading.__slots__
     )
     for bad in (b"", blob[:-1], b"XXXX" + blob[4:], blob + b"0"):
         with pytest.raises(ValueError, match=r"short|cut off|add up"):
@@ -412,18 +435,18 @@ def test_eight_threads_load_one_model():
     code = """
 import importlib, threading
 from denoise_core.embedded import DefaultScorer
-e = importlib.import_module("denoise_core.embedded.encoder")  # the package has a function of that name
-loads, real = [], e.load
-e.load = lambda folder: loads.append(folder) or real(folder)
+e = importlib.import_module("denoise_core.embedded.encoder")
+loads, real = [], e.load_network
+e.load_network = lambda folder: loads.append(folder) or real(folder)
 threads = [threading.Thread(target=lambda: DefaultScorer().score("who?", ["a", "b"])) for _ in range(8)]
 [t.start() for t in threads]
 [t.join() for t in threads]
 print(len(loads))
 """
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert done.stdout.split() == ["1"]
+    assert completed.stdout.split() == ["1"]
 
 
 def test_signals_that_say_nothing_earn_no_place():
@@ -435,7 +458,7 @@ def test_signals_that_say_nothing_earn_no_place():
         heard = rng.normal(size=(10, 4)).astype(np.float32)
         heard[:, 1] += (
             2.0 * labels
-        )  # two that tell, each with an error of its own, and two of noise
+        )  # two that tell, each with its error, and two of noise
         heard[:, 3] += 2.0 * labels
         return Read(heard, labels)
 
@@ -454,7 +477,7 @@ def bridged():
         "Lunch is at noon in the canteen.",
         "The card vault opens with two keys.",
         "Parking is free for guests on Sundays.",
-        "The printer stands beside the lift.",
+        "The printer is next to the lift.",
         "Rain is expected for the weekend.",
     ]
     return "Who is responsible for the invoicing rewrite?", texts
@@ -462,16 +485,16 @@ def bridged():
 
 def test_a_second_look_raises_what_belongs_to_the_best_and_lowers_nothing():
     query, texts = bridged()
-    plain, looked = (
+    plain_scores, boosted_scores = (
         DefaultScorer().score(query, texts),
         DefaultScorer(boost_multi_hop=True).score(query, texts),
     )
-    assert (looked >= plain).all()
-    assert looked.argmax() == plain.argmax() == 0
-    assert looked.max() == plain.max()
-    assert np.argsort(-looked)[1] == 1
-    assert looked[1] - plain[1] >= 0
-    assert (looked > plain).any()
+    assert (boosted_scores >= plain_scores).all()
+    assert boosted_scores.argmax() == plain_scores.argmax() == 0
+    assert boosted_scores.max() == plain_scores.max()
+    assert np.argsort(-boosted_scores)[1] == 1
+    assert boosted_scores[1] - plain_scores[1] >= 0
+    assert (boosted_scores > plain_scores).any()
     check_scorer(
         DefaultScorer(boost_multi_hop=True),
         QUESTION,
@@ -482,11 +505,15 @@ def test_a_second_look_raises_what_belongs_to_the_best_and_lowers_nothing():
 
 
 def test_with_a_second_look_auto_keeps_what_it_keeps_without_and_says_the_same():
-    for q in sample_questions()[:12]:
-        plain = default_denoiser().denoise(q.text, q.passages)
-        looked = default_denoiser(boost_multi_hop=True).denoise(q.text, q.passages)
-        assert {p.id for p in plain.passages} <= {p.id for p in looked.passages}
-        assert looked.relevant == plain.relevant
+    for question in sample_questions()[:12]:
+        plain_scores = default_denoiser().denoise(question.text, question.passages)
+        boosted_scores = default_denoiser(boost_multi_hop=True).denoise(
+            question.text, question.passages
+        )
+        assert {passage.id for passage in plain_scores.passages} <= {
+            passage.id for passage in boosted_scores.passages
+        }
+        assert boosted_scores.relevant == plain_scores.relevant
 
 
 @pytest.mark.parametrize(
@@ -495,11 +522,11 @@ def test_with_a_second_look_auto_keeps_what_it_keeps_without_and_says_the_same()
 )
 @pytest.mark.parametrize("query", ["", "Who?", "one two"])
 def test_a_second_look_takes_any_list(texts, query):
-    found = DefaultScorer(boost_multi_hop=True).score(query, texts)
-    assert found.shape == (len(texts),)
-    assert not np.isnan(found).any()
+    results = DefaultScorer(boost_multi_hop=True).score(query, texts)
+    assert results.shape == (len(texts),)
+    assert not np.isnan(results).any()
 
 
 def test_a_second_look_is_the_shipped_models_alone():
-    with pytest.raises(InputError, match="second_look"):
+    with pytest.raises(InputError, match="boost_multi_hop"):
         default_denoiser(encoder=BM25Scorer(), boost_multi_hop=True)

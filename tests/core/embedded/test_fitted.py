@@ -17,35 +17,49 @@ from denoise_core.end.calibration import required_text_fraction
 from denoise_core.question import Question
 
 
-def few(n=24, passages=6):
+def few(count=24, passages=6):
     """Questions of the sample with their gold and a few other passages."""
-    out = []
-    for q in sample_questions()[:n]:
-        others = [p for p in q.passages if p.id not in q.gold][: passages - 1]
-        chosen = [p for p in q.passages if p.id in q.gold or p in others]
-        out.append(Question(q.text, tuple(chosen), q.gold, q.answers, q.id))
-    return out
+    few_questions = []
+    for question in sample_questions()[:count]:
+        other_passages = [
+            passage for passage in question.passages if passage.id not in question.gold
+        ][: passages - 1]
+        chosen_passages = [
+            passage
+            for passage in question.passages
+            if passage.id in question.gold or passage in other_passages
+        ]
+        few_questions.append(
+            Question(
+                question.text,
+                tuple(chosen_passages),
+                question.gold,
+                question.answers,
+                question.id,
+            )
+        )
+    return few_questions
 
 
 @pytest.fixture(scope="module")
-def fitted():
+def fitted_denoiser():
     return fit_denoiser(few())
 
 
-def test_a_folder_is_a_denoiser(fitted, tmp_path):
-    folder = fitted.save(tmp_path / "mine")
+def test_a_folder_is_a_denoiser(fitted_denoiser, tmp_path):
+    folder = fitted_denoiser.save(tmp_path / "mine")
     assert "Relevant" not in (folder / "README.md").read_text()
-    assert str(fitted.evaluation) in (folder / "README.md").read_text()
+    assert str(fitted_denoiser.evaluation) in (folder / "README.md").read_text()
     question = few(1)[0]
     one, two = load_denoiser(folder), load_denoiser(folder, keep=2)
     result = one.denoise(question.text, question.passages)
-    assert question.gold <= {p.id for p in result.passages}
+    assert question.gold <= {passage.id for passage in result.passages}
     assert "your questions" in result.trace.events[0].effect.guarantee
     assert len(two.denoise(question.text, question.passages).passages) == 2
 
 
-def test_the_folder_says_how_much_text_is_needed(fitted, tmp_path):
-    folder = fitted.save(tmp_path / "mine")
+def test_the_folder_says_how_much_text_is_needed(fitted_denoiser, tmp_path):
+    folder = fitted_denoiser.save(tmp_path / "mine")
     verdict = json.loads((folder / "denoiser.json").read_text())["verdict"]
     assert list(verdict["text_needed"]) == [
         "fitted",
@@ -59,15 +73,20 @@ def test_the_folder_says_how_much_text_is_needed(fitted, tmp_path):
     assert "| fitted | " in (folder / "README.md").read_text()
 
 
-def test_weights_are_not_negative_and_the_verdict_is_of_questions_not_fitted_on(fitted):
-    assert min(fitted.stack.weight) >= 0
-    assert fitted.evaluation.questions == 24
-    assert fitted.evaluation.text_needed["fitted"][0][0] < 0.5
+def test_weights_are_not_negative_and_the_verdict_is_of_questions_not_fitted_on(
+    fitted_denoiser,
+):
+    assert min(fitted_denoiser.stack.weight) >= 0
+    assert fitted_denoiser.evaluation.questions == 24
+    assert fitted_denoiser.evaluation.text_needed["fitted"][0][0] < 0.5
 
 
 def test_shuffled_labels_are_called_no_better():
     rng = random.Random(0)
-    shuffled = [replace(q, gold=frozenset([rng.choice(q.passages).id])) for q in few()]
+    shuffled = [
+        replace(question, gold=frozenset([rng.choice(question.passages).id]))
+        for question in few()
+    ]
     assert fit_denoiser(shuffled).evaluation.outcome != "better"
 
 
@@ -78,9 +97,12 @@ def test_the_three_words():
     )
     good, bad = labels.astype(np.float32), (~labels).astype(np.float32)
 
-    def of(fitted, cosine):
+    def of(fitted_denoiser, cosine):
         return evaluate_fit(
-            {"fitted": fitted, "cosine": cosine}, labels, np.full(240, 400.0), groups
+            {"fitted": fitted_denoiser, "cosine": cosine},
+            labels,
+            np.full(240, 400.0),
+            groups,
         )
 
     better = of(good, bad)
@@ -105,10 +127,10 @@ def test_the_three_words():
 @given(st.integers(0, 1000))
 def test_fits_that_share_questions_are_judged_with_a_wider_interval(seed):
     samples = 0.5 + 0.1 * np.random.default_rng(seed).normal(size=500)
-    found = np.array([samples.mean(), *samples])
+    samples_row = np.array([samples.mean(), *samples])
     ends = [
-        percentile_interval(found),
-        *(percentile_interval(found, n) for n in (10, 5, 2)),
+        percentile_interval(samples_row),
+        *(percentile_interval(samples_row, count) for count in (10, 5, 2)),
     ]
     for (_, low, high), (_, lower, higher) in pairwise(ends):
         assert lower < low < high < higher
@@ -116,36 +138,46 @@ def test_fits_that_share_questions_are_judged_with_a_wider_interval(seed):
 
 def kept_at(scores, gold, sizes, groups, margin):
     """Gold and text kept within one margin of each question's best, by hand."""
-    told = []
-    for q in sorted(set(groups)):
-        own = groups == q
-        kept = scores[own] >= scores[own].max() - margin * np.log1p(own.sum()) - 1e-9
-        told.append((kept[gold[own]].mean(), sizes[own][kept].sum() / sizes[own].sum()))
-    return np.mean(told, axis=0)
+    kept_rows = []
+    for question in sorted(set(groups)):
+        in_question = groups == question
+        kept_mask = (
+            scores[in_question]
+            >= scores[in_question].max() - margin * np.log1p(in_question.sum()) - 1e-9
+        )
+        kept_rows.append(
+            (
+                kept_mask[gold[in_question]].mean(),
+                sizes[in_question][kept_mask].sum() / sizes[in_question].sum(),
+            )
+        )
+    return np.mean(kept_rows, axis=0)
 
 
 @given(st.integers(0, 1000), st.sampled_from([0.5, 0.9, 1.0]))
 @settings(max_examples=20)
 def test_the_text_needed_is_that_of_the_narrowest_margin_that_keeps_the_gold(
-    seed, share
+    seed, fraction
 ):
     rng = np.random.default_rng(seed)
     groups = np.repeat(np.arange(12), rng.integers(2, 7, 12))
-    n = len(groups)
-    scores, sizes = rng.integers(0, 6, n).astype(float), rng.uniform(1, 9, n)
-    gold = rng.random(n) < 0.4
+    count = len(groups)
+    scores, sizes = rng.integers(0, 6, count).astype(float), rng.uniform(1, 9, count)
+    gold = rng.random(count) < 0.4
     gold[np.unique(groups, return_index=True)[1]] = True
-    needed = required_text_fraction(scores, gold, sizes, groups, fraction=share)
+    needed_text = required_text_fraction(scores, gold, sizes, groups, fraction=fraction)
     margins = np.arange(0, 6.01, 1.0)[:, None] / np.log1p(np.bincount(groups))[None]
-    told = [
-        kept_at(scores, gold, sizes, groups, m) for m in sorted(set(margins.ravel()))
+    kept_rows = [
+        kept_at(scores, gold, sizes, groups, margin)
+        for margin in sorted(set(margins.ravel()))
     ]
-    assert needed[0] == pytest.approx(
-        next(text for kept, text in told if kept >= share - 1e-9)
+    assert needed_text[0] == pytest.approx(
+        next(text for kept_mask, text in kept_rows if kept_mask >= fraction - 1e-9)
     )
-    assert needed.shape == (501,)
+    assert needed_text.shape == (501,)
     assert (
-        needed == required_text_fraction(scores, gold, sizes, groups, fraction=share)
+        needed_text
+        == required_text_fraction(scores, gold, sizes, groups, fraction=fraction)
     ).all()
 
 
@@ -159,8 +191,11 @@ def test_slips_say_what_to_do(tmp_path):
         load_denoiser(tmp_path)
 
 
-def test_relevant_passages_with_a_style_of_their_own_are_warned_of(fitted):
-    assert not any("never saw the questions" in w for w in fitted.evaluation.warnings)
+def test_relevant_passages_with_a_style_of_their_own_are_warned_of(fitted_denoiser):
+    assert not any(
+        "never saw the questions" in warning
+        for warning in fitted_denoiser.evaluation.warnings
+    )
     rng = random.Random(1)
     words = [
         "amber",
@@ -175,42 +210,51 @@ def test_relevant_passages_with_a_style_of_their_own_are_warned_of(fitted):
         "juniper",
     ]
     questions = []
-    for n in range(24):
+    for count in range(24):
         gold = Passage(
             f"What this is about: the {rng.choice(words)}. This is what it is all about.",
             "g",
         )
-        others = [
-            Passage(" ".join(rng.choices(words, k=6)).capitalize() + ".", f"o{i}")
-            for i in range(5)
+        other_passages = [
+            Passage(" ".join(rng.choices(words, k=6)).capitalize() + ".", f"o{index}")
+            for index in range(5)
         ]
         questions.append(
             Question(
-                f"Which {rng.choice(words)} {n}?", (*others, gold), frozenset({"g"})
+                f"Which {rng.choice(words)} {count}?",
+                (*other_passages, gold),
+                frozenset({"g"}),
             )
         )
-    found = fit_denoiser(questions, keep=0.3)
-    assert found.evaluation.text_needed["no question"][0][0] < 0.3
-    assert any("never saw the questions" in w for w in found.evaluation.warnings)
-    assert "Warning: a fit that never saw the questions" in found.card()
+    new_fit = fit_denoiser(questions, keep=0.3)
+    assert new_fit.evaluation.text_needed["no question"][0][0] < 0.3
+    assert any(
+        "never saw the questions" in warning for warning in new_fit.evaluation.warnings
+    )
+    assert "Warning: a fit that never saw the questions" in new_fit.card()
 
 
-def test_an_earlier_fit_is_overwritten_only_when_asked_to(fitted, tmp_path):
-    folder = fitted.save(tmp_path / "mine")
+def test_an_earlier_fit_is_overwritten_only_when_asked_to(fitted_denoiser, tmp_path):
+    folder = fitted_denoiser.save(tmp_path / "mine")
     before = (folder / "denoiser.json").read_bytes()
     with pytest.raises(InputError, match="holds an earlier fit"):
-        replace(fitted, keep=3).save(folder)
+        replace(fitted_denoiser, keep=3).save(folder)
     assert (folder / "denoiser.json").read_bytes() == before
-    replace(fitted, keep=3).save(folder, overwrite=True)
+    replace(fitted_denoiser, keep=3).save(folder, overwrite=True)
     assert json.loads((folder / "denoiser.json").read_text())["keep"] == 3
 
 
 def test_a_risk_is_calibrated_on_questions_apart_and_is_the_folders_own(tmp_path):
-    others = [replace(q, text=f"Please: {q.text}") for q in few(22)]
-    found = fit_denoiser(few(), calibration=others, risk=0.15)
-    assert (found.scale.questions, 0.15 in found.scale.margins) == (22, True)
-    loaded = load_denoiser(found.save(tmp_path / "mine"))
-    assert loaded.rule.risk == 0.15
+    other_passages = [
+        replace(question, text=f"Please: {question.text}") for question in few(22)
+    ]
+    new_fit = fit_denoiser(few(), calibration=other_passages, risk=0.15)
+    assert (new_fit.scale.questions, 0.15 in new_fit.scale.margins) == (
+        22,
+        True,
+    )
+    loaded_denoiser = load_denoiser(new_fit.save(tmp_path / "mine"))
+    assert loaded_denoiser.rule.risk == 0.15
     with pytest.raises(InputError, match="keep them apart"):
         fit_denoiser(few(), calibration=few(20))
     with pytest.raises(InputError, match="needs 99 calibration questions"):

@@ -89,7 +89,7 @@ def test_german_questions_run_through(folder):
         1,
         1,
         2,
-    )  # 64 pieces and two marks stand in a window of 66
+    )  # 64 pieces and two marks fill a window of 66
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_german_questions_run_through(folder):
 def test_what_is_not_known_is_refused_by_name(folder, name, value):
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {name: value}))
-    with pytest.raises(InputError, match=f"{name}='{value}' is not read here"):
+    with pytest.raises(InputError, match=f"{name}='{value}' is not supported"):
         SentenceEncoder(folder).embed_texts(["der turm"])
 
 
@@ -112,7 +112,7 @@ def test_another_pooling_and_no_encoder_are_refused(folder, tmp_path):
     (folder / "1_Pooling" / "config.json").write_text(
         json.dumps({"pooling_mode_cls_token": True})
     )
-    with pytest.raises(InputError, match="pooling_mode_cls_token is not read here"):
+    with pytest.raises(InputError, match="pooling_mode_cls_token is not supported"):
         SentenceEncoder(folder).embed_texts(["der turm"])
     (folder / "config.json").write_text("{}")
     with pytest.raises(InputError, match="holds no encoder"):

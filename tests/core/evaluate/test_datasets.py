@@ -79,29 +79,40 @@ def question_of(record):
 def test_every_shape_gives_the_same_passages_and_gold(record):
     question = question_of(record)
     assert question.text == "who?"
-    assert [p.text for p in question.passages] == ["T\nAnn did.", "Bob."]
+    assert [passage.text for passage in question.passages] == ["T\nAnn did.", "Bob."]
     assert question.labels == (True, False)
 
 
 def test_ids_and_answers_are_kept():
-    assert (question_of(OURS).id, [p.id for p in question_of(OURS).passages]) == (
+    assert (
+        question_of(OURS).id,
+        [passage.id for passage in question_of(OURS).passages],
+    ) == (
         "q1",
         ["a", "b"],
     )
     assert question_of(MUSIQUE).answers == ("Ann", "Anna")
-    assert [p.id for p in question_of(RETRIEVED).passages] == ["7", "passage-1"]
+    assert [passage.id for passage in question_of(RETRIEVED).passages] == [
+        "7",
+        "passage-1",
+    ]
 
 
-@pytest.mark.parametrize("name", ["q.jsonl", "q.jsonl.gz", "q.json", "q.json.gz"])
-def test_files_lines_or_array_packed_or_not(tmp_path, name):
-    text = (
+@pytest.mark.parametrize("file_name", ["q.jsonl", "q.jsonl.gz", "q.json", "q.json.gz"])
+def test_files_lines_or_array_packed_or_not(tmp_path, file_name):
+    file_text = (
         json.dumps([OURS, MUSIQUE])
-        if ".jsonl" not in name
+        if ".jsonl" not in file_name
         else f"\ufeff{json.dumps(OURS)}\n\n{json.dumps(MUSIQUE)}\n"
     )
-    blob = text.encode("utf-8")
-    (tmp_path / name).write_bytes(gzip.compress(blob) if name.endswith("gz") else blob)
-    assert [q.id for q in read_questions(tmp_path / name).questions] == ["q1", "m"]
+    file_bytes = file_text.encode("utf-8")
+    (tmp_path / file_name).write_bytes(
+        gzip.compress(file_bytes) if file_name.endswith("gz") else file_bytes
+    )
+    assert [
+        question_item.id
+        for question_item in read_questions(tmp_path / file_name).questions
+    ] == ["q1", "m"]
 
 
 def test_a_malformed_line_is_named_by_number_and_can_be_passed_over(tmp_path):
@@ -111,9 +122,9 @@ def test_a_malformed_line_is_named_by_number_and_can_be_passed_over(tmp_path):
     )
     with pytest.raises(InputError, match="record 3: not JSON"):
         read_questions(path)
-    read = read_questions(path, skip_bad=True)
-    assert [q.id for q in read.questions] == ["q1", "m"]
-    assert [b.line_number for b in read.rejected_records] == [3, 4, 5]
+    cases = read_questions(path, skip_bad=True)
+    assert [question_item.id for question_item in cases.questions] == ["q1", "m"]
+    assert [problem.line_number for problem in cases.rejected_records] == [3, 4, 5]
 
 
 WITHOUT = {
@@ -154,29 +165,29 @@ WITHOUT = {
 }
 
 
-@pytest.mark.parametrize("case", WITHOUT)
-def test_what_a_record_lacks_is_said(case):
-    record, said = WITHOUT[case]
-    with pytest.raises(InputError, match=said):
+@pytest.mark.parametrize("case_name", WITHOUT)
+def test_what_a_record_lacks_is_said(case_name):
+    record, message = WITHOUT[case_name]
+    with pytest.raises(InputError, match=message):
         labelled(record)
     assert len(labelled(record, OURS, skip_bad=True)) == 1
 
 
 def test_an_unreadable_file(tmp_path):
-    for name, blob in {
+    for file_name, file_bytes in {
         "a.jsonl": b"\xff\xfe",
         "b.jsonl.gz": b"no gzip",
         "c.json": b"[1,",
     }.items():
-        (tmp_path / name).write_bytes(blob)
-        with pytest.raises(InputError, match=name):
-            read_questions(tmp_path / name)
+        (tmp_path / file_name).write_bytes(file_bytes)
+        with pytest.raises(InputError, match=file_name):
+            read_questions(tmp_path / file_name)
     with pytest.raises(InputError, match=r"none\.jsonl"):
         read_questions(tmp_path / "none.jsonl")
 
 
 @pytest.mark.parametrize(
-    ("text", "answers", "found"),
+    ("file_text", "answers", "found"),
     [
         ("It was ANN, then.", ["ann"], True),
         ("Joanne did.", ["Ann"], False),
@@ -189,5 +200,5 @@ def test_an_unreadable_file(tmp_path):
         ("住在東京", ["住在東京"], True),
     ],
 )
-def test_an_answer_is_found_as_whole_words(text, answers, found):
-    assert contains_answer(text, answers) is found
+def test_an_answer_is_found_as_whole_words(file_text, answers, found):
+    assert contains_answer(file_text, answers) is found

@@ -33,7 +33,7 @@ def test_the_code_runs_from_top_to_bottom(tmp_path, monkeypatch):
 
 
 def test_every_option_it_speaks_of_is_there():
-    told = (
+    help_text = (
         CliRunner()
         .invoke(
             load_app("evaluate"),
@@ -42,7 +42,7 @@ def test_every_option_it_speaks_of_is_there():
         )
         .output
     )
-    told += (
+    help_text += (
         CliRunner()
         .invoke(lab, ["protocol", "--help"], env={"COLUMNS": "200", "NO_COLOR": "1"})
         .output
@@ -50,4 +50,4 @@ def test_every_option_it_speaks_of_is_there():
     for option in set(re.findall(r"`(--[a-z][a-z-]+)", PAGE.read_text("utf-8"))) - {
         "--no-deps"
     }:
-        assert option in told, option
+        assert option in help_text, option

@@ -21,19 +21,22 @@ from denoise_core.evaluate.metrics import (
     st.lists(st.tuples(st.integers(0, 5), st.booleans()), min_size=1, max_size=12),
     st.floats(0.05, 1),
 )
-def test_ties_count_as_the_mean_over_all_orders(rows, share):
-    scores, gold = np.float32([s for s, _ in rows]), np.array([g for _, g in rows])
-    found = recall_at(scores, gold, [0] * len(rows), share)
+def test_ties_count_as_the_mean_over_all_orders(rows, fraction):
+    scores, gold = (
+        np.float32([row_score for row_score, _ in rows]),
+        np.array([is_gold for _, is_gold in rows]),
+    )
+    expected_recalls = recall_at(scores, gold, [0] * len(rows), fraction)
     if not gold.any():
-        assert found.size == 0
+        assert expected_recalls.size == 0
         return
     rng = np.random.default_rng(0)
-    drawn = []
+    recalls = []
     for _ in range(400):
         order = rng.permutation(len(rows))
-        kept = top_k_mask(scores[order], fraction_count(share, len(rows)))
-        drawn.append(kept[gold[order]].mean())
-    assert found[0] == pytest.approx(np.mean(drawn), abs=0.12)
+        kept_mask = top_k_mask(scores[order], fraction_count(fraction, len(rows)))
+        recalls.append(kept_mask[gold[order]].mean())
+    assert expected_recalls[0] == pytest.approx(np.mean(recalls), abs=0.12)
 
 
 def test_questions_without_gold_are_left_out_and_groups_may_be_scattered():
@@ -44,7 +47,10 @@ def test_questions_without_gold_are_left_out_and_groups_may_be_scattered():
     assert recall_at(scores, gold, groups, 0.5).tolist() == [1.0]
     assert top1_accuracy(scores, gold, groups).tolist() == [1.0]
     assert top1_accuracy([1, 1, 0], [True, False, False], [0, 0, 0]).tolist() == [0.5]
-    assert {k: v.tolist() for k, v in recall_table(scores, gold, groups).items()} == {
+    assert {
+        cut_name: cut_values.tolist()
+        for cut_name, cut_values in recall_table(scores, gold, groups).items()
+    } == {
         "top 1": [1.0],
         "20 %": [0.5],
         "30 %": [0.5],
@@ -72,10 +78,16 @@ def test_intervals_hold_the_value_and_shrink_with_more_questions():
             empty()
 
 
-@given(st.integers(1, 5000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
-def test_wilsons_interval_is_scipys(counted):
-    hits, n = counted
-    theirs = binomtest(hits, n).proportion_ci(confidence_level=0.95, method="wilson")
-    assert wilson_interval(hits, n) == pytest.approx(
+@given(
+    st.integers(1, 5000).flatmap(
+        lambda count: st.tuples(st.integers(0, count), st.just(count))
+    )
+)
+def test_wilsons_interval_is_scipys(hits_and_count):
+    hits, count = hits_and_count
+    theirs = binomtest(hits, count).proportion_ci(
+        confidence_level=0.95, method="wilson"
+    )
+    assert wilson_interval(hits, count) == pytest.approx(
         (theirs.low, theirs.high), abs=1e-12
     )

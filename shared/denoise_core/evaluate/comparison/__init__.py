@@ -1,7 +1,10 @@
-"""Does it help on one's own data: every way over the same questions, with intervals, and the setting to take.
+"""Does denoising help on the user's own data: strategies compared on the same questions.
 
-`evaluate` runs them, `read_cases` reads questions of one's own, `cases` finds or makes what they lack, and
-`setting` is the ``denoise.json`` that comes out. ``rag-denoise evaluate`` is the command.
+In come questions with passages, and optionally a model that answers. Out come figures with
+intervals, a report, and the setting to take (``denoise.json``). Read `evaluation` first,
+whose `evaluate` runs the comparison. `setting` has the strategies (a new kind goes there),
+`figures` the measures, `answering` the models that answer and grade, `cases` questions for
+which nobody has labels, and `reply_log` the budget. ``rag-denoise evaluate`` is the command.
 """
 
 from denoise_core.evaluate.comparison.answering import LLMAnswerer

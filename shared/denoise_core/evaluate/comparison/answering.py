@@ -1,4 +1,4 @@
-"""Who answers from what was kept, models by their names, and when an answer counts as right."""
+"""Models by name, who answers from the kept text, and when an answer counts as right."""
 
 from __future__ import annotations
 
@@ -18,38 +18,46 @@ from denoise_core.text.delimit import ENVELOPE_NOTE, wrap_in_envelope
 from denoise_core.text.replies import strip_reasoning
 from denoise_core.types import Message, Passage, Reply, Usage
 
-Rule = Literal["contains", "exact"]
-Judge = Callable[[Question, str], bool | None]  # None: it cannot be told
+MatchRule = Literal["contains", "exact"]
+AnswerGrader = Callable[[Question, str], bool | None]  # None: undecided
 
 
 class Answerer(Protocol):
-    """Answers a question from passages. ``name`` stands in the report."""
+    """Answers a question from passages."""
 
     @property
     def name(self) -> str:
-        """What its answers stand under in a table."""
+        """The name in the report."""
         ...
 
     def answer(self, question: str, passages: Sequence[Passage]) -> Reply:
-        """The reply; an empty text when it finds no answer."""
+        """Return the answer; an empty text when it finds none."""
         ...
 
 
-def judge_of(right: Rule | Judge) -> Judge:
-    """When an answer is right: it contains one of the answers, or is one, or what a function says."""
-    if right == "contains":
-        return lambda question, said: contains_answer(said, question.answers)
-    if right == "exact":
-        return lambda question, said: exact_match(said, question.answers)
-    if callable(right):
-        return right
+def make_grader(grader: MatchRule | AnswerGrader) -> AnswerGrader:
+    """Return the function that decides whether an answer is right.
+
+    Args:
+        grader: "contains" (the reply contains an accepted answer), "exact" (it is one), or
+            such a function.
+    """
+    if grader == "contains":
+        return lambda question, model_reply: contains_answer(
+            model_reply, question.answers
+        )
+    if grader == "exact":
+        return lambda question, model_reply: exact_match(model_reply, question.answers)
+    if callable(grader):
+        return grader
     raise InputError(
-        f"right={right!r}: expected 'contains', 'exact' or a function of question and reply"
+        f"grader={grader!r}: expected 'contains', 'exact' or a function of question "
+        "and reply"
     )
 
 
-MAX_REPLY_TOKENS = 256  # tokens of one reply, at most
-ASK = (
+MAX_REPLY_TOKENS = 256
+ANSWER_PROMPT = (
     "Answer the question from the text above it alone. Reply with the answer and nothing else, as short as "
     "possible. If the text does not hold the answer, reply: unknown"
 )
@@ -63,11 +71,16 @@ alternatives, or none, does not. Reply with one word, CORRECT or INCORRECT."""
 
 
 class OpenAILLM:
-    """A model behind an HTTP server of the OpenAI chat protocol (OpenAI, vLLM, Ollama, llama.cpp, LM Studio).
+    """A model behind an HTTP server of the OpenAI chat protocol, at temperature 0.
 
-    ``url`` ends in ``/v1``. The key is taken from the environment variable OPENAI_API_KEY, where there is one.
-    Replies have at most ``longest`` tokens and temperature 0. Connects at the first call; needs the extra
-    ``openai``.
+    OpenAI, vLLM, Ollama, llama.cpp and LM Studio have such servers. It connects at the first
+    call and needs the extra ``openai``. The key comes from the environment variable
+    OPENAI_API_KEY, if it is set.
+
+    Args:
+        url: The server's address, which ends in ``/v1``.
+        model: The model's name there.
+        max_tokens: The longest reply.
     """
 
     def __init__(
@@ -79,36 +92,42 @@ class OpenAILLM:
         self._client: Any = None
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        """Raises what the client raises: its errors say the status."""
+        """Ask the model. Raises what the client raises: its errors name the status."""
         if self._client is None:
-            key = os.environ.get("OPENAI_API_KEY", "none")
-            self._client = require("openai", extra="openai").OpenAI(
-                base_url=self.url, api_key=key
-            )
-        found = self._client.chat.completions.create(
+            api_key = os.environ.get("OPENAI_API_KEY", "none")
+            openai = require("openai", extra="openai")
+            self._client = openai.OpenAI(base_url=self.url, api_key=api_key)
+        chat_response = self._client.chat.completions.create(
             model=self.model,
             messages=[{"role": m.role, "content": m.content} for m in messages],
             temperature=0,
             max_tokens=self.max_tokens,
         )
-        used = found.usage
-        details = getattr(used, "prompt_tokens_details", None)
-        cached = getattr(details, "cached_tokens", 0)
-        usage = (
-            None
-            if used is None
-            else Usage.from_report(used.prompt_tokens, used.completion_tokens, cached)
+        reply_text = chat_response.choices[0].message.content or ""
+        if chat_response.usage is None:
+            return Reply(reply_text)
+        usage_details = getattr(chat_response.usage, "prompt_tokens_details", None)
+        token_usage = Usage.from_report(
+            chat_response.usage.prompt_tokens,
+            chat_response.usage.completion_tokens,
+            getattr(usage_details, "cached_tokens", 0),
         )
-        return Reply(found.choices[0].message.content or "", usage)
+        return Reply(reply_text, token_usage)
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
+        """Ask the model in a thread."""
         return await run_in_pool(self.complete, messages)
 
 
 def llm_from_name(name: str, *, max_tokens: int = MAX_REPLY_TOKENS) -> LLM:
-    """The model behind ``http://host:port/v1#name``, or a folder or hub name for this machine.
+    """Open a model by its name.
 
-    Raises `InputError` for an address without a model's name.
+    Args:
+        name: ``http://host:port/v1#model``, or a folder or hub name for this machine.
+        max_tokens: The longest reply.
+
+    Raises:
+        InputError: An address has no model's name.
     """
     if name.startswith(("http://", "https://")):
         url, _, model = name.partition("#")
@@ -121,54 +140,46 @@ def llm_from_name(name: str, *, max_tokens: int = MAX_REPLY_TOKENS) -> LLM:
 
 
 class LLMAnswerer:
-    """Answers by ``llm`` from what was kept; ``name`` stands in the report."""
+    """Answers with one call to ``llm``; ``name`` is the name in the report."""
 
     def __init__(self, llm: LLM, name: str) -> None:
         self.llm = llm
         self.name = name
 
     def answer(self, question: str, passages: Sequence[Passage]) -> Reply:
-        """One call. Raises what the model raises."""
-        text = "\n\n".join(
-            p.text_with_header.strip() for p in passages if p.text.strip()
-        )
-        reply = self.llm.complete(
-            [
-                Message(
-                    "user", f"{wrap_in_envelope(text)}\n\n{ASK}\n\nQuestion: {question}"
-                )
-            ]
-        )
-        return Reply(reply.text.strip(), reply.usage)
+        """Ask the model. Raises what it raises."""
+        passage_texts = [p.text_with_header.strip() for p in passages if p.text.strip()]
+        wrapped_passages = wrap_in_envelope("\n\n".join(passage_texts))
+        prompt = f"{wrapped_passages}\n\n{ANSWER_PROMPT}\n\nQuestion: {question}"
+        model_reply = self.llm.complete([Message("user", prompt)])
+        return Reply(model_reply.text.strip(), model_reply.usage)
 
 
 class LLMGrader:
-    """Whether a reply is right, by ``llm``: it is shown question, reply and accepted answers, and says CORRECT or
-    INCORRECT (`RIGHT`); None for anything else. Give it the `Ledger`."""
+    """Asks ``llm`` whether a reply is right: it sees question, reply and accepted answers.
+
+    Give it the `ReplyLog`, so that its calls count for the budget.
+    """
 
     def __init__(self, llm: LLM) -> None:
         self.llm = llm
 
-    def __call__(self, question: Question, reply: str) -> bool | None:
-        """Raises what the model raises."""
-        if not reply.strip():
+    def __call__(self, question: Question, model_reply: str) -> bool | None:
+        """Return the verdict; None when it is neither CORRECT nor INCORRECT."""
+        if not model_reply.strip():
             return False
-        material = wrap_in_envelope(
-            f"Question: {question.text}\n\nAnswer: {reply}", "answer"
+        wrapped_answer = wrap_in_envelope(
+            f"Question: {question.text}\n\nAnswer: {model_reply}", "answer"
         )
-        asked = GRADER_PROMPT.format(
-            material=material, gold=" / ".join(question.answers)
-        )
-        found = self.llm.complete(
-            [Message("system", GRADER_SYSTEM_PROMPT), Message("user", asked)]
-        )
-        return {"CORRECT": True, "INCORRECT": False}.get(
-            single_word(found.text).upper()
-        )
+        accepted_answers = " / ".join(question.answers)
+        prompt = GRADER_PROMPT.format(material=wrapped_answer, gold=accepted_answers)
+        messages = [Message("system", GRADER_SYSTEM_PROMPT), Message("user", prompt)]
+        verdict_word = single_word(self.llm.complete(messages).text).upper()
+        return {"CORRECT": True, "INCORRECT": False}.get(verdict_word)
 
 
 def single_word(text: str) -> str:
-    """The one word that a reply consists of, without what models set around it; empty where it cannot be read."""
+    """Strip reasoning and markup from a reply of one word; "" if it cannot be read."""
     try:
         return strip_reasoning(text).strip(".*`\"' ")
     except UnparsableReply:
@@ -176,13 +187,13 @@ def single_word(text: str) -> str:
 
 
 class LoopAnswerer:
-    """The LLM-Augmenter's loop over the passages of the question: draft, check, feed back, again."""
+    """Answers with the LLM-Augmenter's loop over the question's passages."""
 
     def __init__(self, llm: LLM, name: str) -> None:
         self.llm = llm
         self.name = f"{name}, in the loop"
 
     def answer(self, question: str, passages: Sequence[Passage]) -> Reply:
-        """All calls of one run. Raises what the model raises when no draft was made."""
-        found = Augmenter(self.llm).answer(question, evidence=passages)
-        return Reply(found.text, found.trace.usage)
+        """Run the loop. Raises what the model raises before a first draft."""
+        answer = Augmenter(self.llm).answer(question, evidence=passages)
+        return Reply(answer.text, answer.trace.usage)

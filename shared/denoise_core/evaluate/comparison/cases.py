@@ -1,6 +1,6 @@
-"""Questions where nobody has labelled any: searched in documents, made of them, labelled by a model.
+"""Cases without a person's labels: searched in documents, generated, or labelled by a model.
 
-Such labels are rougher than a person's: `Case.gold_from` says where they are from.
+Such labels are rougher than a person's; `EvaluationCase.gold_from` tells the source.
 """
 
 from __future__ import annotations
@@ -25,73 +25,84 @@ from denoise_core.evaluate.datasets import (
     PassageSearch,
     RecordProblem,
 )
-from denoise_core.protocols import LLM
+from denoise_core.protocols import LLM, Retriever
 from denoise_core.question import Question
 from denoise_core.runtime.flow import run
 from denoise_core.s2a.llm_labels import label_questions
-from denoise_core.text.structural import chunk_text as cut_text
+from denoise_core.text.structural import chunk_text
 from denoise_core.types import Passage
 
-FOUND = 20  # passages for a question
-AT_ONCE = 64  # pieces that are read between two words of progress
+DEFAULT_TOP_K = 20
+DEFAULT_QUESTION_COUNT = 50
+BATCH_TEXTS = 64  # texts embedded between two reports of the progress
+FUSED_K = 50  # each ranking's length, so that fusing by rank has something to fuse
+
+Progress = Callable[[int, int], None]
 
 
 def build_search(
     documents: Sequence[Passage],
     *,
-    top_k: int = FOUND,
+    top_k: int = DEFAULT_TOP_K,
     progress: Progress | None = None,
 ) -> PassageSearch:
-    """A search over the pieces of ``documents``: BM25 and the embedded encoder, fused by rank.
+    """Build a search over documents: BM25 and the embedded encoder, fused by rank.
 
-    Each piece is a passage ``document#n`` under its heading, with the document's id as its source. All are read at
-    the first search; ``progress`` hears of pieces read, and of all. Raises `InputError` when the documents hold no
-    text or ``k < 1``.
+    Its passages are chunks named ``document#n``, under their heading, with the document's id
+    as ``source``. All are embedded at the first search.
+
+    Args:
+        documents: The documents.
+        top_k: How many passages to find.
+        progress: Called with the chunks embedded and their number.
+
+    Raises:
+        InputError: The documents hold no text, or ``top_k`` is below 1.
     """
-    own = cut(documents)
+    document_chunks = split_documents(documents)
 
-    def vectors(texts: Sequence[str]) -> NDArray[np.float32]:
-        parts = []
-        for start in range(0, len(texts), AT_ONCE):
-            parts.append(shared_encoder().embed_texts(texts[start : start + AT_ONCE]))
-            if progress is not None and len(texts) > 1:  # the question is one
-                progress(min(start + AT_ONCE, len(texts)), len(texts))
-        return np.concatenate(parts)
+    def embed(texts: Sequence[str]) -> NDArray[np.float32]:
+        embedding_batches = []
+        for start in range(0, len(texts), BATCH_TEXTS):
+            text_batch = texts[start : start + BATCH_TEXTS]
+            embedding_batches.append(shared_encoder().embed_texts(text_batch))
+            if progress is not None and len(texts) > 1:  # a single text is a question
+                progress(start + len(text_batch), len(texts))
+        return np.concatenate(embedding_batches)
 
-    most = max(top_k, 50)
-    return HybridRetriever(
-        [BM25Retriever(own, k=most), DenseRetriever(own, vectors, k=most)], k=top_k
-    ).retrieve
+    ranking_k = max(top_k, FUSED_K)
+    retrievers: list[Retriever] = [
+        BM25Retriever(document_chunks, k=ranking_k),
+        DenseRetriever(document_chunks, embed, k=ranking_k),
+    ]
+    return HybridRetriever(retrievers, k=top_k).retrieve
 
 
-def cut(documents: Sequence[Passage]) -> tuple[Passage, ...]:
-    """The pieces of ``documents``, as `searching` finds them. Raises `InputError` when there is no text."""
-    out = []
+def split_documents(documents: Sequence[Passage]) -> tuple[Passage, ...]:
+    """Split documents into the chunks that `build_search` finds.
+
+    Raises:
+        InputError: The documents hold no text.
+    """
+    document_chunks = []
     for document in documents:
-        own, metadata = (
-            cut_text(document.text),
-            {**document.metadata, "source": document.id},
-        )
-        for n, piece in enumerate(own.chunks, 1):
-            above, said = own.chunk_context_and_text(piece)
-            if not piece.is_structural and (text := said.strip()):
-                out.append(
-                    replace(
-                        document,
-                        text=text,
-                        id=f"{document.id}#{n}",
-                        metadata=metadata,
-                        header=above,
-                    )
-                )
-    if not out:
+        chunked_document = chunk_text(document.text)
+        metadata = {**document.metadata, "source": document.id}
+        for n, piece in enumerate(chunked_document.chunks, 1):
+            piece_header, piece_text = chunked_document.chunk_context_and_text(piece)
+            if piece.is_structural or not piece_text.strip():
+                continue
+            chunk = replace(
+                document,
+                text=piece_text.strip(),
+                id=f"{document.id}#{n}",
+                metadata=metadata,
+                header=piece_header,
+            )
+            document_chunks.append(chunk)
+    if not document_chunks:
         raise InputError("the documents hold no text")
-    return tuple(out)
-
-
-DEFAULT_QUESTION_COUNT = 50  # made of documents, unless told
-
-Progress = Callable[[int, int], None]
+    return tuple(document_chunks)
 
 
 def label_cases(
@@ -101,27 +112,40 @@ def label_cases(
     *,
     progress: Progress | None = None,
 ) -> EvaluationCases:
-    """The cases of which nothing is known, with the passages as gold that ``llm`` selects (`s2a.llm_labels`); one in
-    which it selects none, or on which it fails, stays as it is and is noted. ``name`` stands in the report."""
-    out, noted = list(cases.cases), list(cases.warnings)
-    asked = [n for n, case in enumerate(out) if case.gold_from is None]
-    for n, question in zip(
-        asked,
-        label_questions([out[n].question for n in asked], llm, progress),
-        strict=True,
-    ):
-        if isinstance(question, Question):
-            out[n] = replace(out[n], question=question, gold_from="model")
+    """Have a model select the gold passages of the cases without gold (`s2a.llm_labels`).
+
+    A case for which it selects none, or on which it fails, gets a warning.
+
+    Args:
+        cases: The cases.
+        llm: The model.
+        model_name: Its name in the report.
+        progress: Called with the questions labelled and their number.
+    """
+    labelled_cases = list(cases.cases)
+    unlabelled_indices = [
+        n for n, case in enumerate(cases.cases) if case.gold_from is None
+    ]
+    if not unlabelled_indices:
+        return cases
+    source_questions = [cases.cases[n].question for n in unlabelled_indices]
+    warnings = list(cases.warnings)
+    label_results = label_questions(source_questions, llm, progress)
+    for n, label_result in zip(unlabelled_indices, label_results, strict=True):
+        unlabelled_case = cases.cases[n]
+        if isinstance(label_result, Question):
+            labelled_cases[n] = replace(
+                unlabelled_case, question=label_result, gold_from="model"
+            )
         else:
-            noted.append(RecordProblem(out[n].line_number, f"{model_name}: {question}"))
-    about = (
-        f"gold passages of {len(asked)} questions are those that {model_name} selects"
-    )
+            failure_reason = f"{model_name}: {label_result}"
+            warnings.append(RecordProblem(unlabelled_case.line_number, failure_reason))
+    source_note = f"gold passages of {len(unlabelled_indices)} questions are those that {model_name} selects"
     return replace(
         cases,
-        cases=tuple(out),
-        warnings=tuple(noted),
-        notes=(*cases.notes, *((about,) if asked else ())),
+        cases=tuple(labelled_cases),
+        warnings=tuple(warnings),
+        notes=(*cases.notes, source_note),
     )
 
 
@@ -129,35 +153,47 @@ def generate_cases(
     documents: Sequence[Passage],
     *,
     question_count: int = DEFAULT_QUESTION_COUNT,
-    top_k: int = FOUND,
+    top_k: int = DEFAULT_TOP_K,
     llm: LLM | None = None,
     model_name: str = "a model",
     seed: int = 0,
 ) -> EvaluationCases:
-    """Questions made of pieces of ``documents``, each among ``k`` passages, half of them those most alike.
+    """Generate questions from chunks of documents.
 
-    With ``llm`` it writes one for a piece; without, a sentence is taken out of a piece and stands as the question.
-    Raises `InputError` when no question can be made.
+    Args:
+        documents: The documents.
+        question_count: How many questions to generate.
+        top_k: Passages per question; half of the others are those most like the gold one.
+        llm: Writes a question to a chunk. Without it a sentence is taken out of the chunk
+            and becomes the question.
+        model_name: The model's name in the report.
+        seed: The seed of the choice of chunks.
+
+    Raises:
+        InputError: No question can be generated.
     """
-    pieces = cut(documents)
+    document_chunks = split_documents(documents)
     if top_k < 2:
         raise InputError(
             f"k={top_k}: expected 2 passages or more, so that some are irrelevant"
         )
+    negative_count = top_k - 1
     if llm is None:
-        found = questions_from_documents(
-            pieces, n=question_count, negatives=top_k - 1, seed=seed
+        source_questions = questions_from_documents(
+            document_chunks, n=question_count, negatives=negative_count, seed=seed
         )
-        how = "questions are sentences taken out of the documents; their gold passage is the rest of the piece"
+        source_note = (
+            "questions are sentences taken out of the documents; their gold passage is "
+            "the rest of the chunk"
+        )
     else:
-        found = run(
-            generate_questions(
-                pieces, n=question_count, negatives=top_k - 1, seed=seed
-            ),
-            llm=llm,
-        )[0]
-        how = f"questions were written by {model_name}, each to one piece of the documents, its gold passage"
-    return EvaluationCases(
-        tuple(EvaluationCase(q, n, "made") for n, q in enumerate(found, 1)),
-        notes=(how,),
-    )
+        question_flow = generate_questions(
+            document_chunks, n=question_count, negatives=negative_count, seed=seed
+        )
+        source_questions = run(question_flow, llm=llm)[0]
+        source_note = (
+            f"questions were written by {model_name}, each to one chunk of the "
+            "documents, its gold passage"
+        )
+    cases = [EvaluationCase(q, n, "made") for n, q in enumerate(source_questions, 1)]
+    return EvaluationCases(tuple(cases), notes=(source_note,))

@@ -1,12 +1,14 @@
-"""`evaluate`: every way over the same questions, answered from what each kept; and what it found.
+"""`evaluate`: run several strategies on the same questions and recommend one.
 
-An `Evaluation` holds the figures of each way, what tells the best two apart, and the setting it recommends.
+Everything undenoised is always among the strategies, and the default runs first, because
+the strategies that rank get as many tokens as it keeps. An `Evaluation` has each strategy's
+figures, whether the best two differ, and the setting to take.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
@@ -18,47 +20,60 @@ import numpy as np
 from denoise_core._files import write_whole
 from denoise_core._optional import render_html, require
 from denoise_core.embedded.default import shared_encoder
-from denoise_core.end.calibration import GOLD_TARGETS
 from denoise_core.errors import InputError, format_error, is_user_error
-from denoise_core.evaluate.comparison.answering import Answerer, Judge, Rule, judge_of
+from denoise_core.evaluate.comparison.answering import (
+    Answerer,
+    AnswerGrader,
+    MatchRule,
+    make_grader,
+)
 from denoise_core.evaluate.comparison.figures import (
-    GOLD,
-    RIGHT,
+    GOLD_KEPT,
+    GOLD_TARGET,
+    RIGHT_ANSWERS,
     MeanInterval,
     QuestionOutcome,
     SignificanceTest,
     StrategyFigures,
-    apart,
-    figures_of,
-    outcome_of,
-    whole,
+    TokenCounter,
+    compare_best,
+    count_case_tokens,
+    measure_outcome,
+    strategy_figures,
 )
 from denoise_core.evaluate.comparison.setting import (
     EVERYTHING,
     SAME_BUDGET,
     Strategy,
-    cold_cache,
+    StrategySource,
+    empty_embedding_cache,
     save_setting,
-    ways_of,
+    select_strategies,
 )
 from denoise_core.evaluate.datasets import (
+    NO_ANSWER,
     EvaluationCase,
     EvaluationCases,
     RecordProblem,
     case_from_question,
 )
-from denoise_core.protocols import LLM, Denoiser
+from denoise_core.protocols import LLM
 from denoise_core.question import Question
 from denoise_core.runtime.budget import Price
 from denoise_core.runtime.guard import validate_result
 
-FORMAT, VERSION = "rag-denoise evaluation", 1
-MORE = 1.15  # times the default's tokens: a way that keeps more than this does not compete on what it kept
+FORMAT, VERSION = "rag-denoise evaluation", 2
+# A strategy that keeps more than this times the budget does not compete on gold kept.
+TOKEN_TOLERANCE = 1.15
+TIMED_QUESTIONS = 3  # timed with an empty cache; more would only cost time
+SHOWN_PROBLEMS = 5  # reasons, and lines of each
+
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """A way's ``name``, its ``setting`` as plain JSON, and ``why`` in words."""
+    """The strategy to take: its name, its setting as plain JSON, and the reason."""
 
     name: str
     setting: Mapping[str, Any]
@@ -67,12 +82,21 @@ class Recommendation:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """All ways over the same questions.
+    """What several strategies did with the same questions.
 
-    ``gold_from`` counts questions by where their gold passages are known from (`Case.gold_from`, or "nothing");
-    ``about`` says how questions and labels came about that are not the user's own.
-    ``budget`` is how many tokens a question the ways of equal length were given. ``bad`` lines were left out,
-    ``noted`` ones are counted, and say what is odd. ``outcomes`` has every way's questions, in their order.
+    Attributes:
+        questions: How many questions there are.
+        gold_from: Questions by the source of their gold (`EvaluationCase.gold_from`, or
+            "nothing").
+        answered_by: Who answered; None when only the kept text was measured.
+        budget: Tokens per question for the strategies of equal length.
+        figures: The figures of each strategy.
+        comparisons: Whether the best two differ, per measure.
+        recommendation: The strategy to take.
+        rejected_records: Records that were left out.
+        warnings: What is odd about records that count.
+        notes: How questions or labels were made that are not the user's own.
+        outcomes: Every strategy's outcomes, in the order of the questions.
     """
 
     questions: int
@@ -90,349 +114,436 @@ class Evaluation:
     )
 
     def figures_for(self, name: str) -> StrategyFigures:
-        """The figures of a way. Raises `KeyError` for a name that is none."""
-        found = next((f for f in self.figures if f.name == name), None)
-        if found is None:
-            raise KeyError(name)
-        return found
+        """Return the figures of a strategy.
+
+        Raises:
+            KeyError: No strategy has this name.
+        """
+        return {figures.name: figures for figures in self.figures}[name]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON values; questions are named by their line, texts are left out."""
+        """Convert to plain JSON values. Questions are named by their line, without text."""
+        test_records = [
+            {
+                **asdict(best_comparison),
+                "is_significant": best_comparison.is_significant,
+                "text": str(best_comparison),
+            }
+            for best_comparison in self.comparisons
+        ]
         return {
             "format": FORMAT,
             "version": VERSION,
             "questions": self.questions,
             "gold_from": dict(self.gold_from),
-            "about": list(self.notes),
+            "notes": list(self.notes),
             "answered_by": self.answered_by,
             "budget": self.budget,
-            "ways": [asdict(f) for f in self.figures],
-            "apart": [
-                {**asdict(a), "found": a.found, "said": str(a)}
-                for a in self.comparisons
-            ],
-            "recommended": asdict(self.recommendation),
-            "left_out": [asdict(b) for b in self.rejected_records],
-            "noted": [asdict(b) for b in self.warnings],
+            "strategies": [asdict(figures) for figures in self.figures],
+            "comparisons": test_records,
+            "recommendation": asdict(self.recommendation),
+            "rejected_records": [asdict(problem) for problem in self.rejected_records],
+            "warnings": [asdict(problem) for problem in self.warnings],
             "by_question": {
-                name: [_line(o) for o in rows] for name, rows in self.outcomes.items()
+                name: [*map(_outcome_record, outcomes)]
+                for name, outcomes in self.outcomes.items()
             },
         }
 
     def save_setting(self, path: str | Path) -> Path:
-        """Write the recommended setting with its evidence, for `comparison.setting.load_denoiser`."""
-        own = self.figures_for(self.recommendation.name)
-        evidence = {
-            "why": self.recommendation.reason,
+        """Write the recommended setting and why, for `denoise_core.load_denoiser`."""
+        figures = asdict(self.figures_for(self.recommendation.name))
+        for name in ("recall_curve", "failures"):
+            del figures[name]
+        evidence_record = {
+            "reason": self.recommendation.reason,
             "questions": self.questions,
             "gold_from": dict(self.gold_from),
-            "about": list(self.notes),
+            "notes": list(self.notes),
             "answered_by": self.answered_by,
-            "figures": {
-                k: v for k, v in asdict(own).items() if k not in ("curve", "failed")
-            },
-            "apart": [str(a) for a in self.comparisons],
+            "figures": figures,
+            "comparisons": [
+                str(best_comparison) for best_comparison in self.comparisons
+            ],
         }
-        return save_setting(path, self.recommendation.setting, evidence)
+        return save_setting(path, self.recommendation.setting, evidence_record)
 
     def save_page(self, path: str | Path) -> Path:
         """Write the HTML page. Needs the extra ``cli``."""
-        page = require("denoise_core.report.evaluation", extra="cli").render_evaluation(
-            self
-        )
-        write_whole(Path(path), page)
+        report_module = require("denoise_core.report.evaluation", extra="cli")
+        write_whole(Path(path), report_module.render_evaluation(self))
         return Path(path)
 
     def __repr__(self) -> str:
-        own = self.figures_for(self.recommendation.name)
-        gold = (
-            ""
-            if own.gold_recall is None
-            else f", gold kept {own.gold_recall.value:.0%}"
-        )
-        right = (
-            "" if own.accuracy is None else f", answers right {own.accuracy.value:.0%}"
-        )
+        """The recommendation and its figures."""
+        figures = self.figures_for(self.recommendation.name)
+        figure_parts = [f"{figures.kept_fraction:.0%} of the tokens"]
+        if figures.gold_recall is not None:
+            figure_parts.append(f"gold kept {figures.gold_recall.value:.0%}")
+        if figures.accuracy is not None:
+            figure_parts.append(f"answers right {figures.accuracy.value:.0%}")
         return (
-            f"Evaluation({self.questions} questions, {len(self.figures)} ways; recommended: {own.name}, "
-            f"{own.kept_fraction:.0%} of the tokens{gold}{right})"
+            f"Evaluation({self.questions} questions, {len(self.figures)} strategies; "
+            f"recommended: {figures.name}, {', '.join(figure_parts)})"
         )
 
     def _repr_html_(self) -> str | None:
         return render_html("evaluation", self)
 
 
-def _ranked(
-    measure: str,
-    ways: Sequence[Strategy],
-    figures: Sequence[StrategyFigures],
-    budget: int | None,
-) -> list[str]:
-    """Ways that leave something out, best first; of equal ones that which keeps less, then the earlier."""
-    found = []
-    for n, (way, own) in enumerate(zip(ways, figures, strict=True)):
-        mean = own.gold_recall if measure == GOLD else own.accuracy
-        too_long = budget is not None and own.tokens > MORE * budget
-        if (
-            mean is not None
-            and way.name != EVERYTHING
-            and not (too_long and measure == GOLD)
-        ):
-            found.append(
-                (-mean.value, round(own.tokens / max(1, budget or 1), 1), n, way.name)
-            )
-    return [name for *_, name in sorted(found)]
-
-
-def _recommended(
-    ways: Sequence[Strategy],
-    figures: Sequence[StrategyFigures],
-    ranked: Mapping[str, Sequence[str]],
-) -> Recommendation:
-    """By gold kept at equal tokens where gold is known, else by right answers; everything where that harms."""
-    settings = {
-        w.name: w.setting for w in ways if w.setting is not None and w.answerer is None
-    }
-    own = {f.name: f for f in figures}
-    measure = GOLD if ranked[GOLD] else RIGHT
-    name = next((n for n in ranked[measure] if n in settings), None)
-    if name is None:
-        name = "default" if "default" in settings else EVERYTHING
-        why = "nothing is known of these questions (no gold passages, no answers), so nothing was measured"
-        return Recommendation(name, settings[name], f"{why}; {name} is the safe start")
-    best = own[name]
-    mean = best.gold_recall if measure == GOLD else best.accuracy
-    assert mean is not None
-    net = None if best.accuracy_change is None else best.accuracy_change.net
-    against = (
-        ""
-        if net is None
-        else f"{net.points} against everything on {net.count} questions"
-    )
-    if net is not None and net.high < 0:
-        why = f"the best way, {name}, costs right answers: {against}"
-        return Recommendation(EVERYTHING, settings[EVERYTHING], why)
-    why = f"most {measure} at equal tokens: {mean.value:.1%} with {best.kept_fraction:.0%} of the tokens of everything"
-    return Recommendation(
-        name, settings[name], f"{why}; right answers {against}" if against else why
-    )
-
-
-def _line(o: QuestionOutcome) -> dict[str, Any]:
+def _outcome_record(outcome: QuestionOutcome) -> dict[str, Any]:
     return {
-        "line": o.case.line_number,
-        "kept": sorted(o.kept),
-        "tokens": o.tokens,
-        "gold": o.gold_recall,
-        "reply": None if o.reply is None else o.reply.text,
-        "right": o.is_correct,
-        "error": o.error,
+        "line_number": outcome.case.line_number,
+        "kept_ids": sorted(outcome.kept_ids),
+        "kept_tokens": outcome.kept_tokens,
+        "gold_recall": outcome.gold_recall,
+        "reply": None if outcome.reply is None else outcome.reply.text,
+        "is_correct": outcome.is_correct,
+        "error": outcome.error,
     }
 
 
-def table_rows(found: Evaluation, *, short: bool = False) -> list[list[str]]:
-    """Header and one row a way; columns that no question can tell of are left out. ``short`` are those alone that
-    fit a terminal of 80 columns."""
-    rows = []
-    for f in found.figures:
-        net = None if f.accuracy_change is None else f.accuracy_change.net
-        row = {
-            "way": f"{f.name} *" if f.name == found.recommendation.name else f.name,
-            "tokens": f"{f.tokens:,.0f} ({f.kept_fraction:.0%})",
-            "gold kept": ""
-            if f.gold_recall is None
-            else f"{f.gold_recall.value:.0%} ({_ends('.0f', f.gold_recall, '-')})",
-            "right": "" if f.accuracy is None else f"{f.accuracy.value:.0%}",
-            "hurt/help": ""
-            if f.accuracy_change is None
-            else f"{len(f.accuracy_change.harmed)}/{len(f.accuracy_change.helped)}",
-            "net (95 %)": ""
-            if net is None
-            else f"{100 * net.value:+.0f} ({_ends('+.0f', net, ' to ')})",
-            "s": _as(".2f", f.seconds),
-        }
-        if not short:
-            row |= {
-                "exact": _as(".0%", f.exact),
-                "F1": _as(".2f", f.f1),
-                "read": _as(",.0f", f.input_tokens),
-                "written": _as(",.0f", f.output_tokens),
-                "cached": _as(",.0f", f.cached_tokens),
-                "money": _as(".6f", f.cost),
-            }
-        rows.append(row)
-    used = [name for name in rows[0] if any(row[name] for row in rows)]
-    return [used, *([row[name] for name in used] for row in rows)]
+def _rank_strategies(
+    measure: str,
+    strategies: Sequence[Strategy],
+    figures: Sequence[StrategyFigures],
+    token_budget: int | None,
+) -> list[str]:
+    """Strategies that leave something out, best first.
+
+    Of equal ones the one that keeps less comes first, then the earlier one.
+    """
+    sort_keys = []
+    for n, (strategy, table_row) in enumerate(zip(strategies, figures, strict=True)):
+        mean_value = (
+            table_row.gold_recall if measure == GOLD_KEPT else table_row.accuracy
+        )
+        if mean_value is None or strategy.name == EVERYTHING:
+            continue
+        budget_share = table_row.kept_tokens / max(1, token_budget or 1)
+        is_too_long = token_budget is not None and budget_share > TOKEN_TOLERANCE
+        if is_too_long and measure == GOLD_KEPT:
+            continue
+        sort_keys.append((-mean_value.value, round(budget_share, 1), n, strategy.name))
+    return [name for *_, name in sorted(sort_keys)]
 
 
-def _ends(form: str, mean: MeanInterval, between: str) -> str:
-    return between.join(format(100 * end, form) for end in (mean.low, mean.high))
-
-
-def _as(form: str, value: float | None) -> str:
-    return "" if value is None else format(value, form)
-
-
-def summary_lines(found: Evaluation) -> list[str]:
-    """What must be said beside the table, a sentence or two each."""
-    by = found.gold_from
-    known = {
-        "labels": "by labels",
-        "answers": "by the answers that stand in them",
-        "model": "by a model's labels",
-        "made": "by the pieces that questions were made from",
-        "nothing": "unknown",
+def _recommend(
+    strategies: Sequence[Strategy],
+    figures: Sequence[StrategyFigures],
+    rankings: Mapping[str, Sequence[str]],
+) -> Recommendation:
+    """By gold kept where gold is known, else by right answers; everything where that harms."""
+    setting_by_name = {
+        strategy.name: strategy.setting
+        for strategy in strategies
+        if strategy.setting is not None and strategy.answerer is None
     }
-    gold = ", ".join(f"{n} {known[name]}" for name, n in sorted(by.items()))
-    out = [
-        f"{found.questions} questions; gold passages: {gold}; answered by: {found.answered_by or 'nobody'}."
-    ]
-    out += [
-        f"{a[:1].upper()}{a[1:]}: rougher than a person's labels." for a in found.notes
-    ]
-    if found.budget is not None:
-        out.append(
-            f"Ways that rank were given {found.budget:,} tokens a question, as many as the default kept."
+    measure = GOLD_KEPT if rankings[GOLD_KEPT] else RIGHT_ANSWERS
+    ranked_names = [name for name in rankings[measure] if name in setting_by_name]
+    if not ranked_names:
+        name = "default" if "default" in setting_by_name else EVERYTHING
+        reason_text = (
+            "nothing was measured, because the questions have no gold passages and no "
+            f"answers; {name} is the safe start"
         )
-    for f in (f for f in found.figures if f.text_needed):
-        need = (
-            f"{t:.0%} {v:.2f} ({lo:.2f} to {hi:.2f})"
-            for t, (v, lo, hi) in zip(GOLD_TARGETS, f.text_needed, strict=True)
-        )
-        saved = 1000 * f.tokens / max(f.kept_fraction, 1e-9) * (1 - f.text_needed[0][0])
-        out.append(
-            f"{f.name}, text needed for gold: {', '.join(need)}; the first saves {saved:,.0f} tokens in 1,000."
-        )
-    out += [f"{str(a)[:1].upper()}{str(a)[1:]}." for a in found.comparisons]
-    out.append(
-        f"Recommended (*): {found.recommendation.name}: {found.recommendation.reason}."
+        return Recommendation(name, setting_by_name[name], reason_text)
+    name = ranked_names[0]
+    best_figures = {table_row.name: table_row for table_row in figures}[name]
+    mean_value = (
+        best_figures.gold_recall if measure == GOLD_KEPT else best_figures.accuracy
     )
-    if any(f.input_tokens is not None for f in found.figures) and all(
-        f.cost is None for f in found.figures
-    ):
-        out.append("Money is not told: no price was given (--price READ,WRITTEN).")
-    if found.rejected_records:
-        out.append(f"Left out: {_places(found.rejected_records)}.")
-    if found.warnings:
-        out.append(f"To be known: {_places(found.warnings)}.")
-    for f in found.figures:
-        if f.failed:
-            out.append(
-                f"{f.name} failed on {len(f.failed)} questions, first line {f.failed[0][0]}: {f.failed[0][1]}."
+    assert mean_value is not None  # it was ranked by it
+    reason_text = (
+        f"most {measure} at equal tokens: {mean_value.value:.1%} with "
+        f"{best_figures.kept_fraction:.0%} of the tokens of everything"
+    )
+    if best_figures.accuracy_change is not None:
+        net_change = best_figures.accuracy_change.net
+        net_text = (
+            f"{net_change.points} against everything on {net_change.count} questions"
+        )
+        if net_change.high < 0:
+            reason_text = f"the best strategy, {name}, costs right answers: {net_text}"
+            return Recommendation(EVERYTHING, setting_by_name[EVERYTHING], reason_text)
+        reason_text += f"; right answers {net_text}"
+    return Recommendation(name, setting_by_name[name], reason_text)
+
+
+def table_rows(evaluation: Evaluation, *, short: bool = False) -> list[list[str]]:
+    """Format the figures as a header and one row per strategy, without empty columns.
+
+    Args:
+        evaluation: The evaluation.
+        short: Only the columns that fit a terminal of 80 columns.
+    """
+    rows = []
+    for figures in evaluation.figures:
+        table_row = _short_row(figures)
+        if figures.name == evaluation.recommendation.name:
+            table_row["strategy"] += " *"
+        if not short:
+            table_row |= {
+                "exact": _format_value(".0%", figures.exact_match),
+                "F1": _format_value(".2f", figures.token_f1),
+                "read": _format_value(",.0f", figures.input_tokens),
+                "written": _format_value(",.0f", figures.output_tokens),
+                "cached": _format_value(",.0f", figures.cached_tokens),
+                "money": _format_value(".6f", figures.cost),
+            }
+        rows.append(table_row)
+    column_names = [
+        name for name in rows[0] if any(table_row[name] for table_row in rows)
+    ]
+    return [
+        column_names,
+        *([table_row[name] for name in column_names] for table_row in rows),
+    ]
+
+
+def _short_row(figures: StrategyFigures) -> dict[str, str]:
+    kept_tokens = f"{figures.kept_tokens:,.0f} ({figures.kept_fraction:.0%})"
+    table_row = {"strategy": figures.name, "tokens": kept_tokens, "gold kept": ""}
+    recall_mean, answer_change = figures.gold_recall, figures.accuracy_change
+    if recall_mean is not None:
+        interval_ends = _format_ends(recall_mean, ".0f", "-")
+        table_row["gold kept"] = f"{recall_mean.value:.0%} ({interval_ends})"
+    accuracy = None if figures.accuracy is None else figures.accuracy.value
+    table_row |= {
+        "right": _format_value(".0%", accuracy),
+        "hurt/help": "",
+        "net (95 %)": "",
+    }
+    if answer_change is not None:
+        interval_ends = _format_ends(answer_change.net, "+.0f", " to ")
+        table_row["hurt/help"] = (
+            f"{len(answer_change.harmed)}/{len(answer_change.helped)}"
+        )
+        table_row["net (95 %)"] = (
+            f"{100 * answer_change.net.value:+.0f} ({interval_ends})"
+        )
+    table_row["s"] = _format_value(".2f", figures.seconds)
+    return table_row
+
+
+def _format_ends(mean_value: MeanInterval, template: str, separator: str) -> str:
+    interval_ends = (
+        format(100 * mean_value.low, template),
+        format(100 * mean_value.high, template),
+    )
+    return separator.join(interval_ends)
+
+
+def _format_value(template: str, needed_percent: float | None) -> str:
+    return "" if needed_percent is None else format(needed_percent, template)
+
+
+_GOLD_SOURCES = {
+    "labels": "by labels",
+    "answers": "by the answers they contain",
+    "model": "by a model's labels",
+    "made": "by the passages that questions were made from",
+    "nothing": "unknown",
+}
+
+
+def summary_lines(evaluation: Evaluation) -> list[str]:
+    """Say what the table does not, in a sentence or two each."""
+    gold_sources = [
+        f"{count} {_GOLD_SOURCES[name]}"
+        for name, count in sorted(evaluation.gold_from.items())
+    ]
+    sentences = [
+        f"{evaluation.questions} questions; gold passages: {', '.join(gold_sources)}; "
+        f"answered by: {evaluation.answered_by or 'nobody'}."
+    ]
+    for note in evaluation.notes:
+        sentences.append(f"{_capitalize(note)}: rougher than a person's labels.")
+    if evaluation.budget is not None:
+        sentences.append(
+            "Strategies that rank passages got "
+            f"{evaluation.budget:,} tokens a question, as many as the default kept."
+        )
+    for figures in evaluation.figures:
+        if figures.text_needed is not None and figures.name != EVERYTHING:
+            sentences.append(_savings_line(figures))
+    sentences += [
+        f"{_capitalize(str(best_comparison))}."
+        for best_comparison in evaluation.comparisons
+    ]
+    recommendation = evaluation.recommendation
+    sentences.append(
+        f"Recommended (*): {recommendation.name}: {recommendation.reason}."
+    )
+    has_tokens = any(
+        table_row.input_tokens is not None for table_row in evaluation.figures
+    )
+    if has_tokens and all(table_row.cost is None for table_row in evaluation.figures):
+        sentences.append("Give a price to see what it costs: --price READ,WRITTEN.")
+    sentences += _problem_lines("Left out: ", evaluation.rejected_records)
+    sentences += _problem_lines("", evaluation.warnings)
+    for figures in evaluation.figures:
+        if figures.failures:
+            line_number, error = figures.failures[0]
+            sentences.append(
+                f"{figures.name} failed on {len(figures.failures)} questions, first "
+                f"line {line_number}: {error}."
             )
-    return out
+    return sentences
 
 
-def _places(given: Sequence[RecordProblem]) -> str:
-    shown = "; ".join(f"line {b.line_number}: {b.reason}" for b in given[:5])
-    more = f"; and {len(given) - 5} more" if len(given) > 5 else ""
-    return f"{len(given)} ({shown}{more})"
+def _savings_line(figures: StrategyFigures) -> str:
+    """Name the tokens saved when the ranking is cut where it keeps most gold."""
+    assert figures.text_needed is not None
+    needed_percent, low_percent, high_percent = (
+        100 * share for share in figures.text_needed
+    )
+    total_tokens = figures.kept_tokens / max(figures.kept_fraction, 1e-9)
+    saved_tokens = 1000 * total_tokens * (1 - needed_percent / 100)
+    amount_text = f"{saved_tokens:,.0f}"
+    if saved_tokens >= 1e5:
+        amount_text = f"{saved_tokens / 1e6:.1f} M"
+    return (
+        f"{figures.name} keeps {100 * GOLD_TARGET:.0f} % of gold in {needed_percent:.0f} % "
+        f"({low_percent:.0f} to {high_percent:.0f}) of the text: {amount_text} tokens saved per 1,000 questions."
+    )
 
 
-TIMED = 3  # questions on which the seconds are measured, with nothing read before
+def _problem_lines(prefix: str, problems: Sequence[RecordProblem]) -> list[str]:
+    """One sentence per reason, with the first lines that have it."""
+    lines_by_reason: dict[str, list[int]] = defaultdict(list)
+    for problem in problems:
+        lines_by_reason[problem.reason].append(problem.line_number)
+    sentences = []
+    for reason_text, line_numbers in list(lines_by_reason.items())[:SHOWN_PROBLEMS]:
+        is_single = len(line_numbers) == 1
+        subject_text = "1 question" if is_single else f"{len(line_numbers)} questions"
+        if reason_text == NO_ANSWER:
+            subject_text += " has" if is_single else " have"
+        else:
+            subject_text += ":"
+        shown_lines = ", ".join(map(str, line_numbers[:SHOWN_PROBLEMS]))
+        if len(line_numbers) > SHOWN_PROBLEMS:
+            shown_lines += ", ..."
+        line_word = "line" if is_single else "lines"
+        sentences.append(
+            f"{prefix}{subject_text} {reason_text}: {line_word} {shown_lines}."
+        )
+    hidden_count = len(lines_by_reason) - len(sentences)
+    if hidden_count > 0:
+        sentences.append(f"{hidden_count} more problems are in results.json.")
+    return sentences
 
-Progress = Callable[[int, int], None]
+
+def _capitalize(sentence: str) -> str:
+    return sentence[:1].upper() + sentence[1:]
 
 
 def evaluate(
     questions: EvaluationCases | Iterable[Question],
-    strategies: Mapping[str, Strategy | Denoiser | Mapping[str, Any]]
-    | Sequence[Strategy]
-    | None = None,
+    strategies: Mapping[str, StrategySource] | Sequence[Strategy] | None = None,
     *,
     answerer: Answerer | None = None,
     llm: LLM | None = None,
-    grader: Rule | Judge = "contains",
+    grader: MatchRule | AnswerGrader = "contains",
     price: Price | None = None,
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Every way over every question.
+    """Run every strategy on every question.
 
-    ``ways`` are added to, or by name replace, `setting.STANDARD`; a sequence is taken alone.
-    Everything undenoised is always among them: harm and help are counted against it. ``answerer`` answers from
-    what each way kept, such as `answering.LLMAnswerer`; without one only what is kept is measured. ``right``
-    says when an answer is. ``llm`` is asked by ways that need one; `ledger.Ledger` keeps budget and replies.
-    ``price`` turns tokens into money. ``progress`` hears of steps done, and of all: each question once, and once
-    more where the default goes before, because the others are given as much as it keeps.
+    What fails on a question is counted and named, and the rest goes on. A user's mistake (a
+    wrong setting, a missing extra) raises.
 
-    What fails on a question is counted and named, and the rest goes on; mistakes (a wrong setting, a missing
-    extra) raise. Raises `InputError` without a question.
+    Args:
+        questions: Labelled questions, or the cases of `read_cases`.
+        strategies: By name, strategies, denoisers or settings that are added to
+            `setting.STANDARD_STRATEGIES` or replace one of them. A sequence is taken alone.
+            Everything undenoised is always added, to compare with.
+        answerer: Answers from what each strategy keeps, such as `LLMAnswerer`. Without it
+            only the kept text is measured.
+        llm: For strategies that need a model. A `ReplyLog` keeps budget and replies.
+        grader: Decides whether an answer is right.
+        price: Turns tokens into money.
+        progress: Called with the steps done and their number: one per question, and one
+            more when the default is among the strategies.
+
+    Raises:
+        InputError: There is no question.
     """
-    cases = (
-        questions
-        if isinstance(questions, EvaluationCases)
-        else EvaluationCases(
-            tuple(case_from_question(q, n) for n, q in enumerate(questions, 1))
+    cases = questions
+    if not isinstance(cases, EvaluationCases):
+        numbered_questions = enumerate(cases, 1)
+        cases = EvaluationCases(
+            tuple(case_from_question(q, n) for n, q in numbered_questions)
         )
-    )
     if not cases.cases:
         raise InputError("there is no question to evaluate on")
-    chosen = ways_of(strategies)
-    judge, count = judge_of(grader), shared_encoder().count_tokens
-    told = progress or (lambda done, of: None)
-    first = next((w.ready(None) for w in chosen if _says(w, "kind", "default")), None)
-    steps = len(cases.cases) * (1 if first is None else 2)
-    known: list[QuestionOutcome] = []  # what the default keeps of each question
-    if first is not None:
-        for n, case in enumerate(cases.cases):
-            known.append(_denoised(first, case, count, n < TIMED))
-            told(n + 1, steps)
-    budget, most = _budget(known, cases, count)
-    given = None if most is None else max(1, round(most))
-    ready = [
-        first if first is not None and w.name == first.name else w.ready(given, llm)
-        for w in chosen
-    ]
-    same = {w.name for w in chosen if _says(w, "tokens", SAME_BUDGET)}
-    outcomes: dict[str, list[QuestionOutcome]] = {w.name: [] for w in ready}
-    for n, case in enumerate(cases.cases):
-        for way in ready:
-            limit = most if way.name in same else None
-            own = (
-                known[n]
-                if way is first
-                else _denoised(way, case, count, n < TIMED, limit)
+    strategy_by_name = {
+        strategy.name: strategy for strategy in select_strategies(strategies)
+    }
+    grade_answer = make_grader(grader)
+    default_strategy = next(
+        (s for s in strategy_by_name.values() if s.has("kind", "default")), None
+    )
+    case_runner = _Run(
+        progress, len(cases.cases) * (1 if default_strategy is None else 2)
+    )
+    # The others get as many tokens as the default keeps, so it goes first.
+    default_outcomes: list[QuestionOutcome] = []
+    if default_strategy is not None:
+        default_strategy = strategy_by_name[default_strategy.name] = (
+            default_strategy.with_denoiser(None)
+        )
+        for case in cases.cases:
+            default_outcomes.append(
+                case_runner.denoise(default_strategy, case, len(default_outcomes))
             )
-            by = way.answerer or answerer
-            outcomes[way.name].append(own if by is None else _answered(own, by, judge))
-        told(len(known) + n + 1, steps)
-    return _evaluation(
-        cases,
-        ready,
-        outcomes,
-        None if answerer is None else answerer.name,
-        budget,
-        price,
+            case_runner.finish_step()
+    mean_tokens, question_budget = _token_budgets(
+        default_outcomes, cases, case_runner.count_tokens
     )
-
-
-def _evaluation(
-    cases: EvaluationCases,
-    ways: Sequence[Strategy],
-    outcomes: Mapping[str, Sequence[QuestionOutcome]],
-    answered_by: str | None,
-    budget: int | None,
-    price: Price | None,
-) -> Evaluation:
-    """The figures of outcomes, whether the best ways can be told apart, and which to take."""
-    everything = outcomes[EVERYTHING]
-    mean = float(np.mean([o.tokens for o in everything if o.error is None] or [0.0]))
+    limited_names = [
+        s.name for s in strategy_by_name.values() if s.has("tokens", SAME_BUDGET)
+    ]
+    token_limits = dict.fromkeys(limited_names, question_budget)
+    ready_strategies = [
+        s.with_denoiser(question_budget, llm) for s in strategy_by_name.values()
+    ]
+    outcomes: dict[str, list[QuestionOutcome]] = {name: [] for name in strategy_by_name}
+    for n, case in enumerate(cases.cases):
+        for strategy in ready_strategies:
+            if strategy is default_strategy:
+                outcome = default_outcomes[n]
+            else:
+                outcome = case_runner.denoise(
+                    strategy, case, n, token_limits.get(strategy.name)
+                )
+            outcome = _answer(outcome, strategy.answerer or answerer, grade_answer)
+            outcomes[strategy.name].append(outcome)
+        case_runner.finish_step()
     figures = tuple(
-        figures_of(w.name, outcomes[w.name], everything, mean, price) for w in ways
+        strategy_figures(s.name, outcomes[s.name], outcomes[EVERYTHING], price)
+        for s in ready_strategies
     )
-    ranked = {m: _ranked(m, ways, figures, budget) for m in (GOLD, RIGHT)}
+    rankings = {
+        measure: _rank_strategies(measure, ready_strategies, figures, mean_tokens)
+        for measure in (GOLD_KEPT, RIGHT_ANSWERS)
+    }
+    comparisons = [
+        compare_best(m, ranked_names, outcomes) for m, ranked_names in rankings.items()
+    ]
     return Evaluation(
         len(cases.cases),
-        dict(Counter(c.gold_from or "nothing" for c in cases.cases)),
-        answered_by,
-        budget,
+        dict(Counter(case.gold_from or "nothing" for case in cases.cases)),
+        None if answerer is None else answerer.name,
+        mean_tokens,
         figures,
         tuple(
-            found
-            for m, names in ranked.items()
-            if (found := apart(m, names, outcomes)) is not None
+            best_comparison
+            for best_comparison in comparisons
+            if best_comparison is not None
         ),
-        _recommended(ways, figures, ranked),
+        _recommend(ready_strategies, figures, rankings),
         cases.rejected_records,
         cases.warnings,
         cases.notes,
@@ -440,75 +551,79 @@ def _evaluation(
     )
 
 
-def _says(way: Strategy, name: str, value: str) -> bool:
-    return way.setting is not None and way.setting.get(name) == value
-
-
-def _budget(
-    known: list[QuestionOutcome], cases: EvaluationCases, count: Callable[[str], int]
+def _token_budgets(
+    default_outcomes: Sequence[QuestionOutcome],
+    cases: EvaluationCases,
+    count_tokens: TokenCounter,
 ) -> tuple[int | None, float | None]:
-    """Tokens that the default keeps on average, and the budget a question that comes to as many."""
-    done = [o.tokens for o in known if o.error is None]
-    if not done:
+    """The tokens that the default keeps on average, and the budget that keeps as many.
+
+    The budget is higher than the average, because some questions have fewer tokens than it.
+    """
+    kept_tokens = [o.kept_tokens for o in default_outcomes if o.error is None]
+    if not kept_tokens:
         return None, None
-    mean = float(np.mean(done))
-    return max(1, round(mean)), _each(mean, [whole(c, count) for c in cases.cases])
+    mean_tokens = float(np.mean(kept_tokens))
+    totals = [count_case_tokens(case, count_tokens) for case in cases.cases]
+    low_percent, high_percent = 0.0, float(max(totals))
+    for _ in range(60):  # bisection, to the precision of a float
+        middle = (low_percent + high_percent) / 2
+        if np.minimum(totals, middle).mean() < mean_tokens:
+            low_percent = middle
+        else:
+            high_percent = middle
+    return max(1, round(mean_tokens)), high_percent
 
 
-def _each(mean: float, totals: Sequence[int]) -> float:
-    """The budget a question at which ``mean`` tokens are kept on average: where passages have fewer, others get
-    more."""
-    low, high = 0.0, float(max(totals))
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (
-            (middle, high)
-            if np.minimum(totals, middle).mean() < mean
-            else (low, middle)
-        )
-    return high
+class _Run:
+    """Denoises question by question and reports the progress."""
+
+    def __init__(self, progress: Progress | None, step_count: int) -> None:
+        self.count_tokens = shared_encoder().count_tokens
+        self.progress = progress
+        self.step_count = step_count
+        self.steps_done = 0
+
+    def finish_step(self) -> None:
+        self.steps_done += 1
+        if self.progress is not None:
+            self.progress(self.steps_done, self.step_count)
+
+    def denoise(
+        self,
+        strategy: Strategy,
+        case: EvaluationCase,
+        case_index: int,
+        token_budget: float | None = None,
+    ) -> QuestionOutcome:
+        question = case.question
+        is_timed = case_index < TIMED_QUESTIONS
+        assert strategy.denoiser is not None
+        try:
+            with empty_embedding_cache() if is_timed else nullcontext():
+                start_time = time.perf_counter()
+                result = strategy.denoiser.denoise(question.text, question.passages)
+                seconds = time.perf_counter() - start_time
+            result = validate_result(question.passages, result)
+        except Exception as error:  # the user's model or denoiser may raise anything
+            if is_user_error(error):
+                raise
+            return QuestionOutcome(case, error=format_error(error))
+        outcome = measure_outcome(case, result, self.count_tokens, token_budget)
+        return replace(outcome, seconds=seconds if is_timed else None)
 
 
-def _denoised(
-    way: Strategy,
-    case: EvaluationCase,
-    count: Callable[[str], int],
-    timed: bool,
-    budget: float | None = None,
+def _answer(
+    outcome: QuestionOutcome, answerer: Answerer | None, grade_answer: AnswerGrader
 ) -> QuestionOutcome:
-    question = case.question
-    assert way.denoiser is not None
+    question = outcome.case.question
+    if answerer is None or outcome.result is None:
+        return outcome
     try:
-        with cold_cache() if timed else nullcontext():
-            started = time.perf_counter()
-            result = way.denoiser.denoise(question.text, question.passages)
-            seconds = time.perf_counter() - started
-        result = validate_result(question.passages, result)
-    except Exception as error:  # a model, scorer or denoiser of the user's: a failure is counted, a mistake raises
+        reply = answerer.answer(question.text, outcome.result.passages)
+        is_correct = grade_answer(question, reply.text) if question.answers else None
+    except Exception as error:  # the model that answers, or the one that grades
         if is_user_error(error):
             raise
-        return QuestionOutcome(case, error=format_error(error))
-    return replace(
-        outcome_of(case, result, count, budget), seconds=seconds if timed else None
-    )
-
-
-def _answered(
-    own: QuestionOutcome, answerer: Answerer, judge: Judge
-) -> QuestionOutcome:
-    if own.error is not None or own.result is None:
-        return own
-    try:
-        question = own.case.question
-        reply = answerer.answer(question.text, own.result.passages)
-        return replace(
-            own,
-            reply=reply,
-            is_correct=judge(question, reply.text) if question.answers else None,
-        )
-    except (
-        Exception
-    ) as error:  # as above: a model that fails on one question, or the one that judges
-        if is_user_error(error):
-            raise
-        return QuestionOutcome(own.case, error=format_error(error))
+        return QuestionOutcome(outcome.case, error=format_error(error))
+    return replace(outcome, reply=reply, is_correct=is_correct)

@@ -1,13 +1,14 @@
-"""What ways made of questions, their figures with 95 % intervals, and what tells two ways apart."""
+"""Figures of strategies with 95 % intervals, and whether two strategies differ at all."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from denoise_core.embedded.fitted import Interval, percentile_interval
 from denoise_core.end.calibration import GOLD_TARGETS, required_text_fraction
@@ -23,143 +24,139 @@ from denoise_core.result import DenoiseResult
 from denoise_core.runtime.budget import Price
 from denoise_core.types import Reply, Usage
 
-SHARES = tuple(
-    s / 20 for s in range(1, 21)
-)  # of the tokens of a question's passages, for the curves
+GOLD_KEPT, RIGHT_ANSWERS = "gold kept", "right answers"
+GOLD_TARGET = GOLD_TARGETS[0]  # the share of the gold for `StrategyFigures.text_needed`
+CURVE_FRACTIONS = tuple(step / 20 for step in range(1, 21))
+# Normal quantiles of a two-sided test at 5 %, and of a difference found in 80 % of samples.
+POWER_QUANTILES = 1.96 + 0.8416
 
-Count = Callable[[str], int]
-Ranked = list[
-    tuple[str, float, float]
-]  # passage, tokens and score of each chunk, best first
+TokenCounter = Callable[[str], int]
+
+
+class RankedChunk(NamedTuple):
+    """A chunk of a ranking; its tokens include its part of the passages' headers."""
+
+    passage_id: str
+    tokens: float
+    score: float
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionOutcome:
-    """One question by one way. None stands for what cannot be told.
+    """What one strategy did with one question. None means unknown.
 
-    ``gold`` is the share of the gold passages of which something is kept; ``ranked`` are all chunks, by the scores
-    in the trace. ``seconds`` is the denoiser's alone, None where it was not timed. ``error`` says what failed:
-    then all else is empty.
+    Attributes:
+        case: The question.
+        result: What the denoiser returned.
+        kept_tokens: The tokens of the kept text.
+        kept_ids: The passages of which something is kept.
+        gold_recall: The share of the gold passages among them.
+        ranked_chunks: All chunks, best first, by the scores in the trace.
+        reply: The answer from the kept text.
+        is_correct: Whether the answer is right.
+        seconds: The denoiser's time; None when it was not timed.
+        error: What failed; then everything else is empty.
     """
 
     case: EvaluationCase
     result: DenoiseResult | None = None
-    tokens: float = 0
-    kept: frozenset[str] = frozenset()
+    kept_tokens: float = 0
+    kept_ids: frozenset[str] = frozenset()
     gold_recall: float | None = None
-    ranked: Ranked | None = None
+    ranked_chunks: list[RankedChunk] | None = None
     reply: Reply | None = None
     is_correct: bool | None = None
     seconds: float | None = None
     error: str | None = None
 
 
-def outcome_of(
+def measure_outcome(
     case: EvaluationCase,
     result: DenoiseResult,
-    count: Count,
-    budget: float | None = None,
+    count_tokens: TokenCounter,
+    token_budget: float | None = None,
 ) -> QuestionOutcome:
-    """The outcome of a result that nobody has answered from.
+    """Measure what a denoiser kept of a question's passages.
 
-    With a ``budget`` tokens and gold are those of the ranking cut there exactly: the last chunk counts in part, as
-    the value to be expected, so that ways of equal length are of equal length.
+    Args:
+        case: The question.
+        result: The denoiser's result.
+        count_tokens: Counts the tokens of a text.
+        token_budget: Cut the ranking exactly there instead of at the chunk's end. The last
+            chunk counts in part, so that strategies of one budget keep equally much.
     """
-    question = case.question
-    kept = frozenset(s.passage_id for p in result.passages for s in p.source_spans)
-    tokens: float = sum(count(p.text_with_header) for p in result.passages)
-    gold = len(kept & question.gold) / len(question.gold) if question.gold else None
-    ranked = _ranked(case, result, count)
-    if ranked is not None and budget is not None:
-        tokens, expected = _expected(case, ranked, budget)
-        gold = expected if question.gold else None
-    return QuestionOutcome(case, result, tokens, kept, gold, ranked)
+    gold_ids = case.question.gold
+    kept_ids: set[str] = set()
+    kept_tokens = 0.0
+    for passage in result.passages:
+        kept_tokens += count_tokens(passage.text_with_header)
+        kept_ids.update(span.passage_id for span in passage.source_spans)
+    gold_recall = len(kept_ids & gold_ids) / len(gold_ids) if gold_ids else None
+    ranked_chunks = _rank_chunks(case, result, count_tokens)
+    if ranked_chunks is not None and token_budget is not None:
+        kept_tokens, expected_recall = _cut_ranking(
+            ranked_chunks, gold_ids, token_budget
+        )
+        gold_recall = expected_recall if gold_ids else None
+    return QuestionOutcome(
+        case, result, kept_tokens, frozenset(kept_ids), gold_recall, ranked_chunks
+    )
 
 
-def _by_share(ranked: Ranked, gold: frozenset[str]) -> list[float]:
-    """Gold kept when the best chunks up to each of `SHARES` of the tokens are kept."""
-    total = max(1.0, sum(size for _, size, _ in ranked))
-    found: set[str] = set()
-    reached: list[tuple[float, float]] = []
-    at = 0.0
-    for name, size, _ in ranked:
-        at += size / total
-        if name in gold and name not in found:
-            found.add(name)
-            reached.append((at, len(found) / len(gold)))
+def count_case_tokens(case: EvaluationCase, count_tokens: TokenCounter) -> int:
+    """Count the tokens of all passages of a question."""
+    return sum(count_tokens(p.text_with_header) for p in case.question.passages)
+
+
+def _rank_chunks(
+    case: EvaluationCase, result: DenoiseResult, count_tokens: TokenCounter
+) -> list[RankedChunk] | None:
+    """The chunks by their scores; None for a method without scores."""
+    scoring_events = [e for e in result.trace.events if isinstance(e.effect, Scoring)]
+    if not scoring_events or scoring_events[0].reply is None:
+        return None
+    chunk_spans = scoring_events[0].effect.spans
+    chunk_scores = [
+        -1e9 if score is None else score for score in scoring_events[0].reply
+    ]
+    text_by_id = {passage.id: passage.text for passage in case.question.passages}
+    chunk_sizes = [
+        count_tokens(text_by_id[s.passage_id][s.start : s.end]) for s in chunk_spans
+    ]
+    # The chunks' tokens add up to the passages': all share the cost of the headers.
+    header_factor = count_case_tokens(case, count_tokens) / max(1, sum(chunk_sizes))
+    ranking_order = np.argsort(-np.asarray(chunk_scores), kind="stable").tolist()
     return [
-        max((g for at, g in reached if at <= share + 1e-9), default=0.0)
-        for share in SHARES
+        RankedChunk(
+            chunk_spans[i].passage_id, chunk_sizes[i] * header_factor, chunk_scores[i]
+        )
+        for i in ranking_order
     ]
 
 
-def _needed(outcomes: Iterable[QuestionOutcome]) -> tuple[Interval, ...]:
-    """The share of the tokens that keeps each of `TARGETS` of the gold (`text_needed`); () where nothing tells."""
-    rows: list[tuple[float, bool, float, int]] = []
-    for n, o in enumerate(outcomes):
-        left = set(o.case.question.gold)
-        for name, size, score in o.ranked or ():
-            rows.append(
-                (score, name in left, size, n)
-            )  # gold by a passage's best chunk
-            left.discard(name)
-    known = any(is_gold for _, is_gold, _, _ in rows)
-    return (
-        tuple(
-            percentile_interval(required_text_fraction(*np.array(rows).T, fraction=t))
-            for t in GOLD_TARGETS
-        )
-        if known
-        else ()
-    )
-
-
-def _ranked(case: EvaluationCase, result: DenoiseResult, count: Count) -> Ranked | None:
-    """The chunks, whose tokens sum to the passages' tokens; None for a method without scores."""
-    scored = next(
-        (
-            (e.effect, e.reply)
-            for e in result.trace.events
-            if isinstance(e.effect, Scoring)
-        ),
-        None,
-    )
-    if scored is None or scored[1] is None:
-        return None
-    spans, scores = scored[0].spans, [-1e9 if s is None else s for s in scored[1]]
-    texts = {p.id: p.text for p in case.question.passages}
-    sizes = [count(texts[s.passage_id][s.start : s.end]) for s in spans]
-    more = whole(case, count) / max(1, sum(sizes))  # headers are paid for by all alike
-    order = np.argsort(-np.asarray(scores), kind="stable").tolist()
-    return [(spans[i].passage_id, sizes[i] * more, scores[i]) for i in order]
-
-
-def whole(case: EvaluationCase, count: Count) -> int:
-    """Tokens of all passages."""
-    return sum(count(p.text_with_header) for p in case.question.passages)
-
-
-def _expected(
-    case: EvaluationCase, ranked: Ranked, budget: float
+def _cut_ranking(
+    ranked_chunks: Sequence[RankedChunk], gold_ids: frozenset[str], token_budget: float
 ) -> tuple[float, float]:
-    """Tokens, and the share of gold to be expected, of a ranking that is cut at ``budget`` tokens."""
-    left, reached = budget, dict.fromkeys(case.question.gold, 0.0)
-    for name, size, _ in ranked:
-        part = 1.0 if size <= left else left / size
-        if name in reached:
-            reached[name] = max(reached[name], part)
-        left -= part * size
-        if left <= 0:
+    """Tokens and expected gold recall of a ranking that is cut at the budget."""
+    tokens_left = token_budget
+    kept_parts = dict.fromkeys(gold_ids, 0.0)
+    for chunk in ranked_chunks:
+        kept_part = 1.0 if chunk.tokens <= tokens_left else tokens_left / chunk.tokens
+        if chunk.passage_id in gold_ids:
+            kept_parts[chunk.passage_id] = max(kept_parts[chunk.passage_id], kept_part)
+        tokens_left -= kept_part * chunk.tokens
+        if tokens_left <= 0:
             break
-    return budget - max(0.0, left), sum(reached.values()) / max(1, len(reached))
-
-
-POWER = 1.96 + 0.8416  # both-sided 5 %, found in 80 % of such samples
+    expected_recall = sum(kept_parts.values()) / max(1, len(gold_ids))
+    return token_budget - max(0.0, tokens_left), expected_recall
 
 
 @dataclass(frozen=True, slots=True)
 class MeanInterval:
-    """A mean over ``n`` questions with its 95 % interval, by Wilson for yes and no, else by bootstrap."""
+    """A mean over ``count`` questions with its 95 % interval.
+
+    The interval is Wilson's for yes and no, else the bootstrap's.
+    """
 
     value: float
     low: float
@@ -168,16 +165,19 @@ class MeanInterval:
 
     @property
     def points(self) -> str:
-        """A difference in words, with its interval."""
-        return f"{100 * self.value:+.1f} points ({100 * self.low:+.1f} to {100 * self.high:+.1f})"
+        """A difference in percentage points, with its interval."""
+        low, high = 100 * self.low, 100 * self.high
+        return f"{100 * self.value:+.1f} points ({low:+.1f} to {high:+.1f})"
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """Answers against those from everything, over ``n`` questions that both answered.
+class AnswerChange:
+    """Answers from the kept text compared with those from all passages.
 
-    ``harmed`` were right from everything and are wrong here, ``helped`` the reverse, both lines of the file.
-    ``net`` is the paired mean of helped minus harmed.
+    Attributes:
+        harmed: Lines of questions that are right from everything and wrong here.
+        helped: Lines of questions for which it is the reverse.
+        net: Helped minus harmed, paired, over the questions that both answered.
     """
 
     harmed: tuple[int, ...]
@@ -187,214 +187,325 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class StrategyFigures:
-    """One way over all questions. None where no question can tell.
+    """One strategy over all questions. None means that no question can tell.
 
-    ``tokens`` a question are word pieces of what is kept; ``share`` is kept over all. ``curve`` has (share of
-    tokens, gold kept) by the way's own ranking, ``needed`` the share of tokens for each of `TARGETS`. ``read``
-    and ``written`` are the model's tokens a question, those of a way that asks it to denoise included, ``cached``
-    those of the read ones that a server's cache of prompts held, and ``money`` the same at the given price.
-    ``seconds`` a question are for denoising.
+    Attributes:
+        name: The strategy's name.
+        questions: The questions without an error.
+        failures: Lines and errors of the others.
+        gold_recall: The share of the gold passages kept.
+        accuracy: The share of right answers.
+        exact_match: The share of replies that are an accepted answer (SQuAD's rule).
+        token_f1: The replies' F1 (SQuAD's rule).
+        accuracy_change: Answers harmed and helped.
+        kept_tokens: Word pieces kept per question.
+        kept_fraction: The same as a share of all passages' tokens.
+        seconds: Time to denoise a question.
+        input_tokens: Tokens the model read per question, to denoise and to answer.
+        output_tokens: Tokens it wrote.
+        cached_tokens: Those of the input that the server had in its prompt cache.
+        cost: What these tokens cost per question.
+        recall_curve: Share of the tokens and gold kept, by the strategy's own ranking.
+        text_needed: The share of the tokens that keeps `GOLD_TARGET` of the gold.
     """
 
     name: str
     questions: int
-    failed: tuple[tuple[int, str], ...]
+    failures: tuple[tuple[int, str], ...]
     gold_recall: MeanInterval | None
     accuracy: MeanInterval | None
-    exact: float | None
-    f1: float | None
-    accuracy_change: Change | None
-    tokens: float
+    exact_match: float | None
+    token_f1: float | None
+    accuracy_change: AnswerChange | None
+    kept_tokens: float
     kept_fraction: float
     seconds: float | None
     input_tokens: float | None
     output_tokens: float | None
     cached_tokens: float | None
     cost: float | None
-    curve: tuple[tuple[float, float], ...]
-    text_needed: tuple[Interval, ...] = ()
+    recall_curve: tuple[tuple[float, float], ...] = ()
+    text_needed: Interval | None = None
+
+
+def strategy_figures(
+    name: str,
+    outcomes: Sequence[QuestionOutcome],
+    all_outcomes: Sequence[QuestionOutcome],
+    price: Price | None = None,
+) -> StrategyFigures:
+    """Compute the figures of a strategy.
+
+    Args:
+        name: The strategy's name.
+        outcomes: Its outcomes.
+        all_outcomes: Those of the same questions with all passages.
+        price: The model's price.
+    """
+    successful_outcomes = [outcome for outcome in outcomes if outcome.error is None]
+    failed_lines = [
+        (outcome.case.line_number, outcome.error)
+        for outcome in outcomes
+        if outcome.error is not None
+    ]
+    total_tokens = _mean_known(o.kept_tokens for o in all_outcomes if o.error is None)
+    kept_tokens = (
+        _mean_known(outcome.kept_tokens for outcome in successful_outcomes) or 0.0
+    )
+    reply_answers = [
+        (outcome.reply.text, outcome.case.question.answers)
+        for outcome in successful_outcomes
+        if outcome.reply is not None and outcome.case.question.answers
+    ]
+    known_usages = [
+        usage for usage in map(_outcome_usage, successful_outcomes) if usage is not None
+    ]
+    return StrategyFigures(
+        name,
+        len(successful_outcomes),
+        tuple(failed_lines),
+        gold_recall=mean_interval(
+            _known(outcome.gold_recall for outcome in successful_outcomes)
+        ),
+        accuracy=mean_interval(
+            _known(outcome.is_correct for outcome in successful_outcomes)
+        ),
+        exact_match=_mean_known(exact_match(*pair) for pair in reply_answers),
+        token_f1=_mean_known(token_f1(*pair) for pair in reply_answers),
+        accuracy_change=_answer_change(outcomes, all_outcomes),
+        kept_tokens=kept_tokens,
+        kept_fraction=kept_tokens / total_tokens if total_tokens else 1.0,
+        seconds=_mean_known(outcome.seconds for outcome in successful_outcomes),
+        **mean_usage(known_usages, price),
+        recall_curve=_recall_curve(successful_outcomes),
+        text_needed=_text_needed(successful_outcomes),
+    )
+
+
+def _recall_curve(
+    outcomes: Iterable[QuestionOutcome],
+) -> tuple[tuple[float, float], ...]:
+    question_curves = []
+    for outcome in outcomes:
+        gold_ids = outcome.case.question.gold
+        if outcome.ranked_chunks is not None and gold_ids:
+            question_curves.append(_question_curve(outcome.ranked_chunks, gold_ids))
+    if not question_curves:
+        return ()
+    mean_recalls = np.mean(question_curves, axis=0).tolist()
+    return tuple(zip(CURVE_FRACTIONS, mean_recalls, strict=True))
+
+
+def _question_curve(
+    ranked_chunks: Sequence[RankedChunk], gold_ids: frozenset[str]
+) -> NDArray[np.float64]:
+    """Gold kept by the best chunks up to each of `CURVE_FRACTIONS` of the tokens."""
+    gold_recalls = [0.0]
+    kept_gold: set[str] = set()
+    for chunk in ranked_chunks:
+        kept_gold |= gold_ids & {chunk.passage_id}
+        gold_recalls.append(len(kept_gold) / len(gold_ids))
+    chunk_tokens = np.array([chunk.tokens for chunk in ranked_chunks])
+    token_fractions = np.cumsum(chunk_tokens) / max(1.0, chunk_tokens.sum())
+    chunk_counts = np.searchsorted(
+        token_fractions, np.array(CURVE_FRACTIONS) + 1e-9, side="right"
+    )
+    return np.array(gold_recalls)[chunk_counts]
+
+
+def _text_needed(outcomes: Iterable[QuestionOutcome]) -> Interval | None:
+    chunk_rows: list[tuple[float, bool, float, int]] = []
+    for question_number, outcome in enumerate(outcomes):
+        missing_gold = set(outcome.case.question.gold)
+        for chunk in outcome.ranked_chunks or ():
+            # A passage counts as kept with its best chunk.
+            is_gold = chunk.passage_id in missing_gold
+            chunk_rows.append((chunk.score, is_gold, chunk.tokens, question_number))
+            missing_gold.discard(chunk.passage_id)
+    if not any(is_gold for _, is_gold, _, _ in chunk_rows):
+        return None
+    row_columns = np.array(chunk_rows).T
+    return percentile_interval(
+        required_text_fraction(*row_columns, fraction=GOLD_TARGET)
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class SignificanceTest:
-    """The two best ways on ``measure``: ``difference`` is first minus second, paired; ``needed`` questions would
-    tell them apart if the true difference is the one seen, None when none was seen or so many are no use."""
+    """Whether the two best strategies differ on a measure.
+
+    Attributes:
+        measure: `GOLD_KEPT` or `RIGHT_ANSWERS`.
+        first: The best strategy.
+        second: The second best.
+        difference: First minus second, paired.
+        required_questions: How many questions would separate them if the difference is the
+            true one; None when there is no difference.
+    """
 
     measure: str
     first: str
     second: str
     difference: MeanInterval
-    needed: int | None
+    required_questions: int | None
 
     @property
-    def found(self) -> bool:
-        """Whether the interval leaves 0 out."""
+    def is_significant(self) -> bool:
+        """Whether the interval excludes 0."""
         return not self.difference.low <= 0 <= self.difference.high
 
     def __str__(self) -> str:
-        seen = f"{self.difference.points} on {self.difference.count} questions"
-        if self.found:
-            return f"{self.first} is ahead of {self.second} in {self.measure}: {seen}"
-        told = (
-            "the two did the same on every question"
-            if self.needed is None
-            else f"about {self.needed:,} questions would be needed to tell them apart"
+        """The result in one sentence."""
+        difference_text = (
+            f"{self.difference.points} on {self.difference.count} questions"
         )
-        return f"no difference found between {self.first} and {self.second} in {self.measure}: {seen}; {told}"
+        if self.is_significant:
+            return f"{self.first} is ahead of {self.second} in {self.measure}: {difference_text}"
+        advice_text = "the two did the same on every question"
+        if self.required_questions is not None:
+            question_count = f"{self.required_questions:,}"
+            advice_text = (
+                f"about {question_count} questions would be needed to tell them apart"
+            )
+        return (
+            f"no difference found between {self.first} and {self.second} in "
+            f"{self.measure}: {difference_text}; {advice_text}"
+        )
 
 
-def mean_interval(values: ArrayLike) -> MeanInterval | None:
-    """The mean with its interval; None of no value."""
-    v = np.asarray(values, dtype=np.float64)
-    if not len(v):
-        return None
-    yes_no = bool(np.isin(v, (0.0, 1.0)).all())
-    low, high = (
-        wilson_interval(int(v.sum()), len(v)) if yes_no else bootstrap_interval(v)
-    )
-    return MeanInterval(float(v.mean()), low, high, len(v))
-
-
-def paired_difference(first: Sequence[float], second: Sequence[float]) -> MeanInterval:
-    """Mean of first minus second over the same questions, with a bootstrap interval."""
-    d = np.asarray(first, dtype=np.float64) - np.asarray(second, dtype=np.float64)
-    low, high = bootstrap_interval(d)
-    return MeanInterval(float(d.mean()), low, high, len(d))
-
-
-def required_questions(differences: ArrayLike) -> int | None:
-    """Questions at which a paired difference like this one would be told from 0 in 80 % of samples, at 5 %.
-
-    None when the mean difference is 0.
-    """
-    d = np.asarray(differences, dtype=np.float64)
-    mean = float(d.mean())
-    if abs(mean) < 1e-12 or len(d) < 2:
-        return None
-    return max(2, math.ceil((POWER * float(d.std(ddof=1)) / mean) ** 2))
-
-
-def figures_of(
-    name: str,
-    outcomes: Sequence[QuestionOutcome],
-    everything: Sequence[QuestionOutcome],
-    whole: float,
-    price: Price | None = None,
-) -> StrategyFigures:
-    """Figures of a way; ``everything`` are the same questions undenoised, ``whole`` their mean tokens."""
-    done = [o for o in outcomes if o.error is None]
-    tokens = _plain(o.tokens for o in done) or 0.0
-    golden = ((o.ranked, o.case.question.gold) for o in done)
-    curves = [
-        _by_share(ranked, gold)
-        for ranked, gold in golden
-        if ranked is not None and gold
-    ]
-    told = [
-        (o.reply.text, a)
-        for o in done
-        if o.reply is not None and (a := o.case.question.answers)
-    ]
-    return StrategyFigures(
-        name,
-        len(done),
-        failed=tuple(
-            (o.case.line_number, o.error) for o in outcomes if o.error is not None
-        ),
-        gold_recall=mean_interval(_known(o.gold_recall for o in done)),
-        accuracy=mean_interval(_known(o.is_correct for o in done)),
-        exact=_plain(exact_match(*pair) for pair in told),
-        f1=_plain(token_f1(*pair) for pair in told),
-        accuracy_change=_change(outcomes, everything),
-        tokens=tokens,
-        kept_fraction=tokens / whole if whole else 1.0,
-        seconds=_plain(o.seconds for o in done),
-        **mean_usage([u for o in done if (u := _usage(o)) is not None], price),
-        curve=tuple(zip(SHARES, np.mean(curves, axis=0).tolist(), strict=True))
-        if curves
-        else (),
-        text_needed=_needed(done),
-    )
-
-
-def apart(
+def compare_best(
     measure: str,
     names: Sequence[str],
     outcomes: Mapping[str, Sequence[QuestionOutcome]],
 ) -> SignificanceTest | None:
-    """The first two of ``names`` on the questions that both can tell of; None where there are none."""
+    """Compare the first two of ``names``, on the questions for which both have a value.
+
+    Returns:
+        None when there are fewer than two names, or no such question.
+    """
     if len(names) < 2:
         return None
-    both = zip(outcomes[names[0]], outcomes[names[1]], strict=True)
-    values = [(value_of(one, measure), value_of(two, measure)) for one, two in both]
-    pairs = [(a, b) for a, b in values if a is not None and b is not None]
-    if not pairs:
+    value_pairs = []
+    for outcome_pair in zip(outcomes[names[0]], outcomes[names[1]], strict=True):
+        pair_values = [_outcome_value(outcome, measure) for outcome in outcome_pair]
+        if None not in pair_values:
+            value_pairs.append(pair_values)
+    if not value_pairs:
         return None
-    left, right = zip(*pairs, strict=True)
+    first_values, second_values = np.array(value_pairs, dtype=np.float64).T
     return SignificanceTest(
         measure,
         names[0],
         names[1],
-        paired_difference(left, right),
-        required_questions(np.subtract(left, right)),
+        paired_difference(first_values, second_values),
+        required_questions(first_values - second_values),
     )
 
 
-def value_of(outcome: QuestionOutcome, measure: str) -> float | None:
-    """``"gold kept"`` or ``"right answers"`` of one question."""
-    found = outcome.gold_recall if measure == GOLD else outcome.is_correct
-    return None if found is None else float(found)
+def _outcome_value(outcome: QuestionOutcome, measure: str) -> float | None:
+    return outcome.gold_recall if measure == GOLD_KEPT else outcome.is_correct
 
 
-GOLD, RIGHT = "gold kept", "right answers"
+def mean_interval(pair_values: ArrayLike) -> MeanInterval | None:
+    """Compute a mean with its interval; None without values."""
+    value_array = np.asarray(pair_values, dtype=np.float64)
+    if not len(value_array):
+        return None
+    if np.isin(value_array, (0.0, 1.0)).all():
+        low, high = wilson_interval(int(value_array.sum()), len(value_array))
+    else:
+        low, high = bootstrap_interval(value_array)
+    return MeanInterval(float(value_array.mean()), low, high, len(value_array))
 
 
-def mean_usage(used: Sequence[Usage], price: Price | None) -> dict[str, float | None]:
-    """Tokens ``read``, ``written`` and ``cached``, and ``money``: means; None where nothing tells."""
+def paired_difference(
+    first_values: ArrayLike, second_values: ArrayLike
+) -> MeanInterval:
+    """Compute the mean of first minus second over the same questions."""
+    paired_differences = np.subtract(first_values, second_values, dtype=np.float64)
+    low, high = bootstrap_interval(paired_differences)
+    return MeanInterval(
+        float(paired_differences.mean()), low, high, len(paired_differences)
+    )
+
+
+def required_questions(paired_differences: ArrayLike) -> int | None:
+    """Estimate how many questions would show such a paired difference.
+
+    Returns:
+        The number at which 80 % of samples show it at the 5 % level; None when the mean
+        difference is 0.
+    """
+    value_array = np.asarray(paired_differences, dtype=np.float64)
+    mean_difference = float(value_array.mean())
+    if abs(mean_difference) < 1e-12 or len(value_array) < 2:
+        return None
+    standard_deviation = float(value_array.std(ddof=1))
+    return max(
+        2, math.ceil((POWER_QUANTILES * standard_deviation / mean_difference) ** 2)
+    )
+
+
+def mean_usage(
+    known_usages: Sequence[Usage], price: Price | None
+) -> dict[str, float | None]:
+    """Average tokens and their cost, as arguments for `StrategyFigures`.
+
+    Returns:
+        ``input_tokens``, ``output_tokens``, ``cached_tokens`` and ``cost``, each None when
+        nothing is known.
+    """
+    mean_cost = None
+    if price is not None:
+        mean_cost = _mean_known(price.cost_of(usage) for usage in known_usages)
     return {
-        "input_tokens": _plain(u.input_tokens for u in used),
-        "output_tokens": _plain(u.output_tokens for u in used),
-        "cached_tokens": _plain(u.cached_tokens for u in used) or None,
-        "cost": None if price is None else _plain(price.cost_of(u) for u in used),
+        "input_tokens": _mean_known(usage.input_tokens for usage in known_usages),
+        "output_tokens": _mean_known(usage.output_tokens for usage in known_usages),
+        "cached_tokens": _mean_known(usage.cached_tokens for usage in known_usages)
+        or None,
+        "cost": mean_cost,
     }
 
 
-def _usage(outcome: QuestionOutcome) -> Usage | None:
-    """What answering and denoising used together."""
-    if outcome.reply is None or outcome.reply.usage is None or outcome.result is None:
+def _outcome_usage(outcome: QuestionOutcome) -> Usage | None:
+    """What denoising and answering used together."""
+    reply, result = outcome.reply, outcome.result
+    if reply is None or reply.usage is None or result is None:
         return None
-    one, two = outcome.reply.usage, outcome.result.trace.usage
-    cached = one.cached_tokens + two.cached_tokens
-    read, written = (
-        one.input_tokens + two.input_tokens,
-        one.output_tokens + two.output_tokens,
+    answer_usage, denoise_usage = reply.usage, result.trace.usage
+    return Usage(
+        answer_usage.input_tokens + denoise_usage.input_tokens,
+        answer_usage.output_tokens + denoise_usage.output_tokens,
+        answer_usage.is_estimated or denoise_usage.is_estimated,
+        answer_usage.cached_tokens + denoise_usage.cached_tokens,
     )
-    return Usage(read, written, one.is_estimated or two.is_estimated, cached)
 
 
-def _known(values: Iterable[float | None]) -> list[float]:
-    return [float(v) for v in values if v is not None]
-
-
-def _plain(values: Iterable[float | None]) -> float | None:
-    known = _known(values)
-    return float(np.mean(known)) if known else None
-
-
-def _change(
-    outcomes: Sequence[QuestionOutcome], everything: Sequence[QuestionOutcome]
-) -> Change | None:
-    both = [
-        (one.case.line_number, bool(one.is_correct), bool(all_.is_correct))
-        for one, all_ in zip(outcomes, everything, strict=True)
-        if one.is_correct is not None and all_.is_correct is not None
-    ]
-    if not both:
+def _answer_change(
+    outcomes: Sequence[QuestionOutcome], all_outcomes: Sequence[QuestionOutcome]
+) -> AnswerChange | None:
+    harmed_lines, helped_lines, paired_differences = [], [], []
+    for outcome, all_outcome in zip(outcomes, all_outcomes, strict=True):
+        if outcome.is_correct is None or all_outcome.is_correct is None:
+            continue
+        difference = outcome.is_correct - all_outcome.is_correct
+        paired_differences.append(difference)
+        if difference < 0:
+            harmed_lines.append(outcome.case.line_number)
+        elif difference > 0:
+            helped_lines.append(outcome.case.line_number)
+    if not paired_differences:
         return None
-    return Change(
-        tuple(place for place, now, before in both if before and not now),
-        tuple(place for place, now, before in both if now and not before),
-        paired_difference(
-            [now for _, now, _ in both], [before for _, _, before in both]
-        ),
+    net_change = paired_difference(
+        paired_differences, np.zeros(len(paired_differences))
     )
+    return AnswerChange(tuple(harmed_lines), tuple(helped_lines), net_change)
+
+
+def _known(pair_values: Iterable[float | None]) -> list[float]:
+    return [float(value) for value in pair_values if value is not None]
+
+
+def _mean_known(pair_values: Iterable[float | None]) -> float | None:
+    known_values = _known(pair_values)
+    return float(np.mean(known_values)) if known_values else None

@@ -1,7 +1,7 @@
-"""Every call to a model in a file of JSON lines: a run that was killed goes on without making one twice.
+"""Every reply of a model in a file of JSON lines, so that a killed run resumes for free.
 
-A line is written to the disk before the reply is used. Only a call that was under way when the run was killed,
-whose reply nobody has seen, is made again. What the file tells was spent counts for the budget.
+A line is on the disk before its reply is used. Only a call under way at the kill, whose
+reply nobody has seen, is made again. What the file says was spent counts for the budget.
 """
 
 from __future__ import annotations
@@ -9,32 +9,48 @@ from __future__ import annotations
 import json
 import os
 import threading
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from denoise_core.errors import BudgetExceeded, InputError
+from denoise_core.jsonable import from_jsonable, to_jsonable
 from denoise_core.protocols import LLM
 from denoise_core.runtime.budget import Price
 from denoise_core.runtime.caches import Cache
 from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.types import Message, Reply, Usage
 
-PER_MESSAGE = 16  # tokens of a chat format around a message, at most
+MESSAGE_OVERHEAD = 16  # tokens of a chat format around a message, at most
+BYTES_PER_TOKEN = 4  # for estimates
 
-
-PLANNED = "1"  # what a dry run takes for a reply: methods go on from it, so that later calls are counted too
+# What a dry run takes for a reply: methods go on from it, so that it counts later calls too.
+PLANNED_REPLY = "1"
 
 
 class ReplyLog:
-    """An LLM that writes down every reply of ``llm``, and asks it nothing that stands in ``path``.
+    """An LLM that records every reply, and answers recorded prompts without a call.
 
-    ``model`` names the model: replies of another are not taken. ``budget`` is in money where there is a ``price``,
-    else in tokens; no call is made that could pass it at its worst: every byte of the prompt a token, and
-    ``longest`` tokens written. ``dry`` makes no call: `planned` counts them, and each is answered with `PLANNED`,
-    so that what would be asked after it is counted as well. ``spent`` is money, or tokens without a price, of all
-    calls in the file and in this run. Identical calls at the same time become one. Raises `InputError` for a file
-    that is no ledger, and when the budget is below 0.
+    Identical calls at the same time become one.
+
+    Args:
+        llm: The model that answers.
+        model: Its name; replies of another model are not used.
+        path: The file; without it replies are only kept in memory.
+        budget: The most that may be spent, in money when there is a ``price``, else in
+            tokens. A call is refused if it could exceed the budget at its worst: every byte
+            of the prompt a token, and ``max_tokens`` of reply.
+        price: The model's price.
+        max_tokens: The longest reply.
+        dry_run: Make no call. `planned_calls` and `planned_usage` count what would be asked,
+            and each call is answered with `PLANNED_REPLY`.
+
+    Attributes:
+        call_count: Calls made by this object.
+        total_spent: Money, or tokens without a price, of all calls in the file and here.
+
+    Raises:
+        InputError: The file is no reply log, or the budget is below 0.
     """
 
     def __init__(
@@ -55,112 +71,134 @@ class ReplyLog:
         self.budget = budget
         self.price = price
         self.max_tokens = max_tokens
-        self.dry = dry_run
-        self.call_count = 0  # calls made by this object
+        self.dry_run = dry_run
+        self.call_count = 0
         self.planned_usage = Usage(0, 0, is_estimated=True)
         self.planned_calls = 0
-        self._keys = Cache(model)
-        self._known = {} if self.path is None else _read(self.path)
-        self._flying: dict[str, threading.Lock] = {}
+        self._prompt_keys = Cache(model)
+        self._replies = {} if self.path is None else _read_replies(self.path)
+        self._key_locks: dict[str, threading.Lock] = defaultdict(threading.Lock)
         self._lock = threading.Lock()
+        recorded_usages = [model_reply.usage for model_reply in self._replies.values()]
         self.total_spent = sum(
-            self._cost(r.usage) for r in self._known.values() if r.usage is not None
+            self._cost(call_usage) for call_usage in recorded_usages if call_usage
         )
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        """The reply, from the file or from the model. Raises `BudgetExceeded` for a call that could pass the
-        budget, and what the model raises."""
-        key = self._keys.key(messages)
+        """Return the reply from the log or from the model.
+
+        Raises:
+            BudgetExceeded: The call could exceed the budget.
+        """
+        prompt_key = self._prompt_keys.key(messages)
         with self._lock:
-            alone = self._flying.setdefault(key, threading.Lock())
-        with alone:
+            prompt_lock = self._key_locks[prompt_key]
+        with prompt_lock:
             with self._lock:
-                known = self._known.get(key)
-            if known is not None:
-                return known
-            worst = self._worst(messages)
-            if self.dry:
-                return self._plan(key, messages)
-            with self._lock:
-                if self.budget is not None and self.total_spent + worst > self.budget:
-                    what = "tokens" if self.price is None else "money"
-                    raise BudgetExceeded(what, self.budget, self.total_spent)
-                self.total_spent += worst  # set aside, until the reply says what it was
-                self.call_count += 1
-            try:
-                reply = self.llm.complete(messages)
-            except BaseException:
-                with self._lock:
-                    self.total_spent -= worst
-                raise
-            usage = reply.usage or Usage(
-                _bytes(messages) // 4, len(reply.text) // 4, is_estimated=True
-            )
-            reply = Reply(reply.text, usage)
-            with self._lock:
-                self.total_spent += self._cost(usage) - worst
-                self._known[key] = reply
-                self._write(key, reply)
-            return reply
+                logged_reply = self._replies.get(prompt_key)
+            if logged_reply is not None:
+                return logged_reply
+            if self.dry_run:
+                return self._plan(prompt_key, messages)
+            return self._call(prompt_key, messages)
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
+        """Return the reply from the log, or from the model in a thread."""
         return await run_in_pool(self.complete, messages)
 
-    def _plan(self, key: str, messages: Sequence[Message]) -> Reply:
+    def _plan(self, prompt_key: str, messages: Sequence[Message]) -> Reply:
+        model_reply = Reply(PLANNED_REPLY, Usage(0, 0), calls=0)
         with self._lock:
             self.planned_calls += 1
             self.planned_usage = Usage(
-                self.planned_usage.input_tokens + _bytes(messages) // 4,
+                self.planned_usage.input_tokens + _estimate_tokens(messages),
                 self.planned_usage.output_tokens + self.max_tokens // 4,
                 is_estimated=True,
             )
-            self._known[key] = Reply(PLANNED, Usage(0, 0), calls=0)
-            return self._known[key]
+            self._replies[prompt_key] = model_reply
+        return model_reply
 
-    def _worst(self, messages: Sequence[Message]) -> float:
-        return self._cost(
-            Usage(_bytes(messages) + PER_MESSAGE * (len(messages) + 1), self.max_tokens)
+    def _call(self, prompt_key: str, messages: Sequence[Message]) -> Reply:
+        format_overhead = MESSAGE_OVERHEAD * (len(messages) + 1)
+        worst_cost = self._cost(
+            Usage(_count_bytes(messages) + format_overhead, self.max_tokens)
         )
+        with self._lock:
+            if self.budget is not None and self.total_spent + worst_cost > self.budget:
+                budget_unit = "tokens" if self.price is None else "money"
+                raise BudgetExceeded(budget_unit, self.budget, self.total_spent)
+            # Reserved until the reply tells the cost, so that parallel calls keep to it.
+            self.total_spent += worst_cost
+            self.call_count += 1
+        try:
+            model_reply = self.llm.complete(messages)
+        except BaseException:
+            with self._lock:
+                self.total_spent -= worst_cost
+            raise
+        call_usage = model_reply.usage
+        if call_usage is None:
+            reply_tokens = len(model_reply.text) // BYTES_PER_TOKEN
+            input_tokens = _estimate_tokens(messages)
+            call_usage = Usage(input_tokens, reply_tokens, is_estimated=True)
+        model_reply = Reply(model_reply.text, call_usage)
+        with self._lock:
+            self.total_spent += self._cost(call_usage) - worst_cost
+            self._replies[prompt_key] = model_reply
+            self._append(prompt_key, model_reply)
+        return model_reply
 
-    def _cost(self, usage: Usage) -> float:
-        return float(usage.total) if self.price is None else self.price.cost_of(usage)
+    def _cost(self, call_usage: Usage) -> float:
+        if self.price is None:
+            return float(call_usage.total)
+        return self.price.cost_of(call_usage)
 
-    def _write(self, key: str, reply: Reply) -> None:
+    def _append(self, prompt_key: str, model_reply: Reply) -> None:
         if self.path is None:
             return
-        usage = None if reply.usage is None else asdict(reply.usage)
-        line = json.dumps({"key": key, "text": reply.text, "usage": usage}) + "\n"
+        json_record = {
+            "key": prompt_key,
+            "text": model_reply.text,
+            "usage": to_jsonable(model_reply.usage),
+        }
+        json_line = json.dumps(json_record) + "\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.path, "ab") as file:
-            file.write(line.encode("utf-8"))
-            file.flush()
-            os.fsync(file.fileno())
+        with open(self.path, "ab") as log_file:
+            log_file.write(json_line.encode("utf-8"))
+            log_file.flush()
+            os.fsync(log_file.fileno())
 
 
-def _bytes(messages: Sequence[Message]) -> int:
+def _count_bytes(messages: Sequence[Message]) -> int:
     return sum(len(m.content.encode("utf-8", "replace")) for m in messages)
 
 
-def _read(path: Path) -> dict[str, Reply]:
-    """The replies in the file. A last line that a kill cut off is taken away; any other is refused."""
+def _estimate_tokens(messages: Sequence[Message]) -> int:
+    return _count_bytes(messages) // BYTES_PER_TOKEN
+
+
+def _read_replies(path: Path) -> dict[str, Reply]:
+    """Read the replies in the file, and remove a last line that a kill cut off."""
     try:
-        data = path.read_bytes()
+        log_bytes = path.read_bytes()
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error}") from error
-    whole = data.rfind(b"\n") + 1
-    if whole < len(data):
-        with open(path, "r+b") as file:
-            file.truncate(whole)
-    found: dict[str, Reply] = {}
-    for number, line in enumerate(data[:whole].splitlines(), 1):
+    complete_size = log_bytes.rfind(b"\n") + 1
+    if complete_size < len(log_bytes):
+        with open(path, "r+b") as log_file:
+            log_file.truncate(complete_size)
+    reply_by_key: dict[str, Reply] = {}
+    for line_number, json_line in enumerate(log_bytes[:complete_size].splitlines(), 1):
         try:
-            record = json.loads(line)
-            usage = None if record["usage"] is None else Usage(**record["usage"])
-            found[str(record["key"])] = Reply(str(record["text"]), usage)
+            json_record = json.loads(json_line)
+            call_usage = from_jsonable(Usage | None, json_record["usage"])
+            reply_by_key[str(json_record["key"])] = Reply(
+                str(json_record["text"]), call_usage
+            )
         except (ValueError, TypeError, KeyError) as error:
             raise InputError(
-                f"{path}, line {number} is no recorded answer; name another folder"
+                f"{path}, line {line_number} is no recorded answer; name another folder"
             ) from error
-    return found
+    return reply_by_key

@@ -1,7 +1,9 @@
-"""A way to denoise as plain JSON: what ``denoise.json`` holds, and the denoiser that is made of it.
+"""Strategies as plain JSON: what ``denoise.json`` holds, and the denoiser it describes.
 
-``kind`` is one of `KINDS`; ``tokens`` is the budget of those that rank, in word pieces of the embedded encoder;
-``folder`` is where a probe or a fitted denoiser lies, seen from the file. Nothing in the file is executed.
+A setting has a ``kind``, one of `SETTING_KINDS`. Those that rank also have ``tokens``, the
+budget per question in word pieces of the embedded encoder; a probe or a fitted denoiser has
+its ``folder``, relative to the file. Nothing in the file is executed. A new kind goes into
+`denoiser_from_setting`.
 """
 
 from __future__ import annotations
@@ -9,11 +11,11 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,119 +41,124 @@ from denoise_core.scorers.encoders import CrossEncoderScorer
 
 FORMAT, VERSION = "rag-denoise setting", 1
 SETTING_FILE = "denoise.json"
-KINDS = (
-    "everything",
-    "first",
-    "default",
-    "bm25",
-    "cosine",
-    "cross-encoder",
-    "probe",
-    "fitted",
-    "s2a",
-)
+EVERYTHING = "everything"
+SAME_BUDGET = "same"  # as many tokens as the default keeps on average
+RANKING_KINDS = ("first", "bm25", "cosine", "cross-encoder", "probe")
+SETTING_KINDS = (EVERYTHING, "default", "fitted", "s2a", *RANKING_KINDS)
 
 
 class OriginalOrderScorer:
-    """A scorer that asks nothing: earlier texts score higher. "Just lower k" as a denoiser."""
+    """A scorer without a model: earlier texts score higher, as if k were just lower."""
 
     listwise = True
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        """0, -1, -2 ...; float32 ``(len(texts),)``."""
+        """Return 0, -1, -2 ...; float32 ``(len(texts),)``."""
         return -np.arange(len(texts), dtype=np.float32)
 
 
 def denoiser_from_setting(
     setting: Mapping[str, Any], *, llm: LLM | None = None, model: Any = None
 ) -> Denoiser:
-    """The denoiser that ``setting`` describes.
+    """Build the denoiser that a setting describes.
 
-    ``llm`` is what S2A asks; ``model`` is the probe's, where it does not lie under the name it was fitted by.
-    Raises `InputError` for a kind or value that is not known, and for S2A without ``llm``.
+    Args:
+        setting: The setting as plain JSON.
+        llm: The model that S2A asks.
+        model: The probe's model, when its name at the fit does not lead to it here.
+
+    Raises:
+        InputError: A kind or value is unknown, or S2A has no ``llm``.
     """
-    kind = setting.get("kind")
-    if kind == "everything":
+    setting_kind = setting.get("kind")
+    if setting_kind == EVERYTHING:
         return ENDDenoiser(OriginalOrderScorer(), threshold=-math.inf)
-    if kind == "default":
+    if setting_kind == "default":
         return default_denoiser(setting.get("keep", "auto"), chunker="auto")
-    if kind == "fitted":
-        return load_fitted(_text(setting, "folder"), model)
-    if kind == "s2a":
+    if setting_kind == "fitted":
+        return load_fitted(_text_field(setting, "folder"), model)
+    if setting_kind == "s2a":
         if llm is None:
             raise InputError(
-                "this setting asks a model: pass llm=, the core LLM it was measured with or another"
+                "this setting asks a model: pass llm=, the core LLM it was measured with "
+                "or another"
             )
         return S2ADenoiser(llm, variant=setting.get("variant", "select"))
-    makers: dict[Any, Any] = {
+    if setting_kind not in RANKING_KINDS:
+        raise InputError(
+            f"kind: {setting_kind!r} is not known; expected one of {', '.join(SETTING_KINDS)}"
+        )
+    token_count = setting.get("tokens")
+    if not isinstance(token_count, int) or isinstance(token_count, bool):
+        raise InputError(f"tokens: expected a whole number, got {token_count!r}")
+    token_limit = TokenLimit(token_count, shared_encoder().count_tokens)
+    ranking_scorer = _ranking_scorer(setting, model)
+    return ENDDenoiser(ranking_scorer, keep=token_limit, chunker="auto")
+
+
+def _ranking_scorer(setting: Mapping[str, Any], model: Any) -> Scorer:
+    setting_kind = setting["kind"]
+    if setting_kind == "cross-encoder":
+        return CrossEncoderScorer(_text_field(setting, "model"))
+    if setting_kind == "probe":
+        probe_model = setting.get("model") if model is None else model
+        return load_probe_scorer(_text_field(setting, "folder"), probe_model)
+    scorer_builders: dict[str, Callable[[], Scorer]] = {
         "first": OriginalOrderScorer,
         "bm25": BM25Scorer,
         "cosine": embedding_scorer,
-        "cross-encoder": lambda: CrossEncoderScorer(_text(setting, "model")),
-        "probe": lambda: load_probe_scorer(
-            Path(_text(setting, "folder")),
-            setting.get("model") if model is None else model,
-        ),
     }
-    if kind not in makers:
-        raise InputError(
-            f"kind: {kind!r} is not known; expected one of {', '.join(KINDS)}"
-        )
-    tokens = setting.get("tokens")
-    if not isinstance(tokens, int) or isinstance(tokens, bool):
-        raise InputError(f"tokens: expected a whole number, got {tokens!r}")
-    scorer: Scorer = makers[kind]()
-    return ENDDenoiser(
-        scorer, keep=TokenLimit(tokens, shared_encoder().count_tokens), chunker="auto"
-    )
+    return scorer_builders[setting_kind]()
 
 
 def save_setting(
     path: str | Path, setting: Mapping[str, Any], evidence: Mapping[str, Any]
 ) -> Path:
-    """Write ``setting`` with what speaks for it. A ``folder`` is written as seen from the file."""
+    """Write a setting and the evidence for it; its ``folder`` becomes relative to the file."""
     path = Path(path)
-    own = dict(setting)
-    if "folder" in own:
-        own["folder"] = Path(
-            os.path.relpath(own["folder"], path.resolve().parent)
-        ).as_posix()
-    record = {
+    stored_setting = dict(setting)
+    if "folder" in setting:
+        relative_path = os.path.relpath(setting["folder"], path.resolve().parent)
+        stored_setting["folder"] = Path(relative_path).as_posix()
+    json_record = {
         "format": FORMAT,
         "version": VERSION,
-        "denoiser": own,
+        "denoiser": stored_setting,
         "evidence": dict(evidence),
     }
-    write_whole(
-        path, json.dumps(record, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    )
+    json_text = json.dumps(json_record, indent=1, ensure_ascii=False, allow_nan=False)
+    write_whole(path, json_text + "\n")
     return path
 
 
 def read_setting(path: str | Path) -> dict[str, Any]:
-    """The setting in a file that `save_setting` wrote. Raises `InputError` for anything else."""
+    """Read the setting in a file that `save_setting` wrote.
+
+    Raises:
+        InputError: The file holds anything else.
+    """
     path = Path(path)
     try:
-        record = json.loads(path.read_text("utf-8-sig"))
+        json_record = json.loads(path.read_text("utf-8-sig"))
     except (OSError, ValueError, RecursionError) as error:
         raise InputError(
             f"{path} holds no setting, as 'rag-denoise evaluate' writes it ({error})"
         ) from error
+    expected_header = {"format": FORMAT, "version": VERSION}
     if (
-        not isinstance(record, dict)
-        or record.get("format") != FORMAT
-        or record.get("version") != VERSION
+        not isinstance(json_record, dict)
+        or not expected_header.items() <= json_record.items()
     ):
         raise InputError(
             f'{path} is no setting of this release: expected "format": "{FORMAT}"'
         )
-    setting = record.get("denoiser")
-    if not isinstance(setting, dict) or setting.get("kind") not in KINDS:
+    setting = json_record.get("denoiser")
+    if not isinstance(setting, dict) or setting.get("kind") not in SETTING_KINDS:
         raise InputError(
-            f"{path}: 'denoiser' must name a kind, one of {', '.join(KINDS)}"
+            f"{path}: 'denoiser' must name a kind, one of {', '.join(SETTING_KINDS)}"
         )
     if isinstance(setting.get("folder"), str):
-        setting = {**setting, "folder": str(path.resolve().parent / setting["folder"])}
+        setting["folder"] = str(path.resolve().parent / setting["folder"])
     return setting
 
 
@@ -164,74 +171,87 @@ def load_denoiser(
     on_irrelevant: OnIrrelevant = "keep",
     llm: LLM | None = None,
 ) -> Denoiser:
-    """The denoiser in ``path``: a ``denoise.json`` of ``rag-denoise evaluate``, or what ``rag-denoise fit`` wrote.
+    """Load the denoiser that ``rag-denoise evaluate`` or ``rag-denoise fit`` wrote.
 
-    ``model`` is a probe's, by name, path or object, where it does not lie under the name it was fitted by; ``llm``
-    what a setting of S2A asks. The others are those of `embedded.fitted.load_denoiser` and for its folders alone:
-    a ``denoise.json`` says itself how much is kept. Raises `InputError` for anything else.
+    Args:
+        path: A ``denoise.json``, its folder, or the folder of a fitted denoiser.
+        model: A probe's model, by name, path or object, when its name at the fit does not
+            lead to it here.
+        keep: Only for a fitted denoiser, as in `embedded.fitted.load_denoiser`; a
+            ``denoise.json`` says itself how much is kept. So for ``risk`` and
+            ``on_irrelevant``.
+        risk: See ``keep``.
+        on_irrelevant: See ``keep``.
+        llm: What a setting of S2A asks.
+
+    Raises:
+        InputError: The path holds anything else.
     """
     path = Path(path)
     if path.is_dir() and not (path / SETTING_FILE).is_file():
         return load_fitted(
             path, model, keep=keep, risk=risk, on_irrelevant=on_irrelevant
         )
-    if keep is not None or risk is not None or on_irrelevant != "keep":
+    if (keep, risk, on_irrelevant) != (None, None, "keep"):
         raise InputError(
             f"{path} says itself how much is kept: give it nothing but model and llm"
         )
-    return denoiser_from_setting(
-        read_setting(path / SETTING_FILE if path.is_dir() else path),
-        llm=llm,
-        model=model,
-    )
+    setting_path = path / SETTING_FILE if path.is_dir() else path
+    return denoiser_from_setting(read_setting(setting_path), llm=llm, model=model)
 
 
 def load_probe_scorer(
     folder: str | Path, model: Any = None, *, load_now: bool = False
 ) -> ProbeScorer:
-    """END's scorer by the probe in ``folder``, on ``model`` or, without one, on the model that its card names.
+    """Load END's scorer with the probe in a folder.
 
-    ``at_once`` opens the model now and not at the first use. Raises then `ProbeMismatch` when it is not the
-    probe's, `InputError` when it cannot be opened.
+    Args:
+        folder: The probe's folder.
+        model: The model to run it on; without it the one that the probe's card names.
+        load_now: Open the model now and not at the first use.
+
+    Raises:
+        ProbeMismatch: With ``load_now``, the model is not the probe's.
+        InputError: With ``load_now``, the model cannot be opened.
     """
-    probe = Probe.load(folder)
-    scorer = ProbeScorer(probe.reading.model.name if model is None else model, probe)
+    loaded_probe = Probe.load(folder)
+    probe_model = loaded_probe.reading.model.name
+    ranking_scorer = ProbeScorer(probe_model if model is None else model, loaded_probe)
     if not load_now:
-        return scorer
+        return ranking_scorer
     try:
-        scorer.score("?", ["?"])
+        ranking_scorer.score("?", ["?"])
     except DenoiseError:
         raise
     except (OSError, ValueError) as error:
-        named = (
-            f"belongs to the model {probe.reading.model.name!r}"
-            if model is None
-            else f"is to read {model!r}"
-        )
+        purpose_text = f"belongs to the model {probe_model!r}"
+        if model is not None:
+            purpose_text = f"is to run on {model!r}"
         raise InputError(
-            f"the probe in {folder} {named}, which cannot be opened ({error}); name the model's folder: "
-            "--llm FOLDER, in Python model="
+            f"the probe in {folder} {purpose_text}, which cannot be opened ({error}); "
+            "name the model's folder: --llm FOLDER, in Python model="
         ) from error
-    return scorer
+    return ranking_scorer
 
 
-def _text(setting: Mapping[str, Any], name: str) -> str:
-    value = setting.get(name)
-    if not isinstance(value, str):
-        raise InputError(f"{name}: expected a text, got {value!r}")
-    return value
-
-
-EVERYTHING = "everything"
-SAME_BUDGET = "same"  # as many tokens as the default keeps on average
+def _text_field(setting: Mapping[str, Any], name: str) -> str:
+    field_value = setting.get(name)
+    if not isinstance(field_value, str):
+        raise InputError(f"{name}: expected a text, got {field_value!r}")
+    return field_value
 
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """``setting`` is the way as plain JSON (`comparison.setting`), None for a denoiser that only Python knows.
+    """One way to denoise, to compare with others.
 
-    ``{"tokens": "same"}`` stands for as many tokens as the default keeps on average over these questions.
-    ``answerer`` answers in the place of the evaluation's, for a way that is more than what is kept.
+    Attributes:
+        name: The name in the report.
+        setting: The strategy as plain JSON; None for a denoiser that only Python knows.
+            ``{"tokens": "same"}`` means as many tokens as the default keeps on average.
+        denoiser: The denoiser, when it is built.
+        answerer: Answers instead of the evaluation's answerer, for a strategy that does
+            more than keep text.
     """
 
     name: str
@@ -239,58 +259,68 @@ class Strategy:
     denoiser: Denoiser | None = None
     answerer: Answerer | None = None
 
-    def ready(self, budget: int | None, llm: LLM | None = None) -> Strategy:
-        """The way with its denoiser made; ``budget`` is in tokens. Raises `InputError` as `denoiser_of`."""
+    def has(self, field_name: str, field_value: str) -> bool:
+        """Whether the setting has this value."""
+        return self.setting is not None and self.setting.get(field_name) == field_value
+
+    def with_denoiser(
+        self, token_budget: float | None, llm: LLM | None = None
+    ) -> Strategy:
+        """Build the denoiser. Raises `InputError` as `denoiser_from_setting` does."""
         if self.denoiser is not None:
             return self
         assert self.setting is not None
-        own = dict(self.setting)
-        if own.get("tokens") == SAME_BUDGET:
-            if budget is None:
+        setting = dict(self.setting)
+        if self.has("tokens", SAME_BUDGET):
+            if token_budget is None:
                 raise InputError(
-                    f"way {self.name!r}: 'same' tokens as the default, which is not among the ways"
+                    f"strategy {self.name!r}: 'same' tokens as the default, which is not "
+                    "among the strategies"
                 )
-            own["tokens"] = budget
-        return replace(self, setting=own, denoiser=denoiser_from_setting(own, llm=llm))
+            setting["tokens"] = max(1, round(token_budget))
+        built_denoiser = denoiser_from_setting(setting, llm=llm)
+        return replace(self, setting=setting, denoiser=built_denoiser)
 
 
-STANDARD = (
-    Strategy(EVERYTHING, {"kind": "everything"}),
+StrategySource: TypeAlias = Strategy | Denoiser | Mapping[str, Any]
+
+STANDARD_STRATEGIES = (
+    Strategy(EVERYTHING, {"kind": EVERYTHING}),
     Strategy("default", {"kind": "default", "keep": "auto"}),
     Strategy("first", {"kind": "first", "tokens": SAME_BUDGET}),
     Strategy("BM25", {"kind": "bm25", "tokens": SAME_BUDGET}),
     Strategy("cosine", {"kind": "cosine", "tokens": SAME_BUDGET}),
 )
-"""What is compared unless said otherwise; all run offline."""
+"""What is compared when nothing else is given; all run offline."""
 
 
-def ways_of(
-    given: Mapping[str, Strategy | Denoiser | Mapping[str, Any]]
-    | Sequence[Strategy]
-    | None,
+def select_strategies(
+    strategies: Mapping[str, StrategySource] | Sequence[Strategy] | None,
 ) -> list[Strategy]:
-    """`STANDARD` with what a user names, a `Way`, a denoiser or a setting; a sequence is taken alone, behind
-    everything."""
-    if given is not None and not isinstance(given, Mapping):
-        return list({EVERYTHING: STANDARD[0], **{w.name: w for w in given}}.values())
-    out = {w.name: w for w in STANDARD}
-    for name, way in (given or {}).items():
-        if isinstance(way, Strategy):
-            out[name] = replace(way, name=name)
-        elif isinstance(way, Mapping):
-            out[name] = Strategy(name, way)
+    """Add the user's strategies to the standard ones; a sequence only to everything."""
+    if strategies is not None and not isinstance(strategies, Mapping):
+        by_name = {EVERYTHING: STANDARD_STRATEGIES[0]}
+        by_name |= {strategy.name: strategy for strategy in strategies}
+        return list(by_name.values())
+    by_name = {strategy.name: strategy for strategy in STANDARD_STRATEGIES}
+    for name, strategy_source in (strategies or {}).items():
+        if isinstance(strategy_source, Strategy):
+            by_name[name] = replace(strategy_source, name=name)
+        elif isinstance(strategy_source, Mapping):
+            by_name[name] = Strategy(name, strategy_source)
         else:
-            out[name] = Strategy(name, None, expect_denoiser(way, f"ways[{name!r}]"))
-    return list(out.values())
+            built_denoiser = expect_denoiser(strategy_source, f"strategies[{name!r}]")
+            by_name[name] = Strategy(name, denoiser=built_denoiser)
+    return list(by_name.values())
 
 
 @contextmanager
-def cold_cache() -> Iterator[None]:
-    """For the time within, the embedded encoder has read nothing: what a question costs the first time."""
-    own = shared_encoder()
-    before = own.embedding_cache
-    own.embedding_cache = EmbeddingCache(before.model)
+def empty_embedding_cache() -> Iterator[None]:
+    """Let the encoder start without embeddings, to time the first question about a text."""
+    default_encoder = shared_encoder()
+    full_cache = default_encoder.embedding_cache
+    default_encoder.embedding_cache = EmbeddingCache(full_cache.model)
     try:
         yield
     finally:
-        own.embedding_cache = before
+        default_encoder.embedding_cache = full_cache

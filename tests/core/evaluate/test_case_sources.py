@@ -18,7 +18,7 @@ TEXTS = [
 
 
 def unlabelled(tmp_path, *questions):
-    rows = [{"question": q, "passages": TEXTS} for q in questions]
+    rows = [{"question": query, "passages": TEXTS} for query in questions]
     (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
     return read_cases(tmp_path / "q.jsonl")
 
@@ -33,19 +33,19 @@ def test_a_model_says_which_passages_hold_the_answer_and_the_report_says_so(tmp_
     cases = unlabelled(
         tmp_path, "When was the tower finished?", "Who is cut?", "Who sings?"
     )
-    found = label_cases(cases, FunctionLLM(judging), "my-model")
-    assert [c.gold_from for c in found.cases] == ["model", None, None]
+    cases = label_cases(cases, FunctionLLM(judging), "my-model")
+    assert [case.gold_from for case in cases.cases] == ["model", None, None]
     assert {
         p.text
-        for p in found.cases[0].question.passages
-        if p.id in found.cases[0].question.gold
+        for p in cases.cases[0].question.passages
+        if p.id in cases.cases[0].question.gold
     } == {TEXTS[0]}
-    reasons = [n.reason for n in found.warnings]
+    reasons = [warning.reason for warning in cases.warnings]
     assert "away" in reasons[0]
     assert reasons[1] == "my-model: no passage is needed, says the model"
-    said = " ".join(summary_lines(evaluate(found)))
-    assert "1 by a model's labels" in said
-    assert "that my-model selects: rougher than a person's labels" in said
+    summary = " ".join(summary_lines(evaluate(cases)))
+    assert "1 by a model's labels" in summary
+    assert "that my-model selects: rougher than a person's labels" in summary
 
 
 def test_a_persons_labels_are_not_asked_about(tmp_path):
@@ -54,9 +54,13 @@ def test_a_persons_labels_are_not_asked_about(tmp_path):
         {"question": "When?", "passages": TEXTS, "answers": ["1889"]},
     ]
     (tmp_path / "q.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
-    llm = FunctionLLM(lambda m: "yes")
-    found = label_cases(read_cases(tmp_path / "q.jsonl"), llm, "m")
-    assert ([c.gold_from for c in found.cases], llm.received_messages, found.notes) == (
+    llm = FunctionLLM(lambda messages: "yes")
+    cases = label_cases(read_cases(tmp_path / "q.jsonl"), llm, "m")
+    assert (
+        [case.gold_from for case in cases.cases],
+        llm.received_messages,
+        cases.notes,
+    ) == (
         ["labels", "answers"],
         [],
         (),
@@ -76,28 +80,35 @@ def documents():
         "castle",
     ]
     texts = [
-        f"The {t} of the town was opened by its mayor in {1800 + n}. Many people came to see the {t} on that day. "
-        f"It rained in the evening, and the {t} was closed at nine."
-        for n, t in enumerate(topics)
+        f"The {topic} of the town was opened by its mayor in {1800 + number}. "
+        f"Many people came to see the {topic} on that day. "
+        f"It rained in the evening, and the {topic} was closed at nine."
+        for number, topic in enumerate(topics)
     ]
-    return [Passage(text, f"{t}.md") for t, text in zip(topics, texts, strict=True)]
+    return [
+        Passage(text, f"{topic}.md") for topic, text in zip(topics, texts, strict=True)
+    ]
 
 
-@pytest.mark.parametrize("asked", [False, True])
-def test_questions_are_made_of_documents_and_marked(documents, asked):
-    llm = FunctionLLM(lambda m: "When was it opened by the mayor?") if asked else None
-    found = generate_cases(
+@pytest.mark.parametrize("has_model", [False, True])
+def test_questions_are_made_of_documents_and_marked(documents, has_model):
+    llm = (
+        FunctionLLM(lambda messages: "When was it opened by the mayor?")
+        if has_model
+        else None
+    )
+    cases = generate_cases(
         documents, question_count=4, top_k=5, llm=llm, model_name="my-model"
     )
-    assert len(found.cases) == 4
-    for case in found.cases:
+    assert len(cases.cases) == 4
+    for case in cases.cases:
         assert case.gold_from == "made"
         assert (len(case.question.passages), len(case.question.gold)) == (5, 1)
-        if not asked:
+        if not has_model:
             (gold,) = (p for p in case.question.passages if p.id in case.question.gold)
             assert case.question.text not in gold.text
-    assert ("my-model" in found.notes[0]) == asked
-    said = " ".join(summary_lines(evaluate(found)))
-    assert "4 by the pieces that questions were made from" in said
+    assert ("my-model" in cases.notes[0]) == has_model
+    summary = " ".join(summary_lines(evaluate(cases)))
+    assert "4 by the passages that questions were made from" in summary
     with pytest.raises(InputError, match="k=1"):
         generate_cases(documents, top_k=1)

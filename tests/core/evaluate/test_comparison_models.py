@@ -46,8 +46,8 @@ found = evaluate(
 )
 import json
 record = found.to_dict()
-for way in record["ways"]:
-    way["seconds"] = None
+for strategy in record["strategies"]:
+    strategy["seconds"] = None
 print(json.dumps(record))
 """
 
@@ -57,7 +57,7 @@ class Scripted(BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        prompt = "\n".join(m["content"] for m in body["messages"])
+        prompt = "\n".join(messages["content"] for messages in body["messages"])
         self.server.asked.append(prompt)
         if self.server.on_asked is not None:
             self.server.on_asked(len(self.server.asked))
@@ -100,7 +100,7 @@ def serving():
         server.server_close()
 
 
-def write_questions(folder, n=6):
+def write_questions(folder, call_number=6):
     rows = [
         {
             "question": f"When was tower {i} finished?",
@@ -111,7 +111,7 @@ def write_questions(folder, n=6):
             ],
             "answers": [str(1800 + i)],
         }
-        for i in range(10, 10 + n)
+        for i in range(10, 10 + call_number)
     ]
     (folder / "questions.jsonl").write_text("\n".join(map(json.dumps, rows)), "utf-8")
 
@@ -133,10 +133,10 @@ def test_a_run_killed_five_times_gives_the_same_figures_and_repeats_no_call_that
     random.seed(0)
     write_questions(tmp_path)
     with serving() as (server, url):
-        whole = tmp_path / "whole"
-        whole.mkdir()
-        write_questions(whole)
-        undisturbed = start(url, whole).communicate()[0]
+        undisturbed_folder = tmp_path / "whole"
+        undisturbed_folder.mkdir()
+        write_questions(undisturbed_folder)
+        undisturbed = start(url, undisturbed_folder).communicate()[0]
         calls = len(server.asked)
         assert calls == len(set(server.asked)) > KILLS
         server.asked.clear()
@@ -144,10 +144,12 @@ def test_a_run_killed_five_times_gives_the_same_figures_and_repeats_no_call_that
         recorded_at_kill = []
         for kill in range(KILLS):
             process = start(url, tmp_path)
-            at = len(server.asked) + random.randint(1, max(1, calls // (KILLS + 2)))
+            kill_call = len(server.asked) + random.randint(
+                1, max(1, calls // (KILLS + 2))
+            )
 
-            def end(n, process=process, at=at):
-                if n == at:
+            def end(call_number, process=process, kill_call=kill_call):
+                if call_number == kill_call:
                     os.kill(process.pid, signal.SIGKILL)
 
             server.on_asked = end
@@ -173,46 +175,48 @@ def messages(text):
 
 
 def test_the_budget_is_never_passed_and_counts_what_the_file_tells(tmp_path):
-    llm = FunctionLLM(lambda m: Reply("x" * 10, Usage(20, 10)))
+    llm = FunctionLLM(lambda messages: Reply("x" * 10, Usage(20, 10)))
     worst = 100 + 2 * 16 + 8
-    ledger = ReplyLog(llm, "m", tmp_path / "a.jsonl", budget=3 * worst, max_tokens=8)
-    made = 0
+    reply_log = ReplyLog(llm, "m", tmp_path / "a.jsonl", budget=3 * worst, max_tokens=8)
+    call_count = 0
 
     def spend():
-        nonlocal made
-        while made < 100:
-            ledger.complete(messages(f"{made:0100d}"))
-            made += 1
+        nonlocal call_count
+        while call_count < 100:
+            reply_log.complete(messages(f"{call_count:0100d}"))
+            call_count += 1
 
     with pytest.raises(BudgetExceeded, match="tokens"):
         spend()
-    assert 3 <= made < 100
-    assert ledger.total_spent == 30 * made <= 3 * worst
-    again = ReplyLog(llm, "m", tmp_path / "a.jsonl", budget=3 * worst, max_tokens=8)
-    assert again.total_spent == ledger.total_spent
+    assert 3 <= call_count < 100
+    assert reply_log.total_spent == 30 * call_count <= 3 * worst
+    resumed_log = ReplyLog(
+        llm, "m", tmp_path / "a.jsonl", budget=3 * worst, max_tokens=8
+    )
+    assert resumed_log.total_spent == reply_log.total_spent
     with pytest.raises(BudgetExceeded):
-        again.complete(messages("y" * 100))
-    assert again.complete(messages(f"{0:0100d}")).usage == Usage(20, 10)
-    assert again.call_count == 0
+        resumed_log.complete(messages("y" * 100))
+    assert resumed_log.complete(messages(f"{0:0100d}")).usage == Usage(20, 10)
+    assert resumed_log.call_count == 0
 
 
 def test_money_is_the_budget_where_there_is_a_price(tmp_path):
-    ledger = ReplyLog(
-        FunctionLLM(lambda m: Reply("x", Usage(10, 1))),
+    reply_log = ReplyLog(
+        FunctionLLM(lambda messages: Reply("x", Usage(10, 1))),
         "m",
         budget=0.0,
         price=Price(1, 1),
     )
     with pytest.raises(BudgetExceeded, match="money"):
-        ledger.complete(messages("x"))
+        reply_log.complete(messages("x"))
     with pytest.raises(InputError, match="0 or more"):
-        ReplyLog(FunctionLLM(lambda m: "x"), "m", budget=-1)
+        ReplyLog(FunctionLLM(lambda messages: "x"), "m", budget=-1)
 
 
 def test_another_model_is_not_answered_from_the_file_and_a_foreign_file_is_refused(
     tmp_path,
 ):
-    llm = FunctionLLM(lambda m: "x")
+    llm = FunctionLLM(lambda messages: "x")
     ReplyLog(llm, "one", tmp_path / "a.jsonl").complete(messages("q"))
     ReplyLog(llm, "two", tmp_path / "a.jsonl").complete(messages("q"))
     assert len(llm.received_messages) == 2
@@ -222,25 +226,25 @@ def test_another_model_is_not_answered_from_the_file_and_a_foreign_file_is_refus
 
 
 def test_a_dry_run_counts_and_makes_no_call():
-    llm = FunctionLLM(lambda m: "x")
-    ledger = ReplyLog(llm, "m", dry_run=True)
+    llm = FunctionLLM(lambda messages: "x")
+    reply_log = ReplyLog(llm, "m", dry_run=True)
     for text in ("a" * 40, "b" * 40, "a" * 40):
-        ledger.complete(messages(text))
+        reply_log.complete(messages(text))
     assert (
-        ledger.planned_calls,
-        ledger.planned_usage.input_tokens,
+        reply_log.planned_calls,
+        reply_log.planned_usage.input_tokens,
         llm.received_messages,
     ) == (2, 20, [])
 
 
 def test_a_call_that_fails_gives_its_part_of_the_budget_back():
-    def away(messages):
+    def fail(messages):
         raise ConnectionError("away")
 
-    ledger = ReplyLog(FunctionLLM(away), "m", budget=10_000)
+    reply_log = ReplyLog(FunctionLLM(fail), "m", budget=10_000)
     with pytest.raises(ConnectionError):
-        ledger.complete(messages("x"))
-    assert ledger.total_spent == 0
+        reply_log.complete(messages("x"))
+    assert reply_log.total_spent == 0
 
 
 def test_the_loop_is_a_way_and_is_never_recommended():
@@ -248,19 +252,23 @@ def test_the_loop_is_a_way_and_is_never_recommended():
         Passage("The tower was finished in 1889.", "a"),
         Passage("Bananas are yellow.", "b"),
     )
-    asked = [
+    questions = [
         Question("When was the tower finished?", passages, frozenset({"a"}), ("1889",))
     ]
-    ledger = ReplyLog(FunctionLLM(lambda m: "The tower was finished in 1889."), "m")
-    loop = Strategy("loop", {"kind": "everything"}, answerer=LoopAnswerer(ledger, "m"))
-    found = evaluate(
-        asked,
-        [loop, Strategy("k", {"kind": "first", "tokens": 9})],
-        answerer=LLMAnswerer(ledger, "m"),
+    reply_log = ReplyLog(
+        FunctionLLM(lambda messages: "The tower was finished in 1889."), "m"
     )
-    assert found.figures_for("loop").accuracy.value == 1
-    assert found.figures_for("loop").input_tokens > 0
-    assert found.recommendation.name == "k"
+    loop = Strategy(
+        "loop", {"kind": "everything"}, answerer=LoopAnswerer(reply_log, "m")
+    )
+    evaluation = evaluate(
+        questions,
+        [loop, Strategy("k", {"kind": "first", "tokens": 9})],
+        answerer=LLMAnswerer(reply_log, "m"),
+    )
+    assert evaluation.figures_for("loop").accuracy.value == 1
+    assert evaluation.figures_for("loop").input_tokens > 0
+    assert evaluation.recommendation.name == "k"
 
 
 def test_a_server_needs_the_models_name():
@@ -274,12 +282,16 @@ def test_money_is_a_curve_where_there_is_a_price_and_missed_where_there_is_none(
         Passage("The tower was finished in 1889.", "a"),
         Passage("Bananas are yellow.", "b"),
     )
-    asked = [
+    questions = [
         Question("When was the tower finished?", passages, frozenset({"a"}), ("1889",))
     ]
-    llm = FunctionLLM(lambda m: Reply("1889", Usage(1000, 10, cached_tokens=400)))
+    llm = FunctionLLM(
+        lambda messages: Reply("1889", Usage(1000, 10, cached_tokens=400))
+    )
     ways = [Strategy("k", {"kind": "first", "tokens": 9})]
-    priced = evaluate(asked, ways, answerer=LLMAnswerer(llm, "m"), price=Price(2, 4, 1))
+    priced = evaluate(
+        questions, ways, answerer=LLMAnswerer(llm, "m"), price=Price(2, 4, 1)
+    )
     own = priced.figures_for("k")
     assert (own.cached_tokens, own.cost) == (
         400,
@@ -287,25 +299,34 @@ def test_money_is_a_curve_where_there_is_a_price_and_missed_where_there_is_none(
     )
     assert "Right answers by money" in priced._repr_html_()
     assert "no price" not in " ".join(summary_lines(priced))
-    free = evaluate(asked, ways, answerer=LLMAnswerer(llm, "m"))
+    free = evaluate(questions, ways, answerer=LLMAnswerer(llm, "m"))
     assert "Right answers by money" not in free._repr_html_()
-    assert "no price was given" in " ".join(summary_lines(free))
+    assert "Give a price" in " ".join(summary_lines(free))
 
 
 def test_a_model_judges_answers_and_a_verdict_that_cannot_be_read_is_neither():
     passages = (Passage("The tower was finished in 1889.", "a"),)
-    asked = [
-        Question(f"When was tower {n} finished?", passages, frozenset({"a"}), ("1889",))
-        for n in range(3)
+    questions = [
+        Question(
+            f"When was tower {call_number} finished?",
+            passages,
+            frozenset({"a"}),
+            ("1889",),
+        )
+        for call_number in range(3)
     ]
     verdicts = iter(["CORRECT", "INCORRECT", "well ..."] * 2)
     llm = FunctionLLM(
-        lambda m: (
-            next(verdicts) if "INCORRECT" in m[-1].content else "in the year after 1888"
+        lambda messages: (
+            next(verdicts)
+            if "INCORRECT" in messages[-1].content
+            else "in the year after 1888"
         )
     )
-    found = evaluate(asked, [], answerer=LLMAnswerer(llm, "m"), grader=LLMGrader(llm))
+    evaluation = evaluate(
+        questions, [], answerer=LLMAnswerer(llm, "m"), grader=LLMGrader(llm)
+    )
     assert (
-        found.figures_for("everything").accuracy.value,
-        found.figures_for("everything").accuracy.count,
+        evaluation.figures_for("everything").accuracy.value,
+        evaluation.figures_for("everything").accuracy.count,
     ) == (0.5, 2)
