@@ -392,9 +392,9 @@ class Cache:
         may_join_async = is_async or not _is_on_event_loop()
         with self._lock:
             call = self._calls_in_flight.get(key)
-            if call is not None and call is not timed_out and not call.is_abandoned:
-                if may_join_async or not call.is_async:
-                    return call, False
+            can_join = call is not timed_out and not (call and call.is_abandoned)
+            if call and can_join and (may_join_async or not call.is_async):
+                return call, False
             call = self._calls_in_flight[key] = InFlightCall(is_async)
             return call, True
 

@@ -287,12 +287,11 @@ def _check_item(item: Any) -> None:
             f"a score must be a number or None, got {item.score!r:.80}"
         )
     spans = item.spans if isinstance(item, Passage) else (item.span,)
-    if isinstance(item, Passage):
-        if not (isinstance(item.id, str) and isinstance(spans, tuple)):
-            raise ContractViolation(
-                "a Passage must have a text as id and a tuple of spans, got "
-                f"{item.id!r:.80}"
-            )
+    has_types = isinstance(spans, tuple)
+    if isinstance(item, Passage) and not (has_types and isinstance(item.id, str)):
+        raise ContractViolation(
+            f"a Passage must have a text as id and a tuple of spans, got {item.id!r:.80}"
+        )
     for span in spans:
         is_span = isinstance(span, Span) and isinstance(span.start, Integral)
         if not (is_span and isinstance(span.end, Integral)):

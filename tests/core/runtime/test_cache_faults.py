@@ -166,7 +166,7 @@ def test_a_disk_that_fails_costs_no_denoising(disk, tmp_path, monkeypatch, caplo
     expected = default_denoiser(keep=1).denoise("Where is the tower?", passages)
     fallbacks._counts.clear()
     folder = DISKS[disk](tmp_path, monkeypatch)
-    denoiser = Guard(default_denoiser(keep=1, folder=folder))
+    denoiser = Guard(default_denoiser(keep=1, cache_folder=folder))
     with caplog.at_level("WARNING", "denoise"):
         found = [denoiser.denoise("Where is the tower?", passages) for _ in range(2)]
     assert [result.passages for result in found] == [expected.passages] * 2
