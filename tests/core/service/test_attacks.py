@@ -341,19 +341,21 @@ async def test_replies_are_as_the_page_says_and_the_page_is_valid():
         page = (await client.get("/openapi.json")).json()
         validate(page)
         asked = {"query": "Where is the tower?", "passages": TEXTS}
-        bodies.Denoised.model_validate((await post(client, asked)).json(), strict=True)
+        bodies.DenoiseResponse.model_validate(
+            (await post(client, asked)).json(), strict=True
+        )
         found = (await post(client, asked | {"passages": []})).json()
-        bodies.Denoised.model_validate(found, strict=True)
+        bodies.DenoiseResponse.model_validate(found, strict=True)
         answer = {
             "question": asked["query"],
             "answer": "It is in Porto. Bread costs 3 euro.",
             "passages": TEXTS,
         }
-        bodies.Checked.model_validate(
+        bodies.CheckResponse.model_validate(
             (await post(client, answer, "/v1/check")).json(), strict=True
         )
         ranked = {"query": "tower", "documents": TEXTS, "return_documents": True}
-        bodies.Reranked.model_validate(
+        bodies.RerankResponse.model_validate(
             (await post(client, ranked, "/v1/rerank")).json(), strict=True
         )
         found = (
