@@ -433,7 +433,7 @@ def test_flags_come_before_the_environment(monkeypatch):
     found = asked.make_context(
         "serve", ["--port", "100", "--name", "a", "--name", "b", "--access-log"]
     ).params
-    assert (found["port"], found["passages"], found["seconds"]) == (100, 20, 3.5)
+    assert (found["port"], found["max_passages"], found["timeout"]) == (100, 20, 3.5)
     assert (found["name"], found["access_log"], found["workers"]) == (
         ["a", "b"],
         True,
@@ -445,7 +445,7 @@ def test_flags_come_before_the_environment(monkeypatch):
 
 
 def test_a_passage_without_an_id_has_its_number():
-    assert bodies.passages_of(["a", bodies.Given(text="b", id="x")]) == (
+    assert bodies.to_passages(["a", bodies.Given(text="b", id="x")]) == (
         Passage("a", "0"),
         Passage("b", "x"),
     )
