@@ -313,7 +313,7 @@ class Cache:
 
     The key is a hash of the model's name, the messages and, when given, the tenant's
     scope. Identical calls under way at the same time become one (single-flight); when
-    it fails, each of them fails with an error object of its own, and nothing is
+    it fails, each of them fails with its own error object, and nothing is
     stored. A caller that has waited a minute for the other call, or sees that it was
     abandoned, makes the call itself.
 

@@ -104,7 +104,7 @@ class Engine:
     Args:
         urls: Addresses of the replicas, without the path.
         key_env: Name of the environment variable that holds the key; it is read at
-            each request and stored nowhere.
+            each request and never stored.
         limits: Time-outs and bounds.
     """
 

@@ -73,7 +73,7 @@ def _compose(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
     surviving_ids = set()
     for passage in step.passages:
         surviving_ids.update(s.passage_id for s in passage.source_spans)
-    # Part of a rewritten text has no characters of its own; only all of it can drop.
+    # Part of a rewritten text has no characters; only all of it can drop.
     traceable = {
         i
         for i, source in sources.items()

@@ -74,11 +74,15 @@ PassageList = Annotated[
 
 
 class DenoiseRequest(BaseModel, extra="forbid"):
+    """Passages to denoise for a query."""
+
     query: BoundedText
     passages: PassageList
 
 
 class CheckRequest(BaseModel, extra="forbid"):
+    """An answer to check with passages."""
+
     question: BoundedText
     answer: BoundedText
     passages: PassageList
@@ -110,6 +114,8 @@ class KeptPassage(BaseModel):
 
 
 class DenoiseResponse(BaseModel):
+    """What was kept and what was dropped."""
+
     query: str
     passages: list[KeptPassage]
     kept: list[ScoredRange]
@@ -121,6 +127,8 @@ class DenoiseResponse(BaseModel):
 
 
 class RankedDocument(BaseModel):
+    """A ranked document."""
+
     index: int
     relevance_score: float
     document: DocumentBody | None = None
@@ -135,12 +143,16 @@ class RankedText(BaseModel):
 
 
 class RerankResponse(BaseModel):
+    """Ranked documents, best first."""
+
     id: str
     model: str
     results: list[RankedDocument]
 
 
 class SpanBody(BaseModel):
+    """Characters ``[start, end)`` of a passage."""
+
     passage_id: str
     start: int
     end: int
@@ -181,6 +193,8 @@ class ClaimBody(BaseModel):
 
 
 class CheckResponse(BaseModel):
+    """The verdict on an answer, claim by claim."""
+
     passed: bool
     supported: bool | None
     answers_question: bool | None

@@ -25,7 +25,7 @@ MAX_HUNG_THREADS = (
     4  # threads for each worker that may hang before nothing more is begun
 )
 INITIAL_RATE = 1e-5  # seconds of a character, before the first request is done
-_RATE_WEIGHT = 0.2  # of the newest request in the mean
+_RATE_WEIGHT = 0.2  # of the newest request in the average
 # Collections of the middle generation before a full one that Python starts itself.
 RARE_COLLECTIONS = 10_000
 _COLLECT_AFTER = 10  # of them after which an idle service collects

@@ -445,7 +445,7 @@ def test_flags_come_before_the_environment(monkeypatch):
 
 
 def test_a_passage_without_an_id_has_its_number():
-    assert bodies.to_passages(["a", bodies.Given(text="b", id="x")]) == (
+    assert bodies.to_passages(["a", bodies.InputPassage(text="b", id="x")]) == (
         Passage("a", "0"),
         Passage("b", "x"),
     )

@@ -239,7 +239,7 @@ def _redact_metadata(value: Any, redact: Redact) -> Any:
 
 _ACTIONS = {cls.__name__: cls for cls in get_args(Action)}
 # The memory's lists of passages, which go into a table; their names in the file.
-_TABLED = {
+_PASSAGE_FIELDS = {
     "evidence": "evidence",
     "retrieved": "retrieved",
     "excluded_evidence": "aside",
@@ -247,16 +247,21 @@ _TABLED = {
 
 
 def memory_to_json(memory: WorkingMemory) -> dict[str, Any]:
-    """Everything in the memory; each passage stands once and is named by its place in ``passages``."""
+    """Everything in the memory; each passage once, named by its index in ``passages``."""
     table = _Table()
-    bare: dict[str, Any] = dict.fromkeys(_TABLED, ())
-    written: dict[str, Any] = _to_json(replace(memory, attempts=(), actions=(), **bare))
+    without_passages: dict[str, Any] = dict.fromkeys(_PASSAGE_FIELDS, ())
+    written: dict[str, Any] = _to_json(
+        replace(memory, attempts=(), actions=(), **without_passages)
+    )
     del written["excluded_evidence"]
     written["brings_own"] = written.pop("drafter_brings_evidence")
     return {
         "version": VERSION,
         **written,
-        **{key: table.add(getattr(memory, name)) for name, key in _TABLED.items()},
+        **{
+            key: table.add(getattr(memory, name))
+            for name, key in _PASSAGE_FIELDS.items()
+        },
         "attempts": [
             _to_json(replace(a, evidence=())) | {"evidence": table.add(a.evidence)}
             for a in memory.attempts
@@ -277,12 +282,14 @@ def memory_from_json(data: Mapping[str, Any]) -> WorkingMemory:
     try:
         passages = from_jsonable(tuple[Passage, ...], data["passages"])
 
-        def named(places: Iterable[int]) -> tuple[Passage, ...]:
-            return tuple(passages[i] for i in places)
+        def rows_at(positions: Iterable[int]) -> tuple[Passage, ...]:
+            return tuple(passages[i] for i in positions)
 
-        own: dict[str, Any] = {name: named(data[key]) for name, key in _TABLED.items()}
+        passage_fields: dict[str, Any] = {
+            name: rows_at(data[key]) for name, key in _PASSAGE_FIELDS.items()
+        }
         return WorkingMemory(
-            **own,
+            **passage_fields,
             **{
                 name: data[name]
                 for name in ("question", "needs_knowledge", "searchable")
@@ -291,7 +298,7 @@ def memory_from_json(data: Mapping[str, Any]) -> WorkingMemory:
             attempts=tuple(
                 replace(
                     from_jsonable(Attempt, {**a, "evidence": ()}),
-                    evidence=named(a["evidence"]),
+                    evidence=rows_at(a["evidence"]),
                 )
                 for a in data["attempts"]
             ),
@@ -317,9 +324,9 @@ class _Table:
         self._at: dict[tuple[str, str], list[int]] = {}
 
     def add(self, passages: Iterable[Passage]) -> list[int]:
-        return [self._place(_to_json(p)) for p in passages]
+        return [self._row_index(_to_json(p)) for p in passages]
 
-    def _place(self, row: dict[str, Any]) -> int:
+    def _row_index(self, row: dict[str, Any]) -> int:
         same = self._at.setdefault((row["id"], row["text"]), [])
         for at in same:
             if self.rows[at] == row:
