@@ -67,7 +67,7 @@ class RecordedLLM(FunctionLLM):
         self.replies = replies
 
     @classmethod
-    def of(cls, path: str | Path) -> Self:
+    def from_file(cls, path: str | Path) -> Self:
         """Read what 'rag-denoise record' wrote: JSON lines of a `key` and a ``reply``."""
         rows = map(json.loads, Path(path).read_text("utf-8").splitlines())
         return cls({row["prompt"]: row["reply"] for row in rows})
