@@ -1,17 +1,20 @@
-"""Our exception tree, and which errors are mistakes. Catch `DenoiseError` for all of ours.
+"""The exceptions of this package, and which errors are the user's to fix.
 
-There are two kinds, `is_user_error` tells them apart. *Mistakes* stay wrong however often they are tried: settings, a
-missing extra, a wrong type, a foreign probe, a key that is refused, errors of programming. They always raise,
-through every fallback. *Failures* are of the moment or of one item: time-outs, rate limits, a server's 5xx, an
-unreadable reply, a spent budget. They follow the policy of whoever asked (``on_error``).
+Catch `DenoiseError` for all of ours. There are two kinds, and `is_user_error` tells
+them apart. *User errors* stay wrong however often they are tried: settings, a missing
+extra, a wrong type, a foreign probe, a refused key, programming errors. They always
+raise, through every fallback. *Failures* concern one moment or one item: time-outs,
+rate limits, a server's 5xx, an unreadable reply, a spent budget. They follow the
+caller's policy (``on_error``).
 
-Errors of the outside (an HTTP client, a model) are never wrapped: they reach the caller with their own
-type, and the record of what had happened so far travels on them: see `denoise_core.trace_of`.
+Errors of an HTTP client or a model are never wrapped: they reach the caller with their
+own type, and the trace so far is attached to them: see `denoise_core.trace_of`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 
 class DenoiseError(Exception):
@@ -19,7 +22,7 @@ class DenoiseError(Exception):
 
 
 class InputError(DenoiseError, ValueError):
-    """Input or settings that cannot be used; the message says what was expected and what came."""
+    """Input or settings that cannot be used; the message says what was expected."""
 
 
 class MissingExtra(DenoiseError, ImportError):
@@ -35,7 +38,7 @@ class UnparsableReply(DenoiseError, ValueError):
 
 
 class BudgetExceeded(DenoiseError, RuntimeError):
-    """The next effect was refused, not made. ``what`` is calls, tokens, seconds or money."""
+    """The next effect was not made; ``resource`` is calls, tokens, seconds or money."""
 
     def __init__(self, what: str, limit: float, spent: float) -> None:
         super().__init__(
@@ -50,7 +53,7 @@ class BudgetExceeded(DenoiseError, RuntimeError):
 
 
 class NotRecorded(DenoiseError, LookupError):
-    """A replay was asked for an effect that the recording does not hold; nothing was called."""
+    """The recording does not hold the effect that a replay needs; nothing was called."""
 
 
 class EmptyResult(DenoiseError, RuntimeError):
@@ -58,16 +61,19 @@ class EmptyResult(DenoiseError, RuntimeError):
 
 
 class ContractViolation(DenoiseError, RuntimeError):
-    """What a model, retriever, scorer or denoiser handed back breaks a law of its kind; the message says which.
+    """A model, retriever, scorer or denoiser returned what its protocol forbids.
 
-    A failure and no mistake: what is handed over wrong can be put right before a run, what comes back wrong
-    cannot.
+    A failure and no user error: a wrong argument can be corrected before a run, a wrong
+    return value cannot.
     """
 
 
 class BadReply(ContractViolation):
-    """What a server replied is not what such a server replies: a refusal, a redirect, no JSON, NaN, another number
-    of results, or too many bytes. ``status`` is HTTP's, None where that was right."""
+    """A server's reply is unusable.
+
+    A refusal, a redirect, no JSON, NaN, another number of results, or too many bytes.
+    ``status`` is HTTP's, None where that was right.
+    """
 
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
@@ -78,84 +84,84 @@ class BadReply(ContractViolation):
 
 
 class BadScores(ContractViolation, InputError):
-    """A scorer gave NaN, or another number of scores than texts: a failure of this call, see `ContractViolation`."""
+    """A scorer gave NaN, or another number of scores than texts."""
 
 
-_MISTAKES = (
+_USER_ERRORS = (
     InputError, MissingExtra, ProbeMismatch, TypeError, AttributeError, NameError, ImportError, SyntaxError,
     NotImplementedError, PermissionError,
 )  # fmt: skip
 
 # Providers' and frameworks' classes, by name: no client is imported for this.
-_REFUSED = re.compile(
+_REFUSAL_NAMES = re.compile(
     r"(?:Invalid|Missing)?(?:Api_?Key|Credentials?)(?:Missing|NotFound)?(?:Error|Exception)|NoCredentials(?:Error)?|"
     r"(?:Authentication|Authorization|PermissionDenied|AccessDenied|Unauthenticated|Unauthorized|Forbidden|Permission"
     r"|DefaultCredentials|UnrecognizedClient|InvalidSignature|ExpiredToken|GatedRepo)(?:Error|Exception)?",
     re.IGNORECASE,
 )
-_REFUSED_CODES = {"401", "403", "UNAUTHENTICATED", "PERMISSION_DENIED"}
+_REFUSAL_CODES = {"401", "403", "UNAUTHENTICATED", "PERMISSION_DENIED"}
 
 
 def is_user_error(error: BaseException) -> bool:
-    """Whether trying again cannot help: see this module's docstring.
+    """Tell whether trying again cannot help: see this module's docstring.
 
-    A refusal is known by a status of 401 or 403 (``status_code``, ``status``, ``code``, the ``response``'s
-    too) or by the name of the error's class; also when another error was raised from it. A group is a mistake
-    when one of its errors is.
+    A refused key is recognised by a status of 401 or 403 (``status_code``, ``status``,
+    ``code``, also of the ``response``) or by the name of the error's class; also when
+    another error was raised from it. A group is a user error when one of its errors is.
     """
-    seen: set[int] = set()
+    seen_ids: set[int] = set()
     current: BaseException | None = error
-    while current is not None and id(current) not in seen and len(seen) < 20:
-        seen.add(id(current))
-        if isinstance(current, BaseExceptionGroup) and any(
-            is_user_error(e) for e in current.exceptions
-        ):
+    while current is not None and id(current) not in seen_ids and len(seen_ids) < 20:
+        seen_ids.add(id(current))
+        inner_errors: Sequence[BaseException] = ()
+        if isinstance(current, BaseExceptionGroup):
+            inner_errors = current.exceptions
+        if any(is_user_error(inner) for inner in inner_errors):
             return True
         if isinstance(current, ContractViolation):
             return False
-        ours = isinstance(current, DenoiseError)
-        if is_auth_refusal(current) or (
-            isinstance(current, _MISTAKES) and (ours or current is error)
-        ):
+        is_ours = isinstance(current, DenoiseError)
+        # Of a cause only our own classes count: a TypeError there may be handled.
+        if isinstance(current, _USER_ERRORS) and (is_ours or current is error):
             return True
-        if ours or isinstance(current, TimeoutError):
-            return False  # said on purpose, whatever stands behind it
+        if is_auth_refusal(current):
+            return True
+        if is_ours or isinstance(current, TimeoutError):
+            return False  # raised on purpose, whatever caused it
         current = current.__cause__
     return False
 
 
 def is_auth_refusal(error: BaseException) -> bool:
-    """Whether a server refused the key: a status of 401 or 403, or a class of error that is called so."""
-    if any(_REFUSED.fullmatch(c.__name__) for c in type(error).__mro__[:-2]):
+    """Tell whether a server refused the key: status 401 or 403, or the class's name."""
+    if any(_REFUSAL_NAMES.fullmatch(c.__name__) for c in type(error).__mro__[:-2]):
         return True
-    places = (error, getattr(error, "response", None))
-    return any(
-        _refuses(place, name)
-        for place in places
-        for name in ("status_code", "status", "code")
-    )
+    for source in (error, getattr(error, "response", None)):
+        for name in ("status_code", "status", "code"):
+            if _is_refusal_code(source, name):
+                return True
+    return False
 
 
-def _refuses(place: object, name: str) -> bool:
+def _is_refusal_code(source: object, name: str) -> bool:
     try:
-        code = (
-            place.get(name) if isinstance(place, dict) else getattr(place, name, None)
-        )
-        code = (
-            code() if name == "code" and callable(code) else code
-        )  # grpc's is a method
+        if isinstance(source, dict):
+            code = source.get(name)
+        else:
+            code = getattr(source, name, None)
+        if name == "code" and callable(code):  # a method in grpc
+            code = code()
         if isinstance(code, int):
             return int(code) in (401, 403)
-        return (
-            code if isinstance(code, str) else getattr(code, "name", None)
-        ) in _REFUSED_CODES
-    except Exception:  # a foreign property may raise whatever it likes
+        text = code if isinstance(code, str) else getattr(code, "name", None)
+        return text in _REFUSAL_CODES
+    except Exception:  # a foreign property may raise anything
         return False
 
 
 MAX_ERROR_CHARS = 300  # characters of an error's text that are stored, logged or shown
 
-_READ = 4000  # of which are looked at
+_MAX_READ_CHARS = 4000  # of which are looked at
 _SECRETS = re.compile(
     r"(?P<before>://[^\s/@:]{0,100}:)[^\s/@]{1,200}(?=@)"
     r"|(?P<name>(?:api[-_ ]?key|access[-_ ]?key"
@@ -171,32 +177,33 @@ _SECRETS = re.compile(
 
 
 def mask_secrets(text: str) -> str:
-    """The text with what looks like a key, a token or a password replaced by ``***``."""
-    return _SECRETS.sub(
-        lambda m: f"{m['before'] or m['name'] or m['scheme'] or ''}***", text
-    )
+    """Replace what looks like a key, a token or a password by ``***``."""
+
+    def mask(match: re.Match[str]) -> str:
+        return f"{match['before'] or match['name'] or match['scheme'] or ''}***"
+
+    return _SECRETS.sub(mask, text)
 
 
 def format_error(error: BaseException | str) -> str:
-    """``Type: message`` on one line, at most `MAX_ERROR_CHARS` characters, without secrets: fit for a log or a record.
+    """Return ``Type: message`` on one line, without secrets: safe for a log or a record.
 
-    >>> said(ValueError("HTTP 400, api_key=abc123"))
+    At most `MAX_ERROR_CHARS` characters.
+
+    >>> format_error(ValueError("HTTP 400, api_key=abc123"))
     'ValueError: HTTP 400, api_key=***'
     """
     if isinstance(error, BaseException):
         try:
             message = str(error)
-        except Exception:  # a foreign __str__ may raise whatever it likes
+        except Exception:  # a foreign __str__ may raise anything
             message = "(its message cannot be read)"
-        text = (
-            f"{type(error).__name__}: {message[:_READ]}"
-            if message
-            else type(error).__name__
-        )
+        class_name = type(error).__name__
+        text = f"{class_name}: {message[:_MAX_READ_CHARS]}" if message else class_name
     else:
-        text = error[:_READ]
+        text = error[:_MAX_READ_CHARS]
     line = " ".join(mask_secrets(text).split())
     line = line.encode("utf-8", "replace").decode()
-    return (
-        line if len(line) <= MAX_ERROR_CHARS else f"{line[: MAX_ERROR_CHARS - 4]} ..."
-    )
+    if len(line) <= MAX_ERROR_CHARS:
+        return line
+    return f"{line[: MAX_ERROR_CHARS - 4]} ..."

@@ -1,8 +1,8 @@
-"""The verbs: what a framework adapter or a user supplies. Structural: there is nothing to inherit.
+"""The interfaces that a framework adapter or a user implements; nothing to inherit.
 
-``expect_llm`` and its likes check one where it is handed over, so that a framework's own object, a class in
-the place of an instance or a name in the place of a model is refused at construction, with what to write
-instead, and not by an ``AttributeError`` in the middle of a run.
+`expect_llm` and the like check an object at construction: a framework's own object, a
+class instead of an instance or a name instead of a model is refused there, with what to
+pass instead, and not by an ``AttributeError`` in the middle of a run.
 """
 
 from __future__ import annotations
@@ -24,70 +24,69 @@ class LLM(Protocol):
     """A chat model. Both forms are safe to call from several threads or tasks at once."""
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        """The reply to a conversation, its first message first; what cannot be had raises the client's own
-        error."""
+        """Return the reply to a conversation, or raise the client's own error."""
         ...
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        """The same without blocking the event loop."""
+        """Do the same without blocking the event loop."""
         ...
 
 
 @runtime_checkable
 class StructuredLLM(LLM, Protocol):
-    """An `LLM` that can also be held to a JSON schema; its reply's text is the JSON."""
+    """An `LLM` that can also answer by a JSON schema; its reply's text is the JSON."""
 
     def complete_json(
         self, messages: Sequence[Message], schema: Mapping[str, Any]
     ) -> Reply:
-        """A reply whose text is JSON of ``schema``."""
+        """Return a reply whose text is JSON of ``schema``."""
         ...
 
     async def acomplete_json(
         self, messages: Sequence[Message], schema: Mapping[str, Any]
     ) -> Reply:
-        """The same without blocking the event loop."""
+        """Do the same without blocking the event loop."""
         ...
 
 
 def with_schema(llm: LLM, schema: Mapping[str, Any] | None) -> LLM:
-    """``llm`` answering by the schema if it can, else ``llm`` itself: its text is parsed. None is no schema."""
-    return (
-        _Held(llm, schema)
-        if schema is not None and isinstance(llm, StructuredLLM)
-        else llm
-    )
+    """Return an LLM that answers by the schema if it can, else ``llm`` itself."""
+    if schema is None or not isinstance(llm, StructuredLLM):
+        return llm
+    return _SchemaLLM(llm, schema)
 
 
-class _Held:
-    def __init__(self, llm: StructuredLLM, wanted: Mapping[str, Any]) -> None:
+class _SchemaLLM:
+    def __init__(self, llm: StructuredLLM, schema: Mapping[str, Any]) -> None:
         self.llm = llm
-        self.wanted = wanted
+        self.schema = schema
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        return self.llm.complete_json(messages, self.wanted)
+        return self.llm.complete_json(messages, self.schema)
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        return await self.llm.acomplete_json(messages, self.wanted)
+        return await self.llm.acomplete_json(messages, self.schema)
 
 
 def supports_schema(llm: LLM) -> bool | None:
-    """Whether ``llm`` can be held to a JSON schema; None while only asking tells.
+    """Tell whether ``llm`` can answer by a JSON schema; None while it is unknown.
 
-    An adapter says so by its attribute ``structured``, which it sets after the first reply; a `StructuredLLM`
-    without it can."""
+    An adapter's attribute ``structured`` says so, which it sets after the first reply;
+    a `StructuredLLM` without that attribute can.
+    """
     if not isinstance(llm, StructuredLLM):
         return False
-    known = getattr(llm, "structured", True)
-    return known if known is None else bool(known)
+    is_structured = getattr(llm, "structured", True)
+    return None if is_structured is None else bool(is_structured)
 
 
 @runtime_checkable
 class SupportsSampling(Protocol):
-    """An LLM that can be told to sample: ``with_sampling(n)`` is the same model with a temperature above zero and another
-    seed for each ``n``, so that asking again can bring another text."""
+    """An LLM that can sample: asking again can give another text."""
 
-    def with_sampling(self, attempt: int) -> LLM: ...
+    def with_sampling(self, attempt: int) -> LLM:
+        """Return the model with a temperature above 0 and a seed for ``attempt``."""
+        ...
 
 
 @runtime_checkable
@@ -95,11 +94,11 @@ class Retriever(Protocol):
     """Finds passages for a query, best first."""
 
     def retrieve(self, query: str) -> Sequence[Passage]:
-        """Passages for a query, best first, ids unique; none found is an empty sequence and no error."""
+        """Return passages, best first, with unique ids; empty when nothing matches."""
         ...
 
     async def aretrieve(self, query: str) -> Sequence[Passage]:
-        """The same without blocking the event loop."""
+        """Do the same without blocking the event loop."""
         ...
 
 
@@ -107,12 +106,13 @@ class Retriever(Protocol):
 class Scorer(Protocol):
     """Relevance of texts to a query.
 
-    A score does not depend on how texts are batched, padded or ordered. A *listwise* scorer (BM25, whose
-    word weights come from the list itself) may depend on which texts are in the list, and says so.
+    A score does not depend on how texts are batched, padded or ordered. A *listwise*
+    scorer (BM25, whose word weights come from the list itself) may depend on which
+    texts are in the list, and says so.
     """
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Relevance of each text, higher is better; float32 array of shape ``(len(texts),)``."""
+        """Return the relevance of each text, higher is better; float32 ``(len(texts),)``."""
         ...
 
 
@@ -129,30 +129,33 @@ class ScoredTexts:
 
     @property
     def split_positions(self) -> tuple[int, ...]:
-        """Positions of the texts that had to be cut."""
+        """Positions of the texts that were read in several windows."""
         return tuple(i for i, n in enumerate(self.window_counts) if n > 1)
 
 
-def to_float32(found: object) -> NDArray[np.float32]:
-    """What a scorer or model handed back, as float32. Raises `BadScores` for anything but numbers."""
+def to_float32(values: object) -> NDArray[np.float32]:
+    """Return a scorer's result as float32; raises `BadScores` for anything but numbers."""
     try:
-        return np.asarray(found, dtype=np.float32)
+        return np.asarray(values, dtype=np.float32)
     except (TypeError, ValueError, OverflowError) as error:
         raise BadScores(
-            f"expected an array of numbers, got {type(found).__name__}"
+            f"expected an array of numbers, got {type(values).__name__}"
         ) from error
 
 
 @runtime_checkable
 class AsyncScorer(Protocol):
-    """A scorer that waits for a server, and can do so without a thread."""
+    """A scorer that can wait for a server without a thread."""
 
     async def ascore(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]: ...
 
 
 @runtime_checkable
 class BatchScorer(Protocol):
-    """A scorer that reads the texts of several questions together, with the scores of each by itself."""
+    """A scorer that reads the texts of several questions together.
+
+    Each question's scores are the same as on their own.
+    """
 
     def score_batch(
         self, asked: Sequence[tuple[str, Sequence[str]]]
@@ -168,27 +171,29 @@ class WindowedScorer(Protocol):
 
 @runtime_checkable
 class Denoiser(Protocol):
-    """Takes the noise out of passages; the laws it keeps are in `denoise_core.testing.check_denoiser`."""
+    """Removes what a query does not need; `testing.check_denoiser` has its laws."""
 
     def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        """What of the passages is kept for the query; their ids are unique, and kept and dropped spans tile
-        each text."""
+        """Return what is kept for the query; kept and dropped spans tile each text.
+
+        The passages' ids are unique.
+        """
         ...
 
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        """The same without blocking the event loop, with the same result."""
+        """Do the same without blocking the event loop, with the same result."""
         ...
 
 
 def expect_llm(value: object, name: str = "llm") -> LLM:
-    """``value`` as it is. Raises `InputError` when it is no `LLM`, and says what to write instead."""
+    """Return ``value``; raises `InputError`, with what to pass instead, if it is no LLM."""
     return cast(
         LLM, _expect(value, name, "an LLM", ("complete", "acomplete"), _LLM_HINTS)
     )
 
 
 def expect_retriever(value: object, name: str = "retriever") -> Retriever:
-    """As `expect_llm`, for a `Retriever`."""
+    """Check as `expect_llm` does, for a `Retriever`."""
     return cast(
         Retriever,
         _expect(
@@ -198,37 +203,35 @@ def expect_retriever(value: object, name: str = "retriever") -> Retriever:
 
 
 def expect_scorer(value: object, name: str = "scorer") -> Scorer:
-    """As `expect_llm`, for a `Scorer`."""
+    """Check as `expect_llm` does, for a `Scorer`."""
     return cast(Scorer, _expect(value, name, "a scorer", ("score",), _SCORER_HINTS))
 
 
 def expect_denoiser(value: object, name: str = "denoiser") -> Denoiser:
-    """As `expect_llm`, for a `Denoiser`."""
+    """Check as `expect_llm` does, for a `Denoiser`."""
     return cast(
         Denoiser,
         _expect(value, name, "a denoiser", ("denoise", "adenoise"), _DENOISER_HINTS),
     )
 
 
-# What to write instead, by a sign of what was given: the package that its class or one of its bases comes from, or
-# what kind of value it is, and behind a dot what it can do.
-_Hints = dict[str, str]
-
-_LLM_HINTS: _Hints = {
+# What to pass instead, by a sign of the value: the package of its class or a base, or
+# its type, and after a dot a method that it has.
+_LLM_HINTS: dict[str, str] = {
     "langchain": "langchain_denoise.ChatModelLLM({name})",
     "llama_index": "llamaindex_denoise.LlamaLLM({name})",
     "transformers": "denoise_core.local.generation.LocalLLM({name}, tokenizer)",
     "str": "a model, not its name, e.g. denoise_core.local.generation.LocalLLM(...) with a folder",
     "function": "denoise_core.testing.FunctionLLM({name}), or an object with both methods",
 }
-_RETRIEVER_HINTS: _Hints = {
+_RETRIEVER_HINTS: dict[str, str] = {
     "langchain.as_retriever": "langchain_denoise.RetrieverAdapter({name}.as_retriever())",
     "langchain": "langchain_denoise.RetrieverAdapter({name})",
     "llama_index.as_retriever": "llamaindex_denoise.models.retriever.LlamaRetriever({name}.as_retriever())",
     "llama_index": "llamaindex_denoise.models.retriever.LlamaRetriever({name})",
     "list": "denoise_core.testing.ListRetriever({name}) for passages that are always found",
 }
-_SCORER_HINTS: _Hints = {
+_SCORER_HINTS: dict[str, str] = {
     "langchain.embed_documents": "denoise_core.scorers.EmbeddingScorer({name})",
     "llama_index.get_text_embedding_batch": "denoise_core.scorers.EmbeddingScorer({name})",
     ".predict": "denoise_core.scorers.CrossEncoderScorer({name})",
@@ -238,7 +241,7 @@ _SCORER_HINTS: _Hints = {
     "str": "an object, not its name: denoise_core.scorers.BM25Scorer(), EmbeddingScorer({value!r}) ...",
     "function": "denoise_core.testing.FunctionScorer({name}) for a function of the query and one text",
 }
-_DENOISER_HINTS: _Hints = {
+_DENOISER_HINTS: dict[str, str] = {
     "langchain": "the denoiser itself: LangChain parts go around it, e.g. DenoiseCompressor(denoiser=...)",
     "llama_index": "the denoiser itself: LlamaIndex parts go around it, e.g. DenoisePostprocessor(denoiser=...)",
     ".score": "denoise_core.end.ENDDenoiser({name})",
@@ -248,62 +251,65 @@ _DENOISER_HINTS: _Hints = {
 
 
 def _expect(
-    value: object, name: str, what: str, methods: tuple[str, ...], hints: _Hints
+    value: object,
+    name: str,
+    expected: str,
+    methods: tuple[str, ...],
+    hints: Mapping[str, str],
 ) -> object:
-    home = _home(value)
-    if (
-        not isinstance(value, type)
-        and home not in _FRAMEWORKS
-        and all(_can(value, m) for m in methods)
-    ):
+    package = _package_of(value)
+    is_instance = not isinstance(value, type) and package not in _FRAMEWORKS
+    if is_instance and all(_has_method(value, method) for method in methods):
         return value
-    asked = " and ".join(f"{m}(...)" for m in methods)
+    signatures = " and ".join(f"{method}(...)" for method in methods)
+    advice = f"an object with {signatures}"
     if isinstance(value, type):
-        instead = f"an instance: {value.__name__}(...)"
+        advice = f"an instance: {value.__name__}(...)"
     else:
-        fitting = (hint for sign, hint in hints.items() if _fits(value, home, sign))
-        instead = next(fitting, f"an object with {asked}").format(
-            name=name, value=value
-        )
+        fitting = [h for sign, h in hints.items() if _matches(value, package, sign)]
+        if fitting:
+            advice = fitting[0].format(name=name, value=value)
     raise InputError(
-        f"{name}: expected {what} ({asked}), got {_called(value)}; pass {instead}"
+        f"{name}: expected {expected} ({signatures}), got {_describe(value)}; pass "
+        f"{advice}"
     )
 
 
-_FRAMEWORKS = (
-    "langchain",
-    "llama_index",
-)  # their objects have methods of the same names that take other things
+# Their objects have methods of the same names with other arguments.
+_FRAMEWORKS = ("langchain", "llama_index")
 
 
-def _home(value: object) -> str:
-    """The framework that the value's class or one of its bases comes from, else the package of its class."""
+def _package_of(value: object) -> str:
+    """Return the framework of the value's class or bases, else its class's package."""
     packages = [c.__module__.partition(".")[0] for c in type(value).__mro__]
-    if any(
-        p == "langchain" or (p.startswith("langchain_") and p != "langchain_denoise")
-        for p in packages
-    ):
-        return "langchain"
-    return next(
-        (p for p in packages if p in ("llama_index", "transformers")), packages[0]
-    )
+    for package in packages:
+        is_integration = package.startswith("langchain_")
+        if package == "langchain" or (
+            is_integration and package != "langchain_denoise"
+        ):
+            return "langchain"
+    for package in packages:
+        if package in ("llama_index", "transformers"):
+            return package
+    return packages[0]
 
 
-def _fits(value: object, home: str, sign: str) -> bool:
-    kind = (
-        "function"
-        if hasattr(value, "__code__")
-        else type(value).__name__.replace("tuple", "list")
-    )
-    named, _, verb = sign.partition(".")
-    return named in ("", home, kind) and (not verb or _can(value, verb))
+def _matches(value: object, package: str, sign: str) -> bool:
+    """Tell whether a key of the hints, ``package-or-type.method``, fits the value."""
+    type_label = type(value).__name__.replace("tuple", "list")
+    if hasattr(value, "__code__"):
+        type_label = "function"
+    label, _, method = sign.partition(".")
+    if label not in ("", package, type_label):
+        return False
+    return not method or _has_method(value, method)
 
 
-def _can(value: object, method: str) -> bool:
+def _has_method(value: object, method: str) -> bool:
     return callable(getattr(value, method, None))
 
 
-def _called(value: object) -> str:
+def _describe(value: object) -> str:
     if isinstance(value, type):
         return f"the class {value.__name__}"
     if value is None or isinstance(value, (str, int, float, bool)):

@@ -1,4 +1,4 @@
-"""What a run hands back, and the record of how it got there."""
+"""What a run returns, and the trace of how it got there."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from denoise_core._optional import render_html
 from denoise_core.errors import InputError, format_error, is_user_error
 from denoise_core.types import Drop, Event, Keep, Passage, Span, Usage
 
-_ON_ERROR = "__denoise_trace__"  # the attribute of an exception that a trace travels on
+_TRACE_ATTRIBUTE = "__denoise_trace__"  # of an exception
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Every effect of one run, in the order it was asked for."""
+    """Every effect of one run, in the order of the requests."""
 
     events: tuple[Event, ...] = ()
 
     @property
     def seconds(self) -> float:
-        """Summed time of the effects; concurrent ones count each, so it can pass the wall clock."""
+        """Summed seconds of the effects; with concurrency more than the wall clock."""
         return sum(e.seconds for e in self.events)
 
     @property
     def usage(self) -> Usage:
         """Tokens over all events that report any."""
-        used = [e.usage for e in self.events if e.usage is not None]
+        usages = [event.usage for event in self.events if event.usage is not None]
         return Usage(
-            sum(u.input_tokens for u in used),
-            sum(u.output_tokens for u in used),
-            is_estimated=any(u.is_estimated for u in used),
-            cached_tokens=sum(u.cached_tokens for u in used),
+            sum(u.input_tokens for u in usages),
+            sum(u.output_tokens for u in usages),
+            is_estimated=any(u.is_estimated for u in usages),
+            cached_tokens=sum(u.cached_tokens for u in usages),
         )
 
     def __add__(self, other: Trace) -> Trace:
@@ -43,15 +43,21 @@ class Trace:
 class DenoiseResult:
     """What was kept, what was dropped and why.
 
-    ``query`` differs from the asked one only when the method rewrites it (S2A). ``fallback`` is None when
-    the method did its work; otherwise it says what went wrong and what was done instead. ``kept`` lists the
-    chunks behind ``passages`` with their scores, when the method scores (END); it is empty otherwise.
-    ``relevant`` is False when nothing seems to bear on the query, None when the method cannot tell. ``note`` is
-    what the method says about its own work, such as that it could not tell the passages apart.
-
-    ``failures`` says of each input passage that the policy was applied to, by id, what had failed: a passage
-    that is not there was denoised as it should be. ``question_note`` says why the user's own question was asked
-    with where clearing it of opinion failed or was refused (S2A).
+    Args:
+        query: Differs from the original one only when the method rewrites it (S2A).
+        passages: What was kept.
+        dropped: Input ranges that were left out.
+        trace: The effects of the run.
+        fallback: None when the method did its work; otherwise what went wrong and what
+            was done instead.
+        kept: The chunks of ``passages`` with their scores, when the method scores (END).
+        relevant: False when nothing seems relevant to the query, None when the method
+            cannot tell.
+        note: A remark of the method, such as that all passages look alike.
+        failures: What failed, by the id of each input passage to which the failure
+            policy was applied.
+        question_note: Why the user's question was used unchanged where removing its
+            opinion failed or was refused (S2A).
     """
 
     query: str
@@ -66,40 +72,30 @@ class DenoiseResult:
     question_note: str | None = None
 
     def __repr__(self) -> str:
-        """One line, whatever was denoised."""
-        gone = sum(len(d.span) for d in self.dropped)
-        kept = sum(len(p.text) for p in self.passages)
-        told = "".join(
-            f", {n}={v!r}"
-            for n, v in (("relevant", self.relevant), ("fallback", self.fallback))
-            if v is not None
-        )
+        """Return one line, whatever was denoised."""
+        dropped_length = sum(len(drop.span) for drop in self.dropped)
+        kept_length = sum(len(passage.text) for passage in self.passages)
+        notes = ""
+        for name in ("relevant", "fallback"):
+            value = getattr(self, name)
+            if value is not None:
+                notes += f", {name}={value!r}"
         return (
-            f"DenoiseResult({self.query[:60]!r}: {len(self.passages)} passages kept, {kept:,} characters; "
-            f"{gone:,} dropped{told})"
+            f"DenoiseResult({self.query[:60]!r}: {len(self.passages)} passages kept, "
+            f"{kept_length:,} characters; {dropped_length:,} dropped{notes})"
         )
 
     def _repr_html_(self) -> str | None:
         return render_html("result", self)
 
     def as_json(self) -> dict[str, Any]:
-        """Plain values: ``passages`` as they are left, ``kept`` and ``dropped`` ranges with scores."""
+        """Return plain values: the kept texts, and all ranges with scores."""
         return {
             "query": self.query,
-            "passages": [
-                {
-                    "id": p.id,
-                    "text": p.text,
-                    "rewritten": p.is_rewritten,
-                    "spans": [_range(s) for s in p.source_spans],
-                    "metadata": dict(p.metadata),
-                }
-                for p in self.passages
-            ],
-            "kept": [{**_range(k.span), "score": k.score} for k in self.kept],
+            "passages": [_passage_row(passage) for passage in self.passages],
+            "kept": [_chunk_row(keep) for keep in self.kept],
             "dropped": [
-                {**_range(d.span), "score": d.score, "reason": d.reason}
-                for d in self.dropped
+                {**_chunk_row(drop), "reason": drop.reason} for drop in self.dropped
             ],
             "relevant": self.relevant,
             "note": self.note,
@@ -108,40 +104,57 @@ class DenoiseResult:
         }
 
 
-def _range(span: Span) -> dict[str, Any]:
+def _passage_row(passage: Passage) -> dict[str, Any]:
+    return {
+        "id": passage.id,
+        "text": passage.text,
+        "rewritten": passage.is_rewritten,
+        "spans": [_range_row(span) for span in passage.source_spans],
+        "metadata": dict(passage.metadata),
+    }
+
+
+def _chunk_row(chunk: Keep | Drop) -> dict[str, Any]:
+    return {**_range_row(chunk.span), "score": chunk.score}
+
+
+def _range_row(span: Span) -> dict[str, Any]:
     return {"id": span.passage_id, "start": span.start, "end": span.end}
 
 
 def trace_of(error: BaseException) -> Trace:
-    """The trace that travelled on an exception out of `run` or `arun`; empty if it came from elsewhere."""
-    found = getattr(error, _ON_ERROR, None)
-    return found if isinstance(found, Trace) else Trace()
+    """Return the trace of an exception that left `run` or `arun`; else an empty one."""
+    trace = getattr(error, _TRACE_ATTRIBUTE, None)
+    return trace if isinstance(trace, Trace) else Trace()
 
 
 def attach_trace(error: BaseException, events: Iterable[Event]) -> None:
-    """Put the events on ``error``; they hold those of inner runs already, so older ones are replaced."""
+    """Attach the events to ``error``; they include those of inner runs."""
     try:
-        setattr(error, _ON_ERROR, Trace(tuple(events)))
+        setattr(error, _TRACE_ATTRIBUTE, Trace(tuple(events)))
     except AttributeError:  # an exception class with __slots__: nothing to hang it on
         return
 
 
 def copy_without_trace(error: BaseException) -> BaseException:
-    """A twin of ``error`` for another caller: class, arguments, fields, traceback and cause, but no trace, which
-    may hold what is the first caller's alone.
+    """Copy ``error`` for another caller: all but its trace, which is private.
 
-    A class that cannot be made anew in this way gives a `RuntimeError` that says what happened.
+    A class that cannot be copied this way gives a `RuntimeError` with the same message.
     """
-    twin: BaseException
+    copied: BaseException
     try:
-        twin = type(error).__new__(type(error), *error.args)
-        twin.args = error.args
-        twin.__dict__.update(
-            {k: v for k, v in vars(error).items() if k not in (_ON_ERROR, "__notes__")}
+        copied = type(error).__new__(type(error), *error.args)
+        copied.args = error.args
+        copied.__dict__.update(
+            {
+                k: v
+                for k, v in vars(error).items()
+                if k not in (_TRACE_ATTRIBUTE, "__notes__")
+            }
         )
     except Exception:
-        twin = (InputError if is_user_error(error) else RuntimeError)(
+        copied = (InputError if is_user_error(error) else RuntimeError)(
             format_error(error)
         )
-    twin.__cause__ = error.__cause__
-    return twin.with_traceback(error.__traceback__)
+    copied.__cause__ = error.__cause__
+    return copied.with_traceback(error.__traceback__)

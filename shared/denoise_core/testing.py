@@ -1,7 +1,7 @@
-"""For your tests and ours: fakes that are functions, and the laws every denoiser and scorer keeps.
+"""For tests: fakes that are functions, and the laws of denoisers and scorers.
 
-Nothing here needs a network, a model or a test framework; a broken law is an `AssertionError` that says
-which law and where.
+Nothing here needs a network, a model or a test framework; a violated law is an
+`AssertionError` that says which law and where.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from denoise_core.types import Message, Passage, Reply
 
 
 class FunctionLLM:
-    """An LLM that is a function of the messages; ``seen`` keeps every call's messages, in order.
+    """An LLM that is a function of the messages; see ``received_messages``.
 
     ``reply`` may return a string or a `Reply`, or raise. ``seconds`` is how long each call takes; the
     async form waits without blocking.
@@ -56,9 +56,9 @@ class FunctionLLM:
 
 
 class RecordedLLM(FunctionLLM):
-    """A model that says what was recorded for a prompt: ``replies`` by `key`.
+    """A model that gives recorded replies: ``replies`` by the prompt's `key`.
 
-    Raises ``KeyError`` for a prompt without a reply, and keeps it in ``unanswered``: a line of JSON each, as
+    Raises ``KeyError`` for a prompt without a reply, and keeps it in ``missing_prompts``: a line of JSON each, as
     'rag-denoise record' reads them.
     """
 
@@ -67,14 +67,14 @@ class RecordedLLM(FunctionLLM):
         self.replies = replies
 
     @classmethod
-    def of(cls, path: str | Path) -> Self:
-        """What 'rag-denoise record' wrote: lines of JSON with ``prompt``, a `key`, and ``reply``."""
+    def from_file(cls, path: str | Path) -> Self:
+        """Read what 'rag-denoise record' wrote: JSON lines of a `key` and a ``reply``."""
         rows = map(json.loads, Path(path).read_text("utf-8").splitlines())
         return cls({row["prompt"]: row["reply"] for row in rows})
 
     @staticmethod
     def key(messages: Sequence[Message]) -> str:
-        """The SHA-256 of a prompt's roles and texts."""
+        """Return the SHA-256 of a prompt's roles and texts."""
         return hashlib.sha256(
             json.dumps([[m.role, m.content] for m in messages]).encode()
         ).hexdigest()
@@ -94,7 +94,7 @@ class RecordedLLM(FunctionLLM):
 
 
 class ListRetriever:
-    """A retriever that always finds the same passages; ``queries`` keeps what it was asked."""
+    """A retriever that always finds the same passages; ``queries`` has all queries."""
 
     def __init__(self, passages: Sequence[Passage]) -> None:
         self.passages = tuple(passages)
@@ -121,7 +121,7 @@ class FunctionScorer:
 def check_denoiser(
     make: Callable[[], Denoiser], query: str, passages: Sequence[Passage]
 ) -> DenoiseResult:
-    """Run a denoiser on the passages and check every law; returns the result for further checks.
+    """Run a denoiser, check every law, and return the result for further checks.
 
     Kept text is the source's own at its spans (unless marked ``rewritten``); kept and dropped spans tile
     each input; order and ids are the input's; the input is unchanged; sync equals async; no passages
@@ -130,11 +130,13 @@ def check_denoiser(
     before = [(p.text, p.id, p.score, dict(p.metadata), p.spans) for p in passages]
     result = make().denoise(query, passages)
     try:
-        whole = validate_result(passages, result)
+        completed = validate_result(passages, result)
     except ContractViolation as error:
         raise AssertionError(str(error)) from error
-    untold = [d.span for d in whole.dropped[len(result.dropped) :] if len(d.span)]
-    assert not untold, f"neither kept nor listed as dropped: {untold}"
+    unlisted_spans = [
+        d.span for d in completed.dropped[len(result.dropped) :] if len(d.span)
+    ]
+    assert not unlisted_spans, f"neither kept nor listed as dropped: {unlisted_spans}"
     after = [(p.text, p.id, p.score, dict(p.metadata), p.spans) for p in passages]
     assert before == after, "the input passages were changed"
     other = asyncio.run(make().adenoise(query, passages))
@@ -153,7 +155,7 @@ def check_scorer(
     tolerance: float = 1e-5,
     listwise: bool = False,
 ) -> NDArray[np.float32]:
-    """Shape and type are right, and scores do not depend on order or (unless listwise) on the neighbours."""
+    """Check shape, type, and that scores do not depend on order or (unless listwise) others."""
     scores = scorer.score(query, texts)
     assert scores.shape == (len(texts),), (
         f"expected shape {(len(texts),)}, got {scores.shape}"

@@ -1,4 +1,4 @@
-"""The nouns: what flows in and out of every denoiser."""
+"""The values that go into and come out of every denoiser."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from denoise_core.errors import InputError
 
 Role = Literal["system", "user", "assistant"]
 Provenance = Literal["retrieved", "tool", "user", "model"]
-"""Where a text comes from: a search, a tool's data, what a person wrote, what a model wrote."""
+"""Where a text comes from: a search, a tool's data, a person, a model."""
 
-_LONE = re.compile("[\ud800-\udfff]")
+_LONE_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Half-open range ``[start, end)`` of characters (code points) of the input passage ``passage_id``."""
+    """Half-open range ``[start, end)`` of characters (code points) of a passage."""
 
     passage_id: str
     start: int
@@ -32,18 +32,25 @@ class Span:
 class Passage:
     """One piece of retrieved text.
 
-    ``spans`` names the characters of the *input* passage that this text stands for, in order; ``()``
-    means the input is untouched. For an extractive result the text is exactly those characters joined;
-    ``rewritten`` marks text that a model wrote, which stands for its spans without being equal to them.
+    Args:
+        text: The text.
+        id: Names the passage in spans; unique within a list.
+        score: The retriever's score.
+        metadata: Anything; kept as it is.
+        spans: The characters of the *input* passages that this text represents, in
+            order; ``()`` means the input is untouched. For an extractive result the
+            text is exactly those characters joined.
+        is_rewritten: Whether a model wrote the text, so that it differs from the
+            characters at its spans.
+        header: Scorers, prompts and judges read it with the text, but it is no part of
+            the text or its spans: a title, a caption, the head of a table.
+        provenance: Where the text comes from. Answers are checked with
+            ``"retrieved"`` texts and results of a ``"tool"``; what a ``"user"`` or a
+            ``"model"`` wrote is no evidence.
 
-    ``header`` is read with the text by scorers, prompts and judges, and is no part of it or of its spans: a
-    title, a caption, the head of a table, metadata that counts.
-
-    ``provenance`` says where it comes from. An answer is held against what was ``"retrieved"`` and what a
-    ``"tool"`` brought; what a ``"user"`` or a ``"model"`` wrote is no evidence.
-
-    Raises `InputError` when the text is not a string, so that a ``None`` from a loader is caught here and
-    not deep inside a tokenizer, and for a provenance that is none of the four.
+    Raises:
+        InputError: The text is not a string (a ``None`` from a loader is caught here and
+            not deep inside a tokenizer), or the provenance is none of the four.
     """
 
     text: str
@@ -69,23 +76,23 @@ class Passage:
 
     @property
     def counts(self) -> bool:
-        """Whether an answer may rest on it."""
+        """Whether an answer may cite this passage as evidence."""
         return self.provenance in ("retrieved", "tool")
 
     @property
     def text_with_header(self) -> str:
-        """The text as it is read: behind its header, on a line of its own, where there is one."""
+        """The text as scorers read it: after its header, if any, and a line break."""
         return f"{self.header}\n{self.text}" if self.header else self.text
 
     @property
     def source_spans(self) -> tuple[Span, ...]:
-        """The input characters this passage stands for, written out also when it is untouched."""
+        """The input characters of this passage, also when it is untouched."""
         return self.spans or (Span(self.id, 0, len(self.text)),)
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """An input range that was kept, with its ``score`` in the scorer's own unit."""
+    """An input range that was kept; ``score`` is in the scorer's unit."""
 
     span: Span
     score: float
@@ -93,7 +100,7 @@ class Keep:
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """An input range that was left out, and why. ``score`` is in the scorer's own unit."""
+    """An input range that was left out, and why; ``score`` is in the scorer's unit."""
 
     span: Span
     reason: str
@@ -110,8 +117,11 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one call. ``estimated`` when the model did not say and the length was used instead;
-    ``cached_tokens`` of the input were read from the server's cache of prompts, as far as it says.
+    """Tokens of one call.
+
+    ``is_estimated`` when the model reported none and the text's length was used
+    instead. ``cached_tokens`` of the input were read from the server's prompt cache, as
+    far as it reports that.
     """
 
     input_tokens: int
@@ -131,10 +141,10 @@ class Usage:
     def from_report(
         cls, input_tokens: Any, output_tokens: Any, cached_tokens: Any = 0
     ) -> Usage | None:
-        """What a model reports of itself: None where that is no number of tokens; ``cached_tokens`` None is 0."""
+        """Return the usage that a model reports; None where it reports no numbers."""
         try:
-            read, written = int(input_tokens), int(output_tokens)
-            return cls(read, written, cached_tokens=int(cached_tokens or 0))
+            counts = int(input_tokens), int(output_tokens)
+            return cls(*counts, cached_tokens=int(cached_tokens or 0))
         except (TypeError, ValueError, OverflowError):
             return None
 
@@ -146,10 +156,10 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One effect: what was asked, what came back, wall-clock ``seconds``, tokens if any were used.
+    """One effect: the request, the reply, wall-clock ``seconds``, tokens if any.
 
-    ``reply`` is None when the effect failed; then ``error`` says ``Type: message``. ``made`` is False for one that
-    the budget refused: nothing was asked, so it counts as no call.
+    ``reply`` is None when the effect failed; then ``error`` is ``Type: message``.
+    ``executed`` is False when the budget refused it: then it counts as no call.
     """
 
     tag: str
@@ -163,11 +173,15 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What an LLM answered. ``usage`` is None when the model does not report it.
+    """What an LLM answered.
 
-    ``calls`` is more than 1 when one reply stands for several completions (an agent, a chain), 0 when no model was
-    asked. ``inner`` are the effects that were carried out on the way and are no part of ``usage``: a judge of each
-    sentence while the text was written. They go into the trace.
+    Args:
+        text: The text.
+        usage: None when the model does not report it.
+        calls: More than 1 when one reply took several completions (an agent, a chain),
+            0 when no model was called.
+        inner_events: Effects carried out on the way that are no part of ``usage``, such
+            as a judge of each sentence of a stream. They go into the trace.
     """
 
     text: str
@@ -177,9 +191,10 @@ class Reply:
 
 
 def check_passages(passages: Iterable[Passage]) -> tuple[Passage, ...]:
-    """The passages as a tuple; ``passages`` is read once, so it may be a generator.
+    """Return the passages as a tuple; they are read once and may be a generator.
 
-    Raises `InputError` when they are no passages, and when two share an id: spans name passages by id.
+    Raises:
+        InputError: They are no passages, or two share an id: spans name passages by id.
     """
     if isinstance(passages, (str, bytes, Passage)) or not isinstance(
         passages, Iterable
@@ -187,9 +202,9 @@ def check_passages(passages: Iterable[Passage]) -> tuple[Passage, ...]:
         raise InputError(
             f"passages: expected several Passage objects, got {type_name(passages)}; put it in a list"
         )
-    given = tuple(passages)
+    inputs = tuple(passages)
     seen: dict[str, int] = {}
-    for position, passage in enumerate(given):
+    for position, passage in enumerate(inputs):
         if not isinstance(passage, Passage):
             raise InputError(
                 f"passages[{position}]: expected a denoise_core.Passage, got {type_name(passage)}; "
@@ -201,11 +216,11 @@ def check_passages(passages: Iterable[Passage]) -> tuple[Passage, ...]:
                 "because spans name passages by id: use denoise_core.unique_ids(...)"
             )
         seen[passage.id] = position
-    return given
+    return inputs
 
 
 def type_name(value: object) -> str:
-    """The name of its class, with the module where that is no builtin."""
+    """Return the name of the value's class, with its module unless that is a builtin."""
     kind = type(value)
     return (
         kind.__name__
@@ -215,34 +230,32 @@ def type_name(value: object) -> str:
 
 
 def unique_ids(ids: Sequence[str | None]) -> list[str]:
-    """Ids made different: None becomes ``passage-<position>``, a repeated ``x`` becomes ``x#2``, ``x#3`` ...
+    """Return different ids: None becomes ``passage-<position>``, a second ``x`` ``x#2``.
 
     >>> unique_ids(["a", None, "a"])
     ['a', 'passage-1', 'a#2']
     """
     if None not in ids and len(set(ids)) == len(ids):
         return [i for i in ids if i is not None]
-    taken = {i for i in ids if i is not None}
-    used: set[str] = set()
-    newest: dict[
-        str, int
-    ] = {}  # the number last given to a repeated id, so that many of one cost no more
-    out: list[str] = []
-    for position, wanted in enumerate(ids):
-        base = f"passage-{position}" if wanted is None else wanted
-        name, n = base, newest.get(base, 1)
-        while name in used or (name in taken and name != wanted):
-            n += 1
-            name = f"{base}#{n}"
-        newest[base] = n
-        used.add(name)
-        out.append(name)
-    return out
+    original_ids = {i for i in ids if i is not None}
+    used_ids: set[str] = set()
+    suffixes: dict[str, int] = {}  # the last one of each id: many repeats stay linear
+    different_ids: list[str] = []
+    for position, original_id in enumerate(ids):
+        base = f"passage-{position}" if original_id is None else original_id
+        name, suffix = base, suffixes.get(base, 1)
+        while name in used_ids or (name in original_ids and name != original_id):
+            suffix += 1
+            name = f"{base}#{suffix}"
+        suffixes[base] = suffix
+        used_ids.add(name)
+        different_ids.append(name)
+    return different_ids
 
 
 def replace_surrogates(text: str) -> str:
-    """The text with each lone surrogate, which no tokenizer takes, replaced by U+FFFD; offsets stay.
+    """Replace each lone surrogate, which no tokenizer takes, by U+FFFD; offsets stay.
 
-    Such characters come out of JSON with half an escaped emoji.
+    Such characters come from JSON with half an escaped emoji.
     """
-    return text if text.isascii() else _LONE.sub("\ufffd", text)
+    return text if text.isascii() else _LONE_SURROGATES.sub("\ufffd", text)

@@ -45,7 +45,7 @@ def test_every_quoted_message_is_one_that_is_written():
 
 
 def test_every_fallback_that_is_logged_is_explained():
-    """What is done in the place of the work is the third argument of `fell_back`: each text is on the page."""
+    """What is done in the place of the work is the third argument of `log_fallback`: each text is on the page."""
     page = (DOCS / "troubleshooting.md").read_text("utf-8")
     silent = []
     for folder in ("shared/denoise_core", "langchain_denoise", "llamaindex_denoise"):
@@ -53,7 +53,7 @@ def test_every_fallback_that_is_logged_is_explained():
             for node in ast.walk(ast.parse(path.read_text("utf-8"))):
                 if (
                     isinstance(node, ast.Call)
-                    and getattr(node.func, "id", "") == "fell_back"
+                    and getattr(node.func, "id", "") == "log_fallback"
                     and len(node.args) == 3
                 ):
                     said = node.args[2]

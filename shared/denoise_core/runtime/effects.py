@@ -1,9 +1,9 @@
-"""What a flow may ask of the outside. Each is a value; `denoise_core.runtime.flow` carries it out.
+"""What a flow may ask of the outside; `denoise_core.runtime.flow` carries it out.
 
-What a flow computes itself is plain code between effects: `arun` goes from one effect to the next on a thread.
+What a flow computes itself is plain code between effects.
 
-An effect may name who is to serve it (``llm``, ``retriever``, ``denoiser``); None means the one the
-driver was given. So a judge can be another model than the one that drafts.
+An effect may name who serves it (``llm``, ``retriever``, ``denoiser``); None means
+the server passed to the driver. So a judge can be another model than the drafter.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ SingleEffect: TypeAlias = Complete | Retrieve | Denoise
 class Batch:
     """Independent effects, carried out concurrently within the driver's bound.
 
-    The reply is a list in the order of ``items``. An item that failed gives a `FailedItem` in its place, so
-    that one bad call never loses the others; the flow decides what a failure means.
+    The reply is a list in the order of ``items``. An item that failed gives a
+    `FailedItem`, so that one bad call never loses the others; the flow decides what a
+    failure means.
     """
 
     items: tuple[SingleEffect, ...]
@@ -64,7 +65,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class FailedItem:
-    """The place of a batch item that raised."""
+    """What a batch holds for an item that raised."""
 
     error: Exception
 
@@ -72,14 +73,14 @@ class FailedItem:
         return format_error(self.error)
 
 
-Effect: TypeAlias = Complete | Retrieve | Denoise | Batch
+Effect: TypeAlias = SingleEffect | Batch
 Flow: TypeAlias = Generator[Effect, Any, T]
 
 
 def complete(
     messages: tuple[Message, ...], *, tag: str, llm: LLM | None = None
 ) -> Flow[Reply]:
-    """``reply = yield from complete(messages, tag="draft")``"""
+    """``reply = yield from complete(messages, tag="draft")``."""
     reply: Reply = yield Complete(messages, tag, llm)
     return reply
 
@@ -87,9 +88,9 @@ def complete(
 def retrieve(
     query: str, *, tag: str = "retrieve", retriever: Retriever | None = None
 ) -> Flow[tuple[Passage, ...]]:
-    """``passages = yield from retrieve(query)``"""
-    found: tuple[Passage, ...] = yield Retrieve(query, tag, retriever)
-    return found
+    """``passages = yield from retrieve(query)``."""
+    passages: tuple[Passage, ...] = yield Retrieve(query, tag, retriever)
+    return passages
 
 
 def denoise(
@@ -99,12 +100,12 @@ def denoise(
     tag: str = "denoise",
     denoiser: Denoiser | None = None,
 ) -> Flow[DenoiseResult]:
-    """``result = yield from denoise(query, passages)``"""
+    """``result = yield from denoise(query, passages)``."""
     result: DenoiseResult = yield Denoise(query, passages, tag, denoiser)
     return result
 
 
 def batch(items: tuple[SingleEffect, ...]) -> Flow[list[Any]]:
-    """``replies = yield from batch(items)``; each is the item's reply or a `FailedItem`."""
+    """``replies = yield from batch(items)``; each is a reply or a `FailedItem`."""
     replies: list[Any] = yield Batch(items)
     return replies

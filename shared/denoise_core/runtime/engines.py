@@ -1,7 +1,8 @@
-"""One HTTP client for sync and async callers: bounded, retried where that helps, to the replica of a document.
+"""One HTTP client for sync and async callers: bounded, retried, one replica a document.
 
-Requests run on one event loop of the package's own thread, whoever asks: so a connection opened for one caller
-serves the next, and the bound on what is under way holds for all of them together.
+Requests run on one event loop of the package's own thread, whatever the caller: so a
+connection opened for one caller serves the next, and the bound on requests under way
+holds for all of them together.
 """
 
 from __future__ import annotations
@@ -30,15 +31,28 @@ from denoise_core.runtime.fallbacks import log_fallback
 
 T = TypeVar("T")
 
+_BUSY_STATUSES = (408, 425, 429)  # the server works and asks for time
+# Other statuses of 500 and more, such as "not implemented", do not pass.
+_TRANSIENT_STATUSES = (500, 502, 503, 504, 529)
+_DOCUMENT_STATUSES = (400, 413, 422)  # may be about one document of a batch
+_MAX_RETRY_SECONDS = 60.0
+
 
 @dataclass(frozen=True, slots=True)
 class RemoteLimits:
-    """How a server is asked. ``timeout`` is the seconds of one request, ``deadline`` those of a whole call,
-    retries included (None: no limit but a surrounding budget's). ``attempts`` is how often a request is tried in
-    all, ``concurrency`` how many are under way at once. A replica that failed is asked last for ``rest`` seconds.
-    A reply has at most ``reply`` bytes, unpacked.
+    """How a server is asked.
 
-    Raises `InputError` for numbers that make no sense.
+    Args:
+        timeout: Seconds of one request.
+        deadline: Seconds of a whole call, retries included; None: only a surrounding
+            budget's limit.
+        attempts: How often a request is tried in all.
+        concurrency: How many requests are under way at once.
+        cooldown: Seconds for which a replica that failed is asked last.
+        max_reply_bytes: The most bytes of a reply, unpacked.
+
+    Raises:
+        InputError: A number makes no sense.
     """
 
     timeout: float = 60.0
@@ -49,6 +63,8 @@ class RemoteLimits:
     max_reply_bytes: int = 32 << 20
 
     def __post_init__(self) -> None:
+        if self.cooldown < 0:
+            raise InputError(f"cooldown={self.cooldown}: expected 0 seconds or more")
         for name in (
             "timeout",
             "deadline",
@@ -59,29 +75,37 @@ class RemoteLimits:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise InputError(f"{name}={value}: expected more than 0")
-        if self.cooldown < 0:
-            raise InputError(f"cooldown={self.cooldown}: expected 0 seconds or more")
 
 
 class RetryableError(Exception):
-    """A request that may go well elsewhere or later. ``after`` is the least number of seconds to wait."""
+    """A request that may succeed at another replica or later.
 
-    def __init__(self, error: Exception, after: float = 0.0) -> None:
+    ``retry_after`` is the least number of seconds to wait.
+    """
+
+    def __init__(self, error: Exception, retry_after: float = 0.0) -> None:
         super().__init__(str(error))
-        self.error, self.after = error, after
+        self.error = error
+        self.retry_after = retry_after
 
 
 class Engine:
-    """Requests to servers that answer alike. ``urls`` are their addresses, without the path.
+    """Requests to servers that answer alike.
 
-    A document goes to the replica that its key names (`replicas`), to the next one while that is down. Status 408,
-    425, 429, 5xx and lost connections are tried again, with growing random pauses and no sooner than
-    ``Retry-After`` says. 401 and 403 raise `InputError`: the key is wrong. Any other status, and a reply that is
-    no JSON or too long, raises `BadReply`, a failure; 400, 413 and 422 cost the documents alone that are refused
-    by themselves. After the last attempt the error comes through as httpx raises it; past the deadline it is
-    `TimeoutError`, past a surrounding budget `BudgetExceeded`. Each request counts as a call of that budget.
+    A document goes to the replica that its key names (`Replicas`), to the next one
+    while that is down. Status 408, 425, 429, 5xx and lost connections are tried again,
+    with growing random pauses and no sooner than ``Retry-After`` says. 401 and 403
+    raise `InputError`: the key is wrong. Any other status, and a reply that is no JSON
+    or too long, raises `BadReply`, a failure; 400, 413 and 422 cost only the documents
+    that are refused on their own. After the last attempt httpx's own error is raised;
+    past the deadline `TimeoutError`, past a surrounding budget `BudgetExceeded`. Each
+    request counts as a call of that budget.
 
-    ``key_env`` names the environment variable that holds the key; it is read at each request and kept nowhere.
+    Args:
+        urls: Addresses of the replicas, without the path.
+        key_env: Name of the environment variable that holds the key; it is read at
+            each request and never stored.
+        limits: Time-outs and bounds.
     """
 
     def __init__(
@@ -91,32 +115,24 @@ class Engine:
         key_env: str | None = None,
         limits: RemoteLimits | None = None,
     ) -> None:
-        given = (urls,) if isinstance(urls, str) else tuple(urls)
-        if not given or len(set(given)) != len(given):
-            raise InputError(f"url={given!r}: expected one address or more, each once")
-        for url in given:
-            parts = urlsplit(url)
-            if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise InputError(
-                    f"url={mask_secrets(url)!r}: expected an http:// or https:// address"
-                )
-            if parts.username or parts.password:
-                raise InputError(
-                    "url: leave user and password out; name an environment variable with key_env="
-                )
-        self.urls = tuple(u.rstrip("/") for u in given)
+        addresses = (urls,) if isinstance(urls, str) else tuple(urls)
+        if not addresses or len(set(addresses)) != len(addresses):
+            raise InputError(
+                f"url={addresses!r}: expected one address or more, each once"
+            )
+        for url in addresses:
+            _check_url(url)
+        self.urls = tuple(url.rstrip("/") for url in addresses)
         self.key_env = key_env
         self.limits = limits or RemoteLimits()
         self.replicas = Replicas(self.urls, self.limits.cooldown)
         self._client: Any = None
-        self._room: asyncio.Semaphore | None = None
+        self._slots: asyncio.Semaphore | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    # -- for callers -----------------------------------------------------------------------------------------
-
     def run(self, work: Callable[[Meter | None], Coroutine[Any, Any, T]]) -> T:
-        """``work`` on the package's loop, from sync code. It is given the surrounding run's meter."""
-        future = self._begin(work)
+        """Run ``work(meter of the surrounding run)`` on the package's loop, and wait."""
+        future = self._start(work)
         try:
             return future.result()
         except BaseException:
@@ -124,92 +140,100 @@ class Engine:
             raise
 
     async def arun(self, work: Callable[[Meter | None], Coroutine[Any, Any, T]]) -> T:
-        """The same, from async code; a cancelled caller cancels it."""
-        return await asyncio.wrap_future(self._begin(work))
+        """Do the same from async code; a cancelled caller cancels the work."""
+        return await asyncio.wrap_future(self._start(work))
 
-    def _begin(
+    def _start(
         self, work: Callable[[Meter | None], Coroutine[Any, Any, T]]
     ) -> Future[T]:
         meter = current_meter.get()
-        budget = meter.remaining_seconds() if meter is not None else None
-        left = [s for s in (self.limits.deadline, budget) if s is not None]
+        limits = [self.limits.deadline, meter and meter.remaining_seconds()]
+        seconds = min((s for s in limits if s is not None), default=None)
 
-        async def within() -> T:
+        async def run_within_deadline() -> T:
             try:
-                async with asyncio.timeout(min(left, default=None)):
+                async with asyncio.timeout(seconds):
                     return await work(meter)
             except TimeoutError as error:
-                if refused := meter and meter.refusal(0):
-                    raise refused from error
+                refusal = meter and meter.refusal(0)
+                if refusal:
+                    raise refusal from error
+                servers = ", ".join(self.urls)
                 raise TimeoutError(
-                    f"no answer of {', '.join(self.urls)} within {min(left):.3g} s"
+                    f"no answer of {servers} within {seconds or 0.0:.3g} s"
                 ) from error
 
-        return asyncio.run_coroutine_threadsafe(within(), _loop())
+        return asyncio.run_coroutine_threadsafe(run_within_deadline(), _shared_loop())
 
-    # -- on the loop -----------------------------------------------------------------------------------------
+    # The methods below run on the package's loop.
 
     async def request_batches(
         self,
         keys: Sequence[bytes],
-        batch: int,
-        ask: Callable[[str, list[int]], Awaitable[Sequence[T]]],
+        batch_size: int,
+        send_batch: Callable[[str, list[int]], Awaitable[Sequence[T]]],
     ) -> list[T | None]:
-        """``ask(url, positions)`` for batches of at most ``batch`` keys, each at its key's replica; results in
-        order.
+        """Request results for all keys, in batches at each key's replica.
 
-        What failed is asked again, at the next replica; what came is not asked again. A batch that is refused is
-        asked in halves, and one document that is refused by itself gives None, which is logged; all of them raise
-        `BadReply`.
+        A batch that failed is sent again, to the next replica; results that came are
+        not requested again. A refused batch is sent in halves.
+
+        Args:
+            keys: The documents' keys, see `document_key`.
+            batch_size: The most keys of a request.
+            send_batch: ``send_batch(url, positions)`` returns a result for each.
+
+        Returns:
+            Results in order; None, which is logged, for a document that is refused on
+            its own.
+
+        Raises:
+            BadReply: All documents were refused, or a reply is unusable.
         """
         tenacity = require("tenacity", extra="remote")
         results: dict[int, T | None] = {}
         refusals: list[BadReply] = []
 
-        async def ask_part(url: str, positions: list[int]) -> None:
+        async def send_part(url: str, positions: list[int]) -> None:
             try:
-                results.update(zip(positions, await ask(url, positions), strict=True))
+                values = await send_batch(url, positions)
+                results.update(zip(positions, values, strict=True))
             except BadReply as error:
-                if error.status not in _ITS_OWN:
+                if error.status not in _DOCUMENT_STATUSES:
                     raise
                 if len(positions) == 1:
                     refusals.append(error)
                     results[positions[0]] = None
                     return
                 middle = len(positions) // 2
-                await asyncio.gather(
-                    ask_part(url, positions[:middle]), ask_part(url, positions[middle:])
-                )
+                halves = (positions[:middle], positions[middle:])
+                await asyncio.gather(*[send_part(url, half) for half in halves])
 
-        async def ask_missing() -> None:
+        async def send_missing() -> None:
             missing = [i for i in range(len(keys)) if i not in results]
-            parts = [
-                ask_part(url, positions)
-                for url, positions in self._parts(keys, missing, batch)
-            ]
-            outcomes = await asyncio.gather(*parts, return_exceptions=True)
-            errors = [
-                outcome for outcome in outcomes if isinstance(outcome, BaseException)
-            ]
-            if errors:  # what no second try can help comes first
+            parts = self._split_by_replica(keys, missing, batch_size)
+            requests = [send_part(url, positions) for url, positions in parts]
+            outcomes = await asyncio.gather(*requests, return_exceptions=True)
+            errors = [error for error in outcomes if isinstance(error, BaseException)]
+            if errors:  # what no retry can help comes first
                 raise min(errors, key=lambda error: isinstance(error, RetryableError))
 
-        def pause(state: Any) -> float:
-            """No sooner than the server says; at once where it says nothing and another replica lives."""
-            error = state.outcome.exception()
-            if not error.after and self.replicas.alive:
-                return 0.0
-            return float(max(error.after, random_pause(state)))
-
         random_pause = tenacity.wait_random_exponential(multiplier=0.1, max=10)
+
+        def retry_pause(state: Any) -> float:
+            retry_after = state.outcome.exception().retry_after
+            if not retry_after and self.replicas.alive_count:
+                return 0.0  # another replica may answer at once
+            return float(max(retry_after, random_pause(state)))
+
         retrying = tenacity.AsyncRetrying(
             retry=tenacity.retry_if_exception_type(RetryableError),
             stop=tenacity.stop_after_attempt(self.limits.attempts),
-            wait=pause,
+            wait=retry_pause,
             reraise=True,
         )
         try:
-            await retrying(ask_missing)
+            await retrying(send_missing)
         except RetryableError as error:
             raise error.error from None
         if refusals and len(refusals) == len(keys):
@@ -218,18 +242,17 @@ class Engine:
             log_fallback("a document of a request", refusal, "it alone has no result")
         return [results[i] for i in range(len(keys))]
 
-    def _parts(
-        self, keys: Sequence[bytes], missing: list[int], batch: int
+    def _split_by_replica(
+        self, keys: Sequence[bytes], positions: list[int], batch_size: int
     ) -> list[tuple[str, list[int]]]:
-        """Addresses with the positions to ask them about, at most ``batch`` each."""
+        """Return addresses with the positions to send, at most ``batch_size`` each."""
         by_url: dict[str, list[int]] = {}
-        for i in missing:
+        for i in positions:
             by_url.setdefault(self.replicas.choose(keys[i]), []).append(i)
         parts = []
-        for url, positions in by_url.items():
-            parts += [
-                (url, positions[n : n + batch]) for n in range(0, len(positions), batch)
-            ]
+        for url, url_positions in by_url.items():
+            for start in range(0, len(url_positions), batch_size):
+                parts.append((url, url_positions[start : start + batch_size]))
         return parts
 
     async def request(
@@ -240,86 +263,85 @@ class Engine:
         body: Any = None,
         meter: Meter | None = None,
     ) -> Any:
-        """The JSON of one reply. Raises `RetryableError` for what may go well at another replica or later."""
+        """Return the JSON of one reply.
+
+        Raises `RetryableError` for what may succeed at another replica or later.
+        """
         httpx = require("httpx", extra="remote")
-        client, room = self._opened(httpx)
-        async with room:
+        client, slots = self._open_client(httpx)
+        address = url + path
+        async with slots:
             headers = self._headers()
             if meter is not None:
                 meter.reserve()
             try:
-                async with client.stream(
-                    method, url + path, json=body, headers=headers
-                ) as reply:
-                    if not reply.is_success:
-                        raise self._refused(httpx, url, url + path, reply)
-                    found = await self._whole(reply, url + path)
+                request = client.stream(method, address, json=body, headers=headers)
+                async with request as response:
+                    if not response.is_success:
+                        raise self._status_error(httpx, url, address, response)
+                    content = await self._read_body(response, address)
             except httpx.HTTPError as error:
-                self._down(url, error)
+                self._mark_down(url, error)
                 raise RetryableError(error) from error
-        self.replicas.answered(url)
+        self.replicas.mark_alive(url)
         try:
-            return json.loads(found, parse_constant=_no_number)
+            return json.loads(content, parse_constant=_reject_constant)
         except (ValueError, RecursionError) as error:
             raise BadReply(
-                f"{url + path} did not answer with JSON: {type(error).__name__}"
+                f"{address} did not answer with JSON: {type(error).__name__}"
             ) from error
 
-    async def _whole(self, reply: Any, where: str) -> bytes:
-        """The body, unpacked by hand: what unpacks to more than the limit is never held."""
-        most, packed = (
-            self.limits.max_reply_bytes,
-            reply.headers.get("content-encoding", "identity").lower(),
-        )
-        if packed not in ("identity", "gzip", "deflate"):
+    async def _read_body(self, response: Any, address: str) -> bytes:
+        """Unpack the body by hand: never hold more bytes than the limit."""
+        max_bytes = self.limits.max_reply_bytes
+        encoding = response.headers.get("content-encoding", "identity").lower()
+        if encoding not in ("identity", "gzip", "deflate"):
             raise BadReply(
-                f"{where} answered packed with {packed[:20]!r}, which was not asked for"
+                f"{address} answered packed with {encoding[:20]!r}, which was not "
+                "asked for"
             )
-        unpacked, parts, size = (
-            None if packed == "identity" else zlib.decompressobj(47),
-            [],
-            0,
-        )
-        async for part in reply.aiter_raw():
-            try:
-                parts.append(
-                    part
-                    if unpacked is None
-                    else unpacked.decompress(part, most + 1 - size)
-                )
-            except zlib.error as error:
-                raise BadReply(
-                    f"{where} answered with a broken {packed} stream"
-                ) from error
-            size += len(parts[-1])
-            if size > most:
-                raise BadReply(f"{where} answered with more than {most:,} bytes")
+        unpacker = None if encoding == "identity" else zlib.decompressobj(47)
+        parts, size = [], 0
+        async for part in response.aiter_raw():
+            if unpacker is not None:
+                try:
+                    part = unpacker.decompress(part, max_bytes + 1 - size)
+                except zlib.error as error:
+                    raise BadReply(
+                        f"{address} answered with a broken {encoding} stream"
+                    ) from error
+            parts.append(part)
+            size += len(part)
+            if size > max_bytes:
+                raise BadReply(f"{address} answered with more than {max_bytes:,} bytes")
         return b"".join(parts)
 
-    def _refused(self, httpx: Any, url: str, where: str, reply: Any) -> Exception:
-        status, after = reply.status_code, _seconds(reply.headers.get("retry-after"))
+    def _status_error(
+        self, httpx: Any, url: str, address: str, response: Any
+    ) -> Exception:
+        status = response.status_code
+        retry_after = _parse_retry_after(response.headers.get("retry-after"))
         if status in (401, 403):
-            hint = (
-                "set the key with key_env="
-                if self.key_env is None
-                else f"look at the key in {self.key_env}"
-            )
-            return InputError(f"{where} refused the key ({status}): {hint}")
+            hint = "set the key with key_env="
+            if self.key_env is not None:
+                hint = f"look at the key in {self.key_env}"
+            return InputError(f"{address} refused the key ({status}): {hint}")
         error = httpx.HTTPStatusError(
-            f"{where} answered with {status}", request=reply.request, response=reply
+            f"{address} answered with {status}",
+            request=response.request,
+            response=response,
         )
-        if status in _SOON:
-            return RetryableError(error, after or 0.01)
-        if status in _PASSING:
-            self._down(url, error)
-            return RetryableError(error, after)
-        return BadReply(f"{where} refused the request ({status})", status)
+        if status in _BUSY_STATUSES:
+            return RetryableError(error, retry_after or 0.01)
+        if status in _TRANSIENT_STATUSES:
+            self._mark_down(url, error)
+            return RetryableError(error, retry_after)
+        return BadReply(f"{address} refused the request ({status})", status)
 
-    def _down(self, url: str, error: Exception) -> None:
-        self.replicas.failed(url)
-        log_fallback(
-            f"replica {url}", error, f"it is asked last for {self.limits.cooldown:g} s"
-        )
+    def _mark_down(self, url: str, error: Exception) -> None:
+        self.replicas.mark_failed(url)
+        seconds = f"{self.limits.cooldown:g} s"
+        log_fallback(f"replica {url}", error, f"it is asked last for {seconds}")
 
     def _headers(self) -> dict[str, str]:
         if self.key_env is None:
@@ -331,75 +353,78 @@ class Engine:
             )
         return {"Authorization": f"Bearer {key}"}
 
-    def _opened(self, httpx: Any) -> tuple[Any, asyncio.Semaphore]:
+    def _open_client(self, httpx: Any) -> tuple[Any, asyncio.Semaphore]:
         loop = asyncio.get_running_loop()
-        if (
-            self._client is None or self._loop is not loop
-        ):  # after a fork the loop is another one
-            most = httpx.Limits(max_connections=self.limits.concurrency)
-            plain = {"Accept-Encoding": "identity"}
+        if self._slots is None or self._loop is not loop:  # another loop after a fork
+            concurrency = self.limits.concurrency
             self._client = httpx.AsyncClient(
-                timeout=self.limits.timeout, limits=most, headers=plain
+                timeout=self.limits.timeout,
+                limits=httpx.Limits(max_connections=concurrency),
+                headers={"Accept-Encoding": "identity"},
             )
-            self._room, self._loop = asyncio.Semaphore(self.limits.concurrency), loop
-        assert self._room is not None
-        return self._client, self._room
+            self._slots, self._loop = asyncio.Semaphore(concurrency), loop
+        return self._client, self._slots
 
 
-def fill_missing_scores(found: Sequence[float | None]) -> NDArray[np.float32]:
-    """Scores as float32; a text that its server refused has that of the lowest other one."""
-    least = min((s for s in found if s is not None), default=0.0)
-    return np.array([least if s is None else s for s in found], dtype=np.float32)
+def _check_url(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InputError(
+            f"url={mask_secrets(url)!r}: expected an http:// or https:// address"
+        )
+    if parts.username or parts.password:
+        raise InputError(
+            "url: leave user and password out; name an environment variable with "
+            "key_env="
+        )
 
 
-def _seconds(value: str | None) -> float:
-    """Of a Retry-After header, which counts seconds or names a time: at most 60, and 0 for any other."""
-    if not value or not value.isascii():
+def fill_missing_scores(scores: Sequence[float | None]) -> NDArray[np.float32]:
+    """Return float32 scores; a refused text (None) gets the lowest score of the others."""
+    lowest_score = min((s for s in scores if s is not None), default=0.0)
+    filled = [lowest_score if score is None else score for score in scores]
+    return np.array(filled, dtype=np.float32)
+
+
+def _parse_retry_after(header: str | None) -> float:
+    """Return the seconds of a Retry-After header, at most 60; 0 for any other text.
+
+    The header counts seconds or names a time.
+    """
+    if not header or not header.isascii():
         return 0.0
-    if value.strip().isdigit():
-        return min(60.0, float(value[:9]))
+    if header.strip().isdigit():
+        return min(_MAX_RETRY_SECONDS, float(header[:9]))
     try:
-        then = parsedate_to_datetime(value)
-        return min(60.0, max(0.0, then.timestamp() - time.time()))
+        seconds = parsedate_to_datetime(header).timestamp() - time.time()
     except (ValueError, OverflowError):
         return 0.0
+    return min(_MAX_RETRY_SECONDS, max(0.0, seconds))
 
 
-def _no_number(name: str) -> Any:
+def _reject_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-_SOON = (408, 425, 429)  # the server is well and asks for time
-_PASSING = (
-    500,
-    502,
-    503,
-    504,
-    529,
-)  # others of 500 and more, such as "not implemented", do not pass
-_ITS_OWN = (400, 413, 422)  # may be about one document of a batch
-
-_making = threading.Lock()
-_running: asyncio.AbstractEventLoop | None = None
+_loop_lock = threading.Lock()
+_engine_loop: asyncio.AbstractEventLoop | None = None
 
 
-def _loop() -> asyncio.AbstractEventLoop:
-    global _running
-    with _making:
-        if _running is None:
-            _running = asyncio.new_event_loop()
+def _shared_loop() -> asyncio.AbstractEventLoop:
+    global _engine_loop
+    with _loop_lock:
+        if _engine_loop is None:
+            _engine_loop = asyncio.new_event_loop()
             threading.Thread(
-                target=_running.run_forever, name="denoise-engines", daemon=True
+                target=_engine_loop.run_forever, name="denoise-engines", daemon=True
             ).start()
-        return _running
+        return _engine_loop
 
 
 def _after_fork() -> None:
-    global _running, _making
-    _running, _making = (
-        None,
-        threading.Lock(),
-    )  # a child has none of its parent's threads
+    """Forget the loop: a child process has none of its parent's threads."""
+    global _engine_loop, _loop_lock
+    _engine_loop, _loop_lock = None, threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -407,49 +432,55 @@ if hasattr(os, "register_at_fork"):
 
 
 def document_key(text: str) -> bytes:
-    """What a document's replica is chosen by: its text alone, whatever is asked about it."""
+    """Return the key that chooses a document's replica: from its text alone."""
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def rendezvous_order(key: bytes, names: Sequence[str]) -> list[str]:
-    """The names in the order in which ``key`` takes them; the same in every process.
+    """Sort the names by the preference of ``key``; the same in every process.
 
-    >>> rendezvous(b"a document", ["a", "b", "c"])[0] == rendezvous(b"a document", ["c", "b", "a"])[0]
+    >>> urls = ["a", "b", "c"]
+    >>> rendezvous_order(b"text", urls)[0] == rendezvous_order(b"text", urls[::-1])[0]
     True
     """
 
     def weight(name: str) -> bytes:
-        return blake2b(
-            key, digest_size=8, key=blake2b(name.encode(), digest_size=32).digest()
-        ).digest()
+        name_key = blake2b(name.encode(), digest_size=32).digest()
+        return blake2b(key, digest_size=8, key=name_key).digest()
 
     return sorted(names, key=weight, reverse=True)
 
 
 class Replicas:
-    """Addresses, and which of them failed a moment ago: those are asked last for ``rest`` seconds."""
+    """Addresses; one that failed is asked last for ``cooldown`` seconds."""
 
-    def __init__(self, urls: Sequence[str], rest: float) -> None:
+    def __init__(self, urls: Sequence[str], cooldown: float) -> None:
         self.urls = tuple(urls)
-        self.rest = rest
-        self._until: dict[str, float] = {}
+        self.cooldown = cooldown
+        self._down_until: dict[str, float] = {}
 
     def choose(self, key: bytes) -> str:
-        """The first in the order of ``key`` that is not known to be down; else the one that has rested longest."""
+        """Return the first live address in the order of ``key``.
+
+        When all are down, the one that failed first.
+        """
         now = time.monotonic()
-        return min(
-            rendezvous_order(key, self.urls),
-            key=lambda url: max(now, self._until.get(url, now)),
-        )
 
-    def failed(self, url: str) -> None:
-        self._until[url] = time.monotonic() + self.rest
+        def ready_time(url: str) -> float:
+            return max(now, self._down_until.get(url, now))
 
-    def answered(self, url: str) -> None:
-        self._until.pop(url, None)
+        return min(rendezvous_order(key, self.urls), key=ready_time)
+
+    def mark_failed(self, url: str) -> None:
+        """Ask this address last for a while."""
+        self._down_until[url] = time.monotonic() + self.cooldown
+
+    def mark_alive(self, url: str) -> None:
+        """Use this address again."""
+        self._down_until.pop(url, None)
 
     @property
-    def alive(self) -> int:
-        """How many are not known to be down."""
+    def alive_count(self) -> int:
+        """How many addresses are not known to be down."""
         now = time.monotonic()
-        return sum(self._until.get(u, 0.0) <= now for u in self.urls)
+        return sum(self._down_until.get(url, 0.0) <= now for url in self.urls)

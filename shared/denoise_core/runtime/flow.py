@@ -1,4 +1,4 @@
-"""Logic yields what it needs; a driver does the I/O. One algorithm serves sync and async.
+"""Logic yields what it needs; a driver does the I/O. One algorithm for sync and async.
 
 A `Flow[T]` is a generator that yields effects and returns a ``T``::
 
@@ -7,10 +7,11 @@ A `Flow[T]` is a generator that yields effects and returns a ``T``::
         reply = yield from complete(prompt(question, passages), tag="draft")
         return reply.text
 
-`run` and `arun` carry the effects out, keep the budget and record every effect in the `Trace`. An effect
-that fails is raised inside the flow, where it asked; a flow that does not catch it ends with that
-exception, on which the trace travels (`trace_of`). A mistake (`denoise_core.errors.is_user_error`) is not raised
-inside the flow: it ends the run, so that no fallback hides it, and the rest of its batch is not begun.
+`run` and `arun` carry the effects out, keep the budget and record every effect in the
+`Trace`. An effect that fails is raised inside the flow, where it asked; a flow that
+does not catch it ends with that exception, on which the trace travels (`trace_of`). A
+user error (`denoise_core.errors.is_user_error`) is not raised inside the flow: it ends
+the run, so that no fallback hides it, and the rest of its batch does not start.
 """
 
 from __future__ import annotations
@@ -59,7 +60,6 @@ from denoise_core.runtime.thread_pool import (
 from denoise_core.text.token_budget import estimate_tokens
 from denoise_core.types import Event, Passage, Reply, Usage
 
-S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -73,28 +73,34 @@ def run(
     max_concurrency: int = 10,
     call_seconds: float | None = None,
 ) -> tuple[T, Trace]:
-    """Drive ``flow`` to its end; returns its value and the trace. Starts no event loop.
+    """Drive ``flow`` to its end; starts no event loop.
 
-    A `Batch` runs on at most ``max_concurrency`` threads. Without a ``budget`` the flow draws on that of
-    the run around it, if there is one. ``call_seconds`` bounds one effect: `TimeoutError` is raised in the
-    flow when its time is up (sync code cannot be interrupted: its thread is left behind and its reply
-    thrown away; a run inside it makes no further effect). Raises `InputError` for ``max_concurrency < 1``,
-    `TypeError` when the flow asks for something nobody was given for, and whatever the outside raises.
+    Args:
+        flow: The generator to drive.
+        llm: Serves effects that name no LLM of their own.
+        retriever: The same for retrievals.
+        denoiser: The same for denoising.
+        budget: Limits of this run; None uses the budget of the surrounding run.
+        max_concurrency: The most threads that a `Batch` uses.
+        call_seconds: Bound of one effect: then `TimeoutError` is raised in the flow.
+            Sync code cannot be interrupted: its thread is abandoned, its reply is
+            discarded, and a run inside it makes no further effect.
+
+    Returns:
+        The flow's value and the trace.
+
+    Raises:
+        InputError: ``max_concurrency`` is below 1.
+        TypeError: The flow asked for a server that nobody passed.
+        Exception: Whatever the servers raise and the flow does not catch.
     """
-    drive = FlowRunner(
-        flow,
-        budget,
-        max_concurrency,
-        call_seconds,
-        llm=llm,
-        retriever=retriever,
-        denoiser=denoiser,
-    )
-    with drive.recording():
-        drive.resume(None)
-        while not drive.done:
-            drive.resume(_perform(drive, drive.effect))
-    return drive.value, Trace(tuple(drive.events))
+    servers = {"llm": llm, "retriever": retriever, "denoiser": denoiser}
+    runner = FlowRunner(flow, budget, max_concurrency, call_seconds, servers)
+    with runner.recording():
+        runner.resume(None)
+        while not runner.is_done:
+            runner.resume(_execute(runner, runner.effect))
+    return runner.value, Trace(tuple(runner.events))
 
 
 async def arun(
@@ -107,144 +113,139 @@ async def arun(
     max_concurrency: int = 10,
     call_seconds: float | None = None,
 ) -> tuple[T, Trace]:
-    """`run` for async: the same flow, the same result; a `Batch` is at most ``max_concurrency`` tasks.
+    """Do the same as `run` for async code; a `Batch` uses tasks instead of threads.
 
-    What the flow does between its effects is done on a thread, so that it holds up no event loop.
+    What the flow computes between its effects runs on a thread, so that it never
+    blocks the event loop: the driver cannot know how much text a step works on.
     """
-    drive = FlowRunner(
-        flow,
-        budget,
-        max_concurrency,
-        call_seconds,
-        llm=llm,
-        retriever=retriever,
-        denoiser=denoiser,
-    )
-    with drive.recording():
-        await run_in_pool(drive.resume, None)
-        while not drive.done:
-            await run_in_pool(drive.resume, await _aperform(drive, drive.effect))
-    return drive.value, Trace(tuple(drive.events))
+    servers = {"llm": llm, "retriever": retriever, "denoiser": denoiser}
+    runner = FlowRunner(flow, budget, max_concurrency, call_seconds, servers)
+    with runner.recording():
+        await run_in_pool(runner.resume, None)
+        while not runner.is_done:
+            outcome = await _aexecute(runner, runner.effect)
+            await run_in_pool(runner.resume, outcome)
+    return runner.value, Trace(tuple(runner.events))
 
 
-def _perform(drive: FlowRunner[Any], effect: SingleEffect | Batch) -> Any:
-    """What an effect brings; of a batch with a mistake that alone: the others would go the same way."""
-    attempts = attempts_of(drive, effect)
-    workers = min(drive.max_concurrency, len(attempts))
-    mistaken: list[Any] = []  # once there is one, none that has not begun begins
+def _execute(runner: FlowRunner[Any], effect: Effect) -> Any:
+    """Return the outcome of an effect.
 
-    def one(attempt: EffectCall) -> Any:
-        outcome = mistaken[0] if mistaken else _attempted(drive, attempt)
+    A user error in a batch is returned alone: the other items would fail likewise.
+    """
+    calls = runner.plan_calls(effect)
+    workers = min(runner.max_concurrency, len(calls))
+    user_errors: list[Any] = []  # once there is one, no further call starts
+
+    def execute_call(call: EffectCall) -> Any:
+        outcome = user_errors[0] if user_errors else _execute_call(runner, call)
         if find_user_error(outcome) is not None:
-            mistaken.append(outcome)
+            user_errors.append(outcome)
         return outcome
 
     try:
         if not isinstance(effect, Batch):
-            return one(attempts[0])
+            return execute_call(calls[0])
         if workers <= 1:
-            return [one(attempt) for attempt in attempts]
-        with closing(
-            DaemonThreadPool(workers)
-        ) as pool:  # after Ctrl-C nobody waits for calls under way, and none starts
-            futures = [pool.submit(partial(one, attempt)) for attempt in attempts]
+            return [execute_call(call) for call in calls]
+        # After Ctrl-C nobody waits for calls under way, and none starts.
+        with closing(DaemonThreadPool(workers)) as pool:
+            futures = [pool.submit(partial(execute_call, call)) for call in calls]
             for future in as_completed(futures):
                 if find_user_error(future.result()) is not None:
                     return [future.result()]
             return [future.result() for future in futures]
     finally:
-        drive.events += [e for a in attempts for e in a.events()]
+        runner.record_events(calls)
 
 
-async def _aperform(drive: FlowRunner[Any], effect: SingleEffect | Batch) -> Any:
-    attempts = attempts_of(drive, effect)
-    bound = asyncio.Semaphore(drive.max_concurrency)
+async def _aexecute(runner: FlowRunner[Any], effect: Effect) -> Any:
+    calls = runner.plan_calls(effect)
+    slots = asyncio.Semaphore(runner.max_concurrency)
 
-    async def one(attempt: EffectCall) -> Any:
-        async with bound:
-            outcome = await _aattempted(drive, attempt)
-        if isinstance(outcome, FailedItem) and is_user_error(outcome.error):
-            raise outcome.error  # ends the batch: the others would go the same way
+    async def execute_call(call: EffectCall) -> Any:
+        async with slots:
+            outcome = await _aexecute_call(runner, call)
+        user_error = find_user_error(outcome)
+        if user_error is not None:
+            raise user_error  # ends the batch: the others would fail likewise
         return outcome
 
     tasks: list[asyncio.Task[Any]] = []
     try:
         if not isinstance(effect, Batch):  # in the flow's own task
-            return await one(attempts[0])
-        tasks += [asyncio.create_task(one(attempt)) for attempt in attempts]
+            return await execute_call(calls[0])
+        tasks += [asyncio.create_task(execute_call(call)) for call in calls]
         return list(await asyncio.gather(*tasks))
     finally:  # when one was cancelled, gather leaves the others running
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        drive.events += [e for a in attempts for e in a.events()]
+        runner.record_events(calls)
 
 
-def _attempted(drive: FlowRunner[Any], attempt: EffectCall) -> Any:
+def _execute_call(runner: FlowRunner[Any], call: EffectCall) -> Any:
     try:
-        attempt.begin()
-        if drive.call_seconds is None:
-            return attempt.succeed(drive.call(attempt.effect))
-        return attempt.succeed(
-            _within(
-                drive.call_seconds, attempt.meter, partial(drive.call, attempt.effect)
-            )
-        )
+        call.begin()
+        ask_server = partial(runner.ask_server, call.effect)
+        if runner.call_seconds is None:
+            return call.succeed(ask_server())
+        return call.succeed(_with_timeout(runner.call_seconds, call.meter, ask_server))
     except BaseException as error:
-        return attempt.fail(error)
+        return call.fail(error)
 
 
-def _within(seconds: float, meter: Meter | None, call: Callable[[], S]) -> S:
-    """What ``call`` returns, if it does within its time and the budget's; on a thread of its own."""
-    limit, left, pool = (
-        _limit(seconds, meter),
-        CancelToken(),
-        DaemonThreadPool(1, "denoise-call"),
-    )
-    done: Future[S] = pool.submit(partial(left.run_in, call))
+async def _aexecute_call(runner: FlowRunner[Any], call: EffectCall) -> Any:
     try:
-        return done.result(limit)
+        call.begin()
+        limit = _time_limit(runner.call_seconds, call.meter)
+        try:
+            async with asyncio.timeout(limit) as deadline:
+                return call.succeed(await runner.ask_server(call.effect, "a"))
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise  # the server's own time-out, not ours
+            raise _timeout_error(runner.call_seconds, call.meter) from error
+    except BaseException as error:
+        return call.fail(error)
+
+
+def _with_timeout(seconds: float, meter: Meter | None, function: Callable[[], T]) -> T:
+    """Return what ``function`` returns within its time and the budget's, on a thread."""
+    cancel_token = CancelToken()
+    pool = DaemonThreadPool(1, "denoise-call")
+    future: Future[T] = pool.submit(partial(cancel_token.run_in, function))
+    try:
+        return future.result(_time_limit(seconds, meter))
     except TimeoutError as error:
-        if done.done():
-            raise  # the outside's own time-out, not ours
-        raise _time_up(seconds, meter) from error
+        if future.done():
+            raise  # the server's own time-out, not ours
+        raise _timeout_error(seconds, meter) from error
     finally:
-        if not done.done():
-            left.cancel()
+        if not future.done():
+            cancel_token.cancel()
         pool.close()
 
 
-def _limit(seconds: float | None, meter: Meter | None) -> float | None:
-    left = meter.remaining_seconds() if meter else None
-    return min((s for s in (seconds, left) if s is not None), default=None)
+def _time_limit(seconds: float | None, meter: Meter | None) -> float | None:
+    remaining = meter.remaining_seconds() if meter else None
+    if seconds is None or remaining is None:
+        return remaining if seconds is None else seconds
+    return min(seconds, remaining)
 
 
-def _time_up(seconds: float | None, meter: Meter | None) -> Exception:
-    """The budget's end if that has come, else the call's own."""
-    left = meter.remaining_seconds() if meter else None
-    if meter is not None and left is not None and (seconds is None or left <= 0):
-        return BudgetExceeded("seconds", meter.budget.seconds or left, meter.seconds)
+def _timeout_error(seconds: float | None, meter: Meter | None) -> Exception:
+    """Return the budget's end if that has come, else the call's own."""
+    remaining = meter.remaining_seconds() if meter else None
+    is_call_limited = seconds is not None and (remaining or 0.0) > 0
+    if meter is not None and remaining is not None and not is_call_limited:
+        limit = meter.budget.seconds or remaining
+        return BudgetExceeded("seconds", limit, meter.seconds)
     return TimeoutError(f"no reply within {seconds:g} s")
 
 
-async def _aattempted(drive: FlowRunner[Any], attempt: EffectCall) -> Any:
-    try:
-        attempt.begin()
-        try:
-            async with asyncio.timeout(
-                _limit(drive.call_seconds, attempt.meter)
-            ) as deadline:
-                return attempt.succeed(await drive.call(attempt.effect, "a"))
-        except TimeoutError as error:
-            if not deadline.expired():
-                raise  # the outside's own time-out, not ours
-            raise _time_up(drive.call_seconds, attempt.meter) from error
-    except BaseException as error:
-        return attempt.fail(error)
-
-
-# Who carries an effect out, by which verb, and what of the effect the verb is given.
-_SERVED: dict[type[SingleEffect], tuple[str, str, tuple[str, ...]]] = {
+# By effect: the server's role, its method, and the effect's fields that it takes.
+_SERVER_METHODS: dict[type[SingleEffect], tuple[str, str, tuple[str, ...]]] = {
     Complete: ("llm", "complete", ("messages",)),
     Retrieve: ("retriever", "retrieve", ("query",)),
     Denoise: ("denoiser", "denoise", ("query", "passages")),
@@ -252,7 +253,7 @@ _SERVED: dict[type[SingleEffect], tuple[str, str, tuple[str, ...]]] = {
 
 
 class FlowRunner(Generic[T]):
-    """The state both drivers share: where the flow stands, what has happened, what has been spent."""
+    """The state that both drivers share: the flow, its events, what has been spent."""
 
     def __init__(
         self,
@@ -260,57 +261,82 @@ class FlowRunner(Generic[T]):
         budget: Budget | None,
         max_concurrency: int,
         call_seconds: float | None,
-        **servers: LLM | Retriever | Denoiser | None,
+        servers: dict[str, Any],
     ) -> None:
         self.flow = flow
-        self.servers = (
-            servers  # who carries effects out when the effect itself names nobody
-        )
+        self.servers = servers  # for effects that name no server
         self.call_seconds = call_seconds
-        outer = (
-            current_meter.get()
-        )  # a budget of this run's own is drawn on beside the surrounding run's
-        self.meter = outer if budget is None else Meter(budget, outer)
+        outer_meter = current_meter.get()  # also counts what this run spends
+        self.meter = outer_meter if budget is None else Meter(budget, outer_meter)
         self.max_concurrency = effective_concurrency(max_concurrency) or max_concurrency
         self.events: list[Event] = []
-        self._step = threading.Lock()  # held while the flow goes on to its next effect
-        self.done = False
+        self._step_lock = threading.Lock()  # while the flow computes its next effect
+        self.is_done = False
         self.effect: Effect
         self.value: T
 
     def resume(self, outcome: Any) -> None:
-        """Give the flow what its effect brought, or raise inside it what went wrong.
+        """Send the effect's outcome into the flow, or raise its failure there.
 
-        A mistake is not for the flow to handle: it ends the run.
+        A user error is not for the flow to handle: it ends the run.
         """
-        if (mistake := find_user_error(outcome)) is not None:
-            raise mistake
-        with self._step:
+        user_error = find_user_error(outcome)
+        if user_error is not None:
+            raise user_error
+        with self._step_lock:
             try:
                 if isinstance(outcome, FailedItem):
                     self.effect = self.flow.throw(outcome.error)
                 else:
                     self.effect = self.flow.send(outcome)
             except StopIteration as stop:
-                self.done, self.value = True, stop.value
+                self.is_done, self.value = True, stop.value
 
-    def call(self, effect: SingleEffect, form: str = "") -> Any:
-        """Ask whoever carries it out; ``form`` "a" is async. Raises `TypeError` where nobody was given."""
-        what, verb, given = _SERVED[type(effect)]
-        server = getattr(effect, what) or self.servers[what]
+    def plan_calls(self, effect: Effect) -> list[EffectCall]:
+        """Return one call for each item of the effect.
+
+        When the budget's calls do not suffice, the last items are refused, the same
+        under both drivers.
+        """
+        calls = []
+        call_count = 0
+        for item in effect.items if isinstance(effect, Batch) else (effect,):
+            call = EffectCall(item, self.meter)
+            call_count += call.cost
+            if self.meter and call.cost:
+                call.refusal = self.meter.refusal(call_count)
+            calls.append(call)
+        return calls
+
+    def ask_server(self, effect: SingleEffect, prefix: str = "") -> Any:
+        """Call the effect's server; ``prefix`` "a" is the async form.
+
+        Raises:
+            TypeError: Nobody passed a server for this effect.
+        """
+        role, method, field_names = _SERVER_METHODS[type(effect)]
+        server = getattr(effect, role) or self.servers[role]
         if server is None:
-            own = (
-                "; give Augmenter(llm, ...) one, or the part that asks a model of its own"
-                if what == "llm"
-                else ""
-            )
+            hint = ""
+            if role == "llm":
+                hint = "; give one to Augmenter(llm, ...), or to the part that needs it"
             raise TypeError(
-                f"this flow asked for {effect.tag!r} but no {what}= was given to run(){own}"
+                f"this flow asked for {effect.tag!r} but no {role}= was given to "
+                f"run(){hint}"
             )
-        return getattr(server, form + verb)(*(getattr(effect, name) for name in given))
+        arguments = [getattr(effect, name) for name in field_names]
+        return getattr(server, prefix + method)(*arguments)
+
+    def record_events(self, calls: Iterable[EffectCall]) -> None:
+        """Add the events of ended calls to the trace, in the order of the calls."""
+        for call in calls:
+            self.events += call.inner_events
+            if call.event is not None:
+                self.events.append(call.event)
 
     @contextmanager
     def recording(self) -> Iterator[None]:
+        """Use this run's meter; attach the trace to what is raised; close the flow."""
         token = current_meter.set(self.meter)
         try:
             yield
@@ -318,76 +344,65 @@ class FlowRunner(Generic[T]):
             attach_trace(error, self.events)
             raise
         finally:
-            if self._step.acquire(
-                blocking=False
-            ):  # else a thread that was left behind still holds the flow
+            # An abandoned thread may still be inside the flow: then it stays open.
+            if self._step_lock.acquire(blocking=False):
                 self.flow.close()
-                self._step.release()
+                self._step_lock.release()
             current_meter.reset(token)
 
 
 @dataclass(slots=True)
 class EffectCall:
-    """One effect under way: becomes an `Event`, whether it ends in a reply, an error or a cancellation."""
+    """One effect under way; ends as an `Event`: a reply, an error or a cancellation."""
 
     effect: SingleEffect
     meter: Meter | None
-    started: float = field(default_factory=time.perf_counter)
+    start_time: float = field(default_factory=time.perf_counter)
     event: Event | None = None
     refusal: BudgetExceeded | None = None
-    inner: tuple[Event, ...] = ()
-    begun: bool = False
+    inner_events: tuple[Event, ...] = ()
+    was_executed: bool = False
 
     @property
-    def calls(self) -> int:
+    def cost(self) -> int:
+        """Calls that the budget counts before the reply; a denoiser counts its own."""
         return 0 if isinstance(self.effect, Denoise) else 1
 
     def begin(self) -> None:
-        self.started = time.perf_counter()
-        left = current_cancel_token.get()
-        if left is not None and left.is_cancelled():
+        """Count the call, or raise why it may not start."""
+        self.start_time = time.perf_counter()
+        cancel_token = current_cancel_token.get()
+        if cancel_token is not None and cancel_token.is_cancelled():
             raise TimeoutError("the call that this run belongs to has run out of time")
         if self.refusal:
             raise self.refusal
         if self.meter:
-            self.meter.reserve(self.calls)
-        self.begun = True
-
-    def events(self) -> tuple[Event, ...]:
-        """What goes into the trace once no more will come of it."""
-        return self.inner if self.event is None else (*self.inner, self.event)
+            self.meter.reserve(self.cost)
+        self.was_executed = True
 
     def succeed(self, reply: Any) -> Any:
-        checked, usage = _check(self.effect, reply)
-        if self.meter and usage and isinstance(self.effect, Complete):
-            self.meter.add_usage(usage)
-        if isinstance(checked, Reply):
-            self.inner = checked.inner_events
+        """Check the reply, count its tokens, record it; returns it in its type."""
+        reply, usage = _check_reply(self.effect, reply)
+        if isinstance(reply, Reply):
+            self.inner_events = reply.inner_events
             if self.meter:
-                self.meter.add_calls(checked.calls - 1)
-        self.event = Event(
-            self.effect.tag,
-            self.effect,
-            checked,
-            time.perf_counter() - self.started,
-            usage,
-        )
-        return checked
+                self.meter.add_calls(reply.calls - 1)
+                self.meter.add_usage(usage or Usage(0, 0))
+        seconds = time.perf_counter() - self.start_time
+        self.event = Event(self.effect.tag, self.effect, reply, seconds, usage)
+        return reply
 
     def fail(self, error: BaseException) -> FailedItem:
-        """The place of what failed. Raises what is no `Exception`: a cancellation, Ctrl-C."""
-        seconds = time.perf_counter() - self.started
-        if isinstance(
-            self.effect, Denoise
-        ):  # what it had done has no reply to travel in
-            self.inner = trace_of(error).events
+        """Record the failure; raises what is no `Exception`: a cancellation, Ctrl-C."""
+        if isinstance(self.effect, Denoise):  # its events have no reply to travel in
+            self.inner_events = trace_of(error).events
         self.event = Event(
             self.effect.tag,
             self.effect,
             None,
-            seconds,
+            time.perf_counter() - self.start_time,
             error=format_error(error),
-            executed=self.begun,
+            executed=self.was_executed,
         )
         if not isinstance(error, Exception):
             raise error
@@ -395,46 +410,19 @@ class EffectCall:
 
 
 def find_user_error(outcome: Any) -> Exception | None:
-    """The first mistake among what an effect brought."""
-    outcomes = outcome if isinstance(outcome, list) else (outcome,)
-    return next(
-        (
-            o.error
-            for o in outcomes
-            if isinstance(o, FailedItem) and is_user_error(o.error)
-        ),
-        None,
-    )
+    """Return the first user error in an effect's outcome."""
+    for item in outcome if isinstance(outcome, list) else (outcome,):
+        if isinstance(item, FailedItem) and is_user_error(item.error):
+            return item.error
+    return None
 
 
-def _check(effect: SingleEffect, reply: Any) -> tuple[Any, Usage | None]:
-    """The reply in the promised type, and the tokens it cost."""
+def _check_reply(effect: SingleEffect, reply: Any) -> tuple[Any, Usage | None]:
+    """Return the reply in the promised type, and the tokens it cost."""
     if isinstance(effect, Complete):
-        if not isinstance(reply, Reply):
-            raise ContractViolation(
-                f"LLM.complete must return denoise_core.Reply, got {type(reply).__name__}"
-            )
-        if not isinstance(
-            reply.text, str
-        ):  # a model wrapper that passes on an empty message
-            raise UnparsableReply(
-                f"expected a text as reply, got {type(reply.text).__name__}"
-            )
-        return reply, reply.usage or (
-            _estimate(effect, reply) if reply.calls else Usage(0, 0)
-        )
+        return _check_completion(effect, reply)
     if isinstance(effect, Retrieve):
-        if not isinstance(reply, Iterable) or isinstance(reply, (str, bytes)):
-            raise ContractViolation(
-                f"Retriever.retrieve must return Passages, got a {type(reply).__name__}"
-            )
-        passages = tuple(reply)
-        for p in passages:
-            if not isinstance(p, Passage):
-                raise ContractViolation(
-                    f"Retriever.retrieve must return Passages, got a {type(p).__name__}"
-                )
-        return passages, None
+        return _check_passages(reply), None
     if not isinstance(reply, DenoiseResult):
         raise ContractViolation(
             f"Denoiser.denoise must return DenoiseResult, got {type(reply).__name__}"
@@ -442,22 +430,32 @@ def _check(effect: SingleEffect, reply: Any) -> tuple[Any, Usage | None]:
     return reply, reply.trace.usage if reply.trace.events else None
 
 
-def _estimate(effect: Complete, reply: Reply) -> Usage:
-    asked = "".join(m.content for m in effect.messages)
-    return Usage(estimate_tokens(asked), estimate_tokens(reply.text), is_estimated=True)
-
-
-def attempts_of(
-    drive: FlowRunner[Any], effect: SingleEffect | Batch
-) -> list[EffectCall]:
-    """One for each item. When the calls left do not suffice, the last items are refused, under both drivers."""
-    attempts = []
-    needed = 0
-    for item in effect.items if isinstance(effect, Batch) else (effect,):
-        attempt = EffectCall(item, drive.meter)
-        needed += attempt.calls
-        attempt.refusal = (
-            drive.meter.refusal(needed) if drive.meter and attempt.calls else None
+def _check_completion(effect: Complete, reply: Any) -> tuple[Reply, Usage]:
+    if not isinstance(reply, Reply):
+        raise ContractViolation(
+            f"LLM.complete must return denoise_core.Reply, got {type(reply).__name__}"
         )
-        attempts.append(attempt)
-    return attempts
+    if not isinstance(reply.text, str):  # a wrapper that passes on an empty message
+        raise UnparsableReply(
+            f"expected a text as reply, got {type(reply.text).__name__}"
+        )
+    if reply.usage:
+        return reply, reply.usage
+    if not reply.calls:
+        return reply, Usage(0, 0)
+    prompt = "".join(message.content for message in effect.messages)
+    prompt_tokens, reply_tokens = estimate_tokens(prompt), estimate_tokens(reply.text)
+    return reply, Usage(prompt_tokens, reply_tokens, is_estimated=True)
+
+
+def _check_passages(reply: Any) -> tuple[Passage, ...]:
+    passages = (reply,)
+    if isinstance(reply, Iterable) and not isinstance(reply, (str, bytes)):
+        passages = tuple(reply)
+    for passage in passages:
+        if not isinstance(passage, Passage) or passage is reply:
+            raise ContractViolation(
+                "Retriever.retrieve must return Passages, got a "
+                f"{type(passage).__name__}"
+            )
+    return passages

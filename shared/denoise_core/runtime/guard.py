@@ -1,6 +1,6 @@
-"""Never worse than no denoising: what a failure or an empty result gives is decided here, and said.
+"""Never worse than no denoising: what follows a failure or an empty result.
 
-Beside it the laws that every result keeps, checked on what a denoiser hands back.
+Also `validate_result`, which checks the rules that every denoiser's result keeps.
 """
 
 from __future__ import annotations
@@ -25,23 +25,34 @@ from denoise_core.types import Drop, Keep, Passage, Span, check_passages
 
 FailurePolicy = Literal["keep", "drop", "raise"]
 
-_DONE = {"keep": "the input was kept as it is", "drop": "everything was dropped"}
-_ITEM = {"keep": "was kept as it is", "drop": "was dropped"}
+_INPUT_ACTIONS = {
+    "keep": "the input was kept as it is",
+    "drop": "everything was dropped",
+}
+_ITEM_ACTIONS = {"keep": "was kept as it is", "drop": "was dropped"}
+UNLISTED_REASON = "left out"
 
 
 class Guard:
     """A denoiser around another one, with a policy for each way of losing the context.
 
-    ``on_error``: what a failure gives. ``"keep"`` hands the input back untouched, ``"drop"`` nothing,
-    ``"raise"`` lets it through. A failure is an exception, or a result that breaks a law: another type, ids that
-    were not given, spans that are not the text's, a changed order (`ContractViolation`). Mistakes always raise, as
-    `denoise_core.errors.is_user_error` tells them: settings, types, a missing extra, a refused key.
+    Cancellation and Ctrl-C always pass through. Whatever was done instead of
+    denoising is in ``result.fallback`` and, by passage, in ``result.failures``, and is
+    logged.
 
-    ``on_empty``: the same for a result that keeps nothing (or only white space) of input that had text;
-    ``"raise"`` is `EmptyResult`. The defaults never lose context. A result that says ``relevant=False`` may be
-    empty: that nothing fits is what it found. Whatever was done instead of denoising stands in
-    ``result.fallback`` and, by passage, in ``result.failures``, and is logged. Cancellation and Ctrl-C always go
-    through.
+    Args:
+        denoiser: The denoiser to guard.
+        on_error: What follows a failure. ``"keep"`` returns the input untouched,
+            ``"drop"`` returns nothing, ``"raise"`` raises it. A failure is an
+            exception, or an invalid result: another type, unknown ids, spans that are
+            not the text's, a changed order (`ContractViolation`). User errors always
+            raise, see `denoise_core.errors.is_user_error`.
+        on_empty: The same for a result that keeps nothing (or only white space) of
+            input that had text; ``"raise"`` raises `EmptyResult`. A result that says
+            ``relevant=False`` may be empty. The defaults never lose context.
+
+    Raises:
+        InputError: A policy is none of the three.
     """
 
     def __init__(
@@ -61,223 +72,250 @@ class Guard:
         self.on_empty: FailurePolicy = on_empty
 
     def denoise(self, query: str, passages: Iterable[Passage]) -> DenoiseResult:
-        given = check_passages(passages)
+        """Denoise, with the policies; see `Denoiser.denoise`."""
+        inputs = check_passages(passages)
         try:
-            result = validate_result(given, self.denoiser.denoise(query, given))
+            result = validate_result(inputs, self.denoiser.denoise(query, inputs))
         except Exception as error:
-            return self._failed(query, given, error)
-        return self._checked(given, result)
+            return self._handle_failure(query, inputs, error)
+        return self._handle_empty(inputs, result)
 
     async def adenoise(self, query: str, passages: Iterable[Passage]) -> DenoiseResult:
-        given = check_passages(passages)
+        """Do the same without blocking the event loop."""
+        inputs = check_passages(passages)
         try:
-            result = validate_result(given, await self.denoiser.adenoise(query, given))
+            result = await self.denoiser.adenoise(query, inputs)
+            result = validate_result(inputs, result)
         except Exception as error:
-            return self._failed(query, given, error)
-        return self._checked(given, result)
+            return self._handle_failure(query, inputs, error)
+        return self._handle_empty(inputs, result)
 
     def handle_failed_item(self, item: str, error: Exception) -> str | None:
-        """What to note on one ``item`` that stays as it came, by ``on_error``; None for one that goes.
+        """Apply ``on_error`` to one document that an adapter cannot convert.
 
-        For adapters: a document that cannot be made a passage, or not be made a document again. Whatever the
-        error's class, it is about this item, and the others go on. Raises it under ``"raise"``.
+        Whatever the error's class, it is about this item, and the others go on.
+
+        Returns:
+            The note for an item that stays unchanged; None for one that is dropped.
+
+        Raises:
+            Exception: ``error``, under ``"raise"``.
         """
         if self.on_error == "raise":
             raise error
-        why = log_fallback(
-            f"{type(self.denoiser).__name__}, conversion",
-            error,
-            f"{item} {_ITEM[self.on_error]}",
-        )
-        return f"{why}; {_ITEM[self.on_error]}" if self.on_error == "keep" else None
+        component = f"{type(self.denoiser).__name__}, conversion"
+        action = _ITEM_ACTIONS[self.on_error]
+        message = log_fallback(component, error, f"{item} {action}")
+        return f"{message}; {action}" if self.on_error == "keep" else None
 
-    def _failed(
-        self, query: str, given: tuple[Passage, ...], error: Exception
+    def _handle_failure(
+        self, query: str, inputs: tuple[Passage, ...], error: Exception
     ) -> DenoiseResult:
         if self.on_error == "raise" or is_user_error(error):
             raise error
-        why = log_fallback(type(self.denoiser).__name__, error, _DONE[self.on_error])
-        return _instead(
-            DenoiseResult(query, (), trace=trace_of(error)), given, self.on_error, why
-        )
+        result = DenoiseResult(query, (), trace=trace_of(error))
+        return self._fall_back(result, inputs, self.on_error, error)
 
-    def _checked(
-        self, given: tuple[Passage, ...], result: DenoiseResult
+    def _handle_empty(
+        self, inputs: tuple[Passage, ...], result: DenoiseResult
     ) -> DenoiseResult:
-        if any(p.text.strip() for p in result.passages) or not any(
-            p.text.strip() for p in given
-        ):
+        if result.relevant is False or _has_text(result.passages):
             return result
-        if result.relevant is False:
+        if not _has_text(inputs):
             return result
         if self.on_empty == "raise":
             raise EmptyResult(
-                f"nothing was kept of {len(given)} passages; pass on_empty='keep' to keep all then"
+                f"nothing was kept of {len(inputs)} passages; pass on_empty='keep' to "
+                "keep all then"
             )
-        why = log_fallback(
-            type(self.denoiser).__name__, "nothing was kept", _DONE[self.on_empty]
+        return self._fall_back(result, inputs, self.on_empty, "nothing was kept")
+
+    def _fall_back(
+        self,
+        result: DenoiseResult,
+        inputs: tuple[Passage, ...],
+        policy: FailurePolicy,
+        error: Exception | str,
+    ) -> DenoiseResult:
+        action = _INPUT_ACTIONS[policy]
+        message = log_fallback(type(self.denoiser).__name__, error, action)
+        note = f"{message}; {action}"
+        failures = {}
+        for passage in inputs:
+            earlier_failure = result.failures.get(passage.id)
+            failures[passage.id] = (
+                f"{earlier_failure}; {note}" if earlier_failure else note
+            )
+        result = replace(
+            result,
+            passages=(),
+            kept=(),
+            dropped=(),
+            failures=failures,
+            fallback=f"{result.fallback}; {note}" if result.fallback else note,
         )
-        return _instead(result, given, self.on_empty, why)
+        if policy == "keep":
+            # Spans of an earlier step are about another text than this step's input.
+            cleaned = tuple(replace(p, spans=(), is_rewritten=False) for p in inputs)
+            return replace(result, passages=cleaned)
+        drops = [Drop(Span(p.id, 0, len(p.text)), message) for p in inputs]
+        return replace(result, dropped=tuple(drops))
 
 
-def _instead(
-    result: DenoiseResult, given: tuple[Passage, ...], policy: FailurePolicy, why: str
-) -> DenoiseResult:
-    done = f"{why}; {_DONE[policy]}"
-    failures = {
-        p.id: "; ".join(w for w in (result.failures.get(p.id), done) if w)
-        for p in given
-    }
-    said = f"{result.fallback}; {done}" if result.fallback else done
-    if policy == "keep":
-        # Spans name the input of this step; what an earlier step may have left there is about another text.
-        kept = tuple(
-            replace(p, spans=(), is_rewritten=False) if p.spans or p.is_rewritten else p
-            for p in given
-        )
-        return replace(
-            result, passages=kept, dropped=(), kept=(), fallback=said, failures=failures
-        )
-    dropped = tuple(Drop(Span(p.id, 0, len(p.text)), why) for p in given)
-    return replace(
-        result, passages=(), dropped=dropped, kept=(), fallback=said, failures=failures
-    )
+def _has_text(passages: Iterable[Passage]) -> bool:
+    return any(passage.text.strip() for passage in passages)
 
 
-UNLISTED_REASON = "left out"
+def validate_result(inputs: Sequence[Passage], result: DenoiseResult) -> DenoiseResult:
+    """Check a denoiser's result, and complete it so that its spans tile the input.
 
+    Linear in the text, and n log n in the spans.
 
-def validate_result(given: Sequence[Passage], result: DenoiseResult) -> DenoiseResult:
-    """The result, with a `Drop` for every character that it neither keeps nor drops: then its spans tile the
-    input.
+    Args:
+        inputs: What the denoiser was called with.
+        result: What it returned.
 
-    Linear in the text, and n log n in the spans. Raises `ContractViolation` for
+    Returns:
+        The result, with a `Drop` for every character that it neither keeps nor drops.
 
-    * anything but a `DenoiseResult` whose fields hold what they promise
-    * an id that comes twice, or a passage or span that names one not given
-    * a span outside its passage's text, or two that overlap
-    * a text that is not the input's at its spans, unless it is marked ``rewritten``
-    * passages that are not rewritten, in another order than the input's
+    Raises:
+        ContractViolation: The result is
+
+            * no `DenoiseResult`, or one whose fields do not have their types
+            * has an id twice, or a passage or span of an unknown passage
+            * has a span outside its passage's text, or two that overlap
+            * has a text that is not the input's at its spans, unless ``is_rewritten``
+            * has passages that are not rewritten in another order than the input
     """
-    result = _whole(result)
-    source = {p.id: p for p in given}
-    place = {p.id: n for n, p in enumerate(given)}
-    covered: dict[str, list[tuple[int, int]]] = {p.id: [] for p in given}
-    seen: set[str] = set()
-    last = -1
-    for p in result.passages:
-        if p.id in seen:
-            raise ContractViolation(f"two passages of the result have the id {p.id!r}")
-        seen.add(p.id)
-        for span in (
-            p.source_spans if p.is_rewritten or p.spans or p.id in source else ()
-        ):
-            _within(span, source)
-            covered[span.passage_id].append((span.start, span.end))
-        if p.is_rewritten:
-            continue
-        if p.id not in source:
-            raise ContractViolation(
-                f"the result holds a passage {p.id!r} that was not given"
-            )
-        if place[p.id] < last:
-            raise ContractViolation(
-                f"passage {p.id!r} stands behind one that came after it"
-            )
-        last = place[p.id]
-        if p.text != "".join(
-            source[s.passage_id].text[s.start : s.end] for s in p.source_spans
-        ):
-            raise ContractViolation(
-                f"passage {p.id!r}: its text is not the input's at its spans"
-            )
+    result = _check_fields(result)
+    covered = _check_kept_passages(inputs, result)
+    inputs_by_id = {passage.id: passage for passage in inputs}
     for drop in result.dropped:
-        _within(drop.span, source)
+        _check_span(drop.span, inputs_by_id)
         covered[drop.span.passage_id].append((drop.span.start, drop.span.end))
     for keep in result.kept:
-        _within(keep.span, source)
-    unlisted = [drop for p in given for drop in _gaps(p, covered[p.id])]
-    return replace(result, dropped=(*result.dropped, *unlisted)) if unlisted else result
+        _check_span(keep.span, inputs_by_id)
+    unlisted: list[Drop] = []
+    for passage in inputs:
+        unlisted += _unlisted_drops(passage, covered[passage.id])
+    if not unlisted:
+        return result
+    return replace(result, dropped=(*result.dropped, *unlisted))
 
 
-def _whole(result: DenoiseResult) -> DenoiseResult:
-    """The result with each field in its promised type: a generator is read once, here."""
+def _check_kept_passages(
+    inputs: Sequence[Passage], result: DenoiseResult
+) -> dict[str, list[tuple[int, int]]]:
+    """Return the kept character ranges by input id."""
+    inputs_by_id = {passage.id: passage for passage in inputs}
+    positions = {passage.id: position for position, passage in enumerate(inputs)}
+    covered: dict[str, list[tuple[int, int]]] = {i: [] for i in inputs_by_id}
+    seen_ids: set[str] = set()
+    last_position = -1
+    for passage in result.passages:
+        if passage.id in seen_ids:
+            raise ContractViolation(
+                f"two passages of the result have the id {passage.id!r}"
+            )
+        seen_ids.add(passage.id)
+        if passage.is_rewritten or passage.spans or passage.id in inputs_by_id:
+            for span in passage.source_spans:
+                _check_span(span, inputs_by_id)
+                covered[span.passage_id].append((span.start, span.end))
+        if passage.is_rewritten:
+            continue
+        if passage.id not in inputs_by_id:
+            raise ContractViolation(
+                f"the result holds a passage {passage.id!r} that was not given"
+            )
+        if positions[passage.id] < last_position:
+            raise ContractViolation(
+                f"passage {passage.id!r} is behind one that came after it"
+            )
+        last_position = positions[passage.id]
+        source_texts = []
+        for span in passage.source_spans:
+            source = inputs_by_id[span.passage_id]
+            source_texts.append(source.text[span.start : span.end])
+        if passage.text != "".join(source_texts):
+            raise ContractViolation(
+                f"passage {passage.id!r}: its text is not the input's at its spans"
+            )
+    return covered
+
+
+_ITEM_TYPES: dict[str, type] = {"passages": Passage, "dropped": Drop, "kept": Keep}
+
+
+def _check_fields(result: DenoiseResult) -> DenoiseResult:
+    """Return the result with each field in its type; generators are read once, here."""
     if not isinstance(result, DenoiseResult):
         raise ContractViolation(
             f"a denoiser must return DenoiseResult, got {type(result).__name__}"
         )
-    fields: dict[str, tuple[Any, ...]] = {}
-    for name, kind in _FIELDS.items():
-        given = getattr(result, name)
-        if not isinstance(given, Iterable) or isinstance(given, str):
+    changed_fields: dict[str, Any] = {}
+    for name, item_type in _ITEM_TYPES.items():
+        items = getattr(result, name)
+        if not isinstance(items, Iterable) or isinstance(items, str):
             raise ContractViolation(
-                f"DenoiseResult.{name}: expected {kind.__name__}s, got a {type(given).__name__}"
+                f"DenoiseResult.{name}: expected {item_type.__name__}s, got a "
+                f"{type(items).__name__}"
             )
-        items = fields[name] = tuple(given)
-        for item in items:
-            if not isinstance(item, kind):
+        item_tuple = tuple(items)
+        if item_tuple is not items:
+            changed_fields[name] = item_tuple
+        for item in item_tuple:
+            if not isinstance(item, item_type):
                 raise ContractViolation(
-                    f"DenoiseResult.{name} must hold {kind.__name__}s, got a {type(item).__name__}"
+                    f"DenoiseResult.{name} must hold {item_type.__name__}s, got a "
+                    f"{type(item).__name__}"
                 )
-            _check_types(item)
+            _check_item(item)
     failures = result.failures if isinstance(result.failures, Mapping) else {None: None}
-    told = (
-        result.query,
-        result.fallback or "",
-        result.note or "",
-        *failures,
-        *failures.values(),
-    )
-    if not all(isinstance(t, str) for t in told):
-        raise ContractViolation(
-            "DenoiseResult: expected query, fallback, note and failures to be texts"
-        )
-    same = all(items is getattr(result, name) for name, items in fields.items())
-    given_once: dict[str, Any] = dict(fields)
-    return result if same else replace(result, **given_once)
+    notes = (result.query, result.fallback or "", result.note or "")
+    for text in (*notes, *failures, *failures.values()):
+        if not isinstance(text, str):
+            raise ContractViolation(
+                "DenoiseResult: expected query, fallback, note and failures to be texts"
+            )
+    return replace(result, **changed_fields) if changed_fields else result
 
 
-_FIELDS: dict[str, type] = {"passages": Passage, "dropped": Drop, "kept": Keep}
-
-
-def _check_types(item: Any) -> None:
+def _check_item(item: Any) -> None:
     if item.score is not None and not isinstance(item.score, float | Real):
         raise ContractViolation(
             f"a score must be a number or None, got {item.score!r:.80}"
         )
-    if isinstance(item, Passage) and not (
-        isinstance(item.id, str) and isinstance(item.spans, tuple)
-    ):
+    spans = item.spans if isinstance(item, Passage) else (item.span,)
+    has_types = isinstance(spans, tuple)
+    if isinstance(item, Passage) and not (has_types and isinstance(item.id, str)):
         raise ContractViolation(
             f"a Passage must have a text as id and a tuple of spans, got {item.id!r:.80}"
         )
-    for span in item.spans if isinstance(item, Passage) else (item.span,):
-        if not (
-            isinstance(span, Span)
-            and isinstance(span.start, Integral)
-            and isinstance(span.end, Integral)
-        ):
+    for span in spans:
+        is_span = isinstance(span, Span) and isinstance(span.start, Integral)
+        if not (is_span and isinstance(span.end, Integral)):
             raise ContractViolation(
                 f"a range must be a Span of whole numbers, got {span!r:.80}"
             )
 
 
-def _within(span: Span, source: dict[str, Passage]) -> None:
-    passage = source.get(span.passage_id)
+def _check_span(span: Span, inputs_by_id: Mapping[str, Passage]) -> None:
+    passage = inputs_by_id.get(span.passage_id)
     if passage is None:
         raise ContractViolation(f"{span} names a passage that was not given")
     if not 0 <= span.start <= span.end <= len(passage.text):
         raise ContractViolation(
-            f"{span} lies outside its passage of {len(passage.text)} characters"
+            f"{span} is outside its passage of {len(passage.text)} characters"
         )
 
 
-def _gaps(passage: Passage, spans: list[tuple[int, int]]) -> list[Drop]:
-    """What no span covers. Raises `ContractViolation` for two that overlap."""
-    for before, after in pairwise(sorted(spans)):
-        if after[0] < before[1]:
+def _unlisted_drops(passage: Passage, spans: list[tuple[int, int]]) -> list[Drop]:
+    """Return drops for what no span covers; raises for two spans that overlap."""
+    for (_, previous_end), (start, _) in pairwise(sorted(spans)):
+        if start < previous_end:
             raise ContractViolation(
-                f"passage {passage.id!r}: two spans of the result overlap at {after[0]}"
+                f"passage {passage.id!r}: two spans of the result overlap at {start}"
             )
     gaps = complement_spans(merge_spans(spans), 0, len(passage.text))
     if not spans and not passage.text:

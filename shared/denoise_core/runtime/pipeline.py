@@ -1,159 +1,175 @@
-"""Several denoisers one after the other, as one: END first to drop whole passages, then S2A on what is left.
+"""Several denoisers in a row, as one: END drops whole passages, then S2A the rest.
 
-Each step sees what the one before kept. The result is about the first input: kept and dropped spans of later
-steps are carried back to it, so they still name its characters and still tile it.
+Each step sees what the one before kept. The result is about the first input: kept
+and dropped spans of later steps are mapped back to it, so they still name its
+characters and still tile it.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import accumulate
+from typing import TypeVar
 
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, expect_denoiser
-from denoise_core.result import DenoiseResult, Trace
+from denoise_core.result import DenoiseResult
 from denoise_core.runtime.guard import validate_result
-from denoise_core.types import Passage, Span, check_passages
+from denoise_core.types import Drop, Keep, Passage, Span, check_passages
+
+Chunk = TypeVar("Chunk", Keep, Drop)
 
 
 class Pipeline:
     """``Pipeline(first, second, ...)``: a denoiser made of denoisers.
 
-    The query of a step that rewrites it goes to the next one. ``kept`` scores are those of the last step that
-    scores. Once a passage is rewritten, what later steps drop of it cannot be traced to characters: it stays
-    marked ``rewritten`` and stands for the same spans. Raises `InputError` without a step, and `BrokenLaw`
-    for a step whose result is none.
+    The query of a step that rewrites it goes to the next one. ``kept`` scores are
+    those of the last step that scores. Once a passage is rewritten, what later steps
+    drop of it cannot be traced to characters: it stays marked ``is_rewritten`` and
+    keeps its spans.
+
+    Raises:
+        InputError: There is no step.
+        ContractViolation: A step returned an invalid result.
     """
 
     def __init__(self, *denoisers: Denoiser) -> None:
         if not denoisers:
             raise InputError("Pipeline(): expected at least one denoiser")
         self.denoisers = tuple(
-            expect_denoiser(d, f"Pipeline step {n}") for n, d in enumerate(denoisers, 1)
+            expect_denoiser(denoiser, f"Pipeline step {number}")
+            for number, denoiser in enumerate(denoisers, 1)
         )
 
     def denoise(self, query: str, passages: Iterable[Passage]) -> DenoiseResult:
-        done = DenoiseResult(query, check_passages(passages))
+        """Run all steps in order; see `Denoiser.denoise`."""
+        result = DenoiseResult(query, check_passages(passages))
         for denoiser in self.denoisers:
-            given = _as_input(done)
-            done = _then(
-                done, validate_result(given, denoiser.denoise(done.query, given))
-            )
-        return done
+            inputs = _as_input(result)
+            step = denoiser.denoise(result.query, inputs)
+            result = _compose(result, validate_result(inputs, step))
+        return result
 
     async def adenoise(self, query: str, passages: Iterable[Passage]) -> DenoiseResult:
-        done = DenoiseResult(query, check_passages(passages))
+        """Do the same without blocking the event loop."""
+        result = DenoiseResult(query, check_passages(passages))
         for denoiser in self.denoisers:
-            given = _as_input(done)
-            done = _then(
-                done, validate_result(given, await denoiser.adenoise(done.query, given))
-            )
-        return done
+            inputs = _as_input(result)
+            step = await denoiser.adenoise(result.query, inputs)
+            result = _compose(result, validate_result(inputs, step))
+        return result
 
 
-def _as_input(done: DenoiseResult) -> tuple[Passage, ...]:
-    """What was kept, as the next step's own input."""
-    return tuple(replace(p, spans=(), is_rewritten=False) for p in done.passages)
+def _as_input(result: DenoiseResult) -> tuple[Passage, ...]:
+    """Return what was kept, as input of the next step."""
+    return tuple(replace(p, spans=(), is_rewritten=False) for p in result.passages)
 
 
-def _then(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
-    """``step``, taken on what ``before`` kept, told in terms of what ``before`` was taken on."""
-    given = {p.id: SourceMap(p) for p in before.passages}
-    still = {s.passage_id for p in step.passages for s in p.source_spans}
-    dropped = [
-        replace(drop, span=s)
-        for drop in step.dropped
-        for source in [given[drop.span.passage_id]]
-        # Part of a rewritten text has no characters of its own to name; only all of it can be dropped.
-        if not source.passage.is_rewritten or source.passage.id not in still
-        for s in source.back(drop.span)
-    ]
-    kept = [
-        replace(keep, span=s)
-        for keep in step.kept
-        for source in [given[keep.span.passage_id]]
-        if not source.passage.is_rewritten
-        for s in source.back(keep.span)
-    ]
+def _compose(before: DenoiseResult, step: DenoiseResult) -> DenoiseResult:
+    """Express ``step``, taken on what ``before`` kept, in spans of the first input."""
+    sources = {p.id: SourceMap(p) for p in before.passages}
+    surviving_ids = set()
+    for passage in step.passages:
+        surviving_ids.update(s.passage_id for s in passage.source_spans)
+    # Part of a rewritten text has no characters; only all of it can drop.
+    traceable = {
+        i
+        for i, source in sources.items()
+        if not source.passage.is_rewritten or i not in surviving_ids
+    }
+    dropped = _map_chunks(
+        [d for d in step.dropped if d.span.passage_id in traceable], sources
+    )
+    kept = _map_chunks(
+        [k for k in step.kept if not sources[k.span.passage_id].passage.is_rewritten],
+        sources,
+    )
+    # Several dropped parts of a rewritten text share its spans: each is listed once.
+    distinct_drops = {drop.span: drop for drop in dropped}
     return DenoiseResult(
         step.query,
-        tuple(_told(p, given) for p in step.passages),
-        # A rewritten text dropped in several pieces stands for one set of spans: each is listed once.
-        (*before.dropped, *{d.span: d for d in dropped}.values()),
-        Trace(before.trace.events + step.trace.events),
-        _joined(before.fallback, step.fallback),
-        tuple(kept) or before.kept,
-        before.relevant if step.relevant is None else step.relevant,
-        _joined(before.note, step.note),
-        _failures(before, step, given),
-        _joined(before.question_note, step.question_note),
+        tuple(_map_passage(p, sources) for p in step.passages),
+        dropped=(*before.dropped, *distinct_drops.values()),
+        trace=before.trace + step.trace,
+        fallback=_join_notes(before.fallback, step.fallback),
+        kept=tuple(kept) or before.kept,
+        relevant=before.relevant if step.relevant is None else step.relevant,
+        note=_join_notes(before.note, step.note),
+        failures=_merge_failures(before, step, sources),
+        question_note=_join_notes(before.question_note, step.question_note),
     )
 
 
-def _told(passage: Passage, given: Mapping[str, SourceMap]) -> Passage:
-    """A kept passage with the spans that it stands for in the first input."""
-    source = given[passage.id].passage if passage.id in given else None
-    if (
-        source
-        and passage.text == source.text
-        and not (source.spans or source.is_rewritten or passage.is_rewritten)
-    ):
-        return replace(passage, spans=())  # every step left it as the user gave it
-    return replace(
-        passage,
-        spans=tuple(
-            s
-            for span in passage.source_spans
-            for s in given[span.passage_id].back(span)
-        ),
-        is_rewritten=passage.is_rewritten
-        or any(given[s.passage_id].passage.is_rewritten for s in passage.source_spans),
-    )
+def _map_chunks(
+    chunks: Sequence[Chunk], sources: Mapping[str, SourceMap]
+) -> list[Chunk]:
+    """Return the chunks with spans of the first input; one may become several."""
+    mapped: list[Chunk] = []
+    for chunk in chunks:
+        spans = sources[chunk.span.passage_id].map_to_source(chunk.span)
+        mapped += [replace(chunk, span=span) for span in spans]
+    return mapped
 
 
-def _failures(
-    before: DenoiseResult, step: DenoiseResult, given: Mapping[str, SourceMap]
+def _map_passage(passage: Passage, sources: Mapping[str, SourceMap]) -> Passage:
+    """Return a kept passage with its spans of the first input."""
+    if passage.id in sources and not passage.is_rewritten:
+        source = sources[passage.id].passage
+        is_original = not (source.spans or source.is_rewritten)
+        if is_original and passage.text == source.text:
+            return replace(passage, spans=())
+    spans: list[Span] = []
+    is_rewritten = passage.is_rewritten
+    for span in passage.source_spans:
+        spans += sources[span.passage_id].map_to_source(span)
+        is_rewritten = is_rewritten or sources[span.passage_id].passage.is_rewritten
+    return replace(passage, spans=tuple(spans), is_rewritten=is_rewritten)
+
+
+def _merge_failures(
+    before: DenoiseResult, step: DenoiseResult, sources: Mapping[str, SourceMap]
 ) -> dict[str, str]:
-    """Named by what stands behind the passage that failed: the step's input may have come of several."""
+    """Name failures by the first input's ids: a step's input may join several."""
     failures = dict(before.failures)
-    for failed, why in step.failures.items():
-        behind = (
-            [s.passage_id for s in given[failed].source_spans]
-            if failed in given
-            else [failed]
-        )
-        for name in dict.fromkeys(behind):
-            failures[name] = f"{failures[name]}; {why}" if name in failures else why
+    for failed_id, reason in step.failures.items():
+        source_ids = [failed_id]
+        if failed_id in sources:
+            source_ids = [s.passage_id for s in sources[failed_id].source_spans]
+        for source_id in dict.fromkeys(source_ids):
+            failures[source_id] = _join_notes(failures.get(source_id), reason) or ""
     return failures
 
 
-def _joined(*said: str | None) -> str | None:
-    return "; ".join(filter(None, said)) or None
+def _join_notes(*notes: str | None) -> str | None:
+    return "; ".join(filter(None, notes)) or None
 
 
 class SourceMap:
-    """A passage that one step kept, with where each range it stands for begins in its text."""
+    """Maps ranges of a kept passage's text to the input spans that it stands for."""
 
     def __init__(self, passage: Passage) -> None:
         self.passage = passage
         self.source_spans = passage.source_spans
-        self.starts = [0, *accumulate(len(own) for own in self.source_spans)]
+        lengths = [len(span) for span in self.source_spans]
+        self.offsets = [0, *accumulate(lengths)]
 
-    def back(self, span: Span) -> tuple[Span, ...]:
-        """A range of the text as ranges of what the passage stands for; all of it for a rewritten text."""
+    def map_to_source(self, span: Span) -> tuple[Span, ...]:
+        """Return a range of the text as input spans; all of them for a rewritten text."""
         if self.passage.is_rewritten:
             return self.source_spans
-        out: list[Span] = []
-        first = max(0, bisect_left(self.starts, span.start) - 1)
-        for place in range(first, len(self.source_spans)):
-            at, own = self.starts[place], self.source_spans[place]
-            if at > span.end:
+        mapped: list[Span] = []
+        first = max(0, bisect_left(self.offsets, span.start) - 1)
+        for index in range(first, len(self.source_spans)):
+            offset, source = self.offsets[index], self.source_spans[index]
+            if offset > span.end:
                 break
-            start, end = max(span.start, at), min(span.end, at + len(own))
-            if start < end or (len(own) == 0 and span.start == span.end == at):
-                out.append(
-                    Span(own.passage_id, own.start + start - at, own.start + end - at)
-                )
-        return tuple(out)
+            start = max(span.start, offset)
+            end = min(span.end, offset + len(source))
+            # An empty source span is found by an empty range at its place.
+            is_empty_match = len(source) == 0 and span.start == span.end == offset
+            if start < end or is_empty_match:
+                shift = source.start - offset
+                mapped.append(Span(source.passage_id, start + shift, end + shift))
+        return tuple(mapped)

@@ -1,4 +1,4 @@
-"""A result as plain JSON: what the framework adapters put beside each kept text and into a trace."""
+"""A result as plain JSON: what the framework adapters attach to texts and traces."""
 
 from __future__ import annotations
 
@@ -19,172 +19,184 @@ RECORD_KEY = "denoise"
 RECORD_VERSION = 1
 
 RecordDetail = Literal["full", "spans", "none"]
-"""How much of a run stands beside each text: ``"spans"`` is what a citation needs, at most `RECORD_BYTES`;
-``"full"`` also lists every scored chunk, of any length; ``"none"`` leaves the texts without a record."""
+"""How much of a run is stored with each text.
+
+``"spans"`` is what a citation needs, at most `RECORD_BYTES`; ``"full"`` also lists
+every scored chunk, of any length; ``"none"`` stores no record.
+"""
 
 RECORD_BYTES = 2048
-"""What a ``"spans"`` record may weigh as JSON in UTF-8."""
+"""The largest size of a ``"spans"`` record, as JSON in UTF-8."""
 
 SUMMARY_ROWS = 50
 """How many passages, kept and dropped chunks `bounded_result_summary` lists, each."""
 
-_LONGEST = 200  # bytes of an id, a query or a reason, as JSON
-_LONGEST_FALLBACK = 600
+_MAX_TEXT_BYTES = 200  # of an id, a query or a reason, as JSON
+_MAX_FALLBACK_BYTES = 600
+_BYTES_PER_CHARACTER = 6  # at most: "\u0000"
 
+Ranges = list[list[int]]
 Chunks = Mapping[str, tuple[list[Keep], list[Drop]]]
 
 
 def group_chunks(result: DenoiseResult) -> Chunks:
-    """The scored chunks by passage id: made once for many calls of `passage_record` on one result."""
-    found: dict[str, tuple[list[Keep], list[Drop]]] = {}
+    """Group the scored chunks by passage id, for many calls of `passage_record`."""
+    chunks: dict[str, tuple[list[Keep], list[Drop]]] = {}
     for keep in result.kept:
-        found.setdefault(keep.span.passage_id, ([], []))[0].append(keep)
+        chunks.setdefault(keep.span.passage_id, ([], []))[0].append(keep)
     for drop in result.dropped:
-        found.setdefault(drop.span.passage_id, ([], []))[1].append(drop)
-    return found
+        chunks.setdefault(drop.span.passage_id, ([], []))[1].append(drop)
+    return chunks
 
 
 def passage_record(
     kept: Passage,
-    given: Mapping[str, Passage],
+    inputs_by_id: Mapping[str, Passage],
     result: DenoiseResult,
     chunks: Chunks | None = None,
     *,
     detail: RecordDetail = "full",
 ) -> dict[str, Any]:
-    """What happened to the passage that became ``kept``; strings, numbers, lists and dicts only.
+    """Describe what happened to the passage that became ``kept``.
 
-    ``given`` is the input by id. ``spans`` maps each input passage the text stands for to half-open
-    character ranges of it; ``coverage`` is the share of those passages' characters they cover.
-    ``score_before`` is the score the passage came with; a score that is not finite becomes None. ``fallback``
-    says what went wrong, or is None.
+    Args:
+        kept: A passage of the result.
+        inputs_by_id: The input passages by id.
+        result: The whole result.
+        chunks: `group_chunks` of the result, computed here when not given.
+        detail: ``"full"`` adds ``kept`` and ``dropped``, the scored chunks of these
+            passages. ``"spans"`` has no chunks and at most `RECORD_BYTES`: adjacent
+            ranges are joined, ids over 200 bytes become ``sha256:...``, the query is
+            cut to 200 bytes and the fallback to 600; of too many ranges the first are
+            listed, and ``spans_left_out`` counts the others. ``"none"`` gives ``{}``.
 
-    ``detail="full"`` adds ``kept`` and ``dropped``: the scored chunks of these passages, where the method
-    scores. ``chunks`` is `group_chunks` the result, made here when not given. ``detail="spans"`` has no chunks and
-    holds to `RECORD_BYTES`: ranges that touch are one, ids over 200 bytes stand as ``sha256:...``, the query
-    is cut to 200 bytes, the fallback to 600, and of ranges too many the first are listed, ``spans_left_out`` the
-    number of the others. ``detail="none"`` is for the caller to put nothing, and gives ``{}``.
+    Returns:
+        Strings, numbers, lists and dicts only. ``spans`` maps each input passage of
+        the text to half-open character ranges; ``coverage`` is the fraction of those
+        passages' characters that they cover. ``score_before`` is the score the passage
+        came with; a score that is not finite becomes None. ``fallback`` says what went
+        wrong, or is None.
     """
     if detail == "none":
         return {}
-    spans, coverage = source_coverage(kept, given)
-    before = given[kept.id].score if kept.id in given else None
-    fallback = fallback_for(spans, result)
-    short = detail == "spans"
+    spans, coverage = source_coverage(kept, inputs_by_id)
+    score_before = inputs_by_id[kept.id].score if kept.id in inputs_by_id else None
+    is_short = detail == "spans"
     record: dict[str, Any] = {
         "v": RECORD_VERSION,
-        "origin": short_id(kept.id) if short else kept.id,
-        "spans": {short_id(i): _joined(r) for i, r in spans.items()}
-        if short
-        else spans,
+        "origin": kept.id,
+        "spans": spans,
         "extractive": not kept.is_rewritten,
         "coverage": coverage,
-        "score": _number(kept.score),
-        "score_before": _number(before),
-        "query": _cut(result.query) if short else result.query,
-        "fallback": _cut(fallback, _LONGEST_FALLBACK)
-        if short and fallback
-        else fallback,
+        "score": _json_score(kept.score),
+        "score_before": _json_score(score_before),
+        "query": result.query,
+        "fallback": fallback_for(spans, result),
         **_question_note(result),
     }
-    if short:
-        return _bounded(record)
+    if is_short:
+        return _shorten_record(record)
     chunks = group_chunks(result) if chunks is None else chunks
-    record["kept"] = [_scored(k) for i in spans if i in chunks for k in chunks[i][0]]
-    record["dropped"] = [_scored(d) for i in spans if i in chunks for d in chunks[i][1]]
+    groups = [chunks[i] for i in spans if i in chunks]
+    record["kept"] = [_chunk_row(keep) for keeps, _ in groups for keep in keeps]
+    record["dropped"] = [_chunk_row(drop) for _, drops in groups for drop in drops]
     return record | {"relevant": result.relevant, "note": result.note}
 
 
 def source_coverage(
-    kept: Passage, given: Mapping[str, Passage]
-) -> tuple[dict[str, list[list[int]]], float]:
-    """The ranges a text stands for, by input passage, and the share of those passages' characters they cover."""
-    covered = kept.source_spans
-    spans = spans_by_passage(covered)
-    length = sum([len(given[i].text) for i in spans if i in given])
-    return spans, round(
-        sum([s.end - s.start for s in covered]) / length, 4
-    ) if length else 1.0
+    kept: Passage, inputs_by_id: Mapping[str, Passage]
+) -> tuple[dict[str, Ranges], float]:
+    """Return the text's ranges by input passage, and their fraction of those texts."""
+    spans = spans_by_passage(kept.source_spans)
+    source_length = sum(len(inputs_by_id[i].text) for i in spans if i in inputs_by_id)
+    if not source_length:
+        return spans, 1.0
+    covered_length = sum(span.end - span.start for span in kept.source_spans)
+    return spans, round(covered_length / source_length, 4)
 
 
-def fallback_for(ids: Iterable[str], result: DenoiseResult) -> str | None:
-    """What went wrong with these input passages: their own failures, where the result lists failures by
-    passage.
+def fallback_for(passage_ids: Iterable[str], result: DenoiseResult) -> str | None:
+    """Return what went wrong with these input passages.
+
+    Their own failures, when the result lists failures by passage.
     """
     if not result.failures:
         return result.fallback
-    own = dict.fromkeys(result.failures[i] for i in ids if i in result.failures)
-    return "; ".join(own) or None
+    failures = [result.failures[i] for i in passage_ids if i in result.failures]
+    return "; ".join(dict.fromkeys(failures)) or None
 
 
 def _question_note(result: DenoiseResult) -> dict[str, str]:
-    """Why the user's own question was asked with, where that is so; nothing otherwise."""
-    return (
-        {}
-        if result.question_note is None
-        else {"question_note": _cut(result.question_note)}
-    )
+    if result.question_note is None:
+        return {}
+    return {"question_note": _cut_text(result.question_note)}
 
 
-def _bounded(record: dict[str, Any]) -> dict[str, Any]:
-    """The record with no more ranges than there is room for."""
-    spans = record["spans"]
-    if len(spans) == 1 and all(
-        len(ranges) <= 12 for ranges in spans.values()
-    ):  # too few to weigh that much
-        return record
-    room = RECORD_BYTES - _weight({**record, "spans": {}, "spans_left_out": 10**9})
-    listed: dict[str, list[list[int]]] = {}
-    left_out = 0
-    for i, ranges in spans.items():
-        for place, one in enumerate(ranges):
-            cost = _weight(one) + 2 + (_weight(i) + 6 if i not in listed else 0)
-            if cost > room:
-                left_out += len(ranges) - place
-                break
-            room -= cost
-            listed.setdefault(i, []).append(one)
-    return {
-        **record,
-        "spans": listed,
-        **({"spans_left_out": left_out} if left_out else {}),
+def _shorten_record(record: dict[str, Any]) -> dict[str, Any]:
+    """Return the record with ids and texts cut, and as many ranges as there is room."""
+    fallback = record["fallback"]
+    spans = {short_id(i): _join_ranges(ranges) for i, ranges in record["spans"].items()}
+    record |= {
+        "origin": short_id(record["origin"]),
+        "spans": spans,
+        "query": _cut_text(record["query"]),
+        "fallback": fallback and _cut_text(fallback, _MAX_FALLBACK_BYTES),
     }
+    if len(spans) == 1 and all(len(ranges) <= 12 for ranges in spans.values()):
+        return record  # too few ranges to reach the limit
+    room = RECORD_BYTES - _json_size({**record, "spans": {}, "spans_left_out": 10**9})
+    listed: dict[str, Ranges] = {}
+    omitted_count = 0
+    for passage_id, ranges in spans.items():
+        for index, char_range in enumerate(ranges):
+            size = _json_size(char_range) + 2
+            if index == 0:
+                size += _json_size(passage_id) + 6
+            if size > room:
+                omitted_count += len(ranges) - index
+                break
+            room -= size
+            listed.setdefault(passage_id, []).append(char_range)
+    record["spans"] = listed
+    if omitted_count:
+        record["spans_left_out"] = omitted_count
+    return record
 
 
-def _joined(ranges: list[list[int]]) -> list[list[int]]:
-    """Ranges that follow one another without a gap, as one."""
-    return [
-        [start, end]
-        for start, end in merge_spans((start, end) for start, end in ranges)
-    ]
+def _join_ranges(ranges: Ranges) -> Ranges:
+    merged = merge_spans((start, end) for start, end in ranges)
+    return [[start, end] for start, end in merged]
 
 
 def short_id(name: str) -> str:
-    """An id as it stands in a bounded record: a long one by its hash."""
-    if (
-        len(name) <= _LONGEST // 6 or _weight(name) <= _LONGEST
-    ):  # a character weighs six bytes at most
+    """Return an id as it is in a bounded record: a long one as its hash."""
+    if len(name) * _BYTES_PER_CHARACTER <= _MAX_TEXT_BYTES:
+        return name
+    if _json_size(name) <= _MAX_TEXT_BYTES:
         return name
     return f"sha256:{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
-def _cut(text: str, longest: int = _LONGEST) -> str:
-    if len(text) <= longest // 6 or (len(text) <= longest and _weight(text) <= longest):
+def _cut_text(text: str, max_bytes: int = _MAX_TEXT_BYTES) -> str:
+    if len(text) * _BYTES_PER_CHARACTER <= max_bytes:
         return text
-    size = min(len(text), longest)
-    while _weight(text[:size]) > longest - 3:
-        size = size * 3 // 4
-    return f"{text[:size]}..."
+    if len(text) <= max_bytes and _json_size(text) <= max_bytes:
+        return text
+    length = min(len(text), max_bytes)
+    while _json_size(text[:length]) > max_bytes - 3:
+        length = length * 3 // 4
+    return f"{text[:length]}..."
 
 
-def _weight(value: Any) -> int:
-    return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+def _json_size(value: Any) -> int:
+    text = json.dumps(value, ensure_ascii=False)
+    return len(text.encode("utf-8", "surrogatepass"))
 
 
 def result_summary(
     passages: Sequence[Passage], result: DenoiseResult
 ) -> dict[str, Any]:
-    """The whole result as plain JSON, without any passage text: fit for a custom event or a log."""
+    """Return the whole result without any passage text, for a custom event or a log."""
     return {
         "v": RECORD_VERSION,
         "query": result.query,
@@ -193,12 +205,12 @@ def result_summary(
             {
                 "id": p.id,
                 "spans": spans_by_passage(p.source_spans),
-                "score": _number(p.score),
+                "score": _json_score(p.score),
             }
             for p in result.passages
         ],
-        "kept": [{"id": k.span.passage_id, **_scored(k)} for k in result.kept],
-        "dropped": [{"id": d.span.passage_id, **_scored(d)} for d in result.dropped],
+        "kept": [{"id": k.span.passage_id, **_chunk_row(k)} for k in result.kept],
+        "dropped": [{"id": d.span.passage_id, **_chunk_row(d)} for d in result.dropped],
         "relevant": result.relevant,
         "note": result.note,
         "fallback": result.fallback,
@@ -211,42 +223,36 @@ def result_summary(
 def bounded_result_summary(
     passages: Sequence[Passage], result: DenoiseResult
 ) -> dict[str, Any]:
-    """`result_summary` for a trace: lists of at most `SUMMARY_ROWS`, ``left_out`` says how many more there were.
+    """Return `result_summary` for a trace: lists of at most `SUMMARY_ROWS`.
 
-    Passages are listed without their spans, which their own records hold.
+    ``left_out`` says how many more there were. Passages are listed without their
+    spans, which their own records hold.
     """
-    sizes = {
-        name: len(getattr(result, name)) for name in ("passages", "kept", "dropped")
-    }
-    return {
-        "v": RECORD_VERSION,
-        "query": _cut(result.query),
+    summary = result_summary((), result)
+    omitted_counts = {}
+    for name in ("passages", "kept", "dropped"):
+        rows = summary[name]
+        if len(rows) > SUMMARY_ROWS:
+            omitted_counts[name] = len(rows) - SUMMARY_ROWS
+        summary[name] = rows = rows[:SUMMARY_ROWS]
+        for row in rows:
+            row["id"] = short_id(row["id"])
+            if "reason" in row:
+                row["reason"] = _cut_text(row["reason"])
+            row.pop("spans", None)
+    for name in ("relevant", "note", "failures"):
+        del summary[name]
+    fallback = result.fallback
+    return summary | {
+        "query": _cut_text(result.query),
         "given": len(passages),
-        "passages": [
-            {"id": short_id(p.id), "score": _number(p.score)}
-            for p in result.passages[:SUMMARY_ROWS]
-        ],
-        "kept": [
-            {"id": short_id(k.span.passage_id), **_scored(k)}
-            for k in result.kept[:SUMMARY_ROWS]
-        ],
-        "dropped": [
-            {"id": short_id(d.span.passage_id), **_scored(d), "reason": _cut(d.reason)}
-            for d in result.dropped[:SUMMARY_ROWS]
-        ],
-        "left_out": {
-            name: n - SUMMARY_ROWS for name, n in sizes.items() if n > SUMMARY_ROWS
-        },
-        "fallback": None
-        if result.fallback is None
-        else _cut(result.fallback, _LONGEST_FALLBACK),
-        **_question_note(result),
-        **run_costs(result.trace),
+        "left_out": omitted_counts,
+        "fallback": fallback and _cut_text(fallback, _MAX_FALLBACK_BYTES),
     }
 
 
 def run_costs(trace: Trace) -> dict[str, Any]:
-    """Calls and tokens of a run as plain JSON."""
+    """Return calls and tokens of a run as plain JSON."""
     usage = trace.usage
     return {
         "calls": count_calls(trace),
@@ -257,32 +263,39 @@ def run_costs(trace: Trace) -> dict[str, Any]:
 
 
 def count_calls(trace: Trace) -> int:
-    """LLM calls of a run, those of denoisers it asked included; one that the budget refused was not made."""
-    nested = (e.reply.trace for e in trace.events if isinstance(e.reply, DenoiseResult))
-    asked = (
-        e.reply.calls if isinstance(e.reply, Reply) else int(e.executed)
-        for e in trace.events
-        if isinstance(e.effect, Complete)
-    )
-    return sum(asked) + sum(map(count_calls, nested))
+    """Count the LLM calls of a run, those of inner denoisers included.
+
+    A call that the budget refused was not made, and does not count.
+    """
+    call_count = 0
+    for event in trace.events:
+        if isinstance(event.reply, DenoiseResult):
+            call_count += count_calls(event.reply.trace)
+        elif isinstance(event.reply, Reply):
+            call_count += event.reply.calls
+        elif isinstance(event.effect, Complete):
+            call_count += int(event.executed)
+    return call_count
 
 
-def spans_by_passage(spans: Sequence[Span]) -> dict[str, list[list[int]]]:
-    """``{passage id: [[start, end], ...]}``, in the order given."""
-    found: dict[str, list[list[int]]] = {}
+def spans_by_passage(spans: Sequence[Span]) -> dict[str, Ranges]:
+    """Return ``{passage id: [[start, end], ...]}``, in the order of ``spans``."""
+    ranges: dict[str, Ranges] = {}
     for span in spans:
-        found.setdefault(span.passage_id, []).append([span.start, span.end])
-    return found
+        ranges.setdefault(span.passage_id, []).append([span.start, span.end])
+    return ranges
 
 
-def _scored(part: Keep | Drop) -> dict[str, Any]:
-    found = {
-        "start": part.span.start,
-        "end": part.span.end,
-        "score": _number(part.score),
+def _chunk_row(chunk: Keep | Drop) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "start": chunk.span.start,
+        "end": chunk.span.end,
+        "score": _json_score(chunk.score),
     }
-    return {**found, "reason": part.reason} if isinstance(part, Drop) else found
+    if isinstance(chunk, Drop):
+        row["reason"] = chunk.reason
+    return row
 
 
-def _number(score: float | None) -> float | None:
+def _json_score(score: float | None) -> float | None:
     return float(score) if score is not None and math.isfinite(score) else None

@@ -1,7 +1,8 @@
-"""Work that would hold up an event loop, or that nobody can interrupt, on threads of the package's own.
+"""Daemon threads for work that would block an event loop or cannot be interrupted.
 
-Daemon threads, a bounded number, idle ones end by themselves. So a call that hangs costs the application's
-executor nothing, costs ours its slot only while somebody waits for it, and never keeps a process from ending.
+A bounded number; idle ones end by themselves. So a call that hangs costs the
+application's executor nothing, costs ours its slot only while somebody waits for it,
+and never keeps a process from ending.
 """
 
 from __future__ import annotations
@@ -23,145 +24,152 @@ T = TypeVar("T")
 IDLE_SECONDS = 5.0  # how long a thread without work stays
 MAX_THREADS = min(32, (os.cpu_count() or 1) + 4)
 
-_inside = threading.local()  # set on our own threads
+_worker_state = threading.local()  # its `pool` is set on our own threads
 
 
 class CancelToken:
-    """Whether nobody waits any more for the call that the work at hand is part of, or for one around it."""
+    """True once the caller of this work, or of an enclosing call, waits no longer."""
 
-    __slots__ = ("_gone", "_outer")
+    __slots__ = ("_is_cancelled", "_outer_token")
 
     def __init__(self) -> None:
-        self._outer = current_cancel_token.get()
-        self._gone = False
+        self._outer_token = current_cancel_token.get()
+        self._is_cancelled = False
 
     def cancel(self) -> None:
-        self._gone = True
+        """Mark this call, and all calls that begin inside it, as abandoned."""
+        self._is_cancelled = True
 
     def is_cancelled(self) -> bool:
-        return self._gone or (self._outer is not None and self._outer.is_cancelled())
+        """Tell whether nobody waits for this call or an enclosing one any more."""
+        if self._is_cancelled or self._outer_token is None:
+            return self._is_cancelled
+        return self._outer_token.is_cancelled()
 
     def run_in(self, call: Callable[[], T]) -> T:
-        """``call``, in a job's own copy of the context, where everything that it begins sees this."""
+        """Run ``call`` in a job's own context copy, where all inner calls see this."""
         current_cancel_token.set(self)
         return call()
 
 
-# What work on another thread asks before it makes one more call that somebody would have to pay for.
+# Work on a thread asks this before it makes one more call that somebody pays for.
 current_cancel_token: contextvars.ContextVar[CancelToken | None] = (
     contextvars.ContextVar("denoise_left", default=None)
 )
-
-
-_pools: WeakSet[DaemonThreadPool] = WeakSet()
+_all_pools: WeakSet[DaemonThreadPool] = WeakSet()
 
 
 class DaemonThreadPool:
-    """At most ``limit`` daemon threads. Calls beyond that wait in order."""
+    """At most ``limit`` daemon threads; calls beyond that wait in order."""
 
     def __init__(self, limit: int, name: str = "denoise") -> None:
         self.limit = limit
         self.name = name
-        self._begin()
-        _pools.add(self)
+        self._reset()
+        _all_pools.add(self)
 
-    def _begin(self) -> None:
+    def _reset(self) -> None:
         self._ready = threading.Condition()
         self._jobs: deque[_Job] = deque()
-        self._threads = 0  # alive, and worked for somebody who still waits
-        self._idle = 0
-        self._closed = False
+        self._thread_count = 0  # alive, and serving somebody who still waits
+        self._idle_count = 0
+        self._is_closed = False
 
     def submit(self, call: Callable[[], Any]) -> Future[Any]:
-        """``call`` in a copy of this context. Its `StopIteration`, which no future can carry, is a
-        `RuntimeError`.
+        """Run ``call`` in a copy of this context.
+
+        A `StopIteration`, which no future can carry, becomes a `RuntimeError`.
         """
         job = _Job(call)
         with self._ready:
             self._jobs.append(job)
-            if self._idle >= len(self._jobs):
+            if self._idle_count >= len(self._jobs):
                 self._ready.notify()
-            elif self._threads < self.limit:
-                self._start()
+            elif self._thread_count < self.limit:
+                self._start_thread()
         return job.future
 
     def abandon(self, future: Future[Any]) -> None:
-        """Nobody waits for this call any more: it does not begin, or its thread no longer counts."""
+        """Give up a call: it does not start, or its thread counts no longer."""
         with self._ready:
-            job = next((j for j in self._jobs if j.future is future), None)
-            if job is not None:
-                self._jobs.remove(job)
-                future.cancel()
-            elif not future.done() and not getattr(future, "_left", False):
-                future._left = True  # type: ignore[attr-defined]
-                self._threads -= 1
-                if self._jobs:
-                    self._start()
+            for job in self._jobs:
+                if job.future is future:
+                    self._jobs.remove(job)
+                    future.cancel()
+                    return
+            if future.done() or getattr(future, "_is_abandoned", False):
+                return
+            future._is_abandoned = True  # type: ignore[attr-defined]
+            self._thread_count -= 1
+            if self._jobs:
+                self._start_thread()
 
     def close(self) -> None:
-        """No call that has not begun begins; threads end as their calls do. Waits for none."""
+        """Cancel calls that have not started; threads end as their calls do."""
         with self._ready:
-            self._closed = True
+            self._is_closed = True
             for job in self._jobs:
                 job.future.cancel()
             self._jobs.clear()
             self._ready.notify_all()
 
-    async def run(self, call: Callable[..., T], /, *args: Any, **named: Any) -> T:
-        """What ``call`` returns. Cancelled, it waits no longer: the thread is left behind and its slot is free; a
-        run on it makes no further effect.
+    async def run(self, call: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+        """Await ``call`` on a thread.
 
-        From one of our own threads it takes a thread beside the pool: a call that waits for a call would
-        otherwise hold the slot it waits for.
+        When cancelled, this waits no longer: the thread is abandoned, its slot is
+        free, and a run on it makes no further effect.
         """
         loop = asyncio.get_running_loop()
-        pool = (
-            DaemonThreadPool(1, self.name)
-            if getattr(_inside, "pool", None) is self
-            else self
-        )
-        left = CancelToken()
-        future = pool.submit(partial(left.run_in, partial(call, *args, **named)))
-        waiting: asyncio.Future[T] = loop.create_future()
+        pool = self
+        if getattr(_worker_state, "pool", None) is self:
+            # A call that waits for a call would hold the very slot it waits for.
+            pool = DaemonThreadPool(1, self.name)
+        cancel_token = CancelToken()
+        bound_call = partial(call, *args, **kwargs)
+        future = pool.submit(partial(cancel_token.run_in, bound_call))
+        waiter: asyncio.Future[T] = loop.create_future()
 
-        def landed(done: Future[T]) -> None:
+        def notify_loop(finished: Future[T]) -> None:
             try:
-                loop.call_soon_threadsafe(_hand_over, done, waiting)
+                loop.call_soon_threadsafe(_copy_result, finished, waiter)
             except RuntimeError:  # the loop is closed, nobody waits
                 return
 
-        future.add_done_callback(landed)
+        future.add_done_callback(notify_loop)
         try:
-            return await waiting
+            return await waiter
         finally:
             if not future.done():
-                left.cancel()
+                cancel_token.cancel()
             pool.abandon(future)
             if pool is not self:
                 pool.close()
 
-    def _start(self) -> None:
-        self._threads += 1
+    def _start_thread(self) -> None:
+        self._thread_count += 1
         threading.Thread(target=self._work, name=self.name, daemon=True).start()
 
     def _work(self) -> None:
-        _inside.pool = self
-        while True:
+        _worker_state.pool = self
+        while (job := self._next_job()) is not None:
+            job.execute()
             with self._ready:
-                if not self._jobs and not self._closed:
-                    self._idle += 1
-                    self._ready.wait_for(
-                        lambda: self._jobs or self._closed, IDLE_SECONDS
-                    )
-                    self._idle -= 1
-                if not self._jobs:
-                    self._threads -= 1
+                if getattr(job.future, "_is_abandoned", False):
                     return
-                job = self._jobs.popleft()
-            job.do()
-            with self._ready:
-                if getattr(job.future, "_left", False):
-                    return
+
+    def _next_job(self) -> _Job | None:
+        """Wait for work; None when this thread has been idle long enough."""
+        with self._ready:
+            if not self._jobs and not self._is_closed:
+                self._idle_count += 1
+                self._ready.wait_for(
+                    lambda: self._jobs or self._is_closed, IDLE_SECONDS
+                )
+                self._idle_count -= 1
+            if self._jobs:
+                return self._jobs.popleft()
+            self._thread_count -= 1
+            return None
 
 
 class _Job:
@@ -172,50 +180,52 @@ class _Job:
         self.context = contextvars.copy_context()
         self.future: Future[Any] = Future()
 
-    def do(self) -> None:
+    def execute(self) -> None:
         if not self.future.set_running_or_notify_cancel():
             return
         try:
             result = self.context.run(self.call)
         except StopIteration as error:
-            stopped = RuntimeError("the call raised StopIteration")
-            stopped.__cause__ = error
-            self.future.set_exception(stopped)
+            wrapped_error = RuntimeError("the call raised StopIteration")
+            wrapped_error.__cause__ = error
+            self.future.set_exception(wrapped_error)
         except BaseException as error:
             self.future.set_exception(error)
         else:
             self.future.set_result(result)
 
 
-def _hand_over(done: Future[T], waiting: asyncio.Future[T]) -> None:
-    if waiting.done():
+def _copy_result(finished: Future[T], waiter: asyncio.Future[T]) -> None:
+    if waiter.done():
         return
-    if done.cancelled():
-        waiting.cancel()
-    elif (error := done.exception()) is not None:
-        waiting.set_exception(error)
+    if finished.cancelled():
+        waiter.cancel()
+        return
+    error = finished.exception()
+    if error is not None:
+        waiter.set_exception(error)
     else:
-        waiting.set_result(done.result())
+        waiter.set_result(finished.result())
 
 
-_shared = DaemonThreadPool(MAX_THREADS)
+_shared_pool = DaemonThreadPool(MAX_THREADS)
 
 
-async def run_in_pool(call: Callable[..., T], /, *args: Any, **named: Any) -> T:
-    """``await offload(scorer.score, query, texts)``: as `asyncio.to_thread`, on the package's own threads."""
-    return await _shared.run(call, *args, **named)
+async def run_in_pool(call: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+    """Await ``call`` on the package's own threads, as `asyncio.to_thread` does."""
+    return await _shared_pool.run(call, *args, **kwargs)
 
 
 def run_in_thread(call: Callable[[], T]) -> T:
-    """What ``call`` returns, from a daemon thread: for sync code that must run an event loop of its own."""
+    """Run ``call`` on a new daemon thread: for sync code that needs its own loop."""
     with closing(DaemonThreadPool(1)) as pool:
-        found: T = pool.submit(call).result()
-        return found
+        result: T = pool.submit(call).result()
+        return result
 
 
 def _after_fork() -> None:
-    for pool in list(_pools):
-        pool._begin()  # a child has none of its parent's threads
+    for pool in list(_all_pools):
+        pool._reset()  # a child process has none of its parent's threads
 
 
 if hasattr(os, "register_at_fork"):

@@ -1,4 +1,9 @@
-"""Denoising, reranking and checking over HTTP: what is served, and how much of it; `app.make_app` makes it."""
+"""Denoising, reranking and checking over HTTP.
+
+A `Service` names a denoiser, a judge and limits; `app.make_app` builds the ASGI
+application from it. Read `app` first, then `bodies` (the JSON shapes). A new path goes
+into `app`, a new kind of key into `keys`.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +16,24 @@ from denoise_core.protocols import Denoiser, Scorer, expect_denoiser
 from denoise_core.support.judging import Judge
 
 LOCAL_HOSTS = ("localhost", "127.0.0.1", "[::1]", "::1")
-MOST_WORKERS = 4  # threads of one process; what Python itself does keeps more of them from being of use
+MAX_WORKERS = 4  # threads of one process; what Python itself does keeps more of them from being of use
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceLimits:
-    """``body`` bytes of one request, ``bodies`` of all that are read at a time; a body has ``body_seconds`` to
-    come. ``passages`` and ``characters`` of one request. ``seconds`` until a request is given up (504); one that
-    would wait longer, by what requests took so far, is refused at once (503), and so are more than ``waiting``.
-    ``workers`` threads compute; None: one for each core, at most `MOST_WORKERS`. When work is under way and none
-    was done for ``stalled`` seconds, ``/readyz`` says so.
+    """Limits of a service.
+
+    Args:
+        max_body_bytes: Of one request.
+        max_read_bytes: Of all bodies that are read at a time.
+        body_timeout: Seconds in which a body must come.
+        max_passages: Of one request.
+        max_characters: Of one request.
+        max_waiting: Requests that may wait; more are refused at once (503).
+        timeout: Seconds until a request is given up (504). One that would wait longer,
+            judging by earlier requests, is refused at once (503).
+        stall_timeout: Seconds without progress until ``/readyz`` fails.
+        workers: Threads that compute; None: one for each core, at most `MAX_WORKERS`.
     """
 
     max_body_bytes: int = 8 << 20
@@ -42,17 +55,23 @@ class ServiceLimits:
     @property
     def threads(self) -> int:
         """How many threads compute."""
-        return self.workers or min(MOST_WORKERS, os.cpu_count() or 1)
+        return self.workers or min(MAX_WORKERS, os.cpu_count() or 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """``denoiser`` under the name ``name``. ``judge`` is whom ``/v1/check`` asks; without one words alone say what
-    differs, and never "supported".
+    """What is served.
 
-    ``keys`` is a TOML file of keys with names and quotas (`service.keys`), of which requests must bring one
-    (``Authorization: Bearer``). ``hosts`` are the names by which the service may be called; those of this machine
-    alone unless given, and ``("*",)`` for any: so no web page that a browser has open can reach it.
+    Args:
+        denoiser: Answers ``/v1/denoise``; its scorer answers ``/v1/rerank``.
+        name: What clients give as their model.
+        judge: Answers ``/v1/check``; without one only differing words are found, and
+            the verdict is never "supported".
+        keys: A TOML file of keys with names and quotas (`service.keys`); requests must
+            then send one (``Authorization: Bearer``).
+        hosts: Names by which the service may be called; by default this machine's, so
+            that no web page in a browser can reach it. ``("*",)`` allows any.
+        limits: Sizes and times.
     """
 
     denoiser: Denoiser
@@ -69,11 +88,12 @@ class Service:
 
     @property
     def scorer(self) -> Scorer | None:
-        """What scores inside the denoiser, for ``/v1/rerank``; None where nothing does."""
-        inner: object = self.denoiser
-        while inner is not None:
-            if isinstance(found := getattr(inner, "scorer", None), Scorer):
-                return found
-            steps = getattr(inner, "denoisers", None)
-            inner = steps[-1] if steps else getattr(inner, "denoiser", None)
+        """The denoiser's scorer, for ``/v1/rerank``; None when it has none."""
+        part: object = self.denoiser
+        while part is not None:
+            scorer = getattr(part, "scorer", None)
+            if isinstance(scorer, Scorer):
+                return scorer
+            steps = getattr(part, "denoisers", None)
+            part = steps[-1] if steps else getattr(part, "denoiser", None)
         return None

@@ -1,4 +1,4 @@
-"""The service's outer wall: an id and a line for each request, keys, and errors that nobody foresaw."""
+"""The outer middleware: request ids, the access log, keys, and unexpected errors."""
 
 from __future__ import annotations
 
@@ -13,21 +13,17 @@ from starlette.types import Message, Receive, Scope, Send
 
 from denoise_core.service.keys import ApiKeys
 
-OPEN = (
-    "/livez",
-    "/readyz",
-)  # answer without a key, for whoever watches over the process
+OPEN_PATHS = ("/livez", "/readyz")  # need no key: for what monitors the process
 
 log = logging.getLogger("denoise")
-access = logging.getLogger(
-    "denoise.access"
-)  # a line a request at INFO: no text, no address, no key
+access = logging.getLogger("denoise.access")  # at INFO: no text, no address, no key
 
 
 class AccessMiddleware:
-    """ASGI middleware in front of everything. Nothing that a request holds is logged, whatever goes wrong.
+    """ASGI middleware in front of everything.
 
-    ``seconds`` is a histogram of Prometheus by path and status; ``scope["key"]`` is the name of the key.
+    Nothing that a request holds is logged, whatever fails. ``seconds`` is a Prometheus
+    histogram by path and status; ``scope["key"]`` is the name of the key.
     """
 
     def __init__(self, app: Any, keys: ApiKeys, seconds: Any) -> None:
@@ -36,55 +32,57 @@ class AccessMiddleware:
         self.seconds = seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers, began, status = Headers(scope=scope), time.perf_counter(), 0
-        asked = headers.get("x-request-id", "")
-        number = (
-            asked
-            if 0 < len(asked) <= 64 and asked.replace("-", "").isalnum()
-            else uuid.uuid4().hex
-        )
-        who = scope["key"] = self.keys.identify(headers.get("authorization", ""))
+        headers, start_time, status = Headers(scope=scope), time.perf_counter(), 0
+        request_id = _request_id(headers.get("x-request-id", ""))
+        key_name = self.keys.identify(headers.get("authorization", ""))
+        scope["key"] = key_name
 
-        async def answer(message: Message) -> None:
+        async def send_with_id(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["x-request-id"] = number
+                MutableHeaders(scope=message)["x-request-id"] = request_id
             await send(message)
 
         try:
-            if who is None and scope["path"] not in OPEN:
-                about = {"www-authenticate": "Bearer", "connection": "close"}
-                refused = JSONResponse(
-                    {"detail": "a key is needed: Authorization: Bearer ..."}, 401, about
+            if key_name is None and scope["path"] not in OPEN_PATHS:
+                refusal = JSONResponse(
+                    {"detail": "a key is needed: Authorization: Bearer ..."},
+                    401,
+                    {"www-authenticate": "Bearer", "connection": "close"},
                 )
-                await refused(scope, receive, answer)
+                await refusal(scope, receive, send_with_id)
             else:
-                await self.app(scope, receive, answer)
+                await self.app(scope, receive, send_with_id)
         except (
             Exception
-        ) as error:  # its text may be the user's, so its class is all that is told
-            log.error("request %s: %s", number, type(error).__name__)
+        ) as error:  # its text may be the user's: only its class is shown
+            error_name = type(error).__name__
+            log.error("request %s: %s", request_id, error_name)
             if not status:
-                told = {
-                    "detail": f"{type(error).__name__}; request {number} in the log"
-                }
-                await JSONResponse(told, 500)(scope, receive, answer)
+                body = {"detail": f"{error_name}; request {request_id} in the log"}
+                await JSONResponse(body, 500)(scope, receive, send_with_id)
         finally:
-            taken = time.perf_counter() - began
-            path = getattr(
-                scope.get("route"), "path", "other"
-            )  # paths that nobody serves would be a label each
-            self.seconds.labels(path, str(status)).observe(taken)
+            seconds = time.perf_counter() - start_time
+            # One label for all unknown paths: clients choose them.
+            path = getattr(scope.get("route"), "path", "other")
+            self.seconds.labels(path, str(status)).observe(seconds)
             access.info(
                 "%s %s %s %s %d %.0f ms",
-                number,
-                who or "-",
+                request_id,
+                key_name or "-",
                 scope["method"],
                 path,
                 status,
-                1000 * taken,
+                1000 * seconds,
             )
+
+
+def _request_id(header: str) -> str:
+    if 0 < len(header) <= 64 and header.replace("-", "").isalnum():
+        return header
+    return uuid.uuid4().hex

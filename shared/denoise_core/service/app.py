@@ -31,74 +31,196 @@ from denoise_core.service.access import AccessMiddleware
 from denoise_core.service.body_limits import make_route_class
 from denoise_core.service.keys import ApiKeys
 from denoise_core.service.request_queue import RequestQueue
-from denoise_core.support.check import check as checked
-from denoise_core.types import replace_surrogates
+from denoise_core.support.check import check as check_answer
+from denoise_core.types import Passage, replace_surrogates
 
-_ABOUT = "Denoises passages before a language model reads them, ranks them, and holds answers against them."
+_DESCRIPTION = (
+    "Denoises passages before a language model reads them, ranks them, and checks "
+    "answers with them."
+)
 
 
 def make_app(service: Service) -> FastAPI:
-    """The application for `service`, for uvicorn or any other ASGI server. Raises `InputError` for keys that
-    cannot be read. Needs the extra ``serve``."""
-    limits, desk, keys, registry = (
-        service.limits,
-        RequestQueue(service.limits),
-        ApiKeys(service.keys),
-        CollectorRegistry(),
-    )
-    seconds = Histogram(
-        "denoise_request_seconds", "Seconds.", ["path", "status"], registry=registry
-    )
-    fell_back = Gauge(
-        "denoise_fallbacks", "Logged by now.", ["part", "error"], registry=registry
-    )
-    Gauge("denoise_waiting_requests", "Requests.", registry=registry).set_function(
-        lambda: desk.waiting
-    )
+    """Build the application of ``service``, for uvicorn or any other ASGI server.
+
+    Needs the extra ``serve``. Raises `InputError` for keys that cannot be read.
+    """
+    handlers = _Handlers(service)
+    keys = ApiKeys(service.keys)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         yield
-        desk.close()
+        handlers.queue.close()
 
     app = FastAPI(
-        title="rag-denoise", version=__version__, description=_ABOUT, lifespan=lifespan
+        title="rag-denoise",
+        version=__version__,
+        description=_DESCRIPTION,
+        lifespan=lifespan,
     )
-    app.router.route_class = make_route_class(limits, desk, keys)
+    app.router.route_class = make_route_class(service.limits, handlers.queue, keys)
     app.add_middleware(
         TrustedHostMiddleware,
         allowed_hosts=list(service.hosts or LOCAL_HOSTS),
         www_redirect=False,
     )
-    app.add_middleware(AccessMiddleware, keys=keys, seconds=seconds)
-    asked: dict[str, Any] = {
+    app.add_middleware(AccessMiddleware, keys=keys, seconds=handlers.request_seconds)
+    app.exception_handler(RequestValidationError)(_handle_invalid_request)
+    _add_routes(app, handlers)
+    return app
+
+
+def _add_routes(app: FastAPI, handlers: _Handlers) -> None:
+    with_key: dict[str, Any] = {
         "dependencies": [Security(HTTPBearer(auto_error=False))],
         "responses": {"default": {"model": bodies.Problem}},
     }
+    app.post("/v1/denoise", response_model=bodies.DenoiseResponse, **with_key)(
+        handlers.denoise
+    )
+    app.post("/v1/check", response_model=bodies.CheckResponse, **with_key)(
+        handlers.check
+    )
+    app.post(
+        "/v1/rerank",
+        response_model=bodies.RerankResponse | list[bodies.RankedText],
+        **with_key,
+    )(handlers.rerank)
+    # Cohere's second version; text-embeddings-inference.
+    for path in ("/v2/rerank", "/rerank"):
+        app.post(path, include_in_schema=False)(handlers.rerank)
+    health: dict[str, Any] = {"response_model": bodies.Health}
+    stalled = {503: {"model": bodies.Health}}
+    app.get("/livez", name="livez", **health)(handlers.health)
+    app.get("/readyz", name="readyz", responses=stalled, **health)(handlers.health)
+    app.get("/metrics", response_class=PlainTextResponse, **with_key)(handlers.metrics)
 
-    @app.exception_handler(RequestValidationError)
-    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
-        return JSONResponse({"detail": _said(error)}, 422)
 
-    async def ask(
-        call: Callable[[], Any], texts: Sequence[str], *asked: str
+async def _handle_invalid_request(
+    request: Request, error: RequestValidationError
+) -> JSONResponse:
+    """Say where the first error is and which, without the request's text."""
+    first_error = error.errors()[0]
+    location = [str(part) for part in first_error["loc"][1:]]
+    if first_error["type"] == "extra_forbidden":
+        location[-1] = "?"  # a name that the client chose
+    problem = first_error["type"].replace("_", " ")
+    return JSONResponse({"detail": f"{'.'.join(location)}: {problem}"}, 422)
+
+
+class _Handlers:
+    """What the paths answer. FastAPI shows the docstrings on the page of the API."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.queue = RequestQueue(service.limits)
+        self.registry = CollectorRegistry()
+        self.request_seconds = Histogram(
+            "denoise_request_seconds",
+            "Seconds.",
+            ["path", "status"],
+            registry=self.registry,
+        )
+        self.fallback_gauge = Gauge(
+            "denoise_fallbacks",
+            "Logged by now.",
+            ["part", "error"],
+            registry=self.registry,
+        )
+        waiting = Gauge("denoise_waiting_requests", "Requests.", registry=self.registry)
+        waiting.set_function(lambda: self.queue.waiting)
+
+    async def denoise(self, body: bodies.DenoiseRequest) -> Response:
+        """Keep what the query needs: texts, ranges, scores, and reasons of drops."""
+        passages = bodies.to_passages(body.passages)
+
+        def compute() -> Any:
+            return self.service.denoiser.denoise(body.query, passages).as_json()
+
+        return await self._compute(compute, _texts(passages), body.query)
+
+    async def check(self, body: bodies.CheckRequest) -> Response:
+        """Check claim by claim whether the passages support the answer.
+
+        Also whether it answers the question.
+        """
+        passages = bodies.to_passages(body.passages)
+
+        def compute() -> Any:
+            verdict = check_answer(
+                body.question, body.answer, passages, judge=self.service.judge
+            )
+            return {"passed": verdict.passed, **verdict.as_json()}
+
+        return await self._compute(
+            compute, _texts(passages), body.question, body.answer
+        )
+
+    async def rerank(self, body: bodies.RerankRequest) -> Response:
+        """Rank documents by relevance, best first.
+
+        ``relevance_score`` is the scorer's number through a sigmoid, 0 to 1. A request
+        with ``texts`` instead of ``documents`` is answered in the shape of
+        text-embeddings-inference.
+        """
+        scorer, name = self.service.scorer, self.service.name
+        if scorer is None:
+            raise HTTPException(501, f"{name} gives no scores, so it cannot rank")
+        documents = body.texts if body.documents is None else body.documents
+        if documents is None:
+            raise HTTPException(422, "documents is missing: expected a list of texts")
+        texts = [d if isinstance(d, str) else d.text for d in documents]
+        return await self._compute(
+            lambda: _rank(scorer, name, body, texts), texts, body.query
+        )
+
+    async def health(self, request: Request) -> Response:
+        """``/livez``: the process answers. ``/readyz``: work gets done.
+
+        503 when work is under way and none was done for ``stall_timeout`` seconds.
+        """
+        is_ready = self.queue.ready or request.url.path == "/livez"
+        report = {
+            "status": "ok" if is_ready else "stalled",
+            "model": self.service.name,
+            "version": __version__,
+            "waiting": self.queue.waiting,
+            "working": self.queue.working,
+        }
+        return JSONResponse(report, 200 if is_ready else 503)
+
+    async def metrics(self) -> Response:
+        """Metrics for Prometheus."""
+        for kind, count in fallbacks.fallback_counts().items():
+            self.fallback_gauge.labels(*kind).set(count)
+        return Response(generate_latest(self.registry), media_type=CONTENT_TYPE_LATEST)
+
+    async def _compute(
+        self, compute: Callable[[], Any], texts: Sequence[str], *other_texts: str
     ) -> Response:
-        """The plain values that it returns."""
-        characters = sum(map(len, (*texts, *asked)))
+        """Return the plain values of ``compute`` as JSON, within the limits."""
+        limits = self.service.limits
+        characters = sum(map(len, (*texts, *other_texts)))
         if len(texts) > limits.max_passages:
             raise HTTPException(
                 413,
-                f"{len(texts)} passages; at most {limits.max_passages} are taken at once",
+                f"{len(texts)} passages; at most {limits.max_passages} are taken at "
+                "once",
             )
         if characters > limits.max_characters:
             raise HTTPException(
                 413,
-                f"{characters:,} characters; at most {limits.max_characters:,} are taken at once",
+                f"{characters:,} characters; at most {limits.max_characters:,} are "
+                "taken at once",
             )
-        try:  # in ASCII, so that whatever stands in metadata can be written
-            found = await desk.ask(
-                lambda: json.dumps(call(), allow_nan=False), characters
-            )
+
+        def compute_json() -> str:
+            # In ASCII, so that any text of the metadata can be written.
+            return json.dumps(compute(), allow_nan=False)
+
+        try:
+            content = await self.queue.ask(compute_json, characters)
         except TimeoutError:
             raise HTTPException(504, f"no answer within {limits.timeout:g} s") from None
         except InputError as error:  # its message may quote the request
@@ -107,127 +229,41 @@ def make_app(service: Service) -> FastAPI:
             raise HTTPException(
                 422, f"it cannot be worked on as it is: {type(error).__name__}"
             ) from None
-        return Response(
-            found, media_type="application/json"
-        )  # a model of it is for the page, and not applied
-
-    @app.post("/v1/denoise", response_model=bodies.Denoised, **asked)
-    async def denoise(body: bodies.Denoise) -> Response:
-        """What is kept of the passages for the query and what is dropped: texts, ranges, scores and reasons."""
-        given = bodies.passages_of(body.passages)
-        return await ask(
-            lambda: service.denoiser.denoise(body.query, given).as_json(),
-            [p.text for p in given],
-            body.query,
-        )
-
-    @app.post("/v1/check", response_model=bodies.Checked, **asked)
-    async def check(body: bodies.CheckAnswer) -> Response:
-        """Whether the passages support the answer, claim by claim, and whether it answers the question."""
-        given = bodies.passages_of(body.passages)
-
-        def call() -> Any:
-            found = checked(body.question, body.answer, given, judge=service.judge)
-            return {"passed": found.passed, **found.as_json()}
-
-        return await ask(call, [p.text for p in given], body.question, body.answer)
-
-    async def rerank(body: bodies.Rerank) -> Response:
-        """Documents by relevance, best first. ``relevance_score`` is the scorer's own number through a sigmoid, 0
-        to 1; ``texts`` in the place of ``documents`` is answered in the shape of text-embeddings-inference."""
-        scorer, given = (
-            service.scorer,
-            body.texts if body.documents is None else body.documents,
-        )
-        if scorer is None:
-            raise HTTPException(
-                501, f"{service.name} gives no scores, so it cannot rank"
-            )
-        if given is None:
-            raise HTTPException(422, "documents is missing: expected a list of texts")
-        texts = [d if isinstance(d, str) else d.text for d in given]
-        return await ask(
-            lambda: _ranked(scorer, service.name, body, texts), texts, body.query
-        )
-
-    app.post(
-        "/v1/rerank", response_model=bodies.Reranked | list[bodies.RankedText], **asked
-    )(rerank)
-    for path in (
-        "/v2/rerank",
-        "/rerank",
-    ):  # Cohere's second version; text-embeddings-inference
-        app.post(path, include_in_schema=False)(rerank)
-
-    async def health(request: Request) -> Response:
-        """``/livez``: the process answers. ``/readyz``: work gets done; 503 when some is under way and none was
-        done for ``stalled`` seconds."""
-        ready = desk.ready or request.url.path == "/livez"
-        told = {
-            "status": "ok" if ready else "stalled",
-            "model": service.name,
-            "version": __version__,
-        }
-        return JSONResponse(
-            told | {"waiting": desk.waiting, "working": desk.working},
-            200 if ready else 503,
-        )
-
-    app.get("/livez", name="livez", response_model=bodies.Health)(health)
-    app.get(
-        "/readyz",
-        name="readyz",
-        response_model=bodies.Health,
-        responses={503: {"model": bodies.Health}},
-    )(health)
-
-    @app.get("/metrics", response_class=PlainTextResponse, **asked)
-    async def figures() -> Response:
-        """For Prometheus."""
-        for kind, count in fallbacks.fallback_counts().items():
-            fell_back.labels(*kind).set(count)
-        return Response(generate_latest(registry), media_type=CONTENT_TYPE_LATEST)
-
-    return app
+        # A response model would be applied again; it is for the API's page alone.
+        return Response(content, media_type="application/json")
 
 
-def _ranked(
-    scorer: Scorer, name: str, body: bodies.Rerank, texts: Sequence[str]
+def _texts(passages: Sequence[Passage]) -> list[str]:
+    return [passage.text for passage in passages]
+
+
+def _rank(
+    scorer: Scorer, name: str, body: bodies.RerankRequest, texts: Sequence[str]
 ) -> Any:
-    """Texts by their scores, best first, as plain values in the shape that was asked in. Raises `BadScores`."""
-    found: Any = (
-        scorer.score(body.query, [replace_surrogates(t) for t in texts])
-        if texts
-        else []
-    )
-    scores = np.asarray(found, dtype=np.float64)
+    """Return texts by score, best first, in the shape that the request asks for.
+
+    Raises `BadScores`.
+    """
+    values: Any = []
+    if texts:
+        values = scorer.score(body.query, [replace_surrogates(t) for t in texts])
+    scores = np.asarray(values, dtype=np.float64)
     if scores.shape != (len(texts),) or not np.isfinite(scores).all():
         raise BadScores(
             f"expected {len(texts)} finite scores, got an array of shape {scores.shape}"
         )
-    order, shares = (
-        np.argsort(-scores, kind="stable").tolist(),
-        1 / (1 + np.exp(np.minimum(-scores, 700))),
-    )
+    order = np.argsort(-scores, kind="stable").tolist()
+    probabilities = 1 / (1 + np.exp(np.minimum(-scores, 700)))
+    rows: list[dict[str, Any]] = []
     if body.documents is None:
-        told = (scores if body.raw_scores else shares).tolist()
-        return [
-            {"index": i, "score": told[i]}
-            | ({"text": texts[i]} if body.return_text else {})
-            for i in order
-        ]
-    rows: list[dict[str, Any]] = [
-        {"index": i, "relevance_score": float(shares[i])} for i in order[: body.top_n]
-    ]
-    if body.return_documents:
-        rows = [row | {"document": {"text": texts[row["index"]]}} for row in rows]
+        shown_scores = (scores if body.raw_scores else probabilities).tolist()
+        for i in order:
+            rows.append({"index": i, "score": shown_scores[i]})
+            if body.return_text:
+                rows[-1]["text"] = texts[i]
+        return rows
+    for i in order[: body.top_n]:
+        rows.append({"index": i, "relevance_score": float(probabilities[i])})
+        if body.return_documents:
+            rows[-1]["document"] = {"text": texts[i]}
     return {"id": f"rerank-{uuid.uuid4().hex}", "model": name, "results": rows}
-
-
-def _said(error: RequestValidationError) -> str:
-    """Where the first one is wrong and how, without what was sent."""
-    first = error.errors()[0]
-    place = [*map(str, first["loc"][1:])]
-    if first["type"] == "extra_forbidden":
-        place[-1] = "?"  # a name that the client made
-    return f"{'.'.join(place)}: {first['type'].replace('_', ' ')}"

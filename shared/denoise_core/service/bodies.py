@@ -1,4 +1,4 @@
-"""What clients send and what they get, as the OpenAPI page shows it.
+"""What clients send and get, as the OpenAPI page shows it.
 
 An unknown field is a mistake, but not in a rerank request: stock clients send fields that only their own servers
 know.
@@ -15,74 +15,80 @@ from pydantic_core import PydanticCustomError
 
 from denoise_core.types import Passage, replace_surrogates
 
-MOST = 10_000  # passages that any service takes; its own limit is lower
-LONGEST = 16_000_000  # characters of a text, likewise
+MAX_PASSAGES = 10_000  # passages that any service takes; its own limit is lower
+MAX_TEXT_CHARACTERS = 16_000_000  # characters of a text, likewise
 
 
-def _finite(metadata: dict[str, Any]) -> dict[str, Any]:
+def _check_finite(metadata: dict[str, Any]) -> dict[str, Any]:
     json.dumps(metadata, allow_nan=False)  # a reply repeats it
     return metadata
 
 
-def _distinct(given: list[str | Given]) -> list[str | Given]:
-    if len({p.id for p in passages_of(given)}) < len(given):
+def _check_ids(inputs: list[str | InputPassage]) -> list[str | InputPassage]:
+    if len({p.id for p in to_passages(inputs)}) < len(inputs):
         raise PydanticCustomError("same_id", "two passages have the same id")
-    return given
+    return inputs
 
 
-Whole = BeforeValidator(
+ValidUnicode = BeforeValidator(
     lambda value: replace_surrogates(value) if isinstance(value, str) else value
 )
 """Half a character, which JSON can spell and no reply can hold, is U+FFFD."""
-Said = Annotated[str, Whole, Field(max_length=LONGEST)]
-Name = Annotated[str, Whole, Field(max_length=1000)]
-Many = Field(max_length=MOST, fail_fast=True)
+BoundedText = Annotated[str, ValidUnicode, Field(max_length=MAX_TEXT_CHARACTERS)]
+BoundedName = Annotated[str, ValidUnicode, Field(max_length=1000)]
+PassageLimit = Field(max_length=MAX_PASSAGES, fail_fast=True)
 
 
-class Text(BaseModel):
+class DocumentBody(BaseModel):
     """A document of a rerank request as an object."""
 
-    text: Said
+    text: BoundedText
 
 
-class Rerank(BaseModel):
-    """The fields of Jina, Cohere, vLLM (``documents``) and text-embeddings-inference (``texts``)."""
+class RerankRequest(BaseModel):
+    """Fields of Jina, Cohere, vLLM (``documents``), text-embeddings-inference (``texts``)."""
 
-    query: Said
-    documents: Annotated[list[Said | Text], Many] | None = None
-    texts: Annotated[list[Said], Many] | None = None
-    model: Name | None = None
+    query: BoundedText
+    documents: Annotated[list[BoundedText | DocumentBody], PassageLimit] | None = None
+    texts: Annotated[list[BoundedText], PassageLimit] | None = None
+    model: BoundedName | None = None
     top_n: int | None = Field(default=None, ge=0)
     return_documents: bool = False
     raw_scores: bool = False
     return_text: bool = False
 
 
-class Given(BaseModel, extra="forbid"):
+class InputPassage(BaseModel, extra="forbid"):
     """A passage; its id is its number in the list unless given."""
 
-    text: Said
-    id: Name | None = None
-    metadata: Annotated[dict[str, Any], AfterValidator(_finite)] = Field(
+    text: BoundedText
+    id: BoundedName | None = None
+    metadata: Annotated[dict[str, Any], AfterValidator(_check_finite)] = Field(
         default_factory=dict
     )
 
 
-Passages = Annotated[list[Said | Given], Many, AfterValidator(_distinct)]
+PassageList = Annotated[
+    list[BoundedText | InputPassage], PassageLimit, AfterValidator(_check_ids)
+]
 
 
-class Denoise(BaseModel, extra="forbid"):
-    query: Said
-    passages: Passages
+class DenoiseRequest(BaseModel, extra="forbid"):
+    """Passages to denoise for a query."""
+
+    query: BoundedText
+    passages: PassageList
 
 
-class CheckAnswer(BaseModel, extra="forbid"):
-    question: Said
-    answer: Said
-    passages: Passages
+class CheckRequest(BaseModel, extra="forbid"):
+    """An answer to check with passages."""
+
+    question: BoundedText
+    answer: BoundedText
+    passages: PassageList
 
 
-class Range(BaseModel):
+class CharacterRange(BaseModel):
     """Characters ``[start, end)`` of the passage ``id``."""
 
     id: str
@@ -90,70 +96,78 @@ class Range(BaseModel):
     end: int
 
 
-class Scored(Range):
-    """``reason`` is of what was dropped."""
+class ScoredRange(CharacterRange):
+    """A scored range; ``reason`` is why a range was dropped."""
 
     score: float | None
     reason: str = ""
 
 
-class Left(BaseModel):
-    """What is left of a passage, and where its text stood."""
+class KeptPassage(BaseModel):
+    """What is kept of a passage, and the ranges of its text."""
 
     id: str
     text: str
     rewritten: bool
-    spans: list[Range]
+    spans: list[CharacterRange]
     metadata: dict[str, Any]
 
 
-class Denoised(BaseModel):
+class DenoiseResponse(BaseModel):
+    """What was kept and what was dropped."""
+
     query: str
-    passages: list[Left]
-    kept: list[Scored]
-    dropped: list[Scored]
+    passages: list[KeptPassage]
+    kept: list[ScoredRange]
+    dropped: list[ScoredRange]
     relevant: bool | None
     note: str | None
     fallback: str | None
     question_note: str | None
 
 
-class Ranked(BaseModel):
+class RankedDocument(BaseModel):
+    """A ranked document."""
+
     index: int
     relevance_score: float
-    document: Text | None = None
+    document: DocumentBody | None = None
 
 
 class RankedText(BaseModel):
-    """In the shape of text-embeddings-inference."""
+    """A ranked text in the shape of text-embeddings-inference."""
 
     index: int
     score: float
     text: str | None = None
 
 
-class Reranked(BaseModel):
+class RerankResponse(BaseModel):
+    """Ranked documents, best first."""
+
     id: str
     model: str
-    results: list[Ranked]
+    results: list[RankedDocument]
 
 
-class SpanOf(BaseModel):
+class SpanBody(BaseModel):
+    """Characters ``[start, end)`` of a passage."""
+
     passage_id: str
     start: int
     end: int
 
 
-class Quoted(BaseModel):
-    """Words of a passage, its characters ``[start, end)``, and whether they support or contradict the claim."""
+class QuoteBody(BaseModel):
+    """Words of a passage, with their relation to the claim: support or contradict."""
 
-    span: SpanOf
+    span: SpanBody
     text: str
     relation: str
 
 
-class Differing(BaseModel):
-    """A number, date, name or other words of a claim that the quotes do not say."""
+class DifferenceBody(BaseModel):
+    """A number, date, name or other words of a claim that the quotes do not have."""
 
     kind: str
     said: str
@@ -164,7 +178,7 @@ class Differing(BaseModel):
     source_end: int | None
 
 
-class Claimed(BaseModel):
+class ClaimBody(BaseModel):
     """A claim of the answer, its characters ``[start, end)``."""
 
     text: str
@@ -172,13 +186,15 @@ class Claimed(BaseModel):
     end: int
     supported: bool | None
     probability: float | None
-    quotes: list[Quoted]
-    differences: list[Differing]
+    quotes: list[QuoteBody]
+    differences: list[DifferenceBody]
     kind: str
     reason: str
 
 
-class Checked(BaseModel):
+class CheckResponse(BaseModel):
+    """The verdict on an answer, claim by claim."""
+
     passed: bool
     supported: bool | None
     answers_question: bool | None
@@ -186,11 +202,11 @@ class Checked(BaseModel):
     kind: str
     reason: str
     judge: str
-    claims: list[Claimed]
+    claims: list[ClaimBody]
 
 
 class Health(BaseModel):
-    """``waiting`` requests, ``working`` threads."""
+    """``waiting`` counts requests, ``working`` threads."""
 
     status: str
     model: str
@@ -200,15 +216,16 @@ class Health(BaseModel):
 
 
 class Problem(BaseModel):
-    """What is wrong, in words that repeat nothing of the request."""
+    """What is wrong; it repeats nothing of the request."""
 
     detail: str
 
 
-def passages_of(given: Sequence[str | Given]) -> tuple[Passage, ...]:
-    """As the core takes them."""
-    read = [Given(text=p) if isinstance(p, str) else p for p in given]
-    return tuple(
-        Passage(p.text, str(n) if p.id is None else p.id, metadata=p.metadata)
-        for n, p in enumerate(read)
-    )
+def to_passages(inputs: Sequence[str | InputPassage]) -> tuple[Passage, ...]:
+    """Return the passages as the core's values; an id is by default the position."""
+    passages = []
+    for position, item in enumerate(inputs):
+        body = InputPassage(text=item) if isinstance(item, str) else item
+        passage_id = str(position) if body.id is None else body.id
+        passages.append(Passage(body.text, passage_id, metadata=body.metadata))
+    return tuple(passages)

@@ -1,4 +1,4 @@
-"""Reading a request with bounded work: how long its body is, how slow, of how many parts; parsed off the loop."""
+"""Request bodies with bounded work: size, seconds and parts; parsed off the loop."""
 
 from __future__ import annotations
 
@@ -15,61 +15,78 @@ from denoise_core.service import ServiceLimits
 from denoise_core.service.keys import ApiKeys
 from denoise_core.service.request_queue import RequestQueue
 
-EACH = 64  # quotes, commas and brackets for each passage, metadata included
+PARTS_PER_PASSAGE = 64  # quotes, commas and brackets, metadata included
+_OTHER_PARTS = 2000
+
+
+class _BodyReader:
+    """What all requests of a service share: one parser, and the bytes being read."""
+
+    def __init__(self, limits: ServiceLimits) -> None:
+        self.limits = limits
+        self.parser_slot = anyio.CapacityLimiter(1)  # bodies are parsed one at a time
+        self.total_bytes = 0
+
+    async def parse(self, body: bytes) -> Any:
+        try:
+            return await anyio.to_thread.run_sync(
+                parse_body, body, self.limits, limiter=self.parser_slot
+            )
+        except OverflowError:
+            raise HTTPException(
+                413,
+                f"too much at once: at most {self.limits.max_passages} passages of "
+                f"{self.limits.max_characters:,} characters in all",
+            ) from None
+        except (ValueError, RecursionError):
+            raise HTTPException(
+                422, "expected a JSON object in UTF-8 with finite numbers"
+            ) from None
+
+
+class _LimitedRequest(Request):
+    """A request whose body is refused as soon as it passes a limit."""
+
+    reader: _BodyReader
+    body_bytes = 0
+
+    async def stream(self) -> AsyncGenerator[bytes, None]:
+        limits = self.reader.limits
+        header = self.headers.get("content-length", "")
+        is_number = header.isascii() and header.isdigit()
+        is_too_long = is_number and int(header[:20]) > limits.max_body_bytes
+        try:
+            async with asyncio.timeout(limits.body_timeout):
+                async for part in super().stream():
+                    self.body_bytes += len(part)
+                    self.reader.total_bytes += len(part)
+                    if is_too_long or self.body_bytes > limits.max_body_bytes:
+                        raise refuse_body(
+                            413,
+                            f"the body is longer than {limits.max_body_bytes:,} bytes",
+                        )
+                    if self.reader.total_bytes > limits.max_read_bytes:
+                        raise refuse_body(
+                            503, "too many bodies are being read", {"retry-after": "1"}
+                        )
+                    yield part
+        except TimeoutError:
+            raise refuse_body(
+                408, f"the body did not come within {limits.body_timeout:g} s"
+            ) from None
+
+    async def json(self) -> Any:
+        return await self.reader.parse(await self.body())
 
 
 def make_route_class(
-    limits: ServiceLimits, desk: RequestQueue, keys: ApiKeys
+    limits: ServiceLimits, queue: RequestQueue, keys: ApiKeys
 ) -> type[APIRoute]:
-    """The class of all routes of a service. Where even a short body would be refused, none is read."""
-    one, held = (
-        anyio.CapacityLimiter(1),
-        [0],
-    )  # bodies are parsed one at a time; bytes of all there are
+    """Return the class of all routes of a service.
 
-    class Read(Request):
-        own = 0  # bytes of ``held``
-
-        async def stream(self) -> AsyncGenerator[bytes, None]:
-            length = self.headers.get("content-length", "")
-            too_long = (
-                length.isascii()
-                and length.isdigit()
-                and int(length[:20]) > limits.max_body_bytes
-            )
-            try:
-                async with asyncio.timeout(limits.body_timeout):
-                    async for part in super().stream():
-                        self.own, held[0] = self.own + len(part), held[0] + len(part)
-                        if too_long or self.own > limits.max_body_bytes:
-                            raise refused(
-                                413,
-                                f"the body is longer than {limits.max_body_bytes:,} bytes",
-                            )
-                        if held[0] > limits.max_read_bytes:
-                            raise refused(
-                                503,
-                                "too many bodies are being read",
-                                {"retry-after": "1"},
-                            )
-                        yield part
-            except TimeoutError:
-                raise refused(
-                    408, f"the body did not come within {limits.body_timeout:g} s"
-                ) from None
-
-        async def json(self) -> Any:
-            try:
-                return await anyio.to_thread.run_sync(
-                    parse_body, await self.body(), limits, limiter=one
-                )
-            except OverflowError:
-                most = f"at most {limits.max_passages} passages of {limits.max_characters:,} characters in all"
-                raise HTTPException(413, f"too much at once: {most}") from None
-            except (ValueError, RecursionError):
-                raise HTTPException(
-                    422, "expected a JSON object in UTF-8 with finite numbers"
-                ) from None
+    When even a short body would be refused, none is read.
+    """
+    reader = _BodyReader(limits)
 
     class Route(APIRoute):
         def get_route_handler(
@@ -77,52 +94,59 @@ def make_route_class(
         ) -> Callable[[Request], Coroutine[Any, Any, Response]]:
             handle = super().get_route_handler()
 
-            async def read(request: Request) -> Response:
+            async def handle_limited(request: Request) -> Response:
                 if request.method != "POST":
                     return await handle(request)
-                if (
-                    request.headers.get("content-type", "")
-                    .partition(";")[0]
-                    .strip()
-                    .lower()
-                    != "application/json"
-                ):
-                    raise refused(
-                        415, "send the body with Content-Type: application/json"
-                    )
-                if after := keys.wait(request.scope["key"]):
-                    raise refused(
+                _check_media_type(request)
+                seconds = keys.wait(request.scope["key"])
+                if seconds:
+                    raise refuse_body(
                         429,
                         "the quota of this key is spent",
-                        {"retry-after": str(after)},
+                        {"retry-after": str(seconds)},
                     )
-                desk.admit()
-                reading = Read(request.scope, request.receive)
+                queue.admit()
+                limited_request = _LimitedRequest(request.scope, request.receive)
+                limited_request.reader = reader
                 try:
-                    return await handle(reading)
+                    return await handle(limited_request)
                 finally:
-                    held[0] -= reading.own
+                    reader.total_bytes -= limited_request.body_bytes
 
-            return read
+            return handle_limited
 
     return Route
 
 
-def refused(
+def _check_media_type(request: Request) -> None:
+    media_type = request.headers.get("content-type", "").partition(";")[0]
+    if media_type.strip().lower() != "application/json":
+        raise refuse_body(415, "send the body with Content-Type: application/json")
+
+
+def refuse_body(
     status: int, detail: str, headers: dict[str, str] | None = None
 ) -> HTTPException:
-    """What of a body is still on its way is not read."""
+    """Return an error that closes the connection: the rest of the body is not read."""
     return HTTPException(status, detail, {"connection": "close", **(headers or {})})
 
 
 def parse_body(body: bytes, limits: ServiceLimits) -> Any:
-    """The JSON of a body. Raises `OverflowError` for one of more parts than its limits could need, before anything
-    is built of them, and `ValueError` for what is no JSON object."""
-    most = EACH * limits.max_passages + 2000
-    parts = body.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"', most)
-    outside = b"".join(parts[::2])  # of the texts
-    if len(parts) > most or sum(map(outside.count, (b",", b"[", b"{"))) > most:
+    """Return the JSON object of a body.
+
+    Raises:
+        OverflowError: It has more parts than its limits could need. This is checked
+            before any Python object is built of them.
+        ValueError: It is no JSON object.
+    """
+    max_parts = PARTS_PER_PASSAGE * limits.max_passages + _OTHER_PARTS
+    unescaped = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    parts = unescaped.split(b'"', max_parts)
+    structure = b"".join(parts[::2])  # what is outside the strings
+    separators = sum(structure.count(separator) for separator in (b",", b"[", b"{"))
+    if len(parts) > max_parts or separators > max_parts:
         raise OverflowError
-    if isinstance(found := json.loads(body), dict):
-        return found
-    raise ValueError("no object")
+    data = json.loads(body)
+    if not isinstance(data, dict):
+        raise ValueError("no object")
+    return data

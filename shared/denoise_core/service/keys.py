@@ -1,10 +1,10 @@
-"""Who may ask, and how often: keys from a file.
+"""Who may send requests, and how often: keys from a file.
 
 The file is TOML, a table for each name::
 
     [search]
     sha256 = "9f86d0..."       # of the key; or key = "..." itself
-    quota = "600/minute"       # as the library `limits` reads it; without it there is none
+    quota = "600/minute"       # as the library `limits` reads it; optional
 """
 
 from __future__ import annotations
@@ -24,59 +24,67 @@ from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationEr
 from denoise_core.errors import InputError
 
 
-class Key(BaseModel, extra="forbid", strict=True):
+class KeyTable(BaseModel, extra="forbid", strict=True):
+    """One table of the file: a key or its digest, and perhaps a quota."""
+
     key: str = Field("", min_length=1)
     sha256: str = Field("", pattern="^[0-9a-fA-F]{64}$")
     quota: Annotated[str, AfterValidator(parse)] | None = None
 
 
-_FILE = TypeAdapter(Annotated[dict[str, Key], Field(min_length=1)])
+_KEY_FILE = TypeAdapter(Annotated[dict[str, KeyTable], Field(min_length=1)])
 
 
 class ApiKeys:
-    """The keys of a file by their digests; without one anybody may ask. Raises `InputError` for another file."""
+    """The keys of a file by their digests; without a file no key is needed.
+
+    Raises `InputError` for an invalid file.
+    """
 
     def __init__(self, file: Path | None) -> None:
-        self._hits = FixedWindowRateLimiter(MemoryStorage())
-        self._known: dict[str, tuple[str, Any]] = {}
-        if file is None:
-            return
+        self._rate_limiter = FixedWindowRateLimiter(MemoryStorage())
+        self._quotas: dict[str, Any] = {}
+        self._names: dict[str, str] = {}  # by the key's digest
+        if file is not None:
+            self._read_file(file)
+
+    def _read_file(self, file: Path) -> None:
         try:
-            found = _FILE.validate_python(tomllib.loads(file.read_text("utf-8")))
-            for name, key in found.items():
-                self._known[key.sha256.lower() or _digest(key.key)] = name, key.quota
-            if len(self._known) < len(found) or any(
-                bool(k.key) == bool(k.sha256) for k in found.values()
-            ):
+            tables = _KEY_FILE.validate_python(tomllib.loads(file.read_text("utf-8")))
+            for name, table in tables.items():
+                if bool(table.key) == bool(table.sha256):
+                    raise ValueError
+                self._names[table.sha256.lower() or _digest(table.key)] = name
+                self._quotas[name] = table.quota
+            if len(self._names) < len(tables):
                 raise ValueError
-        except (OSError, ValueError) as error:  # what it says repeats what it was given
-            table = (
-                error.errors()[0]["loc"][:1]
-                if isinstance(error, ValidationError)
-                else ()
-            )
+        except (OSError, ValueError) as error:  # its message may quote a key
+            location: tuple[Any, ...] = ()
+            if isinstance(error, ValidationError):
+                location = error.errors()[0]["loc"][:1]
             raise InputError(
-                f"keys: {file} {[*table]}: {type(error).__name__}; expected TOML with a table for each name, in "
-                "it a key or its sha256 of 64 digits, each key once, and perhaps quota = '600/minute'"
+                f"keys: {file} {[*location]}: {type(error).__name__}; expected TOML "
+                "with a table for each name, in it a key or its sha256 of 64 digits, "
+                "each key once, and perhaps quota = '600/minute'"
             ) from None
 
     def identify(self, header: str) -> str | None:
-        """The name of the key in an ``Authorization`` header, '' where none is needed; None for a wrong one."""
+        """Return the name of the key in an ``Authorization`` header.
+
+        '' where no key is needed; None for a wrong one.
+        """
+        if not self._names:
+            return ""
         scheme, key = get_authorization_scheme_param(header)
-        found = self._known.get(_digest(key)) if scheme.lower() == "bearer" else None
-        return found[0] if found else None if self._known else ""
+        return self._names.get(_digest(key)) if scheme.lower() == "bearer" else None
 
     def wait(self, name: str) -> int:
-        """Counts one request; the seconds until the next may come, 0 while the quota lasts."""
-        quota = next(
-            (quota for known, quota in self._known.values() if known == name), None
-        )
-        if quota is None or self._hits.hit(quota, name):
+        """Count one request; return the seconds until the next, 0 within the quota."""
+        quota = self._quotas.get(name)
+        if quota is None or self._rate_limiter.hit(quota, name):
             return 0
-        return max(
-            1,
-            int(self._hits.get_window_stats(quota, name).reset_time - time.time()) + 1,
-        )
+        window = self._rate_limiter.get_window_stats(quota, name)
+        return max(1, int(window.reset_time - time.time()) + 1)
 
 
 def _digest(key: str) -> str:

@@ -19,122 +19,126 @@ from denoise_core.service import ServiceLimits
 
 T = TypeVar("T")
 
-FIXED = 2000  # what a request costs besides its characters, in characters
-MARGIN = 0.8  # of the limit that an expected wait may fill: estimates err
-LOST = 4  # threads for each worker that may hang before nothing more is begun
-GUESS = 1e-5  # seconds of a character, before the first request is done
-_WEIGHT = 0.2  # of the newest request in the mean
-RARELY = 10_000  # collections of the middle generation before a full one, while nothing else asks for one
-_YOUNG = 10  # of them after which one is due as soon as nothing is under way
+FIXED_COST = 2000  # what a request costs besides its characters, in characters
+WAIT_FRACTION = 0.8  # of the limit that an expected wait may fill: estimates err
+MAX_HUNG_THREADS = (
+    4  # threads for each worker that may hang before nothing more is begun
+)
+INITIAL_RATE = 1e-5  # seconds of a character, before the first request is done
+_RATE_WEIGHT = 0.2  # of the newest request in the average
+# Collections of the middle generation before a full one that Python starts itself.
+RARE_COLLECTIONS = 10_000
+_COLLECT_AFTER = 10  # of them after which an idle service collects
 
 
 def tune_for_serving() -> None:
-    """Settles a process that only serves, after all is loaded: no full collection, which holds all threads up for
-    as long as there are objects, while a request is worked on, and short turns of threads that compute."""
+    """Tune a process that only serves, after all is loaded.
+
+    No full garbage collection while a request is worked on, since that stops all
+    threads; and short turns of threads that compute.
+    """
     gc.freeze()
-    gc.set_threshold(*gc.get_threshold()[:2], RARELY)
+    gc.set_threshold(*gc.get_threshold()[:2], RARE_COLLECTIONS)
     sys.setswitchinterval(0.001)
 
 
 class ServiceBusy(HTTPException):
-    """It would not be done in time; nor may it be within ``after`` seconds."""
+    """The request would not be done in time, nor within ``retry_after`` seconds."""
 
-    def __init__(self, after: float) -> None:
-        super().__init__(
-            503, "busy: ask again later", {"Retry-After": str(max(1, math.ceil(after)))}
-        )
+    def __init__(self, retry_after: float) -> None:
+        seconds = max(1, math.ceil(retry_after))
+        super().__init__(503, "busy: ask again later", {"Retry-After": str(seconds)})
 
 
 class RequestQueue:
-    """Calls on ``limits.threads`` threads, each answered as it is done. Of one event loop."""
+    """Runs calls on ``limits.threads`` threads, for one event loop."""
 
     def __init__(self, limits: ServiceLimits) -> None:
         self.limits = limits
-        self.working = 0  # threads, those that nobody waits for included
-        self._ahead = 0.0  # cost of all that was admitted and is not done
-        self._rate = GUESS  # seconds of one unit of cost
+        self.working = 0  # threads, abandoned ones included
+        self._pending_cost = 0.0  # of all that was admitted and is not done
+        self._seconds_per_cost = INITIAL_RATE
         self._lock = threading.Lock()
-        self._progress = time.monotonic()
-        self._room = anyio.CapacityLimiter(limits.threads)
-        self._pool = DaemonThreadPool(limits.threads * (LOST + 1), "denoise-service")
+        self._last_progress = time.monotonic()
+        self._slots = anyio.CapacityLimiter(limits.threads)
+        self._max_threads = limits.threads * (MAX_HUNG_THREADS + 1)
+        self._pool = DaemonThreadPool(self._max_threads, "denoise-service")
 
     async def ask(self, call: Callable[[], T], characters: int) -> T:
-        """What ``call`` returns. Raises `ServiceBusy` at once for one that could not be done in time, `TimeoutError` when
-        it was not, and what it raises."""
-        cost, until = characters + FIXED, time.monotonic() + self.limits.timeout
+        """Return what ``call`` returns.
+
+        Raises `ServiceBusy` at once when it could not be done in time, and
+        `TimeoutError` when it was not.
+        """
+        cost = characters + FIXED_COST
+        deadline = time.monotonic() + self.limits.timeout
         self.admit(characters)
-        self._ahead += cost
+        self._pending_cost += cost
         try:
-            async with asyncio.timeout(self.limits.timeout), self._room:
-                if time.monotonic() + cost * self._rate > until:
-                    raise TimeoutError  # it would be given up on the way
-                if self._lost:
+            async with asyncio.timeout(self.limits.timeout), self._slots:
+                if time.monotonic() + cost * self._seconds_per_cost > deadline:
+                    raise TimeoutError  # it would not end in time
+                if self._is_hung:
                     raise ServiceBusy(self.limits.timeout / 2)
-                return await self._pool.run(self._timed, call, cost)
+                return await self._pool.run(self._run_timed, call, cost)
         finally:
-            self._ahead -= cost
+            self._pending_cost -= cost
 
     def admit(self, characters: int = 0) -> None:
-        """Raises `ServiceBusy` for a request of so many characters that could not be done in time."""
-        expected = (self._ahead / self.limits.threads + characters + FIXED) * self._rate
-        late = expected - MARGIN * self.limits.timeout
-        if (
-            self._lost
-            or self.waiting >= self.limits.max_waiting
-            or (self._ahead and late > 0)
-        ):
-            raise ServiceBusy(late)  # alone it is tried, however long the last one took
+        """Raise `ServiceBusy` for a request that could not be done in time."""
+        cost = self._pending_cost / self.limits.threads + characters + FIXED_COST
+        excess = cost * self._seconds_per_cost - WAIT_FRACTION * self.limits.timeout
+        # Without others it is tried, however long the last request took.
+        is_late = self._pending_cost and excess > 0
+        if self._is_hung or self.waiting >= self.limits.max_waiting or is_late:
+            raise ServiceBusy(excess)
 
     @property
     def waiting(self) -> int:
-        """Requests."""
-        return self._room.statistics().tasks_waiting
+        """Requests that wait for a thread."""
+        return self._slots.statistics().tasks_waiting
 
     @property
     def ready(self) -> bool:
         """False when work is under way and none was done for too long."""
         with self._lock:
-            return (
-                not self.working
-                or time.monotonic() - self._progress < self.limits.stall_timeout
-            )
+            idle_seconds = time.monotonic() - self._last_progress
+            return not self.working or idle_seconds < self.limits.stall_timeout
 
     def close(self) -> None:
+        """Start no further call."""
         self._pool.close()
 
     @property
-    def _lost(self) -> bool:
-        return self.working >= self.limits.threads * (LOST + 1)
+    def _is_hung(self) -> bool:
+        return self.working >= self._max_threads
 
-    def _timed(self, call: Callable[[], T], cost: float) -> T:
-        began = time.monotonic()
+    def _run_timed(self, call: Callable[[], T], cost: float) -> T:
+        start_time = time.monotonic()
         with self._lock:
             if not self.working:
-                self._progress = began
+                self._last_progress = start_time
             self.working += 1
         try:
             return call()
         except Exception:
             raise
-        except (
-            BaseException
-        ) as error:  # it would end the event loop, and all other requests with it
+        except BaseException as error:
+            # It would end the event loop, and all other requests with it.
             raise RuntimeError(f"the call raised {type(error).__name__}") from None
         finally:
-            now = time.monotonic()
-            with self._lock:
-                self.working -= 1
-                due = (
-                    not self.working
-                    and gc.get_threshold()[2] == RARELY
-                    and gc.get_count()[2] >= _YOUNG
-                )
-                self._progress = now
-                rate = (now - began) / cost
-                self._rate = (
-                    rate
-                    if self._rate == GUESS
-                    else (1 - _WEIGHT) * self._rate + _WEIGHT * rate
-                )
-            if due:
-                gc.collect()
+            self._record_end(start_time, cost)
+
+    def _record_end(self, start_time: float, cost: float) -> None:
+        now = time.monotonic()
+        with self._lock:
+            self.working -= 1
+            is_idle = not self.working
+            self._last_progress = now
+            rate = (now - start_time) / cost
+            if self._seconds_per_cost != INITIAL_RATE:  # else this is the first one
+                rate = (1 - _RATE_WEIGHT) * self._seconds_per_cost + _RATE_WEIGHT * rate
+            self._seconds_per_cost = rate
+        is_tuned = gc.get_threshold()[2] == RARE_COLLECTIONS
+        if is_idle and is_tuned and gc.get_count()[2] >= _COLLECT_AFTER:
+            gc.collect()

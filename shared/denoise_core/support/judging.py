@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, overload, runtime_checkable
 
 from denoise_core.errors import InputError, UnparsableReply
+from denoise_core.jsonable import from_jsonable, to_jsonable
 from denoise_core.runtime.effects import Flow, complete
 from denoise_core.runtime.flow import arun, run
 from denoise_core.support.citing import Citation
@@ -266,15 +267,15 @@ class AnswerVerdict:
 
     def as_json(self) -> dict[str, Any]:
         """Plain values, tuples as lists, which `from_json` reads."""
-        plain: dict[str, Any] = json.loads(json.dumps(asdict(self)))
-        return plain
+        values: dict[str, Any] = to_jsonable(self)
+        return values
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> AnswerVerdict:
         """The verdict that `as_json` wrote. Raises `InputError` for anything else."""
         try:
-            claims = tuple(_claim_from(c) for c in data["claims"])
-            return AnswerVerdict(**{**data, "claims": claims})
+            verdict: AnswerVerdict = from_jsonable(AnswerVerdict, data)
+            return verdict
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"not a verdict as AnswerVerdict.as_json() writes it: {error!r}"
@@ -287,14 +288,6 @@ def _worth(claim: ClaimVerdict) -> float:
     if not claim.supported:
         return 0.0
     return 1.0 if claim.probability is None else claim.probability
-
-
-def _claim_from(data: Mapping[str, Any]) -> ClaimVerdict:
-    quotes = tuple(
-        Quote(Span(**q["span"]), q["text"], q["relation"]) for q in data["quotes"]
-    )
-    differences = tuple(Difference(**d) for d in data["differences"])
-    return ClaimVerdict(**{**data, "quotes": quotes, "differences": differences})
 
 
 @runtime_checkable

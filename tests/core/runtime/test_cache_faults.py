@@ -166,7 +166,7 @@ def test_a_disk_that_fails_costs_no_denoising(disk, tmp_path, monkeypatch, caplo
     expected = default_denoiser(keep=1).denoise("Where is the tower?", passages)
     fallbacks._counts.clear()
     folder = DISKS[disk](tmp_path, monkeypatch)
-    denoiser = Guard(default_denoiser(keep=1, folder=folder))
+    denoiser = Guard(default_denoiser(keep=1, cache_folder=folder))
     with caplog.at_level("WARNING", "denoise"):
         found = [denoiser.denoise("Where is the tower?", passages) for _ in range(2)]
     assert [result.passages for result in found] == [expected.passages] * 2
@@ -182,7 +182,7 @@ def test_a_disk_that_fails_is_tried_again_after_a_while(disk, tmp_path, monkeypa
         DISKS[disk](tmp_path, failing)
         bypass.attempt(lambda: store.put("k", "text"), None)
     assert store.get("k") is None, "whole or not at all"
-    bypass._until = 0.0
+    bypass._bypassed_until = 0.0
     bypass.attempt(lambda: store.put("k", "text"), None)
     assert store.get("k") == "text"
 
@@ -217,7 +217,7 @@ def test_a_waiter_whose_leader_is_late_leads_itself(monkeypatch):
     assert llm.begun == 2
     llm.opened.set()
     leader.join(10)
-    assert not cache._flying
+    assert not cache._calls_in_flight
 
 
 def test_a_leader_that_was_left_behind_poisons_nothing(monkeypatch):
@@ -267,8 +267,8 @@ def test_each_waiter_gets_an_error_of_its_own_without_the_leaders_trace():
     gate, arrived, joined = threading.Barrier(4), [], []
 
     class Counting(Cache):
-        def lead_or_join(self, key, **how):
-            flight, leads = super().lead_or_join(key, **how)
+        def get_or_create_call(self, key, **how):
+            flight, leads = super().get_or_create_call(key, **how)
             joined.extend([] if leads else [flight])
             return flight, leads
 

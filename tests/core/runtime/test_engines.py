@@ -21,7 +21,7 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.errors import BadReply, BudgetExceeded, is_user_error
 from denoise_core.runtime import fallbacks
 from denoise_core.runtime.budget import Budget, Meter, current_meter
-from denoise_core.runtime.engines import RemoteLimits, _seconds, rendezvous_order
+from denoise_core.runtime.engines import RemoteLimits, _parse_retry_after, rendezvous_order
 from denoise_core.runtime.fallbacks import fallback_counts
 from denoise_core.scorers import RemoteReranker
 
@@ -122,8 +122,8 @@ def test_a_server_that_asks_for_time_gets_it(fault, replicas):
 
 def test_both_forms_of_retry_after():
     soon = formatdate(time.time() + 30, usegmt=True)
-    assert 25 < _seconds(soon) <= 30
-    assert _seconds(formatdate(time.time() - 30, usegmt=True)) == 0
+    assert 25 < _parse_retry_after(soon) <= 30
+    assert _parse_retry_after(formatdate(time.time() - 30, usegmt=True)) == 0
     for said, seconds in (
         ("7", 7),
         ("900", 60),
@@ -133,7 +133,7 @@ def test_both_forms_of_retry_after():
         ("9" * 400, 60),
         (None, 0),
     ):
-        assert _seconds(said) == seconds
+        assert _parse_retry_after(said) == seconds
 
 
 @pytest.mark.parametrize(

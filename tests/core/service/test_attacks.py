@@ -341,19 +341,21 @@ async def test_replies_are_as_the_page_says_and_the_page_is_valid():
         page = (await client.get("/openapi.json")).json()
         validate(page)
         asked = {"query": "Where is the tower?", "passages": TEXTS}
-        bodies.Denoised.model_validate((await post(client, asked)).json(), strict=True)
+        bodies.DenoiseResponse.model_validate(
+            (await post(client, asked)).json(), strict=True
+        )
         found = (await post(client, asked | {"passages": []})).json()
-        bodies.Denoised.model_validate(found, strict=True)
+        bodies.DenoiseResponse.model_validate(found, strict=True)
         answer = {
             "question": asked["query"],
             "answer": "It is in Porto. Bread costs 3 euro.",
             "passages": TEXTS,
         }
-        bodies.Checked.model_validate(
+        bodies.CheckResponse.model_validate(
             (await post(client, answer, "/v1/check")).json(), strict=True
         )
         ranked = {"query": "tower", "documents": TEXTS, "return_documents": True}
-        bodies.Reranked.model_validate(
+        bodies.RerankResponse.model_validate(
             (await post(client, ranked, "/v1/rerank")).json(), strict=True
         )
         found = (
@@ -431,7 +433,7 @@ def test_flags_come_before_the_environment(monkeypatch):
     found = asked.make_context(
         "serve", ["--port", "100", "--name", "a", "--name", "b", "--access-log"]
     ).params
-    assert (found["port"], found["passages"], found["seconds"]) == (100, 20, 3.5)
+    assert (found["port"], found["max_passages"], found["timeout"]) == (100, 20, 3.5)
     assert (found["name"], found["access_log"], found["workers"]) == (
         ["a", "b"],
         True,
@@ -443,7 +445,7 @@ def test_flags_come_before_the_environment(monkeypatch):
 
 
 def test_a_passage_without_an_id_has_its_number():
-    assert bodies.passages_of(["a", bodies.Given(text="b", id="x")]) == (
+    assert bodies.to_passages(["a", bodies.InputPassage(text="b", id="x")]) == (
         Passage("a", "0"),
         Passage("b", "x"),
     )

@@ -10,7 +10,7 @@ import pytest
 
 from denoise_core.service import ServiceLimits
 from denoise_core.service.request_queue import (
-    LOST,
+    MAX_HUNG_THREADS,
     RequestQueue,
     ServiceBusy,
     tune_for_serving,
@@ -35,7 +35,7 @@ async def test_a_call_is_answered_and_what_it_raises_is_raised():
 async def test_a_request_that_would_wait_too_long_is_refused_at_once():
     go = threading.Event()
     desk = RequestQueue(ServiceLimits(workers=1, timeout=10))
-    desk._rate = 0.001  # a second for a thousand characters
+    desk._seconds_per_cost = 0.001  # a second for a thousand characters
     first = asyncio.create_task(
         desk.ask(go.wait, 2000)
     )  # four seconds with the fixed cost
@@ -56,18 +56,18 @@ async def test_a_request_that_would_wait_too_long_is_refused_at_once():
 
 async def test_alone_everything_is_tried_and_what_was_learned_is_taken_back():
     desk = RequestQueue(ServiceLimits(workers=1, timeout=3000))
-    desk._rate = 1.45  # 2,900 s for any
+    desk._seconds_per_cost = 1.45  # 2,900 s for any
     assert await desk.ask(lambda: "tried", 1) == "tried"
     for _ in range(40):
         await desk.ask(lambda: None, 1)
-    assert desk._rate < 0.001
+    assert desk._seconds_per_cost < 0.001
     desk.close()
 
 
 async def test_what_has_expired_is_not_begun():
     go, begun = threading.Event(), []
     desk = RequestQueue(ServiceLimits(workers=1, timeout=0.1))
-    desk._rate = 0.02 / 2001  # each takes 20 ms
+    desk._seconds_per_cost = 0.02 / 2001  # each takes 20 ms
     first = asyncio.create_task(desk.ask(go.wait, 1))
     await asyncio.sleep(0)
     late = [asyncio.create_task(desk.ask(lambda: begun.append(1), 1)) for _ in range(2)]
@@ -82,11 +82,11 @@ async def test_what_has_expired_is_not_begun():
 async def test_calls_that_hang_are_not_ready_and_bounded_and_their_slot_is_free():
     go = threading.Event()
     desk = RequestQueue(ServiceLimits(workers=1, timeout=0.05, stall_timeout=0.01))
-    for _ in range(LOST):
+    for _ in range(MAX_HUNG_THREADS):
         with pytest.raises(TimeoutError):
             await desk.ask(go.wait, 1)
     assert not desk.ready
-    desk._rate = 1e-9
+    desk._seconds_per_cost = 1e-9
     assert await desk.ask(lambda: "answered", 1) == "answered", (
         "those that hang hold no worker"
     )
@@ -98,7 +98,7 @@ async def test_calls_that_hang_are_not_ready_and_bounded_and_their_slot_is_free(
     while desk.working:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
     assert desk.ready
-    desk._rate = 1e-9
+    desk._seconds_per_cost = 1e-9
     assert await desk.ask(lambda: "again", 1) == "again"
     desk.close()
 

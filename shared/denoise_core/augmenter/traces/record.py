@@ -35,7 +35,7 @@ def answer_record(answer: Answer) -> dict[str, Any]:
 
 
 def attempt_record(attempt: Attempt) -> dict[str, Any]:
-    """One attempt of the loop, as it stands in an answer's record."""
+    """Return one attempt of the loop, as in an answer's record."""
     return {
         "text": attempt.candidate,
         "draft": attempt.draft,

@@ -1,9 +1,9 @@
-"""A run as JSON Lines: one line for the answer, one for each effect, one for the memory. To keep, to replay.
+"""A run as JSON Lines, to store and replay: the answer, each effect, the memory.
 
-``redact`` is called on every text that came from outside (questions, evidence, prompts, replies, errors)
-before it is written, so that a log need not hold what must not be held. What JSON cannot say is changed, never
-refused: another object in a passage's metadata becomes its string, a tuple a list, a number that is not finite
-None. What is not compared (a model, an origin) is left out.
+``redact`` is called on every text that came from outside (questions, evidence, prompts,
+replies, errors) before it is written, so that a log holds no private text. What JSON
+cannot express is changed, never refused, see `denoise_core.jsonable`. Fields that are
+not compared (a model, an origin) are left out.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from denoise_core.types import Drop, Event, Message, Passage, Reply, Span, Usage
 VERSION = 3  # of a run, and of a memory alone
 Redact: TypeAlias = Callable[[str], str]
 
-# Names of ours, where they stand in a record: a path of keys, "*" for a place in a list. A string anywhere
-# else came from outside, in metadata also the keys and the numbers.
-_OURS = frozenset(
+# Paths of keys ("*" is any index) whose values are names of this package. Any other
+# string came from outside, in metadata also the keys and the numbers.
+_OWN_VALUES = frozenset(
     (
         "line", "kind", "tag", "prompts", "outcome", "stopped_because", "judge",
         "nearest/*/provenance",
@@ -42,13 +42,13 @@ _OURS = frozenset(
         "attempts/*/verdict/claims/*/quotes/*/relation", "attempts/*/verdict/claims/*/differences/*/kind",
     )
 )  # fmt: skip
-_FREE = ("metadata", "fields")  # what others put there: nothing in it is ours
+_FOREIGN_FIELDS = ("metadata", "fields")  # all of their content came from outside
 
-_written = partial(to_jsonable, list_classes=(Span,))
+_to_json = partial(to_jsonable, list_classes=(Span,))
 
 
 def to_lines(answer: Answer, *, redact: Redact | None = None) -> Iterator[str]:
-    """The run as lines of JSON, without line ends."""
+    """Yield the run as lines of JSON, without line ends."""
     head = {
         "line": "answer",
         "version": VERSION,
@@ -58,25 +58,24 @@ def to_lines(answer: Answer, *, redact: Redact | None = None) -> Iterator[str]:
         "stopped_because": str(answer.stop_reason),
         "judge": answer.judge,
         "holds": answer.supported_part,
-        "nearest": _written(answer.closest_evidence),
+        "nearest": _to_json(answer.closest_evidence),
     }
-    for record in (
-        head,
-        *({"line": "effect", **event_to_json(e)} for e in answer.trace.events),
-        {"line": "memory", **memory_to_json(answer.memory)},
-    ):
-        line = json.dumps(
-            _redacted(record, redact, ()) if redact else record,
-            ensure_ascii=False,
-            allow_nan=False,
-        )
-        yield line.encode(
-            "utf-8", "replace"
-        ).decode()  # half a character makes no file unwritable
+    records = [head]
+    for event in answer.trace.events:
+        records.append({"line": "effect", **event_to_json(event)})
+    records.append({"line": "memory", **memory_to_json(answer.memory)})
+    for record in records:
+        shown = _redact_record(record, redact, ()) if redact else record
+        line = json.dumps(shown, ensure_ascii=False, allow_nan=False)
+        # Half a character must not make the file unwritable.
+        yield line.encode("utf-8", "replace").decode()
 
 
 def from_lines(lines: Iterable[str]) -> Answer:
-    """The answer that `to_lines` wrote; blank lines are skipped. Raises `InputError` naming the bad line."""
+    """Read the answer that `to_lines` wrote; blank lines are skipped.
+
+    Raises `InputError` naming the bad line.
+    """
     head: Mapping[str, Any] | None = None
     memory = None
     events = []
@@ -93,9 +92,8 @@ def from_lines(lines: Iterable[str]) -> Answer:
                 case "memory":
                     memory = memory_from_json(record)
                 case other:
-                    raise InputError(
-                        f"{other!r} of version {record.get('version')!r} is none of ours"
-                    )
+                    version = record.get("version")
+                    raise InputError(f"unknown line {other!r} of version {version!r}")
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"line {number}: not a recorded run: {type(error).__name__}: {error}"
@@ -104,14 +102,14 @@ def from_lines(lines: Iterable[str]) -> Answer:
         raise InputError(
             "not a recorded run: expected a line 'answer' and a line 'memory'"
         )
-    outcome = Outcome(head["outcome"])
     best = memory.best
-    sent = best is not None and best.candidate == head["text"]
-    cited = cited_passages(best.candidate, best.evidence) if sent and best else ()
-    stop = StopReason(head["stopped_because"])
+    citations: tuple[Passage, ...] = ()
+    if best is not None and best.candidate == head["text"]:
+        citations = cited_passages(best.candidate, best.evidence)
+    outcome, stop_reason = Outcome(head["outcome"]), StopReason(head["stopped_because"])
     try:
-        near = from_jsonable(tuple[Passage, ...], head["nearest"])
-        judge, holds = head["judge"], head["holds"]
+        closest_evidence = from_jsonable(tuple[Passage, ...], head["nearest"])
+        judge, supported_part = head["judge"], head["holds"]
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"not a recorded run: {type(error).__name__}: {error}"
@@ -119,136 +117,129 @@ def from_lines(lines: Iterable[str]) -> Answer:
     return Answer(
         head["text"],
         outcome,
-        stop,
+        stop_reason,
         memory,
         Trace(tuple(events)),
-        cited,
+        citations,
         judge,
-        near,
-        holds,
+        closest_evidence,
+        supported_part,
     )
 
 
 def event_to_json(event: Event) -> dict[str, Any]:
-    used = None if event.usage is None else list(_written(event.usage).values())
-    common = {"tag": event.tag, "seconds": round(event.seconds, 6), "usage": used}
-    common |= {"error": event.error, "made": event.executed}
+    """Return one effect and its reply as plain JSON."""
     effect, reply = event.effect, event.reply
+    common = {
+        "tag": event.tag,
+        "seconds": round(event.seconds, 6),
+        "usage": event.usage and list(_to_json(event.usage).values()),
+        "error": event.error,
+        "made": event.executed,
+    }
     if isinstance(effect, Complete):
-        whole = isinstance(reply, Reply)
-        common |= {
-            "reply": reply.text if whole else None,
-            "calls": reply.calls if whole else 1,
-        }
-        drafted = None
-        if isinstance(reply, DraftReply):
-            drafted = {
-                "found": _written(reply.retrieved),
-                "fields": _written(reply.fields),
-                "judge": reply.judge,
-            }
-        return {
-            "kind": "complete",
-            **common,
-            "messages": _written(effect.messages),
-            "drafted": drafted,
-        }
+        common["messages"] = _to_json(effect.messages)
+        return {"kind": "complete", **common, **_completion_to_json(reply)}
     if isinstance(effect, Retrieve):
-        return {
-            "kind": "retrieve",
-            **common,
-            "query": effect.query,
-            "reply": _written(reply),
+        common["reply"] = _to_json(reply)
+        return {"kind": "retrieve", **common, "query": effect.query}
+    result = None
+    if reply is not None:
+        names = ("query", "passages", "dropped", "fallback")
+        result = {name: _to_json(getattr(reply, name)) for name in names}
+    return {"kind": "denoise", **common, **_to_json(effect), "reply": result}
+
+
+def _completion_to_json(reply: Reply | None) -> dict[str, Any]:
+    if reply is None:
+        return {"reply": None, "calls": 1, "drafted": None}
+    draft = None
+    if isinstance(reply, DraftReply):
+        draft = {
+            "found": _to_json(reply.retrieved),
+            "fields": _to_json(reply.fields),
+            "judge": reply.judge,
         }
-    told = ("query", "passages", "dropped", "fallback")
-    found = (
-        None
-        if reply is None
-        else {name: _written(getattr(reply, name)) for name in told}
-    )
-    return {
-        "kind": "denoise", **common, "query": effect.query, "passages": _written(effect.passages), "reply": found
-    }  # fmt: skip
+    return {"reply": reply.text, "calls": reply.calls, "drafted": draft}
 
 
 def event_from_json(data: Mapping[str, Any]) -> Event:
+    """Read the event that `event_to_json` wrote."""
     usage = from_jsonable(Usage | None, data["usage"])
-    reply = data["reply"]
+    reply, tag = data["reply"], data["tag"]
     effect: Complete | Retrieve | Denoise
     match data["kind"]:
         case "complete":
-            effect = Complete(
-                from_jsonable(tuple[Message, ...], data["messages"]), data["tag"]
-            )
-            if reply is not None and (told := data["drafted"]) is not None:
-                found = from_jsonable(tuple[RetrievedEvidence, ...], told["found"])
-                reply = DraftReply(
-                    reply,
-                    usage,
-                    data["calls"],
-                    (),
-                    found,
-                    told["fields"],
-                    told["judge"],
-                )
-            else:
-                reply = None if reply is None else Reply(reply, usage, data["calls"])
+            effect = Complete(from_jsonable(tuple[Message, ...], data["messages"]), tag)
+            if reply is not None:
+                reply = _completion_from_json(data, usage)
         case "retrieve":
-            effect = Retrieve(data["query"], data["tag"])
-            reply = None if reply is None else from_jsonable(tuple[Passage, ...], reply)
+            effect = Retrieve(data["query"], tag)
+            reply = from_jsonable(tuple[Passage, ...] | None, reply)
         case "denoise":
-            effect = Denoise(
-                data["query"],
-                from_jsonable(tuple[Passage, ...], data["passages"]),
-                data["tag"],
-            )
+            inputs = from_jsonable(tuple[Passage, ...], data["passages"])
+            effect = Denoise(data["query"], inputs, tag)
             if reply is not None:
                 passages = from_jsonable(tuple[Passage, ...], reply["passages"])
                 dropped = from_jsonable(tuple[Drop, ...], reply["dropped"])
+                fallback = reply["fallback"]
                 reply = DenoiseResult(
-                    reply["query"], passages, dropped, fallback=reply["fallback"]
+                    reply["query"], passages, dropped, fallback=fallback
                 )
         case other:
             raise InputError(f"kind {other!r}: expected complete, retrieve or denoise")
-    return Event(
-        data["tag"],
-        effect,
-        reply,
-        data["seconds"],
+    executed = data.get("made", True)
+    return Event(tag, effect, reply, data["seconds"], usage, data["error"], executed)
+
+
+def _completion_from_json(data: Mapping[str, Any], usage: Usage | None) -> Reply:
+    reply = Reply(data["reply"], usage, data["calls"])
+    draft = data["drafted"]
+    if draft is None:
+        return reply
+    retrieved = from_jsonable(tuple[RetrievedEvidence, ...], draft["found"])
+    return DraftReply(
+        reply.text,
         usage,
-        data["error"],
-        data.get("made", True),
+        reply.calls,
+        (),
+        retrieved,
+        draft["fields"],
+        draft["judge"],
     )
 
 
-def _redacted(value: Any, redact: Redact, at: tuple[str, ...]) -> Any:
+def _redact_record(value: Any, redact: Redact, path: tuple[str, ...]) -> Any:
     if isinstance(value, str):
-        return value if "/".join(at) in _OURS else redact(value)
+        return value if "/".join(path) in _OWN_VALUES else redact(value)
     if isinstance(value, list):
-        return [_redacted(v, redact, (*at, "*")) for v in value]
-    if isinstance(value, dict):
-        return {
-            k: _hidden(v, redact) if k in _FREE else _redacted(v, redact, (*at, k))
-            for k, v in value.items()
-        }
-    return value
+        return [_redact_record(item, redact, (*path, "*")) for item in value]
+    if not isinstance(value, dict):
+        return value
+    redacted = {}
+    for key, item in value.items():
+        if key in _FOREIGN_FIELDS:
+            redacted[key] = _redact_metadata(item, redact)
+        else:
+            redacted[key] = _redact_record(item, redact, (*path, key))
+    return redacted
 
 
-def _hidden(value: Any, redact: Redact) -> Any:
-    """Metadata: keys, texts and numbers go through ``redact``; a number that it leaves alone stays a number."""
+def _redact_metadata(value: Any, redact: Redact) -> Any:
+    """Redact keys, texts and numbers; a number that ``redact`` keeps stays a number."""
     if isinstance(value, dict):
-        return {redact(k): _hidden(v, redact) for k, v in value.items()}
+        return {redact(k): _redact_metadata(v, redact) for k, v in value.items()}
     if isinstance(value, list):
-        return [_hidden(v, redact) for v in value]
+        return [_redact_metadata(item, redact) for item in value]
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        said = redact(str(value))
-        return value if said == str(value) else said
+        number_text = redact(str(value))
+        return value if number_text == str(value) else number_text
     return redact(value) if isinstance(value, str) else value
 
 
 _ACTIONS = {cls.__name__: cls for cls in get_args(Action)}
 # The memory's lists of passages, which go into a table; their names in the file.
-_TABLED = {
+_PASSAGE_FIELDS = {
     "evidence": "evidence",
     "retrieved": "retrieved",
     "excluded_evidence": "aside",
@@ -256,22 +247,27 @@ _TABLED = {
 
 
 def memory_to_json(memory: WorkingMemory) -> dict[str, Any]:
-    """Everything in the memory; each passage stands once and is named by its place in ``passages``."""
+    """Everything in the memory; each passage once, named by its index in ``passages``."""
     table = _Table()
-    bare: dict[str, Any] = dict.fromkeys(_TABLED, ())
-    written: dict[str, Any] = _written(replace(memory, attempts=(), actions=(), **bare))
+    without_passages: dict[str, Any] = dict.fromkeys(_PASSAGE_FIELDS, ())
+    written: dict[str, Any] = _to_json(
+        replace(memory, attempts=(), actions=(), **without_passages)
+    )
     del written["excluded_evidence"]
     written["brings_own"] = written.pop("drafter_brings_evidence")
     return {
         "version": VERSION,
         **written,
-        **{key: table.add(getattr(memory, name)) for name, key in _TABLED.items()},
+        **{
+            key: table.add(getattr(memory, name))
+            for name, key in _PASSAGE_FIELDS.items()
+        },
         "attempts": [
-            _written(replace(a, evidence=())) | {"evidence": table.add(a.evidence)}
+            _to_json(replace(a, evidence=())) | {"evidence": table.add(a.evidence)}
             for a in memory.attempts
         ],
         "actions": [
-            {"action": type(a).__name__, **_written(a)} for a in memory.actions
+            {"action": type(a).__name__, **_to_json(a)} for a in memory.actions
         ],
         "passages": table.rows,
     }
@@ -286,12 +282,14 @@ def memory_from_json(data: Mapping[str, Any]) -> WorkingMemory:
     try:
         passages = from_jsonable(tuple[Passage, ...], data["passages"])
 
-        def named(places: Iterable[int]) -> tuple[Passage, ...]:
-            return tuple(passages[i] for i in places)
+        def rows_at(positions: Iterable[int]) -> tuple[Passage, ...]:
+            return tuple(passages[i] for i in positions)
 
-        own: dict[str, Any] = {name: named(data[key]) for name, key in _TABLED.items()}
+        passage_fields: dict[str, Any] = {
+            name: rows_at(data[key]) for name, key in _PASSAGE_FIELDS.items()
+        }
         return WorkingMemory(
-            **own,
+            **passage_fields,
             **{
                 name: data[name]
                 for name in ("question", "needs_knowledge", "searchable")
@@ -300,7 +298,7 @@ def memory_from_json(data: Mapping[str, Any]) -> WorkingMemory:
             attempts=tuple(
                 replace(
                     from_jsonable(Attempt, {**a, "evidence": ()}),
-                    evidence=named(a["evidence"]),
+                    evidence=rows_at(a["evidence"]),
                 )
                 for a in data["attempts"]
             ),
@@ -326,9 +324,9 @@ class _Table:
         self._at: dict[tuple[str, str], list[int]] = {}
 
     def add(self, passages: Iterable[Passage]) -> list[int]:
-        return [self._place(_written(p)) for p in passages]
+        return [self._row_index(_to_json(p)) for p in passages]
 
-    def _place(self, row: dict[str, Any]) -> int:
+    def _row_index(self, row: dict[str, Any]) -> int:
         same = self._at.setdefault((row["id"], row["text"]), [])
         for at in same:
             if self.rows[at] == row:
