@@ -237,7 +237,7 @@ class CheckedQueryEngine(VerifiedEngine):
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
         return await aretrieve_nodes(self.query_engine, query_bundle)
 
-    def _asked(
+    def _loop_run(
         self,
         query: QueryBundle,
         nodes: NodeSequence | None = None,
@@ -313,7 +313,7 @@ class AugmentedQueryEngine(VerifiedEngine):
     def _gathering(self, query: QueryBundle) -> Flow[GatheredEvidence]:
         return self._searching(query).gather(WorkingMemory(query.query_str))
 
-    def _asked(
+    def _loop_run(
         self,
         query: QueryBundle,
         nodes: NodeSequence | None = None,
