@@ -39,7 +39,7 @@ from llamaindex_denoise.models.llm import LlamaLLM, resolve_model
 from llamaindex_denoise.models.scorers import EmbedModelScorer, RerankerScorer
 from llamaindex_denoise.nodes.convert import NodeBatch, ScorePolicy
 from llamaindex_denoise.nodes.headers import with_metadata_mode
-from llamaindex_denoise.nodes.records import RecordDetail
+from denoise_core.runtime.record import RecordDetail
 
 dispatcher = get_dispatcher(__name__)
 DEFAULT_CACHE_KEY = "END, the encoder that ships"
@@ -363,7 +363,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         if self.order == "score":
             result = order_by_score(result)
         kept_nodes = read.build_nodes(
-            result, by=self._method, scores=self.score_policy, detail=self.record_detail
+            result, method=self._method, score_policy=self.score_policy, record_detail=self.record_detail
         )
         if self.order == "given":
             run.output_nodes = read.restore_order(kept_nodes)

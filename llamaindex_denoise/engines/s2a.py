@@ -154,7 +154,7 @@ class S2AQueryEngine(DenoiseEngine):
                 response_metadata(sources, {"outcome": "no_context", "calls": 0}),
             )
         result = replace(answer.result, trace=answer.trace)
-        kept = read.build_nodes(result, by=f"S2A.{self.s2a.denoiser.variant}")
+        kept = read.build_nodes(result, method=f"S2A.{self.s2a.denoiser.variant}")
         summary = read.summary(result)
         beside = [n.node.node_id for n in read.untouched_nodes]
         dispatcher.event(

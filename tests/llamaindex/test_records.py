@@ -19,7 +19,7 @@ from denoise_core.text.chunk import extract_spans
 from denoise_core.types import Span
 from llamaindex_denoise import DenoisePostprocessor, record
 from llamaindex_denoise.nodes.citations import origins
-from llamaindex_denoise.nodes.records import MAX_RECORD_BYTES
+from denoise_core.runtime.record import RECORD_BYTES
 
 
 def weight(note):
@@ -59,7 +59,7 @@ def test_a_record_is_at_most_two_kilobytes(denoiser, long_id):
     out = both(DenoisePostprocessor(denoiser=denoiser), nodes)
     assert out
     for n in out:
-        assert weight(record(n.node)) <= MAX_RECORD_BYTES
+        assert weight(record(n.node)) <= RECORD_BYTES
 
 
 def test_ranges_left_out_are_counted_and_nothing_is_called_exact():
