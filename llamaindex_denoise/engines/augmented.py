@@ -164,7 +164,7 @@ class VerifiedEngine(DenoiseEngine):
     async def _aanswer(self, asked: EngineLoopRun) -> RESPONSE_TYPE:
         if self.streaming == "draft":
             return _adrafting(asked, self)
-        return self._build_response(*await asked.arun_to_response(), later=True)
+        return self._build_response(*await asked.arun_to_response(), is_async=True)
 
 
 def _drafting(asked: EngineLoopRun, engine: VerifiedEngine) -> DraftResponse:
