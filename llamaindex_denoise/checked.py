@@ -96,9 +96,7 @@ def Checked(
 
 def _require_unchecked(component: Any, checked_classes: Any) -> None:
     if isinstance(component, checked_classes):
-        raise InputError(
-            f"{type(component).__name__}: its answers are checked already"
-        )
+        raise InputError(f"{type(component).__name__}: its answers are checked already")
 
 
 def _require_settings(

@@ -113,9 +113,7 @@ class CheckedChatEngine(BaseChatEngine):
     def _loop_run(self, message: str, history: Sequence[ChatMessage]) -> EngineLoopRun:
         turn_engine = _TurnEngine(self.chat_engine, list(history))
         drafter = EngineDrafter(turn_engine, QueryBundle(message))
-        return EngineLoopRun(
-            self.augmenter, message, drafter, on_error=self.on_error
-        )
+        return EngineLoopRun(self.augmenter, message, drafter, on_error=self.on_error)
 
 
 class _TurnEngine(NestedPrompts, BaseQueryEngine):

@@ -403,9 +403,7 @@ class AugmentedQueryEngine(VerifiedEngine):
 def _gathered_nodes(
     query_bundle: QueryBundle, gathered: GatheredEvidence
 ) -> list[NodeWithScore]:
-    return evidence_nodes(
-        query_bundle.query_str, gathered.evidence, gathered.retrieved
-    )
+    return evidence_nodes(query_bundle.query_str, gathered.evidence, gathered.retrieved)
 
 
 class _NodeListRetriever:

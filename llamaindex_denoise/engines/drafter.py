@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
@@ -254,9 +254,7 @@ def _evidence_fields(response: RESPONSE_TYPE) -> dict[str, Any] | None:
 def _is_label_type(annotation: Any) -> bool:
     origin = get_origin(annotation)
     if origin in (list, set, tuple, frozenset, Union, UnionType):
-        arguments = [
-            a for a in get_args(annotation) if a not in (type(None), Ellipsis)
-        ]
+        arguments = [a for a in get_args(annotation) if a not in (type(None), Ellipsis)]
         return bool(arguments) and all(map(_is_label_type, arguments))
     if origin is Literal:
         return True

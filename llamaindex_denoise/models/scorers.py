@@ -86,7 +86,9 @@ class RerankerScorer:
         ranked_indices = [int(ranked.node.node_id) for ranked in ranked_nodes]
         ranked_scores = [ranked.score for ranked in ranked_nodes]
         # Missing or all equal scores say nothing: the order is the ranking then.
-        if None in ranked_scores or len(set(ranked_scores)) < min(2, len(ranked_scores)):
+        if None in ranked_scores or len(set(ranked_scores)) < min(
+            2, len(ranked_scores)
+        ):
             scores[ranked_indices] = np.arange(len(ranked_nodes), 0, -1)
         else:
             scores[ranked_indices] = ranked_scores

@@ -293,7 +293,9 @@ class _Conversion:
             return None
         scores: list[float] = []
         for passage_id in step_record["spans"]:
-            kept_chunks = self.chunks[passage_id][0] if passage_id in self.chunks else ()
+            kept_chunks = (
+                self.chunks[passage_id][0] if passage_id in self.chunks else ()
+            )
             scores += [float(chunk.score) for chunk in kept_chunks]
         return max(filter(math.isfinite, scores), default=None)
 
@@ -349,9 +351,9 @@ class _Conversion:
             excluded_llm_metadata_keys=list(first.excluded_llm_metadata_keys),
         )
         document = first.relationships.get(SOURCE_RELATION)
-        if isinstance(document, RelatedNodeInfo):
-            if all(other.ref_doc_id == document.node_id for other in nodes):
-                node.relationships[SOURCE_RELATION] = document
+        document_ids = {source.node.ref_doc_id for source in sources}
+        if isinstance(document, RelatedNodeInfo) and document_ids <= {document.node_id}:
+            node.relationships[SOURCE_RELATION] = document
         if self.record_detail != "none":
             origin_fields = {
                 **_NO_ORIGIN,
