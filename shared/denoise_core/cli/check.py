@@ -91,9 +91,7 @@ def check_command(
     raise typer.Exit(EXIT_STATUSES[outcome])
 
 
-def verdict_json(
-    verdict: AnswerVerdict, passages: Sequence[Passage]
-) -> dict[str, Any]:
+def verdict_json(verdict: AnswerVerdict, passages: Sequence[Passage]) -> dict[str, Any]:
     """Return the verdict as JSON: its outcome in a word, each quote with its line."""
     passages_by_id = {passage.id: passage for passage in passages}
     record: dict[str, Any] = verdict.as_json()

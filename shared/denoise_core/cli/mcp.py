@@ -27,7 +27,10 @@ ResultT = TypeVar("ResultT")
 MAX_PASSAGES = 1000  # of one call
 MAX_CHARACTERS = 4_000_000  # of one call
 REMEMBERED_CALLS = 32  # whose passages `recall` can return
-_INSTRUCTIONS = "Takes out what does not help to answer a question before you read it, and checks answers against sources."
+_INSTRUCTIONS = (
+    "Takes out what does not help to answer a question before you read it, and "
+    "checks answers against sources."
+)
 
 
 @app.command()
