@@ -1,4 +1,11 @@
-"""The three methods as LlamaIndex parts. Names load their module when first used: importing this costs nothing."""
+"""The three methods as LlamaIndex components; each name loads its module on first use.
+
+Read `postprocessor` first: `DenoisePostprocessor` removes noise from retrieved nodes.
+`checked` verifies the answers of engines, chats and agents, `ingestion` denoises when
+an index is built, and `evaluator` makes a judge a LlamaIndex evaluator. `nodes` converts
+nodes, `models` adapts models, `engines` and `agents` hold the wrapped components. A new
+component gets its module here and a line in `_MODULE_OF_NAME`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`Checked`: the one front door to answers that are checked, around what you have."""
+"""`Checked`: engines, chats, agents and tools whose answers are verified."""
 
 from __future__ import annotations
 
@@ -15,19 +15,22 @@ from llamaindex_denoise.agents.chat import CheckedChatEngine
 from llamaindex_denoise.engines.augmented import CheckedQueryEngine, VerifiedEngine
 from llamaindex_denoise.verify import UnsupportedPolicy, build_augmenter
 
-A = TypeVar("A", bound=Workflow)
+WorkflowT = TypeVar("WorkflowT", bound=Workflow)
+
+_SHARED_SETTINGS = ("judge", "budget", "limits", "unsupported", "augmenter")
+_ENGINE_SETTINGS = ("streaming", "on_error")
 
 
 @overload
-def Checked(what: BaseQueryEngine, **settings: Any) -> CheckedQueryEngine: ...
+def Checked(component: BaseQueryEngine, **settings: Any) -> CheckedQueryEngine: ...
 @overload
-def Checked(what: BaseChatEngine, **settings: Any) -> CheckedChatEngine: ...
+def Checked(component: BaseChatEngine, **settings: Any) -> CheckedChatEngine: ...
 @overload
-def Checked(what: QueryEngineTool, **settings: Any) -> QueryEngineTool: ...
+def Checked(component: QueryEngineTool, **settings: Any) -> QueryEngineTool: ...
 @overload
-def Checked(what: A, **settings: Any) -> A: ...
+def Checked(component: WorkflowT, **settings: Any) -> WorkflowT: ...
 def Checked(
-    what: Any,
+    component: Any,
     *,
     judge: Any = None,
     budget: Budget | None = None,
@@ -36,60 +39,73 @@ def Checked(
     augmenter: Augmenter | None = None,
     **settings: Any,
 ) -> Any:
-    """A copy of ``what`` whose answers are judged, repaired and asked for again before they are sent.
+    """Return a copy of ``component`` whose answers are judged, repaired and redrafted.
 
-    ``what`` is a query engine, a chat engine of any mode, a FunctionAgent, ReActAgent, CodeActAgent, AgentWorkflow
-    or a `QueryEngineTool` (which then tells an agent the verdict). It stays as it is.
+    The verdict is in ``response.metadata["denoise"]`` of every kind of response, and in
+    an agent's stream as a `VerificationEvent`.
 
-    ``judge`` is whatever judges: a judge of `denoise_core`, a LlamaIndex model (which then quotes) or evaluator, a
-    function; None is code alone, which says what differs. ``budget`` and ``limits`` bound a run,
-    ``unsupported`` says what happens to an answer that fails: "send" or "abstain". ``augmenter`` is a loop of
-    yours instead. An agent takes ``no_evidence``: names of tools whose words are no evidence (a notebook, a
-    planner, a tool that asks a model). ``settings`` of a query engine are ``streaming``
-    and ``on_error``, of a chat engine ``on_error``.
+    Args:
+        component: A query engine, a chat engine of any mode, a FunctionAgent,
+            ReActAgent, CodeActAgent, AgentWorkflow, or a `QueryEngineTool` (which then
+            shows an agent the verdict). It is not changed.
+        judge: A judge of `denoise_core`, a LlamaIndex model (which then quotes) or
+            evaluator, or a function; None compares by code alone.
+        budget: Bounds one run.
+        limits: Bounds the loop.
+        unsupported: ``"send"`` or ``"abstain"`` from an answer that fails.
+        augmenter: Your own loop, instead of the settings above.
+        **settings: Of a query engine ``streaming`` and ``on_error``, of a chat engine
+            ``on_error``, of an agent ``no_evidence``: names of tools whose output is no
+            evidence (a notebook, a planner, a tool that calls a model).
 
-    The verdict stands in ``response.metadata["denoise"]`` of every kind of response, of an agent also in its
-    stream as a `VerificationEvent`. Raises `InputError` for anything else, and for a setting that nothing reads.
+    Raises:
+        InputError: ``component`` is of another kind, or a setting does not apply.
     """
     loop = build_augmenter(judge, budget, limits, unsupported, augmenter=augmenter)
-    name = type(what).__name__
-    if isinstance(what, (BaseQueryEngine, BaseChatEngine)):
-        if isinstance(what, (VerifiedEngine, CheckedChatEngine)):
-            raise InputError(f"{name}: its answers are checked already")
-        if isinstance(what, BaseQueryEngine):
-            return CheckedQueryEngine(
-                what, loop, **_only(settings, name, "streaming", "on_error")
-            )
-        return CheckedChatEngine(what, loop, **_only(settings, name, "on_error"))
-    from llamaindex_denoise.agents.checked import (  # slow to import
+    kind = type(component).__name__
+    if isinstance(component, BaseQueryEngine):
+        _require_unchecked(component, VerifiedEngine)
+        _require_settings(settings, kind, _ENGINE_SETTINGS)
+        return CheckedQueryEngine(component, loop, **settings)
+    if isinstance(component, BaseChatEngine):
+        _require_unchecked(component, CheckedChatEngine)
+        _require_settings(settings, kind, ("on_error",))
+        return CheckedChatEngine(component, loop, **settings)
+    # Imported late, since LlamaIndex's agents are slow to import.
+    from llamaindex_denoise.agents.checked import (
         CheckedTool,
         FinalOutputChecks,
         checked_workflow,
     )
 
-    if isinstance(what, (CheckedTool, FinalOutputChecks)):
-        raise InputError(f"{name}: its answers are checked already")
-    if isinstance(what, QueryEngineTool):
-        engine = what.query_engine
+    _require_unchecked(component, (CheckedTool, FinalOutputChecks))
+    if isinstance(component, QueryEngineTool):
+        engine = component.query_engine
         if not isinstance(engine, VerifiedEngine):
-            engine = CheckedQueryEngine(
-                engine, loop, **_only(settings, name, "streaming", "on_error")
-            )
-        return CheckedTool(engine, what.metadata, what._resolve_input_errors)
-    if isinstance(what, Workflow):
-        return checked_workflow(what, loop, **_only(settings, name, "no_evidence"))
+            _require_settings(settings, kind, _ENGINE_SETTINGS)
+            engine = CheckedQueryEngine(engine, loop, **settings)
+        return CheckedTool(engine, component.metadata, component._resolve_input_errors)
+    if isinstance(component, Workflow):
+        _require_settings(settings, kind, ("no_evidence",))
+        return checked_workflow(component, loop, **settings)
     raise InputError(
-        f"expected a llama_index query engine, chat engine, agent or AgentWorkflow, got {name}; an index gives "
-        "one with index.as_query_engine(llm=...) or index.as_chat_engine(llm=...)"
+        "expected a llama_index query engine, chat engine, agent or AgentWorkflow, got "
+        f"{kind}; write index.as_query_engine(llm=...) or index.as_chat_engine(llm=...)"
     )
 
 
-def _only(settings: dict[str, Any], of: str, *known: str) -> dict[str, Any]:
-    if unknown := [n for n in settings if n not in known]:
-        also = ", ".join(
-            ("judge", "budget", "limits", "unsupported", "augmenter", *known)
-        )
+def _require_unchecked(component: Any, checked_classes: Any) -> None:
+    if isinstance(component, checked_classes):
+        raise InputError(f"{type(component).__name__}: its answers are checked already")
+
+
+def _require_settings(
+    settings: dict[str, Any], kind: str, applicable: tuple[str, ...]
+) -> None:
+    unknown_names = [name for name in settings if name not in applicable]
+    if unknown_names:
+        known_names = ", ".join(_SHARED_SETTINGS + applicable)
         raise InputError(
-            f"Checked({of}): no setting {', '.join(unknown)}; there are {also}"
+            f"Checked({kind}): no setting {', '.join(unknown_names)}; there are "
+            f"{known_names}"
         )
-    return settings

@@ -1,4 +1,4 @@
-"""A judge where LlamaIndex takes an evaluator. What is unknown is never a pass."""
+"""`UtilityEvaluator`: a judge as a LlamaIndex evaluator; unknown is never a pass."""
 
 from __future__ import annotations
 
@@ -27,11 +27,20 @@ from llamaindex_denoise.nodes.convert import to_passages
 
 
 class UtilityEvaluator(NestedPrompts, BaseEvaluator):
-    """A judge or utility of the loop where LlamaIndex takes an evaluator: `RetryQueryEngine`, `BatchEvalRunner`.
+    """A judge or utility for `RetryQueryEngine`, `BatchEvalRunner` and the like.
 
-    ``passing`` is None and ``invalid_result`` True when the utility cannot say (no contexts, an answer that
-    abstains, a judge that fails): never a pass. ``score`` lies in 0..1; ``feedback`` is what the loop would
-    tell the model. ``llm`` serves a utility that asks a model and names none; ``budget`` bounds one evaluation.
+    In its results ``score`` is 0 to 1 and ``feedback`` is what the loop would tell the
+    model. ``passing`` is None and ``invalid_result`` True if the utility cannot decide:
+    no contexts, an abstaining answer, a judge that failed.
+
+    Args:
+        judge: A judge or a utility of the core.
+        llm: The model of a utility that needs one and names none.
+        feedback: Writes the feedback; None uses a template.
+        budget: Bounds one evaluation.
+
+    Raises:
+        InputError: There is no judge.
     """
 
     def __init__(
@@ -44,7 +53,7 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
     ) -> None:
         if judge is None:
             raise InputError(
-                "judge: expected what judges, such as Groundedness() or LLMJudge(llm)"
+                "judge: expected a judge such as Groundedness() or LLMJudge(llm)"
             )
         self.utility = as_utility(judge)
         self.feedback = feedback or TemplateFeedback()
@@ -57,10 +66,13 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
         contexts: Sequence[str] | None = None,
         **kwargs: Any,
     ) -> EvaluationResult:
-        """Starts no event loop. Raises `InputError` when query or response is missing, as does `aevaluate`."""
-        return run(
-            self._flow(query, response, _passages(contexts)), **self.run_settings
-        )[0]
+        """Evaluate an answer without starting an event loop.
+
+        Raises:
+            InputError: ``query`` or ``response`` is missing.
+        """
+        flow = self._flow(query, response, _context_passages(contexts))
+        return run(flow, **self.run_settings)[0]
 
     async def aevaluate(
         self,
@@ -70,75 +82,76 @@ class UtilityEvaluator(NestedPrompts, BaseEvaluator):
         sleep_time_in_seconds: int = 0,
         **kwargs: Any,
     ) -> EvaluationResult:
-        await asyncio.sleep(
-            sleep_time_in_seconds
-        )  # LlamaIndex's runner spaces its calls this way
-        return (
-            await arun(
-                self._flow(query, response, _passages(contexts)), **self.run_settings
-            )
-        )[0]
+        """Evaluate an answer, as `evaluate` does."""
+        await asyncio.sleep(sleep_time_in_seconds)  # LlamaIndex's runner spaces calls
+        flow = self._flow(query, response, _context_passages(contexts))
+        result, _ = await arun(flow, **self.run_settings)
+        return result
 
     def evaluate_response(
         self, query: str | None = None, response: Response | None = None, **kwargs: Any
     ) -> EvaluationResult:
-        """Like the base class's, with the sources' metadata (a title counts as evidence)."""
-        return run(self._flow(query, *_read(response)), **self.run_settings)[0]
+        """Evaluate a response; its sources' metadata, such as a title, is evidence."""
+        flow = self._flow(query, *_response_parts(response))
+        return run(flow, **self.run_settings)[0]
 
     async def aevaluate_response(
         self, query: str | None = None, response: Response | None = None, **kwargs: Any
     ) -> EvaluationResult:
-        return (await arun(self._flow(query, *_read(response)), **self.run_settings))[0]
+        """Evaluate a response, as `evaluate_response` does."""
+        flow = self._flow(query, *_response_parts(response))
+        result, _ = await arun(flow, **self.run_settings)
+        return result
 
     def _flow(
         self, query: str | None, response: str | None, passages: tuple[Passage, ...]
     ) -> Flow[EvaluationResult]:
-        """What a judge that failed leaves is unknown; a mistake (`is_user_error`) raises."""
+        """A judge that fails gives "unknown"; a mistake of the user raises."""
         if query is None or response is None:
             missing = "query" if query is None else "response"
             raise InputError(
-                f"{missing} must be given: an evaluation needs query, response and contexts"
+                f"{missing} must be given: an evaluation needs query, response and "
+                "contexts"
             )
-        memory, words = WorkingMemory(query, evidence=passages), ""
-        nothing = "there is nothing to check the answer against"
-        verdict = AnswerVerdict(kind="empty_evidence", reason=nothing)
+        memory = WorkingMemory(query, evidence=passages)
+        feedback_text = ""
+        reason = "there is nothing to check the answer against"
+        verdict = AnswerVerdict(kind="empty_evidence", reason=reason)
         try:
-            if any(p.text.strip() for p in passages):
+            if any(passage.text.strip() for passage in passages):
                 verdict = yield from self.utility.assess(memory, response)
-                words = (
-                    ""
-                    if verdict.passed
-                    else (yield from self.feedback.write(memory, response, verdict))
-                )
+                if not verdict.passed:
+                    feedback_text = yield from self.feedback.write(
+                        memory, response, verdict
+                    )
         except Exception as error:
             if is_user_error(error):
                 raise
             log_fallback("evaluation", error, "nothing is known of the answer")
-            verdict, words = (
-                AnswerVerdict(kind="judge_error", reason=format_error(error)),
-                "",
-            )
-        unknown = verdict.outcome == "unknown"
+            feedback_text = ""
+            verdict = AnswerVerdict(kind="judge_error", reason=format_error(error))
+        is_unknown = verdict.outcome == "unknown"
         reasons = "; ".join(verdict.reasons)
         return EvaluationResult(
             query=query,
-            contexts=[p.text for p in passages],
+            contexts=[passage.text for passage in passages],
             response=response,
-            passing=None if unknown else verdict.passed,
-            feedback=words or reasons or "the answer holds",
-            score=None if unknown else verdict.score,
-            invalid_result=unknown,
-            invalid_reason=reasons if unknown else None,
+            passing=None if is_unknown else verdict.passed,
+            feedback=feedback_text or reasons or "the answer holds",
+            score=None if is_unknown else verdict.score,
+            invalid_result=is_unknown,
+            invalid_reason=reasons if is_unknown else None,
         )
 
 
-def _read(response: Response | None) -> tuple[str | None, tuple[Passage, ...]]:
+def _response_parts(
+    response: Response | None,
+) -> tuple[str | None, tuple[Passage, ...]]:
     if response is None:
         return None, ()
     return response.response, to_passages(response.source_nodes, include_captions=True)
 
 
-def _passages(contexts: Sequence[str] | None) -> tuple[Passage, ...]:
-    return tuple(
-        Passage(text, f"context-{i}") for i, text in enumerate(contexts or (), 1)
-    )
+def _context_passages(contexts: Sequence[str] | None) -> tuple[Passage, ...]:
+    numbered_texts = enumerate(contexts or (), 1)
+    return tuple(Passage(text, f"context-{number}") for number, text in numbered_texts)

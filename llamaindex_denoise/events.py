@@ -1,4 +1,4 @@
-"""What the adapters tell LlamaIndex's instrumentation and streams, beside the rerank events it knows."""
+"""Events for LlamaIndex's instrumentation and agent streams, besides its rerank events."""
 
 from __future__ import annotations
 
@@ -9,8 +9,14 @@ from llama_index.core.workflow import Event
 
 
 class DenoiseEvent(BaseEvent):
-    """One denoising. ``summary`` is `denoise_core.runtime.record.result_summary`, plain JSON: which ranges of which
-    nodes were kept and dropped, why, and what it cost. ``passed_through`` are the ids of nodes without text."""
+    """One denoising.
+
+    Attributes:
+        method: Name of the method.
+        summary: `denoise_core.runtime.record.result_summary` as plain JSON: the ranges
+            of each node that were kept and dropped, why, and the cost.
+        passed_through: Ids of the nodes without text.
+    """
 
     method: str
     summary: dict[str, Any]
@@ -18,22 +24,32 @@ class DenoiseEvent(BaseEvent):
 
     @classmethod
     def class_name(cls) -> str:
+        """Return the event's name."""
         return "DenoiseEvent"
 
 
 class AnswerEvent(BaseEvent):
-    """The loop ended: ``record`` is `denoise_core.augmenter.traces.record.answer_record`, plain JSON, with the
-    drafts' text and no node text."""
+    """The end of a loop.
+
+    Attributes:
+        record: `denoise_core.augmenter.traces.record.answer_record` as plain JSON: the
+            drafts' text and no node text.
+    """
 
     record: dict[str, Any]
 
     @classmethod
     def class_name(cls) -> str:
+        """Return the event's name."""
         return "AnswerEvent"
 
 
 class VerificationEvent(Event):
-    """In an agent's stream, once for every answer: how its check went, plain JSON. ``record["outcome"]`` is
-    supported, unsupported, unknown, abstained or failed."""
+    """The verdict on one answer, in an agent's stream.
+
+    Attributes:
+        record: Plain JSON; ``record["outcome"]`` is supported, unsupported, unknown,
+            abstained or failed.
+    """
 
     record: dict[str, Any]

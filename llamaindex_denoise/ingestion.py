@@ -1,4 +1,4 @@
-"""`DenoiseTransform`: denoising once, when documents are indexed, for an index that serves one subject."""
+"""`DenoiseTransform`: denoise documents once, when they are indexed."""
 
 from __future__ import annotations
 
@@ -20,104 +20,112 @@ from denoise_core.errors import DenoiseError
 from llamaindex_denoise.nodes.convert import NodeBatch
 from llamaindex_denoise.postprocessor import DenoisePostprocessor
 
-NOTHING_KEPT_NOTE = (
-    "nothing was kept"  # an empty result is a finding; any other fallback is a failure
-)
+# An empty result is a finding; any other fallback is a failure.
+NOTHING_KEPT_NOTE = "nothing was kept"
 
 
 class DenoisingFailure(DenoiseError, RuntimeError):
-    """A node came out of an ingestion as it went in, because its model or scorer failed."""
+    """A node was not denoised, because its model or scorer failed."""
 
 
 class DenoiseTransform(TransformComponent):
-    """Takes out of documents what does not bear on ``subject``, before they are embedded and stored.
+    """Removes what is irrelevant to ``query`` before nodes are embedded and stored.
 
-    What is dropped here is missing for every later question: use it for boilerplate, with a subject as wide as the
-    index (``"what a customer may ask about our hotels"``). Each node is denoised by itself unless ``together``.
+    What is dropped here is missing for every later question. Use it for boilerplate,
+    with a query as wide as the index (``"what a customer may ask about our hotels"``).
 
-    The cache of an `IngestionPipeline` tells two transforms apart by their settings, their prompts and the
-    ``cache_key`` of the postprocessor; without a key nothing is read from the cache. LlamaIndex caches whatever a
-    transform returns, so a node that could not be denoised raises `DenoisingFailure`: run the pipeline again. With
-    ``on_fallback="keep"`` such nodes stay as they are, and nothing is read from the cache.
+    The cache of an `IngestionPipeline` identifies a transform by its settings, its
+    prompts and the ``cache_key`` of the postprocessor; without a key nothing is read
+    from the cache. LlamaIndex caches what a transform returns, so a node that could not
+    be denoised raises `DenoisingFailure`: run the pipeline again. With
+    ``on_fallback="keep"`` such nodes stay unchanged and nothing is read from the cache.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     postprocessor: DenoisePostprocessor = Field(exclude=True)
     query: str = Field(
-        min_length=1,
-        description="What the index is about; takes the place of the question.",
+        min_length=1, description="What the index is about; replaces the question."
     )
     denoise_together: bool = Field(
-        default=False, description="Denoise all nodes of a call as one list."
+        default=False,
+        description="Denoise all nodes of a call as one list, not each by itself.",
     )
     on_fallback: Literal["raise", "keep"] = Field(
         default="raise",
-        description="What a node that could not be denoised gives: an error, or itself, uncached.",
+        description="For a node that could not be denoised: 'raise', or 'keep' it and "
+        "cache nothing.",
     )
 
     @classmethod
     def class_name(cls) -> str:
+        """Return the name under which LlamaIndex serialises this class."""
         return "DenoiseTransform"
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Settings, those of the postprocessor included; load with ``from_dict(data, postprocessor=...)``."""
+        """Return the settings, with those of the postprocessor.
+
+        Load them with ``from_dict(data, postprocessor=...)``.
+        """
         cache_key = self.postprocessor.cache_key
         if cache_key is None or self.on_fallback == "keep":
             cache_key = f"not cached {uuid4().hex}"
-        templates = self.postprocessor.get_prompts()
-        denoising = {
+        templates = self.postprocessor.get_prompts().items()
+        postprocessor_settings = {
             **self.postprocessor.to_dict(),
             "cache_key": f"{cache_key}, rag-denoise {__version__}",
-            "prompts": {
-                name: template.get_template() for name, template in templates.items()
-            },
+            "prompts": {name: template.get_template() for name, template in templates},
         }
-        return {**super().to_dict(**kwargs), "postprocessor": denoising}
+        return {**super().to_dict(**kwargs), "postprocessor": postprocessor_settings}
 
     def __getstate__(self) -> dict[str, Any]:
-        pickle.dumps(
-            self.postprocessor
-        )  # raises; LlamaIndex would take it out of this object and of the pickle
+        # LlamaIndex drops what does not pickle from this object and from the pickle.
+        pickle.dumps(self.postprocessor)
         state: dict[str, Any] = super().__getstate__()
         return state
 
     def __call__(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
-        denoised_nodes: list[BaseNode] = []
-        for group in self._groups(nodes):
+        """Return the denoised nodes.
+
+        Raises:
+            DenoisingFailure: A node could not be denoised.
+        """
+        output_nodes: list[BaseNode] = []
+        for group in self._group_nodes(nodes):
             with self.postprocessor._start_run(group, QueryBundle(self.query)) as run:
                 result = run.guard.denoise(run.query, run.node_batch.passages)
-                self._check(result, run.node_batch)
+                self._check_failures(result, run.node_batch)
                 self.postprocessor._set_output(run, result)
-            denoised_nodes += [n.node for n in run.output_nodes]
-        return denoised_nodes
+            output_nodes += [scored_node.node for scored_node in run.output_nodes]
+        return output_nodes
 
     async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
-        denoised_nodes: list[BaseNode] = []
-        for group in self._groups(nodes):
+        """Return the denoised nodes, as calling this object does."""
+        output_nodes: list[BaseNode] = []
+        for group in self._group_nodes(nodes):
             with self.postprocessor._start_run(group, QueryBundle(self.query)) as run:
                 result = await run.guard.adenoise(run.query, run.node_batch.passages)
-                self._check(result, run.node_batch)
+                self._check_failures(result, run.node_batch)
                 self.postprocessor._set_output(run, result)
-            denoised_nodes += [n.node for n in run.output_nodes]
-        return denoised_nodes
+            output_nodes += [scored_node.node for scored_node in run.output_nodes]
+        return output_nodes
 
-    def _groups(self, nodes: Sequence[BaseNode]) -> list[list[NodeWithScore]]:
-        scored = [NodeWithScore(node=n) for n in nodes]
-        return [scored] if self.denoise_together else [[n] for n in scored]
+    def _group_nodes(self, nodes: Sequence[BaseNode]) -> list[list[NodeWithScore]]:
+        scored_nodes = [NodeWithScore(node=node) for node in nodes]
+        if self.denoise_together:
+            return [scored_nodes]
+        return [[scored_node] for scored_node in scored_nodes]
 
-    def _check(self, result: DenoiseResult, read: NodeBatch) -> None:
-        """Raise `DenoisingFailure` where a node fell back and the pipeline would cache it."""
-        failures = {**result.failures, **read.failures}
-        failed = {
-            node_id: why
-            for node_id, why in failures.items()
-            if NOTHING_KEPT_NOTE not in why
-        }
-        if not failed or self.on_fallback == "keep":
+    def _check_failures(self, result: DenoiseResult, batch: NodeBatch) -> None:
+        """Raise if a node fell back, since the pipeline would cache it."""
+        if self.on_fallback == "keep":
             return
-        node_id, why = next(iter(failed.items()))
-        raise DenoisingFailure(
-            f"{len(failed)} of {len(read.nodes)} nodes were not denoised, {node_id} among them: {why}. LlamaIndex "
-            "would cache them as they came; run the pipeline again, or write on_fallback='keep' to cache nothing"
-        )
+        failures = {**result.failures, **batch.failures}
+        failed_ids = [key for key in failures if NOTHING_KEPT_NOTE not in failures[key]]
+        if failed_ids:
+            raise DenoisingFailure(
+                f"{len(failed_ids)} of {len(batch.nodes)} nodes were not denoised, such "
+                f"as {failed_ids[0]}: {failures[failed_ids[0]]}. LlamaIndex would cache "
+                "them unchanged; run the pipeline again, or set on_fallback='keep' to "
+                "cache nothing"
+            )

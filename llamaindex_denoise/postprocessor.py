@@ -1,4 +1,4 @@
-"""`DenoisePostprocessor`: any denoiser where LlamaIndex takes a node postprocessor."""
+"""`DenoisePostprocessor`: any denoiser as a LlamaIndex node postprocessor."""
 
 from __future__ import annotations
 
@@ -23,11 +23,12 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 
 from denoise_core import Denoiser, DenoiseResult, Guard, InputError
-from denoise_core._frameworks import cache_signature, with_keep_rule
+from denoise_core._frameworks import bundled_denoiser, cache_signature, with_keep_rule
 from denoise_core._optional import require
 from denoise_core.ranking import keep_top, order_by_score
 from denoise_core.runtime.budget import limit_concurrency
 from denoise_core.runtime.guard import FailurePolicy
+from denoise_core.runtime.record import RecordDetail
 from denoise_core.text.chunk import Chunker, no_chunking
 from llamaindex_denoise.engines.base import (
     NestedPrompts,
@@ -39,19 +40,25 @@ from llamaindex_denoise.models.llm import LlamaLLM, resolve_model
 from llamaindex_denoise.models.scorers import EmbedModelScorer, RerankerScorer
 from llamaindex_denoise.nodes.convert import NodeBatch, ScorePolicy
 from llamaindex_denoise.nodes.headers import with_metadata_mode
-from llamaindex_denoise.nodes.records import RecordDetail
 
 dispatcher = get_dispatcher(__name__)
 DEFAULT_CACHE_KEY = "END, the encoder that ships"
 NodeOrder: TypeAlias = Literal["given", "score"]
 
-# What LlamaIndex's RetrieverTool makes of a call with input="...": the name of the argument is not the question.
-_TOOL_CALL = re.compile(r"\n?input is (.*)\n", re.DOTALL)
+# LlamaIndex's RetrieverTool turns a call with input="..." into this text; the argument's
+# name is not part of the question.
+_TOOL_CALL_QUERY = re.compile(r"\n?input is (.*)\n", re.DOTALL)
+
+_CONSTRUCTORS = (
+    (LLM, "from_llm"),
+    (BaseEmbedding, "from_embed_model"),
+    (BaseNodePostprocessor, "from_reranker"),
+)
 
 
 @dataclass(slots=True)
 class _PostprocessRun:
-    """One call on its way: what came in, and what it is told to give back."""
+    """One call: its query, its nodes, the guarded denoiser, and what it returns."""
 
     query: str
     node_batch: NodeBatch
@@ -60,57 +67,65 @@ class _PostprocessRun:
 
 
 class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
-    """Denoises retrieved nodes: query engines, chat engines and retriever tools take it as it is.
+    """Denoises retrieved nodes in query engines, chat engines and retriever tools.
 
-    ``DenoisePostprocessor()`` is the default that works offline (extra ``embedded``); ``keep`` or ``threshold``
-    say what stays, as they do to LangChain's compressor; ``denoiser`` is any other of
-    `denoise_core`'s, or of your own; `from_llm`, `from_embed_model` and `from_reranker` make one of what you have.
+    ``DenoisePostprocessor()`` works offline (extra ``embedded``). ``keep`` or
+    ``threshold`` say how much is kept, as in LangChain's compressor. ``denoiser`` is
+    any other denoiser; `from_llm`, `from_embed_model`, `from_cross_encoder` and
+    `from_reranker` build one from what you have.
 
-    Each node that stays is a copy of the original with its id, metadata, relationships and retrieval score; its
-    record says which characters it stands for (`llamaindex_denoise.record`). What is cut is the text alone; nodes
-    without text pass through in their places. On an error, or when nothing is kept, the nodes come back whole and
-    the record says why (``on_error``, ``on_empty``: "keep", "drop" or "raise", see `denoise_core.Guard`).
+    Each kept node is a copy with its id, metadata, relationships and retrieval score;
+    its record says which characters it consists of (`llamaindex_denoise.record`). Only
+    text is cut. Nodes without text keep their positions. After an error, or when
+    nothing is kept, the nodes are returned whole and the record says why
+    (``on_error``, ``on_empty``, see `denoise_core.Guard`).
 
-    Put it after rerankers and metadata replacement, before reordering. Raises `InputError` when no query is
-    given; an unknown argument is a pydantic ValidationError. A copy shares the denoiser.
+    Put it after rerankers and metadata replacement, before reordering. A copy shares
+    the denoiser.
+
+    Raises:
+        InputError: At a call without a query.
+        ValidationError: For an unknown argument.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     denoiser: Denoiser = Field(
-        default_factory=lambda: _embedded(None, None),
+        default_factory=lambda: _embedded_denoiser(None, None),
         exclude=True,
         description="Any denoise_core Denoiser.",
     )
     keep: Any = Field(
         default=None,
-        description="END: a share of the chunks below 1, a number of them, 'auto'.",
+        description="END: a fraction of the chunks, a number of them, or 'auto'.",
     )
     threshold: float | None = Field(
-        default=None, description="END: every chunk of at least this score."
+        default=None, description="END: keep chunks with at least this score."
     )
     on_error: FailurePolicy = Field(
         default="keep",
-        description="What an exception gives: the input, nothing, or itself.",
+        description="After an error: 'keep' the input, 'drop' it, or 'raise'.",
     )
     on_empty: FailurePolicy = Field(
-        default="keep", description="What a result without text gives."
+        default="keep",
+        description="If no text is kept: 'keep' the input, 'drop' it, or 'raise'.",
     )
     score_policy: ScorePolicy = Field(
-        default="keep", description="'replace' puts the method's score on the nodes."
+        default="keep",
+        description="'replace' sets each node's score to the method's score.",
     )
     top_n: int | None = Field(
         default=None,
         ge=1,
-        description="At most this many nodes with text, the method's best; None for all.",
+        description="At most this many nodes with text, the method's best.",
     )
     order: NodeOrder = Field(
         default="given",
-        description="'score' puts the method's best node first, 'given' leaves the order.",
+        description="'score' puts the method's best node first; 'given' keeps order.",
     )
     record_detail: RecordDetail = Field(
         default="spans",
-        description="What is noted on nodes: 'spans' (at most 2 KB), 'full' (every chunk), 'none'.",
+        description="Record on nodes: 'spans' (at most 2 KB), 'full', or 'none'.",
     )
     max_concurrency: int | None = Field(
         default=None,
@@ -119,55 +134,43 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
     )
     events_with_text: bool = Field(
         default=True,
-        description="Whether rerank events and callbacks carry the nodes; False keeps text out of logs.",
+        description="Whether events and callbacks carry the nodes; False keeps text "
+        "out of logs.",
     )
-
     cache_key: str | None = Field(
         default=None,
-        description="What an ingestion cache knows the denoiser by: method, model, their settings. A denoiser of "
-        "your own has none and is not cached.",
+        description="Name of the denoiser in an ingestion cache: method, model, "
+        "settings. Without one nothing is cached.",
     )
 
     @classmethod
     def class_name(cls) -> str:
+        """Return the name under which LlamaIndex serialises this class."""
         return "DenoisePostprocessor"
 
     @model_validator(mode="before")
     @classmethod
-    def _built(cls, values: Any) -> Any:
-        """With the denoiser that ``keep`` and ``threshold`` ask for: the default's, or the given one's rule."""
+    def _build_denoiser(cls, values: Any) -> Any:
+        """Apply ``keep`` and ``threshold`` to the given denoiser or the default."""
         if not isinstance(values, dict):
             return values
         values = dict(values)
-        if unknown := values.keys() - cls.model_fields:
+        unknown_names = values.keys() - cls.model_fields
+        if unknown_names:
             raise InputError(
-                f"{', '.join(unknown)}: no such setting; there are {', '.join(cls.model_fields)}"
+                f"{', '.join(unknown_names)}: no such setting; there are "
+                f"{', '.join(cls.model_fields)}"
             )
-        given, keep, threshold = (
-            values.get(n) for n in ("denoiser", "keep", "threshold")
-        )
-        makes = {
-            LLM: "from_llm",
-            BaseEmbedding: "from_embed_model",
-            BaseNodePostprocessor: "from_reranker",
-        }
-        make = next(
-            (make for kind, make in makes.items() if isinstance(given, kind)), None
-        )
-        if make and not isinstance(given, Denoiser):
-            raise InputError(
-                f"denoiser: {type(given).__name__} is none; write DenoisePostprocessor.{make}(...)"
-            )
-        if isinstance(given, str):
-            raise InputError(
-                f"expected a Denoiser, got {given!r}; of to_dict load from_dict(data, denoiser=...)"
-            )
-        if given is None:
-            given = _embedded(keep, threshold)
+        denoiser = values.get("denoiser")
+        _check_denoiser(denoiser)
+        keep, threshold = values.get("keep"), values.get("threshold")
+        if denoiser is None:
+            denoiser = _embedded_denoiser(keep, threshold)
             values["cache_key"] = values.get("cache_key") or DEFAULT_CACHE_KEY
         elif keep is not None or threshold is not None:
-            given = with_keep_rule(given, keep, threshold)
-        return {**values, "denoiser": given}
+            denoiser = with_keep_rule(denoiser, keep, threshold)
+        values["denoiser"] = denoiser
+        return values
 
     @classmethod
     def from_llm(
@@ -178,41 +181,46 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         context: bool = True,
         **settings: Any,
     ) -> Self:
-        """System 2 Attention by a LlamaIndex model, `Settings.llm` if none is given: the model names what to keep.
+        """Build System 2 Attention: a model names what to keep.
 
-        ``context`` keeps with it what it cannot be read without, as `denoise_core.s2a.Options` says. ``settings``
-        are this class's fields, ``top_n`` among them. Raises `InputError` when there is no model.
+        Args:
+            llm: A LlamaIndex model; None takes `Settings.llm`.
+            max_concurrency: At most this many calls of the model at once.
+            context: Also keep what the named text cannot be read without, see
+                `denoise_core.s2a.Options`.
+            **settings: This class's fields.
+
+        Raises:
+            InputError: There is no model.
         """
         from denoise_core.s2a import Options, S2ADenoiser
 
-        model = LlamaLLM(
-            resolve_model("llm", llm, caller="DenoisePostprocessor.from_llm")
-        )
-        options = Options(keep_context=context)
+        model = resolve_model("llm", llm, caller="DenoisePostprocessor.from_llm")
         denoiser = S2ADenoiser(
-            model, variant="select", options=options, max_concurrency=max_concurrency
+            LlamaLLM(model),
+            variant="select",
+            options=Options(keep_context=context),
+            max_concurrency=max_concurrency,
         )
-        settings.setdefault(
-            "cache_key", f"S2A, context={context}, {_model_key(model.model)}"
-        )
-        return cls(denoiser=denoiser, **settings)
+        cache_key = f"S2A, context={context}, {_model_key(model)}"
+        return cls(**{"cache_key": cache_key, **settings, "denoiser": denoiser})
 
     @classmethod
     def from_file(
         cls, path: Any, model: Any = None, *, llm: LLM | None = None, **settings: Any
     ) -> Self:
-        """What ``rag-denoise evaluate`` recommended (its ``denoise.json``), or a folder of ``rag-denoise fit``.
+        """Load what ``rag-denoise evaluate`` recommended or ``rag-denoise fit`` wrote.
 
-        ``model`` is a probe's, ``llm`` a LlamaIndex model, where the setting asks one.
+        Args:
+            path: A ``denoise.json``, or a folder of ``fit``.
+            model: The model that a probe reads.
+            llm: A LlamaIndex model, if the setting calls one.
+            **settings: This class's fields.
         """
         from denoise_core import load_denoiser
 
-        return cls(
-            denoiser=load_denoiser(
-                path, model, llm=None if llm is None else LlamaLLM(llm)
-            ),
-            **settings,
-        )
+        core_llm = None if llm is None else LlamaLLM(llm)
+        return cls(denoiser=load_denoiser(path, model, llm=core_llm), **settings)
 
     @classmethod
     def from_embed_model(
@@ -222,20 +230,23 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         chunker: Chunker = no_chunking,
         **settings: Any,
     ) -> Self:
-        """END by the cosine of a LlamaIndex embedding model, `Settings.embed_model` if none is given.
+        """Build END by the cosine similarity of a LlamaIndex embedding model.
 
-        ``chunker`` is `ENDDenoiser`'s: ``chunker=sentences`` cuts nodes, the default keeps or drops them whole;
-        ``settings`` are this class's fields, ``keep`` and ``threshold`` among them. Raises `InputError` when there
-        is no model.
+        Args:
+            embed_model: The model; None takes `Settings.embed_model`.
+            chunker: How nodes are cut, such as ``sentence_spans``; the default keeps
+                or drops whole nodes.
+            **settings: This class's fields.
+
+        Raises:
+            InputError: There is no model.
         """
         model = resolve_model(
             "embed_model", embed_model, caller="DenoisePostprocessor.from_embed_model"
         )
-        if (
-            chunker is no_chunking
-        ):  # what another function cuts, a key of ours cannot say
+        if chunker is no_chunking:  # a key cannot say how another function cuts
             settings.setdefault("cache_key", f"END, {_model_key(model)}")
-        return cls(denoiser=_end(EmbedModelScorer(model), chunker), **settings)
+        return cls(denoiser=_end_denoiser(EmbedModelScorer(model), chunker), **settings)
 
     @classmethod
     def from_reranker(
@@ -245,61 +256,72 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         chunker: Chunker = no_chunking,
         **settings: Any,
     ) -> Self:
-        """END by a LlamaIndex reranker's scores; without ``keep`` and ``threshold`` its own ``top_n``, best first.
+        """Build END by a LlamaIndex reranker's scores.
 
-        Raises `InputError` for something that is no node postprocessor.
+        Without ``keep`` and ``threshold`` the reranker's ``top_n`` applies, best first.
+
+        Raises:
+            InputError: ``reranker`` is not a node postprocessor.
         """
         scorer = RerankerScorer(reranker)
         if settings.get("keep") is None and settings.get("threshold") is None:
-            own = getattr(reranker, "top_n", None)
-            settings["keep"] = own if isinstance(own, int) and own > 0 else None
+            top_n = getattr(reranker, "top_n", None)
+            settings["keep"] = top_n if isinstance(top_n, int) and top_n > 0 else None
             settings.setdefault("order", "score")
-        return cls(denoiser=_end(scorer, chunker), **settings)
+        return cls(denoiser=_end_denoiser(scorer, chunker), **settings)
 
     @classmethod
     def from_cross_encoder(
         cls, model: Any, *, top_n: int = 2, order: NodeOrder = "score", **settings: Any
     ) -> Self:
-        """END by a cross-encoder: a sentence-transformers one by name or path, a loaded one, or a function of
-        pairs. The best ``top_n`` nodes, best first, as LlamaIndex's ``SentenceTransformerRerank`` gives them; code
-        that comes with a model is not run. Raises `InputError` for something that scores no pairs.
+        """Build END by a cross-encoder.
+
+        Args:
+            model: A sentence-transformers model by name or path, a loaded one, or a
+                function of pairs. Code that comes with a model is not run.
+            top_n: Keep this many nodes, as LlamaIndex's ``SentenceTransformerRerank``.
+            order: Best first, as the same class.
+            **settings: This class's fields.
+
+        Raises:
+            InputError: ``model`` does not score pairs.
         """
         from denoise_core.scorers.encoders import CrossEncoderScorer
 
         if isinstance(model, str):
             settings.setdefault("cache_key", f"END, cross-encoder {model}")
-        return cls(
-            denoiser=_end(CrossEncoderScorer(model), no_chunking),
-            keep=top_n,
-            order=order,
-            **settings,
-        )
+        denoiser = _end_denoiser(CrossEncoderScorer(model), no_chunking)
+        return cls(denoiser=denoiser, keep=top_n, order=order, **settings)
 
     def to_dict(self, **kwargs: Any) -> dict[str, Any]:
-        """Settings, for ``from_dict``; in the place of a denoiser other than the default its class, which loads
-        with ``from_dict(data, denoiser=...)``."""
+        """Return the settings for ``from_dict``.
+
+        A denoiser other than the default is stored as its class name and loads with
+        ``from_dict(data, denoiser=...)``.
+        """
         denoiser = None if self._is_default() else self._method
         return {**super().to_dict(**kwargs), "denoiser": denoiser}
 
     def _is_default(self) -> bool:
-        """Whether ``keep`` and ``threshold`` alone build this denoiser again."""
+        """Whether ``keep`` and ``threshold`` alone rebuild this denoiser."""
         from denoise_core.embedded import DefaultScorer
         from denoise_core.end import ENDDenoiser
 
-        if not isinstance(self.denoiser, ENDDenoiser) or not isinstance(
-            self.denoiser.scorer, DefaultScorer
-        ):
+        denoiser = self.denoiser
+        if not isinstance(denoiser, ENDDenoiser):
             return False
-        default = _embedded(self.keep, self.threshold)
-        settings = {**vars(self.denoiser), "scorer": None}
-        return settings == {**vars(default), "scorer": None}
+        if not isinstance(denoiser.scorer, DefaultScorer):
+            return False
+        default = _embedded_denoiser(self.keep, self.threshold)
+        return {**vars(denoiser), "scorer": None} == {**vars(default), "scorer": None}
 
     @cache_signature
     def _postprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         with self._start_run(nodes, query_bundle) as run:
-            self._set_output(run, run.guard.denoise(run.query, run.node_batch.passages))
+            result = run.guard.denoise(run.query, run.node_batch.passages)
+            self._set_output(run, result)
         return run.output_nodes
 
     @dispatcher.span
@@ -308,34 +330,35 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         with self._start_run(nodes, query_bundle) as run:
-            self._set_output(
-                run, await run.guard.adenoise(run.query, run.node_batch.passages)
-            )
+            result = await run.guard.adenoise(run.query, run.node_batch.passages)
+            self._set_output(run, result)
         return run.output_nodes
 
     @contextmanager
     def _start_run(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None
     ) -> Iterator[_PostprocessRun]:
-        query = _query_of(query_bundle)
+        """Yield a run between LlamaIndex's start and end events."""
+        query = _query_text(query_bundle)
         guard = Guard(
             with_metadata_mode(self.denoiser),
             on_error=self.on_error,
             on_empty=self.on_empty,
         )
         run = _PostprocessRun(query, NodeBatch(nodes, guard), guard)
-        shown_nodes = run.node_batch.nodes if self.events_with_text else []
-        top_n = self.top_n or len(run.node_batch.nodes)
+        input_nodes = run.node_batch.nodes
+        event_nodes = input_nodes if self.events_with_text else []
+        top_n = self.top_n or len(input_nodes)
         dispatcher.event(
             ReRankStartEvent(
                 query=query_bundle,
-                nodes=shown_nodes,
+                nodes=event_nodes,
                 top_n=top_n,
                 model_name=self._method,
             )
         )
         payload: dict[str, Any] = {
-            EventPayload.NODES: shown_nodes,
+            EventPayload.NODES: event_nodes,
             EventPayload.MODEL_NAME: self._method,
             EventPayload.QUERY_STR: query,
             EventPayload.TOP_K: top_n,
@@ -344,40 +367,34 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
             with self.callback_manager.event(CBEventType.RERANKING, payload) as event:
                 with limit_concurrency(self.max_concurrency):
                     yield run
-                event.on_end(
-                    {
-                        EventPayload.NODES: run.output_nodes
-                        if self.events_with_text
-                        else []
-                    }
-                )
-        finally:  # what began also ends when it fails
-            dispatcher.event(
-                ReRankEndEvent(nodes=run.output_nodes if self.events_with_text else [])
-            )
+                event.on_end({EventPayload.NODES: self._event_nodes(run)})
+        finally:  # handlers expect an end event after an error too
+            dispatcher.event(ReRankEndEvent(nodes=self._event_nodes(run)))
+
+    def _event_nodes(self, run: _PostprocessRun) -> list[NodeWithScore]:
+        return run.output_nodes if self.events_with_text else []
 
     def _set_output(self, run: _PostprocessRun, result: DenoiseResult) -> None:
-        read = run.node_batch
+        batch = run.node_batch
         if self.top_n is not None:
-            result = keep_top(result, read.passages, self.top_n)
+            result = keep_top(result, batch.passages, self.top_n)
         if self.order == "score":
             result = order_by_score(result)
-        kept_nodes = read.build_nodes(
-            result, by=self._method, scores=self.score_policy, detail=self.record_detail
+        kept_nodes = batch.build_nodes(
+            result,
+            method=self._method,
+            score_policy=self.score_policy,
+            record_detail=self.record_detail,
         )
         if self.order == "given":
-            run.output_nodes = read.restore_order(kept_nodes)
-        else:
-            run.output_nodes = [
-                *kept_nodes,
-                *read.untouched_nodes,
-            ]  # by score there are no places to go back to
-        passed_through = [n.node.node_id for n in read.untouched_nodes]
+            run.output_nodes = batch.restore_order(kept_nodes)
+        else:  # nodes without text have no score, so they go last
+            run.output_nodes = [*kept_nodes, *batch.untouched_nodes]
         dispatcher.event(
             DenoiseEvent(
                 method=self._method,
-                summary=read.summary(result),
-                passed_through=passed_through,
+                summary=batch.summary(result),
+                passed_through=[n.node.node_id for n in batch.untouched_nodes],
             )
         )
 
@@ -392,9 +409,8 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         return type(self.denoiser).__name__
 
     def __getstate__(self) -> dict[str, Any]:
-        pickle.dumps(
-            self.denoiser
-        )  # raises; LlamaIndex would leave it out, and load the default in its place
+        # LlamaIndex drops what does not pickle, and would load the default instead.
+        pickle.dumps(self.denoiser)
         state: dict[str, Any] = super().__getstate__()
         return state
 
@@ -402,41 +418,59 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         return self.model_copy()
 
 
+def _check_denoiser(denoiser: Any) -> None:
+    """Raise `InputError` for a model or a name instead of a denoiser."""
+    if isinstance(denoiser, str):
+        raise InputError(
+            f"expected a Denoiser, got {denoiser!r}; load what to_dict wrote with "
+            "from_dict(data, denoiser=...)"
+        )
+    if isinstance(denoiser, Denoiser):
+        return
+    for model_class, constructor in _CONSTRUCTORS:
+        if isinstance(denoiser, model_class):
+            raise InputError(
+                f"denoiser: {type(denoiser).__name__} is not a denoiser; write "
+                f"DenoisePostprocessor.{constructor}(...)"
+            )
+
+
 def _model_key(model: LLM | BaseEmbedding) -> str:
-    """Class, name and sampling of a model, as a cache key says them; no credentials and no time-outs."""
-    name = model.metadata.model_name if isinstance(model, LLM) else model.model_name
+    """Class, name and sampling of a model for a cache key, without credentials."""
+    model_name = (
+        model.metadata.model_name if isinstance(model, LLM) else model.model_name
+    )
     sampling = {
         "temperature": getattr(model, "temperature", None),
         "max_tokens": getattr(model, "max_tokens", None),
     }
-    return f"{model.class_name()} {name} {sampling}"
+    return f"{model.class_name()} {model_name} {sampling}"
 
 
-def _query_of(bundle: QueryBundle | None) -> str:
-    if not isinstance(bundle, QueryBundle):
-        said = f"denoising depends on the question: pass query_str= or query_bundle=, got {type(bundle).__name__}"
-        raise InputError(said)
-    asked = _TOOL_CALL.fullmatch(bundle.query_str)
-    return asked.group(1) if asked else bundle.query_str
+def _query_text(query_bundle: QueryBundle | None) -> str:
+    if not isinstance(query_bundle, QueryBundle):
+        raise InputError(
+            "denoising depends on the question: pass query_str= or query_bundle=, got "
+            f"{type(query_bundle).__name__}"
+        )
+    tool_call = _TOOL_CALL_QUERY.fullmatch(query_bundle.query_str)
+    return tool_call.group(1) if tool_call else query_bundle.query_str
 
 
-def _end(scorer: Any, chunker: Chunker | Literal["auto"]) -> Denoiser:
+def _end_denoiser(scorer: Any, chunker: Chunker) -> Denoiser:
     from denoise_core.end import ENDDenoiser
 
     return ENDDenoiser(scorer, chunker=chunker)
 
 
-def _embedded(keep: Any, threshold: float | None) -> Denoiser:
-    """The default, refused here and now where a part of it is missing: later it would only be a fallback."""
-    from denoise_core.embedded import DefaultScorer, default_denoiser
+def _embedded_denoiser(keep: Any, threshold: float | None) -> Denoiser:
+    """The default denoiser.
+
+    A missing part raises here; at the first call it would only cause a fallback.
+    """
     from denoise_core.embedded.minilm import minilm_folder
 
     for module in ("tokenizers", "safetensors"):
         require(module, extra="embedded")
     minilm_folder()
-    if threshold is None:
-        return default_denoiser(**({} if keep is None else {"keep": keep}))
-    ruled_default: Denoiser = with_keep_rule(
-        _end(DefaultScorer(), "auto"), keep, threshold
-    )
-    return ruled_default
+    return bundled_denoiser(keep, threshold)

@@ -1,4 +1,4 @@
-"""The step below every front door: a draft is judged, repaired, asked for again, and the verdict told."""
+"""One run of the verification loop, shared by engines, chats and agents."""
 
 from __future__ import annotations
 
@@ -25,9 +25,14 @@ from llamaindex_denoise.nodes.convert import to_nodes
 dispatcher = get_dispatcher(__name__)
 
 ErrorPolicy: TypeAlias = Literal["answer", "raise"]
-"""What an error gives that leaves nothing to send: an answer that says which part failed, or the error itself."""
+"""After an error without an answer: a text that names the failed part, or the error."""
 
 UnsupportedPolicy: TypeAlias = Literal["send", "abstain"]
+
+_FAILED_PARTS = {
+    StopReason.LLM_ERROR: "the model",
+    StopReason.RETRIEVER_ERROR: "the retriever",
+}
 
 
 def build_augmenter(
@@ -39,49 +44,55 @@ def build_augmenter(
     augmenter: Augmenter | None = None,
     **parts: Any,
 ) -> Augmenter:
-    """``augmenter``, or one of the settings that `Checked` takes, with ``parts`` more. Raises `InputError` for
-    both at once."""
-    given = {
-        "judge": judge,
-        "budget": budget,
-        "limits": limits,
-        "unsupported": unsupported,
-    }
-    named = [name for name, value in given.items() if value is not None]
+    """Return ``augmenter``, or one with the settings of `Checked` and ``parts``.
+
+    Raises:
+        InputError: Both are given, or a setting has the wrong type.
+    """
     if augmenter is not None:
+        settings = {
+            "judge": judge,
+            "budget": budget,
+            "limits": limits,
+            "unsupported": unsupported,
+        }
+        names = [name for name, value in settings.items() if value is not None]
         if not isinstance(augmenter, Augmenter):
             raise InputError(
-                f"augmenter: expected a denoise_core Augmenter, got {type(augmenter).__name__}"
+                "augmenter: expected a denoise_core Augmenter, got "
+                f"{type(augmenter).__name__}"
             )
-        if named:
+        if names:
             raise InputError(
-                f"{', '.join(named)}: say it to the augmenter: Augmenter({named[0]}=...)"
+                f"{', '.join(names)}: give it to the augmenter: "
+                f"Augmenter({names[0]}=...)"
             )
         return augmenter
     if budget is not None and not isinstance(budget, Budget):
         raise InputError(
-            f"budget: expected a Budget such as Budget(calls=8), got {type(budget).__name__}"
+            "budget: expected a Budget such as Budget(calls=8), got "
+            f"{type(budget).__name__}"
         )
     if limits is not None and not isinstance(limits, LoopLimits):
         raise InputError(
-            f"limits: expected LoopLimits(attempts=2) or the like, got {type(limits).__name__}"
+            "limits: expected LoopLimits such as LoopLimits(attempts=2), got "
+            f"{type(limits).__name__}"
         )
-    if (
-        type(judge).__name__ == "SemanticSimilarityEvaluator"
-    ):  # by name: importing it costs
+    # Compared by name, since importing the class is slow.
+    if type(judge).__name__ == "SemanticSimilarityEvaluator":
         raise InputError(
-            "a SemanticSimilarityEvaluator compares with a reference answer, and here is none"
+            "judge: a SemanticSimilarityEvaluator compares with a reference answer, "
+            "and there is none; take FaithfulnessEvaluator or a judge of denoise_core"
         )
     if unsupported is not None:
         limits = replace(limits or LoopLimits(), unsupported=unsupported)
-    judge = (
-        LlamaLLM(judge) if isinstance(judge, LLM) else judge
-    )  # a model judges by its quotes
+    if isinstance(judge, LLM):
+        judge = LlamaLLM(judge)  # the core makes a quoting judge of a model
     return Augmenter(judge=judge, budget=budget, limits=limits, **parts)
 
 
 class ResponseParts(NamedTuple):
-    """Text (or the object, where an engine gives one), sources and metadata of a response."""
+    """Text (or the engine's answer object), sources and metadata of a response."""
 
     text: Any
     source_nodes: list[NodeWithScore]
@@ -90,7 +101,16 @@ class ResponseParts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EngineLoopRun:
-    """One question to a loop, with who drafts for it; ``extra`` are source nodes that stand behind no text."""
+    """One question to a loop.
+
+    Attributes:
+        augmenter: The loop.
+        question: The question.
+        drafter: Who drafts; None is the loop's own drafter.
+        history: The conversation before the question.
+        extra_nodes: Source nodes that have no text.
+        on_error: What an error without an answer returns.
+    """
 
     augmenter: Augmenter
     question: str
@@ -100,100 +120,102 @@ class EngineLoopRun:
     on_error: ErrorPolicy = "answer"
 
     def answer(self) -> Answer:
+        """Run the loop."""
         return self.augmenter.answer(self.question, self.history, drafter=self.drafter)
 
     async def aanswer(self) -> Answer:
+        """Run the loop."""
         return await self.augmenter.aanswer(
             self.question, self.history, drafter=self.drafter
         )
 
     def run_to_response(self) -> ResponseParts:
-        """The answer to send, verified."""
+        """Run the loop and return the parts of the response."""
         return self.response_parts(self.answer())
 
     async def arun_to_response(self) -> ResponseParts:
+        """Run the loop and return the parts of the response."""
         return self.response_parts(await self.aanswer())
 
+    @property
+    def _engine_drafter(self) -> EngineDrafter | None:
+        return self.drafter if isinstance(self.drafter, EngineDrafter) else None
+
     def emit_record(self, answer: Answer) -> dict[str, Any]:
-        """The record of the run, told to LlamaIndex's instrumentation. Raises what failed under "raise"."""
+        """Send the run's record to LlamaIndex's instrumentation and return it.
+
+        Raises:
+            Exception: The error of the run, with ``on_error="raise"``.
+        """
         note = {**answer_record(answer), "claims": claims_record(answer)}
-        if (
-            isinstance(self.drafter, EngineDrafter) and self.drafter.is_retrieval_only
-        ):  # sources alone: nothing was claimed
+        failure = self._failure(answer)
+        engine_drafter = self._engine_drafter
+        if engine_drafter is not None and engine_drafter.is_retrieval_only:
+            # Sources without text claim nothing.
             note.update(outcome="unknown", stopped_because="unjudged")
-        elif (
-            answer.outcome is Outcome.FAILED
-            and (failed := self._failed(answer)) is not None
-        ):
-            part, error = failed
+        elif failure is not None:
+            part, error = failure
+            if isinstance(error, Exception):
+                error_name = type(error).__name__
+            else:
+                error_name = error.partition(":")[0]
+                error = RuntimeError(f"{part} failed: {error}")
             if self.on_error == "raise":
-                raise (
-                    error
-                    if isinstance(error, Exception)
-                    else RuntimeError(f"{part} failed: {error}")
-                )
-            name = (
-                type(error).__name__
-                if isinstance(error, Exception)
-                else error.partition(":")[0]
-            )
-            note["failed"] = {"part": part, "error": name}
+                raise error
+            note["failed"] = {"part": part, "error": error_name}
         dispatcher.event(AnswerEvent(record=note))
         return note
 
     def response_parts(self, answer: Answer) -> ResponseParts:
-        """What a response is made of."""
-        note, text, best = self.emit_record(answer), answer.text, answer.best
-        if isinstance(self.drafter, EngineDrafter):
-            text = (
-                ""
-                if self.drafter.is_retrieval_only
-                else self.drafter.restore_headings(text)
-            )
-        if "failed" in note:
-            text = NO_ANSWER.format(
-                why="{part} failed ({error})".format(**note["failed"])
-            )
-        drafted = best.origin if best else None
-        if drafted is not None and hasattr(drafted, "source_nodes"):
-            nodes = [*drafted.source_nodes, *self.extra_nodes]
-            metadata = {**(drafted.metadata or {}), **response_metadata(nodes, note)}
-            return ResponseParts(
-                drafted.response if isinstance(drafted, PydanticResponse) else text,
-                nodes,
-                metadata,
-            )
-        evidence = best.evidence if best else answer.memory.evidence
-        nodes = [
-            *evidence_nodes(answer.memory.question, evidence, answer.memory.retrieved),
-            *self.extra_nodes,
-        ]
+        """Return the text, sources and metadata of the response."""
+        note = self.emit_record(answer)
+        best_draft = answer.best
+        text = self._shown_text(answer, note)
+        engine_response = best_draft.origin if best_draft else None
+        if engine_response is not None and hasattr(engine_response, "source_nodes"):
+            nodes = [*engine_response.source_nodes, *self.extra_nodes]
+            metadata = response_metadata(nodes, note)
+            if isinstance(engine_response, PydanticResponse):
+                text = engine_response.response
+            engine_metadata = engine_response.metadata or {}
+            return ResponseParts(text, nodes, {**engine_metadata, **metadata})
+        memory = answer.memory
+        evidence = best_draft.evidence if best_draft else memory.evidence
+        nodes = evidence_nodes(memory.question, evidence, memory.retrieved)
+        nodes += self.extra_nodes
         return ResponseParts(text, nodes, response_metadata(nodes, note))
 
-    def _failed(self, answer: Answer) -> tuple[str, Exception | str] | None:
-        """The part that left a run without an answer, and its error, of a loop of our own what the record says of
-        it; None where nothing failed (a spent budget)."""
-        if answer.stop_reason not in (StopReason.LLM_ERROR, StopReason.RETRIEVER_ERROR):
+    def _shown_text(self, answer: Answer, note: dict[str, Any]) -> Any:
+        if "failed" in note:
+            failed = note["failed"]
+            return NO_ANSWER.format(why=f"{failed['part']} failed ({failed['error']})")
+        engine_drafter = self._engine_drafter
+        if engine_drafter is None:
+            return answer.text
+        if engine_drafter.is_retrieval_only:
+            return ""
+        return engine_drafter.restore_headings(answer.text)
+
+    def _failure(self, answer: Answer) -> tuple[str, Exception | str] | None:
+        """The part that prevented an answer and its error; None if nothing failed.
+
+        The loop's own parts leave the error's text in the record. A spent budget is not
+        a failure.
+        """
+        stop_reason = answer.stop_reason
+        if answer.outcome is not Outcome.FAILED or stop_reason not in _FAILED_PARTS:
             return None
-        if (
-            isinstance(self.drafter, EngineDrafter)
-            and self.drafter.failed_part is not None
-        ):
-            return self.drafter.failed_part
-        part = (
-            "the model"
-            if answer.stop_reason is StopReason.LLM_ERROR
-            else "the retriever"
-        )
-        return part, answer.memory.failures[-1][
-            1
-        ] if answer.memory.failures else "no reason was noted"
+        engine_drafter = self._engine_drafter
+        if engine_drafter is not None and engine_drafter.failed_part is not None:
+            return engine_drafter.failed_part
+        failures = answer.memory.failures
+        reason = failures[-1][1] if failures else "no reason was recorded"
+        return _FAILED_PARTS[stop_reason], reason
 
 
 def evidence_nodes(
     question: str, evidence: Sequence[Passage], retrieved: Sequence[Passage]
 ) -> list[NodeWithScore]:
-    """The nodes of what was retrieved, as they stand in the evidence."""
-    return to_nodes(
-        retrieved, DenoiseResult(question, tuple(evidence)), method="Augmenter"
-    )
+    """Return the retrieved nodes with the text that the evidence has of them."""
+    result = DenoiseResult(question, tuple(evidence))
+    return to_nodes(retrieved, result, method="Augmenter")

@@ -1,4 +1,4 @@
-"""`Checked` of a chat engine: a conversation in which every answer is checked against what was found for it."""
+"""`Checked` of a chat engine: every answer is checked against what was retrieved."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ from llamaindex_denoise.verify import EngineLoopRun, ErrorPolicy, ResponseParts
 
 @dataclass
 class CheckedChatStream(StreamingAgentChatResponse):
-    """A stream whose verdict stands in ``metadata["denoise"]``, as in the response of `chat`."""
+    """A streamed answer with its verdict in ``metadata["denoise"]``."""
 
     metadata: dict[str, Any] = field(default_factory=dict)
     is_writing_to_memory: bool = False
 
 
 class CheckedChatEngine(BaseChatEngine):
-    """A chat engine of any mode, whose answers are checked against what it found for them.
+    """A chat engine of any mode with checked answers.
 
-    The engine's memory keeps messages and answers, no rejected draft. An engine is asked once a turn, and its
-    answer judged and repaired; ``LoopLimits(rerun=True)`` asks it again with what was wrong.
+    The engine's memory gets messages and answers, but no rejected draft. The engine is
+    called once per turn, and its answer judged and repaired; with
+    ``LoopLimits(rerun=True)`` it is called again with the feedback.
     """
 
     def __init__(
@@ -51,134 +52,141 @@ class CheckedChatEngine(BaseChatEngine):
         self.chat_engine = chat_engine
         self.augmenter = augmenter
         self.on_error: ErrorPolicy = on_error
-        own: BaseMemory | None = getattr(chat_engine, "_memory", None)
-        self.memory = (
-            ChatMemoryBuffer.from_defaults(token_limit=3000) if own is None else own
-        )
+        memory: BaseMemory | None = getattr(chat_engine, "_memory", None)
+        if memory is None:
+            memory = ChatMemoryBuffer.from_defaults(token_limit=3000)
+        self.memory = memory
 
     def chat(
         self, message: str, chat_history: list[ChatMessage] | None = None
     ) -> AgentChatResponse:
-        """The checked answer to ``message``; the conversation is ``chat_history``, or the engine's own memory."""
+        """Return the checked answer to ``message``.
+
+        Args:
+            message: The user's message.
+            chat_history: The conversation; None continues the memory's.
+        """
         if chat_history is not None:
             self.memory.set(chat_history)
-        told = self._asked(message, self.memory.get(input=message)).run_to_response()
-        for said in _turn(message, told):
-            self.memory.put(said)
-        return _response(message, told)
+        history = self.memory.get(input=message)
+        parts = self._loop_run(message, history).run_to_response()
+        for new_message in _turn_messages(message, parts):
+            self.memory.put(new_message)
+        return _chat_response(message, parts)
 
     async def achat(
         self, message: str, chat_history: list[ChatMessage] | None = None
     ) -> AgentChatResponse:
+        """Return the checked answer to ``message``, as `chat` does."""
         if chat_history is not None:
             await self.memory.aset(chat_history)
-        told = await self._asked(
-            message, await self.memory.aget(input=message)
-        ).arun_to_response()
-        for said in _turn(message, told):
-            await self.memory.aput(said)
-        return _response(message, told)
+        history = await self.memory.aget(input=message)
+        parts = await self._loop_run(message, history).arun_to_response()
+        for new_message in _turn_messages(message, parts):
+            await self.memory.aput(new_message)
+        return _chat_response(message, parts)
 
     def stream_chat(
         self, message: str, chat_history: list[ChatMessage] | None = None
     ) -> CheckedChatStream:
-        """As `chat`; the answer comes in pieces, once it has been checked."""
-        said = self.chat(message, chat_history)
-        return _stream(said, chat_stream=_pieces(said.response))
+        """Return the answer as a stream, after it has been checked."""
+        response = self.chat(message, chat_history)
+        return _to_stream(response, chat_stream=_stream_text(response.response))
 
     async def astream_chat(
         self, message: str, chat_history: list[ChatMessage] | None = None
     ) -> CheckedChatStream:
-        said = await self.achat(message, chat_history)
-        return _stream(said, achat_stream=_apieces(said.response))
+        """Return the answer as a stream, after it has been checked."""
+        response = await self.achat(message, chat_history)
+        return _to_stream(response, achat_stream=_astream_text(response.response))
 
     def reset(self) -> None:
-        """Forget the conversation."""
+        """Clear the conversation."""
         self.chat_engine.reset()
         self.memory.reset()
 
     @property
     def chat_history(self) -> list[ChatMessage]:
-        """The messages of the conversation so far, oldest first."""
+        """The conversation's messages, oldest first."""
         return self.memory.get_all()
 
-    def _asked(self, message: str, history: Sequence[ChatMessage]) -> EngineLoopRun:
-        drafter = EngineDrafter(
-            _Turn(self.chat_engine, list(history)), QueryBundle(message)
-        )
+    def _loop_run(self, message: str, history: Sequence[ChatMessage]) -> EngineLoopRun:
+        turn_engine = _TurnEngine(self.chat_engine, list(history))
+        drafter = EngineDrafter(turn_engine, QueryBundle(message))
         return EngineLoopRun(self.augmenter, message, drafter, on_error=self.on_error)
 
 
-class _Turn(NestedPrompts, BaseQueryEngine):
-    """One message to a chat engine, in the shape of a query engine; whatever is tried, its memory stays."""
+class _TurnEngine(NestedPrompts, BaseQueryEngine):
+    """One turn of a chat as a query engine; the chat's memory is not touched."""
 
-    def __init__(self, chat: BaseChatEngine, history: list[ChatMessage]) -> None:
+    def __init__(self, chat_engine: BaseChatEngine, history: list[ChatMessage]) -> None:
         super().__init__(None)
-        self.chat = copy.copy(chat)
+        self.chat_engine = copy.copy(chat_engine)
         self.history = history
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        return self._said(
-            self._fresh().chat(query_bundle.query_str, list(self.history))
-        )
+        chat_engine = self._with_empty_memory()
+        response = chat_engine.chat(query_bundle.query_str, list(self.history))
+        return _to_response(response)
 
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        return self._said(
-            await self._fresh().achat(query_bundle.query_str, list(self.history))
-        )
+        chat_engine = self._with_empty_memory()
+        response = await chat_engine.achat(query_bundle.query_str, list(self.history))
+        return _to_response(response)
 
-    def _fresh(self) -> BaseChatEngine:
-        if hasattr(self.chat, "_memory"):
-            vars(self.chat)["_memory"] = ChatMemoryBuffer.from_defaults(
-                token_limit=10**9
-            )
-        return self.chat
-
-    def _said(self, response: AGENT_CHAT_RESPONSE_TYPE) -> Response:
-        return Response(
-            str(response), response.source_nodes, getattr(response, "metadata", None)
-        )
+    def _with_empty_memory(self) -> BaseChatEngine:
+        if hasattr(self.chat_engine, "_memory"):
+            # The limit is out of reach: the history is bounded by the outer memory.
+            memory = ChatMemoryBuffer.from_defaults(token_limit=10**9)
+            vars(self.chat_engine)["_memory"] = memory
+        return self.chat_engine
 
 
-def _turn(message: str, told: ResponseParts) -> tuple[ChatMessage, ChatMessage]:
-    return ChatMessage(role="user", content=message), ChatMessage(
-        role="assistant", content=str(told.text)
+def _to_response(response: AGENT_CHAT_RESPONSE_TYPE) -> Response:
+    metadata = getattr(response, "metadata", None)
+    return Response(str(response), response.source_nodes, metadata)
+
+
+def _turn_messages(message: str, parts: ResponseParts) -> tuple[ChatMessage, ...]:
+    return (
+        ChatMessage(role="user", content=message),
+        ChatMessage(role="assistant", content=str(parts.text)),
     )
 
 
-def _response(message: str, told: ResponseParts) -> AgentChatResponse:
-    text = str(told.text)
-    raw = Response(text, told.source_nodes, told.metadata)
+def _chat_response(message: str, parts: ResponseParts) -> AgentChatResponse:
+    text = str(parts.text)
     source = ToolOutput(
         content=text,
         tool_name="query_engine",
         raw_input={"query": message},
-        raw_output=raw,
+        raw_output=Response(text, parts.source_nodes, parts.metadata),
     )
     return AgentChatResponse(
-        text, sources=[source], source_nodes=told.source_nodes, metadata=told.metadata
+        text,
+        sources=[source],
+        source_nodes=parts.source_nodes,
+        metadata=parts.metadata,
     )
 
 
-def _stream(said: AgentChatResponse, **pieces: Any) -> CheckedChatStream:
-    metadata = said.metadata or {}
+def _to_stream(response: AgentChatResponse, **streams: Any) -> CheckedChatStream:
     return CheckedChatStream(
-        sources=said.sources,
-        source_nodes=said.source_nodes,
-        metadata=metadata,
-        **pieces,
+        sources=response.sources,
+        source_nodes=response.source_nodes,
+        metadata=response.metadata or {},
+        **streams,
     )
 
 
-def _pieces(text: str) -> Generator[ChatResponse, None, None]:
-    so_far = ""
-    for piece in split_words(text):
-        so_far += piece
-        yield ChatResponse(
-            message=ChatMessage(role="assistant", content=so_far), delta=piece
-        )
+def _stream_text(text: str) -> Generator[ChatResponse, None, None]:
+    text_so_far = ""
+    for word in split_words(text):
+        text_so_far += word
+        message = ChatMessage(role="assistant", content=text_so_far)
+        yield ChatResponse(message=message, delta=word)
 
 
-async def _apieces(text: str) -> AsyncGenerator[ChatResponse, None]:
-    for response in _pieces(text):
+async def _astream_text(text: str) -> AsyncGenerator[ChatResponse, None]:
+    for response in _stream_text(text):
         yield response

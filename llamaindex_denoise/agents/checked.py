@@ -1,4 +1,4 @@
-"""What `Checked` makes of an agent, a workflow or a tool: answers are checked before they are sent."""
+"""`Checked` of agents, workflows and tools: answers are checked before they are sent."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ from llama_index.core.tools import AsyncBaseTool, QueryEngineTool, ToolOutput
 from llama_index.core.workflow import Context, StopEvent, Workflow, step
 
 from denoise_core import InputError, Message, Passage
-from denoise_core.augmenter import Augmenter
+from denoise_core.augmenter import Answer, Augmenter
 from denoise_core.augmenter.drafting.drafter import (
     DraftReply,
     DraftRequest,
-    RetrievedEvidence,
     FixedText,
+    RetrievedEvidence,
 )
 from denoise_core.augmenter.drafting.taint import drop_contaminated_searches
 from denoise_core.augmenter.prompts import REVISE
@@ -49,97 +49,116 @@ from llamaindex_denoise.models.llm import reported_usage
 from llamaindex_denoise.nodes.convert import can_be_evidence, to_passages
 from llamaindex_denoise.verify import EngineLoopRun
 
-if TYPE_CHECKING:  # not there before 0.14, and needed by type checkers alone
+if TYPE_CHECKING:  # missing before LlamaIndex 0.14; only type checkers need it
     from llama_index.core.agent.workflow.agent_context import AgentContext
 
 STORE_KEY = "denoise"
 NO_QUESTION = "(no question)"
-HANDOFF_TOOL = (
-    "handoff"  # the tool with which LlamaIndex's workflows pass a conversation on
-)
-EXECUTE_TOOL = "execute"  # the tool with which a CodeActAgent runs what it wrote
-_REJECTED = "denoise_rejected"
-# Of the drafts rejected in a run: their places among its notes, and their records.
-_NONE: Mapping[str, Any] = {"places": [], "records": []}
-_THOUGHT = "I can answer without using any more tools."
+HANDOFF_TOOL = "handoff"  # LlamaIndex's workflows pass a conversation on with it
+EXECUTE_TOOL = "execute"  # a CodeActAgent runs its programs with it
+_UNCONFIRMED_OUTCOMES = ("unsupported", "unknown", "abstained", "failed")
 
-A = TypeVar("A", bound=Workflow)
+# In the store: positions of rejected drafts among a run's notes, and their records.
+_REJECTED_KEY = "denoise_rejected"
+_NO_REJECTED: Mapping[str, Any] = {"places": [], "records": []}
+_FINAL_THOUGHT = "I can answer without using any more tools."
+
+WorkflowT = TypeVar("WorkflowT", bound=Workflow)
 
 
 class CheckedTool(QueryEngineTool):
-    """A query engine tool that tells the agent the verdict, which ``str(response)`` leaves out.
+    """A query engine tool that shows the agent the verdict.
 
-    A supported answer is given as it is; any other begins with a line that says what it is.
+    A supported answer is unchanged; any other begins with a line that names the
+    outcome, which ``str(response)`` would leave out.
     """
 
     def call(self, *args: Any, **kwargs: Any) -> ToolOutput:
-        return _labelled(super().call(*args, **kwargs))
+        """Call the engine and label its answer."""
+        return _label_output(super().call(*args, **kwargs))
 
     async def acall(self, *args: Any, **kwargs: Any) -> ToolOutput:
-        return _labelled(await super().acall(*args, **kwargs))
+        """Call the engine and label its answer."""
+        return _label_output(await super().acall(*args, **kwargs))
 
 
-def _labelled(output: ToolOutput) -> ToolOutput:
-    note = (getattr(output.raw_output, "metadata", None) or {}).get("denoise", {})
-    outcome = note.get("outcome")
-    if outcome not in ("unsupported", "unknown", "abstained", "failed"):
+def _label_output(output: ToolOutput) -> ToolOutput:
+    metadata = getattr(output.raw_output, "metadata", None) or {}
+    outcome = metadata.get("denoise", {}).get("outcome")
+    if outcome not in _UNCONFIRMED_OUTCOMES:
         return output
-    said = (
-        f"({outcome}: this answer was not confirmed by its sources)\n{output.content}"
-    )
-    return output.model_copy(update={"blocks": [TextBlock(text=said)]})
+    label = f"({outcome}: this answer was not confirmed by its sources)"
+    block = TextBlock(text=f"{label}\n{output.content}")
+    return output.model_copy(update={"blocks": [block]})
 
 
 def checked_workflow(
-    workflow: A, augmenter: Augmenter, no_evidence: Collection[str] = ()
-) -> A:
-    """A copy of an agent, or of an `AgentWorkflow`, that checks its answers. Raises `InputError` for an agent that
-    keeps no notes of a run where LlamaIndex's own keep them."""
+    workflow: WorkflowT, augmenter: Augmenter, no_evidence: Collection[str] = ()
+) -> WorkflowT:
+    """Return a copy of an agent or `AgentWorkflow` that checks its answers.
+
+    Args:
+        workflow: The agent or workflow.
+        augmenter: The loop.
+        no_evidence: Names of tools whose output is no evidence.
+
+    Raises:
+        InputError: The agent does not keep its notes where LlamaIndex's own agents do,
+            so its drafts could not be taken back.
+    """
     if isinstance(no_evidence, str):
         raise InputError(
             f"no_evidence={no_evidence!r}: expected names of tools, such as {{'notes'}}"
         )
     agents = getattr(workflow, "agents", None)
-    kind = AgentAnswerChecks if agents is None else FinalOutputChecks
-    if agents is None and _place(workflow) is None:
+    if agents is None and _notes_key(workflow) is None:
         raise InputError(
-            f"{type(workflow).__name__}: expected a FunctionAgent, ReActAgent, CodeActAgent or AgentWorkflow, "
-            "whose drafts can be taken back; in a workflow of your own check what a step asks: Checked(engine)"
+            f"{type(workflow).__name__}: expected a FunctionAgent, ReActAgent, "
+            "CodeActAgent or AgentWorkflow, whose drafts can be taken back; in your own "
+            "workflow check what a step returns with Checked(engine)"
         )
-    twin = copy.copy(workflow)
-    twin.__class__ = _checked(kind, type(workflow))
+    checks = AgentAnswerChecks if agents is None else FinalOutputChecks
+    checked = copy.copy(workflow)
+    checked.__class__ = _checked_class(checks, type(workflow))
     names = ("timeout", "verbose", "num_concurrent_runs", "resource_manager")
-    Workflow.__init__(twin, **{n: getattr(workflow, f"_{n}") for n in names})
-    object.__setattr__(twin, "augmenter", augmenter)
-    object.__setattr__(twin, "no_evidence", frozenset(no_evidence))
+    Workflow.__init__(checked, **{n: getattr(workflow, f"_{n}") for n in names})
+    # Agents are pydantic models, which refuse attributes that are no fields.
+    object.__setattr__(checked, "augmenter", augmenter)
+    object.__setattr__(checked, "no_evidence", frozenset(no_evidence))
     if agents is not None:
-        checked = {n: a if isinstance(a, FinalOutputChecks) else checked_workflow(a, augmenter, no_evidence)
-                   for n, a in agents.items()}  # fmt: skip
-        object.__setattr__(twin, "agents", checked)
-    return twin
+        checked_agents = {}
+        for name, agent in agents.items():
+            if not isinstance(agent, FinalOutputChecks):
+                agent = checked_workflow(agent, augmenter, no_evidence)
+            checked_agents[name] = agent
+        object.__setattr__(checked, "agents", checked_agents)
+    return checked
 
 
 @lru_cache(maxsize=64)
-def _checked(kind: type, of: type) -> Any:
-    return type(of)(
-        f"Checked{of.__name__}",
-        (kind, of),
-        {"__module__": __name__, "__doc__": kind.__doc__},
-    )
+def _checked_class(checks: type, agent_class: type) -> Any:
+    namespace = {"__module__": __name__, "__doc__": checks.__doc__}
+    class_name = f"Checked{agent_class.__name__}"
+    return type(agent_class)(class_name, (checks, agent_class), namespace)
 
 
-def _place(agent: Any) -> str | None:
-    """Where in the store an agent keeps what was said in a run: messages, or a ReActAgent's reasoning."""
-    place: str | None = getattr(agent, "reasoning_key", None) or getattr(
-        agent, "scratchpad_key", None
-    )
-    return place
+def _notes_key(agent: Any) -> str | None:
+    """Where an agent stores a run's notes: messages, or a ReActAgent's reasoning."""
+    key: str | None = getattr(agent, "reasoning_key", None)
+    return key or getattr(agent, "scratchpad_key", None)
+
+
+async def _stored(ctx: AgentContext | Context, key: str, default: Any) -> Any:
+    return await ctx.store.get(key, default=default)
 
 
 class FinalOutputChecks:
-    """An agent or workflow whose last word is judged where nothing was judged before: an object by ``output_cls``
-    or ``structured_output_fn``, field by field, and what LlamaIndex has the model write at the limit of
-    iterations. Both are sent whatever the verdict."""
+    """Checks of final output that no other check has seen.
+
+    They are for objects by ``output_cls`` or ``structured_output_fn``, field by field,
+    and for what LlamaIndex lets the model write at the limit of iterations. Both are
+    sent whatever the verdict.
+    """
 
     augmenter: Augmenter
     no_evidence: frozenset[str]
@@ -148,71 +167,76 @@ class FinalOutputChecks:
     async def parse_agent_output(
         self, ctx: Context, ev: AgentOutput
     ) -> StopEvent | AgentInput | ToolCall | None:
-        calls = list(await ctx.store.get("current_tool_calls", default=[]))
-        stop: (
-            StopEvent | AgentInput | ToolCall | None
-        ) = await super().parse_agent_output(ctx, ev)  # type: ignore[misc]
-        result: Any = getattr(stop, "result", None)
+        """Run LlamaIndex's step and check the object that it returns."""
+        # Copied before LlamaIndex's step, which clears the stored list.
+        tool_calls = list(await _stored(ctx, "current_tool_calls", []))
+        event: StopEvent | AgentInput | ToolCall | None
+        event = await super().parse_agent_output(ctx, ev)  # type: ignore[misc]
+        result: Any = getattr(event, "result", None)
         fields = getattr(result, "structured_response", None)
-        if fields:
-            judged = await self._judged(
-                ctx,
-                DraftReply(
-                    "",
-                    retrieved=evidence_from_calls(calls, self.no_evidence),
-                    fields=fields,
-                ),
-            )
-            note = {
-                **(await ctx.store.get(STORE_KEY, default=None) or judged),
-                "structured": judged,
-            }
-            if judged["outcome"] != "supported":
-                note["outcome"] = judged["outcome"]
-            await self._tell(ctx, note)
-            result.metadata = {"denoise": note}
-        return stop
+        if not fields:
+            return event
+        evidence = evidence_from_calls(tool_calls, self.no_evidence)
+        draft = DraftReply("", retrieved=evidence, fields=fields)
+        object_record = await self._judge_draft(ctx, draft)
+        answer_note = await _stored(ctx, STORE_KEY, None)
+        note = {**(answer_note or object_record), "structured": object_record}
+        if object_record["outcome"] != "supported":
+            note["outcome"] = object_record["outcome"]
+        await self._publish(ctx, note)
+        result.metadata = {"denoise": note}
+        return event
 
     async def _generate_early_stopping_response(
         self, ctx: Context, *args: Any
     ) -> StopEvent:
-        """Check what LlamaIndex sends at the limit of iterations, in the place of whatever was told before."""
-        found = evidence_from_calls(
-            await ctx.store.get("current_tool_calls", default=[]), self.no_evidence
-        )
-        stop: StopEvent = await super()._generate_early_stopping_response(ctx, *args)  # type: ignore[misc]
-        note = await self._judged(
-            ctx, DraftReply(stop.result.response.content or "", retrieved=found)
-        )
-        await self._tell(ctx, note)
-        stop.result.metadata = {"denoise": note}
-        return stop
+        """Check what LlamaIndex sends at the limit; replaces an earlier verdict."""
+        evidence = await self._evidence(ctx)
+        event: StopEvent
+        event = await super()._generate_early_stopping_response(ctx, *args)  # type: ignore[misc]
+        text = event.result.response.content or ""
+        note = await self._judge_draft(ctx, DraftReply(text, retrieved=evidence))
+        await self._publish(ctx, note)
+        event.result.metadata = {"denoise": note}
+        return event
 
-    async def _judged(
-        self, ctx: AgentContext | Context, drafted: DraftReply
+    async def _evidence(
+        self, ctx: AgentContext | Context
+    ) -> tuple[RetrievedEvidence, ...]:
+        tool_calls = await _stored(ctx, "current_tool_calls", [])
+        return evidence_from_calls(tool_calls, self.no_evidence)
+
+    async def _judge_draft(
+        self, ctx: AgentContext | Context, draft: DraftReply
     ) -> dict[str, Any]:
-        """The record of what is sent whatever its verdict."""
-        question = (await ctx.store.get("user_msg_str", default="")) or NO_QUESTION
-        loop = copy.copy(self.augmenter)
-        loop.limits = replace(loop.limits, repair=False, unsupported="send")
-        said = FixedText()
-        said.drafted = replace(drafted, calls=0)
-        asked = EngineLoopRun(loop, question, said)
-        return asked.emit_record(await asked.aanswer())
+        """The record of an answer that is sent whatever the verdict."""
+        augmenter = copy.copy(self.augmenter)
+        limits = augmenter.limits
+        augmenter.limits = replace(limits, repair=False, unsupported="send")
+        drafter = FixedText()
+        drafter.drafted = replace(draft, calls=0)
+        loop_run = EngineLoopRun(augmenter, await _question(ctx), drafter)
+        return loop_run.emit_record(await loop_run.aanswer())
 
-    async def _tell(self, ctx: AgentContext | Context, note: dict[str, Any]) -> None:
+    async def _publish(self, ctx: AgentContext | Context, note: dict[str, Any]) -> None:
         await ctx.store.set(STORE_KEY, note)
         ctx.write_event_to_stream(VerificationEvent(record=note))
 
 
-class AgentAnswerChecks(FinalOutputChecks):
-    """An agent that holds its final answer against what its tools found before it sends it.
+async def _question(ctx: AgentContext | Context) -> str:
+    return await _stored(ctx, "user_msg_str", "") or NO_QUESTION
 
-    Only the last model call is repeated, with the same tool results. A model that answers feedback with another
-    tool call gets it; the drafts of the whole turn count towards ``limits.attempts``. What is sent is the best
-    draft since the last tool call; rejected drafts appear neither in the user's stream nor in the memory. An
-    answer without any tool result is sent as it is, with the outcome "unknown". The verdict stands in the stream
-    as a `VerificationEvent`, in ``ctx.store`` under ``"denoise"`` and in the ``metadata`` of the output.
+
+class AgentAnswerChecks(FinalOutputChecks):
+    """Checks of an agent's final answer against the results of its tools.
+
+    Only the last model call is repeated, with the same tool results. A model that
+    answers feedback with another tool call gets it; drafts of the whole turn count
+    towards ``limits.attempts``. The best draft since the last tool call is sent;
+    rejected drafts are neither streamed nor remembered. An answer without any tool
+    result is sent unchanged, with the outcome "unknown". The verdict is in the stream
+    as a `VerificationEvent`, in ``ctx.store`` under ``"denoise"`` and in the output's
+    ``metadata``.
     """
 
     async def take_step(
@@ -222,287 +246,338 @@ class AgentAnswerChecks(FinalOutputChecks):
         tools: Sequence[AsyncBaseTool],
         memory: BaseMemory,
     ) -> AgentOutput:
-        """LlamaIndex's own; a step without tool calls is an answer, and checked."""
-        if (
-            await ctx.store.get("num_iterations", default=0) == 0
-        ):  # one that was broken off may have left its own
-            await self._forget(ctx)
+        """Run LlamaIndex's step; one without tool calls is an answer to check."""
+        if await _stored(ctx, "num_iterations", 0) == 0:
+            # A run that was cancelled may have left its own notes and verdict.
+            await self._clear_rejected(ctx)
             await ctx.store.set(STORE_KEY, None)
-        place = _place(self) or ""
-        before = list(await ctx.store.get(place, default=[]))
-
-        async def step(*said: Any) -> _Step:
-            """One call of the model, behind the notes as they were and ``said``; they stay so."""
-            held = _Held(ctx)
-            await ctx.store.set(place, [*before, *said])
-            try:
-                output = await take_step(held, llm_input, tools, memory)
-                notes = list(await ctx.store.get(place, default=[]))[
-                    len(before) + len(said) :
-                ]
-                return _Step(output, held, said, notes)
-            finally:
-                await ctx.store.set(place, list(before))
-
+        notes_key = _notes_key(self) or ""
+        earlier_notes = list(await _stored(ctx, notes_key, []))
         take_step = super().take_step  # type: ignore[misc]
-        first = await step()
-        sent = first
-        if not first.output.tool_calls and not first.output.retry_messages:
-            sent = await self._checked(ctx, llm_input, first, step)
-        # A model that looks again goes on reading what was wrong, until the answer is there (`finalize`).
-        told = sent.said if sent.output.tool_calls else ()
-        await ctx.store.set(place, [*before, *told, *sent.notes])
-        rejected = await ctx.store.get(_REJECTED, default=_NONE)
-        places = [*rejected["places"], *range(len(before), len(before) + len(told))]
-        await ctx.store.set(_REJECTED, {**rejected, "places": places})
-        sent.held.release()
-        return sent.output
 
-    async def _checked(
+        async def call_model(*feedback_notes: Any) -> _ModelStep:
+            """Call the model with extra notes; the stored notes are restored."""
+            held_context = _HeldStream(ctx)
+            await ctx.store.set(notes_key, [*earlier_notes, *feedback_notes])
+            try:
+                output = await take_step(held_context, llm_input, tools, memory)
+                all_notes = list(await _stored(ctx, notes_key, []))
+            finally:
+                await ctx.store.set(notes_key, list(earlier_notes))
+            new_notes = all_notes[len(earlier_notes) + len(feedback_notes) :]
+            return _ModelStep(output, held_context, feedback_notes, new_notes)
+
+        model_step = await call_model()
+        if not model_step.output.tool_calls and not model_step.output.retry_messages:
+            model_step = await self._check_step(ctx, llm_input, model_step, call_model)
+        # A model that calls tools again keeps reading the feedback until `finalize`.
+        feedback_notes = ()
+        if model_step.output.tool_calls:
+            feedback_notes = model_step.feedback_notes
+        notes = [*earlier_notes, *feedback_notes, *model_step.new_notes]
+        await ctx.store.set(notes_key, notes)
+        rejected = await _stored(ctx, _REJECTED_KEY, _NO_REJECTED)
+        first = len(earlier_notes)
+        positions = range(first, first + len(feedback_notes))
+        places = [*rejected["places"], *positions]
+        await ctx.store.set(_REJECTED_KEY, {**rejected, "places": places})
+        model_step.held_context.release()
+        return model_step.output
+
+    async def _check_step(
         self,
         ctx: AgentContext,
         llm_input: Sequence[ChatMessage],
-        first: _Step,
-        again: Callable[..., Awaitable[_Step]],
-    ) -> _Step:
+        first_step: _ModelStep,
+        call_model: Callable[..., Awaitable[_ModelStep]],
+    ) -> _ModelStep:
         """The step to send: the best draft, or one that calls tools after all."""
-        calls = await ctx.store.get("current_tool_calls", default=[])
-        rejected = await ctx.store.get(_REJECTED, default=_NONE)
+        rejected = await _stored(ctx, _REJECTED_KEY, _NO_REJECTED)
         records = rejected["records"]
-        question = (await ctx.store.get("user_msg_str", default="")) or NO_QUESTION
-        found = drop_contaminated_searches(
+        question = await _question(ctx)
+        # A search for a rejected draft's own words must not confirm that draft.
+        evidence = drop_contaminated_searches(
             question,
-            evidence_from_calls(calls, self.no_evidence),
-            [r["text"] for r in records],
+            await self._evidence(ctx),
+            [attempt["text"] for attempt in records],
         )
-        drafts = AgentDrafter(first, again, found)
-        loop = copy.copy(self.augmenter)
-        loop.limits = replace(
-            loop.limits, attempts=max(1, loop.limits.attempts - len(records))
-        )
-        asked = EngineLoopRun(loop, question, drafts, _before(llm_input))
-        answer = await asked.aanswer()
-        note = asked.emit_record(answer)
-        if drafts.tool_step is not None:
-            failed = [
-                a
-                for a in note["attempts"]
-                if a["outcome"] == "fail" and not a["repaired"]
-            ]
-            await ctx.store.set(_REJECTED, {**rejected, "records": [*records, *failed]})
-            return drafts.tool_step
-        best = answer.best
-        sent: _Step = first if best is None or best.origin is None else best.origin
-        await self._tell(ctx, {**note, "attempts": [*records, *note["attempts"]]})
-        return sent if best is None else sent.saying(answer.text)
+        drafter = AgentDrafter(first_step, call_model, evidence)
+        augmenter = copy.copy(self.augmenter)
+        attempts = max(1, augmenter.limits.attempts - len(records))
+        augmenter.limits = replace(augmenter.limits, attempts=attempts)
+        history = _history_before_question(llm_input)
+        loop_run = EngineLoopRun(augmenter, question, drafter, history)
+        answer = await loop_run.aanswer()
+        note = loop_run.emit_record(answer)
+        if drafter.tool_step is not None:
+            failed_records = _failed_attempts(note)
+            records = [*records, *failed_records]
+            await ctx.store.set(_REJECTED_KEY, {**rejected, "records": records})
+            return drafter.tool_step
+        await self._publish(ctx, {**note, "attempts": [*records, *note["attempts"]]})
+        return _step_to_send(answer, first_step)
 
     async def finalize(
         self, ctx: Context, output: AgentOutput, memory: BaseMemory
     ) -> AgentOutput:
-        """Without the rejected drafts and the feedback on them. What a tool with ``return_direct`` brought is
-        judged by its own sources, and told; it is sent as it is."""
-        calls = await ctx.store.get("current_tool_calls", default=[])
-        direct = next(
-            (c for c in calls if c.return_direct and not c.tool_output.is_error), None
-        )
-        if direct is not None and direct.tool_name != HANDOFF_TOOL:
-            drafted = DraftReply(
-                direct.tool_output.content or "",
-                retrieved=evidence_from_calls([direct], self.no_evidence),
-            )
-            await self._tell(ctx, await self._judged(ctx, drafted))
-        await self._forget(ctx)
-        said: AgentOutput = await super().finalize(ctx, output, memory)  # type: ignore[misc]
-        said.metadata = {"denoise": await ctx.store.get(STORE_KEY, default=None)}
-        return said
+        """Remove rejected drafts from the notes; judge what a tool returns directly.
+
+        The result of a tool with ``return_direct`` is judged by its own sources and
+        sent whatever the verdict.
+        """
+        for tool_call in await _stored(ctx, "current_tool_calls", []):
+            if not tool_call.return_direct or tool_call.tool_output.is_error:
+                continue
+            if tool_call.tool_name != HANDOFF_TOOL:
+                evidence = evidence_from_calls([tool_call], self.no_evidence)
+                text = tool_call.tool_output.content or ""
+                draft = DraftReply(text, retrieved=evidence)
+                await self._publish(ctx, await self._judge_draft(ctx, draft))
+            break
+        await self._clear_rejected(ctx)
+        final_output: AgentOutput
+        final_output = await super().finalize(ctx, output, memory)  # type: ignore[misc]
+        final_output.metadata = {"denoise": await _stored(ctx, STORE_KEY, None)}
+        return final_output
 
     async def _generate_early_stopping_response(
         self, ctx: Context, *args: Any
     ) -> StopEvent:
-        stop = await super()._generate_early_stopping_response(ctx, *args)
-        await self._forget(ctx)
-        return stop
+        event = await super()._generate_early_stopping_response(ctx, *args)
+        await self._clear_rejected(ctx)
+        return event
 
-    async def _forget(self, ctx: AgentContext | Context) -> None:
-        """Take rejected drafts and the feedback on them out of the notes, and their records away."""
-        place, rejected = (
-            _place(self) or "",
-            await ctx.store.get(_REJECTED, default=_NONE),
-        )
-        notes = await ctx.store.get(place, default=[])
-        await ctx.store.set(
-            place, [m for i, m in enumerate(notes) if i not in rejected["places"]]
-        )
-        await ctx.store.set(_REJECTED, dict(_NONE))
+    async def _clear_rejected(self, ctx: AgentContext | Context) -> None:
+        """Remove rejected drafts and their feedback from the notes, and the records."""
+        notes_key = _notes_key(self) or ""
+        rejected = await _stored(ctx, _REJECTED_KEY, _NO_REJECTED)
+        notes = []
+        for position, note in enumerate(await _stored(ctx, notes_key, [])):
+            if position not in rejected["places"]:
+                notes.append(note)
+        await ctx.store.set(notes_key, notes)
+        await ctx.store.set(_REJECTED_KEY, dict(_NO_REJECTED))
+
+
+def _failed_attempts(note: Mapping[str, Any]) -> list[dict[str, Any]]:
+    failed = [a for a in note["attempts"] if a["outcome"] == "fail"]
+    return [attempt for attempt in failed if not attempt["repaired"]]
+
+
+def _step_to_send(answer: Answer, first_step: _ModelStep) -> _ModelStep:
+    best_draft = answer.best
+    if best_draft is None:
+        return first_step
+    model_step: _ModelStep = best_draft.origin or first_step
+    return model_step.with_text(answer.text)
 
 
 class AgentDrafter:
-    """One final answer's way: the first draft is there, others are asked of the model; a core `Drafter`."""
+    """A core `Drafter` for one final answer of an agent.
 
-    repeatable = True  # a model call alone: the tools are not asked again
+    The first draft is there already; others are new calls of the model.
+
+    Attributes:
+        tool_step: The step in which the model called tools instead of answering.
+    """
+
+    repeatable = True  # a model call alone: tools are not called again
 
     def __init__(
         self,
-        first: _Step,
-        again: Callable[..., Awaitable[_Step]],
-        found: tuple[RetrievedEvidence, ...],
+        first_step: _ModelStep,
+        repeat_step: Callable[..., Awaitable[_ModelStep]],
+        evidence: tuple[RetrievedEvidence, ...],
     ) -> None:
-        self.first_step = first
-        self.repeat_step = again
-        self.evidence = found
-        self.tool_step: _Step | None = None
+        self.first_step = first_step
+        self.repeat_step = repeat_step
+        self.evidence = evidence
+        self.tool_step: _ModelStep | None = None
 
     def draft(self, request: DraftRequest) -> DraftReply:
-        raise NotImplementedError("a LlamaIndex agent is asynchronous")
+        """Not supported: LlamaIndex's agents are asynchronous."""
+        raise NotImplementedError("a LlamaIndex agent is asynchronous; use adraft")
 
     async def adraft(self, request: DraftRequest) -> DraftReply:
+        """Return the first draft, or a new one after feedback."""
         if request.attempt == 0:
-            return self._drafted(self.first_step)
-        wrong = f"{REVISE}\n{wrap_in_envelope(request.feedback, 'feedback')}"
-        said = (
-            self.first_step.told(request.rejected_draft, wrong)
-            if request.rejected_draft
-            else ()
-        )
-        return self._drafted(await self.repeat_step(*said))
+            return self._to_draft(self.first_step)
+        feedback = f"{REVISE}\n{wrap_in_envelope(request.feedback, 'feedback')}"
+        feedback_notes: tuple[Any, ...] = ()
+        if request.rejected_draft:
+            feedback_notes = self.first_step.feedback_as_notes(
+                request.rejected_draft, feedback
+            )
+        return self._to_draft(await self.repeat_step(*feedback_notes))
 
-    def _drafted(self, step: _Step) -> DraftReply:
-        output = step.output
+    def _to_draft(self, model_step: _ModelStep) -> DraftReply:
+        output = model_step.output
         usage = reported_usage(ChatResponse(message=output.response, raw=output.raw))
+        draft = DraftReply(
+            model_step.text, usage, retrieved=self.evidence, origin=model_step
+        )
         if output.tool_calls:
-            self.tool_step = step
-            return DraftReply(step.text, usage, judge=False, origin=step)
-        return DraftReply(step.text, usage, retrieved=self.evidence, origin=step)
+            self.tool_step = model_step
+            return replace(draft, retrieved=(), judge=False)
+        return draft
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
-    """What the model said, what of it waits to be streamed, what it was told before (a rejected draft and what is
-    wrong with it), and what the agent noted of it: a message, or of a ReActAgent a step of reasoning."""
+class _ModelStep:
+    """One model call of an agent.
+
+    Attributes:
+        output: What the model returned.
+        held_context: The context that holds its stream back.
+        feedback_notes: The rejected draft and the feedback on it that the model read.
+        new_notes: What the agent noted of the call: messages, or reasoning steps of a
+            ReActAgent.
+    """
 
     output: AgentOutput
-    held: _Held
-    said: tuple[Any, ...]
-    notes: list[Any]
+    held_context: _HeldStream
+    feedback_notes: tuple[Any, ...]
+    new_notes: list[Any]
 
     @property
-    def reasons(self) -> bool:
+    def is_reasoning(self) -> bool:
         """Whether it is a ReActAgent's answer."""
-        return bool(self.notes) and isinstance(self.notes[-1], ResponseReasoningStep)
+        if not self.new_notes:
+            return False
+        return isinstance(self.new_notes[-1], ResponseReasoningStep)
 
     @property
     def text(self) -> str:
-        """The answer in it."""
+        """The answer."""
+        if self.is_reasoning:
+            return self.new_notes[-1].response
+        return self.output.response.content or ""
+
+    def feedback_as_notes(self, draft: str, feedback: str) -> tuple[Any, ...]:
+        """Return a draft and the feedback on it in the form of the agent's notes."""
+        if self.is_reasoning:
+            observation = ObservationReasoningStep(observation=feedback)
+            return _answer_reasoning(draft), observation
         return (
-            self.notes[-1].response
-            if self.reasons
-            else self.output.response.content or ""
+            ChatMessage(role="assistant", content=draft),
+            ChatMessage(role="user", content=feedback),
         )
 
-    def told(self, draft: str, wrong: str) -> tuple[Any, ...]:
-        """A draft and what is wrong with it, as the agent notes them."""
-        if self.reasons:
-            return _reasoned(draft), ObservationReasoningStep(observation=wrong)
-        return ChatMessage(role="assistant", content=draft), ChatMessage(
-            role="user", content=wrong
-        )
-
-    def saying(self, text: str) -> _Step:
-        """With another text, where the loop cut it or abstained."""
+    def with_text(self, text: str) -> _ModelStep:
+        """Return the step with another text, if the loop cut it or abstained."""
         if text == self.text.strip():
             return self
-        shown = _reasoned(text).get_content() if self.reasons else text
-        said = ChatMessage(role="assistant", content=shown)
-        output = self.output.model_copy(update={"response": said})
-        noted = _reasoned(text) if self.reasons else said
-        return _Step(
-            output, self.held.saying(shown), self.said, [*self.notes[:-1], noted]
+        shown_text = text
+        last_note: Any = None
+        if self.is_reasoning:
+            last_note = _answer_reasoning(text)
+            shown_text = last_note.get_content()
+        message = ChatMessage(role="assistant", content=shown_text)
+        return replace(
+            self,
+            output=self.output.model_copy(update={"response": message}),
+            held_context=self.held_context.with_text(shown_text),
+            new_notes=[*self.new_notes[:-1], last_note or message],
         )
 
 
-def _reasoned(text: str) -> ResponseReasoningStep:
-    return ResponseReasoningStep(thought=_THOUGHT, response=text)
+def _answer_reasoning(text: str) -> ResponseReasoningStep:
+    return ResponseReasoningStep(thought=_FINAL_THOUGHT, response=text)
 
 
-def _before(llm_input: Sequence[ChatMessage]) -> tuple[Message, ...]:
-    """What was said before the last message of the user."""
-    last = max(
-        (i for i, m in enumerate(llm_input) if m.role.value == "user"), default=0
-    )
-    return tuple(m for m in history_to_messages(llm_input[:last]) if m.role != "system")
+def _history_before_question(
+    llm_input: Sequence[ChatMessage],
+) -> tuple[Message, ...]:
+    """The conversation before the user's last message, without system messages."""
+    last_position = 0
+    for position, message in enumerate(llm_input):
+        if message.role.value == "user":
+            last_position = position
+    history = history_to_messages(llm_input[:last_position])
+    return tuple(message for message in history if message.role != "system")
 
 
-class _Held:
-    """An agent's context that keeps its token stream back until `release`."""
+class _HeldStream:
+    """An agent's context that holds its token stream back until `release`."""
 
     def __init__(self, ctx: AgentContext) -> None:
         self._ctx = ctx
-        self._waiting: list[AgentStream] = []
+        self._waiting_events: list[AgentStream] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._ctx, name)
 
     def write_event_to_stream(self, event: Any) -> None:
         if isinstance(event, AgentStream):
-            self._waiting.append(event)
+            self._waiting_events.append(event)
         else:
             self._ctx.write_event_to_stream(event)
 
     def release(self) -> None:
-        for event in self._waiting:
+        """Send the waiting events."""
+        for event in self._waiting_events:
             self._ctx.write_event_to_stream(event)
 
-    def saying(self, text: str) -> _Held:
-        """One that streams ``text`` in the place of what waits here, if anything does."""
-        other = _Held(self._ctx)
-        if self._waiting:
-            other._waiting = [
-                self._waiting[-1].model_copy(update={"delta": text, "response": text})
-            ]
-        return other
+    def with_text(self, text: str) -> _HeldStream:
+        """Return a context that streams ``text`` instead, if anything waits here."""
+        changed = _HeldStream(self._ctx)
+        if self._waiting_events:
+            update = {"delta": text, "response": text}
+            last_event = self._waiting_events[-1].model_copy(update=update)
+            changed._waiting_events.append(last_event)
+        return changed
 
 
 def evidence_from_calls(
     calls: Sequence[ToolCallResult], excluded_tools: Collection[str] = ()
 ) -> tuple[RetrievedEvidence, ...]:
-    """What each tool call found and the words it was asked with: the source nodes of a response or retrieval, else
-    the tool's text. Errors found nothing; neither did what a model wrote: the reason of a handoff, a response
-    without sources, an agent's or a model's reply. Nor counts a tool named in ``without``."""
-    return tuple(
-        RetrievedEvidence(
-            () if c.tool_name in excluded_tools else _passages(c),
-            arguments_text(c.tool_kwargs),
-        )
-        for c in calls
-    )
+    """Return the evidence of each tool call, with the arguments as its query.
+
+    Evidence is the source nodes of a response or retrieval, else the tool's text.
+    Errors are none, and neither is what a model wrote: the reason of a handoff, a
+    response without sources, the reply of an agent or a model, and the output of a tool
+    in ``excluded_tools``.
+    """
+    evidence = []
+    for call in calls:
+        passages: tuple[Passage, ...] = ()
+        if call.tool_name not in excluded_tools:
+            passages = _call_passages(call)
+        evidence.append(RetrievedEvidence(passages, arguments_text(call.tool_kwargs)))
+    return tuple(evidence)
 
 
-_MODELS = (AgentOutput, ChatMessage, ChatResponse, CompletionResponse)
+_MODEL_OUTPUTS = (AgentOutput, ChatMessage, ChatResponse, CompletionResponse)
 
 
-def _passages(call: ToolCallResult) -> tuple[Passage, ...]:
+def _call_passages(call: ToolCallResult) -> tuple[Passage, ...]:
     output = call.tool_output
-    raw = output.raw_output
-    if output.is_error or call.tool_name == HANDOFF_TOOL or isinstance(raw, _MODELS):
+    raw_output = output.raw_output
+    if output.is_error or call.tool_name == HANDOFF_TOOL:
         return ()
-    found = getattr(raw, "source_nodes", raw)
-    if (
-        isinstance(found, list)
-        and found
-        and all(isinstance(n, NodeWithScore) for n in found)
-    ):
-        brought = retrieved_sources(found)
-        unique = {
-            (n.node.node_id, n.node.hash): n for n in brought if can_be_evidence(n.node)
-        }
-        return to_passages(unique.values(), include_captions=True)
-    if found is not raw:
+    if isinstance(raw_output, _MODEL_OUTPUTS):
+        return ()
+    source_nodes = getattr(raw_output, "source_nodes", raw_output)
+    if _is_node_list(source_nodes):
+        unique_nodes = {}
+        for scored_node in retrieved_sources(source_nodes):
+            node = scored_node.node
+            if can_be_evidence(node):
+                unique_nodes[node.node_id, node.hash] = scored_node
+        return to_passages(unique_nodes.values(), include_captions=True)
+    if source_nodes is not raw_output:  # a response without sources
         return ()
     text = output.content or ""
-    if (
-        call.tool_name == EXECUTE_TOOL
-    ):  # what a program prints as it stands in it, its author said
+    if call.tool_name == EXECUTE_TOOL:
+        # A line of the program itself was written by the model.
         code = str(call.tool_kwargs.get("code", ""))
-        text = "\n".join(line for line in text.splitlines() if line.strip() not in code)
-    read = read_result(text, name=call.tool_id or call.tool_name)
-    return tuple(replace(p, provenance="tool") for p in read.passages)
+        lines = [line for line in text.splitlines() if line.strip() not in code]
+        text = "\n".join(lines)
+    tool_result = read_result(text, name=call.tool_id or call.tool_name)
+    return tuple(replace(p, provenance="tool") for p in tool_result.passages)
+
+
+def _is_node_list(value: Any) -> bool:
+    if not isinstance(value, list) or not value:
+        return False
+    return all(isinstance(item, NodeWithScore) for item in value)

@@ -1,4 +1,4 @@
-"""`denoised`: tools of an agent whose results come without the noise."""
+"""`denoised`: agent tools whose results contain only what helps."""
 
 from __future__ import annotations
 
@@ -33,103 +33,118 @@ def denoised(
     recall: bool = False,
     on_error: FailurePolicy = "keep",
 ) -> list[AsyncBaseTool]:
-    """Copies of an agent's tools that give what helps with the user's message and the words of the call.
+    """Return copies of an agent's tools whose results are denoised.
 
         FunctionAgent(tools=denoised([search], recall=True), llm=llm)
 
-    Texts are cut by their structure and written back in the same shape; JSON stays JSON, images stay, and so do
-    errors and ``raw_output``. ``denoiser`` is any of the core's, None the embedded default, which leaves three
-    eighths of 1,000 characters or more. With ``recall`` the ids and first words of what was cut out stand at the
-    end, the text in the agent's state and never in the prompt, and the last of the tools is ``recall(id)``. A
-    CodeActAgent takes no such tools, which need a context. Raises `InputError` for what is no tool.
+    The query is the user's message with the arguments of the call. Texts are cut by
+    their structure and keep their shape: JSON stays JSON. Images, errors and
+    ``raw_output`` are not changed.
+
+    Args:
+        tools: The tools. A CodeActAgent cannot use the copies, which need a context.
+        denoiser: Any denoiser; None is the embedded default, which keeps three eighths
+            of a text of 1,000 characters or more.
+        recall: Whether to append the ids and first words of what was removed, and a
+            tool ``recall(id)``. The removed text is in the agent's state and never in
+            the prompt.
+        on_error: What a failure returns.
+
+    Raises:
+        InputError: An item is not a tool, or a name occurs twice.
     """
     if isinstance(tools, BaseTool) or not all(isinstance(t, BaseTool) for t in tools):
         raise InputError(
-            "tools: expected a list of tools, such as [FunctionTool.from_defaults(search)]"
+            "tools: expected a list of tools, such as "
+            "[FunctionTool.from_defaults(search)]"
+        )
+    names = [tool.metadata.get_name() for tool in tools]
+    if RECALL_TOOL in names or len(set(names)) < len(names):
+        raise InputError(
+            f"tools={names}: expected each name once, and none called {RECALL_TOOL!r}"
         )
     if denoiser is None:
         from denoise_core.embedded import default_denoiser
 
         denoiser = default_denoiser()
-    names = [t.metadata.get_name() for t in tools]
-    if len({*names, RECALL_TOOL}) <= len(names):
-        raise InputError(
-            f"tools={names}: expected each name once, and none called {RECALL_TOOL!r}"
-        )
-    made: list[AsyncBaseTool] = [
-        DenoisedTool(t, denoiser, recall, on_error) for t in tools
-    ]
-    return [*made, RecallTool()] if recall else made
+    denoised_tools: list[AsyncBaseTool] = []
+    for tool in tools:
+        denoised_tools.append(DenoisedTool(tool, denoiser, recall, on_error))
+    if recall:
+        denoised_tools.append(RecallTool())
+    return denoised_tools
 
 
 class ContextTool(FunctionTool):
-    """A tool that is given the agent's context."""
+    """A tool that gets the agent's context."""
 
     def __init__(self, metadata: ToolMetadata) -> None:
         super().__init__(async_fn=self.acall, metadata=metadata)
-        self.requires_context, self.ctx_param_name = True, "ctx"
+        self.requires_context = True
+        self.ctx_param_name = "ctx"
 
 
 class DenoisedTool(ContextTool):
-    """A tool of which an agent reads what helps with its question."""
+    """A tool whose results are denoised."""
 
     def __init__(
         self, tool: BaseTool, denoiser: Denoiser, recall: bool, on_error: FailurePolicy
     ) -> None:
         super().__init__(tool.metadata)
-        self.tool, self.recall = adapt_to_async_tool(tool), recall
-        self.denoiser = Guard(
-            denoiser, on_error=on_error
-        ).denoiser  # raises for what is none
+        self.tool = adapt_to_async_tool(tool)
+        self.recall = recall
+        # The guard raises for an object that is no denoiser.
+        self.denoiser = Guard(denoiser, on_error=on_error).denoiser
         self.on_error: FailurePolicy = on_error
 
     async def acall(
         self, *args: Any, ctx: Context | None = None, **arguments: Any
     ) -> ToolOutput:
-        of = self.tool
-        given: dict[str, Any] = dict(arguments)
-        if isinstance(of, FunctionTool) and of.ctx_param_name:
-            given[of.ctx_param_name] = ctx
-        output = await of.acall(*args, **given)
+        """Call the tool and denoise the texts of its result."""
+        tool = self.tool
+        tool_arguments: dict[str, Any] = dict(arguments)
+        if isinstance(tool, FunctionTool) and tool.ctx_param_name:
+            tool_arguments[tool.ctx_param_name] = ctx
+        output = await tool.acall(*args, **tool_arguments)
         blocks = list(output.blocks)
-        at = [
-            n
-            for n, b in enumerate(blocks)
-            if isinstance(b, TextBlock) and b.text.strip()
-        ]
-        if ctx is None or output.is_error or not at:
+        texts = {}  # by index of the block
+        for index, block in enumerate(blocks):
+            if isinstance(block, TextBlock) and block.text.strip():
+                texts[index] = block.text
+        if ctx is None or output.is_error or not texts:
             return output
-        texts = [b.text for b in blocks if isinstance(b, TextBlock) and b.text.strip()]
-        digest = hashlib.sha256(
-            "\n".join(texts).encode("utf-8", "surrogatepass")
-        ).hexdigest()
-        read = read_result(texts, name=f"{digest[:8]}-")
-        query = build_query(
-            await ctx.store.get("user_msg_str", default="") or "",
-            query_from_arguments(arguments),
-        )
-        guard = Guard(
-            for_tool_results(self.denoiser, read.passages), on_error=self.on_error
-        )
-        found = await guard.adenoise(query, read.passages)
-        for n, text in zip(at, read.restore(found), strict=True):
-            blocks[n] = TextBlock(text=text)
-        blocks = [
-            b for b in blocks if not isinstance(b, TextBlock) or b.text.strip()
-        ] or [TextBlock(text=EMPTY_RESULT_TEXT)]
-        gone = read.omitted_texts(found) if self.recall else ()
-        for part in gone:
-            await ctx.store.set(f"{OMITTED_STATE_KEY}.{part.id}", part.text)
-        said = [TextBlock(text=omission_notice(gone))] if gone else []
-        return output.model_copy(update={"blocks": [*blocks, *said]})
+        user_message = await ctx.store.get("user_msg_str", default="") or ""
+        query = build_query(user_message, query_from_arguments(arguments))
+        tool_result = read_result(list(texts.values()), name=_result_name(texts))
+        denoiser = for_tool_results(self.denoiser, tool_result.passages)
+        guard = Guard(denoiser, on_error=self.on_error)
+        result = await guard.adenoise(query, tool_result.passages)
+        for index, text in zip(texts, tool_result.restore(result), strict=True):
+            blocks[index] = TextBlock(text=text)
+        blocks = [b for b in blocks if not isinstance(b, TextBlock) or b.text.strip()]
+        if not blocks:
+            blocks = [TextBlock(text=EMPTY_RESULT_TEXT)]
+        omitted_texts = tool_result.omitted_texts(result) if self.recall else ()
+        for omitted in omitted_texts:
+            await ctx.store.set(f"{OMITTED_STATE_KEY}.{omitted.id}", omitted.text)
+        if omitted_texts:
+            blocks.append(TextBlock(text=omission_notice(omitted_texts)))
+        return output.model_copy(update={"blocks": blocks})
+
+
+def _result_name(texts: dict[int, str]) -> str:
+    """A name of the result's content, so that ids of two results never collide."""
+    content = "\n".join(texts.values()).encode("utf-8", "surrogatepass")
+    return f"{hashlib.sha256(content).hexdigest()[:8]}-"
 
 
 class RecallTool(ContextTool):
-    """Gives back what a `DenoisedTool` left out."""
+    """Returns what a `DenoisedTool` removed."""
 
     def __init__(self) -> None:
+        # The signature and the docstring are the tool's description for the model.
         def recall(id: str) -> str:
-            """Gives back a part of a tool's result that was left out, by the id that stands at the end of it."""
+            """Gives back a part of a tool's result that was left out, by its id at the end."""
             return id
 
         super().__init__(FunctionTool.from_defaults(recall).metadata)
@@ -137,8 +152,11 @@ class RecallTool(ContextTool):
     async def acall(
         self, *args: Any, ctx: Context | None = None, **arguments: Any
     ) -> ToolOutput:
-        kept = {} if ctx is None else await ctx.store.get(OMITTED_STATE_KEY, default={})
-        text = recall_text(kept, str(arguments.get("id", *args)))
+        """Return the removed text with this id."""
+        omitted_texts = {}
+        if ctx is not None:
+            omitted_texts = await ctx.store.get(OMITTED_STATE_KEY, default={})
+        text = recall_text(omitted_texts, str(arguments.get("id", *args)))
         return ToolOutput(
             content=text, tool_name=RECALL_TOOL, raw_input=arguments, raw_output=text
         )

@@ -1,4 +1,4 @@
-"""Query engines whose answers are checked against their sources: over a retriever, or around another engine."""
+"""Query engines that check answers: over a retriever, or around another engine."""
 
 from __future__ import annotations
 
@@ -65,18 +65,24 @@ from llamaindex_denoise.verify import (
 
 
 class VerifiedEngine(DenoiseEngine):
-    """What `AugmentedQueryEngine` and the engine that `Checked` gives share: an answer is a run of the loop.
+    """Base of `AugmentedQueryEngine` and of the engine that `Checked` returns.
 
-    ``response.metadata["denoise"]`` says how far to trust the answer (``outcome``: supported, unsupported,
-    unknown, abstained or failed), why the loop stopped, and what every attempt was and cost. ``source_nodes`` are
-    the nodes the answer was written from; a citation ``[n]`` names the n-th of them. Structured output comes back
-    as the object it was, checked field by field. An answer that nothing can be said about is passed on as it is.
+    An answer is one run of the loop. ``response.metadata["denoise"]`` says how far to
+    trust it (``outcome``: supported, unsupported, unknown, abstained or failed), why
+    the loop stopped, and what each attempt was and cost. ``source_nodes`` are the nodes
+    that the answer was written from; a citation ``[n]`` names the n-th of them.
+    Structured output keeps its type and is checked field by field. An answer about
+    which nothing is known is passed on unchanged.
 
-    ``on_error="raise"`` raises the error that left nothing to send; else the answer names the part that failed.
-
-    ``streaming="checked"`` (or True) hands the text out once it is judged, ``"draft"`` the first draft as it
-    comes, not judged yet. When the answer is another text than the draft, ``revision_notice`` and the new text
-    follow; ``get_response()`` gives the answer alone.
+    Args:
+        augmenter: The loop.
+        streaming: ``"checked"`` (or True) streams the judged text, ``"draft"`` the
+            first draft as it is written. If the answer differs from the draft,
+            ``revision_notice`` and the answer follow; ``get_response()`` returns the
+            answer alone.
+        on_error: ``"raise"`` raises the error that prevented an answer; ``"answer"``
+            returns a text that names the failed part.
+        callback_manager: LlamaIndex's callbacks.
     """
 
     revision_notice: str = "\n\n(The draft above did not hold. The answer:)\n\n"
@@ -91,8 +97,8 @@ class VerifiedEngine(DenoiseEngine):
     ) -> None:
         if not isinstance(augmenter, Augmenter):
             raise InputError(
-                f"expected a denoise_core Augmenter, got {type(augmenter).__name__}; around an existing query "
-                "engine use Checked(engine)"
+                f"expected a denoise_core Augmenter, got {type(augmenter).__name__}; "
+                "around an existing query engine write Checked(engine)"
             )
         if streaming not in (False, True, "draft", "checked"):
             raise InputError(
@@ -108,17 +114,20 @@ class VerifiedEngine(DenoiseEngine):
     def answer(
         self, question: str, history: Sequence[ChatMessage | Message] = ()
     ) -> Answer:
-        """The loop's own `Answer`, with the trace that can be recorded, replayed and learnt from."""
-        return replace(
-            self._loop_run(QueryBundle(question)), history=history_to_messages(history)
-        ).answer()
+        """Return the core's `Answer` with its trace, which can be replayed."""
+        return self._run_with_history(question, history).answer()
 
     async def aanswer(
         self, question: str, history: Sequence[ChatMessage | Message] = ()
     ) -> Answer:
-        return await replace(
-            self._loop_run(QueryBundle(question)), history=history_to_messages(history)
-        ).aanswer()
+        """Return the core's `Answer` with its trace, which can be replayed."""
+        return await self._run_with_history(question, history).aanswer()
+
+    def _run_with_history(
+        self, question: str, history: Sequence[ChatMessage | Message]
+    ) -> EngineLoopRun:
+        loop_run = self._loop_run(QueryBundle(question))
+        return replace(loop_run, history=history_to_messages(history))
 
     def synthesize(
         self,
@@ -126,8 +135,8 @@ class VerifiedEngine(DenoiseEngine):
         nodes: list[NodeWithScore],
         additional_source_nodes: NodeSequence | None = None,
     ) -> RESPONSE_TYPE:
-        """A checked answer from the given nodes alone; nothing is searched for."""
-        return self._answer(
+        """Return a checked answer from the given nodes, without a search."""
+        return self._respond(
             self._loop_run(query_bundle, nodes, additional_source_nodes or ())
         )
 
@@ -137,89 +146,97 @@ class VerifiedEngine(DenoiseEngine):
         nodes: list[NodeWithScore],
         additional_source_nodes: NodeSequence | None = None,
     ) -> RESPONSE_TYPE:
-        return await self._aanswer(
+        """Return a checked answer from the given nodes, without a search."""
+        return await self._arespond(
             self._loop_run(query_bundle, nodes, additional_source_nodes or ())
         )
 
     def _loop_run(
         self,
-        query: QueryBundle,
+        query_bundle: QueryBundle,
         nodes: NodeSequence | None = None,
         additional: NodeSequence = (),
     ) -> EngineLoopRun:
-        """One question, with who searches and drafts for it."""
+        """One question with the parts that search and draft for it."""
         raise NotImplementedError
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        return self._answer(self._loop_run(query_bundle))
+        return self._respond(self._loop_run(query_bundle))
 
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
-        return await self._aanswer(self._loop_run(query_bundle))
+        return await self._arespond(self._loop_run(query_bundle))
 
-    def _answer(self, asked: EngineLoopRun) -> RESPONSE_TYPE:
+    def _respond(self, loop_run: EngineLoopRun) -> RESPONSE_TYPE:
         if self.streaming == "draft":
-            return _drafting(asked, self)
-        return self._build_response(*asked.run_to_response())
+            return _stream_draft(loop_run, self.revision_notice)
+        return self._build_response(*loop_run.run_to_response())
 
-    async def _aanswer(self, asked: EngineLoopRun) -> RESPONSE_TYPE:
+    async def _arespond(self, loop_run: EngineLoopRun) -> RESPONSE_TYPE:
         if self.streaming == "draft":
-            return _adrafting(asked, self)
-        return self._build_response(*await asked.arun_to_response(), later=True)
+            return _astream_draft(loop_run, self.revision_notice)
+        parts = await loop_run.arun_to_response()
+        return self._build_response(*parts, is_async=True)
 
 
-def _drafting(asked: EngineLoopRun, engine: VerifiedEngine) -> DraftResponse:
-    """Returns when the draft begins; what fails before that is raised here."""
-    events = iter(
-        stream_verified(
-            asked.augmenter, asked.question, asked.history, drafter=asked.drafter
-        )
-    )
-    first = next(events)
+def _stream_draft(loop_run: EngineLoopRun, revision_notice: str) -> DraftResponse:
+    """Return when the draft begins, so that earlier errors are raised here."""
+    events = iter(_stream_events(loop_run))
+    first_event = next(events)
 
-    def shown() -> Generator[str, None, None]:
-        for event in itertools.chain([first], events):
-            yield from _show(event, response, asked, engine)
+    def shown_text() -> Generator[str, None, None]:
+        for event in itertools.chain([first_event], events):
+            yield from _show_event(event, response, loop_run, revision_notice)
 
-    response = DraftResponse(shown())
+    response = DraftResponse(shown_text())
     return response
 
 
-def _adrafting(asked: EngineLoopRun, engine: VerifiedEngine) -> AsyncDraftResponse:
-    """`_drafting` for async: begins, and raises what fails, when the response is read."""
+def _astream_draft(loop_run: EngineLoopRun, revision_notice: str) -> AsyncDraftResponse:
+    """Start the run, and raise its errors, when the response is read."""
 
-    async def shown() -> AsyncGenerator[str, None]:
-        run = stream_verified(
-            asked.augmenter, asked.question, asked.history, drafter=asked.drafter
-        )
-        async with aclosing(aiter(run)) as events:  # a reader that leaves ends the run
+    async def shown_text() -> AsyncGenerator[str, None]:
+        # Closing the events ends the run of a reader that stops early.
+        async with aclosing(aiter(_stream_events(loop_run))) as events:
             async for event in events:
-                for piece in _show(event, response, asked, engine):
-                    yield piece
+                for text in _show_event(event, response, loop_run, revision_notice):
+                    yield text
 
-    response = AsyncDraftResponse(shown())
+    response = AsyncDraftResponse(shown_text())
     return response
 
 
-def _show(
+def _stream_events(loop_run: EngineLoopRun) -> Any:
+    return stream_verified(
+        loop_run.augmenter,
+        loop_run.question,
+        loop_run.history,
+        drafter=loop_run.drafter,
+    )
+
+
+def _show_event(
     event: StreamEvent,
     response: DraftResponse | AsyncDraftResponse,
-    asked: EngineLoopRun,
-    engine: VerifiedEngine,
+    loop_run: EngineLoopRun,
+    revision_notice: str,
 ) -> Iterator[str]:
-    """What the reader sees of an event; the last one settles the response."""
+    """Yield what the reader sees of an event; the last one completes the response."""
     if isinstance(event, TextReleased):
         yield event.text
     elif isinstance(event, (Finished, Revised)):
-        text, nodes, metadata = asked.response_parts(event.answer)
-        response.set_answer(str(text), nodes, metadata)
+        parts = loop_run.response_parts(event.answer)
+        answer_text = str(parts.text)
+        response.set_answer(answer_text, parts.source_nodes, parts.metadata)
         if isinstance(event, Revised):
-            yield engine.revision_notice
-            yield from split_words(str(text))
+            yield revision_notice
+            yield from split_words(answer_text)
 
 
 class CheckedQueryEngine(VerifiedEngine):
-    """`Checked` of a query engine, whose retrieval, postprocessors, synthesizer and prompts it keeps. One without
-    ``retrieve`` and ``synthesize`` is asked once, judged and repaired; ``LoopLimits(rerun=True)`` asks it again.
+    """`Checked` of a query engine; keeps its retrieval, synthesizer and prompts.
+
+    An engine without ``retrieve`` and ``synthesize`` is called once, and its answer
+    judged and repaired; ``LoopLimits(rerun=True)`` calls it again.
     """
 
     def __init__(
@@ -231,45 +248,43 @@ class CheckedQueryEngine(VerifiedEngine):
         self.query_engine = query_engine
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        """What the engine itself retrieves."""
+        """Return what the wrapped engine retrieves."""
         return self.query_engine.retrieve(query_bundle)
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        """Return what the wrapped engine retrieves."""
         return await aretrieve_nodes(self.query_engine, query_bundle)
 
-    def _asked(
+    def _loop_run(
         self,
-        query: QueryBundle,
+        query_bundle: QueryBundle,
         nodes: NodeSequence | None = None,
         additional: NodeSequence = (),
     ) -> EngineLoopRun:
         if nodes is not None and not has_own_retrieval(self.query_engine):
             raise NotImplementedError(
-                f"{type(self.query_engine).__name__} does not support synthesize; use query"
+                f"{type(self.query_engine).__name__} does not support synthesize; "
+                "use query"
             )
-        drafter = EngineDrafter(self.query_engine, query, nodes)
         return EngineLoopRun(
             self.augmenter,
-            query.query_str,
-            drafter,
-            (),
-            list(additional),
-            self.on_error,
+            query_bundle.query_str,
+            EngineDrafter(self.query_engine, query_bundle, nodes),
+            extra_nodes=list(additional),
+            on_error=self.on_error,
         )
 
     def _get_prompt_modules(self) -> PromptMixinType:
         postprocessors = getattr(self.query_engine, "_node_postprocessors", ())
-        return {
-            "query_engine": self.query_engine,
-            **postprocessor_modules(postprocessors),
-        }
+        modules = postprocessor_modules(postprocessors)
+        return {"query_engine": self.query_engine, **modules}
 
 
 class AugmentedQueryEngine(VerifiedEngine):
-    """LLM-Augmenter as a query engine, over a retriever and a model; it drafts with the loop's own prompt.
+    """LLM-Augmenter as a query engine; it drafts with the loop's own prompt.
 
-    ``AugmentedQueryEngine.from_args(retriever, llm=llm)``, or with an `Augmenter` of yours, whose model is a
-    `LlamaLLM` and whose retriever a `RetrieverAdapter`. Around an engine that you have: `Checked`.
+    ``AugmentedQueryEngine.from_args(retriever, llm=llm)``, or with an `Augmenter` that
+    uses a `LlamaLLM` and a `LlamaRetriever`. Around an existing engine: `Checked`.
     """
 
     @classmethod
@@ -286,57 +301,81 @@ class AugmentedQueryEngine(VerifiedEngine):
         streaming: StreamingMode = False,
         on_error: ErrorPolicy = "answer",
     ) -> AugmentedQueryEngine:
-        """Over ``retriever``, whose nodes go through ``node_postprocessors``; the rest is as in `Checked`.
+        """Build the engine over a retriever; further settings are those of `Checked`.
 
-        ``llm`` is `Settings.llm` if none is given. Raises `InputError` when there is none.
+        Args:
+            retriever: A LlamaIndex retriever.
+            llm: The model; None takes `Settings.llm`.
+            node_postprocessors: Run on the retrieved nodes.
+            judge: As in `Checked`, like ``budget``, ``limits`` and ``unsupported``.
+            budget: Bounds one run.
+            limits: Bounds the loop.
+            unsupported: What happens to an answer that fails.
+            streaming: See `VerifiedEngine`, as for ``on_error``.
+            on_error: What an error returns.
+
+        Raises:
+            InputError: There is no model.
         """
-        model = LlamaLLM(
-            resolve_model("llm", llm, caller="AugmentedQueryEngine.from_args")
+        model = resolve_model("llm", llm, caller="AugmentedQueryEngine.from_args")
+        augmenter = build_augmenter(
+            judge,
+            budget,
+            limits,
+            unsupported,
+            llm=LlamaLLM(model),
+            retriever=LlamaRetriever(retriever, node_postprocessors),
         )
-        search = LlamaRetriever(retriever, node_postprocessors)
-        loop = build_augmenter(
-            judge, budget, limits, unsupported, llm=model, retriever=search
-        )
-        return cls(loop, streaming=streaming, on_error=on_error)
+        return cls(augmenter, streaming=streaming, on_error=on_error)
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        """What the loop's first search would show the model."""
-        found, _ = run(self._gathering(query_bundle), budget=self.augmenter.budget)
-        return evidence_nodes(query_bundle.query_str, found.evidence, found.retrieved)
+        """Return what the loop's first search would show the model."""
+        gathered, _ = run(self._gather(query_bundle), budget=self.augmenter.budget)
+        return _gathered_nodes(query_bundle, gathered)
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found, _ = await arun(
-            self._gathering(query_bundle), budget=self.augmenter.budget
-        )
-        return evidence_nodes(query_bundle.query_str, found.evidence, found.retrieved)
+        """Return what the loop's first search would show the model."""
+        flow = self._gather(query_bundle)
+        gathered, _ = await arun(flow, budget=self.augmenter.budget)
+        return _gathered_nodes(query_bundle, gathered)
 
-    def _gathering(self, query: QueryBundle) -> Flow[GatheredEvidence]:
-        return self._searching(query).gather(WorkingMemory(query.query_str))
+    def _gather(self, query_bundle: QueryBundle) -> Flow[GatheredEvidence]:
+        memory = WorkingMemory(query_bundle.query_str)
+        return self._consolidator_for(query_bundle).gather(memory)
 
-    def _asked(
+    def _loop_run(
         self,
-        query: QueryBundle,
+        query_bundle: QueryBundle,
         nodes: NodeSequence | None = None,
         additional: NodeSequence = (),
     ) -> EngineLoopRun:
-        loop, extra = copy.copy(self.augmenter), list(additional)
+        augmenter = copy.copy(self.augmenter)
+        extra_nodes: list[NodeWithScore] = []
         if nodes is None:
-            loop.consolidator = self._searching(query)
+            augmenter.consolidator = self._consolidator_for(query_bundle)
         else:
-            loop.consolidator = Consolidator(
-                _Given(nodes), denoiser=self.augmenter.consolidator.denoiser
+            augmenter.consolidator = Consolidator(
+                _NodeListRetriever(nodes),
+                denoiser=self.augmenter.consolidator.denoiser,
             )
-            extra = [*(n for n in nodes if not can_be_evidence(n.node)), *extra]
-        return EngineLoopRun(loop, query.query_str, None, (), extra, self.on_error)
-
-    def _searching(self, query: QueryBundle) -> Consolidator:
-        """The loop's consolidator, whose LlamaIndex retrievers are asked the question with the whole bundle."""
-        searching = copy.copy(self.augmenter.consolidator)
-        searching.sources = tuple(
-            s.with_query_bundle(query) if isinstance(s, LlamaRetriever) else s
-            for s in searching.sources
+            extra_nodes = [n for n in nodes if not can_be_evidence(n.node)]
+        return EngineLoopRun(
+            augmenter,
+            query_bundle.query_str,
+            extra_nodes=[*extra_nodes, *additional],
+            on_error=self.on_error,
         )
-        return searching
+
+    def _consolidator_for(self, query_bundle: QueryBundle) -> Consolidator:
+        """The loop's consolidator; LlamaIndex retrievers get the whole bundle."""
+        consolidator = copy.copy(self.augmenter.consolidator)
+        sources = []
+        for source in consolidator.sources:
+            if isinstance(source, LlamaRetriever):
+                source = source.with_query_bundle(query_bundle)
+            sources.append(source)
+        consolidator.sources = tuple(sources)
+        return consolidator
 
     def _get_prompts(self) -> PromptDictType:
         return {"instruction": PromptTemplate(self.augmenter.task.instruction)}
@@ -349,26 +388,28 @@ class AugmentedQueryEngine(VerifiedEngine):
             raise InputError(
                 f"instruction: expected a PromptTemplate, got {type(template).__name__}"
             )
-        changed = copy.copy(self.augmenter)
-        changed.task = replace(changed.task, instruction=template.template)
-        self.augmenter = changed
+        self.augmenter = copy.copy(self.augmenter)
+        task = self.augmenter.task
+        self.augmenter.task = replace(task, instruction=template.template)
 
     def _get_prompt_modules(self) -> PromptMixinType:
-        sources = self.augmenter.consolidator.sources
-        return postprocessor_modules(
-            [
-                p
-                for s in sources
-                if isinstance(s, LlamaRetriever)
-                for p in s.postprocessors
-            ]
-        )
+        postprocessors: list[BaseNodePostprocessor] = []
+        for source in self.augmenter.consolidator.sources:
+            if isinstance(source, LlamaRetriever):
+                postprocessors += source.postprocessors
+        return postprocessor_modules(postprocessors)
 
 
-class _Given:
-    """A retriever that finds what it was given."""
+def _gathered_nodes(
+    query_bundle: QueryBundle, gathered: GatheredEvidence
+) -> list[NodeWithScore]:
+    return evidence_nodes(query_bundle.query_str, gathered.evidence, gathered.retrieved)
 
-    def __init__(self, nodes: Sequence[NodeWithScore]) -> None:
+
+class _NodeListRetriever:
+    """A retriever that returns fixed nodes."""
+
+    def __init__(self, nodes: NodeSequence) -> None:
         self.passages = to_passages(nodes, include_captions=True)
 
     def retrieve(self, query: str) -> Sequence[Passage]:

@@ -1,4 +1,4 @@
-"""What our query engines share: responses that can be streamed, prompts that can be reached through them."""
+"""What our query engines share: streamed responses and prompts reachable through them."""
 
 from __future__ import annotations
 
@@ -31,15 +31,19 @@ from denoise_core.types import Role
 if TYPE_CHECKING:
     from denoise_core.s2a import Options, Prompt
 
-D = TypeVar("D", bound=Denoiser)
+DenoiserT = TypeVar("DenoiserT", bound=Denoiser)
 
 StreamingMode: TypeAlias = bool | Literal["draft", "checked"]
 NodeSequence: TypeAlias = Sequence[NodeWithScore]
 
 
 class NestedPrompts(PromptMixin):
-    """A `PromptMixin` whose ``update_prompts`` also takes prompts two levels down, which ``get_prompts`` lists as
-    ``query_engine:response_synthesizer:text_qa_template``: LlamaIndex's own raises ValueError for them."""
+    """A `PromptMixin` whose ``update_prompts`` also takes nested prompts.
+
+    ``get_prompts`` lists them as
+    ``query_engine:response_synthesizer:text_qa_template``, but LlamaIndex's own
+    ``update_prompts`` raises ValueError for such keys.
+    """
 
     def _get_prompts(self) -> PromptDictType:
         return {}
@@ -51,126 +55,134 @@ class NestedPrompts(PromptMixin):
         return {}
 
     def update_prompts(self, prompts_dict: dict[str, BasePromptTemplate]) -> None:
-        """Raises `InputError` for a key that ``get_prompts`` does not list."""
-        known = self.get_prompts()
-        unknown = sorted(set(prompts_dict) - set(known))
-        if unknown:
-            raise InputError(
-                f"no prompt named {', '.join(map(repr, unknown))}; there are {sorted(known)}"
-            )
-        self._update_prompts({k: v for k, v in prompts_dict.items() if ":" not in k})
-        for name, module in self._get_prompt_modules().items():
-            begins = f"{name}:"
-            nested = {
-                k.removeprefix(begins): v
-                for k, v in prompts_dict.items()
-                if k.startswith(begins)
-            }
-            if nested:
-                module.update_prompts(nested)
+        """Replace prompts by their keys.
+
+        Raises:
+            InputError: ``get_prompts`` does not list a key.
+        """
+        known_keys = sorted(self.get_prompts())
+        unknown_keys = sorted(set(prompts_dict).difference(known_keys))
+        if unknown_keys:
+            names = ", ".join(map(repr, unknown_keys))
+            raise InputError(f"no prompt named {names}; the prompts are {known_keys}")
+        direct_prompts: PromptDictType = {}
+        nested_prompts: dict[str, PromptDictType] = {}
+        for key, template in prompts_dict.items():
+            module_name, colon, inner_key = key.partition(":")
+            if colon:
+                nested_prompts.setdefault(module_name, {})[inner_key] = template
+            else:
+                direct_prompts[key] = template
+        self._update_prompts(direct_prompts)
+        modules = self._get_prompt_modules()
+        for module_name, prompts in nested_prompts.items():
+            modules[module_name].update_prompts(prompts)
 
 
 def denoiser_prompts(denoiser: Denoiser) -> PromptDictType:
-    """The prompts a denoiser uses; empty for one that asks no model."""
+    """Return the prompts that a denoiser uses; empty if it calls no model."""
     if isinstance(denoiser, Guard):
         return denoiser_prompts(denoiser.denoiser)
     from denoise_core.s2a import S2ADenoiser
 
-    if isinstance(denoiser, S2ADenoiser):
-        return {
-            f"s2a_{denoiser.variant}": prompt_to_template(
-                denoiser.options.step_1(denoiser.variant)
-            )
-        }
-    return {}
+    if not isinstance(denoiser, S2ADenoiser):
+        return {}
+    prompt = denoiser.options.step_1(denoiser.variant)
+    return {f"s2a_{denoiser.variant}": prompt_to_template(prompt)}
 
 
-def with_prompts(denoiser: D, prompts: Mapping[str, BasePromptTemplate]) -> D:
-    """A copy of ``denoiser`` that uses ``prompts``; the denoiser itself, which others may share, stays."""
+def with_prompts(
+    denoiser: DenoiserT, prompts: Mapping[str, BasePromptTemplate]
+) -> DenoiserT:
+    """Return a copy with these prompts; others may share the denoiser itself."""
     from denoise_core.s2a import S2ADenoiser
 
     changed = copy.copy(denoiser)
     if isinstance(changed, Guard):
         changed.denoiser = with_prompts(changed.denoiser, prompts)
     if isinstance(changed, S2ADenoiser):
-        wanted = prompts.get(f"s2a_{changed.variant}")
-        if wanted is not None:
-            changed.options = replace_prompt(
-                changed.options, changed.options.step_1(changed.variant), wanted
-            )
+        template = prompts.get(f"s2a_{changed.variant}")
+        if template is not None:
+            old_prompt = changed.options.step_1(changed.variant)
+            changed.options = replace_prompt(changed.options, old_prompt, template)
     return changed
 
 
 def replace_prompt(
-    options: Options, old: Prompt, template: BasePromptTemplate
+    options: Options, old_prompt: Prompt, template: BasePromptTemplate
 ) -> Options:
-    """``options`` with ``template`` in the place of its prompt ``old``."""
-    place = next(
-        f.name
-        for f in fields(options.prompts)
-        if getattr(options.prompts, f.name) is old
-    )
-    return replace(
-        options,
-        prompts=replace(options.prompts, **{place: template_to_prompt(template, old)}),
-    )
+    """Return ``options`` with ``template`` instead of ``old_prompt``."""
+    new_prompt = template_to_prompt(template, old_prompt)
+    prompts = options.prompts
+    names = [f.name for f in fields(prompts) if getattr(prompts, f.name) is old_prompt]
+    return replace(options, prompts=replace(prompts, **{names[0]: new_prompt}))
 
 
 def prompt_to_template(prompt: Prompt) -> ChatPromptTemplate:
+    """Return the core's prompt as a LlamaIndex chat template."""
     messages = [ChatMessage(role="user", content=prompt.user)]
     if prompt.system:
         messages.insert(0, ChatMessage(role="system", content=prompt.system))
     return ChatPromptTemplate(message_templates=messages)
 
 
-def template_to_prompt(template: BasePromptTemplate, old: Prompt) -> Prompt:
-    """The core's prompt, from a template of any kind; one without roles leaves the system's part as it was.
+def template_to_prompt(template: BasePromptTemplate, old_prompt: Prompt) -> Prompt:
+    """Return the core's prompt for a LlamaIndex template of any kind.
 
-    Variables that were bound or mapped keep their values. Raises `InputError` for something that is no template,
-    and for one that names a field the step does not fill or lacks one that it needs.
+    A template without roles keeps the old system part. Variables that were bound or
+    mapped keep their values.
+
+    Raises:
+        InputError: ``template`` is not a template, names a field that the step does not
+            fill, or lacks one that the step needs.
     """
-    if isinstance(template, str) or not isinstance(template, BasePromptTemplate):
+    if not isinstance(template, BasePromptTemplate):
         raise InputError(
-            f"prompt {old.name!r}: expected a llama_index prompt template, got {type(template).__name__}; "
-            "write PromptTemplate(...)"
+            f"prompt {old_prompt.name!r}: expected a llama_index prompt template, got "
+            f"{type(template).__name__}; write PromptTemplate(...)"
         )
-    argument = {
-        own: given for given, own in (template.template_var_mappings or {}).items()
-    }
-    named = {
-        argument.get(n, n) for n in template.template_vars if n not in template.kwargs
-    }
-    marks: dict[str, Any] = {
-        field: f"\0{field}\0" for field in {*old.field_names, *named}
-    }
+    markers = _field_markers(template, old_prompt)
     try:
-        messages = template.format_messages(**marks)
+        messages = template.format_messages(**markers)
     except (KeyError, ValueError) as error:
         raise InputError(
-            f"prompt {old.name!r}: the template cannot be filled: {format_error(error)}"
+            f"prompt {old_prompt.name!r}: the template cannot be filled: "
+            f"{format_error(error)}"
         ) from error
-    roles = {m.role.value for m in messages}
-    system = "\n\n".join(m.content or "" for m in messages if m.role == "system")
-    user = "\n\n".join(m.content or "" for m in messages if m.role != "system")
-    parts = [_with_fields(text, marks) for text in (system, user)]
-    if roles == {"user"}:
-        parts[0] = old.system
-    wording = hashlib.sha256(
-        f"{parts[0]}\0{parts[1]}".encode("utf-8", "surrogatepass")
-    ).hexdigest()[:12]
-    return type(old)(old.name, f"custom-{wording}", parts[0], parts[1])
+    system_texts, user_texts = [], []
+    for message in messages:
+        texts = system_texts if message.role == "system" else user_texts
+        texts.append(message.content or "")
+    system_part = _markers_to_fields("\n\n".join(system_texts), markers)
+    user_part = _markers_to_fields("\n\n".join(user_texts), markers)
+    if {message.role.value for message in messages} == {"user"}:
+        system_part = old_prompt.system
+    wording = f"{system_part}\0{user_part}".encode("utf-8", "surrogatepass")
+    version = f"custom-{hashlib.sha256(wording).hexdigest()[:12]}"
+    return type(old_prompt)(old_prompt.name, version, system_part, user_part)
 
 
-def _with_fields(text: str, marks: Mapping[str, str]) -> str:
-    """Rendered text as the core's template: its braces are text, and the marks are its fields again."""
+def _field_markers(template: BasePromptTemplate, old_prompt: Prompt) -> dict[str, Any]:
+    """By field of the prompt or the template, a text that no prompt contains."""
+    field_names = set(old_prompt.field_names)
+    mappings = template.template_var_mappings or {}
+    argument_names = {variable: argument for argument, variable in mappings.items()}
+    for variable in template.template_vars:
+        if variable not in template.kwargs:
+            field_names.add(argument_names.get(variable, variable))
+    return {name: f"\0{name}\0" for name in field_names}
+
+
+def _markers_to_fields(text: str, markers: Mapping[str, str]) -> str:
+    """Escape the braces of a rendered text and turn its markers into fields."""
     text = text.replace("{", "{{").replace("}", "}}")
-    for field, mark in marks.items():
-        text = text.replace(mark, f"{{{field}}}")
+    for field_name, marker in markers.items():
+        text = text.replace(marker, f"{{{field_name}}}")
     return text
 
 
 class DenoiseEngine(NestedPrompts, BaseQueryEngine):
-    """Base of our engines. With ``streaming=True`` the finished text is handed out in pieces, and no sooner."""
+    """Base of our query engines; ``streaming=True`` streams the finished text."""
 
     streaming: StreamingMode = False
 
@@ -180,34 +192,34 @@ class DenoiseEngine(NestedPrompts, BaseQueryEngine):
         nodes: Sequence[NodeWithScore],
         metadata: dict[str, Any],
         *,
-        later: bool = False,
+        is_async: bool = False,
     ) -> RESPONSE_TYPE:
-        """The response, a stream for sync or async (``later``) code where one is wanted."""
         if isinstance(text, BaseModel):
             return PydanticResponse(text, list(nodes), metadata)
         if not self.streaming:
             return Response(text, list(nodes), metadata)
-        if later:
-            return AsyncStreamingResponse(_apieces(text), list(nodes), metadata)
+        if is_async:
+            return AsyncStreamingResponse(_asplit_words(text), list(nodes), metadata)
         return StreamingResponse(split_words(text), list(nodes), metadata)
 
 
 def response_metadata(
     nodes: Sequence[NodeWithScore], note: dict[str, Any]
 ) -> dict[str, Any]:
-    """LlamaIndex's own form, the metadata of each source by its id, and our record beside them."""
-    return {**{n.node.node_id: n.node.metadata for n in nodes}, "denoise": note}
+    """Return each source's metadata by id, as LlamaIndex has it, and our record."""
+    metadata = {n.node.node_id: n.node.metadata for n in nodes}
+    return {**metadata, "denoise": note}
 
 
 def postprocessor_modules(
     postprocessors: Sequence[BaseNodePostprocessor],
 ) -> PromptMixinType:
-    """The postprocessors whose prompts can be reached, by their place."""
-    return {
-        f"postprocessor_{i}": p
-        for i, p in enumerate(postprocessors)
-        if isinstance(p, PromptMixin)
-    }
+    """Return the postprocessors that have prompts, named by their position."""
+    modules: PromptMixinType = {}
+    for position, postprocessor in enumerate(postprocessors):
+        if isinstance(postprocessor, PromptMixin):
+            modules[f"postprocessor_{position}"] = postprocessor
+    return modules
 
 
 _ROLES: Mapping[str, Role] = {
@@ -221,77 +233,89 @@ _ROLES: Mapping[str, Role] = {
 def history_to_messages(
     history: Sequence[ChatMessage | Message],
 ) -> tuple[Message, ...]:
-    """A conversation of LlamaIndex's messages, or the core's; what tools said is left out. Raises `InputError`."""
+    """Return a conversation as the core's messages, without tool messages.
+
+    Raises:
+        InputError: ``history`` is not a list of LlamaIndex's or the core's messages.
+    """
     if isinstance(history, (str, ChatMessage, Message)):
         raise InputError(
             f"history: expected a list of ChatMessages, got a {type(history).__name__}"
         )
-    out: list[Message] = []
-    for place, m in enumerate(history):
-        if isinstance(m, Message):
-            out.append(m)
-        elif not isinstance(m, ChatMessage):
+    messages: list[Message] = []
+    for position, message in enumerate(history):
+        if isinstance(message, Message):
+            messages.append(message)
+            continue
+        if not isinstance(message, ChatMessage):
             raise InputError(
-                f"history[{place}]: expected a ChatMessage, got {type(m).__name__}"
+                f"history[{position}]: expected a ChatMessage, got "
+                f"{type(message).__name__}"
             )
-        elif (role := _ROLES.get(m.role.value)) is not None and (
-            m.content or ""
-        ).strip():
-            out.append(Message(role, m.content or ""))
-    return tuple(out)
+        role = _ROLES.get(message.role.value)
+        text = message.content or ""
+        if role is not None and text.strip():
+            messages.append(Message(role, text))
+    return tuple(messages)
 
 
 def response_text(response: RESPONSE_TYPE) -> str:
-    """The text of any synchronous response; a stream is read to its end."""
+    """Return the text of a synchronous response; a stream is read to its end."""
     if isinstance(response, StreamingResponse):
         response = response.get_response()
     if isinstance(response, AsyncStreamingResponse):
         raise TypeError(
-            "expected a synchronous response, got an AsyncStreamingResponse; call aquery instead"
+            "expected a synchronous response, got an AsyncStreamingResponse; call "
+            "aquery instead"
         )
     return "" if response.response is None else str(response)
 
 
-class _Settled:
-    """What a draft-first response adds: sources, metadata and the answer itself, once the stream has ended."""
+class _DraftOutcome:
+    """Sources, metadata and answer that a draft stream gets when it ends."""
 
     source_nodes: list[NodeWithScore]
     metadata: dict[str, Any] | None
-    _so_far: str | None = None
-    _answer: str | None = None
+    _shown_text: str | None = None
+    _answer_text: str | None = None
 
     @property
     def response_txt(self) -> str | None:
-        """The answer alone when it is known, not what was shown on the way to it."""
-        return self._so_far if self._answer is None else self._answer
+        """The answer once it is known, without the draft that was shown before."""
+        return self._shown_text if self._answer_text is None else self._answer_text
 
     @response_txt.setter
     def response_txt(self, text: str | None) -> None:
-        self._so_far = text
+        self._shown_text = text
 
     def set_answer(
         self, text: str, nodes: Sequence[NodeWithScore], metadata: dict[str, Any]
     ) -> None:
-        self._answer = text
+        """Fill in the outcome."""
+        self._answer_text = text
         self.source_nodes = list(nodes)
         self.metadata = metadata
 
 
-class DraftResponse(_Settled, StreamingResponse):
-    """A draft in pieces, then its verdict. ``source_nodes`` and ``metadata`` are empty until the stream ends."""
+class DraftResponse(_DraftOutcome, StreamingResponse):
+    """A streamed draft, then its verdict.
+
+    ``source_nodes`` and ``metadata`` are empty until the stream ends.
+    """
 
 
-class AsyncDraftResponse(_Settled, AsyncStreamingResponse):
-    """`DraftResponse` for async; the run begins when it is read."""
+class AsyncDraftResponse(_DraftOutcome, AsyncStreamingResponse):
+    """An async `DraftResponse`; the run starts when it is read."""
 
     def __str__(self) -> str:
         return super().__str__() if self.response_txt is None else self.response_txt
 
 
 def split_words(text: str) -> Generator[str, None, None]:
+    """Yield the words of a text with the white space after them."""
     yield from re.findall(r"\S+\s*|\s+", text)
 
 
-async def _apieces(text: str) -> AsyncGenerator[str, None]:
-    for piece in split_words(text):
-        yield piece
+async def _asplit_words(text: str) -> AsyncGenerator[str, None]:
+    for word in split_words(text):
+        yield word

@@ -1,8 +1,8 @@
-"""A LlamaIndex engine as the loop's drafter: `EngineDrafter`. What is searched for is the question."""
+"""`EngineDrafter`: a LlamaIndex query engine drafts answers for the core's loop."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from enum import Enum
@@ -34,252 +34,270 @@ from llamaindex_denoise.models.threads import defining_class
 from llamaindex_denoise.nodes.convert import to_passages
 from llamaindex_denoise.nodes.headers import source_node
 
-_BETWEEN = "\n---------------------\n"  # what LlamaIndex's ``accumulate`` puts between its answers
-_RULE = "\n\n"
+# What LlamaIndex's ``accumulate`` writes between its answers, and what the judge reads.
+_ANSWER_RULE = "\n---------------------\n"
+_PLAIN_RULE = "\n\n"
 _RETRIEVAL = "the engine's retrieval"
 
 EMPTY_RESPONSE = "Empty Response"
-"""What LlamaIndex's synthesizers say when there is nothing to answer from."""
+"""What LlamaIndex's synthesizers return when there is nothing to answer from."""
 
 
 class EngineDrafter:
-    """One question's way through ``engine``; holds that run's state. ``nodes`` take the place of a search.
+    """Drafts for one question by ``engine`` and keeps that run's state.
 
-    An engine that brings ``retrieve`` and ``synthesize`` searches once, with the question; its synthesizer alone
-    sees what was wrong with a draft. Any other is asked whole and once, for whatever it does it would do again
-    (``repeatable``); told to ask again (``LoopLimits(rerun=True)``), it has the feedback in its query.
+    An engine with ``retrieve`` and ``synthesize`` searches once, with the question;
+    only its synthesizer reads what was wrong with a draft. Any other engine is called
+    once, since a second call would repeat everything it does (``repeatable``); with
+    ``LoopLimits(rerun=True)`` it is called again, with the feedback in its query.
+
+    Args:
+        engine: A LlamaIndex query engine.
+        query_bundle: The question.
+        nodes: Nodes to answer from instead of a search.
+
+    Attributes:
+        failed_part: The part that failed last, and its error.
+        is_retrieval_only: Whether the engine only searches, as in mode ``no_text``.
     """
 
     def __init__(
         self,
         engine: BaseQueryEngine,
-        asked: QueryBundle,
+        query_bundle: QueryBundle,
         nodes: NodeSequence | None = None,
     ) -> None:
         self.engine = engine
-        self.query_bundle = asked
+        self.query_bundle = query_bundle
         self.nodes = None if nodes is None else list(nodes)
-        self.has_retrieval = has_own_retrieval(
-            engine
-        )  # whether it is asked in two steps
+        self.has_retrieval = has_own_retrieval(engine)
         self.repeatable = self.has_retrieval
-        self.failed_part: tuple[str, Exception] | None = (
-            None  # the part that failed last, and its error
-        )
-        self.is_retrieval_only = (
-            False  # whether the engine only searches, as in the mode ``no_text``
-        )
-        self._parts: list[str] = []  # the last draft, where it is several answers
-        self._query_asked: str | None = (
-            None  # what was searched for, where that is known
-        )
+        self.failed_part: tuple[str, Exception] | None = None
+        self.is_retrieval_only = False
+        self._answer_parts: list[str] = []  # of the last draft of ``accumulate``
+        self._search_query: str | None = None
 
     @contextmanager
-    def _part(self, name: str) -> Iterator[None]:
-        """Remembers the innermost part of which an error came."""
+    def _named_part(self, part_name: str) -> Iterator[None]:
+        """Remember the innermost part that raised."""
         try:
             yield
         except Exception as error:
             if self.failed_part is None or self.failed_part[1] is not error:
-                self.failed_part = (name, error)
+                self.failed_part = (part_name, error)
             raise
 
     def draft(self, request: DraftRequest) -> DraftReply:
-        *_, drafted = self.stream(request)
-        return cast(DraftReply, drafted)
+        """Return a draft."""
+        *_, draft_reply = self.stream(request)
+        return cast(DraftReply, draft_reply)
 
     async def adraft(self, request: DraftRequest) -> DraftReply:
-        drafted = [item async for item in self.astream(request)][-1]
-        return cast(DraftReply, drafted)
+        """Return a draft."""
+        stream_items = [item async for item in self.astream(request)]
+        return cast(DraftReply, stream_items[-1])
 
     def stream(
         self, request: DraftRequest
     ) -> Iterator[str | RetrievedEvidence | DraftReply]:
-        """The draft in pieces, where the engine's own response is a stream."""
-        with self._part(self._writes):
-            if not self.has_retrieval:
-                response = self.engine.query(self._query(request))
-            else:
+        """Yield the evidence, the draft's text as the engine streams it, the draft."""
+        query = self._query_for(request)
+        with self._named_part(self._writing_part):
+            if self.has_retrieval:
                 if self.nodes is None:
-                    with self._part(_RETRIEVAL):
+                    with self._named_part(_RETRIEVAL):
                         self.nodes = self.engine.retrieve(self.query_bundle)
-                yield RetrievedEvidence(_passages(self.nodes), request.question)
-                response = self.engine.synthesize(self._query(request), self.nodes)
-            pieces = []
-            if isinstance(response, StreamingResponse):
-                for piece in response.response_gen:
-                    pieces.append(piece)
-                    yield piece
+                yield self._evidence(self.nodes, request.question)
+                response = self.engine.synthesize(query, self.nodes)
             else:
-                pieces.append(response_text(response))
-                yield pieces[0]
-        yield self._drafted(request, response, "".join(pieces))
+                response = self.engine.query(query)
+            text = ""
+            if isinstance(response, StreamingResponse):
+                for new_text in response.response_gen:
+                    text += new_text
+                    yield new_text
+            else:
+                text = response_text(response)
+                yield text
+        yield self._to_draft(request, response, text)
 
     async def astream(
         self, request: DraftRequest
     ) -> AsyncGenerator[str | RetrievedEvidence | DraftReply, None]:
-        """`stream` by the engine's own async form."""
-        with self._part(self._writes):
-            if not self.has_retrieval:
-                response = await self.engine.aquery(self._query(request))
-            else:
+        """Yield the evidence, the draft's text as the engine streams it, the draft."""
+        query = self._query_for(request)
+        with self._named_part(self._writing_part):
+            if self.has_retrieval:
                 if self.nodes is None:
-                    with self._part(_RETRIEVAL):
+                    with self._named_part(_RETRIEVAL):
                         self.nodes = await aretrieve_nodes(
                             self.engine, self.query_bundle
                         )
-                yield RetrievedEvidence(_passages(self.nodes), request.question)
-                response = await self.engine.asynthesize(
-                    self._query(request), self.nodes
-                )
-            pieces = []
-            if isinstance(response, AsyncStreamingResponse):
-                async for piece in response.async_response_gen():
-                    pieces.append(piece)
-                    yield piece
+                yield self._evidence(self.nodes, request.question)
+                response = await self.engine.asynthesize(query, self.nodes)
             else:
-                pieces.append(response_text(response))
-                yield pieces[0]
-        yield self._drafted(request, response, "".join(pieces))
+                response = await self.engine.aquery(query)
+            text = ""
+            if isinstance(response, AsyncStreamingResponse):
+                async for new_text in response.async_response_gen():
+                    text += new_text
+                    yield new_text
+            else:
+                text = response_text(response)
+                yield text
+        yield self._to_draft(request, response, text)
 
     @property
-    def _writes(self) -> str:
+    def _writing_part(self) -> str:
         return "the engine's synthesis" if self.has_retrieval else "the engine"
 
-    def _query(self, request: DraftRequest) -> QueryBundle:
-        """What was asked; with what was wrong with the last draft behind it, of which nothing is embedded."""
-        before = [f"{m.role}: {m.content}" for m in request.history]
-        after = []
+    @staticmethod
+    def _evidence(nodes: NodeSequence, query: str | None) -> RetrievedEvidence:
+        return RetrievedEvidence(_evidence_passages(nodes), query)
+
+    def _query_for(self, request: DraftRequest) -> QueryBundle:
+        """The question with history and feedback; only the question is embedded."""
+        history_texts = [f"{m.role}: {m.content}" for m in request.history]
+        feedback_texts = []
         if request.rejected_draft:
-            after = [
+            feedback_texts = [
                 draft_block(request.rejected_draft),
                 REVISE,
                 wrap_in_envelope(request.feedback, "feedback"),
             ]
-        if not before and not after:
+        if not history_texts and not feedback_texts:
             return self.query_bundle
-        text = "\n\n".join([*before, request.question, *after])
+        query_texts = [*history_texts, request.question, *feedback_texts]
         return replace(
             self.query_bundle,
-            query_str=text,
+            query_str="\n\n".join(query_texts),
             custom_embedding_strs=list(self.query_bundle.embedding_strs),
         )
 
     def restore_headings(self, text: str) -> str:
-        """The final text with the headings back that ``accumulate`` gives to its answers."""
-        kept = [(n, p) for n, p in enumerate(self._parts, 1) if p in text]
-        if not kept or len(_RULE.join(p for _, p in kept)) < len(text.strip()) - len(
-            kept
-        ):
-            return text  # cut within an answer, or another text
-        return _BETWEEN.join(f"Response {n}: {p}" for n, p in kept)
+        """Return the final text with the headings of ``accumulate``'s answers."""
+        kept_parts = []
+        for number, part in enumerate(self._answer_parts, 1):
+            if part in text:
+                kept_parts.append((number, part))
+        plain_text = _PLAIN_RULE.join(part for _, part in kept_parts)
+        # A shorter text was cut within an answer, or is another text.
+        if not kept_parts or len(plain_text) < len(text.strip()) - len(kept_parts):
+            return text
+        return _ANSWER_RULE.join(f"Response {n}: {part}" for n, part in kept_parts)
 
-    def _drafted(
+    def _to_draft(
         self, request: DraftRequest, response: RESPONSE_TYPE, text: str
     ) -> DraftReply:
         if isinstance(getattr(self.engine, "_response_synthesizer", None), Accumulate):
-            self._parts = [
-                p.removeprefix(f"Response {n}: ")
-                for n, p in enumerate(text.split(_BETWEEN), 1)
-            ]
-            text = _RULE.join(self._parts)
-        evidence = retrieved_sources(response.source_nodes) or list(self.nodes or ())
-        if (
-            request.attempt == 0 or not self.repeatable
-        ):  # one that is asked again searches once
-            self._query_asked = (
-                request.question
-                if self.has_retrieval
-                else self._query(request).query_str
-            )
-        fields = _fields(response)
-        self.is_retrieval_only = bool(evidence) and not getattr(
-            response, "response", "-"
-        )
-        calls = 0 if self.is_retrieval_only else 1
-        if not evidence and text.strip() == EMPTY_RESPONSE:
-            calls = 0  # LlamaIndex's synthesizers say so without asking a model
-            text = QUESTION_ANSWERING.unknown_reply
+            self._answer_parts = []
+            for number, part in enumerate(text.split(_ANSWER_RULE), 1):
+                self._answer_parts.append(part.removeprefix(f"Response {number}: "))
+            text = _PLAIN_RULE.join(self._answer_parts)
+        if self.has_retrieval:  # it searches once, for the first draft
+            if request.attempt == 0:
+                self._search_query = request.question
+        else:
+            self._search_query = self._query_for(request).query_str
+        nodes = retrieved_sources(response.source_nodes) or list(self.nodes or ())
+        answer_object = getattr(response, "response", "-")
+        self.is_retrieval_only = bool(nodes) and not answer_object
+        call_count = 1
+        if self.is_retrieval_only:
+            call_count, text = 0, ""
+        elif not nodes and text.strip() == EMPTY_RESPONSE:
+            # LlamaIndex's synthesizers return this without calling a model.
+            call_count, text = 0, QUESTION_ANSWERING.unknown_reply
+        fields = _evidence_fields(response)
+        retrieved = (self._evidence(nodes, self._search_query),) if nodes else ()
         return DraftReply(
-            "" if fields is not None or self.is_retrieval_only else text,
-            calls=calls,
-            retrieved=(RetrievedEvidence(_passages(evidence), self._query_asked),)
-            if evidence
-            else (),
+            text if fields is None else "",
+            calls=call_count,
+            retrieved=retrieved,
             fields=fields,
             judge=not self.is_retrieval_only,
             origin=response,
         )
 
 
-def _passages(nodes: Sequence[NodeWithScore]) -> tuple[Passage, ...]:
-    """Evidence, with what a database returned marked as data of a tool."""
-    passages = to_passages(nodes, include_captions=True)
-    rows = (n is not None and is_database_row(n) for n in map(source_node, passages))
-    return tuple(
-        replace(p, provenance="tool") if r else p for p, r in zip(passages, rows)
-    )
+def _evidence_passages(nodes: NodeSequence) -> tuple[Passage, ...]:
+    """Evidence passages; what a database returned is marked as tool data."""
+    passages = []
+    for passage in to_passages(nodes, include_captions=True):
+        scored_node = source_node(passage)
+        if scored_node is not None and is_database_row(scored_node):
+            passage = replace(passage, provenance="tool")
+        passages.append(passage)
+    return tuple(passages)
 
 
-def _fields(response: RESPONSE_TYPE) -> dict[str, Any] | None:
-    """What an object states, as JSON: not its labels, which are chosen and not found. A label is a field of a
-    ``Literal``, an ``Enum`` or a ``bool``, or one with ``json_schema_extra={"evidence": False}``."""
-    found = response.response if isinstance(response, PydanticResponse) else None
-    if not isinstance(found, BaseModel):
+def _evidence_fields(response: RESPONSE_TYPE) -> dict[str, Any] | None:
+    """The fields of an answer object as JSON, without its labels.
+
+    Labels are chosen, not found in a source: fields of a ``Literal``, an ``Enum`` or a
+    ``bool``, and those with ``json_schema_extra={"evidence": False}``.
+    """
+    if not isinstance(response, PydanticResponse):
         return None
-    labels = {
-        n
-        for n, f in type(found).model_fields.items()
-        if _is_label(f.annotation, f.json_schema_extra)
-    }
-    return found.model_dump(mode="json", exclude=labels)
+    answer_object = response.response
+    if not isinstance(answer_object, BaseModel):
+        return None
+    labels = set()
+    for name, field in type(answer_object).model_fields.items():
+        extra = field.json_schema_extra
+        is_excluded = isinstance(extra, dict) and extra.get("evidence") is False
+        if is_excluded or _is_label_type(field.annotation):
+            labels.add(name)
+    return answer_object.model_dump(mode="json", exclude=labels)
 
 
-def _is_label(kind: Any, extra: Any) -> bool:
-    if isinstance(extra, dict) and extra.get("evidence") is False:
+def _is_label_type(annotation: Any) -> bool:
+    origin = get_origin(annotation)
+    if origin in (list, set, tuple, frozenset, Union, UnionType):
+        arguments = [a for a in get_args(annotation) if a not in (type(None), Ellipsis)]
+        return bool(arguments) and all(map(_is_label_type, arguments))
+    if origin is Literal:
         return True
-    if get_origin(kind) in (list, set, tuple, frozenset, Union, UnionType):
-        inner = [k for k in get_args(kind) if k not in (type(None), Ellipsis)]
-        return bool(inner) and all(_is_label(k, None) for k in inner)
-    return get_origin(kind) is Literal or (
-        isinstance(kind, type) and issubclass(kind, (Enum, bool))
-    )
+    return isinstance(annotation, type) and issubclass(annotation, (Enum, bool))
 
 
 def has_own_retrieval(engine: BaseQueryEngine) -> bool:
-    """Whether the engine brings its own ``retrieve`` and ``synthesize``."""
-    return all(
-        defining_class(engine, m) not in (None, BaseQueryEngine)
-        for m in ("retrieve", "synthesize", "asynthesize")
-    )
+    """Whether the engine defines its own ``retrieve`` and ``synthesize``."""
+    for method in ("retrieve", "synthesize", "asynthesize"):
+        if defining_class(engine, method) in (None, BaseQueryEngine):
+            return False
+    return True
 
 
 async def aretrieve_nodes(
-    engine: BaseQueryEngine, query: QueryBundle
+    engine: BaseQueryEngine, query_bundle: QueryBundle
 ) -> list[NodeWithScore]:
-    """``engine.aretrieve`` where there is one; a thread otherwise."""
-    own_method = getattr(engine, "aretrieve", None)
-    if own_method is None:
-        return await run_in_pool(engine.retrieve, query)
-    found_nodes: list[NodeWithScore] = await own_method(query)
-    return found_nodes
+    """Return ``engine.aretrieve``; an engine without it is run on a thread."""
+    aretrieve = getattr(engine, "aretrieve", None)
+    if aretrieve is None:
+        return await run_in_pool(engine.retrieve, query_bundle)
+    nodes: list[NodeWithScore] = await aretrieve(query_bundle)
+    return nodes
 
 
-def retrieved_sources(sources: Sequence[NodeWithScore]) -> list[NodeWithScore]:
-    """A response's sources but for the question-and-answer texts that LlamaIndex's sub-question and multi-step
-    engines make of models' answers."""
-    return [n for n in sources if not _is_written(n)]
+def retrieved_sources(sources: NodeSequence) -> list[NodeWithScore]:
+    """Return a response's sources without texts that a model wrote.
+
+    LlamaIndex's sub-question and multi-step engines add the questions and answers of
+    models as sources.
+    """
+    return [scored_node for scored_node in sources if not _is_model_text(scored_node)]
 
 
-def is_database_row(node: NodeWithScore) -> bool:
-    """What a database returned, as LlamaIndex's SQL retrievers give it."""
-    return "sql_query" in node.node.metadata
+def is_database_row(scored_node: NodeWithScore) -> bool:
+    """Whether LlamaIndex's SQL retrievers returned this node."""
+    return "sql_query" in scored_node.node.metadata
 
 
-def _is_written(node: NodeWithScore) -> bool:
-    lines = node.node.get_content().strip().split("\n", 1)
-    if len(lines) < 2 or node.node.ref_doc_id is not None:
+def _is_model_text(scored_node: NodeWithScore) -> bool:
+    node = scored_node.node
+    question, _, answer = node.get_content().strip().partition("\n")
+    if node.ref_doc_id is not None:
         return False
-    return lines[0].startswith(("Sub question:", "Question:")) and lines[
-        1
-    ].lstrip().startswith(("Response:", "Answer:"))
+    is_question = question.startswith(("Sub question:", "Question:"))
+    return is_question and answer.lstrip().startswith(("Response:", "Answer:"))

@@ -1,4 +1,4 @@
-"""`S2AQueryEngine`: System 2 Attention as a query engine; the answering model never sees what was left out."""
+"""`S2AQueryEngine`: System 2 Attention as a query engine."""
 
 from __future__ import annotations
 
@@ -38,12 +38,23 @@ dispatcher = get_dispatcher(__name__)
 
 
 class S2AQueryEngine(DenoiseEngine):
-    """Retrieve, have the model clear the context of noise and opinion, answer from what is left.
+    """Retrieve, let the model remove noise and opinion, answer from the rest.
 
-    ``S2AQueryEngine(S2A(LlamaLLM(llm)), retriever)``. ``node_postprocessors`` run between search and S2A.
-    ``source_nodes`` are the nodes as they were answered from, with the user's ids and the record of their
-    origin; ``response.metadata["denoise"]`` holds the question that was answered (S2A may have made it
-    neutral), what was kept and dropped, and the cost. Without any retrieved text no model is asked.
+    The answering model never sees what was removed::
+
+        S2AQueryEngine(S2A(LlamaLLM(llm)), retriever)
+
+    ``source_nodes`` are the nodes as the answer's prompt had them, with the user's ids
+    and a record of their origin. ``response.metadata["denoise"]`` has the answered
+    question (S2A may have made it neutral), what was kept and dropped, and the cost.
+    Without any retrieved text no model is called.
+
+    Args:
+        s2a: The method with its model.
+        retriever: A LlamaIndex retriever.
+        node_postprocessors: Run between the search and S2A.
+        streaming: Stream the finished answer.
+        callback_manager: LlamaIndex's callbacks.
     """
 
     def __init__(
@@ -57,14 +68,15 @@ class S2AQueryEngine(DenoiseEngine):
     ) -> None:
         if not isinstance(s2a, S2A):
             raise InputError(
-                f"expected a denoise_core S2A, got {type(s2a).__name__}; write S2A(LlamaLLM(llm))"
+                f"expected a denoise_core S2A, got {type(s2a).__name__}; write "
+                "S2A(LlamaLLM(llm))"
             )
-        search = LlamaRetriever(retriever, node_postprocessors)
+        retriever_adapter = LlamaRetriever(retriever, node_postprocessors)
         super().__init__(callback_manager)
         self.s2a = s2a
         self.streaming = streaming
-        self._search = search
-        for postprocessor in search.postprocessors:
+        self._retriever = retriever_adapter
+        for postprocessor in retriever_adapter.postprocessors:
             postprocessor.callback_manager = self.callback_manager
 
     @classmethod
@@ -77,9 +89,12 @@ class S2AQueryEngine(DenoiseEngine):
         streaming: bool = False,
         **settings: Any,
     ) -> S2AQueryEngine:
-        """With a LlamaIndex model, `Settings.llm` if none is given; ``settings`` are `S2ADenoiser`'s.
+        """Build the engine from a LlamaIndex model, by default `Settings.llm`.
 
-        Raises `InputError` when there is no model.
+        ``settings`` are those of `S2ADenoiser`.
+
+        Raises:
+            InputError: There is no model.
         """
         model = LlamaLLM(resolve_model("llm", llm, caller="S2AQueryEngine.from_args"))
         return cls(
@@ -90,11 +105,12 @@ class S2AQueryEngine(DenoiseEngine):
         )
 
     def retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        """The retriever's nodes after the engine's postprocessors."""
-        return self._search.retrieve_nodes(query_bundle)
+        """Return the retriever's nodes after the engine's postprocessors."""
+        return self._retriever.retrieve_nodes(query_bundle)
 
     async def aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        return await self._search.aretrieve_nodes(query_bundle)
+        """Return the retriever's nodes after the engine's postprocessors."""
+        return await self._retriever.aretrieve_nodes(query_bundle)
 
     def synthesize(
         self,
@@ -102,14 +118,13 @@ class S2AQueryEngine(DenoiseEngine):
         nodes: list[NodeWithScore],
         additional_source_nodes: NodeSequence | None = None,
     ) -> RESPONSE_TYPE:
-        """An answer from what S2A leaves of the nodes; its sources are the cleared text."""
-        read = self._readable(nodes)
-        answer = (
-            self.s2a.answer(query_bundle.query_str, read.passages)
-            if read.has_text
-            else None
-        )
-        return self._build_response(*self._told(answer, read, additional_source_nodes))
+        """Return an answer from what S2A keeps of the nodes."""
+        batch = self._node_batch(nodes)
+        answer = None
+        if batch.has_text:
+            answer = self.s2a.answer(query_bundle.query_str, batch.passages)
+        parts = self._response_parts(answer, batch, additional_source_nodes or ())
+        return self._build_response(*parts)
 
     async def asynthesize(
         self,
@@ -117,21 +132,17 @@ class S2AQueryEngine(DenoiseEngine):
         nodes: list[NodeWithScore],
         additional_source_nodes: NodeSequence | None = None,
     ) -> RESPONSE_TYPE:
-        """As ``synthesize``, without blocking the event loop."""
-        read = self._readable(nodes)
-        answer = (
-            await self.s2a.aanswer(query_bundle.query_str, read.passages)
-            if read.has_text
-            else None
-        )
-        return self._build_response(
-            *self._told(answer, read, additional_source_nodes), later=True
-        )
+        """Return an answer from what S2A keeps of the nodes."""
+        batch = self._node_batch(nodes)
+        answer = None
+        if batch.has_text:
+            answer = await self.s2a.aanswer(query_bundle.query_str, batch.passages)
+        parts = self._response_parts(answer, batch, additional_source_nodes or ())
+        return self._build_response(*parts, is_async=True)
 
-    def _readable(self, nodes: Sequence[NodeWithScore]) -> NodeBatch:
-        return NodeBatch(
-            nodes, Guard(self.s2a.denoiser, on_error=self.s2a.denoiser.on_error)
-        )
+    def _node_batch(self, nodes: NodeSequence) -> NodeBatch:
+        denoiser = self.s2a.denoiser
+        return NodeBatch(nodes, Guard(denoiser, on_error=denoiser.on_error))
 
     def _query(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         return self.synthesize(query_bundle, self.retrieve(query_bundle))
@@ -139,48 +150,41 @@ class S2AQueryEngine(DenoiseEngine):
     async def _aquery(self, query_bundle: QueryBundle) -> RESPONSE_TYPE:
         return await self.asynthesize(query_bundle, await self.aretrieve(query_bundle))
 
-    def _told(
-        self,
-        answer: S2AAnswer | None,
-        read: NodeBatch,
-        additional: Sequence[NodeWithScore] | None,
+    def _response_parts(
+        self, answer: S2AAnswer | None, batch: NodeBatch, additional: NodeSequence
     ) -> tuple[str, list[NodeWithScore], dict[str, Any]]:
         """Text, sources and metadata of the response."""
         if answer is None:
-            sources = [*read.untouched_nodes, *(additional or ())]
-            return (
-                EMPTY_RESPONSE,
-                sources,
-                response_metadata(sources, {"outcome": "no_context", "calls": 0}),
-            )
+            sources = [*batch.untouched_nodes, *additional]
+            note: dict[str, Any] = {"outcome": "no_context", "calls": 0}
+            return EMPTY_RESPONSE, sources, response_metadata(sources, note)
         result = replace(answer.result, trace=answer.trace)
-        kept = read.build_nodes(result, by=f"S2A.{self.s2a.denoiser.variant}")
-        summary = read.summary(result)
-        beside = [n.node.node_id for n in read.untouched_nodes]
+        method = f"S2A.{self.s2a.denoiser.variant}"
+        kept_nodes = batch.build_nodes(result, method=method)
+        summary = batch.summary(result)
+        untouched_ids = [n.node.node_id for n in batch.untouched_nodes]
         dispatcher.event(
-            DenoiseEvent(method="S2A", summary=summary, passed_through=beside)
+            DenoiseEvent(method="S2A", summary=summary, passed_through=untouched_ids)
         )
-        sources = [*read.restore_order(kept), *(additional or ())]
+        sources = [*batch.restore_order(kept_nodes), *additional]
         note = {**summary, "outcome": "answered", "question": answer.question}
         return answer.text, sources, response_metadata(sources, note)
 
     def _get_prompts(self) -> PromptDictType:
-        d = self.s2a.denoiser
-        return {
-            **denoiser_prompts(d),
-            "s2a_answer": prompt_to_template(d.options.step_2(d.variant)),
-        }
+        denoiser = self.s2a.denoiser
+        answer_prompt = denoiser.options.step_2(denoiser.variant)
+        prompts = denoiser_prompts(denoiser)
+        return {**prompts, "s2a_answer": prompt_to_template(answer_prompt)}
 
     def _update_prompts(self, prompts: PromptDictType) -> None:
-        changed = copy.copy(self.s2a)
         denoiser = with_prompts(self.s2a.denoiser, prompts)
         if "s2a_answer" in prompts:
-            old = denoiser.options.step_2(denoiser.variant)
+            answer_prompt = denoiser.options.step_2(denoiser.variant)
             denoiser.options = replace_prompt(
-                denoiser.options, old, prompts["s2a_answer"]
+                denoiser.options, answer_prompt, prompts["s2a_answer"]
             )
-        changed.denoiser = denoiser
-        self.s2a = changed
+        self.s2a = copy.copy(self.s2a)
+        self.s2a.denoiser = denoiser
 
     def _get_prompt_modules(self) -> PromptMixinType:
-        return postprocessor_modules(self._search.postprocessors)
+        return postprocessor_modules(self._retriever.postprocessors)

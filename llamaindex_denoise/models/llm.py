@@ -1,6 +1,7 @@
-"""A LlamaIndex LLM as the core's: `LlamaLLM`.
+"""`LlamaLLM`: a LlamaIndex LLM as the core's `LLM`.
 
-No default model is resolved: what neither was passed nor put into `Settings` is an error.
+No default model is resolved: a model that was neither passed nor put into `Settings` is
+an error.
 """
 
 from __future__ import annotations
@@ -28,35 +29,42 @@ from denoise_core import InputError, Message, Reply, Usage
 from denoise_core.errors import ContractViolation
 from llamaindex_denoise.models.threads import AdapterThreads, defining_class
 
-_INPUT_TOKENS = (
+# Integrations report tokens under the names of their providers' interfaces.
+_INPUT_TOKEN_KEYS = (
     "prompt_tokens",
     "input_tokens",
     "prompt_token_count",
     "prompt_eval_count",
 )
-_OUTPUT_TOKENS = (
+_OUTPUT_TOKEN_KEYS = (
     "completion_tokens",
     "output_tokens",
     "candidates_token_count",
     "eval_count",
 )
-_NAME = "reply"
-_MODES = (PydanticProgramMode.DEFAULT, PydanticProgramMode.FUNCTION)
+_REPLY_TOOL = "reply"
+_TOOL_MODES = (PydanticProgramMode.DEFAULT, PydanticProgramMode.FUNCTION)
 
 
 class LlamaLLM:
-    """Any LlamaIndex LLM as the core's `LLM`, with streams and, where the model can, replies by a schema.
+    """Any LlamaIndex LLM as the core's `LLM`, with streams and structured replies.
 
-    Models built on ``CustomLLM`` (HuggingFaceLLM and most local ones) run their async form on the event
-    loop; here they run on at most ``max_threads`` threads. Give ``max_threads=1`` to a model that must not be
-    called twice at once, by sync code either. Tokens are read from the response where the model reports them.
+    Models built on ``CustomLLM`` (HuggingFaceLLM and most local ones) run their async
+    form on the event loop; here they run on threads. Token counts are read from the
+    response if the model reports them.
 
-    ``structured``: whether a reply that has a JSON schema is asked for by a tool the model must call, strictly
-    where the integration passes that on; None is what the model's metadata and ``pydantic_program_mode`` say. When
-    the model writes text after all, that text is handed on to be parsed.
+    Args:
+        model: The LlamaIndex LLM.
+        max_threads: Threads for such local models. 1 is for a model that must not be
+            called twice at once, by synchronous code either.
+        structured: Whether replies with a JSON schema are requested through a tool
+            that the model must call, strictly where the integration passes that on.
+            None follows the model's metadata and ``pydantic_program_mode``. If the
+            model writes text instead, that text is parsed.
 
-    Raises `InputError` when ``model`` is not a LlamaIndex LLM, or ``structured=True`` is asked of one that has no
-    tools.
+    Raises:
+        InputError: ``model`` is not a LlamaIndex LLM, or ``structured=True`` for a
+            model that has no tools.
     """
 
     def __init__(
@@ -64,192 +72,227 @@ class LlamaLLM:
     ) -> None:
         if not isinstance(model, LLM):
             raise InputError(
-                f"LlamaLLM: expected a llama_index LLM, got {type(model).__name__}; pass the model object itself, "
-                "no default is resolved"
+                f"LlamaLLM: expected a llama_index LLM, got {type(model).__name__}; "
+                "pass the model object itself, no default is resolved"
             )
         if structured and not isinstance(model, FunctionCallingLLM):
             raise InputError(
-                f"structured=True: {type(model).__name__} is no FunctionCallingLLM, it has no tools"
+                f"structured=True: {type(model).__name__} is no FunctionCallingLLM, "
+                "it has no tools; leave structured out"
             )
         self.model = model
-        self.structured = _can_structure(model) if structured is None else structured
+        self.structured = structured
+        if structured is None:
+            self.structured = _prefers_tool_calls(model)
         self._threads = AdapterThreads(max_threads)
 
     def complete(self, messages: Sequence[Message]) -> Reply:
+        """Return the model's reply."""
         with self._threads.slot():
-            return _reply(self.model.chat(_chat(messages)))
+            response = self.model.chat(_chat_messages(messages))
+        return _to_reply(response)
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        if defining_class(self.model, "achat") is not CustomLLM:
-            return _reply(await self.model.achat(_chat(messages)))
-        return await self._threads.run(lambda: self.complete(messages))
+        """Return the model's reply; a local model runs on a thread."""
+        if self._runs_on_loop():
+            return await self._threads.run(lambda: self.complete(messages))
+        return _to_reply(await self.model.achat(_chat_messages(messages)))
 
     def complete_json(
         self, messages: Sequence[Message], schema: Mapping[str, Any]
     ) -> Reply:
-        """As `complete`; the reply's text is JSON by the schema where the model can be held to one."""
+        """Return a reply that is JSON by ``schema``, if the model supports that."""
         if not self.structured:
             return self.complete(messages)
         model = cast(FunctionCallingLLM, self.model)
+        arguments = _tool_arguments(model, schema)
         with self._threads.slot():
             response = model.chat_with_tools(
-                chat_history=_chat(messages), **_form(model, schema)
+                chat_history=_chat_messages(messages), **arguments
             )
-        return _json_reply(model, response)
+        return _to_json_reply(model, response)
 
     async def acomplete_json(
         self, messages: Sequence[Message], schema: Mapping[str, Any]
     ) -> Reply:
-        """`complete_json` for async."""
+        """Return a reply that is JSON by ``schema``, if the model supports that."""
         if not self.structured:
             return await self.acomplete(messages)
         model = cast(FunctionCallingLLM, self.model)
         response = await model.achat_with_tools(
-            chat_history=_chat(messages), **_form(model, schema)
+            chat_history=_chat_messages(messages), **_tool_arguments(model, schema)
         )
-        return _json_reply(model, response)
+        return _to_json_reply(model, response)
 
     def stream(self, messages: Sequence[Message]) -> Iterator[str | Usage]:
-        """Pieces of the reply as they come, and at the end the tokens if the model reports them."""
-        pieces = _Pieces()
+        """Yield the reply's text as it arrives, then the usage if it is reported."""
+        stream_reader = _StreamReader()
         with self._threads.slot():
-            for response in self.model.stream_chat(_chat(messages)):
-                if piece := pieces.next(response):
-                    yield piece
-        yield from pieces.usage
+            for response in self.model.stream_chat(_chat_messages(messages)):
+                new_text = stream_reader.read_delta(response)
+                if new_text:
+                    yield new_text
+        if stream_reader.usage is not None:
+            yield stream_reader.usage
 
     async def astream(
         self, messages: Sequence[Message]
     ) -> AsyncGenerator[str | Usage, None]:
-        """`stream` for async; one thread of the pool reads a model that would block the event loop."""
-        if defining_class(self.model, "achat") is CustomLLM:
-            async with aclosing(
-                self._threads.iterate(lambda: self.stream(messages))
-            ) as local:
-                async for piece in local:
-                    yield piece
+        """Yield the reply's text as it arrives; a local model runs on a thread."""
+        if self._runs_on_loop():
+            stream_items = self._threads.iterate(lambda: self.stream(messages))
+            async with aclosing(stream_items):
+                async for item in stream_items:
+                    yield item
             return
-        pieces = _Pieces()
-        async for response in await self.model.astream_chat(_chat(messages)):
-            if piece := pieces.next(response):
-                yield piece
-        for used in pieces.usage:
-            yield used
+        stream_reader = _StreamReader()
+        async for response in await self.model.astream_chat(_chat_messages(messages)):
+            new_text = stream_reader.read_delta(response)
+            if new_text:
+                yield new_text
+        if stream_reader.usage is not None:
+            yield stream_reader.usage
+
+    def _runs_on_loop(self) -> bool:
+        """Whether the model's async form would block the event loop."""
+        return defining_class(self.model, "achat") is CustomLLM
 
 
-class _Pieces:
-    """What is new in each response of a stream, and the tokens the last of them reports."""
+class _StreamReader:
+    """Reads the new text of each streamed response, and the last reported usage."""
 
     def __init__(self) -> None:
         self.text = ""
-        self.usage: tuple[Usage, ...] = ()
+        self.usage: Usage | None = None
 
-    def next(self, response: ChatResponse) -> str:
-        piece = response.delta
-        if piece is None:  # an integration that gives the text so far, and no pieces
-            so_far = response.message.content or ""
-            piece = so_far[len(self.text) :] if so_far.startswith(self.text) else ""
-        self.text += piece
-        used = reported_usage(response)
-        if used is not None:
-            self.usage = (used,)
-        return piece
+    def read_delta(self, response: ChatResponse) -> str:
+        delta = response.delta
+        if delta is None:  # some integrations give only the text so far
+            text_so_far = response.message.content or ""
+            delta = ""
+            if text_so_far.startswith(self.text):
+                delta = text_so_far[len(self.text) :]
+        self.text += delta
+        usage = reported_usage(response)
+        if usage is not None:
+            self.usage = usage
+        return delta
 
 
-def _chat(messages: Sequence[Message]) -> list[ChatMessage]:
+def _chat_messages(messages: Sequence[Message]) -> list[ChatMessage]:
     return [ChatMessage(role=m.role, content=m.content) for m in messages]
 
 
-def _reply(response: ChatResponse) -> Reply:
+def _to_reply(response: ChatResponse) -> Reply:
     if not isinstance(response, ChatResponse):
         raise ContractViolation(
-            f"expected the model to answer with a ChatResponse, got {type(response).__name__}"
+            "expected the model to answer with a ChatResponse, got "
+            f"{type(response).__name__}"
         )
     return Reply(response.message.content or "", reported_usage(response))
 
 
 def reported_usage(response: ChatResponse | CompletionResponse) -> Usage | None:
-    """The tokens a response reports, in any of the shapes the integrations use; None if it reports none."""
-    raw, said = response.raw, getattr(response, "message", response)
-    kept = (response.additional_kwargs, said.additional_kwargs)
-    for place in (_get(raw, "usage"), _get(raw, "usage_metadata"), raw, *kept):
-        read, written = _first(place, _INPUT_TOKENS), _first(place, _OUTPUT_TOKENS)
-        if read is not None or written is not None:
-            return Usage.from_report(read or 0, written or 0)
+    """Return the tokens that a response reports, in any integration's shape."""
+    message = getattr(response, "message", response)
+    containers = (
+        _lookup(response.raw, "usage"),
+        _lookup(response.raw, "usage_metadata"),
+        response.raw,
+        response.additional_kwargs,
+        message.additional_kwargs,
+    )
+    for container in containers:
+        input_tokens = _first_count(container, _INPUT_TOKEN_KEYS)
+        output_tokens = _first_count(container, _OUTPUT_TOKEN_KEYS)
+        if input_tokens is not None or output_tokens is not None:
+            return Usage.from_report(input_tokens or 0, output_tokens or 0)
     return None
 
 
-def _first(place: Any, names: Sequence[str]) -> int | None:
-    found = (_get(place, name) for name in names)
-    return next(
-        (v for v in found if isinstance(v, int) and not isinstance(v, bool)), None
-    )
+def _first_count(container: Any, keys: Sequence[str]) -> int | None:
+    for key in keys:
+        count = _lookup(container, key)
+        if isinstance(count, int) and not isinstance(count, bool):
+            return count
+    return None
 
 
-def _get(place: Any, name: str) -> Any:
-    if isinstance(place, Mapping):
-        return place.get(name)
-    return getattr(place, name, None)
+def _lookup(container: Any, key: str) -> Any:
+    if isinstance(container, Mapping):
+        return container.get(key)
+    return getattr(container, key, None)
 
 
-def _can_structure(model: LLM) -> bool:
-    """Whether LlamaIndex itself would ask the model for a tool call."""
-    calls = (
-        isinstance(model, FunctionCallingLLM)
-        and model.metadata.is_function_calling_model
-    )
-    return calls and model.pydantic_program_mode in _MODES
+def _prefers_tool_calls(model: LLM) -> bool:
+    """Whether LlamaIndex itself would request structured output by a tool call."""
+    if not isinstance(model, FunctionCallingLLM):
+        return False
+    if not model.metadata.is_function_calling_model:
+        return False
+    return model.pydantic_program_mode in _TOOL_MODES
 
 
-def _form(model: FunctionCallingLLM, schema: Mapping[str, Any]) -> dict[str, Any]:
-    form = {"tools": [_reply_tool(schema)], "tool_required": True}
-    takes = inspect.signature(model._prepare_chat_with_tools).parameters
-    return (
-        {**form, "strict": True} if "strict" in takes else form
-    )  # passed on to a server that keeps to it
+def _tool_arguments(
+    model: FunctionCallingLLM, schema: Mapping[str, Any]
+) -> dict[str, Any]:
+    arguments: dict[str, Any] = {
+        "tools": [_build_reply_tool(schema)],
+        "tool_required": True,
+    }
+    # Integrations that take it pass it on to a server that enforces the schema.
+    if "strict" in inspect.signature(model._prepare_chat_with_tools).parameters:
+        arguments["strict"] = True
+    return arguments
 
 
-def _reply_tool(schema: Mapping[str, Any]) -> FunctionTool:
-    """The tool for replies by ``schema``; integrations read its parameters, nobody calls it."""
-    wanted = {"title": _NAME, **schema}
+def _build_reply_tool(schema: Mapping[str, Any]) -> FunctionTool:
+    """The tool for replies by ``schema``; its parameters are read, it never runs."""
+    titled_schema = {"title": _REPLY_TOOL, **schema}
 
-    class Arguments(BaseModel):
+    class ReplyArguments(BaseModel):
         @classmethod
         def model_json_schema(cls, *args: Any, **kwargs: Any) -> dict[str, Any]:
-            return dict(wanted)
+            return dict(titled_schema)
 
     metadata = ToolMetadata(
-        description="Give the reply.", name=_NAME, fn_schema=Arguments
+        description="Give the reply.", name=_REPLY_TOOL, fn_schema=ReplyArguments
     )
-    return FunctionTool(fn=_uncalled, metadata=metadata)
+    return FunctionTool(fn=_reply_tool_body, metadata=metadata)
 
 
-def _json_reply(model: FunctionCallingLLM, response: ChatResponse) -> Reply:
-    """The reply's fields as JSON; its text when the model wrote text after all, or nothing that can be read."""
-    plain = _reply(response)
-    called = model.get_tool_calls_from_response(response, error_on_no_tool_call=False)
-    fields = next(
-        (c.tool_kwargs for c in called if c.tool_name == _NAME and c.tool_kwargs), None
+def _reply_tool_body() -> None:
+    raise NotImplementedError("the reply tool only carries a schema")
+
+
+def _to_json_reply(model: FunctionCallingLLM, response: ChatResponse) -> Reply:
+    """The tool call's arguments as JSON, or the text if the model wrote text."""
+    text_reply = _to_reply(response)
+    tool_calls = model.get_tool_calls_from_response(
+        response, error_on_no_tool_call=False
     )
-    return (
-        plain
-        if fields is None
-        else Reply(json.dumps(fields, ensure_ascii=False), plain.usage)
-    )
-
-
-def _uncalled() -> None:
-    raise NotImplementedError("the reply tool is a form to fill in")
+    for tool_call in tool_calls:
+        if tool_call.tool_name == _REPLY_TOOL and tool_call.tool_kwargs:
+            reply_json = json.dumps(tool_call.tool_kwargs, ensure_ascii=False)
+            return Reply(reply_json, text_reply.usage)
+    return text_reply
 
 
 def resolve_model(
-    name: Literal["llm", "embed_model"], model: Any, *, caller: str
+    setting: Literal["llm", "embed_model"], model: Any, *, caller: str
 ) -> Any:
-    """``given``, or what the user put into `Settings`, whose own properties would make a hosted model. Raises
-    `InputError` when there is none."""
-    found = model if model is not None else getattr(Settings, f"_{name}", None)
-    if found is None:
+    """Return ``model``, or what the user put into `Settings`.
+
+    The private attribute is read, since the properties of `Settings` would create a
+    hosted model.
+
+    Raises:
+        InputError: There is no model.
+    """
+    resolved = model if model is not None else getattr(Settings, f"_{setting}", None)
+    if resolved is None:
         raise InputError(
-            f"{caller} needs a model: pass {name}=..., or set Settings.{name}; no default is resolved"
+            f"{caller} needs a model: pass {setting}=..., or set Settings.{setting}; "
+            "no default is resolved"
         )
-    return found
+    return resolved

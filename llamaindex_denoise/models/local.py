@@ -1,4 +1,4 @@
-"""The model that a local LlamaIndex LLM has loaded, for END: loaded once, used by both."""
+"""The loaded model of a local LlamaIndex LLM, so that END reads the same weights."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from llamaindex_denoise.models.llm import LlamaLLM
 
 
 def local_model(llm: LlamaLLM | LLM) -> tuple[Any, Any]:
-    """``(model, tokenizer)``: the very objects inside a ``HuggingFaceLLM``.
+    """Return the ``(model, tokenizer)`` objects inside a ``HuggingFaceLLM``.
 
-    ``ProbeScorer(model, probe, tokenizer=tokenizer)`` reads their first layers and changes nothing. Nothing is
-    loaded here. Raises `InputError` for an LLM that runs somewhere else.
+    ``ProbeScorer(model, probe, tokenizer=tokenizer)`` reads their first layers and
+    changes nothing. Nothing is loaded here.
+
+    Raises:
+        InputError: The LLM runs somewhere else.
     """
-    found = llm.model if isinstance(llm, LlamaLLM) else llm
-    inner, tokenizer = (
-        getattr(found, "_model", None),
-        getattr(found, "_tokenizer", None),
-    )
-    if not callable(getattr(inner, "named_parameters", None)) or tokenizer is None:
+    wrapped = llm.model if isinstance(llm, LlamaLLM) else llm
+    model = getattr(wrapped, "_model", None)
+    tokenizer = getattr(wrapped, "_tokenizer", None)
+    if not callable(getattr(model, "named_parameters", None)) or tokenizer is None:
         raise InputError(
-            f"expected a HuggingFaceLLM, got {type(found).__name__}, which holds no loaded model with its "
-            "tokenizer; give END the model by name instead, or the object you loaded"
+            f"expected a HuggingFaceLLM, got {type(wrapped).__name__}, which has no "
+            "loaded model and tokenizer; give END the model by name, or pass the model "
+            "object that you loaded"
         )
-    return inner, tokenizer
+    return model, tokenizer

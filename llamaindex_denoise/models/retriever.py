@@ -1,4 +1,4 @@
-"""A LlamaIndex retriever as the core's: `RetrieverAdapter`."""
+"""`LlamaRetriever`: a LlamaIndex retriever as the core's `Retriever`."""
 
 from __future__ import annotations
 
@@ -15,14 +15,21 @@ from llamaindex_denoise.nodes.convert import to_passages
 
 
 class LlamaRetriever:
-    """A LlamaIndex retriever as the core's `Retriever`; its passages remember their nodes.
+    """A LlamaIndex retriever as the core's `Retriever`; passages remember their nodes.
 
-    ``postprocessors`` run on what it finds. A retriever that only has a synchronous form is run on at most
-    ``max_threads`` threads under async. A captioned picture is a passage by its caption; nodes without any text
-    are left out. Raises `InputError` for something that is no retriever.
+    A captioned picture becomes a passage of its caption; nodes without text are left
+    out.
+
+    Args:
+        retriever: The LlamaIndex retriever.
+        postprocessors: Run on what it retrieves.
+        max_threads: Threads for a retriever that has only a synchronous form.
+
+    Raises:
+        InputError: ``retriever`` is not a LlamaIndex retriever.
     """
 
-    _asked: QueryBundle | None = None
+    _query_bundle: QueryBundle | None = None
 
     def __init__(
         self,
@@ -33,49 +40,55 @@ class LlamaRetriever:
         if not isinstance(retriever, BaseRetriever):
             raise InputError(
                 f"expected a llama_index retriever, got {type(retriever).__name__}; "
-                "an index gives one with index.as_retriever()"
+                "write index.as_retriever()"
             )
         self.retriever = retriever
         self.postprocessors = list(postprocessors)
         self._threads = AdapterThreads(max_threads)
 
-    def retrieve_nodes(self, query: QueryBundle) -> list[NodeWithScore]:
-        found = self.retriever.retrieve(query)
+    def retrieve_nodes(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        """Return the postprocessed nodes."""
+        nodes = self.retriever.retrieve(query_bundle)
         for postprocessor in self.postprocessors:
-            found = postprocessor.postprocess_nodes(found, query_bundle=query)
-        return found
+            nodes = postprocessor.postprocess_nodes(nodes, query_bundle=query_bundle)
+        return nodes
 
-    async def aretrieve_nodes(self, query: QueryBundle) -> list[NodeWithScore]:
-        """As `nodes`; a retriever without an async form is asked on a thread (its base class would hold the
-        loop)."""
+    async def aretrieve_nodes(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        """Return `retrieve_nodes`; a retriever without an async form gets a thread."""
+        # The base class would run the synchronous form on the event loop.
         if defining_class(self.retriever, "_aretrieve") is BaseRetriever:
-            found = await self._threads.run(lambda: self.retriever.retrieve(query))
+            nodes = await self._threads.run(
+                lambda: self.retriever.retrieve(query_bundle)
+            )
         else:
-            found = await self.retriever.aretrieve(query)
+            nodes = await self.retriever.aretrieve(query_bundle)
         for postprocessor in self.postprocessors:
-            found = await postprocessor.apostprocess_nodes(found, query_bundle=query)
-        return found
+            nodes = await postprocessor.apostprocess_nodes(
+                nodes, query_bundle=query_bundle
+            )
+        return nodes
 
-    def with_query_bundle(self, bundle: QueryBundle) -> LlamaRetriever:
-        """One that searches for ``bundle.query_str`` with the whole bundle (embedding, custom strings, image)."""
-        other = copy.copy(self)
-        other._asked = bundle
-        return other
+    def with_query_bundle(self, query_bundle: QueryBundle) -> LlamaRetriever:
+        """Return a copy that searches for this query with the whole bundle.
+
+        A bundle may carry an embedding, custom strings or an image.
+        """
+        changed = copy.copy(self)
+        changed._query_bundle = query_bundle
+        return changed
 
     def retrieve(self, query: str) -> Sequence[Passage]:
-        return to_passages(
-            self.retrieve_nodes(self._bundle(query)), include_captions=True
-        )
+        """Return the retrieved passages."""
+        nodes = self.retrieve_nodes(self._bundle_for(query))
+        return to_passages(nodes, include_captions=True)
 
     async def aretrieve(self, query: str) -> Sequence[Passage]:
-        return to_passages(
-            await self.aretrieve_nodes(self._bundle(query)), include_captions=True
-        )
+        """Return the retrieved passages."""
+        nodes = await self.aretrieve_nodes(self._bundle_for(query))
+        return to_passages(nodes, include_captions=True)
 
-    def _bundle(self, query: str) -> QueryBundle:
-        asked = self._asked
-        return (
-            asked
-            if asked is not None and asked.query_str == query
-            else QueryBundle(query)
-        )
+    def _bundle_for(self, query: str) -> QueryBundle:
+        query_bundle = self._query_bundle
+        if query_bundle is not None and query_bundle.query_str == query:
+            return query_bundle
+        return QueryBundle(query)

@@ -1,4 +1,4 @@
-"""LlamaIndex's embeddings and rerankers as scorers of END, and the embedded encoder as LlamaIndex's embedding."""
+"""LlamaIndex embeddings and rerankers as END's scorers, and our encoder as theirs."""
 
 from __future__ import annotations
 
@@ -16,90 +16,98 @@ from numpy.typing import NDArray
 from denoise_core import InputError
 from denoise_core.runtime.thread_pool import run_in_pool
 
-Floats = NDArray[np.float32]
+FloatArray = NDArray[np.float32]
 
 UNRANKED_SCORE = -1.0e9
-"""The score of a text that the reranker left out of its list."""
+"""The score of a text that the reranker left out."""
 
 
 class EmbedModelScorer:
-    """Cosine of a LlamaIndex embedding model, -1 to 1; the query as its queries are embedded, texts as its texts.
+    """Cosine similarity, -1 to 1, by a LlamaIndex embedding model.
 
-    Raises `InputError` for something that is no LlamaIndex embedding model.
+    The query is embedded as the model embeds queries, texts as it embeds texts.
+
+    Raises:
+        InputError: ``embed_model`` is not a LlamaIndex embedding model.
     """
 
     def __init__(self, embed_model: BaseEmbedding) -> None:
         if not isinstance(embed_model, BaseEmbedding):
             raise InputError(
-                f"expected a llama_index embedding model, got {type(embed_model).__name__}; pass the object "
-                "itself, such as MockEmbedding(8) or HuggingFaceEmbedding(...)"
+                "expected a llama_index embedding model, got "
+                f"{type(embed_model).__name__}; pass the object itself, such as "
+                "MockEmbedding(8) or HuggingFaceEmbedding(...)"
             )
         self.embed_model = embed_model
 
-    def score(self, query: str, texts: Sequence[str]) -> Floats:
+    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
+        """Return one score per text, shape ``(len(texts),)``."""
         from denoise_core.scorers.encoders import EmbeddingScorer
 
         return EmbeddingScorer(self.embed_model).score(query, texts)
 
 
 class RerankerScorer:
-    """A LlamaIndex reranker's own scores; `UNRANKED` for a text it left out.
+    """A LlamaIndex reranker's scores; `UNRANKED_SCORE` for a text it left out.
 
-    It is asked for all texts of a call at once, without its ``top_n``, and may be listwise. A reranker that gives
-    no scores is read by its order. Raises `InputError` for something that is no node postprocessor.
+    It gets all texts of a call at once, without its ``top_n``, so it may be listwise.
+    A reranker without scores is read by its order.
+
+    Raises:
+        InputError: ``reranker`` is not a node postprocessor.
     """
 
     listwise = True
 
-    @property
-    def uses_llm(self) -> bool:
-        """Whether texts go into a model's prompts: they then have the metadata an LLM is shown."""
-        return any(isinstance(v, LLM) for v in vars(self.reranker).values())
-
     def __init__(self, reranker: BaseNodePostprocessor) -> None:
         if not isinstance(reranker, BaseNodePostprocessor):
             raise InputError(
-                f"expected a llama_index reranker, such as LLMRerank(...), got {type(reranker).__name__}"
+                "expected a llama_index reranker, such as LLMRerank(...), got "
+                f"{type(reranker).__name__}"
             )
         self.reranker = reranker
 
-    def score(self, query: str, texts: Sequence[str]) -> Floats:
-        nodes = [
-            NodeWithScore(node=TextNode(text=t, id_=str(i)), score=0.0)
-            for i, t in enumerate(texts)
-        ]
-        asked = self.reranker
-        if "top_n" in type(asked).model_fields:
-            asked = asked.model_copy(update={"top_n": max(1, len(nodes))})
-        ranked = asked.postprocess_nodes(nodes, query_str=query)
-        said = {n.node.node_id: n.score for n in ranked}
-        if any(s is None for s in said.values()) or len(set(said.values())) < min(
-            2, len(said)
+    @property
+    def uses_llm(self) -> bool:
+        """Whether texts go into prompts; they then carry the metadata for LLMs."""
+        return any(isinstance(value, LLM) for value in vars(self.reranker).values())
+
+    def score(self, query: str, texts: Sequence[str]) -> FloatArray:
+        """Return one score per text, shape ``(len(texts),)``."""
+        nodes = []
+        for index, text in enumerate(texts):
+            node = TextNode(text=text, id_=str(index))
+            nodes.append(NodeWithScore(node=node, score=0.0))
+        reranker = self.reranker
+        if "top_n" in type(reranker).model_fields:
+            reranker = reranker.model_copy(update={"top_n": max(1, len(nodes))})
+        ranked_nodes = reranker.postprocess_nodes(nodes, query_str=query)
+        scores = np.full(len(texts), UNRANKED_SCORE, dtype=np.float32)
+        ranked_indices = [int(ranked.node.node_id) for ranked in ranked_nodes]
+        ranked_scores = [ranked.score for ranked in ranked_nodes]
+        # Missing or all equal scores say nothing: the order is the ranking then.
+        if None in ranked_scores or len(set(ranked_scores)) < min(
+            2, len(ranked_scores)
         ):
-            said = {
-                n.node.node_id: float(len(ranked) - place)
-                for place, n in enumerate(ranked)
-            }
-        scores = [said.get(str(i)) for i in range(len(texts))]
-        return np.array(
-            [UNRANKED_SCORE if s is None else float(s) for s in scores],
-            dtype=np.float32,
-        )
+            scores[ranked_indices] = np.arange(len(ranked_nodes), 0, -1)
+        else:
+            scores[ranked_indices] = ranked_scores
+        return scores
 
 
 class EmbeddedEmbedding(BaseEmbedding):
-    """The sentence encoder that ships with the extra ``embedded`` as a LlamaIndex embedding: 384 values, offline.
+    """The sentence encoder of the extra ``embedded`` for LlamaIndex: 384 values.
 
-    The model is loaded at the first call, once in a process.
+    It works offline. The model is loaded at the first call, once per process.
     """
 
     model_name: str = Field(
-        default="all-MiniLM-L6-v2",
-        description="The encoder that ships; not to be chosen.",
+        default="all-MiniLM-L6-v2", description="The bundled encoder; fixed."
     )
 
     @classmethod
     def class_name(cls) -> str:
+        """Return the name under which LlamaIndex serialises this class."""
         return "EmbeddedEmbedding"
 
     def _get_query_embedding(self, query: str) -> list[float]:
@@ -117,10 +125,8 @@ class EmbeddedEmbedding(BaseEmbedding):
     def _get_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         from denoise_core.embedded import shared_encoder
 
-        return cast(
-            list[list[float]],
-            np.asarray(shared_encoder().embed_texts(texts), dtype=np.float64).tolist(),
-        )
+        vectors = np.asarray(shared_encoder().embed_texts(texts), dtype=np.float64)
+        return cast(list[list[float]], vectors.tolist())
 
     async def _aget_text_embeddings(self, texts: list[str]) -> list[list[float]]:
         return await run_in_pool(self._get_text_embeddings, texts)

@@ -1,4 +1,4 @@
-"""A bounded pool of threads for models and retrievers whose async form would run on the event loop."""
+"""A bounded thread pool for models and retrievers that would block the event loop."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from typing import TypeVar
 from denoise_core import InputError
 from denoise_core.runtime.thread_pool import DaemonThreadPool, current_cancel_token
 
-T = TypeVar("T")
+ResultT = TypeVar("ResultT")
 
 
 class AdapterThreads:
-    """A bounded pool of daemon threads for calls that would block an event loop.
+    """A bounded pool of daemon threads; calls keep their context (spans, budget).
 
-    The context (spans, budget) goes along. A call that nobody
-    waits for any more costs its thread no longer; with a limit of 1 it does, for a model to be called alone.
+    An abandoned call frees its slot. With a limit of 1 it does not, since such a model
+    must not be called twice at once.
     """
 
     def __init__(self, limit: int) -> None:
@@ -26,45 +26,63 @@ class AdapterThreads:
             raise InputError(f"max_threads={limit}: expected 1 or more")
         self.limit = limit
         self._pool = DaemonThreadPool(limit, "denoise-llamaindex")
-        self._alone = threading.Lock() if limit == 1 else contextlib.nullcontext()
+        self._exclusive = threading.Lock() if limit == 1 else contextlib.nullcontext()
 
     @contextlib.contextmanager
     def slot(self) -> Iterator[None]:
-        """With a limit of 1 one caller at a time, also of those on threads of their own. Raises `TimeoutError`
-        where nobody waits for the call any more."""
-        with self._alone:
-            if (left := current_cancel_token.get()) is not None and left.is_cancelled():
-                raise TimeoutError("nobody waits for this call any more")
+        """Admit one caller at a time if the limit is 1, callers of other threads too.
+
+        Raises:
+            TimeoutError: The caller was cancelled while it waited.
+        """
+        with self._exclusive:
+            cancel_token = current_cancel_token.get()
+            if cancel_token is not None and cancel_token.is_cancelled():
+                raise TimeoutError("the call was cancelled while it waited for a slot")
             yield
 
-    async def run(self, call: Callable[[], T]) -> T:
-        """What ``call`` returns, as `Pool.run`."""
-        return await self._pool.run(call)
+    async def run(self, function: Callable[[], ResultT]) -> ResultT:
+        """Run ``function`` on a thread of the pool and return its result."""
+        return await self._pool.run(function)
 
-    async def iterate(self, make: Callable[[], Iterator[T]]) -> AsyncGenerator[T, None]:
-        """What ``make()`` gives, read by one thread of the pool. Closing it stops the reading at the next item."""
-        loop, items = asyncio.get_running_loop(), asyncio.Queue[tuple[T] | None]()
-        closed = threading.Event()
+    async def iterate(
+        self, make_iterator: Callable[[], Iterator[ResultT]]
+    ) -> AsyncGenerator[ResultT, None]:
+        """Yield the items of ``make_iterator()``, read on one thread of the pool.
 
-        def read() -> None:
+        Closing the generator stops the reading at the next item.
+        """
+        loop = asyncio.get_running_loop()
+        items = asyncio.Queue[tuple[ResultT] | None]()
+        is_closed = threading.Event()
+
+        def read_items() -> None:
             try:
-                for item in make():
-                    if closed.is_cancelled():
+                for item in make_iterator():
+                    if is_closed.is_set():
                         return
                     loop.call_soon_threadsafe(items.put_nowait, (item,))
             finally:
                 loop.call_soon_threadsafe(items.put_nowait, None)
 
-        reading = asyncio.ensure_future(self.run(read))
+        reader = asyncio.ensure_future(self.run(read_items))
         try:
-            while (item := await items.get()) is not None:
-                yield item[0]
-            await reading
+            while (entry := await items.get()) is not None:
+                yield entry[0]
+            await reader
         finally:
-            closed.set()
-            reading.cancel()  # one that waits for a thread never begins; one that runs ends at its next item
+            is_closed.set()
+            # A reader that waits for a thread never starts; a running one ends at its
+            # next item.
+            reader.cancel()
 
 
 def defining_class(instance: object, method: str) -> type | None:
-    """The class that defines ``method`` for this object (methods are wrapped, so identity says nothing)."""
-    return next((c for c in type(instance).__mro__ if method in vars(c)), None)
+    """Return the class that defines ``method`` for this object.
+
+    LlamaIndex wraps methods, so comparing the functions would not work.
+    """
+    for base_class in type(instance).__mro__:
+        if method in vars(base_class):
+            return base_class
+    return None

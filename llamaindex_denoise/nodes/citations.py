@@ -1,4 +1,4 @@
-"""From a cited source back to the user's own node and characters, by the record that its copies carry along."""
+"""From a cited source back to the user's node and characters, by the node's record."""
 
 from __future__ import annotations
 
@@ -24,16 +24,23 @@ from llamaindex_denoise.nodes.records import (
 if TYPE_CHECKING:
     from llama_index.core.base.llms.types import CitationBlock
 
-_HEADING = re.compile(r"\ASource \d+:\n(.*?)\n?\Z", re.DOTALL)
+# What LlamaIndex's citation engine writes above each source.
+_SOURCE_HEADING = re.compile(r"\ASource \d+:\n(.*?)\n?\Z", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
     """Where a text comes from.
 
-    ``ranges`` are half-open ``(start, end)`` pairs of characters of the node ``node_id``, or of its metadata entry
-    ``field`` where that took the place of its text; ``document_ranges`` the same counted in the node's document,
-    empty when that is not known. With ``exact`` the text is those characters joined, white space around it aside.
+    Attributes:
+        node_id: The user's node.
+        ranges: Half-open ``(start, end)`` character ranges of that node's text, or of
+            its metadata entry ``metadata_key``.
+        document_ranges: The same ranges counted in the node's document; empty if
+            unknown.
+        is_exact: Whether the text is those characters joined, up to white space
+            around it.
+        metadata_key: The metadata entry that replaced the node's text, if any.
     """
 
     node_id: str
@@ -46,38 +53,43 @@ class Origin:
 def origins(
     node: NodeWithScore | BaseNode, originals: Iterable[NodeWithScore | BaseNode] = ()
 ) -> tuple[Origin, ...]:
-    """The user's nodes and characters behind a source node; empty when no denoiser of ours touched it.
+    """Return the user's nodes and characters that a source node comes from.
 
-    ``originals`` are the user's own nodes (those that were retrieved, or the index's). With them a chunk of a
-    node is found exactly; without, the answer is everything that was kept of that node. An original that was
-    changed since is not used, and a record that had to leave ranges out finds what lies in those it has.
+    Args:
+        node: A source node, or a chunk of one.
+        originals: The user's own nodes, as retrieved or indexed. With them a chunk is
+            located exactly; without them the result is all that was kept of the node.
+            An original that changed since is ignored. A record that had to leave
+            ranges out is searched in the ranges it has.
+
+    Returns:
+        One origin, or one per node for text made of several nodes; empty if none of
+        our denoisers touched the node.
     """
-    plain = _plain(node)
-    note = record(plain)
+    source = _base_node(node)
+    note = record(source)
     if note is None:
         return ()
     if note["origin_id"] is None:
-        return tuple(Origin(i, _pairs(spans)) for i, spans in note["spans"].items())
-    kept: Ranges = note["origin_spans"]
-    original = next(
-        (n for n in map(_plain, originals) if n.node_id == note["origin_id"]), None
-    )
-    whole = (
-        original_text(note, original, node_text(original))
-        if original is not None
-        else None
-    )
-    found = _find(node_text(plain), kept, whole) if whole is not None else None
-    ranges = kept if found is None else found
-    exact = bool(note["origin_extractive"]) and found is not None
-    in_document = _pairs(document_ranges(note, ranges))
+        spans_by_node = note["spans"].items()
+        return tuple(Origin(key, _pairs(spans)) for key, spans in spans_by_node)
+    ranges: Ranges = note["origin_spans"]
+    located_ranges = None
+    for original in map(_base_node, originals):
+        if original.node_id == note["origin_id"]:
+            full_text = original_text(note, original, node_text(original))
+            if full_text is not None:
+                located_ranges = _locate(node_text(source), ranges, full_text)
+            break
+    if located_ranges is not None:
+        ranges = located_ranges
     return (
         Origin(
-            note["origin_id"],
-            _pairs(ranges),
-            in_document,
-            exact,
-            note.get("origin_field"),
+            node_id=note["origin_id"],
+            ranges=_pairs(ranges),
+            document_ranges=_pairs(document_ranges(note, ranges)),
+            is_exact=bool(note["origin_extractive"]) and located_ranges is not None,
+            metadata_key=note.get("origin_field"),
         ),
     )
 
@@ -85,68 +97,78 @@ def origins(
 def resolve_citations(
     response: RESPONSE_TYPE, originals: Iterable[NodeWithScore | BaseNode] = ()
 ) -> Mapping[int, tuple[Origin, ...]]:
-    """For each ``[n]`` in the response's text, in order of first mention, the `origins` of its n-th source.
+    """Return the `origins` of each source that the response cites as ``[n]``.
 
-    A number that names no source is left out. A stream must have been read first.
+    Keys are in order of first mention; a number without a source is left out. Read a
+    streaming response to its end first.
     """
-    text = str(
-        getattr(response, "response", None)
-        or getattr(response, "response_txt", None)
-        or ""
-    )
-    known = list(originals)
+    text = getattr(response, "response", None) or getattr(response, "response_txt", "")
+    original_nodes = list(originals)
     sources = response.source_nodes
-    return {
-        n: origins(sources[n - 1], known) for n in cited_numbers(text, len(sources))
-    }
+    numbers = cited_numbers(str(text or ""), len(sources))
+    return {n: origins(sources[n - 1], original_nodes) for n in numbers}
 
 
 def citation_blocks(response: Any) -> list[CitationBlock]:
-    """What each supported claim of a checked answer rests on, for reading: models take no such blocks back.
+    """Return LlamaIndex's citation blocks for the supported claims of an answer.
 
-    ``response`` is an engine's, a chat's, an agent's, or a stream that was read. ``source`` is the id of the node
-    (or tool call), ``additional_location_info`` the quote's range there, and the claim's in the answer.
+    They are for display: most integrations reject such blocks in chat history.
+
+    Args:
+        response: Checked response of an engine, a chat or an agent; a stream must have
+            been read.
+
+    Returns:
+        One block per quote. ``source`` is the id of the node or tool call,
+        ``additional_location_info`` the quote's range in it and the claim's range in
+        the answer.
     """
     from llama_index.core.base.llms.types import CitationBlock, TextBlock
 
-    about = {
-        n.node.node_id: n.node.metadata
-        for n in getattr(response, "source_nodes", None) or []
-    }
-    out: list[CitationBlock] = []
-    for claim in ((response.metadata or {}).get(RECORD_KEY) or {}).get("claims", ()):
-        for quote in claim["quotes"] if claim["supported"] else ():
-            named, source = about.get(quote["id"], {}), quote["id"]
-            title = str(named.get("title") or named.get("file_name") or source)
-            of_claim = {"claim_start": claim["start"], "claim_end": claim["end"]}
-            where = {"start": quote["start"], "end": quote["end"], **of_claim}
-            said = TextBlock(text=quote["text"])
-            out.append(
-                CitationBlock(
-                    cited_content=said,
-                    source=source,
-                    title=title,
-                    additional_location_info=where,
-                )
+    source_nodes = getattr(response, "source_nodes", None) or []
+    metadata_by_id = {n.node.node_id: n.node.metadata for n in source_nodes}
+    note = (response.metadata or {}).get(RECORD_KEY) or {}
+    blocks: list[CitationBlock] = []
+    for claim in note.get("claims", ()):
+        if not claim["supported"]:
+            continue
+        for quote in claim["quotes"]:
+            source_id = quote["id"]
+            metadata = metadata_by_id.get(source_id, {})
+            title = metadata.get("title") or metadata.get("file_name") or source_id
+            location = {
+                "start": quote["start"],
+                "end": quote["end"],
+                "claim_start": claim["start"],
+                "claim_end": claim["end"],
+            }
+            block = CitationBlock(
+                cited_content=TextBlock(text=quote["text"]),
+                source=source_id,
+                title=str(title),
+                additional_location_info=location,
             )
-    return out
+            blocks.append(block)
+    return blocks
 
 
-def _find(text: str, kept: Ranges, original: str) -> Ranges | None:
-    """The ranges of ``original`` that hold ``text``, a part of what was kept of it."""
-    whole = "".join(original[a:b] for a, b in kept)
-    headed = _HEADING.match(text)
-    for wanted in (text, headed.group(1)) if headed else (text,):
-        wanted = wanted.strip()
-        at = whole.find(wanted)
-        if wanted and at >= 0:
-            return map_ranges([[at, at + len(wanted)]], kept)
+def _locate(text: str, kept_ranges: Ranges, full_text: str) -> Ranges | None:
+    """The ranges of ``full_text`` that hold ``text``, a part of what was kept of it."""
+    kept_text = "".join(full_text[start:end] for start, end in kept_ranges)
+    candidates = [text]
+    heading = _SOURCE_HEADING.match(text)
+    if heading:
+        candidates.append(heading.group(1))
+    for candidate in map(str.strip, candidates):
+        start = kept_text.find(candidate)
+        if candidate and start >= 0:
+            return map_ranges([[start, start + len(candidate)]], kept_ranges)
     return None
 
 
-def _plain(node: NodeWithScore | BaseNode) -> BaseNode:
+def _base_node(node: NodeWithScore | BaseNode) -> BaseNode:
     return node.node if isinstance(node, NodeWithScore) else node
 
 
 def _pairs(ranges: Ranges) -> tuple[tuple[int, int], ...]:
-    return tuple((a, b) for a, b in ranges)
+    return tuple((start, end) for start, end in ranges)

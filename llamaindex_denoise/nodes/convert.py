@@ -1,11 +1,14 @@
-"""LlamaIndex nodes to passages and back. Nodes are never changed: what comes back are copies with a record."""
+"""LlamaIndex nodes to passages and back.
+
+The user's nodes are never changed: what a denoiser kept becomes copies with a record.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from llama_index.core.schema import (
@@ -24,6 +27,7 @@ from denoise_core.errors import format_error
 from denoise_core.runtime.record import (
     RECORD_VERSION,
     Chunks,
+    RecordDetail,
     fallback_for,
     group_chunks,
     passage_record,
@@ -33,7 +37,6 @@ from denoise_core.runtime.record import (
 from llamaindex_denoise.nodes.headers import NodeMetadata, metadata_mode, source_node
 from llamaindex_denoise.nodes.records import (
     SOURCE_RELATION,
-    RecordDetail,
     build_record,
     document_ranges,
     origin_record,
@@ -42,28 +45,25 @@ from llamaindex_denoise.nodes.records import (
 )
 
 ScorePolicy: TypeAlias = Literal["keep", "replace"]
-Given: TypeAlias = Mapping[str, Passage]
 
-
-def _no_origin() -> dict[str, Any]:
-    return {"origin_id": None, "origin_spans": [], "origin_extractive": False}
+_NO_ORIGIN = {"origin_id": None, "origin_spans": (), "origin_extractive": False}
 
 
 def is_text_node(node: BaseNode) -> bool:
-    """Whether denoising applies: a text node, or a multimodal one that holds nothing but text."""
+    """Whether a node can be denoised: it holds text and no picture, sound or video."""
     if isinstance(node, TextNode):
-        return type(node) is TextNode or not isinstance(node, ImageNode)
+        return not isinstance(node, ImageNode)
     if isinstance(node, Node):
-        others = (node.image_resource, node.audio_resource, node.video_resource)
-        return node.text_resource is not None and not any(others)
+        media = (node.image_resource, node.audio_resource, node.video_resource)
+        return node.text_resource is not None and not any(media)
     return False
 
 
 def can_be_evidence(node: BaseNode) -> bool:
-    """Whether the node can be evidence: it has text, if only the caption of a picture."""
-    return is_text_node(node) or bool(
-        isinstance(node, (TextNode, Node)) and node_text(node).strip()
-    )
+    """Whether a node has text, if only a caption."""
+    if is_text_node(node):
+        return True
+    return isinstance(node, (TextNode, Node)) and bool(node_text(node).strip())
 
 
 def to_passages(
@@ -72,142 +72,315 @@ def to_passages(
     *,
     include_captions: bool = False,
 ) -> tuple[Passage, ...]:
-    """The text nodes as passages, ids made different; nodes without text are left out.
+    """Convert nodes with text to passages with unique ids; leave the others out.
 
-    ``mode`` says which metadata is their header (`headers.header_of`). ``captions`` also takes what a picture or a
-    sound is captioned with: evidence, not to be cut. Raises `InputError` naming the place of what is no node.
+    Args:
+        nodes: The nodes.
+        mode: The metadata that becomes the passage's header.
+        include_captions: Also take captions of pictures and sounds. They are evidence,
+            but must not be cut.
+
+    Raises:
+        InputError: An item is not a NodeWithScore; names its position.
     """
-    taken = can_be_evidence if include_captions else is_text_node
-    texts = [n for n in _checked(nodes) if taken(n.node)]
-    return tuple(
-        _to_passage(n, i, mode)
-        for n, i in zip(texts, unique_ids([n.node.node_id for n in texts]))
-    )
+    is_included = can_be_evidence if include_captions else is_text_node
+    included = [n for n in _checked_nodes(nodes) if is_included(n.node)]
+    ids = unique_ids([n.node.node_id for n in included])
+    return tuple(_to_passage(n, id_, mode) for n, id_ in zip(included, ids))
 
 
-def _checked(nodes: Iterable[NodeWithScore]) -> list[NodeWithScore]:
-    listed: list[NodeWithScore] = (
-        [nodes] if isinstance(nodes, NodeWithScore) else list(nodes)
-    )
-    for position, n in enumerate(listed):
-        if not isinstance(n, NodeWithScore):
+def _checked_nodes(nodes: Iterable[NodeWithScore]) -> list[NodeWithScore]:
+    node_list = [nodes] if isinstance(nodes, NodeWithScore) else list(nodes)
+    for position, item in enumerate(node_list):
+        if not isinstance(item, NodeWithScore):
             raise InputError(
-                f"nodes[{position}]: expected a NodeWithScore, got {type(n).__name__}; "
-                "wrap a plain node as NodeWithScore(node=...)"
+                f"nodes[{position}]: expected a NodeWithScore, got "
+                f"{type(item).__name__}; wrap a plain node as NodeWithScore(node=...)"
             )
-    return listed
+    return node_list
 
 
-def _to_passage(n: NodeWithScore, id: str, mode: MetadataMode) -> Passage:
-    metadata = NodeMetadata(n)
+def _to_passage(
+    scored_node: NodeWithScore, passage_id: str, mode: MetadataMode
+) -> Passage:
+    metadata = NodeMetadata(scored_node)
     return Passage(
-        node_text(n.node),
-        id,
-        _float(n.score),
+        node_text(scored_node.node),
+        passage_id,
+        _to_float(scored_node.score),
         metadata,
         header=metadata.render_header(mode),
     )
 
 
 class NodeBatch:
-    """Nodes on their way in and out, under a guard's policy for each that cannot be converted.
+    """The nodes of one call, converted to passages and back.
 
-    ``passages`` is what was made of those that can be read, ``failures`` why the others could not, by id;
-    ``beside`` are those that stay as they are. Raises `InputError` for something that is not a node.
+    A node that cannot be converted follows the guard's policy.
+
+    Attributes:
+        passages: The nodes that could be read.
+        failures: By id, why the other text nodes could not be read.
+
+    Raises:
+        InputError: An item is not a NodeWithScore.
     """
 
     def __init__(self, nodes: Iterable[NodeWithScore], guard: Guard) -> None:
-        self.nodes = _checked(nodes)
+        self.nodes = _checked_nodes(nodes)
         self.guard = guard
         self.failures: dict[str, str] = {}
-        self._beside = {
-            at: n for at, n in enumerate(self.nodes) if not is_text_node(n.node)
-        }
+        self._untouched: dict[int, NodeWithScore] = {}
+        text_nodes: list[tuple[int, NodeWithScore]] = []
+        for position, scored_node in enumerate(self.nodes):
+            if is_text_node(scored_node.node):
+                text_nodes.append((position, scored_node))
+            else:
+                self._untouched[position] = scored_node
+        ids = unique_ids([n.node.node_id for _, n in text_nodes])
         mode = metadata_mode(guard.denoiser)
-        texts = [(at, n) for at, n in enumerate(self.nodes) if at not in self._beside]
-        found = []
-        for (at, n), i in zip(texts, unique_ids([n.node.node_id for _, n in texts])):
+        passages = []
+        for (position, scored_node), passage_id in zip(text_nodes, ids):
             try:
-                found.append(_to_passage(n, i, mode))
-            except Exception as error:  # whatever a node's template or metadata does: its failure is its own
-                why = guard.handle_failed_item(f"nodes[{at}]", error)
-                self.failures[i] = why or format_error(error)
-                if why:
-                    self._beside[at] = with_fallback_record(
-                        n, why, type(guard.denoiser).__name__
-                    )
-        self.passages = tuple(found)
-        self.has_text = any(p.text.strip() for p in found)
+                passages.append(_to_passage(scored_node, passage_id, mode))
+            except Exception as error:  # a node's template or metadata may do anything
+                self._add_failure(position, passage_id, error)
+        self.passages = tuple(passages)
+        self.has_text = any(passage.text.strip() for passage in passages)
+
+    def _add_failure(self, position: int, passage_id: str, error: Exception) -> None:
+        reason = self.guard.handle_failed_item(f"nodes[{position}]", error)
+        self.failures[passage_id] = reason or format_error(error)
+        if reason:  # the policy keeps the node
+            method = type(self.guard.denoiser).__name__
+            unread_node = self.nodes[position]
+            self._untouched[position] = with_fallback_record(
+                unread_node, reason, method
+            )
 
     @property
     def untouched_nodes(self) -> list[NodeWithScore]:
-        return [self._beside[at] for at in sorted(self._beside)]
+        """The nodes that were not denoised, in input order."""
+        return [node for _, node in sorted(self._untouched.items())]
 
     def summary(self, result: DenoiseResult) -> dict[str, Any]:
-        """What became of them, plain JSON; those that could not be read are among its failures."""
-        return result_summary(
-            self.passages,
-            replace(result, failures={**result.failures, **self.failures}),
-        )
+        """Return the core's summary as plain JSON, with the unreadable nodes."""
+        failures = {**result.failures, **self.failures}
+        return result_summary(self.passages, replace(result, failures=failures))
 
     def build_nodes(
         self,
         result: DenoiseResult,
         *,
-        by: str,
-        scores: ScorePolicy = "keep",
-        detail: RecordDetail = "spans",
+        method: str,
+        score_policy: ScorePolicy = "keep",
+        record_detail: RecordDetail = "spans",
     ) -> list[NodeWithScore]:
-        """The denoised nodes of a result, see `to_nodes`."""
+        """Return the denoised nodes of a result, as `to_nodes` does."""
         return to_nodes(
             self.passages,
             result,
-            method=by,
-            score_policy=scores,
-            record_detail=detail,
+            method=method,
+            score_policy=score_policy,
+            record_detail=record_detail,
             guard=self.guard,
         )
 
-    def restore_order(self, kept: Sequence[NodeWithScore]) -> list[NodeWithScore]:
-        """``kept`` with what was not denoised put back where it stood."""
-        untouched = sorted(self._beside.items())
-        if not untouched:
-            return list(kept)
-        places = {n.node.node_id: at for at, n in reversed(list(enumerate(self.nodes)))}
-        out: list[NodeWithScore] = []
-        for n in kept:
-            while untouched and untouched[0][0] < places.get(n.node.node_id, -1):
-                out.append(untouched.pop(0)[1])
-            out.append(n)
-        return out + [n for _, n in untouched]
+    def restore_order(self, kept_nodes: Sequence[NodeWithScore]) -> list[NodeWithScore]:
+        """Return the kept nodes with the untouched ones inserted at their positions."""
+        if not self._untouched:
+            return list(kept_nodes)
+        positions: dict[str, int] = {}
+        for position, scored_node in enumerate(self.nodes):
+            positions.setdefault(scored_node.node.node_id, position)
+        waiting = sorted(self._untouched.items(), reverse=True)
+        ordered: list[NodeWithScore] = []
+        for kept_node in kept_nodes:
+            position = positions.get(kept_node.node.node_id, -1)
+            while waiting and waiting[-1][0] < position:
+                ordered.append(waiting.pop()[1])
+            ordered.append(kept_node)
+        return ordered + [node for _, node in reversed(waiting)]
 
 
-def with_fallback_record(n: NodeWithScore, why: str, by: str) -> NodeWithScore:
-    """A node that could not be converted, with the reason in its record where one can be written."""
-    with suppress(
-        Exception
-    ):  # whatever a broken node does when it is copied: then it stays what it is
-        note = {
-            "v": RECORD_VERSION,
-            "op": by,
-            "score": None,
-            "fallback": why,
-            "coverage": 1.0,
-            **_no_origin(),
-        }
-        node = copy_model(
-            n.node, {"relationships": relationships_with_record(n.node, note)}
-        )
-        return NodeWithScore(node=node, score=n.score)
-    return n
+def with_fallback_record(
+    scored_node: NodeWithScore, reason: str, method: str
+) -> NodeWithScore:
+    """Return a node that could not be converted, with the reason in its record."""
+    note = {
+        "v": RECORD_VERSION,
+        "op": method,
+        "score": None,
+        "fallback": reason,
+        "coverage": 1.0,
+        **_NO_ORIGIN,
+        "origin_spans": [],
+    }
+    # A broken node may fail when it is copied; then it is returned as it is.
+    with suppress(Exception):
+        relationships = relationships_with_record(scored_node.node, note)
+        node = copy_model(scored_node.node, {"relationships": relationships})
+        return NodeWithScore(node=node, score=scored_node.score)
+    return scored_node
 
 
 def node_text(node: BaseNode) -> str:
-    if (
-        type(node) is TextNode
-    ):  # nearly all are: what the line below gives, without the metadata it renders
+    """Return the node's text without metadata."""
+    if type(node) is TextNode:  # nearly all; get_content would render the metadata
         return node.text
     return node.get_content(metadata_mode=MetadataMode.NONE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Conversion:
+    """What is needed to turn kept passages of one result into nodes."""
+
+    passages: Mapping[str, Passage]  # the input by id
+    result: DenoiseResult
+    chunks: Chunks
+    method: str
+    score_policy: ScorePolicy
+    record_detail: RecordDetail
+
+    def to_node(self, kept: Passage) -> NodeWithScore:
+        step_record = self._step_record(kept)
+        origin = self._origin(kept)
+        source = source_node(origin) if origin else None
+        method_score = self._method_score(kept, origin, step_record)
+        if origin is None or source is None:
+            node = self._joint_node(kept, step_record, method_score)
+        else:
+            node = self._copied_node(kept, origin, source, step_record, method_score)
+        if self.score_policy == "replace" and method_score is not None:
+            node.score = method_score
+        return node
+
+    def _step_record(self, kept: Passage) -> dict[str, Any]:
+        """The core's record of the step; lists chunks only if the user wants them."""
+        if self.record_detail == "full":
+            return passage_record(kept, self.passages, self.result, self.chunks)
+        spans, coverage = source_coverage(kept, self.passages)
+        fallback = None
+        if self.result.fallback or self.result.failures:
+            fallback = fallback_for(spans, self.result)
+        step_record: dict[str, Any] = {
+            "spans": spans,
+            "coverage": coverage,
+            "extractive": not kept.is_rewritten,
+            "fallback": fallback,
+        }
+        if self.result.question_note is not None:
+            step_record["question_note"] = self.result.question_note
+        return step_record
+
+    def _origin(self, kept: Passage) -> Passage | None:
+        """The one input passage of a text: of the same id, or the only one it covers."""
+        same_id = self.passages.get(kept.id)
+        if same_id is not None:
+            return same_id
+        source_ids = {span.passage_id for span in kept.source_spans}
+        return self.passages.get(source_ids.pop()) if len(source_ids) == 1 else None
+
+    def _method_score(
+        self, kept: Passage, origin: Passage | None, step_record: Mapping[str, Any]
+    ) -> float | None:
+        """The score that the method set, or its best chunk's; None if it failed."""
+        if step_record["fallback"]:
+            return None
+        if kept.score is not None and (origin is None or kept.score != origin.score):
+            return float(kept.score)
+        if origin is None:
+            return None
+        scores: list[float] = []
+        for passage_id in step_record["spans"]:
+            kept_chunks = (
+                self.chunks[passage_id][0] if passage_id in self.chunks else ()
+            )
+            scores += [float(chunk.score) for chunk in kept_chunks]
+        return max(filter(math.isfinite, scores), default=None)
+
+    def _copied_node(
+        self,
+        kept: Passage,
+        origin: Passage,
+        source: NodeWithScore,
+        step_record: Mapping[str, Any],
+        method_score: float | None,
+    ) -> NodeWithScore:
+        """A copy of the origin's node."""
+        retrieval_score = _to_float(source.score)
+        earlier = record(source.node)
+        origin_fields = origin_record(
+            source.node, origin, step_record, self.method, earlier
+        )
+        note = None
+        if self.record_detail != "none":
+            score_before = earlier.get("score_before") if earlier else retrieval_score
+            origin_fields["score_before"] = score_before
+            note = self._build_record(step_record, origin_fields, method_score)
+        new_text = kept.text if kept.text != origin.text else None
+        node = _copy_node(source.node, new_text, origin_fields, note)
+        return NodeWithScore(node=node, score=retrieval_score)
+
+    def _joint_node(
+        self,
+        kept: Passage,
+        step_record: Mapping[str, Any],
+        method_score: float | None,
+    ) -> NodeWithScore:
+        """A new node for text of several passages, with their best score.
+
+        It has the metadata and the source on which its nodes agree.
+        """
+        from denoise_core.jsonable import to_jsonable
+
+        sources = []
+        for passage_id in step_record["spans"]:
+            passage = self.passages.get(passage_id)
+            source = source_node(passage) if passage else None
+            if source is not None:
+                sources.append(source)
+        nodes = [source.node for source in sources]
+        # Without any node the passage's own metadata is all there is.
+        first = nodes[0] if nodes else TextNode(metadata=to_jsonable(kept.metadata))
+        node = TextNode(
+            text=kept.text,
+            id_=kept.id,
+            metadata=_shared_metadata(first, nodes),
+            excluded_embed_metadata_keys=list(first.excluded_embed_metadata_keys),
+            excluded_llm_metadata_keys=list(first.excluded_llm_metadata_keys),
+        )
+        document = first.relationships.get(SOURCE_RELATION)
+        document_ids = {source.node.ref_doc_id for source in sources}
+        if isinstance(document, RelatedNodeInfo) and document_ids <= {document.node_id}:
+            node.relationships[SOURCE_RELATION] = document
+        if self.record_detail != "none":
+            origin_fields = {
+                **_NO_ORIGIN,
+                "origin_spans": [],
+                "spans": step_record["spans"],
+                "score_before": None,
+            }
+            note = self._build_record(step_record, origin_fields, method_score)
+            node.relationships = relationships_with_record(node, note)
+        scores = [float(source.score) for source in sources if source.score is not None]
+        return NodeWithScore(
+            node=node, score=max(scores, default=_to_float(kept.score))
+        )
+
+    def _build_record(
+        self,
+        step_record: Mapping[str, Any],
+        origin_fields: Mapping[str, Any],
+        score: float | None,
+    ) -> dict[str, Any]:
+        return build_record(
+            step_record,
+            method=self.method,
+            origin_fields=origin_fields,
+            score=score,
+            detail=self.record_detail,
+        )
 
 
 def to_nodes(
@@ -219,201 +392,97 @@ def to_nodes(
     record_detail: RecordDetail = "spans",
     guard: Guard | None = None,
 ) -> list[NodeWithScore]:
-    """What a denoiser made of ``passages`` (from `to_passages`), as nodes, in the result's order.
+    """Convert what a denoiser kept to nodes, in the result's order.
 
-    ``by`` names the method. ``scores="replace"`` puts the method's own score of a node in the place of its
-    retrieval score, where it has one. Each node carries a record of that ``detail``, see `records.record`.
-    What cannot be made a node again follows the policy of ``guard``, and raises without one.
+    Args:
+        passages: The denoiser's input, from `to_passages`.
+        result: Its result.
+        method: The name that records show.
+        score_policy: ``"replace"`` sets a node's score to the method's, if it has one.
+        record_detail: How much each node's record says, see `records.record`.
+        guard: Its policy applies to a passage that cannot become a node; without a
+            guard the error is raised.
     """
-    given = {p.id: p for p in passages}
-    chunks = group_chunks(result)
-    made = []
+    conversion = _Conversion(
+        passages={passage.id: passage for passage in passages},
+        result=result,
+        chunks=group_chunks(result),
+        method=method,
+        score_policy=score_policy,
+        record_detail=record_detail,
+    )
+    nodes: list[NodeWithScore] = []
     for kept in result.passages:
         try:
-            made.append(
-                _to_node(
-                    kept,
-                    given,
-                    _about(kept, given, result, chunks, record_detail),
-                    method,
-                    score_policy,
-                    record_detail,
-                )
-            )
-        except Exception as error:  # whatever stands in a node: its failure is its own
+            nodes.append(conversion.to_node(kept))
+        except Exception as error:  # a node may do anything when it is copied
             if guard is None:
                 raise
-            why = guard.handle_failed_item(f"node {kept.id!r}", error)
-            ids = (
-                [kept.id]
-                if kept.id in given
-                else dict.fromkeys(s.passage_id for s in kept.source_spans)
-            )
-            sources = [n for i in ids if (n := source_node(given[i])) is not None]
-            made += (
-                [with_fallback_record(n, why, method) for n in sources] if why else []
-            )
-    return made
+            reason = guard.handle_failed_item(f"node {kept.id!r}", error)
+            if reason:
+                sources = _source_nodes(kept, conversion.passages)
+                nodes += [with_fallback_record(n, reason, method) for n in sources]
+    return nodes
 
 
-def _about(
-    kept: Passage,
-    given: Given,
-    result: DenoiseResult,
-    chunks: Chunks,
-    detail: RecordDetail,
-) -> dict[str, Any]:
-    """`passage_record` what became ``kept``: short of the scored chunks, unless they are asked for; and its best score,
-    None where the method failed."""
-    if detail == "full":
-        about = passage_record(kept, given, result, chunks)
-    else:
-        spans, coverage = source_coverage(kept, given)
-        about = {
-            "spans": spans,
-            "coverage": coverage,
-            "extractive": not kept.is_rewritten,
-        }
-        about["fallback"] = (
-            fallback_for(spans, result) if result.fallback or result.failures else None
-        )
-        if result.question_note is not None:
-            about["question_note"] = result.question_note
-    of = (
-        ()
-        if about["fallback"]
-        else (k.score for i in about["spans"] if i in chunks for k in chunks[i][0])
-    )
-    return about | {
-        "best": max((float(s) for s in of if math.isfinite(s)), default=None)
-    }
+def _source_nodes(
+    kept: Passage, passages: Mapping[str, Passage]
+) -> list[NodeWithScore]:
+    """The input nodes that a kept text comes from."""
+    passage_ids = [kept.id]
+    if kept.id not in passages:
+        passage_ids = [span.passage_id for span in kept.source_spans]
+    sources = (source_node(passages[key]) for key in dict.fromkeys(passage_ids))
+    return [source for source in sources if source is not None]
 
 
-def _to_node(
-    kept: Passage,
-    given: Given,
-    about: Mapping[str, Any],
-    by: str,
-    scores: ScorePolicy,
-    detail: RecordDetail,
-) -> NodeWithScore:
-    origin = _origin(kept, given)
-    source = source_node(origin) if origin else None
-    own = _own_score(kept, origin, about)
-    if origin is None or source is None:
-        joint, score = _joint(kept, given, about)
-        if detail != "none":
-            way = {**_no_origin(), "spans": about["spans"], "score_before": None}
-            joint.relationships = relationships_with_record(
-                joint, build_record(about, by=by, way=way, score=own, detail=detail)
-            )
-        node: BaseNode = joint
-    else:
-        score = _float(source.score)
-        earlier = record(source.node)
-        way = origin_record(source.node, origin, about, by, earlier)
-        note = None
-        if detail != "none":
-            way["score_before"] = earlier.get("score_before") if earlier else score
-            note = build_record(about, by=by, way=way, score=own, detail=detail)
-        node = _copy(
-            source.node, kept.text, way, note, changed=kept.text != origin.text
-        )
-    return NodeWithScore(
-        node=node, score=own if scores == "replace" and own is not None else score
-    )
+def _shared_metadata(first: BaseNode, nodes: Sequence[BaseNode]) -> dict[str, Any]:
+    """The entries of ``first`` that all nodes have."""
+    shared = dict(first.metadata)
+    for node in nodes:
+        for key in [k for k in shared if node.metadata.get(k) != shared[k]]:
+            del shared[key]
+    return shared
 
 
-def _origin(kept: Passage, given: Given) -> Passage | None:
-    """The one input passage a text belongs to: its namesake, or the only one it stands for."""
-    behind = {s.passage_id for s in kept.source_spans}
-    return given.get(kept.id) or (given.get(behind.pop()) if len(behind) == 1 else None)
-
-
-def _own_score(
-    kept: Passage, origin: Passage | None, about: Mapping[str, Any]
-) -> float | None:
-    """The method's score of a passage: the one it set, or its best chunk's."""
-    set_by_it = kept.score is not None and (
-        origin is None or kept.score != origin.score
-    )
-    own = kept.score if set_by_it else about["best"] if origin else None
-    return None if about["fallback"] else _float(own)
-
-
-def _copy(
+def _copy_node(
     node: BaseNode,
-    text: str,
-    way: Mapping[str, Any],
+    new_text: str | None,
+    origin_fields: Mapping[str, Any],
     note: dict[str, Any] | None,
-    *,
-    changed: bool,
 ) -> BaseNode:
-    """A shallow copy with its own mutable fields, this text and this note; its vector is dropped if the text
-    differs."""
+    """A copy that shares no mutable field; with ``new_text`` it loses its vector."""
+    relationships = dict(node.relationships)
+    if note is not None:
+        relationships = relationships_with_record(node, note)
     update: dict[str, Any] = {
         "metadata": dict(node.metadata),
-        "relationships": dict(node.relationships)
-        if note is None
-        else relationships_with_record(node, note),
+        "relationships": relationships,
         "excluded_embed_metadata_keys": list(node.excluded_embed_metadata_keys),
         "excluded_llm_metadata_keys": list(node.excluded_llm_metadata_keys),
     }
-    if changed:
-        update["embedding"] = None
-    if changed and isinstance(node, TextNode):
-        ranges = (
-            document_ranges(way, way["origin_spans"])
-            if way["origin_extractive"]
-            else []
-        )
-        start, end = (
-            ranges[0] if len(ranges) == 1 else (None, None)
-        )  # one stretch, or no true range
-        update.update(text=text, start_char_idx=start, end_char_idx=end)
-    elif changed and isinstance(node, Node) and node.text_resource is not None:
+    if new_text is None:
+        return copy_model(node, update)
+    update["embedding"] = None
+    if isinstance(node, TextNode):
+        start, end = _document_range(origin_fields)
+        update.update(text=new_text, start_char_idx=start, end_char_idx=end)
+    elif isinstance(node, Node) and node.text_resource is not None:
         update["text_resource"] = node.text_resource.model_copy(
-            update={"text": text, "embeddings": None}
+            update={"text": new_text, "embeddings": None}
         )
     return copy_model(node, update)
 
 
-def _joint(
-    kept: Passage, given: Given, about: Mapping[str, Any]
-) -> tuple[TextNode, float | None]:
-    """A new node for text made of several passages: it has what its sources agree on, and the best score."""
-    from denoise_core.jsonable import to_jsonable
-
-    sources = [
-        s
-        for i in about["spans"]
-        if i in given and (s := source_node(given[i])) is not None
-    ]
-    nodes = [s.node for s in sources]
-    first = (
-        nodes[0] if nodes else TextNode(metadata=to_jsonable(kept.metadata))
-    )  # no node behind it: the passage's own
-    node = TextNode(
-        text=kept.text,
-        id_=kept.id,
-        metadata={
-            k: v
-            for k, v in first.metadata.items()
-            if all(n.metadata.get(k) == v for n in nodes)
-        },
-        excluded_embed_metadata_keys=list(first.excluded_embed_metadata_keys),
-        excluded_llm_metadata_keys=list(first.excluded_llm_metadata_keys),
-    )
-    shared = first.relationships.get(SOURCE_RELATION)
-    if isinstance(shared, RelatedNodeInfo) and {n.ref_doc_id for n in nodes} <= {
-        shared.node_id
-    }:
-        node.relationships[SOURCE_RELATION] = shared
-    scores = [_float(s.score) for s in sources if s.score is not None]
-    return node, max((s for s in scores if s is not None), default=_float(kept.score))
+def _document_range(origin_fields: Mapping[str, Any]) -> Sequence[int | None]:
+    """Start and end in the document; two None unless it is one extracted range."""
+    if origin_fields["origin_extractive"]:
+        ranges = document_ranges(origin_fields, origin_fields["origin_spans"])
+        if len(ranges) == 1:
+            return ranges[0]
+    return (None, None)
 
 
-def _float(score: Any) -> float | None:
-    return (
-        None if score is None else float(score)
-    )  # a numpy float would not survive model_dump_json
+def _to_float(score: Any) -> float | None:
+    # A numpy float would not survive model_dump_json.
+    return None if score is None else float(score)

@@ -1,4 +1,4 @@
-"""What LlamaIndex shows of a node beside its text: metadata by template and exclusions, as a passage's header."""
+"""Node metadata as a passage's header, rendered by LlamaIndex's templates and exclusions."""
 
 from __future__ import annotations
 
@@ -13,121 +13,125 @@ from llama_index.core.schema import BaseNode, MetadataMode, NodeWithScore
 from denoise_core import Denoiser, DenoiseResult, Guard, Passage
 from denoise_core.runtime.pipeline import Pipeline
 
-D = TypeVar("D", bound=Denoiser)
+DenoiserT = TypeVar("DenoiserT", bound=Denoiser)
 
-_TEMPLATE = "{metadata_str}\n\n{content}"  # LlamaIndex's own
-_MARK = "\0content\0"  # stands where a template puts the text
+_DEFAULT_TEMPLATE = "{metadata_str}\n\n{content}"  # LlamaIndex's default
+_CONTENT_MARK = "\0content\0"  # replaces the text while a template is rendered
 
 
 def node_header(node: BaseNode, mode: MetadataMode) -> str:
-    """What stands around the text of ``node`` in ``get_content(mode)``; "" where that is the text alone.
+    """Return what ``node.get_content(mode)`` shows besides the text; "" if nothing.
 
-    With a template that begins with the metadata, as LlamaIndex's own does, `Passage.text_with_header` is
-    ``get_content(mode)`` but for white space between the two; what a template writes behind the text comes first.
+    For a template that begins with the metadata, as LlamaIndex's default does,
+    `Passage.text_with_header` equals ``get_content(mode)`` up to white space. What a
+    template writes after the text is part of the header too.
     """
-    shown = node.get_metadata_str(mode).strip() if mode is not MetadataMode.NONE else ""
-    template = getattr(node, "text_template", _TEMPLATE) if shown else _TEMPLATE
-    if template == _TEMPLATE:
-        return shown
-    before, _, after = template.format(content=_MARK, metadata_str=shown).partition(
-        _MARK
-    )
-    return "\n".join(p for p in (before.strip(), after.strip()) if p)
+    if mode is MetadataMode.NONE:
+        return ""
+    metadata_text = node.get_metadata_str(mode).strip()
+    template = getattr(node, "text_template", _DEFAULT_TEMPLATE)
+    if not metadata_text or template == _DEFAULT_TEMPLATE:
+        return metadata_text
+    rendered = template.format(content=_CONTENT_MARK, metadata_str=metadata_text)
+    before, _, after = rendered.partition(_CONTENT_MARK)
+    return "\n".join(filter(None, (before.strip(), after.strip())))
 
 
-def with_metadata_mode(denoiser: D) -> D:
-    """``denoiser`` with each step reading what it may: scorers what is embedded, all else what an LLM is shown.
+def with_metadata_mode(denoiser: DenoiserT) -> DenoiserT:
+    """Return a copy in which each step reads the metadata that it may read.
 
-    A key in ``excluded_llm_metadata_keys`` so never stands in a prompt, and one that is kept from embeddings
-    changes no score. A step this adapter does not know may ask a model, and reads as one.
+    Scorers read what is embedded, everything else what an LLM is shown. So a key in
+    ``excluded_llm_metadata_keys`` never reaches a prompt, and a key excluded from
+    embeddings changes no score. An unknown step may call a model and reads as one.
     """
     changed = copy.copy(denoiser)
     if isinstance(changed, Guard):
         changed.denoiser = with_metadata_mode(changed.denoiser)
         return changed
     if isinstance(changed, Pipeline):
-        changed.denoisers = tuple(with_metadata_mode(d) for d in changed.denoisers)
+        changed.denoisers = tuple(map(with_metadata_mode, changed.denoisers))
         return changed
     from denoise_core.end import ENDDenoiser
 
-    scores = isinstance(denoiser, ENDDenoiser) and not _asks(denoiser.scorer)
-    mode = MetadataMode.EMBED if scores else MetadataMode.LLM
-    return _named(type(denoiser).__name__)(denoiser, mode)  # type: ignore[return-value]
+    mode = MetadataMode.LLM
+    if isinstance(denoiser, ENDDenoiser) and not _scorer_uses_llm(denoiser.scorer):
+        mode = MetadataMode.EMBED
+    adapter_class = _header_class(type(denoiser).__name__)
+    return adapter_class(denoiser, mode)  # type: ignore[return-value]
 
 
-def _asks(scorer: object) -> bool:
+def _scorer_uses_llm(scorer: object) -> bool:
     """Whether a scorer puts texts into prompts."""
     from denoise_core.scorers.decisions import DecisionScorer, LLMDiscrim
 
-    return isinstance(scorer, (LLMDiscrim, DecisionScorer)) or bool(
-        getattr(scorer, "uses_llm", False)
-    )
+    if isinstance(scorer, (LLMDiscrim, DecisionScorer)):
+        return True
+    return bool(getattr(scorer, "uses_llm", False))
 
 
-class _Reading:
-    """A denoiser that is shown its passages under the headers of one mode."""
+class _HeaderDenoiser:
+    """A denoiser whose passages get the headers of one metadata mode."""
 
     def __init__(self, denoiser: Denoiser, mode: MetadataMode) -> None:
         self.denoiser = denoiser
         self.mode = mode
 
     def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        return self.denoiser.denoise(query, self._shown(passages))
+        return self.denoiser.denoise(query, self._with_headers(passages))
 
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        return await self.denoiser.adenoise(query, self._shown(passages))
+        return await self.denoiser.adenoise(query, self._with_headers(passages))
 
-    def _shown(self, passages: Sequence[Passage]) -> list[Passage]:
-        return [with_header(p, self.mode) for p in passages]
+    def _with_headers(self, passages: Sequence[Passage]) -> list[Passage]:
+        return [with_header(passage, self.mode) for passage in passages]
 
 
 @functools.cache
-def _named(name: str) -> type[_Reading]:
-    """`_Reading` under the name of the user's own denoiser, which is what is logged."""
-    return type(name, (_Reading,), {})
+def _header_class(class_name: str) -> type[_HeaderDenoiser]:
+    """`_HeaderDenoiser` under the user's class name, since logs and errors show it."""
+    return type(class_name, (_HeaderDenoiser,), {})
 
 
 def metadata_mode(denoiser: Denoiser) -> MetadataMode:
-    """What a denoiser that `reading` gave reads first; LLM where its steps read this and that."""
-    return denoiser.mode if isinstance(denoiser, _Reading) else MetadataMode.LLM
+    """Return the mode that a denoiser of `with_metadata_mode` reads; LLM if mixed."""
+    if isinstance(denoiser, _HeaderDenoiser):
+        return denoiser.mode
+    return MetadataMode.LLM
 
 
 class NodeMetadata(dict[str, Any]):
-    """A passage's metadata that remembers the node it came from: a copy of the node's, without what an LLM is not
-    to be shown, for prompts show a passage's title."""
+    """A copy of a node's metadata that remembers the node.
 
-    __slots__ = ("_shown", "scored_node")
+    Keys that an LLM must not see are left out, since prompts show a passage's title.
+    """
 
-    def __init__(self, source: NodeWithScore) -> None:
-        super().__init__(source.node.metadata)
-        for key in source.node.excluded_llm_metadata_keys:
+    __slots__ = ("_cached_header", "scored_node")
+
+    def __init__(self, scored_node: NodeWithScore) -> None:
+        super().__init__(scored_node.node.metadata)
+        for key in scored_node.node.excluded_llm_metadata_keys:
             self.pop(key, None)
-        self.scored_node = source
-        self._shown: tuple[MetadataMode | None, str] = (
-            None,
-            "",
-        )  # one value, so that threads cannot mix modes
+        self.scored_node = scored_node
+        # One tuple, so that two threads cannot mix a mode with another mode's header.
+        self._cached_header: tuple[MetadataMode | None, str] = (None, "")
 
     def render_header(self, mode: MetadataMode) -> str:
-        """`header_of` the node, not rendered again while the same mode is asked for."""
-        of, shown = self._shown
-        if of is not mode:
-            shown = node_header(self.scored_node.node, mode)
-            self._shown = (mode, shown)
-        return shown
+        """Return `node_header`, cached for the last mode."""
+        cached_mode, header = self._cached_header
+        if cached_mode is not mode:
+            header = node_header(self.scored_node.node, mode)
+            self._cached_header = (mode, header)
+        return header
 
 
 def source_node(passage: Passage) -> NodeWithScore | None:
-    """The node a passage was made of; None when it came from elsewhere."""
-    return (
-        passage.metadata.scored_node
-        if isinstance(passage.metadata, NodeMetadata)
-        else None
-    )
+    """Return the node a passage was made from, or None for another passage."""
+    metadata = passage.metadata
+    return metadata.scored_node if isinstance(metadata, NodeMetadata) else None
 
 
 def with_header(passage: Passage, mode: MetadataMode) -> Passage:
-    """The passage with its node's header of ``mode``; one without a node is left as it is."""
+    """Return the passage with its node's header of ``mode``, if it has a node."""
     if not isinstance(passage.metadata, NodeMetadata):
         return passage
     header = passage.metadata.render_header(mode)

@@ -1,7 +1,8 @@
-"""What we note about a node: where LlamaIndex keeps it, how large it may be, and the way back to the user's node.
+"""The record on a denoised node: what it says, where it is stored, how large it may be.
 
-It stands in the node's relationship to its source, under the key ``"denoise"``: no metadata mode shows it and the
-hash does not change by it, yet every vector store keeps it, and splitters and the citation engine copy it along.
+It is stored in the node's relationship to its source, under the key ``"denoise"``. No
+metadata mode shows that place and the node's hash ignores it, yet every vector store
+keeps it, and splitters and the citation engine copy it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from llama_index.core.schema import (
     BaseNode,
@@ -21,220 +22,269 @@ from llama_index.core.schema import (
 
 from denoise_core import Passage
 from denoise_core._frameworks import copy_model
-from denoise_core.runtime.record import RECORD_KEY, RECORD_VERSION
+from denoise_core.runtime.record import (
+    RECORD_BYTES,
+    RECORD_KEY,
+    RECORD_VERSION,
+    RecordDetail,
+)
 from denoise_core.spans import merge_spans
 
 SOURCE_RELATION = NodeRelationship.SOURCE
 
 Ranges: TypeAlias = list[list[int]]
-RecordDetail: TypeAlias = Literal["spans", "full", "none"]
 
-MAX_RECORD_BYTES = 2048
-"""A record of ``"spans"`` is at most this long as UTF-8 JSON."""
-
-_TEXT = 200  # characters of a reason
+_NOTE_CHARACTERS = 200  # of a fallback reason, and bytes of an id before it is hashed
+_ORIGIN_KEYS = (
+    "origin_id",
+    "origin_hash",
+    "origin_range",
+    "origin_field",
+    "spans_left_out",
+)
+# What certainly fits: fewer ranges and shorter names need not be serialised to know it.
+_SAFE_RANGES = 40
+_SAFE_NAME_CHARACTERS = 100
 
 
 def record(node: BaseNode) -> Mapping[str, Any] | None:
-    """What we noted about a node, or None when it was not denoised; JSON-plain.
+    """Return the record of a denoised node as plain JSON; None if it has none.
 
-    * ``op``: the methods, in the order they ran; ``score``: the last one's; ``score_before``: the retrieval
-      score of the user's node; ``coverage``: the share of what the last one was given that it kept
-    * ``fallback``: None, or what went wrong, and what was done instead
-    * ``origin_id``, ``origin_hash``: id and hash of the user's node; None for text made of several nodes
-    * ``origin_spans``: half-open ``[start, end]`` pairs of characters of that node's text this one stands for
-    * ``origin_field``: where that text is the node's metadata entry of this name and not its own (a window put
-      in its place by `MetadataReplacementPostProcessor`); ``origin_hash`` is then the sha256 of that entry
+    * ``op``: the methods, in the order they ran; ``score``: the last one's score;
+      ``score_before``: the retrieval score of the user's node; ``coverage``: the share
+      of its input that the last method kept
+    * ``fallback``: None, or what went wrong and what was done instead
+    * ``origin_id``, ``origin_hash``: id and hash of the user's node; the id is None for
+      text made of several nodes
+    * ``origin_spans``: half-open ``[start, end]`` character ranges of that node's text
+      that this node consists of
+    * ``origin_field``: the metadata key whose entry replaced that text (a window of
+      `MetadataReplacementPostProcessor`); ``origin_hash`` is then the entry's sha256
     * ``origin_extractive``: the text is exactly those characters joined
-    * ``origin_range``: the node's own ``[start, end]`` in its document, when that range is as long as its text
+    * ``origin_range``: ``[start, end]`` of the user's node in its document, if that
+      range is as long as its text
     * ``spans``: for text made of several nodes, the ranges by node id
-    * ``spans_left_out``: how many ranges were left out of a record of ``MOST_BYTES``
+    * ``spans_left_out``: how many ranges did not fit into `RECORD_BYTES`
 
-    With ``record="full"`` also ``query``, and ``kept`` and ``dropped``: every chunk with its range and score.
+    With ``record_detail="full"`` also ``query``, and ``kept`` and ``dropped``: every
+    chunk with its range and score.
     """
     source = node.relationships.get(SOURCE_RELATION)
-    if (
-        source is None
-    ):  # for most; what is no model costs a class of pydantic's much to recognise
+    # Most nodes have no source, and a pydantic isinstance check is slow.
+    if source is None or not isinstance(source, RelatedNodeInfo):
         return None
-    found = (
-        source.metadata.get(RECORD_KEY) if isinstance(source, RelatedNodeInfo) else None
-    )
-    return (
-        found
-        if isinstance(found, Mapping)
-        and found.get("v") == RECORD_VERSION
-        and "origin_spans" in found
-        else None
-    )
+    note = source.metadata.get(RECORD_KEY)
+    if not isinstance(note, Mapping) or note.get("v") != RECORD_VERSION:
+        return None
+    return note if "origin_spans" in note else None
 
 
 def relationships_with_record(
     node: BaseNode, note: dict[str, Any]
 ) -> dict[NodeRelationship, RelatedNodeType]:
-    """The relationships of a copy of ``node`` that bears this record, in place of an earlier one."""
+    """Return the node's relationships with this record, replacing an earlier one."""
     source = node.relationships.get(SOURCE_RELATION)
     if source is not None and isinstance(source, RelatedNodeInfo):
-        bears = copy_model(source, {"metadata": {**source.metadata, RECORD_KEY: note}})
-    else:  # a node that stands for itself: LlamaIndex's own id for that
-        bears = RelatedNodeInfo(
-            node_id=node.node_id, node_type=node.get_type(), metadata={RECORD_KEY: note}
+        metadata = {**source.metadata, RECORD_KEY: note}
+        related = copy_model(source, {"metadata": metadata})
+    else:  # a node without a source is its own source, as LlamaIndex has it
+        related = RelatedNodeInfo(
+            node_id=node.node_id,
+            node_type=node.get_type(),
+            metadata={RECORD_KEY: note},
         )
-    return {**node.relationships, SOURCE_RELATION: bears}
+    return {**node.relationships, SOURCE_RELATION: related}
 
 
 def build_record(
-    about: Mapping[str, Any],
+    step_record: Mapping[str, Any],
     *,
-    by: str,
-    way: Mapping[str, Any],
+    method: str,
+    origin_fields: Mapping[str, Any],
     score: float | None,
     detail: RecordDetail,
 ) -> dict[str, Any]:
-    """The record of one step: ``about`` is the core's, ``way`` speaks of the user's node (`whole_way`)."""
-    fallback = about["fallback"]
+    """Return the record of one denoising step.
+
+    Args:
+        step_record: The core's record of the step.
+        method: Name of the method.
+        origin_fields: What `origin_record` returns; overrides ``op``.
+        score: The method's score of the node.
+        detail: ``"spans"`` bounds the record, ``"full"`` adds all chunks.
+    """
+    fallback = step_record["fallback"]
+    if fallback is not None and detail != "full":
+        fallback = _shorten(fallback)
     note: dict[str, Any] = {
         "v": RECORD_VERSION,
-        "op": by,
+        "op": method,
         "score": score,
-        "fallback": fallback
-        if fallback is None or detail == "full"
-        else _short(fallback),
-        "coverage": about["coverage"],
-        **way,
+        "fallback": fallback,
+        "coverage": step_record["coverage"],
+        **origin_fields,
     }
-    if "question_note" in about:
-        note["question_note"] = _short(about["question_note"])
-    if detail == "full":
-        return note | {
-            name: about[name] for name in ("kept", "dropped", "query") if name in about
-        }
-    return _bounded(note)
+    if "question_note" in step_record:
+        note["question_note"] = _shorten(step_record["question_note"])
+    if detail != "full":
+        return _limit_size(note)
+    for name in ("kept", "dropped", "query"):
+        if name in step_record:
+            note[name] = step_record[name]
+    return note
 
 
 def origin_record(
     node: BaseNode,
-    origin: Passage,
-    about: Mapping[str, Any],
-    op: str,
+    input_passage: Passage,
+    step_record: Mapping[str, Any],
+    method: str,
     earlier: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """The part of a record that speaks of the user's node: this step's spans carried through those of its
-    ``earlier`` record."""
-    text = origin.text
-    spans: Ranges = about["spans"].get(origin.id, [])
-    extractive = bool(about["extractive"]) and len(about["spans"]) == 1
+    """Return the part of a record about the user's node.
+
+    Args:
+        node: The node that this step read, and ``input_passage`` its passage.
+        input_passage: The passage whose characters ``step_record`` counts.
+        step_record: The core's record of the step.
+        method: Name of the method.
+        earlier: The node's record of the steps before; this step's ranges are then
+            mapped through its ranges to the user's node.
+    """
+    input_text = input_passage.text
+    spans: Ranges = step_record["spans"].get(input_passage.id, [])
+    is_extract = bool(step_record["extractive"]) and len(step_record["spans"]) == 1
     if earlier is None or earlier["origin_id"] is None:
-        way: dict[str, Any] = {
-            "origin_id": node.node_id,
-            "origin_hash": node.hash,
-            "origin_spans": spans,
-            "origin_extractive": extractive,
-        }
-        field = _field_of(node, text)
-        if field is not None:
-            return way | {"origin_field": field, "origin_hash": _sha(text)}
-        start, end = (
-            (node.start_char_idx, node.end_char_idx)
-            if isinstance(node, TextNode)
-            else (None, None)
-        )
-        if start is not None and end is not None and end - start == len(text):
-            way["origin_range"] = [start, end]
-        return way
-    inner: Ranges = earlier["origin_spans"]
-    exact = (
-        bool(earlier["origin_extractive"])
-        and sum(b - a for a, b in inner) == len(text)
-        and not earlier.get("spans_left_out")
-    )
-    kept = (
-        "origin_id",
-        "origin_hash",
-        "origin_range",
-        "origin_field",
-        "spans_left_out",
-    )
-    return {
-        **{key: earlier[key] for key in kept if key in earlier},
-        "op": f"{earlier['op']} > {op}",
-        "origin_spans": map_ranges(spans, inner) if exact else inner,
-        "origin_extractive": extractive and exact,
+        return _first_origin(node, input_text, spans, is_extract)
+    earlier_spans: Ranges = earlier["origin_spans"]
+    is_mappable = _covers_text(earlier, input_text)
+    fields = {key: earlier[key] for key in _ORIGIN_KEYS if key in earlier}
+    fields["op"] = f"{earlier['op']} > {method}"
+    fields["origin_spans"] = earlier_spans
+    if is_mappable:
+        fields["origin_spans"] = map_ranges(spans, earlier_spans)
+    fields["origin_extractive"] = is_extract and is_mappable
+    return fields
+
+
+def _first_origin(
+    node: BaseNode, input_text: str, spans: Ranges, is_extract: bool
+) -> dict[str, Any]:
+    """The origin of a node that has no earlier record: the node itself."""
+    fields: dict[str, Any] = {
+        "origin_id": node.node_id,
+        "origin_hash": node.hash,
+        "origin_spans": spans,
+        "origin_extractive": is_extract,
     }
+    metadata_key = _replacement_key(node, input_text)
+    if metadata_key is not None:
+        fields["origin_field"] = metadata_key
+        fields["origin_hash"] = _sha256(input_text)
+        return fields
+    if isinstance(node, TextNode):
+        start, end = node.start_char_idx, node.end_char_idx
+        # Offsets of another length belong to a text that was changed since.
+        if start is not None and end is not None and end - start == len(input_text):
+            fields["origin_range"] = [start, end]
+    return fields
+
+
+def _covers_text(earlier: Mapping[str, Any], input_text: str) -> bool:
+    """Whether the earlier ranges, joined, are the text that this step read."""
+    if not earlier["origin_extractive"] or earlier.get("spans_left_out"):
+        return False
+    length = sum(end - start for start, end in earlier["origin_spans"])
+    return length == len(input_text)
 
 
 def map_ranges(spans: Ranges, kept_ranges: Ranges) -> Ranges:
-    """Ranges of a kept text, as ranges of the text it was kept from; ``inner``: what was kept, in order.
+    """Map ranges of a kept text to ranges of the text it was kept from.
 
-    >>> through([[1, 4]], [[10, 12], [20, 25]])
+    Args:
+        spans: Half-open ranges of the kept text.
+        kept_ranges: The ranges that were kept, in order.
+
+    >>> map_ranges([[1, 4]], [[10, 12], [20, 25]])
     [[11, 12], [20, 22]]
     """
-    out: Ranges = []
+    mapped: Ranges = []
     for start, end in spans:
-        at = 0
-        for a, b in kept_ranges:
-            low, high = max(start, at), min(end, at + b - a)
+        offset = 0  # of the kept range in the kept text
+        for kept_start, kept_end in kept_ranges:
+            length = kept_end - kept_start
+            low, high = max(start, offset), min(end, offset + length)
             if low < high:
-                out.append([a + low - at, a + high - at])
-            at += b - a
-    return out
+                shift = kept_start - offset
+                mapped.append([low + shift, high + shift])
+            offset += length
+    return mapped
 
 
 def document_ranges(note: Mapping[str, Any], ranges: Ranges) -> Ranges:
-    """Ranges of the user's node as ranges of its document; [] when the node's place in it is not known."""
-    shift = note["origin_range"][0] if "origin_range" in note else None
-    return [] if shift is None else [[shift + a, shift + b] for a, b in ranges]
+    """Return ranges of the user's node as ranges of its document; [] if unknown."""
+    if "origin_range" not in note:
+        return []
+    shift = note["origin_range"][0]
+    return [[start + shift, end + shift] for start, end in ranges]
 
 
-def original_text(note: Mapping[str, Any], original: BaseNode, text: str) -> str | None:
-    """The text that ``origin_spans`` count in, from the user's node; None when that has changed since."""
-    field = note.get("origin_field")
-    if field is None:
-        return text if original.hash == note["origin_hash"] else None
-    entry = str(original.metadata.get(field, ""))
-    return entry if _sha(entry) == note["origin_hash"] else None
+def original_text(
+    note: Mapping[str, Any], original: BaseNode, node_text: str
+) -> str | None:
+    """Return the text that ``origin_spans`` count in; None if it changed since.
+
+    Args:
+        note: The record.
+        original: The user's node, and ``node_text`` its text.
+        node_text: Returned unless the record counts in a metadata entry.
+    """
+    metadata_key = note.get("origin_field")
+    if metadata_key is None:
+        return node_text if original.hash == note["origin_hash"] else None
+    entry = str(original.metadata.get(metadata_key, ""))
+    return entry if _sha256(entry) == note["origin_hash"] else None
 
 
-def _field_of(node: BaseNode, text: str) -> str | None:
-    """The metadata entry a node's text was taken from: what `MetadataReplacementPostProcessor` leaves behind."""
-    if not (node.excluded_embed_metadata_keys and node.excluded_llm_metadata_keys):
+def _replacement_key(node: BaseNode, input_text: str) -> str | None:
+    """The metadata key that `MetadataReplacementPostProcessor` took the text from.
+
+    Its parser hides the window and the original sentence from both modes.
+    """
+    embed_keys = node.excluded_embed_metadata_keys
+    hidden_keys = set(embed_keys).intersection(node.excluded_llm_metadata_keys)
+    if not hidden_keys or node.metadata.get("original_text") == input_text:
         return None
-    hidden = {*node.excluded_embed_metadata_keys} & {*node.excluded_llm_metadata_keys}
-    whole = (
-        k
-        for k, v in node.metadata.items()
-        if k in hidden and isinstance(v, str) and v == text
-    )
-    named = next(whole, None)
-    own = node.metadata.get("original_text")
-    return named if named not in (None, "original_text") and own != text else None
+    for key, value in node.metadata.items():
+        if key in hidden_keys and isinstance(value, str) and value == input_text:
+            return key
+    return None
 
 
-def _bounded(note: dict[str, Any]) -> dict[str, Any]:
-    """At most `MOST_BYTES`: ranges that touch are one, an id too long is its hash, the last ranges go first."""
-    note["origin_spans"] = merge_ranges(note["origin_spans"])
+def _limit_size(note: dict[str, Any]) -> dict[str, Any]:
+    """Fit a record into `RECORD_BYTES`.
+
+    Touching ranges are merged, a long id becomes its hash, and the last ranges go
+    first.
+    """
+    note["origin_spans"] = _merge_ranges(note["origin_spans"])
     if "spans" in note:
-        note["spans"] = {i: merge_ranges(ranges) for i, ranges in note["spans"].items()}
-    words = (
-        len(note["origin_id"] or "")
-        + len(note.get("origin_field", ""))
-        + len(note["op"])
-    )
-    if "spans" not in note and len(note["origin_spans"]) < 40 and words < 100:
-        return note  # too little to be weighed
-    if note["origin_id"] is not None and _weight(note["origin_id"]) > _TEXT:
-        note["origin_id"] = f"sha256:{_sha(note['origin_id'])}"
-    note["op"] = (
-        note["op"]
-        if len(note["op"]) <= 2 * _TEXT
-        else "... " + note["op"][-2 * _TEXT :]
-    )
+        spans_by_node = note["spans"].items()
+        note["spans"] = {key: _merge_ranges(spans) for key, spans in spans_by_node}
+    elif _certainly_fits(note):
+        return note
+    if note["origin_id"] is not None and _json_bytes(note["origin_id"]) > (
+        _NOTE_CHARACTERS
+    ):
+        note["origin_id"] = f"sha256:{_sha256(note['origin_id'])}"
+    if len(note["op"]) > 2 * _NOTE_CHARACTERS:
+        note["op"] = "... " + note["op"][-2 * _NOTE_CHARACTERS :]
     left_out = int(note.get("spans_left_out", 0))
-    while _weight(note) > MAX_RECORD_BYTES:
+    while _json_bytes(note) > RECORD_BYTES:
         if note["origin_spans"]:
-            fewer = max(1, len(note["origin_spans"]) // 8)
-            note["origin_spans"] = note["origin_spans"][:-fewer]
-            left_out += fewer
+            removed_count = max(1, len(note["origin_spans"]) // 8)
+            del note["origin_spans"][-removed_count:]
+            left_out += removed_count
         elif note.get("spans"):
             left_out += len(note["spans"].popitem()[1])
         else:
@@ -244,21 +294,26 @@ def _bounded(note: dict[str, Any]) -> dict[str, Any]:
     return note
 
 
-def merge_ranges(ranges: Ranges) -> Ranges:
-    """Ranges that follow one another without a gap, as one."""
-    return [
-        [start, end]
-        for start, end in merge_spans((start, end) for start, end in ranges)
-    ]
+def _certainly_fits(note: Mapping[str, Any]) -> bool:
+    """Whether a record of one node is too small to need measuring."""
+    names = (note["origin_id"] or "", note.get("origin_field", ""), note["op"])
+    is_short = sum(map(len, names)) < _SAFE_NAME_CHARACTERS
+    return is_short and len(note["origin_spans"]) < _SAFE_RANGES
 
 
-def _weight(value: Any) -> int:
+def _merge_ranges(ranges: Ranges) -> Ranges:
+    pairs = ((start, end) for start, end in ranges)
+    return [list(merged) for merged in merge_spans(pairs)]
+
+
+def _json_bytes(value: Any) -> int:
     return len(json.dumps(value, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= _TEXT else f"{text[: _TEXT - 3]}..."
+def _shorten(text: str) -> str:
+    is_short = len(text) <= _NOTE_CHARACTERS
+    return text if is_short else f"{text[: _NOTE_CHARACTERS - 3]}..."
 
 
-def _sha(text: str) -> str:
+def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -67,7 +67,7 @@ def _name_of(id_: str | None) -> str:
 
 
 @pytest.fixture
-def watched():
+def event_log():
     """``(events, spans)`` of everything LlamaIndex is told while the test runs."""
     root = get_dispatcher()
     seen, spans = Seen(events=[]), Spans()
@@ -82,7 +82,7 @@ class Scripted(LLM):
     """A chat model with its own async form, answering by a function of the last message."""
 
     reply: object
-    asked: list[list[ChatMessage]]
+    seen_prompts: list[list[ChatMessage]]
     usage: dict[str, int] | None = None
 
     @property
@@ -90,7 +90,7 @@ class Scripted(LLM):
         return LLMMetadata(is_chat_model=True, model_name="scripted")
 
     def chat(self, messages, **kwargs):
-        self.asked.append(list(messages))
+        self.seen_prompts.append(list(messages))
         text = self.reply(messages)
         raw = {"usage": self.usage} if self.usage else None
         return ChatResponse(
@@ -101,11 +101,11 @@ class Scripted(LLM):
         return self.chat(messages, **kwargs)
 
     def stream_chat(self, messages, **kwargs):
-        whole = self.chat(messages).message.content
-        for end in range(1, len(whole) + 1):
+        full_answer = self.chat(messages).message.content
+        for end in range(1, len(full_answer) + 1):
             yield ChatResponse(
-                message=ChatMessage(role="assistant", content=whole[:end]),
-                delta=whole[end - 1 : end],
+                message=ChatMessage(role="assistant", content=full_answer[:end]),
+                delta=full_answer[end - 1 : end],
             )
 
     async def astream_chat(self, messages, **kwargs):
@@ -160,9 +160,9 @@ def denoiser(request):
 
 
 @pytest.fixture
-def scripted():
+def scripted_llm():
     """``scripted(reply, usage=None)``: a chat model that is a function of its messages."""
-    return lambda reply, usage=None: Scripted(reply=reply, usage=usage, asked=[])
+    return lambda reply, usage=None: Scripted(reply=reply, usage=usage, seen_prompts=[])
 
 
 @pytest.fixture

@@ -73,19 +73,21 @@ def test_a_retriever_tools_prefix_is_not_part_of_the_question(question):
     )
 
 
-def engine_saying(scripted, text):
+def engine_saying(scripted_llm, text):
     return AugmentedQueryEngine(
-        Augmenter(LlamaLLM(scripted(lambda m: text)), LlamaRetriever(Fixed()))
+        Augmenter(
+            LlamaLLM(scripted_llm(lambda messages: text)), LlamaRetriever(Fixed())
+        )
     )
 
 
 @pytest.mark.parametrize(
     ("text", "label"), [(RIGHT, ""), (WRONG, "(unsupported"), ("unknown", "(abstained")]
 )
-def test_the_tool_tells_the_agent_the_verdict(scripted, text, label):
+def test_the_tool_tells_the_agent_the_verdict(scripted_llm, text, label):
     tool = Checked(
         QueryEngineTool.from_defaults(
-            engine_saying(scripted, text), name="towers", description="about towers"
+            engine_saying(scripted_llm, text), name="towers", description="about towers"
         )
     )
     output = tool.call(QUESTION)

@@ -17,7 +17,7 @@ from llamaindex_engines import (
     QUESTION,
     RIGHT,
     Fixed,
-    around,
+    checked_engine,
     first_wrong_then_right,
     inner,
     nodes,
@@ -36,11 +36,13 @@ def never(claim, passages):
 
 
 @pytest.mark.parametrize("make", ["around", "from_args"])
-def test_a_judge_acts(scripted, make):
-    engine = _made(make, scripted(lambda m: RIGHT), judge=judges.function_judge(never))
+def test_a_judge_acts(scripted_llm, make):
+    engine = _made(
+        make, scripted_llm(lambda messages: RIGHT), judge=judges.function_judge(never)
+    )
     assert engine.query(QUESTION).metadata["denoise"]["outcome"] == "unsupported"
     assert (
-        _made(make, scripted(lambda m: RIGHT))
+        _made(make, scripted_llm(lambda messages: RIGHT))
         .query(QUESTION)
         .metadata["denoise"]["outcome"]
         == "supported"
@@ -48,20 +50,22 @@ def test_a_judge_acts(scripted, make):
 
 
 @pytest.mark.parametrize("make", ["around", "from_args"])
-def test_a_budget_acts(scripted, make):
+def test_a_budget_acts(scripted_llm, make):
     response = _made(
-        make, scripted(first_wrong_then_right), budget=Budget(calls=1)
+        make, scripted_llm(first_wrong_then_right), budget=Budget(calls=1)
     ).query(QUESTION)
     assert response.metadata["denoise"]["stopped_because"] == "budget"
 
 
 @pytest.mark.parametrize("make", ["around", "from_args"])
-def test_limits_and_what_becomes_of_an_unsupported_answer_act(scripted, make):
+def test_limits_and_what_becomes_of_an_unsupported_answer_act(scripted_llm, make):
     settings = {
         "limits": LoopLimits(attempts=1, repair=False),
         "unsupported": "abstain",
     }
-    response = _made(make, scripted(first_wrong_then_right), **settings).query(QUESTION)
+    response = _made(make, scripted_llm(first_wrong_then_right), **settings).query(
+        QUESTION
+    )
     note = response.metadata["denoise"]
     assert (note["outcome"], len(note["attempts"])) == ("abstained", 1)
 
@@ -75,20 +79,20 @@ def _made(make, llm, **settings):
 @pytest.mark.parametrize(
     "setting", [{"keep": 2}, {"utility": Groundedness()}, {"top_n": 2}]
 )
-def test_a_setting_that_nothing_reads_is_an_error(scripted, setting):
+def test_a_setting_that_nothing_reads_is_an_error(scripted_llm, setting):
     with pytest.raises(TypeError, match=next(iter(setting))):
         AugmentedQueryEngine.from_args(
-            Fixed(nodes()), scripted(lambda m: RIGHT), **setting
+            Fixed(nodes()), scripted_llm(lambda messages: RIGHT), **setting
         )
-    for what in checkable(scripted):
+    for what in checkable(scripted_llm):
         with pytest.raises(InputError, match=next(iter(setting))):
             Checked(what, **setting)
 
 
-def checkable(scripted):
+def checkable(scripted_llm):
     """One of each kind."""
     llm, memory = (
-        scripted(lambda m: RIGHT),
+        scripted_llm(lambda messages: RIGHT),
         ChatMemoryBuffer.from_defaults(token_limit=2000),
     )
     agent = FunctionAgent(name="guide", llm=Calling(script=None))
@@ -97,16 +101,16 @@ def checkable(scripted):
     return [inner(llm), chat, agent, AgentWorkflow(agents=[agent]), tool]
 
 
-def test_what_is_checked_is_a_copy_and_is_not_checked_twice(scripted):
-    for what in checkable(scripted):
+def test_what_is_checked_is_a_copy_and_is_not_checked_twice(scripted_llm):
+    for what in checkable(scripted_llm):
         before = dict(vars(what))
-        twin = Checked(what)
+        restored = Checked(what)
         assert vars(what) == before
         assert isinstance(
-            twin, (BaseQueryEngine, BaseChatEngine, Workflow, QueryEngineTool)
+            restored, (BaseQueryEngine, BaseChatEngine, Workflow, QueryEngineTool)
         )
         with pytest.raises(InputError, match="already"):
-            Checked(twin)
+            Checked(restored)
 
 
 @pytest.mark.parametrize(
@@ -138,25 +142,25 @@ def test_an_agent_that_takes_nothing_back_is_refused():
         {"unsupported": "drop"},
     ],
 )
-def test_values_of_the_wrong_kind_are_errors(scripted, wrong):
-    for what in checkable(scripted):
+def test_values_of_the_wrong_kind_are_errors(scripted_llm, wrong):
+    for what in checkable(scripted_llm):
         with pytest.raises(InputError, match=next(iter(wrong))):
             Checked(what, **wrong)
 
 
-def test_an_augmenter_and_its_settings_are_not_both_given(scripted):
+def test_an_augmenter_and_its_settings_are_not_both_given(scripted_llm):
     with pytest.raises(InputError, match="Augmenter"):
         Checked(
-            inner(scripted(lambda m: RIGHT)),
+            inner(scripted_llm(lambda messages: RIGHT)),
             augmenter=Augmenter(),
             budget=Budget(calls=1),
         )
 
 
-def test_an_evaluator_that_compares_with_a_reference_is_refused(scripted):
+def test_an_evaluator_that_compares_with_a_reference_is_refused(scripted_llm):
     with pytest.raises(InputError, match="reference"):
         Checked(
-            inner(scripted(lambda m: RIGHT)),
+            inner(scripted_llm(lambda messages: RIGHT)),
             judge=SemanticSimilarityEvaluator(embed_model=MockEmbedding(8)),
         )
 
@@ -166,10 +170,10 @@ BUNDLE = QueryBundle(
 )
 
 
-@pytest.mark.parametrize("make", [around, own_loop])
-async def test_the_bundle_arrives_whole(scripted, make):
+@pytest.mark.parametrize("make", [checked_engine, own_loop])
+async def test_the_bundle_arrives_whole(scripted_llm, make):
     retriever = Fixed(nodes())
-    engine = make(scripted, retriever=retriever)
+    engine = make(scripted_llm, retriever=retriever)
     engine.query(BUNDLE)
     await engine.aquery(BUNDLE)
     engine.retrieve(BUNDLE)
@@ -179,17 +183,17 @@ async def test_the_bundle_arrives_whole(scripted, make):
     assert BUNDLE.query_str == QUESTION  # feedback went into a copy
 
 
-async def test_feedback_stands_in_the_words_and_not_in_the_vector(scripted):
+async def test_feedback_stands_in_the_words_and_not_in_the_vector(scripted_llm):
     heard = []
 
-    class Whole(type(inner(scripted(lambda m: RIGHT)))):
+    class Whole(type(inner(scripted_llm(lambda messages: RIGHT)))):
         def synthesize(self, query_bundle, nodes, additional_source_nodes=None):
             heard.append(query_bundle)
             return super().synthesize(query_bundle, nodes, additional_source_nodes)
 
-    plain = inner(scripted(first_wrong_then_right))
-    whole = Whole(plain._retriever, plain._response_synthesizer)
-    Checked(whole).query(BUNDLE)
+    plain_result = inner(scripted_llm(first_wrong_then_right))
+    full_answer = Whole(plain_result._retriever, plain_result._response_synthesizer)
+    Checked(full_answer).query(BUNDLE)
     first, second = heard
     assert first == BUNDLE
     assert "Lisbon" in second.query_str

@@ -31,18 +31,20 @@ def search(query: str) -> str:
 def run_code(code: str) -> str:
     """What a program prints; it has a register of towers."""
     lines = [line for line in code.splitlines() if line.startswith("print(")]
-    said = {"print(register())": "The red tower is in Porto."}
-    return "\n".join(said.get(line, line[7:-2]) for line in lines)
+    reply_text = {"print(register())": "The red tower is in Porto."}
+    return "\n".join(reply_text.get(line, line[7:-2]) for line in lines)
 
 
 class Says:
     """A model that says its lines one after the other, the last for ever; ``asked`` is what it was told."""
 
     def __init__(self, *lines):
-        self.lines, self.asked = list(lines), []
+        self.lines, self.seen_prompts = list(lines), []
 
     def __call__(self, messages, **kwargs):
-        self.asked.append("\n".join(m.content or "" for m in messages))
+        self.seen_prompts.append(
+            "\n".join(message.content or "" for message in messages)
+        )
         return self.lines.pop(0) if len(self.lines) > 1 else self.lines[0]
 
 
@@ -52,17 +54,17 @@ LOOKS_UP = (
 RUNS = "<execute>\nprint(register())\n</execute>"
 
 
-def react(scripted, *answers, **settings):
+def react(scripted_llm, *answers, **settings):
     says = Says(LOOKS_UP, *(f"Thought: I know.\nAnswer: {a}" for a in answers))
     return says, Checked(
-        ReActAgent(name="guide", tools=[search], llm=scripted(says)), **settings
+        ReActAgent(name="guide", tools=[search], llm=scripted_llm(says)), **settings
     )
 
 
-def codeact(scripted, *answers, **settings):
+def codeact(scripted_llm, *answers, **settings):
     says = Says(RUNS, *answers)
     return says, Checked(
-        CodeActAgent(run_code, name="guide", llm=scripted(says)), **settings
+        CodeActAgent(run_code, name="guide", llm=scripted_llm(says)), **settings
     )
 
 
@@ -77,58 +79,63 @@ async def ask(agent, question=QUESTION):
     output = await handler
     verdicts = [e.record for e in events if isinstance(e, VerificationEvent)]
     assert output.metadata["denoise"] == verdicts[-1] == await ctx.store.get("denoise")
-    streamed = "".join(e.delta for e in events if isinstance(e, AgentStream))
+    streamed_text = "".join(e.delta for e in events if isinstance(e, AgentStream))
     memory = " ".join(
-        m.content or "" for m in await (await ctx.store.get("memory")).aget()
+        message.content or ""
+        for message in await (await ctx.store.get("memory")).aget()
     )
-    return output, streamed, verdicts[-1], memory
+    return output, streamed_text, verdicts[-1], memory
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_wrong_answer_goes_back_with_the_reasons(scripted, kind):
-    says, agent = KINDS[kind](scripted, WRONG, RIGHT)
-    output, streamed, verdict, memory = await ask(agent)
+async def test_a_wrong_answer_goes_back_with_the_reasons(scripted_llm, kind):
+    says, agent = KINDS[kind](scripted_llm, WRONG, RIGHT)
+    output, streamed_text, verdict, memory = await ask(agent)
     assert str(output) == RIGHT
     assert (verdict["outcome"], [a["text"] for a in verdict["attempts"]]) == (
         "supported",
         [WRONG, RIGHT],
     )
-    assert len(says.asked) == 3, "the tools were asked again"
-    assert "1755" in says.asked[-1], "the model was not told"
-    assert "1755" not in streamed + memory, "a rejected draft was shown or kept"
-    assert RIGHT in streamed
+    assert len(says.seen_prompts) == 3, "the tools were asked again"
+    assert "1755" in says.seen_prompts[-1], "the model was not told"
+    assert "1755" not in streamed_text + memory, "a rejected draft was shown or kept"
+    assert RIGHT in streamed_text
     assert RIGHT in memory
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_a_right_answer_costs_no_call(scripted, kind):
-    says, agent = KINDS[kind](scripted, RIGHT)
+async def test_a_right_answer_costs_no_call(scripted_llm, kind):
+    says, agent = KINDS[kind](scripted_llm, RIGHT)
     output, _, verdict, _ = await ask(agent)
-    assert (str(output), verdict["outcome"], len(says.asked)) == (RIGHT, "supported", 2)
+    assert (str(output), verdict["outcome"], len(says.seen_prompts)) == (
+        RIGHT,
+        "supported",
+        2,
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_what_does_not_hold_is_cut_or_not_sent(scripted, kind):
-    _, agent = KINDS[kind](scripted, f"{RIGHT} {WRONG}")
-    output, streamed, verdict, memory = await ask(agent)
+async def test_what_does_not_hold_is_cut_or_not_sent(scripted_llm, kind):
+    _, agent = KINDS[kind](scripted_llm, f"{RIGHT} {WRONG}")
+    output, streamed_text, verdict, memory = await ask(agent)
     assert (str(output), verdict["outcome"]) == (RIGHT, "supported")
-    assert "1755" not in streamed + memory
+    assert "1755" not in streamed_text + memory
     _, agent = KINDS[kind](
-        scripted, WRONG, limits=LoopLimits(attempts=1), unsupported="abstain"
+        scripted_llm, WRONG, limits=LoopLimits(attempts=1), unsupported="abstain"
     )
-    output, streamed, verdict, memory = await ask(agent)
+    output, streamed_text, verdict, memory = await ask(agent)
     assert verdict["outcome"] == "abstained"
-    assert "1755" not in str(output) + streamed + memory
+    assert "1755" not in str(output) + streamed_text + memory
 
 
-async def test_a_react_agent_that_looks_again_is_given_its_search(scripted):
-    said = [
+async def test_a_react_agent_that_looks_again_is_given_its_search(scripted_llm):
+    reply_text = [
         "Thought: I know.\nAnswer: " + WRONG,
         LOOKS_UP,
         "Thought: I know.\nAnswer: " + RIGHT,
     ]
-    says = Says(LOOKS_UP, *said)
-    agent = Checked(ReActAgent(name="guide", tools=[search], llm=scripted(says)))
+    says = Says(LOOKS_UP, *reply_text)
+    agent = Checked(ReActAgent(name="guide", tools=[search], llm=scripted_llm(says)))
     output, _, verdict, memory = await ask(agent)
     assert (str(output), [a["text"] for a in verdict["attempts"]]) == (
         RIGHT,
@@ -137,21 +144,21 @@ async def test_a_react_agent_that_looks_again_is_given_its_search(scripted):
     assert "1755" not in memory
 
 
-async def test_a_reply_that_a_react_agent_cannot_read_is_left_to_it(scripted):
+async def test_a_reply_that_a_react_agent_cannot_read_is_left_to_it(scripted_llm):
     says = Says(
         LOOKS_UP,
         "Thought: x\nAction: search\nAction Input: no json",
         f"Thought: so.\nAnswer: {RIGHT}",
     )
-    agent = Checked(ReActAgent(name="guide", tools=[search], llm=scripted(says)))
+    agent = Checked(ReActAgent(name="guide", tools=[search], llm=scripted_llm(says)))
     output, _, verdict, _ = await ask(agent)
     assert (str(output), verdict["outcome"]) == (RIGHT, "supported")
 
 
-async def test_what_a_program_prints_of_itself_is_no_evidence(scripted):
+async def test_what_a_program_prints_of_itself_is_no_evidence(scripted_llm):
     says = Says(f'<execute>\nprint("{WRONG}")\n</execute>', WRONG)
     output, _, verdict, _ = await ask(
-        Checked(CodeActAgent(run_code, name="guide", llm=scripted(says)))
+        Checked(CodeActAgent(run_code, name="guide", llm=scripted_llm(says)))
     )
     assert (str(output), verdict["outcome"]) == (WRONG, "unknown")
 
@@ -170,10 +177,12 @@ def guide(script, **settings):
 
 
 def script(*steps):
-    left = list(steps)
+    remaining_steps = list(steps)
 
     def reply(messages, **kwargs):
-        step = left.pop(0) if len(left) > 1 else left[0]
+        step = (
+            remaining_steps.pop(0) if len(remaining_steps) > 1 else remaining_steps[0]
+        )
         if isinstance(step, tuple):
             return calls(step[0], **step[1])
         return ChatMessage(role="assistant", content=step)
@@ -199,9 +208,9 @@ async def test_every_agent_of_a_workflow_is_checked_across_a_handoff():
             root_agent="desk",
         )
     )
-    output, streamed, verdict, _ = await ask(workflow)
+    output, streamed_text, verdict, _ = await ask(workflow)
     assert (str(output), verdict["outcome"]) == (RIGHT, "supported")
-    assert WRONG not in streamed
+    assert WRONG not in streamed_text
 
 
 @pytest.mark.parametrize(
@@ -209,9 +218,9 @@ async def test_every_agent_of_a_workflow_is_checked_across_a_handoff():
 )
 @pytest.mark.parametrize("whose", ["workflow", "agent"])
 async def test_a_workflows_object_is_judged_by_its_fields(town, outcome, whose):
-    made = {"structured_output_fn": lambda messages: Town(town=town).model_dump()}
-    agent = guide(script(LOOK, RIGHT), **(made if whose == "agent" else {}))
-    workflow = AgentWorkflow(agents=[agent], **(made if whose == "workflow" else {}))
+    built = {"structured_output_fn": lambda messages: Town(town=town).model_dump()}
+    agent = guide(script(LOOK, RIGHT), **(built if whose == "agent" else {}))
+    workflow = AgentWorkflow(agents=[agent], **(built if whose == "workflow" else {}))
     output, _, verdict, _ = await ask(Checked(workflow))
     if whose == "agent" and version("llama-index-core").startswith("0.13."):
         assert output.structured_response is None, (
@@ -223,13 +232,13 @@ async def test_a_workflows_object_is_judged_by_its_fields(town, outcome, whose):
 
 
 @pytest.mark.parametrize(
-    ("said", "outcome"), [(RIGHT, "supported"), (WRONG, "unsupported")]
+    ("reply_text", "outcome"), [(RIGHT, "supported"), (WRONG, "unsupported")]
 )
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("full_answer", [False, True])
 async def test_what_a_tool_returns_directly_is_judged_by_its_sources(
-    scripted, said, outcome, whole
+    scripted_llm, reply_text, outcome, full_answer
 ):
-    engine = inner(scripted(lambda m: said))
+    engine = inner(scripted_llm(lambda messages: reply_text))
     tool = QueryEngineTool.from_defaults(
         engine, name="search", description="towers", return_direct=True
     )
@@ -238,13 +247,13 @@ async def test_what_a_tool_returns_directly_is_judged_by_its_sources(
         name="guide",
         description="x",
         tools=[tool],
-        llm=scripted(lambda m: asks),
+        llm=scripted_llm(lambda messages: asks),
         streaming=False,
     )
     output, _, verdict, _ = await ask(
-        Checked(AgentWorkflow(agents=[agent]) if whole else agent)
+        Checked(AgentWorkflow(agents=[agent]) if full_answer else agent)
     )
-    assert (str(output), verdict["outcome"]) == (said, outcome)
+    assert (str(output), verdict["outcome"]) == (reply_text, outcome)
 
 
 async def test_an_agent_that_was_run_can_be_checked_and_stays_as_it_is():

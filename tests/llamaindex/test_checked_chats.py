@@ -34,17 +34,17 @@ MODES = {
 }
 
 
-def model(scripted, told):
+def model(scripted_llm, seen_events):
     """Wrong until it is told so; condenses a conversation to the question."""
 
     def reply(messages):
-        asked = "\n".join(m.content or "" for m in messages)
-        told.append(asked)
-        if "standalone" in asked.lower():
+        seen_prompts = "\n".join(m.content or "" for m in messages)
+        seen_events.append(seen_prompts)
+        if "standalone" in seen_prompts.lower():
             return QUESTION
-        return RIGHT if "1755" in asked else WRONG
+        return RIGHT if "1755" in seen_prompts else WRONG
 
-    return scripted(reply)
+    return scripted_llm(reply)
 
 
 HOW = ["chat", "achat", "stream_chat", "astream_chat"]
@@ -66,10 +66,11 @@ async def say(chat, how, message):
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("how", HOW)
-async def test_a_wrong_draft_is_mended_and_forgotten(scripted, mode, how):
-    told, retriever = [], Fixed(nodes())
+async def test_a_wrong_draft_is_mended_and_forgotten(scripted_llm, mode, how):
+    seen_events, retriever = [], Fixed(nodes())
     chat = Checked(
-        MODES[mode](model(scripted, told), retriever), limits=LoopLimits(rerun=True)
+        MODES[mode](model(scripted_llm, seen_events), retriever),
+        limits=LoopLimits(rerun=True),
     )
     assert isinstance(chat, BaseChatEngine)
     text, response = await say(chat, how, QUESTION)
@@ -79,7 +80,7 @@ async def test_a_wrong_draft_is_mended_and_forgotten(scripted, mode, how):
         WRONG,
         RIGHT,
     ]
-    assert [n.node_id for n in response.source_nodes] == ["n0", "n1", "n2"]
+    assert [hit.node_id for hit in response.source_nodes] == ["n0", "n1", "n2"]
     assert [(m.role.value, m.content) for m in chat.chat_history] == [
         ("user", QUESTION),
         ("assistant", RIGHT),
@@ -87,45 +88,47 @@ async def test_a_wrong_draft_is_mended_and_forgotten(scripted, mode, how):
 
 
 @pytest.mark.parametrize("mode", ["context", "condense plus context"])
-async def test_the_next_turn_reads_the_conversation_until_it_is_reset(scripted, mode):
-    told = []
+async def test_the_next_turn_reads_the_conversation_until_it_is_reset(
+    scripted_llm, mode
+):
+    seen_events = []
     chat = Checked(
-        MODES[mode](model(scripted, told), Fixed(nodes())),
+        MODES[mode](model(scripted_llm, seen_events), Fixed(nodes())),
         limits=LoopLimits(rerun=True),
     )
     for question in (QUESTION, "And where does it stand?"):
         text, _ = await say(chat, "chat", question)
         assert text == RIGHT
-    assert RIGHT in told[-1], "the conversation was not shown"
+    assert RIGHT in seen_events[-1], "the conversation was not shown"
     assert len(chat.chat_history) == 4
     chat.reset()
     assert chat.chat_history == []
 
 
 @pytest.mark.parametrize("mode", MODES)
-async def test_an_engine_is_asked_once_a_turn_unless_told_to(scripted, mode):
-    told = []
-    chat = Checked(MODES[mode](model(scripted, told), Fixed(nodes())))
+async def test_an_engine_is_asked_once_a_turn_unless_told_to(scripted_llm, mode):
+    seen_events = []
+    chat = Checked(MODES[mode](model(scripted_llm, seen_events), Fixed(nodes())))
     text, response = await say(chat, "chat", QUESTION)
-    assert (text, len(told)) == (WRONG, 1)
+    assert (text, len(seen_events)) == (WRONG, 1)
     assert response.metadata["denoise"]["outcome"] == "unsupported"
 
 
 @pytest.mark.parametrize("how", HOW)
-async def test_a_chat_without_sources_passes_its_answers_on(scripted, how):
+async def test_a_chat_without_sources_passes_its_answers_on(scripted_llm, how):
     chat = Checked(
         SimpleChatEngine.from_defaults(
-            llm=scripted(lambda m: "Hello!"), memory=memory()
+            llm=scripted_llm(lambda messages: "Hello!"), memory=memory()
         )
     )
     text, response = await say(chat, how, "Hi")
     assert (text, response.metadata["denoise"]["outcome"]) == ("Hello!", "unknown")
 
 
-async def test_a_given_history_takes_the_place_of_the_memory(scripted):
-    told = []
+async def test_a_given_history_takes_the_place_of_the_memory(scripted_llm):
+    seen_events = []
     chat = Checked(
-        MODES["context"](model(scripted, told), Fixed(nodes())),
+        MODES["context"](model(scripted_llm, seen_events), Fixed(nodes())),
         limits=LoopLimits(rerun=True),
     )
     await say(chat, "chat", QUESTION)

@@ -51,19 +51,19 @@ def index_of(chunk_size=80):
 @pytest.mark.parametrize("method", ["end", "s2a"])
 @pytest.mark.parametrize("how", ["sync", "async"])
 def test_the_citation_engine_points_to_the_users_nodes_and_characters(
-    scripted, method, how
+    scripted_llm, method, how
 ):
     def answers(messages):
-        asked = messages[-1].content
-        if "BEGIN " in asked:  # S2A asks which pieces to keep
-            document = asked.split("BEGIN ", 1)[1].split("\nEND ")[0]
+        seen_prompts = messages[-1].content
+        if "BEGIN " in seen_prompts:  # S2A asks which pieces to keep
+            document = seen_prompts.split("BEGIN ", 1)[1].split("\nEND ")[0]
             return (
                 ", ".join(re.findall(r"^(\d+) .*[Rr]ed tower", document, re.MULTILINE))
                 or "NONE"
             )
         return "They stand in Porto [1], all of them [2, 3]. See also [99]."
 
-    llm = scripted(answers)
+    llm = scripted_llm(answers)
     denoiser = (
         red_sentences()
         if method == "end"
@@ -86,17 +86,19 @@ def test_the_citation_engine_points_to_the_users_nodes_and_characters(
         else asyncio.run(engine.aquery(QUESTION))
     )
     originals = {p.node_id: p for p in parts}
-    found = resolve_citations(response, parts)
-    assert list(found) == [1, 2, 3]
+    results = resolve_citations(response, parts)
+    assert list(results) == [1, 2, 3]
     text = document().text
-    for n, (origin,) in found.items():
+    for n, (origin,) in results.items():
         assert origin.is_exact
-        shown = response.source_nodes[n - 1].node.text
-        own = "".join(originals[origin.node_id].text[a:b] for a, b in origin.ranges)
-        assert own in shown
-        assert "Red tower number" in own
-        assert "Ships" not in own
-        assert "".join(text[a:b] for a, b in origin.document_ranges) == own
+        shown_text = response.source_nodes[n - 1].node.text
+        own_part = "".join(
+            originals[origin.node_id].text[a:b] for a, b in origin.ranges
+        )
+        assert own_part in shown_text
+        assert "Red tower number" in own_part
+        assert "Ships" not in own_part
+        assert "".join(text[a:b] for a, b in origin.document_ranges) == own_part
 
 
 def test_without_the_originals_the_answer_is_all_that_was_kept():
@@ -124,14 +126,14 @@ def test_written_text_stands_for_its_passage_and_is_not_called_exact():
         def denoise(self, query, passages):
             out = [
                 Passage(
-                    p.text.upper(),
-                    p.id,
-                    p.score,
-                    p.metadata,
-                    p.source_spans,
+                    passage.text.upper(),
+                    passage.id,
+                    passage.score,
+                    passage.metadata,
+                    passage.source_spans,
                     is_rewritten=True,
                 )
-                for p in passages
+                for passage in passages
             ]
             return DenoiseResult(query, tuple(out))
 
@@ -149,7 +151,7 @@ def test_written_text_stands_for_its_passage_and_is_not_called_exact():
 def test_joint_text_names_every_node():
     class Joins:
         def denoise(self, query, passages):
-            spans = tuple(s for p in passages for s in p.source_spans)
+            spans = tuple(s for passage in passages for s in passage.source_spans)
             return DenoiseResult(
                 query, (Passage("both", "joint", None, {}, spans, is_rewritten=True),)
             )
@@ -222,8 +224,8 @@ def test_two_cuts_in_a_row_still_give_exact_characters(pieces, first, second):
     for out in nodes:
         (origin,) = origins(out, [node])
         assert origin.is_exact
-        own = "".join(node.text[a:b] for a, b in origin.ranges)
-        assert own.strip() == out.node.text.strip()
+        own_part = "".join(node.text[a:b] for a, b in origin.ranges)
+        assert own_part.strip() == out.node.text.strip()
         assert [(a - 50, b - 50) for a, b in origin.document_ranges] == list(
             origin.ranges
         )

@@ -21,8 +21,10 @@ from llamaindex_denoise.models.retriever import LlamaRetriever
 ASKED = (Message("system", "be brief"), Message("user", "where?"))
 
 
-def test_roles_and_text_go_through(scripted):
-    model = scripted(lambda m: " / ".join(f"{x.role.value}: {x.content}" for x in m))
+def test_roles_and_text_go_through(scripted_llm):
+    model = scripted_llm(
+        lambda messages: " / ".join(f"{x.role.value}: {x.content}" for x in messages)
+    )
     reply = LlamaLLM(model).complete(ASKED)
     assert reply.text == "system: be brief / user: where?"
     assert asyncio.run(LlamaLLM(model).acomplete(ASKED)) == reply
@@ -32,8 +34,8 @@ def test_llamaindexs_own_double_works():
     assert "where?" in LlamaLLM(MockLLM()).complete(ASKED).text
 
 
-def test_an_empty_reply_is_empty_text(scripted):
-    assert LlamaLLM(scripted(lambda m: None)).complete(ASKED).text == ""
+def test_an_empty_reply_is_empty_text(scripted_llm):
+    assert LlamaLLM(scripted_llm(lambda messages: None)).complete(ASKED).text == ""
 
 
 USED = Usage(5, 2)
@@ -70,9 +72,11 @@ def test_tokens_are_read_in_every_shape(raw, extra, expected):
     )
 
 
-def test_the_budget_counts_reported_tokens(scripted):
+def test_the_budget_counts_reported_tokens(scripted_llm):
     llm = LlamaLLM(
-        scripted(lambda m: "x", {"prompt_tokens": 60, "completion_tokens": 50})
+        scripted_llm(
+            lambda messages: "x", {"prompt_tokens": 60, "completion_tokens": 50}
+        )
     )
 
     def twice():
@@ -132,7 +136,7 @@ async def test_a_local_model_runs_beside_the_event_loop_and_bounded(local):
     assert not work.done()
     on_the_loop.set()
     out = await work
-    assert [n.node.text for n in out] == [f"Fact {i}. " for i in range(20)]
+    assert [hit.node.text for hit in out] == [f"Fact {i}. " for i in range(20)]
     assert reply.most == 4
     assert threading.get_ident() not in reply.threads
 
@@ -151,10 +155,10 @@ def test_a_model_that_must_be_called_alone_is(local):
     assert reply.most == 1
 
 
-def test_adapters_keep_the_laws_of_a_denoiser(scripted):
+def test_adapters_keep_the_laws_of_a_denoiser(scripted_llm):
     from denoise_core import Passage
 
-    llm = LlamaLLM(scripted(lambda m: "1"))
+    llm = LlamaLLM(scripted_llm(lambda messages: "1"))
     passages = [
         Passage("One fact. Another.", "a"),
         Passage("", "b"),
@@ -186,8 +190,8 @@ def test_a_retriever_gives_passages_that_remember_their_nodes(kind):
     (passage,) = adapter.retrieve("towers")
     assert (passage.text, passage.id, passage.score) == ("on towers", "t", 0.5)
     assert passage.metadata == {"page": 3}
-    (again,) = asyncio.run(adapter.aretrieve("towers"))
-    assert again == passage
+    (second_result,) = asyncio.run(adapter.aretrieve("towers"))
+    assert second_result == passage
     assert adapter.retriever.retrieve(QueryBundle("towers"))[1].node.metadata == {
         "page": 3
     }

@@ -41,12 +41,12 @@ class Chat(CustomLLM):
         return LLMMetadata(is_chat_model=True)
 
     def chat(self, messages, **kwargs):
-        given = self.fault(messages)
-        if isinstance(given, Reply) and given.text is not None:
+        inputs = self.fault(messages)
+        if isinstance(inputs, Reply) and inputs.text is not None:
             return ChatResponse(
-                message=ChatMessage(role="assistant", content=given.text)
+                message=ChatMessage(role="assistant", content=inputs.text)
             )
-        return given
+        return inputs
 
     def complete(self, prompt, formatted=False, **kwargs):
         return CompletionResponse(text=self.chat([prompt]).message.content)
@@ -106,13 +106,16 @@ async def test_nodes_come_back(name):
         fault = staticmethod(faults_of("complete")[name])
 
     postprocessor = DenoisePostprocessor(denoiser=S2ADenoiser(chat(Part)))
-    given = [NodeWithScore(node=TextNode(text=p.text, id_=p.id)) for p in PASSAGES]
-    for found in (
-        postprocessor.postprocess_nodes(given, query_str=QUERY),
-        await postprocessor.apostprocess_nodes(given, query_str=QUERY),
+    inputs = [
+        NodeWithScore(node=TextNode(text=passage.text, id_=passage.id))
+        for passage in PASSAGES
+    ]
+    for results in (
+        postprocessor.postprocess_nodes(inputs, query_str=QUERY),
+        await postprocessor.apostprocess_nodes(inputs, query_str=QUERY),
     ):
-        assert found
-        assert {n.node.node_id for n in found} <= {"a", "b"}
+        assert results
+        assert {hit.node.node_id for hit in results} <= {"a", "b"}
 
 
 class Finds(BaseRetriever):
@@ -142,9 +145,9 @@ FOUND = {
     "name", faults_of("any") | FOUND
 )  # what is no list of nodes, LlamaIndex itself refuses
 def test_retrievers_of_the_loop(name):
-    found = Finds((faults_of("any") | FOUND)[name])
+    results = Finds((faults_of("any") | FOUND)[name])
     loop = Augmenter(
-        FunctionLLM(lambda messages: "It is in Porto [1]."), LlamaRetriever(found)
+        FunctionLLM(lambda messages: "It is in Porto [1]."), LlamaRetriever(results)
     )
     try:
         assert loop.answer(QUERY).outcome

@@ -44,37 +44,37 @@ def without_ours(node):
 def test_originals_untouched_and_identity_kept(denoiser):
     nodes = nodes_of()
     before = frozen(nodes)
-    vectors = [n.node.embedding for n in nodes]
+    vectors = [hit.node.embedding for hit in nodes]
     out = both(DenoisePostprocessor(denoiser=denoiser), nodes)
     assert frozen(nodes) == before
-    assert [n.node.embedding for n in nodes] == vectors
+    assert [hit.node.embedding for hit in nodes] == vectors
     assert out
     originals = {n.node.node_id: n for n in nodes}
-    ids = [n.node.node_id for n in out]
+    ids = [hit.node.node_id for hit in out]
     assert ids == [i for i in originals if i in ids] or ids == ["joint"]
-    for n in out:
-        origin = originals.get(n.node.node_id, nodes[0])
-        assert n.node is not origin.node
-        assert n.score == origin.score
-        assert n.node.ref_doc_id == "doc"
-        assert n.node.metadata["tags"] == ["a", "b"]
-        assert "tags" in n.node.excluded_llm_metadata_keys
-        if n.node.node_id in originals:
-            assert without_ours(n.node) == without_ours(origin.node)
-            assert n.node.metadata["page"] == origin.node.metadata["page"]
+    for hit in out:
+        origin = originals.get(hit.node.node_id, nodes[0])
+        assert hit.node is not origin.node
+        assert hit.score == origin.score
+        assert hit.node.ref_doc_id == "doc"
+        assert hit.node.metadata["tags"] == ["a", "b"]
+        assert "tags" in hit.node.excluded_llm_metadata_keys
+        if hit.node.node_id in originals:
+            assert without_ours(hit.node) == without_ours(origin.node)
+            assert hit.node.metadata["page"] == origin.node.metadata["page"]
 
 
 def test_what_we_add_stays_out_of_prompts_and_embeddings(denoiser):
-    for n in both(DenoisePostprocessor(denoiser=denoiser), nodes_of()):
-        assert record(n.node)
+    for hit in both(DenoisePostprocessor(denoiser=denoiser), nodes_of()):
+        assert record(hit.node)
         for mode in MetadataMode:
-            assert "denoise" not in n.node.get_content(mode)
-            assert "origin" not in n.node.get_content(mode)
+            assert "denoise" not in hit.node.get_content(mode)
+            assert "origin" not in hit.node.get_content(mode)
 
 
 def test_every_node_says_where_its_text_stands(denoiser):
     nodes = nodes_of()
-    source = {n.node.node_id: n.node for n in nodes}
+    source = {hit.node.node_id: hit.node for hit in nodes}
     for n in both(DenoisePostprocessor(denoiser=denoiser), nodes):
         note = record(n.node)
         assert note is not None
@@ -113,22 +113,22 @@ def test_changed_nodes_lose_what_is_no_longer_true():
 
 
 def test_the_methods_score_is_noted_or_put_in_place():
-    kept = both(DenoisePostprocessor(denoiser=RedSentences()), nodes_of())
+    kept_items = both(DenoisePostprocessor(denoiser=RedSentences()), nodes_of())
     replaced = both(
         DenoisePostprocessor(denoiser=RedSentences(), score_policy="replace"),
         nodes_of(),
     )
-    assert [n.score for n in kept] == [0.9, 0.7, 0.5]
-    assert [n.score for n in replaced] == [0.75, 0.75, 0.75]
-    assert [record(n.node)["score_before"] for n in replaced] == [0.9, 0.7, 0.5]
+    assert [hit.score for hit in kept_items] == [0.9, 0.7, 0.5]
+    assert [hit.score for hit in replaced] == [0.75, 0.75, 0.75]
+    assert [record(hit.node)["score_before"] for hit in replaced] == [0.9, 0.7, 0.5]
 
 
 def test_a_numpy_score_becomes_a_float(denoiser):
     node = NodeWithScore(node=TextNode(text="red", id_="x"))
     node.score = numpy.float32(0.5)
-    for n in both(DenoisePostprocessor(denoiser=denoiser), [node]):
-        assert type(n.score) is float
-        n.model_dump_json()
+    for hit in both(DenoisePostprocessor(denoiser=denoiser), [node]):
+        assert type(hit.score) is float
+        hit.model_dump_json()
 
 
 def test_two_methods_in_a_row_still_point_to_the_users_node():
@@ -156,8 +156,8 @@ def test_two_methods_in_a_row_still_point_to_the_users_node():
     assert note["score_before"] == 0.9
     rewritten = both(DenoisePostprocessor(denoiser=Shouts()), [twice])[0]
     assert record(rewritten.node)["origin_extractive"] is False
-    again = both(DenoisePostprocessor(denoiser=Untouched()), [rewritten])[0]
-    assert record(again.node)["origin_extractive"] is False, (
+    second_result = both(DenoisePostprocessor(denoiser=Untouched()), [rewritten])[0]
+    assert record(second_result.node)["origin_extractive"] is False, (
         "a copy of written text is not the source's"
     )
 
@@ -172,7 +172,7 @@ def test_metadata_of_the_same_name_is_the_users():
     assert record(node) is None
 
 
-def test_nodes_without_text_pass_through_in_place(watched):
+def test_nodes_without_text_pass_through_in_place(event_log):
     image = NodeWithScore(
         node=ImageNode(
             image_url="https://example.org/a.png", text="a red picture", id_="img"
@@ -183,13 +183,13 @@ def test_nodes_without_text_pass_through_in_place(watched):
             audio_resource=MediaResource(url="https://example.org/a.mp3"), id_="snd"
         )
     )
-    first, *rest = nodes_of()
-    given_nodes = [image, first, sound, *rest]
+    first, *other_items = nodes_of()
+    given_nodes = [image, first, sound, *other_items]
     out = both(DenoisePostprocessor(denoiser=RedSentences()), given_nodes)
-    assert [n.node.node_id for n in out] == ["img", "n0", "snd", "n2", "n4"]
+    assert [hit.node.node_id for hit in out] == ["img", "n0", "snd", "n2", "n4"]
     assert out[0] is image
     assert out[2] is sound
-    events = [e for e in watched[0] if isinstance(e, DenoiseEvent)]
+    events = [e for e in event_log[0] if isinstance(e, DenoiseEvent)]
     assert [e.passed_through for e in events] == [["img", "snd"]] * 2
 
 
@@ -200,8 +200,10 @@ def test_documents_and_text_only_nodes_are_denoised():
         DenoisePostprocessor(denoiser=RedSentences()),
         [NodeWithScore(node=n) for n in (document, node)],
     )
-    assert [n.node.get_content() for n in out] == ["The red tower is in Porto. "] * 2
-    assert [type(n.node) for n in out] == [Document, Node]
+    assert [hit.node.get_content() for hit in out] == [
+        "The red tower is in Porto. "
+    ] * 2
+    assert [type(hit.node) for hit in out] == [Document, Node]
     assert document.text == TEXTS[0]
 
 
@@ -212,9 +214,9 @@ def test_duplicate_ids_keep_apart(denoiser):
     ]
     out = both(DenoisePostprocessor(denoiser=denoiser), nodes)
     if len(out) == 2:
-        assert [n.node.node_id for n in out] == ["same", "same"]
-        assert [n.node.text.lower() for n in out] == ["red one", "red two"]
-        assert [n.score for n in out] == [0.3, 0.2]
+        assert [hit.node.node_id for hit in out] == ["same", "same"]
+        assert [hit.node.text.lower() for hit in out] == ["red one", "red two"]
+        assert [hit.score for hit in out] == [0.3, 0.2]
 
 
 def test_no_nodes_give_none(denoiser):
@@ -229,7 +231,7 @@ def test_any_text_survives(texts, name):
     out = both(DenoisePostprocessor(denoiser=DENOISERS[name]()), nodes)
     assert frozen(nodes) == before
     if any(t.strip() for t in texts):
-        assert any(n.node.text.strip() for n in out), "context was lost"
+        assert any(hit.node.text.strip() for hit in out), "context was lost"
 
 
 def test_two_thousand_nodes():
@@ -245,7 +247,7 @@ def test_a_denoiser_that_invents_a_passage_breaks_a_law_and_nothing_is_lost():
             )
 
     out = both(DenoisePostprocessor(denoiser=Invents()), nodes_of())
-    assert [n.node.text for n in out] == list(TEXTS)
+    assert [hit.node.text for hit in out] == list(TEXTS)
     assert "names a passage that was not given" in record(out[0].node)["fallback"]
 
 
@@ -257,7 +259,7 @@ def test_our_methods_do_their_work_rather_than_fall_back(name):
         ),
         nodes_of(),
     )
-    assert [n.node.node_id for n in out] == ["n0", "n2", "n4"], [
-        n.node.text for n in out
+    assert [hit.node.node_id for hit in out] == ["n0", "n2", "n4"], [
+        hit.node.text for hit in out
     ]
-    assert all(record(n.node)["fallback"] is None for n in out)
+    assert all(record(hit.node)["fallback"] is None for hit in out)

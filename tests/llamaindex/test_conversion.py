@@ -47,7 +47,7 @@ BROKEN = {
 def first_sentence():
     """Keeps the first of each passage's two sentences."""
     return S2ADenoiser(
-        FunctionLLM(lambda m: "1"),
+        FunctionLLM(lambda messages: "1"),
         variant="select",
         options=Options(join_passages=False),
     )
@@ -72,17 +72,22 @@ async def processed(broken, sync, **settings):
 @pytest.mark.parametrize("name", BROKEN)
 async def test_a_broken_node_follows_the_policy_and_costs_no_other(name, sync, caplog):
     broken = BROKEN[name]()
-    kept = await processed(broken, sync)
-    assert [n.node.node_id for n in kept] == ["a", "x", "b"]
-    assert [n.node.text.strip() for n in (kept[0], kept[2])] == [
+    kept_items = await processed(broken, sync)
+    assert [hit.node.node_id for hit in kept_items] == ["a", "x", "b"]
+    assert [hit.node.text.strip() for hit in (kept_items[0], kept_items[2])] == [
         "The tower is tall."
     ] * 2
-    assert [record(n.node)["fallback"] for n in (kept[0], kept[2])] == [None, None]
-    assert kept[1].node.text == broken.text
+    assert [record(hit.node)["fallback"] for hit in (kept_items[0], kept_items[2])] == [
+        None,
+        None,
+    ]
+    assert kept_items[1].node.text == broken.text
     if not isinstance(broken, Stuck):
-        assert "kept as it is" in record(kept[1].node)["fallback"]
+        assert "kept as it is" in record(kept_items[1].node)["fallback"]
     assert "conversion" in caplog.text
-    assert [n.node.node_id for n in await processed(broken, sync, on_error="drop")] == [
+    assert [
+        hit.node.node_id for hit in await processed(broken, sync, on_error="drop")
+    ] == [
         "a",
         "b",
     ]
@@ -92,32 +97,32 @@ async def test_a_broken_node_follows_the_policy_and_costs_no_other(name, sync, c
 
 @pytest.mark.parametrize("order", ["given", "score"])
 async def test_nothing_is_lost_by_order_or_number(order):
-    kept = await processed(BROKEN["no text"](), True, order=order, top_n=1)
-    assert sorted(n.node.node_id for n in kept) == ["a", "x"]
+    kept_items = await processed(BROKEN["no text"](), True, order=order, top_n=1)
+    assert sorted(hit.node.node_id for hit in kept_items) == ["a", "x"]
 
 
 class Found(BaseRetriever):
     def _retrieve(self, query_bundle):
-        found = nodes(BROKEN["no text"]())
-        found[
+        results = nodes(BROKEN["no text"]())
+        results[
             -1
         ].node.text += (
             " It is old."  # an older LlamaIndex drops a node of the same text
         )
-        return found
+        return results
 
 
 async def test_the_answering_engine_reads_what_can_be_read():
     engine = S2AQueryEngine(
         S2A(
-            FunctionLLM(lambda m: "1"),
+            FunctionLLM(lambda messages: "1"),
             variant="select",
             options=Options(join_passages=False),
         ),
         Found(),
     )
     for response in (engine.query("How tall?"), await engine.aquery("How tall?")):
-        assert [n.node.node_id for n in response.source_nodes] == ["a", "x", "b"]
+        assert [hit.node.node_id for hit in response.source_nodes] == ["a", "x", "b"]
 
 
 def test_a_question_that_could_not_be_cleared_is_said_beside_each_node():
@@ -127,8 +132,10 @@ def test_a_question_that_could_not_be_cleared_is_said_beside_each_node():
     postprocessor = DenoisePostprocessor(
         denoiser=S2ADenoiser(FunctionLLM(names_the_opinion))
     )
-    given = [NodeWithScore(node=TextNode(text=TEXT, id_="a"))]
-    kept = postprocessor.postprocess_nodes(
-        given, query_str="How tall is the tower? I think 200 m."
+    inputs = [NodeWithScore(node=TextNode(text=TEXT, id_="a"))]
+    kept_items = postprocessor.postprocess_nodes(
+        inputs, query_str="How tall is the tower? I think 200 m."
     )
-    assert all("no part that asks" in record(n.node)["question_note"] for n in kept)
+    assert all(
+        "no part that asks" in record(hit.node)["question_note"] for hit in kept_items
+    )

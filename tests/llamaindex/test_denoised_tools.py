@@ -36,7 +36,7 @@ def search(query: str) -> str:
 
 def recalling(messages, **kwargs):
     """Asks the tool, then for the first part that was left out, then answers."""
-    seen = [m.content for m in messages if m.role.value == "tool"]
+    seen = [message.content for message in messages if message.role.value == "tool"]
     if not seen:
         return calls("search", query="dry town")
     if len(seen) == 1:
@@ -69,13 +69,16 @@ async def test_what_was_left_out_can_be_recalled(form):
         "workflow": lambda a: AgentWorkflow(agents=[a]),
         "checked": Checked,
     }[form](agent)
-    output, (first, back), kept = await run(agent)
-    shown, said = first.blocks
-    assert json.loads(shown.text) == {"next": "c2", "results": [FOUND["results"][3]]}
-    assert "recall(id)" in said.text
-    assert back.content in kept.values()
-    assert "Town 0" in back.content
-    assert all(any(f"Town {n}" in text for text in kept.values()) for n in (0, 8))
+    output, (first, restored_text), kept_items = await run(agent)
+    shown_text, reply_text = first.blocks
+    assert json.loads(shown_text.text) == {
+        "next": "c2",
+        "results": [FOUND["results"][3]],
+    }
+    assert "recall(id)" in reply_text.text
+    assert restored_text.content in kept_items.values()
+    assert "Town 0" in restored_text.content
+    assert all(any(f"Town {n}" in text for text in kept_items.values()) for n in (0, 8))
     assert (
         "Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain"
         not in first.content
@@ -111,15 +114,17 @@ async def test_a_tool_with_a_context_blocks_and_errors_stay_as_they_are():
     )
     assert [t.metadata.name for t in tools] == ["look", "broken"]
     agent = FunctionAgent(
-        name="guide", llm=Calling(script=lambda m, **k: steps.pop(0)), tools=tools
+        name="guide",
+        llm=Calling(script=lambda messages, **k: steps.pop(0)),
+        tools=tools,
     )
-    _, (first, second), kept = await run(agent)
+    _, (first, second), kept_items = await run(agent)
     assert json.loads(first.blocks[0].text)["results"] == [FOUND["results"][3]]
     assert json.loads(first.raw_output[0].text) == FOUND
     assert isinstance(first.blocks[1], ImageBlock)
     assert second.is_error
     assert "no way" in second.content
-    assert kept == {}
+    assert kept_items == {}
 
 
 def test_what_is_no_list_of_tools_says_what_to_type():
@@ -161,6 +166,6 @@ def test_a_broken_scorer_leaves_every_result_as_it_was(text, fault):
 @given(TEXTS | VALUES.map(json.dumps), st.data())
 def test_what_a_denoiser_keeps_is_what_the_model_reads(text, data):
     denoiser = Keeping(lambda text: data.draw(ranges_in(text)))
-    shown = result_of(denoiser, text)
-    for read, kept in denoiser.kept:
-        check_kept(read, chunk_text(read).text_format, kept, shown)
+    shown_text = result_of(denoiser, text)
+    for read, kept_items in denoiser.kept:
+        check_kept(read, chunk_text(read).text_format, kept_items, shown_text)

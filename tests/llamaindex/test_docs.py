@@ -22,7 +22,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "llamaindex.md"
 TEXT = PAGE.read_text(encoding="utf-8")
 
 
-async def test_the_code_runs(scripted, monkeypatch):
+async def test_the_code_runs(scripted_llm, monkeypatch):
     pytest.importorskip("tokenizers")
     index = VectorStoreIndex.from_documents(
         [Document(text="The red tower is in Porto. Bread is cheap there.")],
@@ -30,9 +30,9 @@ async def test_the_code_runs(scripted, monkeypatch):
     )
     agent = FunctionAgent(
         name="guide",
-        llm=Calling(script=lambda m, **_: ChatMessage(RIGHT, role="assistant")),
+        llm=Calling(script=lambda messages, **_: ChatMessage(RIGHT, role="assistant")),
     )
-    names = {"index": index, "llm": scripted(always(RIGHT)), "agent": agent}
+    names = {"index": index, "llm": scripted_llm(always(RIGHT)), "agent": agent}
     blocks = [
         b
         for b in re.findall(r"```python\n(.*?)```", TEXT, re.S)

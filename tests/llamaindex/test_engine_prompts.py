@@ -21,8 +21,8 @@ from llamaindex_denoise import (
 from llamaindex_denoise.models.retriever import LlamaRetriever
 
 
-def test_prompts_are_reached_through_two_wrappers(scripted):
-    llm = scripted(always(RIGHT))
+def test_prompts_are_reached_through_two_wrappers(scripted_llm):
+    llm = scripted_llm(always(RIGHT))
     engine = Checked(inner(llm))
     key = "query_engine:response_synthesizer:text_qa_template"
     assert key in engine.get_prompts()
@@ -30,29 +30,29 @@ def test_prompts_are_reached_through_two_wrappers(scripted):
         {key: PromptTemplate("Say it with flowers. {context_str} {query_str}")}
     )
     engine.query(QUESTION)
-    assert "Say it with flowers." in llm.asked[0][-1].content
+    assert "Say it with flowers." in llm.seen_prompts[0][-1].content
     with pytest.raises(InputError, match="no prompt named 'query_engine:nothing'"):
         engine.update_prompts({"query_engine:nothing": PromptTemplate("x")})
 
 
-def test_the_loops_own_instruction_can_be_changed(scripted):
-    llm = scripted(always(RIGHT))
+def test_the_loops_own_instruction_can_be_changed(scripted_llm):
+    llm = scripted_llm(always(RIGHT))
     augmenter = Augmenter(LlamaLLM(llm), LlamaRetriever(Fixed(nodes())))
     engine = AugmentedQueryEngine(augmenter)
     engine.update_prompts({"instruction": PromptTemplate("Answer like a pirate.")})
     engine.query(QUESTION)
-    assert "Answer like a pirate." in llm.asked[0][0].content
+    assert "Answer like a pirate." in llm.seen_prompts[0][0].content
     assert "pirate" not in augmenter.task.instruction, (
         "an augmenter that others may share was changed"
     )
 
 
-def test_the_postprocessors_prompts_are_reached_too(scripted):
+def test_the_postprocessors_prompts_are_reached_too(scripted_llm):
     from denoise_core.s2a import S2ADenoiser
 
-    shared = S2ADenoiser(LlamaLLM(scripted(keep_red)), variant="select")
+    shared = S2ADenoiser(LlamaLLM(scripted_llm(keep_red)), variant="select")
     pp = DenoisePostprocessor(denoiser=shared)
-    engine = Checked(inner(scripted(always(RIGHT)), node_postprocessors=[pp]))
+    engine = Checked(inner(scripted_llm(always(RIGHT)), node_postprocessors=[pp]))
     key = "postprocessor_0:s2a_select"
     template = engine.get_prompts()[key]
     engine.update_prompts(
@@ -70,12 +70,14 @@ def test_the_postprocessors_prompts_are_reached_too(scripted):
     assert not shared.options.prompts.select.user.startswith("Quickly!")
 
 
-def test_s2a_prompts_can_be_read_and_changed(scripted):
-    s2a = S2A(LlamaLLM(scripted(keep_red)), variant="select")
+def test_s2a_prompts_can_be_read_and_changed(scripted_llm):
+    s2a = S2A(LlamaLLM(scripted_llm(keep_red)), variant="select")
     engine = S2AQueryEngine(s2a, Fixed(nodes()))
     prompts = engine.get_prompts()
     assert set(prompts) == {"s2a_select", "s2a_answer"}
-    system, user = (m.content for m in prompts["s2a_select"].message_templates)
+    system, user = (
+        message.content for message in prompts["s2a_select"].message_templates
+    )
     engine.update_prompts(
         {"s2a_answer": PromptTemplate("BRIEFLY {context} {question}")}
     )
@@ -121,9 +123,9 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_templates_of_every_kind_are_taken(scripted, kind):
+def test_templates_of_every_kind_are_taken(scripted_llm, kind):
     engine = S2AQueryEngine(
-        S2A(LlamaLLM(scripted(keep_red)), variant="select"), Fixed(nodes())
+        S2A(LlamaLLM(scripted_llm(keep_red)), variant="select"), Fixed(nodes())
     )
     engine.update_prompts({"s2a_answer": KINDS[kind]()})
     heard = str(engine.query(QUESTION))

@@ -88,21 +88,25 @@ def citation(llm):
 
 
 def hyde(llm):
-    said = llm(always("The red tower was built in 1755 in Lisbon."))
-    return TransformQueryEngine(inner(llm(always(RIGHT))), HyDEQueryTransform(llm=said))
+    reply_text = llm(always("The red tower was built in 1755 in Lisbon."))
+    return TransformQueryEngine(
+        inner(llm(always(RIGHT))), HyDEQueryTransform(llm=reply_text)
+    )
 
 
 def fusion(llm):
-    made = QueryFusionRetriever(
+    built = QueryFusionRetriever(
         [Fixed(nodes())],
         llm=llm(always("red tower place\nred tower city")),
         use_async=False,
     )
-    return inner(llm(always(RIGHT)), made)
+    return inner(llm(always(RIGHT)), built)
 
 
 def merging(llm):
-    documents = [Document(text=n.node.text * 4, id_=n.node.node_id) for n in nodes()]
+    documents = [
+        Document(text=hit.node.text * 4, id_=hit.node.node_id) for hit in nodes()
+    ]
     parsed = HierarchicalNodeParser.from_defaults([128, 32])(documents)
     store = SimpleDocumentStore()
     store.add_documents(parsed)
@@ -112,9 +116,10 @@ def merging(llm):
     )
     # Every similarity is the same and the ids are random, so the passages' order is: an answer that cites "[1]"
     # would be right in some orders only.
-    said = llm(always("The red tower is in Porto."))
+    reply_text = llm(always("The red tower is in Porto."))
     return inner(
-        said, AutoMergingRetriever(index.as_retriever(similarity_top_k=9), storage)
+        reply_text,
+        AutoMergingRetriever(index.as_retriever(similarity_top_k=9), storage),
     )
 
 
@@ -141,29 +146,33 @@ SUPPORTED = {
 
 
 @pytest.mark.parametrize("name", SUPPORTED)
-def test_a_right_answer_is_supported(scripted, name):
-    assert outcome(checked(lambda: SUPPORTED[name](scripted))) == "supported"
+def test_a_right_answer_is_supported(scripted_llm, name):
+    assert outcome(checked(lambda: SUPPORTED[name](scripted_llm))) == "supported"
 
 
-def test_what_can_only_be_asked_whole_is_asked_once(scripted):
-    asked = []
-    engine = router(lambda reply: scripted(lambda m: asked.append(m) or reply(m)))
+def test_what_can_only_be_asked_whole_is_asked_once(scripted_llm):
+    seen_prompts = []
+    engine = router(
+        lambda reply: scripted_llm(
+            lambda messages: seen_prompts.append(messages) or reply(messages)
+        )
+    )
     Checked(engine).query(QUESTION)
-    assert len(asked) <= 2
+    assert len(seen_prompts) <= 2
 
 
 def sub_question(llm, answer):
     plan = json.dumps([{"sub_question": "Where is it?", "tool_name": "towers"}])
-    made = LLMQuestionGenerator.from_defaults(llm=llm(always(plan)))
+    built = LLMQuestionGenerator.from_defaults(llm=llm(always(plan)))
     engine = inner(llm(always(answer)))
     synth = get_response_synthesizer(llm=llm(always(answer)))
-    return SubQuestionQueryEngine(made, synth, [tool(engine)], use_async=False)
+    return SubQuestionQueryEngine(built, synth, [tool(engine)], use_async=False)
 
 
-def test_sub_questions_answers_are_no_evidence(scripted):
-    right = Checked(sub_question(scripted, RIGHT)).query(QUESTION)
+def test_sub_questions_answers_are_no_evidence(scripted_llm):
+    right = Checked(sub_question(scripted_llm, RIGHT)).query(QUESTION)
     assert outcome(right) == "supported"
-    made_up = Checked(sub_question(scripted, WRONG)).query(QUESTION)
+    made_up = Checked(sub_question(scripted_llm, WRONG)).query(QUESTION)
     assert outcome(made_up) == "unsupported", (
         "its own sub-answer was taken for evidence"
     )
@@ -177,28 +186,28 @@ def multi_step(llm, answer):
     )
 
 
-def test_steps_answers_are_no_evidence(scripted):
-    assert outcome(checked(lambda: multi_step(scripted, RIGHT))) == "supported"
-    made_up = Checked(multi_step(scripted, WRONG)).query(QUESTION)
+def test_steps_answers_are_no_evidence(scripted_llm):
+    assert outcome(checked(lambda: multi_step(scripted_llm, RIGHT))) == "supported"
+    made_up = Checked(multi_step(scripted_llm, WRONG)).query(QUESTION)
     assert outcome(made_up) == "unsupported", (
         "the answer of a step was taken for evidence"
     )
 
 
-def test_a_sentence_window_is_read_whole(scripted):
+def test_a_sentence_window_is_read_whole(scripted_llm):
     parser = SentenceWindowNodeParser.from_defaults(window_size=1)
-    said = "There is a red tower. It is in Porto. Bread is cheap."
+    reply_text = "There is a red tower. It is in Porto. Bread is cheap."
     index = VectorStoreIndex(
-        parser.get_nodes_from_documents([Document(text=said)]),
+        parser.get_nodes_from_documents([Document(text=reply_text)]),
         embed_model=MockEmbedding(4),
     )
     window = MetadataReplacementPostProcessor(target_metadata_key="window")
-    llm = scripted(always("There is a red tower. It is in Porto."))
+    llm = scripted_llm(always("There is a red tower. It is in Porto."))
     settings = {"llm": llm, "node_postprocessors": [window], "similarity_top_k": 3}
     assert outcome(checked(lambda: index.as_query_engine(**settings))) == "supported"
 
 
-def test_an_engine_without_evidence_passes_its_answer_on(scripted):
+def test_an_engine_without_evidence_passes_its_answer_on(scripted_llm):
     class Says(CustomQueryEngine):
         def custom_query(self, query_str):
             return WRONG
@@ -207,8 +216,8 @@ def test_an_engine_without_evidence_passes_its_answer_on(scripted):
     assert (str(response), outcome(response)) == (WRONG, "unknown")
 
 
-async def test_a_react_agent_is_told_the_verdict_by_its_tool(scripted):
-    unsure = inner(scripted(always(WRONG)))
+async def test_a_react_agent_is_told_the_verdict_by_its_tool(scripted_llm):
+    unsure = inner(scripted_llm(always(WRONG)))
     tower = Checked(
         QueryEngineTool.from_defaults(unsure, name="towers", description="about towers")
     )
@@ -220,7 +229,7 @@ async def test_a_react_agent_is_told_the_verdict_by_its_tool(scripted):
             return "Thought: I can answer.\nAnswer: Nobody confirmed it."
         return 'Thought: I look it up.\nAction: towers\nAction Input: {"input": "Where is the red tower?"}'
 
-    agent = ReActAgent(tools=[tower], llm=scripted(reply), streaming=False)
+    agent = ReActAgent(tools=[tower], llm=scripted_llm(reply), streaming=False)
     assert str(await agent.run(QUESTION)) == "Nobody confirmed it."
     assert "(unsupported: this answer was not confirmed by its sources)" in seen[-1]
 
@@ -230,7 +239,7 @@ class Answered(BaseModel):
     year: int
 
 
-def structured(llm, said):
+def structured(llm, reply_text):
     class Fields(BaseRetriever):
         def _retrieve(self, query_bundle):
             return [
@@ -243,7 +252,7 @@ def structured(llm, said):
             ]
 
     return RetrieverQueryEngine.from_args(
-        Fields(), llm=llm(always(said)), output_cls=Answered
+        Fields(), llm=llm(always(reply_text)), output_cls=Answered
     )
 
 
@@ -251,10 +260,10 @@ def structured(llm, said):
     ("year", "expected"), [(1889, "supported"), (1755, "unsupported")]
 )
 def test_structured_output_comes_back_as_the_object_and_is_checked(
-    scripted, year, expected
+    scripted_llm, year, expected
 ):
     response = Checked(
-        structured(scripted, json.dumps({"city": "Porto", "year": year}))
+        structured(scripted_llm, json.dumps({"city": "Porto", "year": year}))
     ).query(QUESTION)
     assert isinstance(response, PydanticResponse)
     assert response.response.year == year
@@ -263,8 +272,8 @@ def test_structured_output_comes_back_as_the_object_and_is_checked(
 
 
 def sql(llm):
-    made = sqlalchemy.create_engine("sqlite://", poolclass=sqlalchemy.pool.StaticPool)
-    with made.begin() as connection:
+    built = sqlalchemy.create_engine("sqlite://", poolclass=sqlalchemy.pool.StaticPool)
+    with built.begin() as connection:
         connection.execute(
             sqlalchemy.text("create table towers (name text, city text)")
         )
@@ -272,68 +281,72 @@ def sql(llm):
             sqlalchemy.text("insert into towers values ('red tower', 'Porto')")
         )
     replies = llm(
-        lambda m: (
-            "SELECT name, city FROM towers" if "SQLQuery" in m[-1].content else RIGHT
+        lambda messages: (
+            "SELECT name, city FROM towers"
+            if "SQLQuery" in messages[-1].content
+            else RIGHT
         )
     )
     return NLSQLTableQueryEngine(
-        SQLDatabase(made), tables=["towers"], llm=replies, embed_model=MockEmbedding(4)
+        SQLDatabase(built), tables=["towers"], llm=replies, embed_model=MockEmbedding(4)
     )
 
 
-def test_rows_of_a_database_are_evidence(scripted):
-    response = Checked(sql(scripted)).query(QUESTION)
+def test_rows_of_a_database_are_evidence(scripted_llm):
+    response = Checked(sql(scripted_llm)).query(QUESTION)
     assert outcome(response) == "supported", response.metadata["denoise"]["attempts"]
 
 
-def test_a_caption_is_evidence(scripted):
+def test_a_caption_is_evidence(scripted_llm):
     picture = ImageNode(
         text="The red tower is in Porto.", image_url="https://example.org/a.png"
     )
     engine = inner(
-        scripted(always(RIGHT)), Fixed([NodeWithScore(node=picture, score=1.0)])
+        scripted_llm(always(RIGHT)), Fixed([NodeWithScore(node=picture, score=1.0)])
     )
     assert outcome(Checked(engine).query(QUESTION)) == "supported"
 
 
 @pytest.mark.parametrize("how", ["draft", "checked"])
 async def test_condense_chat_without_a_stream_over_an_engine_that_streams(
-    scripted, how
+    scripted_llm, how
 ):
-    ours = Checked(inner(scripted(always(RIGHT)), streaming=True), streaming=how)
+    ours = Checked(inner(scripted_llm(always(RIGHT)), streaming=True), streaming=how)
     chat = CondenseQuestionChatEngine.from_defaults(
-        ours, llm=scripted(always(QUESTION))
+        ours, llm=scripted_llm(always(QUESTION))
     )
     assert str(await chat.achat(QUESTION)) == RIGHT
 
 
 @pytest.mark.parametrize("how", ["draft", "checked"])
-def test_both_ways_to_stream_end_with_the_answer(scripted, how):
-    said = "The red tower is in Porto. Bread is cheap there."
-    engine = inner(scripted(always(said)), streaming=True)
+def test_both_ways_to_stream_end_with_the_answer(scripted_llm, how):
+    reply_text = "The red tower is in Porto. Bread is cheap there."
+    engine = inner(scripted_llm(always(reply_text)), streaming=True)
     response = Checked(engine, streaming=how).query(QUESTION)
-    assert "".join(response.response_gen).strip() == said
+    assert "".join(response.response_gen).strip() == reply_text
     assert outcome(response) == "supported"
 
 
-def test_from_args_takes_what_llamaindex_has(scripted):
-    engine = AugmentedQueryEngine.from_args(Fixed(nodes()), llm=scripted(always(RIGHT)))
+def test_from_args_takes_what_llamaindex_has(scripted_llm):
+    engine = AugmentedQueryEngine.from_args(
+        Fixed(nodes()), llm=scripted_llm(always(RIGHT))
+    )
     assert outcome(engine.query(QUESTION)) == "supported"
     with pytest.raises(InputError, match="no default is resolved"):
         AugmentedQueryEngine.from_args(Fixed(nodes()))
 
 
-def test_the_answer_can_be_had_with_its_trace(scripted):
-    engine = Checked(inner(scripted(always(RIGHT))))
+def test_the_answer_can_be_had_with_its_trace(scripted_llm):
+    engine = Checked(inner(scripted_llm(always(RIGHT))))
     answer = engine.answer(QUESTION)
     assert answer.outcome == "supported"
     assert any(e.tag == "draft" for e in answer.trace.events)
 
 
-def test_a_retriever_or_model_handed_over_unwrapped_is_named(scripted):
+def test_a_retriever_or_model_handed_over_unwrapped_is_named(scripted_llm):
     with pytest.raises(
         (InputError, TypeError), match=r"LlamaRetriever|Retriever|retriever"
     ):
-        Augmenter(LlamaLLM(scripted(always(RIGHT))), Fixed(nodes()))
+        Augmenter(LlamaLLM(scripted_llm(always(RIGHT))), Fixed(nodes()))
     with pytest.raises(InputError, match="expected a llama_index retriever"):
-        LlamaRetriever(scripted(always(RIGHT)))
+        LlamaRetriever(scripted_llm(always(RIGHT)))

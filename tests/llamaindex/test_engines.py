@@ -17,8 +17,8 @@ from llamaindex_engines import (
     WRONG,
     Fixed,
     always,
-    around,
     both,
+    checked_engine,
     nodes,
     own_loop,
 )
@@ -37,12 +37,14 @@ from llamaindex_denoise import (
 from llamaindex_denoise.events import AnswerEvent
 from llamaindex_denoise.models.retriever import LlamaRetriever
 
-MAKE = {"own loop": own_loop, "around an engine": around}
+MAKE = {"own loop": own_loop, "around an engine": checked_engine}
 
 
 @pytest.fixture(params=MAKE)
-def make(request, scripted):
-    return lambda *args, **settings: MAKE[request.param](scripted, *args, **settings)
+def make(request, scripted_llm):
+    return lambda *args, **settings: MAKE[request.param](
+        scripted_llm, *args, **settings
+    )
 
 
 def test_a_wrong_draft_is_told_what_is_wrong_and_mended(make):
@@ -72,9 +74,9 @@ def test_limits_decide_what_is_sent_instead(make):
 
 def test_sources_are_the_users_nodes(make):
     response = both(make)
-    assert [n.node.node_id for n in response.source_nodes] == ["n0", "n1", "n2"]
-    assert [n.score for n in response.source_nodes] == [0.9, 0.8, 0.7]
-    assert [n.node.metadata["page"] for n in response.source_nodes] == [0, 1, 2]
+    assert [hit.node.node_id for hit in response.source_nodes] == ["n0", "n1", "n2"]
+    assert [hit.score for hit in response.source_nodes] == [0.9, 0.8, 0.7]
+    assert [hit.node.metadata["page"] for hit in response.source_nodes] == [0, 1, 2]
     assert set(response.metadata) == {"n0", "n1", "n2", "denoise"}
 
 
@@ -84,7 +86,7 @@ def test_the_search_sees_the_question_and_never_the_feedback(make):
     assert {q.query_str for q in retriever.queries} == {QUESTION}
 
 
-def test_nothing_found_is_an_abstention_without_asking(make, scripted):
+def test_nothing_found_is_an_abstention_without_asking(make, scripted_llm):
     response = both(lambda: make(retriever=Fixed([])))
     assert response.metadata["denoise"]["outcome"] == "abstained"
     assert response.metadata["denoise"]["calls"] == 0
@@ -101,14 +103,15 @@ def test_a_model_that_fails_gives_a_response_that_says_so(make):
 
 
 def test_the_budget_holds(make):
-    said = itertools.count()
+    reply_text = itertools.count()
     response = make(
-        lambda messages: f"{WRONG} It has {next(said)} floors.", budget=Budget(calls=2)
+        lambda messages: f"{WRONG} It has {next(reply_text)} floors.",
+        budget=Budget(calls=2),
     ).query(QUESTION)
     note = response.metadata["denoise"]
     assert note["stopped_because"] == "budget"
     assert len(note["attempts"]) <= 2
-    assert note["calls"] == next(said) <= 2, "a call that was refused is no call"
+    assert note["calls"] == next(reply_text) <= 2, "a call that was refused is no call"
 
 
 def test_a_blank_question_is_refused(make):
@@ -116,11 +119,11 @@ def test_a_blank_question_is_refused(make):
         make().query("  ")
 
 
-def test_denoised_evidence_points_to_the_users_nodes(scripted):
+def test_denoised_evidence_points_to_the_users_nodes(scripted_llm):
     denoiser = ENDDenoiser(
         FunctionScorer(lambda q, t: float("Porto" in t)), threshold=0.5
     )
-    response = both(lambda: own_loop(scripted, always(RIGHT), denoiser=denoiser))
+    response = both(lambda: own_loop(scripted_llm, always(RIGHT), denoiser=denoiser))
     (node,) = response.source_nodes
     assert record(node.node)["origin_id"] == "n0"
     assert record(node.node)["origin_spans"] == [[0, len(nodes()[0].node.text)]]
@@ -129,9 +132,9 @@ def test_denoised_evidence_points_to_the_users_nodes(scripted):
 def test_retrieve_and_synthesize_are_delegated(make):
     engine = make()
     bundle = QueryBundle(QUESTION)
-    found = engine.retrieve(bundle)
-    assert [n.node.node_id for n in found] == ["n0", "n1", "n2"]
-    assert [n.node.node_id for n in asyncio.run(engine.aretrieve(bundle))] == [
+    results = engine.retrieve(bundle)
+    assert [hit.node.node_id for hit in results] == ["n0", "n1", "n2"]
+    assert [hit.node.node_id for hit in asyncio.run(engine.aretrieve(bundle))] == [
         "n0",
         "n1",
         "n2",
@@ -141,21 +144,25 @@ def test_retrieve_and_synthesize_are_delegated(make):
     )
     extra = NodeWithScore(node=TextNode(text="more", id_="extra"))
     for response in (
-        engine.synthesize(bundle, [found[0], image], [extra]),
-        asyncio.run(engine.asynthesize(bundle, [found[0], image], [extra])),
+        engine.synthesize(bundle, [results[0], image], [extra]),
+        asyncio.run(engine.asynthesize(bundle, [results[0], image], [extra])),
     ):
         assert response.metadata["denoise"]["outcome"] == "supported"
-        assert [n.node.node_id for n in response.source_nodes] == ["n0", "img", "extra"]
+        assert [hit.node.node_id for hit in response.source_nodes] == [
+            "n0",
+            "img",
+            "extra",
+        ]
 
 
-def test_events_and_spans_for_a_real_handler(make, watched):
-    events, spans = watched
+def test_events_and_spans_for_a_real_handler(make, event_log):
+    events, spans = event_log
     make().query(QUESTION)
     asyncio.run(make().aquery(QUESTION))
     assert sum(isinstance(e, QueryStartEvent) for e in events) == 2
     assert sum(isinstance(e, QueryEndEvent) for e in events) == 2
-    told = [e for e in events if isinstance(e, AnswerEvent)]
-    assert [e.record["outcome"] for e in told] == ["supported", "supported"]
+    seen_events = [e for e in events if isinstance(e, AnswerEvent)]
+    assert [e.record["outcome"] for e in seen_events] == ["supported", "supported"]
     tree = spans.tree()
     ours = type(make()).__name__
     assert {f"{ours}._query", f"{ours}._aquery", "Scripted.chat"} <= set(tree)
@@ -163,7 +170,7 @@ def test_events_and_spans_for_a_real_handler(make, watched):
 
 
 async def test_no_blocking_call_and_a_retriever_without_async_form(
-    scripted, no_blocking
+    scripted_llm, no_blocking
 ):
     class Slow(Fixed):
         def _retrieve(self, query_bundle):
@@ -172,13 +179,13 @@ async def test_no_blocking_call_and_a_retriever_without_async_form(
             time.sleep(0.01)  # on the event loop this would be an error here
             return super()._retrieve(query_bundle)
 
-    response = await own_loop(scripted, retriever=Slow(nodes())).aquery(QUESTION)
+    response = await own_loop(scripted_llm, retriever=Slow(nodes())).aquery(QUESTION)
     assert response.metadata["denoise"]["outcome"] == "supported"
 
 
 @pytest.mark.parametrize("how", ["own loop", "around an engine"])
-def test_a_stream_carries_only_the_final_text(scripted, how):
-    engine = MAKE[how](scripted)
+def test_a_stream_carries_only_the_final_text(scripted_llm, how):
+    engine = MAKE[how](scripted_llm)
     engine.streaming = True
     response = engine.query(QUESTION)
     assert isinstance(response, StreamingResponse)

@@ -111,7 +111,7 @@ def response_of(text):
     )
 
 
-def test_in_the_retry_query_engine(scripted):
+def test_in_the_retry_query_engine(scripted_llm):
     """LlamaIndex's engine makes its feedback transform on Settings.llm whatever model is used: one is lent."""
 
     def reply(messages):
@@ -127,7 +127,7 @@ def test_in_the_retry_query_engine(scripted):
     Settings.llm = MockLLM()
     try:
         engine = RetryQueryEngine(
-            RetrieverQueryEngine.from_args(Fixed(), llm=scripted(reply)),
+            RetrieverQueryEngine.from_args(Fixed(), llm=scripted_llm(reply)),
             UtilityEvaluator(by_words()),
         )
         assert str(engine.query(QUESTION)) == RIGHT
@@ -169,8 +169,8 @@ class Fixed(BaseEvaluator):
 )
 @pytest.mark.parametrize("sync", [True, False])
 def test_an_evaluators_result_becomes_a_verdict(result, outcome, score, sync):
-    made = loop(Fixed(**result, feedback="because"))
-    answer = made.answer(QUESTION) if sync else asyncio.run(made.aanswer(QUESTION))
+    built = loop(Fixed(**result, feedback="because"))
+    answer = built.answer(QUESTION) if sync else asyncio.run(built.aanswer(QUESTION))
     assert answer.outcome == outcome
     if outcome == "unsupported":
         assert answer.best.verdict.reasons == ("because",)
@@ -194,9 +194,9 @@ EVALUATORS = {
 
 
 @pytest.mark.parametrize("kind", EVALUATORS)
-async def test_llamaindexs_evaluators_judge_as_they_are(scripted, kind):
+async def test_llamaindexs_evaluators_judge_as_they_are(scripted_llm, kind):
     """In blocking code beside a running loop too, as in a notebook."""
     reply, outcome = EVALUATORS[kind]
-    evaluator = kind(llm=scripted(lambda m: reply))
+    evaluator = kind(llm=scripted_llm(lambda messages: reply))
     assert loop(evaluator).answer(QUESTION).outcome == outcome
     assert (await loop(evaluator).aanswer(QUESTION)).outcome == outcome

@@ -31,13 +31,13 @@ class Whole(CustomQueryEngine):
         raise KeyError(query_str)
 
 
-def engines(scripted):
+def engines(scripted_llm):
     """Each way to fail: the engine, the part, the class."""
-    right = scripted(lambda m: RIGHT)
+    right = scripted_llm(lambda messages: RIGHT)
     return {
         "retriever": (inner(right, Broken([])), "the engine's retrieval", KeyError),
         "synthesizer": (
-            inner(scripted(down)),
+            inner(scripted_llm(down)),
             "the engine's synthesis",
             ConnectionError,
         ),
@@ -47,8 +47,8 @@ def engines(scripted):
 
 @pytest.mark.parametrize("which", ["retriever", "synthesizer", "whole"])
 @pytest.mark.parametrize("streaming", [False, True, "draft"])
-def test_the_part_that_failed_is_named(scripted, which, streaming):
-    engine, part, error = engines(scripted)[which]
+def test_the_part_that_failed_is_named(scripted_llm, which, streaming):
+    engine, part, error = engines(scripted_llm)[which]
     ours = Checked(engine, streaming=streaming)
     response = ours.query(QUESTION)
     text = str(response)
@@ -60,8 +60,8 @@ def test_the_part_that_failed_is_named(scripted, which, streaming):
 
 
 @pytest.mark.parametrize("which", ["retriever", "synthesizer", "whole"])
-def test_the_error_itself_where_it_is_asked_for(scripted, which):
-    engine, _, error = engines(scripted)[which]
+def test_the_error_itself_where_it_is_asked_for(scripted_llm, which):
+    engine, _, error = engines(scripted_llm)[which]
     ours = Checked(engine, on_error="raise")
     with pytest.raises(error):
         ours.query(QUESTION)
@@ -69,9 +69,9 @@ def test_the_error_itself_where_it_is_asked_for(scripted, which):
         asyncio.run(ours.aquery(QUESTION))
 
 
-def test_a_loop_of_our_own_names_its_part_too(scripted):
+def test_a_loop_of_our_own_names_its_part_too(scripted_llm):
     ours = AugmentedQueryEngine(
-        Augmenter(LlamaLLM(scripted(down)), LlamaRetriever(Fixed(nodes())))
+        Augmenter(LlamaLLM(scripted_llm(down)), LlamaRetriever(Fixed(nodes())))
     )
     assert "the model failed (ConnectionError)" in str(ours.query(QUESTION))
     ours.on_error = "raise"
@@ -79,15 +79,15 @@ def test_a_loop_of_our_own_names_its_part_too(scripted):
         ours.query(QUESTION)
 
 
-def test_an_engine_that_answers_after_all_has_no_failure(scripted):
+def test_an_engine_that_answers_after_all_has_no_failure(scripted_llm):
     note = (
-        Checked(inner(scripted(lambda m: RIGHT)), on_error="raise")
+        Checked(inner(scripted_llm(lambda messages: RIGHT)), on_error="raise")
         .query(QUESTION)
         .metadata
     )
     assert "failed" not in note["denoise"]
 
 
-def test_another_word_is_an_error(scripted):
+def test_another_word_is_an_error(scripted_llm):
     with pytest.raises(InputError, match="on_error"):
-        Checked(inner(scripted(lambda m: RIGHT)), on_error="keep")
+        Checked(inner(scripted_llm(lambda messages: RIGHT)), on_error="keep")

@@ -34,9 +34,12 @@ QUESTION = "Where is the red tower?"
 RIGHT, WRONG = "The red tower is in Porto.", "The red tower was built in 1755."
 
 
-def engine_saying(scripted, text):
+def engine_saying(scripted_llm, text):
     return AugmentedQueryEngine(
-        Augmenter(LlamaLLM(scripted(lambda m: text)), LlamaRetriever(Fixed(nodes())))
+        Augmenter(
+            LlamaLLM(scripted_llm(lambda messages: text)),
+            LlamaRetriever(Fixed(nodes())),
+        )
     )
 
 
@@ -44,10 +47,12 @@ class Script:
     """What a model does, step by step; the last line for ever. ``asked``: each call's messages."""
 
     def __init__(self, *steps):
-        self.steps, self.asked = list(steps), []
+        self.steps, self.seen_prompts = list(steps), []
 
     def __call__(self, messages, **kwargs):
-        self.asked.append([(m.role.value, m.content) for m in messages])
+        self.seen_prompts.append(
+            [(message.role.value, message.content) for message in messages]
+        )
         step = self.steps.pop(0) if len(self.steps) > 1 else self.steps[0]
         return step() if callable(step) else ChatMessage(role="assistant", content=step)
 
@@ -76,9 +81,9 @@ def agent_with(script, tools=(search,), **settings):
         "output_cls",
         "early_stopping_method",
     )
-    own = {name: settings.pop(name) for name in of_agents if name in settings}
+    own_part = {name: settings.pop(name) for name in of_agents if name in settings}
     return Checked(
-        FunctionAgent(name="guide", llm=llm, tools=wrapped, **own), **settings
+        FunctionAgent(name="guide", llm=llm, tools=wrapped, **own_part), **settings
     )
 
 
@@ -86,10 +91,10 @@ async def ask(agent, question=QUESTION):
     """The output, what was streamed as text, the verdict, and what stays in the memory."""
     ctx = Context(agent)
     handler = agent.run(user_msg=question, ctx=ctx)
-    streamed, verdicts = [], []
+    streamed_text, verdicts = [], []
     async for event in handler.stream_events():
         if isinstance(event, AgentStream):
-            streamed.append(event.delta)
+            streamed_text.append(event.delta)
         if isinstance(event, VerificationEvent):
             verdicts.append(event.record)
     output = await handler
@@ -97,24 +102,24 @@ async def ask(agent, question=QUESTION):
     assert await ctx.store.get("denoise") == verdicts[-1]
     return (
         str(output),
-        [s for s in streamed if s],
+        [s for s in streamed_text if s],
         verdicts,
-        [m.content for m in await memory.aget()],
+        [message.content for message in await memory.aget()],
     )
 
 
 async def test_an_answer_that_fails_goes_back_with_the_reasons():
     script = Script(look_up, WRONG, RIGHT)
-    text, streamed, (verdict,), memory = await ask(agent_with(script))
+    text, streamed_text, (verdict,), memory = await ask(agent_with(script))
     assert text == RIGHT
     assert verdict["outcome"] == "supported"
     assert [a["outcome"] for a in verdict["attempts"]] == ["fail", "pass"]
     assert json.loads(json.dumps(verdict)) == verdict
-    told = script.asked[-1]
-    assert told[-2] == ("assistant", WRONG)
-    assert told[-1][0] == "user"
-    assert "1755" in told[-1][1]
-    assert streamed == [RIGHT], "a rejected draft reached the user"
+    seen_events = script.seen_prompts[-1]
+    assert seen_events[-2] == ("assistant", WRONG)
+    assert seen_events[-1][0] == "user"
+    assert "1755" in seen_events[-1][1]
+    assert streamed_text == [RIGHT], "a rejected draft reached the user"
     assert WRONG not in memory
     assert not [m for m in memory if m and "1755" in m]
     assert memory[-1] == RIGHT
@@ -126,21 +131,25 @@ async def test_an_answer_that_fails_goes_back_with_the_reasons():
 async def test_drafts_are_bounded_and_the_best_is_sent(attempts, drafts):
     worse = "A green castle fell in 1812 and 1813."
     script = Script(look_up, WRONG, worse)
-    text, streamed, (verdict,), memory = await ask(
+    text, streamed_text, (verdict,), memory = await ask(
         agent_with(script, limits=LoopLimits(attempts=attempts, patience=9))
     )
-    assert len(script.asked) == 1 + drafts
+    assert len(script.seen_prompts) == 1 + drafts
     assert (text, verdict["outcome"]) == (WRONG, "unsupported")
-    assert streamed == [WRONG]
+    assert streamed_text == [WRONG]
     assert memory[-1] == WRONG
     assert worse not in memory
 
 
 async def test_what_does_not_hold_is_cut_and_the_stream_shows_what_is_sent():
     script = Script(look_up, f"{RIGHT} {WRONG}")
-    text, streamed, (verdict,), memory = await ask(agent_with(script))
-    assert (text, verdict["outcome"], len(script.asked)) == (RIGHT, "supported", 2)
-    assert "".join(streamed) == memory[-1] == RIGHT
+    text, streamed_text, (verdict,), memory = await ask(agent_with(script))
+    assert (text, verdict["outcome"], len(script.seen_prompts)) == (
+        RIGHT,
+        "supported",
+        2,
+    )
+    assert "".join(streamed_text) == memory[-1] == RIGHT
 
 
 async def test_a_search_for_a_rejected_drafts_own_words_is_no_evidence():
@@ -171,7 +180,7 @@ async def test_a_failing_tool_is_no_evidence():
 
 
 @pytest.mark.parametrize("kind", ["retriever tool", "query engine tool"])
-async def test_evidence_is_the_source_nodes_of_tools(scripted, kind):
+async def test_evidence_is_the_source_nodes_of_tools(scripted_llm, kind):
     if kind == "retriever tool":
         tool = RetrieverTool.from_defaults(
             Fixed(nodes()), name="search", description="towers"
@@ -179,7 +188,7 @@ async def test_evidence_is_the_source_nodes_of_tools(scripted, kind):
     else:
         tool = Checked(
             QueryEngineTool.from_defaults(
-                engine_saying(scripted, RIGHT), name="search", description="towers"
+                engine_saying(scripted_llm, RIGHT), name="search", description="towers"
             )
         )
 
@@ -202,7 +211,7 @@ async def test_an_agent_may_look_again_after_a_rejection():
         "every attempt is told"
     )
     assert [a["outcome"] for a in verdicts[-1]["attempts"]] == ["fail", "fail", "pass"]
-    assert [m for m in script.asked[3] if m == ("assistant", WRONG)], (
+    assert [m for m in script.seen_prompts[3] if m == ("assistant", WRONG)], (
         "it looked again and forgot what was wrong"
     )
     assert WRONG not in memory
@@ -215,9 +224,9 @@ async def test_two_runs_on_one_context_do_not_mix():
     for _ in range(2):
         assert str(await agent.run(user_msg=QUESTION, ctx=ctx, memory=memory)) == RIGHT
         assert len((await ctx.store.get("denoise"))["attempts"]) == 2
-    said = [m.content for m in memory.get_all()]
-    assert said.count(RIGHT) == 2
-    assert WRONG not in said
+    reply_text = [message.content for message in memory.get_all()]
+    assert reply_text.count(RIGHT) == 2
+    assert WRONG not in reply_text
 
 
 async def test_what_llamaindex_writes_at_the_limit_of_iterations_is_checked_too():
@@ -260,10 +269,10 @@ async def test_a_run_that_was_broken_off_leaves_nothing_to_the_next():
     assert str(await agent.run(user_msg=QUESTION, ctx=ctx)) == RIGHT
     assert [a["text"] for a in (await ctx.store.get("denoise"))["attempts"]] == [RIGHT]
     memory = await ctx.store.get("memory")
-    assert WRONG not in [m.content for m in await memory.aget()]
+    assert WRONG not in [message.content for message in await memory.aget()]
 
 
-def found(content, raw=None, name="t", **arguments):
+def results(content, raw=None, name="t", **arguments):
     """What counts of one tool call, asked for a town."""
     output = ToolOutput(
         content=content, tool_name=name, raw_input={}, raw_output=raw or content
@@ -279,7 +288,7 @@ def found(content, raw=None, name="t", **arguments):
         DraftReply("", retrieved=evidence_from_calls([call], {"planner"})),
         WorkingMemory(QUESTION),
     )
-    return [p.text for p in counts]
+    return [passage.text for passage in counts]
 
 
 @pytest.mark.parametrize(
@@ -316,16 +325,19 @@ def found(content, raw=None, name="t", **arguments):
     ],
 )
 def test_the_models_own_words_are_no_evidence(content, raw, name, arguments):
-    assert found(content, raw, name, **arguments) == []
+    assert results(content, raw, name, **arguments) == []
 
 
 def test_what_a_tool_brings_counts_and_what_it_repeats_at_length_does_not():
-    assert found("The red tower is in Porto.", query="red tower of the north") == [
+    assert results("The red tower is in Porto.", query="red tower of the north") == [
         "The red tower is in Porto."
     ]
-    said = "the tower stands in Lisbon since 1755"
-    told = f"You asked: {said}. Nothing on that. The register has two towers, one red, in Porto, and one in Braga."
-    (left,) = found(told, query=said)
-    assert "Lisbon" not in left
-    assert "one red, in Porto" in left
-    assert len(left) == len(told), "places stay"
+    reply_text = "the tower stands in Lisbon since 1755"
+    seen_events = (
+        f"You asked: {reply_text}. Nothing on that. "
+        "The register has two towers, one red, in Porto, and one in Braga."
+    )
+    (remaining_steps,) = results(seen_events, query=reply_text)
+    assert "Lisbon" not in remaining_steps
+    assert "one red, in Porto" in remaining_steps
+    assert len(remaining_steps) == len(seen_events), "places stay"

@@ -31,7 +31,10 @@ def test_an_unknown_name_is_an_attribute_error():
     ],
 )
 def test_importing_brings_neither_torch_nor_the_other_framework(name):
-    code = f"import {name}, sys; print([m for m in ('torch', 'langchain_core', 'transformers') if m in sys.modules])"
+    code = (
+        f"import {name}, sys; "
+        "print([m for m in ('torch', 'langchain_core', 'transformers') if m in sys.modules])"
+    )
     out = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )

@@ -65,7 +65,7 @@ def test_an_ingestion_pipeline_stores_denoised_nodes(sync):
         if sync
         else asyncio.run(pipeline.arun(documents=DOCUMENTS))
     )
-    assert [n.text for n in nodes] == [
+    assert [hit.text for hit in nodes] == [
         "A red cat. A red dog.",
         "All blue. ",
     ]  # END keeps one at least
@@ -128,11 +128,11 @@ def test_a_fallback_is_never_cached(local, sync):
 
     with pytest.raises(DenoisingFailure, match="model is down"):
         run_pipeline(step(), cache, sync)
-    kept = run_pipeline(step(on_fallback="keep"), cache, sync)
-    assert [n.text for n in kept] == [d.text for d in DOCUMENTS]
+    kept_items = run_pipeline(step(on_fallback="keep"), cache, sync)
+    assert [hit.text for hit in kept_items] == [d.text for d in DOCUMENTS]
     is_down = False
     for settings in ({}, {"on_fallback": "keep"}):
-        assert [n.text for n in run_pipeline(step(**settings), cache, sync)] == [
+        assert [hit.text for hit in run_pipeline(step(**settings), cache, sync)] == [
             "A red cat. ",
             "All blue. ",
         ]
@@ -141,7 +141,7 @@ def test_a_fallback_is_never_cached(local, sync):
 def test_an_empty_result_is_no_failure(local):
     postprocessor = DenoisePostprocessor.from_llm(local(lambda prompt: "none"))
     nodes = DenoiseTransform(postprocessor=postprocessor, query="red things")(DOCUMENTS)
-    assert [n.text for n in nodes] == [d.text for d in DOCUMENTS]
+    assert [hit.text for hit in nodes] == [d.text for d in DOCUMENTS]
 
 
 def keys_of(*postprocessors):
@@ -158,9 +158,9 @@ def with_other_prompt(llm):
     return postprocessor
 
 
-def test_named_methods_have_a_key_of_their_own(scripted, local):
-    llm = scripted(str)
-    made = [
+def test_named_methods_have_a_key_of_their_own(scripted_llm, local):
+    llm = scripted_llm(str)
+    built = [
         lambda: DenoisePostprocessor(),
         lambda: DenoisePostprocessor(keep=1),
         lambda: DenoisePostprocessor.from_llm(llm),
@@ -172,8 +172,8 @@ def test_named_methods_have_a_key_of_their_own(scripted, local):
             MockEmbedding(4, model_name="other")
         ),
     ]
-    first, again = (keys_of(*(make() for make in made)) for _ in range(2))
-    assert first == again
+    first, second_result = (keys_of(*(make() for make in built)) for _ in range(2))
+    assert first == second_result
     assert all(first.count(key) == 1 for key in first)
     cut = DenoisePostprocessor.from_embed_model(
         MockEmbedding(4), chunker=sentence_chunker(100)
@@ -184,8 +184,8 @@ def test_named_methods_have_a_key_of_their_own(scripted, local):
 def test_a_transform_is_stored_and_loaded_with_its_parts_passed_in():
     step = transform(cache_key="red", denoise_together=True, on_fallback="raise")
     data = json.loads(json.dumps(step.to_dict()))
-    twin = DenoiseTransform.from_dict(data, postprocessor=step.postprocessor)
-    assert twin.to_dict() == step.to_dict()
+    restored = DenoiseTransform.from_dict(data, postprocessor=step.postprocessor)
+    assert restored.to_dict() == step.to_dict()
     with pytest.raises(ValidationError, match="postprocessor"):
         DenoiseTransform.from_dict(data | {"postprocessor": None})
     with pytest.raises(ValidationError, match="query"):
@@ -198,9 +198,9 @@ def test_settings_store_and_load_with_the_denoiser_passed_in():
         denoiser=denoiser, score_policy="replace", on_empty="drop", max_concurrency=3
     )
     data = json.loads(json.dumps(postprocessor.to_dict()))
-    twin = DenoisePostprocessor.from_dict(data, denoiser=denoiser)
-    assert twin.to_dict() == postprocessor.to_dict()
-    assert frozen(both(twin, nodes_of())) == frozen(both(postprocessor, nodes_of()))
+    restored = DenoisePostprocessor.from_dict(data, denoiser=denoiser)
+    assert restored.to_dict() == postprocessor.to_dict()
+    assert frozen(both(restored, nodes_of())) == frozen(both(postprocessor, nodes_of()))
     with pytest.raises(ValidationError, match="denoiser"):
         DenoisePostprocessor.from_dict(data)
 
@@ -212,9 +212,9 @@ class Locked(RedSentences):
 
 def test_copies_share_the_denoiser_and_none_goes_to_a_worker_without_it():
     postprocessor = DenoisePostprocessor(denoiser=Locked(), on_empty="drop")
-    twin = copy.deepcopy({"deep": [postprocessor]})["deep"][0]
-    assert twin.denoiser is postprocessor.denoiser
-    assert frozen(both(twin, nodes_of())) == frozen(both(postprocessor, nodes_of()))
+    restored = copy.deepcopy({"deep": [postprocessor]})["deep"][0]
+    assert restored.denoiser is postprocessor.denoiser
+    assert frozen(both(restored, nodes_of())) == frozen(both(postprocessor, nodes_of()))
     with pytest.raises((TypeError, AttributeError), match="pickle"):
         pickle.dumps(DenoiseTransform(postprocessor=postprocessor, query="x"))
     assert both(postprocessor, nodes_of()), (
@@ -228,4 +228,6 @@ def test_a_worker_of_a_pipeline_does_what_the_caller_would():
         query="red things",
     )
     there = pickle.loads(pickle.dumps(step))  # noqa: S301  # our own bytes
-    assert [n.text for n in there(DOCUMENTS)] == [n.text for n in step(DOCUMENTS)]
+    assert [hit.text for hit in there(DOCUMENTS)] == [
+        hit.text for hit in step(DOCUMENTS)
+    ]

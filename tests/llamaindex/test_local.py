@@ -31,7 +31,7 @@ def llm(pair):
     )
 
 
-@pytest.mark.parametrize("wrap", [lambda m: m, LlamaLLM])
+@pytest.mark.parametrize("wrap", [lambda messages: messages, LlamaLLM])
 def test_the_very_objects_come_out(pair, llm, wrap):
     model, tokenizer = local_model(wrap(llm))
     assert model is pair[0]
@@ -42,9 +42,10 @@ def test_end_reads_the_weights_the_llm_answers_with(pair, llm):
     probe = build_probe(*pair)
     model, tokenizer = local_model(llm)
     shared = ProbeScorer(model, probe, tokenizer=tokenizer)
-    alone = ProbeScorer(pair[0], probe, tokenizer=pair[1])
+    separate = ProbeScorer(pair[0], probe, tokenizer=pair[1])
     assert (
-        shared.score(QUESTION, TEXTS).tolist() == alone.score(QUESTION, TEXTS).tolist()
+        shared.score(QUESTION, TEXTS).tolist()
+        == separate.score(QUESTION, TEXTS).tolist()
     )
     assert shared.reader.backbone.model is pair[0]
     assert addresses(shared.reader.backbone.model) == addresses(pair[0])

@@ -45,9 +45,9 @@ def shared_words(query, text):
 
 def test_end_keeps_the_node_its_metadata_speaks_for():
     end = ENDDenoiser(FunctionScorer(shared_words), keep=1)
-    (kept,) = both(DenoisePostprocessor(denoiser=end), companies(), QUERY)
-    assert kept.node.node_id == "Alpha"
-    assert kept.node.text == REVENUE, "the header is no part of the text"
+    (kept_items,) = both(DenoisePostprocessor(denoiser=end), companies(), QUERY)
+    assert kept_items.node.node_id == "Alpha"
+    assert kept_items.node.text == REVENUE, "the header is no part of the text"
 
 
 def test_a_judge_holds_an_answer_against_what_an_llm_is_shown():
@@ -97,7 +97,7 @@ NODES = [
     "mode", [MetadataMode.EMBED, MetadataMode.LLM, MetadataMode.NONE]
 )
 def test_a_headed_passage_is_what_llamaindex_shows(node, mode):
-    (passage,) = to_passages([NodeWithScore(node=node)], mode, captions=True)
+    (passage,) = to_passages([NodeWithScore(node=node)], mode, include_captions=True)
     assert passage.text == "body"
     assert passage.text_with_header.split() == node.get_content(mode).split()
 
@@ -130,25 +130,31 @@ def secret_nodes():
     ]
 
 
-def s2a(asked):
+def s2a(seen_prompts):
     return S2ADenoiser(
-        FunctionLLM(lambda m: asked.append("\n".join(x.content for x in m)) or "1"),
+        FunctionLLM(
+            lambda messages: (
+                seen_prompts.append("\n".join(x.content for x in messages)) or "1"
+            )
+        ),
         variant="select",
     )
 
 
-def discrim(asked):
+def discrim(seen_prompts):
     reply = FunctionLLM(
-        lambda m: asked.append("\n".join(x.content for x in m)) or "yes"
+        lambda messages: (
+            seen_prompts.append("\n".join(x.content for x in messages)) or "yes"
+        )
     )
     return ENDDenoiser(LLMDiscrim(reply), threshold=0.5)
 
 
 PROMPTING = {
     "s2a": s2a,
-    "guarded": lambda asked: Guard(s2a(asked)),
-    "after END": lambda asked: Pipeline(
-        ENDDenoiser(FunctionScorer(shared_words), keep=2), s2a(asked)
+    "guarded": lambda seen_prompts: Guard(s2a(seen_prompts)),
+    "after END": lambda seen_prompts: Pipeline(
+        ENDDenoiser(FunctionScorer(shared_words), keep=2), s2a(seen_prompts)
     ),
     "a scorer that asks": discrim,
 }
@@ -156,13 +162,13 @@ PROMPTING = {
 
 @pytest.mark.parametrize("name", PROMPTING)
 def test_an_excluded_key_never_stands_in_a_prompt(name):
-    asked = []
+    seen_prompts = []
     both(
-        DenoisePostprocessor(denoiser=PROMPTING[name](asked), on_error="raise"),
+        DenoisePostprocessor(denoiser=PROMPTING[name](seen_prompts), on_error="raise"),
         secret_nodes(),
     )
-    assert asked
-    assert not any(SECRET in prompt for prompt in asked)
+    assert seen_prompts
+    assert not any(SECRET in prompt for prompt in seen_prompts)
 
 
 def test_a_scorer_reads_what_is_embedded_and_not_what_only_an_llm_is_shown():
@@ -173,15 +179,18 @@ def test_a_scorer_reads_what_is_embedded_and_not_what_only_an_llm_is_shown():
 
 
 def test_steps_of_a_pipeline_each_read_their_own():
-    read, asked = [], []
+    read, seen_prompts = [], []
     scorer = FunctionScorer(lambda q, t: read.append(t) or 1.0)
-    steps = Pipeline(ENDDenoiser(scorer, keep=2), s2a(asked))
+    steps = Pipeline(ENDDenoiser(scorer, keep=2), s2a(seen_prompts))
     both(DenoisePostprocessor(denoiser=steps), secret_nodes())
     assert any(SECRET in t for t in read)
-    assert not any(SECRET in t for t in asked)
+    assert not any(SECRET in t for t in seen_prompts)
 
 
 def test_a_title_stands_in_the_prompt_of_s2a():
-    asked = []
-    both(DenoisePostprocessor(denoiser=s2a(asked), on_error="raise"), secret_nodes())
-    assert any("title: Towers 0" in prompt for prompt in asked)
+    seen_prompts = []
+    both(
+        DenoisePostprocessor(denoiser=s2a(seen_prompts), on_error="raise"),
+        secret_nodes(),
+    )
+    assert any("title: Towers 0" in prompt for prompt in seen_prompts)

@@ -58,22 +58,22 @@ def test_a_schema_goes_out_as_the_tools_parameters(variant):
 
 
 @pytest.mark.parametrize(
-    ("variant", "fields", "kept"),
+    ("variant", "fields", "kept_items"),
     [
         ("select", {"keep": [2]}, "Bread is cheap."),
         ("remove", {"drop": ["2"]}, "Paris is in France. "),
         ("default", {"context": "Paris is in France."}, "Paris is in France. "),
     ],
 )
-def test_s2a_is_read_from_the_tools_arguments(variant, fields, kept):
+def test_s2a_is_read_from_the_tools_arguments(variant, fields, kept_items):
     model, _ = fill(**fields)
     denoiser = S2ADenoiser(LlamaLLM(model), variant=variant)
-    given = [Passage("Paris is in France. Bread is cheap.", "p")]
-    result = denoiser.denoise("Where is Paris?", given)
+    inputs = [Passage("Paris is in France. Bread is cheap.", "p")]
+    result = denoiser.denoise("Where is Paris?", inputs)
     assert result.fallback is None
-    assert [p.text for p in result.passages] == [kept]
+    assert [passage.text for passage in result.passages] == [kept_items]
     assert (
-        asyncio.run(denoiser.adenoise("Where is Paris?", given)).passages
+        asyncio.run(denoiser.adenoise("Where is Paris?", inputs)).passages
         == result.passages
     )
 
@@ -83,7 +83,7 @@ def says(text):
 
 
 @pytest.mark.parametrize(
-    "script", [says("1"), lambda m, tools=(): calls("another", keep=[1])]
+    "script", [says("1"), lambda messages, tools=(): calls("another", keep=[1])]
 )
 def test_a_model_that_calls_no_tool_after_all_is_read_as_text(script):
     llm = LlamaLLM(Calling(script=script))
@@ -108,8 +108,8 @@ def test_who_is_asked_by_tool():
         LlamaLLM(MockLLM(), structured=True)
 
 
-def test_without_tools_the_schema_is_left_aside(scripted):
-    llm = LlamaLLM(scripted(lambda m: "1"))
+def test_without_tools_the_schema_is_left_aside(scripted_llm):
+    llm = LlamaLLM(scripted_llm(lambda messages: "1"))
     assert isinstance(llm, StructuredLLM)
     assert llm.complete_json(ASKED, reply_schema("select")) == llm.complete(ASKED)
     assert asyncio.run(
@@ -121,8 +121,8 @@ async def collected(llm):
     return [piece async for piece in llm.astream(ASKED)]
 
 
-def test_a_stream_is_the_reply_in_pieces(scripted):
-    llm = LlamaLLM(scripted(lambda m: TEXT))
+def test_a_stream_is_the_reply_in_pieces(scripted_llm):
+    llm = LlamaLLM(scripted_llm(lambda messages: TEXT))
     assert isinstance(llm, StreamingLLM)
     pieces = list(llm.stream(ASKED))
     assert pieces == list(TEXT)

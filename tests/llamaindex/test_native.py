@@ -5,7 +5,7 @@ from llama_index.core import MockEmbedding, Settings
 from llama_index.core.llms import MockLLM
 from llama_index.core.postprocessor import LLMRerank
 from llamaindex_denoisers import QUESTION, RedSentences, both, nodes_of
-from llamaindex_engines import Fixed, always, around, keep_red, nodes
+from llamaindex_engines import Fixed, always, checked_engine, keep_red, nodes
 
 from denoise_core import InputError, Message
 from denoise_core.end import ENDDenoiser
@@ -29,21 +29,21 @@ def settings():
 def test_the_default_is_the_embedded_denoiser_and_works_offline():
     pytest.importorskip("tokenizers")
     out = both(DenoisePostprocessor(on_error="raise"), nodes_of())
-    assert any("red tower" in n.node.text for n in out)
+    assert any("red tower" in hit.node.text for hit in out)
     assert record(out[0].node)["op"] == "ENDDenoiser"
 
 
 def test_the_embedded_encoder_as_an_embedding():
     pytest.importorskip("tokenizers")
-    made = EmbeddedEmbedding()
-    tower, bread, asked = made.get_text_embedding_batch(
+    built = EmbeddedEmbedding()
+    tower, bread, seen_prompts = built.get_text_embedding_batch(
         ["The tower is in Porto.", "Bread.", "Where is the tower?"]
     )
     assert len(tower) == 384
-    assert made.similarity(asked, tower) > made.similarity(asked, bread)
+    assert built.similarity(seen_prompts, tower) > built.similarity(seen_prompts, bread)
 
 
-def test_a_model_is_passed_or_set_and_never_resolved(settings, scripted):
+def test_a_model_is_passed_or_set_and_never_resolved(settings, scripted_llm):
     for make in (
         lambda: DenoisePostprocessor.from_llm(),
         lambda: DenoisePostprocessor.from_embed_model(),
@@ -52,7 +52,7 @@ def test_a_model_is_passed_or_set_and_never_resolved(settings, scripted):
     ):
         with pytest.raises(InputError, match="no default is resolved"):
             make()
-    settings.llm, settings.embed_model = scripted(keep_red), MockEmbedding(4)
+    settings.llm, settings.embed_model = scripted_llm(keep_red), MockEmbedding(4)
     assert DenoisePostprocessor.from_llm().denoiser.llm.model is settings.llm
     assert (
         DenoisePostprocessor.from_embed_model().denoiser.scorer.embed_model
@@ -61,14 +61,14 @@ def test_a_model_is_passed_or_set_and_never_resolved(settings, scripted):
     assert S2AQueryEngine.from_args(Fixed(nodes())).query(QUESTION).source_nodes
 
 
-def test_a_rerankers_scores_and_its_own_number_of_nodes(scripted):
-    said = "Doc: 3, Relevance: 9\nDoc: 1, Relevance: 5\nDoc: 2, Relevance: 1"
-    reranker = LLMRerank(llm=scripted(always(said)), top_n=2)
+def test_a_rerankers_scores_and_its_own_number_of_nodes(scripted_llm):
+    reply_text = "Doc: 3, Relevance: 9\nDoc: 1, Relevance: 5\nDoc: 2, Relevance: 1"
+    reranker = LLMRerank(llm=scripted_llm(always(reply_text)), top_n=2)
     out = both(
         DenoisePostprocessor.from_reranker(reranker, on_error="raise"),
         nodes_of(["a", "b", "c"]),
     )
-    assert [n.node.node_id for n in out] == ["n2", "n0"]
+    assert [hit.node.node_id for hit in out] == ["n2", "n0"]
     assert reranker.top_n == 2
 
 
@@ -78,25 +78,27 @@ def lengths(keep=3):
 
 def test_top_n_and_order():
     texts = ["aa", "aaaa", "a", "aaa"]
-    given = both(DenoisePostprocessor(denoiser=lengths(), top_n=2), nodes_of(texts))
-    assert [n.node.text for n in given] == ["aaaa", "aaa"]
+    inputs = both(DenoisePostprocessor(denoiser=lengths(), top_n=2), nodes_of(texts))
+    assert [hit.node.text for hit in inputs] == ["aaaa", "aaa"]
     ranked = both(
         DenoisePostprocessor(denoiser=lengths(), order="score"), nodes_of(texts)
     )
-    assert [n.node.text for n in ranked] == ["aaaa", "aaa", "aa"]
+    assert [hit.node.text for hit in ranked] == ["aaaa", "aaa", "aa"]
 
 
 @pytest.mark.parametrize(
-    ("made", "wanted"),
+    ("built", "expected_value"),
     [
         (MockLLM(), "from_llm"),
         (MockEmbedding(4), "from_embed_model"),
         (DenoisePostprocessor(denoiser=RedSentences()), "from_reranker"),
     ],
 )
-def test_a_framework_object_in_a_denoisers_place_is_told_where_it_goes(made, wanted):
-    with pytest.raises(ValueError, match=wanted):
-        DenoisePostprocessor(denoiser=made)
+def test_a_framework_object_in_a_denoisers_place_is_told_where_it_goes(
+    built, expected_value
+):
+    with pytest.raises(ValueError, match=expected_value):
+        DenoisePostprocessor(denoiser=built)
 
 
 class Broken(RedSentences):
@@ -104,17 +106,17 @@ class Broken(RedSentences):
         raise ConnectionError("down")
 
 
-def test_what_began_also_ends_when_it_fails(watched):
+def test_what_began_also_ends_when_it_fails(event_log):
     with pytest.raises(ConnectionError):
         DenoisePostprocessor(denoiser=Broken(), on_error="raise").postprocess_nodes(
             nodes_of(), query_str="q"
         )
-    names = [type(e).__name__ for e in watched[0]]
+    names = [type(e).__name__ for e in event_log[0]]
     assert names.count("ReRankStartEvent") == names.count("ReRankEndEvent") == 1
 
 
-def test_history_takes_messages_of_either_kind_and_nothing_else(scripted):
-    engine = around(scripted)
+def test_history_takes_messages_of_either_kind_and_nothing_else(scripted_llm):
+    engine = checked_engine(scripted_llm)
     assert engine.answer(QUESTION, [Message("user", "Hi.")]).text
     with pytest.raises(InputError, match="expected a list of ChatMessages, got a str"):
         engine.answer(QUESTION, "Hi.")

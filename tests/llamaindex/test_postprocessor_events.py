@@ -13,47 +13,49 @@ from llamaindex_denoise import DenoisePostprocessor
 from llamaindex_denoise.events import DenoiseEvent
 
 
-def test_events_for_a_real_handler(watched, denoiser):
-    events, _ = watched
+def test_events_for_a_real_handler(event_log, denoiser):
+    events, _ = event_log
     nodes = nodes_of()
     out = DenoisePostprocessor(denoiser=denoiser).postprocess_nodes(
         nodes, query_str=QUESTION
     )
-    start, own, end = [
+    start, own_part, end = [
         e
         for e in events
         if isinstance(e, (ReRankStartEvent, DenoiseEvent, ReRankEndEvent))
     ]
     assert isinstance(start, ReRankStartEvent)
     assert isinstance(end, ReRankEndEvent)
-    assert [n.node.node_id for n in start.nodes] == [n.node.node_id for n in nodes]
+    assert [hit.node.node_id for hit in start.nodes] == [
+        hit.node.node_id for hit in nodes
+    ]
     assert end.nodes == out
-    assert own.summary["given"] == ["n0", "n1", "n2", "n3", "n4"]
-    assert "Porto" not in own.model_dump_json()
-    assert own.span_id, "the event belongs to no span"
+    assert own_part.summary["given"] == ["n0", "n1", "n2", "n3", "n4"]
+    assert "Porto" not in own_part.model_dump_json()
+    assert own_part.span_id, "the event belongs to no span"
 
 
-def test_text_can_be_kept_out_of_events(watched):
+def test_text_can_be_kept_out_of_events(event_log):
     DenoisePostprocessor(
         denoiser=RedSentences(), events_with_text=False
     ).postprocess_nodes(nodes_of(), query_str=QUESTION)
     ours = [
         e
-        for e in watched[0]
+        for e in event_log[0]
         if isinstance(e, (ReRankStartEvent, DenoiseEvent, ReRankEndEvent))
     ]
     assert len(ours) == 3
     assert not any("Porto" in e.model_dump_json() for e in ours)
 
 
-def test_spans_sync_and_async(watched, denoiser):
+def test_spans_sync_and_async(event_log, denoiser):
     postprocessor = DenoisePostprocessor(denoiser=denoiser)
     postprocessor.postprocess_nodes(nodes_of(), query_str=QUESTION)
     asyncio.run(postprocessor.apostprocess_nodes(nodes_of(), query_str=QUESTION))
     assert {
         "DenoisePostprocessor._postprocess_nodes",
         "DenoisePostprocessor._apostprocess_nodes",
-    } <= set(watched[1].tree())
+    } <= set(event_log[1].tree())
 
 
 def test_a_callback_manager_can_be_set_and_sees_the_reranking():

@@ -32,8 +32,8 @@ def test_on_error(how):
             asyncio.run(postprocessor.apostprocess_nodes(nodes, query_str=QUESTION))
         return
     out = both(postprocessor, nodes)
-    assert [n.node.text for n in out] == (list(TEXTS) if how == "keep" else [])
-    assert all("model is down" in record(n.node)["fallback"] for n in out)
+    assert [hit.node.text for hit in out] == (list(TEXTS) if how == "keep" else [])
+    assert all("model is down" in record(hit.node)["fallback"] for hit in out)
 
 
 @pytest.mark.parametrize("how", ["keep", "drop", "raise"])
@@ -45,10 +45,10 @@ def test_on_empty(how):
             postprocessor.postprocess_nodes(nodes, query_str=QUESTION)
         return
     out = both(postprocessor, nodes)
-    assert [n.node.text for n in out] == (
+    assert [hit.node.text for hit in out] == (
         ["Not here.", "Not at all."] if how == "keep" else []
     )
-    assert all("nothing was kept" in record(n.node)["fallback"] for n in out)
+    assert all("nothing was kept" in record(hit.node)["fallback"] for hit in out)
 
 
 def test_one_bad_reply_loses_no_other():
@@ -60,7 +60,7 @@ def test_one_bad_reply_loses_no_other():
     out = both(
         DenoisePostprocessor(denoiser=AsksPerPassage(FunctionLLM(reply))), nodes_of()
     )
-    assert [n.node.node_id for n in out] == ["n0", "n2", "n4"]
+    assert [hit.node.node_id for hit in out] == ["n0", "n2", "n4"]
     assert "1 replies failed" in record(out[0].node)["fallback"]
 
 

@@ -17,17 +17,19 @@ from llamaindex_denoise import DenoisePostprocessor
 QUESTION = "Where is the red tower?"
 
 
-def texts(postprocessor, found=None):
+def texts(postprocessor, results=None):
     return [
-        n.text
-        for n in postprocessor.postprocess_nodes(found or nodes(), query_str=QUESTION)
+        hit.text
+        for hit in postprocessor.postprocess_nodes(
+            results or nodes(), query_str=QUESTION
+        )
     ]
 
 
 def test_keep_is_the_rule_of_the_default():
     assert len(texts(DenoisePostprocessor(keep=1))) == 1
     assert len(texts(DenoisePostprocessor(keep=2, order="score"))) == 2
-    assert texts(DenoisePostprocessor(threshold=-1e9)) == [n.text for n in nodes()]
+    assert texts(DenoisePostprocessor(threshold=-1e9)) == [hit.text for hit in nodes()]
 
 
 def test_keep_is_the_rule_of_a_denoiser_that_is_given():
@@ -56,7 +58,7 @@ def test_an_unknown_setting_is_told():
 def test_nodes_and_questions_given_otherwise():
     every = DenoisePostprocessor(keep=5)
     assert texts(every, nodes()[0]) == [nodes()[0].text]
-    assert texts(every, (n for n in nodes())) == [n.text for n in nodes()]
+    assert texts(every, (n for n in nodes())) == [hit.text for hit in nodes()]
     with pytest.raises(InputError, match="query_str="):
         every.postprocess_nodes(nodes(), QUESTION)
 
@@ -76,25 +78,25 @@ def test_keep_for_a_denoiser_without_such_a_rule_is_an_error():
 )
 def test_the_default_comes_back_from_json(settings):
     first = DenoisePostprocessor(**settings)
-    twin = DenoisePostprocessor.from_dict(json.loads(json.dumps(first.to_dict())))
-    assert twin.to_dict() == first.to_dict()
-    assert texts(twin) == texts(first)
+    restored = DenoisePostprocessor.from_dict(json.loads(json.dumps(first.to_dict())))
+    assert restored.to_dict() == first.to_dict()
+    assert texts(restored) == texts(first)
 
 
 def test_another_denoiser_has_to_be_given_again():
     by_another_rule = DenoisePostprocessor(denoiser=default_denoiser(keep=3))
-    for made in (
+    for built in (
         DenoisePostprocessor.from_embed_model(MockEmbedding(4), keep=1),
         by_another_rule,
     ):
         with pytest.raises(ValueError, match=r"from_dict\(data, denoiser="):
-            DenoisePostprocessor.from_dict(made.to_dict())
+            DenoisePostprocessor.from_dict(built.to_dict())
 
 
 def test_a_copy_keeps_its_rule():
-    made = DenoisePostprocessor(keep=1).model_copy()
+    built = DenoisePostprocessor(keep=1).model_copy()
     assert texts(
-        made,
+        built,
         [NodeWithScore(node=TextNode(text=t)) for t in ("The red tower.", "A ship.")],
     ) == ["The red tower."]
 

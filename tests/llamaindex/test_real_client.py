@@ -55,13 +55,13 @@ def postprocessor(model, at_most=10):
     return DenoisePostprocessor(denoiser=denoiser)
 
 
-async def denoised(ours, given, sync):
+async def denoised(ours, inputs, sync):
     if sync:
-        return await asyncio.to_thread(ours.postprocess_nodes, given, query_str="q")
-    return await ours.apostprocess_nodes(given, query_str="q")
+        return await asyncio.to_thread(ours.postprocess_nodes, inputs, query_str="q")
+    return await ours.apostprocess_nodes(inputs, query_str="q")
 
 
-def why(node):
+def reason(node):
     return record(node.node)["fallback"]
 
 
@@ -107,9 +107,9 @@ async def test_what_still_fails_keeps_that_node_and_names_the_error(
 ):
     server.faults = [status]
     out = await denoised(postprocessor(client(), at_most=1), nodes(2), sync)
-    assert [n.node.text for n in out] == [n.node.text for n in nodes(2)]
-    assert str(status) in why(out[0])
-    assert f"fault {status}" in why(out[0])
+    assert [hit.node.text for hit in out] == [hit.node.text for hit in nodes(2)]
+    assert str(status) in reason(out[0])
+    assert f"fault {status}" in reason(out[0])
 
 
 async def test_cancelling_leaves_nothing_running(server, client):
@@ -150,7 +150,10 @@ def test_what_a_server_refuses_raises_and_what_fails_is_kept(status):
                 with pytest.raises(openai.APIStatusError):
                     call()
             else:
-                kept = call()
-                assert [n.node.text for n in kept] == ["The tower is tall.", "Bananas."]
-                assert all(record(n.node)["fallback"] for n in kept)
-                assert "sk-abcdef" not in str([record(n.node) for n in kept])
+                kept_items = call()
+                assert [hit.node.text for hit in kept_items] == [
+                    "The tower is tall.",
+                    "Bananas.",
+                ]
+                assert all(record(hit.node)["fallback"] for hit in kept_items)
+                assert "sk-abcdef" not in str([record(hit.node) for hit in kept_items])

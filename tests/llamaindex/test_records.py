@@ -15,11 +15,11 @@ from llama_index.core.schema import (
 from llamaindex_denoisers import Fails, RedSentences, Untouched, both, nodes_of
 
 from denoise_core import DenoiseResult
+from denoise_core.runtime.record import RECORD_BYTES
 from denoise_core.text.chunk import extract_spans
 from denoise_core.types import Span
 from llamaindex_denoise import DenoisePostprocessor, record
 from llamaindex_denoise.nodes.citations import origins
-from llamaindex_denoise.nodes.records import MAX_RECORD_BYTES
 
 
 def weight(note):
@@ -42,7 +42,7 @@ class AllAsOne(Untouched):
         return DenoiseResult(
             query,
             tuple(passages),
-            fallback="; ".join(f"{p.id}: model is down" for p in passages),
+            fallback="; ".join(f"{passage.id}: model is down" for passage in passages),
         )
 
 
@@ -58,8 +58,8 @@ def test_a_record_is_at_most_two_kilobytes(denoiser, long_id):
         n.node.id_ = f"{i}-" + "é" * (3000 if long_id else 1)
     out = both(DenoisePostprocessor(denoiser=denoiser), nodes)
     assert out
-    for n in out:
-        assert weight(record(n.node)) <= MAX_RECORD_BYTES
+    for hit in out:
+        assert weight(record(hit.node)) <= RECORD_BYTES
 
 
 def test_ranges_left_out_are_counted_and_nothing_is_called_exact():
@@ -68,8 +68,8 @@ def test_ranges_left_out_are_counted_and_nothing_is_called_exact():
     )
     note = record(out.node)
     assert note["spans_left_out"] == 800 - len(note["origin_spans"])
-    (place,) = origins(out, nodes_of(["abcdefgh" * 200]))
-    assert not place.is_exact
+    (origin,) = origins(out, nodes_of(["abcdefgh" * 200]))
+    assert not origin.is_exact
 
 
 def test_full_records_list_every_chunk_and_none_leaves_nothing():
@@ -78,12 +78,12 @@ def test_full_records_list_every_chunk_and_none_leaves_nothing():
     )
     assert record(full.node)["kept"] == [{"start": 0, "end": 27, "score": 0.75}]
     assert record(full.node)["query"]
-    (plain, *_) = both(DenoisePostprocessor(denoiser=RedSentences()), nodes_of())
-    assert "kept" not in record(plain.node)
-    (bare, *_) = both(
+    (plain_result, *_) = both(DenoisePostprocessor(denoiser=RedSentences()), nodes_of())
+    assert "kept" not in record(plain_result.node)
+    (bare_node, *_) = both(
         DenoisePostprocessor(denoiser=RedSentences(), record_detail="none"), nodes_of()
     )
-    assert record(bare.node) is None
+    assert record(bare_node.node) is None
 
 
 def test_no_metadata_mode_and_no_chunk_of_the_node_shows_the_record():
@@ -98,9 +98,9 @@ def test_no_metadata_mode_and_no_chunk_of_the_node_shows_the_record():
     for chunk in chunks:
         assert "origin" not in chunk.get_content(MetadataMode.ALL)
         assert chunk.get_content(MetadataMode.NONE) in node.text
-        (place,) = origins(chunk, [node])
-        assert place.is_exact
-        assert "".join(node.text[a:b] for a, b in place.ranges).strip() == chunk.text
+        (origin,) = origins(chunk, [node])
+        assert origin.is_exact
+        assert "".join(node.text[a:b] for a, b in origin.ranges).strip() == chunk.text
 
 
 def test_a_node_without_a_document_becomes_its_own_source_and_the_others_keep_theirs():
@@ -120,22 +120,24 @@ SENTENCES = "A blue cat sits here. The red tower is in Porto. Bread is cheap the
 def test_after_metadata_replacement_spans_name_characters_of_the_window():
     parser = SentenceWindowNodeParser.from_defaults(window_size=1)
     stored = parser.get_nodes_from_documents([Document(text=SENTENCES, id_="doc")])
-    found = [
+    results = [
         NodeWithScore(node=stored[2].model_copy(), score=0.9)
     ]  # "Bread is cheap there."
     window = MetadataReplacementPostProcessor(
         target_metadata_key="window"
-    ).postprocess_nodes(found)
+    ).postprocess_nodes(results)
     (out,) = both(DenoisePostprocessor(denoiser=RedSentences()), window)
     note = record(out.node)
     assert note["origin_id"] == stored[2].node_id
     assert note["origin_field"] == "window"
-    (place,) = origins(out, stored)
-    assert place.metadata_key == "window"
-    assert place.is_exact
+    (origin,) = origins(out, stored)
+    assert origin.metadata_key == "window"
+    assert origin.is_exact
     entry = stored[2].metadata["window"]
-    assert "".join(entry[a:b] for a, b in place.ranges).strip() == out.node.text.strip()
-    assert place.document_ranges == (), (
+    assert (
+        "".join(entry[a:b] for a, b in origin.ranges).strip() == out.node.text.strip()
+    )
+    assert origin.document_ranges == (), (
         "the window's place in the document is not known"
     )
     assert (out.node.start_char_idx, out.node.end_char_idx) == (None, None)

@@ -23,5 +23,5 @@ def test_the_jina_postprocessor():
         stock = jina.JinaRerank(
             top_n=2, model="rag-denoise", base_url=f"{url}/v1", api_key="none"
         )
-        found = stock.postprocess_nodes(nodes, query_str=QUERY)
-    assert [n.node.node_id for n in found] == [str(i) for i in best()[:2]]
+        results = stock.postprocess_nodes(nodes, query_str=QUERY)
+    assert [hit.node.node_id for hit in results] == [str(i) for i in best()[:2]]

@@ -48,27 +48,27 @@ class Gives(CustomQueryEngine):
         )
 
 
-def accumulated(scripted, *answers, **settings):
-    said = iter(answers)
-    llm = scripted(lambda m: next(said))
+def accumulated(scripted_llm, *answers, **settings):
+    reply_text = iter(answers)
+    llm = scripted_llm(lambda messages: next(reply_text))
     return Checked(inner(llm, response_mode="accumulate"), **settings).query(QUESTION)
 
 
-def test_the_answers_of_accumulate_keep_their_headings(scripted):
+def test_the_answers_of_accumulate_keep_their_headings(scripted_llm):
     right = "The red tower is in Porto."
-    response = accumulated(scripted, right, right, right)
+    response = accumulated(scripted_llm, right, right, right)
     assert response.metadata["denoise"]["outcome"] == "supported"
     between = "\n---------------------\n"
     assert str(response) == between.join(f"Response {n}: {right}" for n in (1, 2, 3))
 
 
-def test_what_is_left_of_accumulated_answers_keeps_its_numbers(scripted):
+def test_what_is_left_of_accumulated_answers_keeps_its_numbers(scripted_llm):
     answers = (
         "The red tower is in Porto.",
         "The tower was built in 1755.",
         "The blue bridge crosses the river.",
     )
-    response = accumulated(scripted, *answers, limits=LoopLimits(attempts=1))
+    response = accumulated(scripted_llm, *answers, limits=LoopLimits(attempts=1))
     text = str(response)
     assert "1755" not in text
     assert text.startswith("Response 1: The red tower")
@@ -76,15 +76,15 @@ def test_what_is_left_of_accumulated_answers_keeps_its_numbers(scripted):
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-def test_sources_alone_are_no_abstention(scripted, streaming, monkeypatch):
+def test_sources_alone_are_no_abstention(scripted_llm, streaming, monkeypatch):
     from llama_index.core import Settings
 
-    monkeypatch.setattr(Settings, "_llm", scripted(lambda m: RIGHT))
+    monkeypatch.setattr(Settings, "_llm", scripted_llm(lambda messages: RIGHT))
     engine = inner(None, response_mode="no_text")
     monkeypatch.setattr(Settings, "_llm", None)
     response = Checked(engine, streaming=streaming).query(QUESTION)
     assert str(response) in ("", "None")  # LlamaIndex prints no text so
-    assert [n.node_id for n in response.source_nodes] == ["n0", "n1", "n2"]
+    assert [hit.node_id for hit in response.source_nodes] == ["n0", "n1", "n2"]
     assert (
         response.metadata["denoise"]["outcome"],
         response.metadata["denoise"]["calls"],
@@ -101,10 +101,10 @@ def test_labels_are_not_held_against_the_sources(town, outcome):
     assert response.response == Place(town=town), "the object comes back whole"
 
 
-def test_a_stream_of_a_chat_has_its_verdict(scripted):
+def test_a_stream_of_a_chat_has_its_verdict(scripted_llm):
     def chat():
         memory = ChatMemoryBuffer.from_defaults(token_limit=2000)
-        llm = scripted(lambda m: RIGHT)
+        llm = scripted_llm(lambda messages: RIGHT)
         return Checked(
             ContextChatEngine.from_defaults(Fixed(nodes()), llm=llm, memory=memory)
         )
@@ -116,25 +116,29 @@ def test_a_stream_of_a_chat_has_its_verdict(scripted):
         assert metadata["denoise"]["outcome"] == "supported"
 
 
-def test_a_llamaindex_model_is_a_judge(scripted):
-    asked = scripted(lambda m: RIGHT)
-    engine = Checked(inner(scripted(lambda m: RIGHT)), judge=asked)
+def test_a_llamaindex_model_is_a_judge(scripted_llm):
+    seen_prompts = scripted_llm(lambda messages: RIGHT)
+    engine = Checked(inner(scripted_llm(lambda messages: RIGHT)), judge=seen_prompts)
     assert isinstance(engine.augmenter.utility.judge.llm, LlamaLLM)
 
 
 def test_what_a_checked_answer_rests_on_comes_as_citation_blocks_of_every_kind_of_response(
-    scripted,
+    scripted_llm,
 ):
     right = "The red tower is in Porto."
-    engine = Checked(inner(scripted(lambda m: right)))
+    engine = Checked(inner(scripted_llm(lambda messages: right)))
     chat = ContextChatEngine.from_defaults(
         retriever=Fixed(nodes()),
-        llm=scripted(lambda m: right),
+        llm=scripted_llm(lambda messages: right),
         memory=ChatMemoryBuffer.from_defaults(),
     )
-    streamed = Checked(chat).stream_chat(QUESTION)
-    assert "".join(streamed.response_gen) == right
-    for response in (engine.query(QUESTION), Checked(chat).chat(QUESTION), streamed):
+    streamed_text = Checked(chat).stream_chat(QUESTION)
+    assert "".join(streamed_text.response_gen) == right
+    for response in (
+        engine.query(QUESTION),
+        Checked(chat).chat(QUESTION),
+        streamed_text,
+    ):
         (block, *_) = citation_blocks(response)
         about = block.additional_location_info
         node = next(n for n in nodes() if n.node.node_id == block.source)
@@ -144,7 +148,9 @@ def test_what_a_checked_answer_rests_on_comes_as_citation_blocks_of_every_kind_o
         )
     assert (
         citation_blocks(
-            Checked(inner(scripted(lambda m: "It fell in 1755."))).query(QUESTION)
+            Checked(inner(scripted_llm(lambda messages: "It fell in 1755."))).query(
+                QUESTION
+            )
         )
         == []
     )

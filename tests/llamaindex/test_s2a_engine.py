@@ -9,13 +9,13 @@ from denoise_core.testing import FunctionScorer
 from llamaindex_denoise import DenoisePostprocessor, LlamaLLM, S2AQueryEngine, record
 
 
-def s2a_engine(scripted, retriever=None, **settings):
-    s2a = S2A(LlamaLLM(scripted(keep_red)), variant="select")
+def s2a_engine(scripted_llm, retriever=None, **settings):
+    s2a = S2A(LlamaLLM(scripted_llm(keep_red)), variant="select")
     return S2AQueryEngine(s2a, retriever or Fixed(nodes()), **settings)
 
 
-def test_s2a_answers_from_what_it_kept(scripted):
-    response = both(lambda: s2a_engine(scripted))
+def test_s2a_answers_from_what_it_kept(scripted_llm):
+    response = both(lambda: s2a_engine(scripted_llm))
     assert "The red tower is in Porto." in str(response)
     assert "bread" not in str(response).lower()
     assert "bridge" not in str(response)
@@ -27,20 +27,20 @@ def test_s2a_answers_from_what_it_kept(scripted):
     assert {d["id"] for d in note["dropped"]} == {"n0", "n1", "n2"}
 
 
-def test_s2a_without_context_asks_nobody(scripted):
-    response = both(lambda: s2a_engine(scripted, Fixed([])))
+def test_s2a_without_context_asks_nobody(scripted_llm):
+    response = both(lambda: s2a_engine(scripted_llm, Fixed([])))
     assert str(response) == "Empty Response"
     assert response.metadata["denoise"] == {"outcome": "no_context", "calls": 0}
 
 
-def test_s2a_delegates_streams_and_runs_postprocessors(scripted):
+def test_s2a_delegates_streams_and_runs_postprocessors(scripted_llm):
     drop_ships = DenoisePostprocessor(
         denoiser=ENDDenoiser(
             FunctionScorer(lambda q, t: float("Ships" not in t)), threshold=0.5
         )
     )
-    engine = s2a_engine(scripted, node_postprocessors=[drop_ships], streaming=True)
-    assert [n.node.node_id for n in engine.retrieve(QueryBundle(QUESTION))] == [
+    engine = s2a_engine(scripted_llm, node_postprocessors=[drop_ships], streaming=True)
+    assert [hit.node.node_id for hit in engine.retrieve(QueryBundle(QUESTION))] == [
         "n0",
         "n1",
     ]

@@ -40,26 +40,30 @@ class Down(BaseRetriever):
 
 
 def right_when_told(messages):
-    return RIGHT if "Lisbon" in " ".join(m.content or "" for m in messages) else WRONG
+    return (
+        RIGHT
+        if "Lisbon" in " ".join(message.content or "" for message in messages)
+        else WRONG
+    )
 
 
-def own(scripted, reply, retriever=None, **settings):
+def own_part(scripted_llm, reply, retriever=None, **settings):
     augmenter = Augmenter(
-        LlamaLLM(scripted(reply)), LlamaRetriever(retriever or Fixed()), **settings
+        LlamaLLM(scripted_llm(reply)), LlamaRetriever(retriever or Fixed()), **settings
     )
     return AugmentedQueryEngine(augmenter, streaming="draft")
 
 
-def around(scripted, reply, *, streaming=True, **settings):
+def checked_engine(scripted_llm, reply, *, streaming=True, **settings):
     inner = RetrieverQueryEngine.from_args(
-        Fixed(), llm=scripted(reply), streaming=streaming
+        Fixed(), llm=scripted_llm(reply), streaming=streaming
     )
     engine = Checked(inner, augmenter=Augmenter(**settings))
     engine.streaming = "draft"
     return engine
 
 
-async def streamed(engine, sync):
+async def streamed_text(engine, sync):
     """The pieces shown, and the response after its stream has ended."""
     if sync:
         response = engine.query(QUESTION)
@@ -71,7 +75,7 @@ async def streamed(engine, sync):
     return [piece async for piece in response.async_response_gen()], response
 
 
-async def whole(engine, sync):
+async def full_answer(engine, sync):
     """The same, read as code does that wants the answer and no stream."""
     return (
         engine.query(QUESTION).get_response()
@@ -81,32 +85,38 @@ async def whole(engine, sync):
 
 
 both = pytest.mark.parametrize("sync", [True, False])
-engines = pytest.mark.parametrize("make", [own, around])
+engines = pytest.mark.parametrize("make", [own_part, checked_engine])
 
 
 @both
 @engines
-async def test_a_draft_that_holds_is_all_that_is_shown(scripted, make, sync, watched):
-    shown, response = await streamed(make(scripted, lambda m: RIGHT), sync)
-    assert shown == list(RIGHT)
+async def test_a_draft_that_holds_is_all_that_is_shown(
+    scripted_llm, make, sync, event_log
+):
+    shown_text, response = await streamed_text(
+        make(scripted_llm, lambda messages: RIGHT), sync
+    )
+    assert shown_text == list(RIGHT)
     assert response.metadata["denoise"]["outcome"] == "supported"
     assert response.source_nodes[0].node.node_id == "n0"
-    (event,) = [e for e in watched[0] if isinstance(e, AnswerEvent)]
+    (event,) = [e for e in event_log[0] if isinstance(e, AnswerEvent)]
     assert event.record == response.metadata["denoise"]
 
 
 @both
 @engines
-async def test_a_draft_that_does_not_is_followed_by_the_answer(scripted, make, sync):
-    engine = make(scripted, right_when_told)
-    shown, response = await streamed(engine, sync)
-    assert "".join(shown) == WRONG + NOTICE + RIGHT
-    assert shown[: len(WRONG)] == list(WRONG)
+async def test_a_draft_that_does_not_is_followed_by_the_answer(
+    scripted_llm, make, sync
+):
+    engine = make(scripted_llm, right_when_told)
+    shown_text, response = await streamed_text(engine, sync)
+    assert "".join(shown_text) == WRONG + NOTICE + RIGHT
+    assert shown_text[: len(WRONG)] == list(WRONG)
     assert [a["outcome"] for a in response.metadata["denoise"]["attempts"]] == [
         "fail",
         "pass",
     ]
-    answer = await whole(engine, sync)
+    answer = await full_answer(engine, sync)
     assert (answer.response, answer.metadata["denoise"]["outcome"]) == (
         RIGHT,
         "supported",
@@ -116,54 +126,65 @@ async def test_a_draft_that_does_not_is_followed_by_the_answer(scripted, make, s
 
 @both
 @engines
-async def test_a_draft_nothing_better_came_of_stands_and_says_so(scripted, make, sync):
-    shown, response = await streamed(make(scripted, lambda m: WRONG), sync)
-    assert "".join(shown) == WRONG
+async def test_a_draft_nothing_better_came_of_stands_and_says_so(
+    scripted_llm, make, sync
+):
+    shown_text, response = await streamed_text(
+        make(scripted_llm, lambda messages: WRONG), sync
+    )
+    assert "".join(shown_text) == WRONG
     assert response.metadata["denoise"]["outcome"] == "unsupported"
 
 
 @both
 @engines
-async def test_an_answer_withheld_is_told_after_the_draft(scripted, make, sync):
-    engine = make(scripted, lambda m: WRONG, limits=LoopLimits(unsupported="abstain"))
-    shown, response = await streamed(engine, sync)
-    final = (await whole(engine, sync)).response
-    assert "".join(shown) == WRONG + NOTICE + final
+async def test_an_answer_withheld_is_told_after_the_draft(scripted_llm, make, sync):
+    engine = make(
+        scripted_llm, lambda messages: WRONG, limits=LoopLimits(unsupported="abstain")
+    )
+    shown_text, response = await streamed_text(engine, sync)
+    final = (await full_answer(engine, sync)).response
+    assert "".join(shown_text) == WRONG + NOTICE + final
     assert WRONG not in final
     assert response.metadata["denoise"]["outcome"] == "abstained"
 
 
 @both
-async def test_an_engine_without_a_stream_shows_its_draft_at_once(scripted, sync):
-    shown, _ = await streamed(around(scripted, right_when_told, streaming=False), sync)
-    assert shown[0] == WRONG
-    assert "".join(shown) == WRONG + NOTICE + RIGHT
-
-
-@both
-async def test_what_fails_before_a_draft_is_told_as_without_a_stream(scripted, sync):
-    engine = own(scripted, lambda m: RIGHT, Down())
-    shown, response = await streamed(engine, sync)
-    engine.streaming = False
-    plain = engine.query(QUESTION) if sync else await engine.aquery(QUESTION)
-    assert (
-        response.metadata["denoise"]["outcome"] == plain.metadata["denoise"]["outcome"]
+async def test_an_engine_without_a_stream_shows_its_draft_at_once(scripted_llm, sync):
+    shown_text, _ = await streamed_text(
+        checked_engine(scripted_llm, right_when_told, streaming=False), sync
     )
-    assert "".join(shown).endswith(plain.response)
+    assert shown_text[0] == WRONG
+    assert "".join(shown_text) == WRONG + NOTICE + RIGHT
 
 
 @both
-async def test_a_chat_engine_streams_it_and_finds_the_verdict(scripted, sync):
+async def test_what_fails_before_a_draft_is_told_as_without_a_stream(
+    scripted_llm, sync
+):
+    engine = own_part(scripted_llm, lambda messages: RIGHT, Down())
+    shown_text, response = await streamed_text(engine, sync)
+    engine.streaming = False
+    plain_result = engine.query(QUESTION) if sync else await engine.aquery(QUESTION)
+    assert (
+        response.metadata["denoise"]["outcome"]
+        == plain_result.metadata["denoise"]["outcome"]
+    )
+    assert "".join(shown_text).endswith(plain_result.response)
+
+
+@both
+async def test_a_chat_engine_streams_it_and_finds_the_verdict(scripted_llm, sync):
     chat = CondenseQuestionChatEngine.from_defaults(
-        own(scripted, right_when_told), llm=scripted(lambda m: "")
+        own_part(scripted_llm, right_when_told), llm=scripted_llm(lambda messages: "")
     )
     if sync:
         response = chat.stream_chat(QUESTION)
-        shown = "".join(response.response_gen)
+        shown_text = "".join(response.response_gen)
     else:
         response = await chat.astream_chat(QUESTION)
-        shown = "".join([piece async for piece in response.async_response_gen()])
-    assert shown == WRONG + NOTICE + RIGHT
+        shown_text = "".join([piece async for piece in response.async_response_gen()])
+    assert shown_text == WRONG + NOTICE + RIGHT
     assert response.sources[0].raw_output.metadata["denoise"]["outcome"] == "supported"
 
 
@@ -185,9 +206,11 @@ class Endless(Calling):
 
 
 async def test_a_reader_that_leaves_ends_the_run():
-    left = asyncio.Event()
-    augmenter = Augmenter(LlamaLLM(Endless(script=left)), LlamaRetriever(Fixed()))
+    remaining_steps = asyncio.Event()
+    augmenter = Augmenter(
+        LlamaLLM(Endless(script=remaining_steps)), LlamaRetriever(Fixed())
+    )
     response = await AugmentedQueryEngine(augmenter, streaming="draft").aquery(QUESTION)
     assert await anext(response.response_gen) == "x"
     await response.response_gen.aclose()
-    await asyncio.wait_for(left.wait(), 20)
+    await asyncio.wait_for(remaining_steps.wait(), 20)

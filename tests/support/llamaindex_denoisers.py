@@ -47,15 +47,17 @@ class RedSentences(Untouched):
     """Extractive: keeps the sentences that say red, with a score each."""
 
     def denoise(self, query, passages):
-        kept, dropped, scored = [], [], []
+        kept_items, dropped, scored = [], [], []
         for p in passages:
             spans = sentence_spans(p)
             red = [s for s in spans if "red" in p.text[s.start : s.end]]
             scored += [Keep(s, 0.75) for s in red]
             dropped += [Drop(s, "not red", 0.1) for s in spans if s not in red]
             part = extract_spans(p, red)
-            kept += [part] if part else []
-        return DenoiseResult(query, tuple(kept), tuple(dropped), kept=tuple(scored))
+            kept_items += [part] if part else []
+        return DenoiseResult(
+            query, tuple(kept_items), tuple(dropped), kept=tuple(scored)
+        )
 
 
 class Shouts(Untouched):
@@ -64,14 +66,14 @@ class Shouts(Untouched):
     def denoise(self, query, passages):
         out = [
             Passage(
-                p.text.upper(),
-                p.id,
-                p.score,
-                p.metadata,
-                p.source_spans,
+                passage.text.upper(),
+                passage.id,
+                passage.score,
+                passage.metadata,
+                passage.source_spans,
                 is_rewritten=True,
             )
-            for p in passages
+            for passage in passages
         ]
         return DenoiseResult(query.upper(), tuple(out))
 
@@ -82,8 +84,8 @@ class Joins(Untouched):
     def denoise(self, query, passages):
         if not passages:
             return DenoiseResult(query, ())
-        spans = tuple(s for p in passages for s in p.source_spans)
-        text = " ".join(p.text for p in passages)
+        spans = tuple(s for passage in passages for s in passage.source_spans)
+        text = " ".join(passage.text for passage in passages)
         return DenoiseResult(
             query, (Passage(text, "joint", None, {}, spans, is_rewritten=True),)
         )
@@ -98,17 +100,20 @@ class AsksPerPassage:
     def flow(self, query, passages):
         replies = yield Batch(
             tuple(
-                Complete((Message("user", p.text),), "ask", self.llm) for p in passages
+                Complete((Message("user", passage.text),), "ask", self.llm)
+                for passage in passages
             )
         )
-        kept = [
+        kept_items = [
             p
             for p, r in zip(passages, replies)
             if isinstance(r, FailedItem) or r.text == "yes"
         ]
         failed = sum(isinstance(r, FailedItem) for r in replies)
         return DenoiseResult(
-            query, tuple(kept), fallback=f"{failed} replies failed" if failed else None
+            query,
+            tuple(kept_items),
+            fallback=f"{failed} replies failed" if failed else None,
         )
 
     def denoise(self, query, passages):
@@ -175,7 +180,7 @@ DENOISERS = {
     "generative": Shouts,
     "joint": Joins,
     "asks": lambda: AsksPerPassage(
-        FunctionLLM(lambda m: "yes" if "red" in m[-1].content else "no")
+        FunctionLLM(lambda messages: "yes" if "red" in messages[-1].content else "no")
     ),
     "fails": Fails,
 }
@@ -206,7 +211,7 @@ def nodes_of(texts=TEXTS):
 
 def frozen(nodes):
     """All there is to the nodes, to compare."""
-    return [n.model_dump_json() for n in nodes]
+    return [hit.model_dump_json() for hit in nodes]
 
 
 def both(postprocessor, nodes, query=QUESTION):

@@ -75,20 +75,20 @@ class Calling(FunctionCallingLLM):
         tool_required=False,
         **kwargs,
     ):
-        said = [
+        reply_text = [
             ChatMessage(role="user", content=user_msg)
             if isinstance(user_msg, str)
             else user_msg
         ]
         return {
-            "messages": [*(chat_history or []), *(said if user_msg else [])],
+            "messages": [*(chat_history or []), *(reply_text if user_msg else [])],
             "tools": tools,
         }
 
     def get_tool_calls_from_response(
         self, response, error_on_no_tool_call=True, **kwargs
     ):
-        made = response.message.additional_kwargs.get("calls", [])
-        if not made and error_on_no_tool_call:
+        built = response.message.additional_kwargs.get("calls", [])
+        if not built and error_on_no_tool_call:
             raise ValueError("expected a tool call")
-        return [ToolSelection(**call) for call in made]
+        return [ToolSelection(**call) for call in built]

@@ -33,8 +33,8 @@ def nodes():
 class Fixed(BaseRetriever):
     """Finds the same nodes for every query and remembers the queries; has no async form of its own."""
 
-    def __init__(self, found):
-        self.found, self.queries = found, []
+    def __init__(self, results):
+        self.found, self.queries = results, []
         super().__init__()
 
     def _retrieve(self, query_bundle):
@@ -44,8 +44,8 @@ class Fixed(BaseRetriever):
 
 def first_wrong_then_right(messages):
     """A model that gets it right once it is told what was wrong."""
-    asked = " ".join(m.content or "" for m in messages)
-    return RIGHT if "Lisbon" in asked else WRONG
+    seen_prompts = " ".join(message.content or "" for message in messages)
+    return RIGHT if "Lisbon" in seen_prompts else WRONG
 
 
 def always(text):
@@ -55,17 +55,17 @@ def always(text):
 
 def keep_red(messages):
     """A model for S2A: keeps the first piece of what says red, and answers with what it was asked."""
-    asked = messages[-1].content
-    if "Which pieces" in asked:
+    seen_prompts = messages[-1].content
+    if "Which pieces" in seen_prompts:
         return "1"
-    return f"Heard: {asked}"
+    return f"Heard: {seen_prompts}"
 
 
-def own_loop(scripted, reply=first_wrong_then_right, retriever=None, **settings):
+def own_loop(scripted_llm, reply=first_wrong_then_right, retriever=None, **settings):
     """Our engine with a loop of its own; ``scripted`` is the fixture of that name."""
     retriever = retriever or Fixed(nodes())
     return AugmentedQueryEngine(
-        Augmenter(LlamaLLM(scripted(reply)), LlamaRetriever(retriever), **settings)
+        Augmenter(LlamaLLM(scripted_llm(reply)), LlamaRetriever(retriever), **settings)
     )
 
 
@@ -76,9 +76,13 @@ def inner(llm, retriever=None, **settings):
     )
 
 
-def around(scripted, reply=first_wrong_then_right, retriever=None, **settings):
+def checked_engine(
+    scripted_llm, reply=first_wrong_then_right, retriever=None, **settings
+):
     """Our engine around one of LlamaIndex's own; ``scripted`` is the fixture of that name."""
-    return Checked(inner(scripted(reply), retriever), augmenter=Augmenter(**settings))
+    return Checked(
+        inner(scripted_llm(reply), retriever), augmenter=Augmenter(**settings)
+    )
 
 
 def both(make_engine, question=QUESTION):
@@ -87,7 +91,7 @@ def both(make_engine, question=QUESTION):
     later = asyncio.run(make_engine().aquery(question))
     assert str(sync) == str(later)
     assert sync.metadata == later.metadata
-    assert [n.model_dump_json() for n in sync.source_nodes] == [
-        n.model_dump_json() for n in later.source_nodes
+    assert [hit.model_dump_json() for hit in sync.source_nodes] == [
+        hit.model_dump_json() for hit in later.source_nodes
     ]
     return sync

@@ -48,9 +48,11 @@ def nodes():
     ]
 
 
-def index(found=None):
+def index(results=None):
     """A vector index of the inns."""
-    return VectorStoreIndex(nodes() if found is None else found, embed_model=Words())
+    return VectorStoreIndex(
+        nodes() if results is None else results, embed_model=Words()
+    )
 
 
 def judged(response):
@@ -58,16 +60,15 @@ def judged(response):
     return response.metadata["denoise"]["outcome"]
 
 
-def assert_told_apart(make, scripted):
-    """The right answer is supported, that of another inn is not; ``make(llm)`` gives the application."""
-    for said in (RIGHT, WRONG):
+def assert_told_apart(make, scripted_llm):
+    """The right answer is supported, another inn's is not; ``make(llm)`` gives the app."""
+    for reply_text in (RIGHT, WRONG):
         for sync in (True, False):
-            engine = Checked(make(scripted(lambda m: said)), judge=InOnePassage())  # noqa: B023
-            response = (
-                engine.query(QUESTION) if sync else asyncio.run(engine.aquery(QUESTION))
-            )
-            assert (judged(response) == "supported") is (said == RIGHT), (
-                said,
-                sync,
-                str(response),
-            )
+            llm = scripted_llm(lambda messages, text=reply_text: text)
+            engine = Checked(make(llm), judge=InOnePassage())
+            if sync:
+                response = engine.query(QUESTION)
+            else:
+                response = asyncio.run(engine.aquery(QUESTION))
+            is_supported = judged(response) == "supported"
+            assert is_supported is (reply_text == RIGHT), (reply_text, sync, response)

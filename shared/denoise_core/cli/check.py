@@ -1,10 +1,10 @@
-"""``rag-denoise check``: the user's own answer over the user's own text, claim by claim."""
+"""``rag-denoise check``: the user's answer against the user's text, claim by claim."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,11 +32,7 @@ from denoise_core.support.judging import Judge
 from denoise_core.types import Passage
 
 OUTCOME_WORDS = {"pass": "supported", "fail": "unsupported", "unknown": "unknown"}
-EXIT_STATUSES = {
-    "supported": 0,
-    "unsupported": 3,
-    "unknown": 4,
-}  # with which the command ends
+EXIT_STATUSES = {"supported": 0, "unsupported": 3, "unknown": 4}
 OUTCOME_STYLES = {"supported": "green", "unsupported": "red", "unknown": "yellow"}
 
 
@@ -51,14 +47,15 @@ def check_command(
     as_json: JsonOption = False,
     html: Annotated[
         Path | None,
-        typer.Option(help="Also write a page where a claim lights up its quote."),
+        typer.Option(help="Also write a page where a claim highlights its quote."),
     ] = None,
     skip_bad: SkipBadOption = False,
 ) -> None:
-    """Hold an answer against your own text: each claim with its verdict and its quote, by file and line.
+    """Check an answer by your own text: each claim with its verdict and quote, by file and line.
 
-    Ends with status 0 when the passages support it, 3 when they do not, and 4 when that cannot be said. Without
-    --llm no judge reads it: each claim has the nearest sentence, and the numbers, dates and names that differ.
+    Ends with status 0 if the passages support it, 3 if they do not, and 4 if that is
+    unknown. Without --llm no judge reads it: each claim gets the nearest sentence, and
+    the numbers, dates and names that differ.
 
     [bold]Example[/bold]
 
@@ -68,57 +65,61 @@ def check_command(
         raise InputError(
             "--answer and --passages cannot both be read from standard input"
         )
-    text = _read(answer)
-    reading = read_passages(*passages, skip_bad=skip_bad)
-    for warning in reading.warnings:
+    answer_text = _read_answer(answer)
+    loaded = read_passages(*passages, skip_bad=skip_bad)
+    for warning in loaded.warnings:
         typer.echo(warning, err=True)
-    chosen = judge_from_option(llm)
-    found = check(query, text, reading.passages, judge=chosen)
-    record = verdict_json(found, reading.passages)
-    said = f"{record['outcome']}: {found.reason}" if found.reason else record["outcome"]
+    judge = judge_from_option(llm)
+    verdict = check(query, answer_text, loaded.passages, judge=judge)
+    record = verdict_json(verdict, loaded.passages)
+    outcome = record["outcome"]
+    summary = f"{outcome}: {verdict.reason}" if verdict.reason else outcome
     if html is not None:
-        write_whole(
-            html,
-            render_check(
-                query,
-                text,
-                found.claims,
-                reading.passages,
-                outcome=said,
-                judge=found.judge,
-            ),
+        page = render_check(
+            query,
+            answer_text,
+            verdict.claims,
+            loaded.passages,
+            outcome=summary,
+            judge=verdict.judge,
         )
+        write_whole(html, page)
     if as_json:
         typer.echo(json.dumps(record, ensure_ascii=False, indent=1))
     else:
-        _show(record, said)
-    raise typer.Exit(EXIT_STATUSES[record["outcome"]])
+        _print_verdict(record, summary)
+    raise typer.Exit(EXIT_STATUSES[outcome])
 
 
-def verdict_json(found: AnswerVerdict, passages: Sequence[Passage]) -> dict[str, Any]:
-    """What the command prints: the verdict, its outcome in a word, and each quote with its line."""
-    known = {p.id: p for p in passages}
-    data: dict[str, Any] = {**found.as_json(), "outcome": OUTCOME_WORDS[found.outcome]}
-    for claim, told in zip(found.claims, data["claims"], strict=True):
-        del told["supported"]  # the verdict says it
-        told["differences"] = [str(d) for d in claim.differences]
-        told["verdict"] = verdict_word(claim)
-        told["quotes"] = [
-            {
-                "file": q.span.passage_id,
-                "line": line_number(known[q.span.passage_id], q.span.start),
-                "start": q.span.start,
-                "end": q.span.end,
-                "text": q.text,
-                "relation": q.relation,
-            }
-            for q in claim.quotes
+def verdict_json(verdict: AnswerVerdict, passages: Sequence[Passage]) -> dict[str, Any]:
+    """Return the verdict as JSON: its outcome in a word, each quote with its line."""
+    passages_by_id = {passage.id: passage for passage in passages}
+    record: dict[str, Any] = verdict.as_json()
+    record["outcome"] = OUTCOME_WORDS[verdict.outcome]
+    for claim, claim_record in zip(verdict.claims, record["claims"], strict=True):
+        del claim_record["supported"]  # the verdict says it
+        claim_record["differences"] = [str(item) for item in claim.differences]
+        claim_record["verdict"] = verdict_word(claim)
+        claim_record["quotes"] = [
+            _quote_json(quote, passages_by_id) for quote in claim.quotes
         ]
-    return data
+    return record
+
+
+def _quote_json(quote: Any, passages_by_id: Mapping[str, Passage]) -> dict[str, Any]:
+    span = quote.span
+    return {
+        "file": span.passage_id,
+        "line": line_number(passages_by_id[span.passage_id], span.start),
+        "start": span.start,
+        "end": span.end,
+        "text": quote.text,
+        "relation": quote.relation,
+    }
 
 
 def judge_from_option(llm: str | None) -> Judge | None:
-    """The quoting judge with a local model; None where no model is named."""
+    """Return the quoting judge with a local model; None if no model is named."""
     if llm is None:
         return None
     from denoise_core.local.generation import LocalLLM
@@ -127,35 +128,32 @@ def judge_from_option(llm: str | None) -> Judge | None:
     return LLMJudge(LocalLLM(llm), name=llm)
 
 
-def _read(answer: str) -> str:
+def _read_answer(source: str) -> str:
     try:
-        return (
-            sys.stdin.read() if answer == "-" else Path(answer).read_text("utf-8-sig")
-        )
+        if source == "-":
+            return sys.stdin.read()
+        return Path(source).read_text("utf-8-sig")
     except (OSError, ValueError) as error:
         raise InputError(
-            f"--answer {answer[:200]}: {error}; give a file, or - for standard input"
+            f"--answer {source[:200]}: {error}; give a file, or - for standard input"
         ) from error
 
 
-def _show(record: dict[str, Any], said: str) -> None:
+def _print_verdict(record: Mapping[str, Any], summary: str) -> None:
     console = Console(soft_wrap=True, highlight=False)
-    for n, claim in enumerate(record["claims"], 1):
-        verdict, sure = (
-            claim["verdict"],
-            "" if claim["probability"] is None else f" {claim['probability']:.2f}",
-        )
-        head = Text(f"{n}. ").append(f"{verdict}{sure}", OUTCOME_STYLES[verdict])
-        console.print(head.append(f"  {escape_control(claim['text'])}", ""))
+    for number, claim in enumerate(record["claims"], 1):
+        verdict = claim["verdict"]
+        label = verdict
+        if claim["probability"] is not None:
+            label = f"{verdict} {claim['probability']:.2f}"
+        line = Text(f"{number}. ").append(label, OUTCOME_STYLES[verdict])
+        console.print(line.append(f"  {escape_control(claim['text'])}", ""))
         if claim["reason"]:
             print_line(console, f"   {claim['reason']}")
-        for q in claim["quotes"]:
-            print_line(
-                console,
-                f"   {q['relation']}: {q['file']}:{q['line']}: “{' '.join(q['text'].split())}”",
-            )
-    print_line(
-        console,
-        f"{said} (judge: {record['judge'] or 'none'})",
-        OUTCOME_STYLES[record["outcome"]],
-    )
+        for quote in claim["quotes"]:
+            location = f"{quote['relation']}: {quote['file']}:{quote['line']}"
+            quote_text = " ".join(quote["text"].split())
+            print_line(console, f"   {location}: “{quote_text}”")
+    judge_name = record["judge"] or "none"
+    style = OUTCOME_STYLES[record["outcome"]]
+    print_line(console, f"{summary} (judge: {judge_name})", style)

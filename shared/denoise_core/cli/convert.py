@@ -1,7 +1,7 @@
-"""PDF and docx as text with their headings, by well-kept libraries behind the extra ``documents``.
+"""PDF and docx to text with headings, by libraries of the extra ``documents``.
 
-pypdf for PDF, mammoth for docx (as HTML first, which markdownify makes Markdown). Nothing in a file is executed or
-fetched; a scanned PDF has no text and is named as such.
+pypdf reads PDF; mammoth turns docx into HTML and markdownify that into Markdown.
+Nothing in a file is executed or fetched. A scanned PDF has no text and is an error.
 """
 
 from __future__ import annotations
@@ -14,67 +14,66 @@ from denoise_core._optional import require
 from denoise_core.errors import InputError, MissingExtra
 
 DOCUMENTS_EXTRA = "documents"
-UNWRAPPED_TAGS = (
-    "a",
-    "b",
-    "code",
-    "em",
-    "i",
-    "img",
-    "strong",
-)  # whose words are read, and whose marks are not
+# Their words are text, their Markdown marks would only be noise.
+UNWRAPPED_TAGS = ("a", "b", "code", "em", "i", "img", "strong")
 
-_BLANK = re.compile(r"\n{3,}")
+_BLANK_LINES = re.compile(r"\n{3,}")
 
 
 def pdf_text(blob: bytes) -> str:
-    """The pages' text, a blank line between two. Raises `InputError` for one without text or with a password."""
+    """Return the pages' text, separated by blank lines.
+
+    Raises:
+        InputError: The file has no text, or a password.
+    """
     pypdf = require("pypdf", extra=DOCUMENTS_EXTRA)
     reader = pypdf.PdfReader(io.BytesIO(blob))
     if reader.is_encrypted and not reader.decrypt(""):
         raise InputError("it is protected by a password")
-    text = _tidy("\n\n".join(page.extract_text() for page in reader.pages))
+    page_texts = [page.extract_text() for page in reader.pages]
+    text = _normalize_blank_lines("\n\n".join(page_texts))
     if not text:
         raise InputError(
-            f"its {len(reader.pages)} pages hold no text: a scan needs OCR first"
+            f"its {len(page_texts)} pages have no text: a scan needs OCR first"
         )
     return text
 
 
 def docx_text(blob: bytes) -> str:
-    """Headings, paragraphs, lists and tables as Markdown."""
-    html = (
-        require("mammoth", extra=DOCUMENTS_EXTRA)
-        .convert_to_html(io.BytesIO(blob))
-        .value
+    """Return headings, paragraphs, lists and tables as Markdown."""
+    mammoth = require("mammoth", extra=DOCUMENTS_EXTRA)
+    markdownify = require("markdownify", extra=DOCUMENTS_EXTRA)
+    markdown = markdownify.markdownify(
+        mammoth.convert_to_html(io.BytesIO(blob)).value,
+        heading_style="ATX",
+        strip=list(UNWRAPPED_TAGS),
+        escape_asterisks=False,
+        escape_underscores=False,
     )
-    how = {
-        "heading_style": "ATX",
-        "strip": list(UNWRAPPED_TAGS),
-        "escape_asterisks": False,
-        "escape_underscores": False,
-    }
-    return _tidy(require("markdownify", extra=DOCUMENTS_EXTRA).markdownify(html, **how))
+    return _normalize_blank_lines(markdown)
 
 
 CONVERTERS: dict[str, Callable[[bytes], str]] = {".pdf": pdf_text, ".docx": docx_text}
 
 
 def convert_file(suffix: str, blob: bytes) -> str:
-    """The text of a file whose name ends with one of `CONVERTERS`. Raises `InputError` for one that cannot be
-    read, and `MissingExtra` without the extra.
+    """Return the text of a file whose name ends with a suffix of `CONVERTERS`.
+
+    Raises:
+        InputError: The file cannot be read.
+        MissingExtra: The extra ``documents`` is not installed.
     """
     try:
         return CONVERTERS[suffix](blob)
     except (InputError, MissingExtra):
         raise
-    except Exception as error:  # libraries raise what they like on a damaged file; it is named and may be left out
+    except Exception as error:  # the libraries raise anything for a damaged file
         raise InputError(
-            f"it is no {suffix[1:]} file that can be read ({type(error).__name__}: {error})"
+            f"it is no {suffix[1:]} file that can be read "
+            f"({type(error).__name__}: {error})"
         ) from error
 
 
-def _tidy(text: str) -> str:
-    return _BLANK.sub(
-        "\n\n", "\n".join(line.rstrip() for line in text.splitlines())
-    ).strip()
+def _normalize_blank_lines(text: str) -> str:
+    lines = [line.rstrip() for line in text.splitlines()]
+    return _BLANK_LINES.sub("\n\n", "\n".join(lines)).strip()

@@ -1,4 +1,4 @@
-"""``rag-denoise demo``: forty real questions denoised, and a right and a wrong answer to each checked."""
+"""``rag-denoise demo``: 40 real questions denoised, with two answers each checked."""
 
 from __future__ import annotations
 
@@ -36,6 +36,11 @@ LEAD = (
     "plain, dropped text struck through; scores show when the pointer rests on a text. Each question has a right "
     "answer and a wrong one from another passage; the quoting judge checks both against all twenty passages, by "
 )
+_COUNT_LABELS = {
+    "kept": "answer kept",
+    "right": "right answers that pass",
+    "wrong": "wrong answers that are stopped",
+}
 
 
 @app.command()
@@ -64,123 +69,127 @@ def demo(
     console = Console(highlight=False)
     if not html.parent.is_dir():
         raise InputError(f"--html {html}: there is no folder {str(html.parent)!r}")
-    prepared = sample_answers()[:questions]
-    prompts = [
-        judge_prompt(p.question.text, answer, p.question.passages)
-        for p in prepared
-        for answer in (p.right_answer, p.wrong_answer)
-    ]
-    llm, source = load_recorded_llm(
+    samples = sample_answers()[:questions]
+    prompts = []
+    for sample in samples:
+        for answer in (sample.right_answer, sample.wrong_answer):
+            question = sample.question
+            prompts.append(judge_prompt(question.text, answer, question.passages))
+    llm, reply_source = load_recorded_llm(
         replies, prompts, unanswered=html.with_suffix(".prompts.jsonl")
     )
     judge = LLMJudge(llm)
-    denoiser, good, tokens, shown = (
-        default_denoiser(),
-        Counter[str](),
-        Counter[str](),
-        list[ReportItem](),
-    )
-    for given in track(prepared, "denoising", console=console, transient=True):
-        question = given.question
-        result = denoiser.denoise(question.text, question.passages)
-        survived = question.gold <= {p.id for p in result.passages}
-        right, wrong = (
-            OUTCOME_WORDS[
-                check(question.text, answer, question.passages, judge=judge).outcome
-            ]
-            for answer in (given.right_answer, given.wrong_answer)
-        )
-        good.update(
-            kept=survived, right=right == "supported", wrong=wrong != "supported"
-        )
-        tokens.update(before=_tokens(question.passages), after=_tokens(result.passages))
-        facts = (
-            f"right answer: {given.right_answer} ({right})",
-            f"wrong answer: {given.wrong_answer} ({wrong})",
-        )
-        shown.append(ReportItem(question.passages, result, question.gold, facts))
-        print_line(console, f"\n{len(shown)}. {question.text}", "bold")
-        print_line(
-            console,
-            f"   {'answer kept' if survived else 'ANSWER DROPPED'}",
-            "green" if survived else "bold red",
-        )
-        print_line(console, f"   kept:    {_titles(question, result, True)}")
-        print_line(console, f"   dropped: {_titles(question, result, False)}", "dim")
-        for line in facts:
-            print_line(console, f"   {line}")
+    denoiser = default_denoiser()
+    counts, token_counts = Counter[str](), Counter[str]()
+    items: list[ReportItem] = []
+    for sample in track(samples, "denoising", console=console, transient=True):
+        question = sample.question
+        passages = question.passages
+        result = denoiser.denoise(question.text, passages)
+        outcomes, notes = [], []
+        for kind in ("right", "wrong"):
+            answer = getattr(sample, f"{kind}_answer")
+            verdict = check(question.text, answer, passages, judge=judge)
+            outcomes.append(OUTCOME_WORDS[verdict.outcome])
+            notes.append(f"{kind} answer: {answer} ({outcomes[-1]})")
+        is_kept = question.gold <= {passage.id for passage in result.passages}
+        counts["kept"] += is_kept
+        counts["right"] += outcomes[0] == "supported"
+        counts["wrong"] += outcomes[1] != "supported"
+        token_counts["before"] += _count_tokens(passages)
+        token_counts["after"] += _count_tokens(result.passages)
+        items.append(ReportItem(passages, result, question.gold, tuple(notes)))
+        _print_question(console, len(items), question, result, notes)
     rows = [["of the questions above", "as it should be", "95 %"]]
-    about = {
-        "kept": "answer kept",
-        "right": "right answers that pass",
-        "wrong": "wrong answers that are stopped",
-    }
-    for name, words in about.items():
-        low, high = wilson_interval(good[name], len(shown))
-        share = f"{good[name]} of {len(shown)} ({good[name] / len(shown):.0%})"
-        rows.append([words, share, f"{low:.0%} to {high:.0%}"])
+    for name, label in _COUNT_LABELS.items():
+        count = counts[name]
+        low, high = wilson_interval(count, len(items))
+        share = f"{count} of {len(items)} ({count / len(items):.0%})"
+        rows.append([label, share, f"{low:.0%} to {high:.0%}"])
     print_table(console, rows)
-    print_line(console, f"verdicts of the quoting judge: {source}")
-    before, after = (tokens[name] / len(shown) for name in ("before", "after"))
+    print_line(console, f"verdicts of the quoting judge: {reply_source}")
+    before = token_counts["before"] / len(items)
+    after = token_counts["after"] / len(items)
     print_line(
         console,
-        f"{before:,.0f} tokens a question before, {after:,.0f} after ({after / before:.0%})",
+        f"{before:,.0f} tokens a question before, {after:,.0f} after "
+        f"({after / before:.0%})",
     )
-    write_whole(
-        html, render_page(shown, title=TITLE, lead=f"{LEAD}{source}.", table=rows)
-    )
-    print_line(
-        console, f"The page with every kept and dropped passage: {html.resolve()}"
-    )
+    page = render_page(items, title=TITLE, lead=f"{LEAD}{reply_source}.", table=rows)
+    write_whole(html, page)
+    page_path = html.resolve()
+    print_line(console, f"The page with every kept and dropped passage: {page_path}")
+
+
+def _print_question(
+    console: Console,
+    number: int,
+    question: Question,
+    result: DenoiseResult,
+    notes: Sequence[str],
+) -> None:
+    kept_ids = {passage.id for passage in result.passages}
+    print_line(console, f"\n{number}. {question.text}", "bold")
+    if question.gold <= kept_ids:
+        print_line(console, "   answer kept", "green")
+    else:
+        print_line(console, "   ANSWER DROPPED", "bold red")
+    kept_titles, dropped_titles = [], []
+    for passage in question.passages:
+        title = passage.metadata["title"]
+        if passage.id in question.gold:
+            title += " (holds the answer)"
+        titles = kept_titles if passage.id in kept_ids else dropped_titles
+        titles.append(title)
+    print_line(console, f"   kept:    {' · '.join(kept_titles)}")
+    print_line(console, f"   dropped: {' · '.join(dropped_titles)}", "dim")
+    for note in notes:
+        print_line(console, f"   {note}")
 
 
 def load_recorded_llm(
     path: Path | None, prompts: Sequence[Sequence[Message]], *, unanswered: Path
 ) -> tuple[RecordedLLM, str]:
-    """The model that replays the replies in ``path`` (None: those that ship), and where they come from.
+    """Return the model that replays recorded replies, and where they come from.
 
-    Raises `InputError` when a prompt has no reply; the prompts without one are written to ``unanswered``.
+    Args:
+        path: The replies; None takes the bundled ones.
+        prompts: The prompts that will be asked.
+        unanswered: Where prompts without a reply are written.
+
+    Raises:
+        InputError: A prompt has no reply.
     """
     if path is None:
-        with as_file(
-            files("denoise_core.embedded") / "data" / "demo_replies.jsonl"
-        ) as shipped:
-            return load_recorded_llm(shipped, prompts, unanswered=unanswered)
+        bundled = files("denoise_core.embedded") / "data" / "demo_replies.jsonl"
+        with as_file(bundled) as bundled_path:
+            return load_recorded_llm(bundled_path, prompts, unanswered=unanswered)
     try:
         rows = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
         llm = RecordedLLM({row["prompt"]: row["reply"] for row in rows})
-        made_by = sorted({f"{row['model']}, {row['date']}" for row in rows})
+        models = sorted({f"{row['model']}, {row['date']}" for row in rows})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(
             f"{path}: expected replies as 'rag-denoise record' writes them ({error!r})"
         ) from error
     missing = [
-        messages for messages in prompts if RecordedLLM.key(messages) not in llm.replies
+        prompt for prompt in prompts if RecordedLLM.key(prompt) not in llm.replies
     ]
     if missing:
-        lines = [
-            json.dumps({"messages": [asdict(m) for m in messages]})
-            for messages in missing
-        ]
-        write_whole(unanswered, "\n".join(lines) + "\n")
+        lines = []
+        for prompt in missing:
+            messages = [asdict(message) for message in prompt]
+            lines.append(json.dumps({"messages": messages}) + "\n")
+        write_whole(unanswered, "".join(lines))
         raise InputError(
-            f"no recorded reply for {len(missing)} of {len(prompts)} prompts. To record them, run: rag-denoise "
-            f"record {unanswered} REPLIES --llm http://host:port/v1#name; then: rag-denoise demo --replies REPLIES"
+            f"no recorded reply for {len(missing)} of {len(prompts)} prompts. To record "
+            f"them, run: rag-denoise record {unanswered} REPLIES --llm "
+            "http://host:port/v1#name; then: rag-denoise demo --replies REPLIES"
         )
-    return (
-        llm,
-        f"replies recorded from {' and '.join(made_by)}, prompt version {VERSION}",
-    )
+    source = f"replies recorded from {' and '.join(models)}, prompt version {VERSION}"
+    return llm, source
 
 
-def _tokens(passages: tuple[Passage, ...]) -> int:
-    return sum(shared_encoder().count_tokens(p.text) for p in passages)
-
-
-def _titles(question: Question, result: DenoiseResult, kept: bool) -> str:
-    kept_ids = {p.id for p in result.passages}
-    return " · ".join(
-        p.metadata["title"] + (" (holds the answer)" if p.id in question.gold else "")
-        for p in question.passages
-        if (p.id in kept_ids) == kept
-    )
+def _count_tokens(passages: Sequence[Passage]) -> int:
+    encoder = shared_encoder()
+    return sum(encoder.count_tokens(passage.text) for passage in passages)

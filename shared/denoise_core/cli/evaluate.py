@@ -1,4 +1,4 @@
-"""``rag-denoise evaluate``: the ways to denoise, held against each other on the user's own questions."""
+"""``rag-denoise evaluate``: strategies compared on the user's own questions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from denoise_core._files import write_whole
-from denoise_core.cli import options as o
+from denoise_core.cli import options
 from denoise_core.cli.options import app
 from denoise_core.cli.read import read_passages
 from denoise_core.cli.terminal import print_line, print_table, progress_bar
@@ -47,13 +47,15 @@ from denoise_core.evaluate.comparison.setting import (
 from denoise_core.evaluate.datasets import EvaluationCases, case_from_question
 from denoise_core.runtime.budget import Price
 
-WHO = "Who answers: 'none', for what is kept alone, offline; http://host:port/v1#name; or a folder or hub name."
-PAGE_FILE, RESULTS_FILE, ANSWERS_FILE, LABELS_FILE = (
-    "report.html",
-    "results.json",
-    "answers.jsonl",
-    "labels.jsonl",
+_ANSWERER_HELP = (
+    "Who answers: 'none', for what is kept alone, offline; "
+    "http://host:port/v1#name; or a folder or hub name."
 )
+PAGE_FILE = "report.html"
+RESULTS_FILE = "results.json"
+ANSWERS_FILE = "answers.jsonl"
+LABELS_FILE = "labels.jsonl"
+_SHOWN_REJECTIONS = 10
 
 
 @app.command("evaluate")
@@ -65,12 +67,12 @@ def evaluate_command(
             "'answers'. Without: made of --documents, or 40 real questions that ship."
         ),
     ] = None,
-    columns: o.ColumnsOption = None,
-    documents: o.DocumentsOption = None,
-    k: o.TopKOption = 20,
-    limit: o.LimitOption = None,
-    llm: Annotated[str, typer.Option(help=WHO)] = "none",
-    label_with: o.LabelOption = None,
+    columns: options.ColumnsOption = None,
+    documents: options.DocumentsOption = None,
+    top_k: options.TopKOption = 20,
+    limit: options.LimitOption = None,
+    llm: Annotated[str, typer.Option(help=_ANSWERER_HELP)] = "none",
+    label_with: options.LabelOption = None,
     s2a: Annotated[
         list[str] | None,
         typer.Option(help="Also compare S2A by --llm: select, remove ..."),
@@ -79,21 +81,21 @@ def evaluate_command(
         bool,
         typer.Option("--loop", help="Also compare the LLM-Augmenter's loop by --llm."),
     ] = False,
-    budget: o.BudgetOption = None,
-    price: o.PriceOption = None,
-    dry_run: o.DryRunOption = False,
+    budget: options.BudgetOption = None,
+    price: options.PriceOption = None,
+    dry_run: options.DryRunOption = False,
     cross_encoder: Annotated[
         str | None, typer.Option(help="Also compare one, by name or folder.")
     ] = None,
     denoiser: Annotated[
         Path | None, typer.Option(help="Also compare a 'fit' folder or denoise.json.")
     ] = None,
-    right: o.GradingOption = "contains",
+    grading: options.GradingOption = "contains",
     out: Annotated[Path, typer.Option("--out", "-o", help="A folder.")] = Path(
         "denoise-evaluation"
     ),
 ) -> None:
-    """Does it help on your data? Hold the ways to denoise against each other on your questions.
+    """Does it help on your data? Compare the ways to denoise on your questions.
 
     Compares everything, the first few passages, BM25, cosine and the default, each with as many tokens as the
     default keeps: how many gold passages they keep and, with --llm, how many answers from that are right. Prints a
@@ -110,141 +112,174 @@ def evaluate_command(
     """
     if out.exists() and not out.is_dir():
         raise InputError(f"--out {out}: expected a folder, or a name that is free")
-    asking = {"--s2a": s2a, "--loop": loop, "--right judge": right == "judge"}
-    if label_with is None:
-        asking |= {"--budget": budget is not None, "--dry-run": dry_run}
-    if llm == "none" and (
-        first := next((name for name, given in asking.items() if given), None)
-    ):
-        raise InputError(
-            f"{first} asks a model: name one with --llm, such as http://localhost:8000/v1#name"
+    if llm == "none":
+        needs_llm = {"--s2a": s2a, "--loop": loop, "--right judge": grading == "judge"}
+        if label_with is None:
+            needs_llm |= {"--budget": budget is not None, "--dry-run": dry_run}
+        _require_llm(needs_llm)
+    error_console, console = Console(stderr=True), Console(highlight=False)
+    answer_log, label_log = _open_logs(llm, label_with, out, budget, price, dry_run)
+    strategies = _extra_strategies(s2a or (), cross_encoder, denoiser)
+    if loop and answer_log is not None:
+        strategies["loop"] = Strategy(
+            "loop", {"kind": "everything"}, answerer=LoopAnswerer(answer_log, llm)
         )
-    aside, console = Console(stderr=True), Console(highlight=False)
-    ledger, labels = _models(llm, label_with, out, budget, price, dry_run)
-    ways = _ways(s2a or (), cross_encoder, denoiser)
-    if loop and ledger is not None:
-        ways["loop"] = Strategy(
-            "loop", {"kind": "everything"}, answerer=LoopAnswerer(ledger, llm)
+    with progress_bar(error_console, "reading") as on_progress:
+        cases = load_cases(
+            error_console,
+            questions,
+            documents,
+            columns,
+            top_k,
+            limit,
+            label_log,
+            on_progress,
         )
-    with progress_bar(aside, "reading") as hear:
-        cases = load_cases(aside, questions, documents, columns, k, limit, labels, hear)
-    if labels is not None:
-        with progress_bar(aside, "labelling") as hear:
-            cases = label_cases(cases, labels, label_with or "", progress=hear)
-        if ledger is not None and ledger is not labels:
-            ledger.budget = _left(budget, labels)
-    for bad in cases.rejected_records[:10]:
-        print_line(aside, f"left out: line {bad.line_number}: {bad.reason}", "yellow")
-    judge = LLMGrader(ledger) if ledger and right == "judge" else None
-    with progress_bar(aside, "comparing") as hear:
-        found = evaluate(
+    if label_log is not None:
+        with progress_bar(error_console, "labelling") as on_progress:
+            cases = label_cases(
+                cases, label_log, label_with or "", progress=on_progress
+            )
+        if answer_log is not None and answer_log is not label_log:
+            answer_log.budget = _remaining_budget(budget, label_log)
+    for rejection in cases.rejected_records[:_SHOWN_REJECTIONS]:
+        message = f"left out: line {rejection.line_number}: {rejection.reason}"
+        print_line(error_console, message, "yellow")
+    with progress_bar(error_console, "comparing") as on_progress:
+        evaluation = evaluate(
             cases,
-            ways,
-            answerer=None if ledger is None else LLMAnswerer(ledger, llm),
-            llm=ledger,
+            strategies,
+            answerer=None if answer_log is None else LLMAnswerer(answer_log, llm),
+            llm=answer_log,
             price=parse_price(price),
-            grader=judge or ("exact" if right == "exact" else "contains"),
-            progress=hear,
+            grader=_build_grader(grading, answer_log),
+            progress=on_progress,
         )
-    if dry_run:
-        for each in dict.fromkeys(one for one in (labels, ledger) if one is not None):
-            show_plan(console, each)
-    else:
-        _written(found, out, console, aside)
+    if not dry_run:
+        _write_evaluation(evaluation, out, console, error_console)
+        return
+    for log in dict.fromkeys((label_log, answer_log)):  # one log may have both tasks
+        if log is not None:
+            show_plan(console, log)
 
 
-def _written(found: Evaluation, out: Path, console: Console, aside: Console) -> None:
-    print_table(console, table_rows(found, short=True))
-    for line in summary_lines(found):
+def _require_llm(needs_llm: Mapping[str, Any]) -> None:
+    for option, is_given in needs_llm.items():
+        if is_given:
+            raise InputError(
+                f"{option} asks a model: name one with --llm, such as "
+                "http://localhost:8000/v1#name"
+            )
+
+
+def _build_grader(grading: str, answer_log: ReplyLog | None) -> Any:
+    if grading == "judge" and answer_log is not None:
+        return LLMGrader(answer_log)
+    return "exact" if grading == "exact" else "contains"
+
+
+def _write_evaluation(
+    evaluation: Evaluation, out: Path, console: Console, error_console: Console
+) -> None:
+    print_table(console, table_rows(evaluation, short=True))
+    for line in summary_lines(evaluation):
         print_line(console, line)
     out.mkdir(parents=True, exist_ok=True)
-    found.save_page(out / PAGE_FILE)
-    record = json.dumps(found.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
+    setting_path = out / SETTING_FILE
+    evaluation.save_page(out / PAGE_FILE)
+    record = json.dumps(
+        evaluation.to_dict(), indent=1, ensure_ascii=False, allow_nan=False
+    )
     write_whole(out / RESULTS_FILE, record + "\n")
-    found.save_setting(out / SETTING_FILE)
+    evaluation.save_setting(setting_path)
+    file_names = f"{PAGE_FILE}, {RESULTS_FILE}, {SETTING_FILE}"
+    print_line(error_console, f"\nwritten to {out}: {file_names}")
     print_line(
-        aside, f"\nwritten to {out}: {PAGE_FILE}, {RESULTS_FILE}, {SETTING_FILE}"
-    )
-    print_line(
-        aside, f"use it: rag-denoise run --denoiser {out / SETTING_FILE} -q ... -p ..."
+        error_console,
+        f"use it: rag-denoise run --denoiser {setting_path} -q ... -p ...",
     )
 
 
-def _ways(
+def _extra_strategies(
     s2a: Sequence[str], cross_encoder: str | None, denoiser: Path | None
 ) -> dict[str, Strategy | Mapping[str, Any]]:
-    """What is compared beside the standard ways."""
-    ways: dict[str, Strategy | Mapping[str, Any]] = {
-        f"S2A {v}": {"kind": "s2a", "variant": v} for v in s2a
-    }
+    """The strategies that the user asks for, besides the standard ones."""
+    strategies: dict[str, Strategy | Mapping[str, Any]] = {}
+    for variant in s2a:
+        strategies[f"S2A {variant}"] = {"kind": "s2a", "variant": variant}
     if cross_encoder is not None:
-        ways["cross-encoder"] = {
+        strategies["cross-encoder"] = {
             "kind": "cross-encoder",
             "model": cross_encoder,
             "tokens": SAME_BUDGET,
         }
     if denoiser is not None and denoiser.is_dir():
-        ways["yours"] = {"kind": "fitted", "folder": str(denoiser)}
+        strategies["yours"] = {"kind": "fitted", "folder": str(denoiser)}
     elif denoiser is not None:
-        ways["yours"] = read_setting(denoiser)
-    return ways
+        strategies["yours"] = read_setting(denoiser)
+    return strategies
 
 
-def _models(
+def _open_logs(
     llm: str,
     label_with: str | None,
     out: Path,
     budget: float | None,
     price: str | None,
-    dry: bool,
+    dry_run: bool,
 ) -> tuple[ReplyLog | None, ReplyLog | None]:
-    """The model that answers and the one that labels, which may be the same; one budget is for both."""
-    ledger = (
-        None
-        if llm == "none"
-        else open_ledger(llm, out / ANSWERS_FILE, budget, price, dry)
-    )
-    if label_with is None or label_with == llm:
-        return ledger, ledger if label_with else None
-    return ledger, open_ledger(
-        label_with, out / LABELS_FILE, _left(budget, ledger), price, dry
-    )
+    """The model that answers and the one that labels; they may be the same.
+
+    One budget is for both.
+    """
+    answer_log = None
+    if llm != "none":
+        answer_log = open_ledger(llm, out / ANSWERS_FILE, budget, price, dry_run)
+    if label_with is None:
+        return answer_log, None
+    if label_with == llm:
+        return answer_log, answer_log
+    label_budget = _remaining_budget(budget, answer_log)
+    label_log = open_ledger(label_with, out / LABELS_FILE, label_budget, price, dry_run)
+    return answer_log, label_log
 
 
-def _left(budget: float | None, other: ReplyLog | None) -> float | None:
-    """What another model leaves of the budget that both share."""
-    return (
-        budget
-        if budget is None or other is None
-        else max(0.0, budget - other.total_spent)
-    )
+def _remaining_budget(budget: float | None, other: ReplyLog | None) -> float | None:
+    """What another model leaves of a shared budget."""
+    if budget is None or other is None:
+        return budget
+    return max(0.0, budget - other.total_spent)
 
 
 def show_plan(console: Console, ledger: ReplyLog, dry: bool = True) -> None:
-    """What the run would cost beside what is paid for already."""
-    planned = ledger.planned_usage
-    money = (
-        ""
-        if ledger.price is None
-        else f", {ledger.price.cost_of(planned):.4f} in money"
+    """Print what the run would cost besides what was paid already."""
+    usage = ledger.planned_usage
+    line = (
+        f"about {ledger.planned_calls:,} calls, {usage.input_tokens:,} tokens to read, "
+        f"{usage.output_tokens:,} to write"
     )
-    print_line(
-        console,
-        f"about {ledger.planned_calls:,} calls, {planned.input_tokens:,} tokens to read, "
-        f"{planned.output_tokens:,} to write{money}{'; no call was made' if dry else ''}",
-    )
+    if ledger.price is not None:
+        line += f", {ledger.price.cost_of(usage):.4f} in money"
+    if dry:
+        line += "; no call was made"
+    print_line(console, line)
 
 
-def parse_price(given: str | None) -> Price | None:
-    """What ``--price`` says. Raises `InputError` for anything else."""
-    if given is None:
+def parse_price(option: str | None) -> Price | None:
+    """Return what ``--price`` says.
+
+    Raises:
+        InputError: It is not two or three numbers.
+    """
+    if option is None:
         return None
     try:
-        read, write, *cached = (float(part) for part in given.split(","))
-        return Price(read, write, *cached)
+        input_price, output_price, *cached_price = map(float, option.split(","))
+        return Price(input_price, output_price, *cached_price)
     except (ValueError, TypeError) as error:
         raise InputError(
-            f"--price {given}: expected READ,WRITTEN or READ,WRITTEN,CACHED a million tokens, such as 0.15,0.60"
+            f"--price {option}: expected READ,WRITTEN or READ,WRITTEN,CACHED a million "
+            "tokens, such as 0.15,0.60"
         ) from error
 
 
@@ -254,70 +289,81 @@ def open_ledger(
     budget: float | None,
     price: str | None,
     dry: bool,
-    longest: int = MAX_REPLY_TOKENS,
+    max_tokens: int = MAX_REPLY_TOKENS,
 ) -> ReplyLog:
-    """The model of that name, with every reply at ``path``."""
-    llm = llm_from_name(name, max_tokens=longest)
+    """Return the model ``name``, whose replies are logged at ``path``."""
     return ReplyLog(
-        llm,
+        llm_from_name(name, max_tokens=max_tokens),
         name,
         path,
         budget=budget,
         price=parse_price(price),
         dry_run=dry,
-        max_tokens=longest,
+        max_tokens=max_tokens,
     )
 
 
 def load_cases(
-    aside: Console,
+    console: Console,
     questions: Path | None,
     documents: Path | None,
     columns: Sequence[str] | None,
-    k: int,
+    top_k: int,
     limit: int | None,
-    labels: ReplyLog | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    label_log: ReplyLog | None = None,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> EvaluationCases:
-    """The questions of a file, their passages searched for in ``documents``; or made of these, or the sample's."""
-    named, searched = parse_columns(columns or ()), None
-    if questions is None and named:
+    """Return evaluation cases.
+
+    They are the questions of a file, with passages searched in ``documents`` if given;
+    without a file, questions generated from ``documents``; else the bundled sample.
+
+    Raises:
+        InputError: Columns are named without a file of questions.
+    """
+    column_names = parse_columns(columns or ())
+    if questions is None and column_names:
         raise InputError("--columns goes with questions of your own: give a file")
+    passages = None
     if documents is not None:
-        reading = read_passages(str(documents), skip_bad=True)
-        searched = reading.passages
-        for warning in reading.warnings:
-            print_line(aside, warning, "yellow")
-    if questions is None and searched is not None:
+        loaded = read_passages(str(documents), skip_bad=True)
+        passages = loaded.passages
+        for warning in loaded.warnings:
+            print_line(console, warning, "yellow")
+    if questions is not None:
+        search = None
+        if passages is not None:
+            search = build_search(passages, top_k=top_k, progress=on_progress)
+        cases = read_cases(questions, columns=column_names, search_passages=search)
+    elif passages is not None:
         return generate_cases(
-            searched,
+            passages,
             question_count=limit or DEFAULT_QUESTION_COUNT,
-            top_k=k,
-            llm=labels,
+            top_k=top_k,
+            llm=label_log,
             model_name="the model that labels",
         )
-    if questions is None:
-        cases = EvaluationCases(
-            tuple(case_from_question(q, n) for n, q in enumerate(sample_questions(), 1))
-        )
     else:
-        find = (
-            None
-            if searched is None
-            else build_search(searched, top_k=k, progress=progress)
-        )
-        cases = read_cases(questions, columns=named, search_passages=find)
+        samples = enumerate(sample_questions(), 1)
+        sample_cases = [case_from_question(question, n) for n, question in samples]
+        cases = EvaluationCases(tuple(sample_cases))
     return replace(cases, cases=cases.cases[:limit])
 
 
-def parse_columns(given: Sequence[str]) -> dict[str, str]:
-    """What ``--columns`` says: the user's own names by ours."""
-    out = {}
-    for pair in (part for text in given for part in text.split(",")):
-        ours, equals, theirs = (part.strip() for part in pair.partition("="))
-        if not equals or not ours or not theirs:
+def parse_columns(column_options: Sequence[str]) -> dict[str, str]:
+    """Return what ``--columns`` says: the user's column by our field.
+
+    Raises:
+        InputError: An item is not ``OURS=YOURS``.
+    """
+    columns: dict[str, str] = {}
+    if not column_options:
+        return columns
+    for pair in ",".join(column_options).split(","):
+        field_name, equals, column = (part.strip() for part in pair.partition("="))
+        if not equals or not field_name or not column:
             raise InputError(
                 f"--columns {pair}: expected OURS=YOURS, such as question=query"
             )
-        out[ours] = theirs
-    return out
+        columns[field_name] = column
+    return columns

@@ -1,4 +1,4 @@
-"""``rag-denoise fit``: a denoiser of the user's own, from passages that people or a model have labelled."""
+"""``rag-denoise fit``: train a denoiser on labelled passages of the user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from denoise_core.cli import options as o
+from denoise_core.cli import options
 from denoise_core.cli.evaluate import load_cases, open_ledger, show_plan
 from denoise_core.cli.options import app
 from denoise_core.cli.run import parse_keep
@@ -42,14 +42,14 @@ def fit(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder for the denoiser.")
     ] = Path("denoiser"),
-    documents: o.DocumentsOption = None,
-    k: o.TopKOption = 20,
-    limit: o.LimitOption = None,
-    label_with: o.LabelOption = None,
-    columns: o.ColumnsOption = None,
-    budget: o.BudgetOption = None,
-    price: o.PriceOption = None,
-    dry_run: o.DryRunOption = False,
+    documents: options.DocumentsOption = None,
+    top_k: options.TopKOption = 20,
+    limit: options.LimitOption = None,
+    label_with: options.LabelOption = None,
+    columns: options.ColumnsOption = None,
+    budget: options.BudgetOption = None,
+    price: options.PriceOption = None,
+    dry_run: options.DryRunOption = False,
     model: Annotated[
         str | None,
         typer.Option(help="Fit a probe on this model too, by name or folder."),
@@ -70,39 +70,42 @@ def fit(
 ) -> None:
     """Fit a denoiser on labelled passages of your own, and say in words whether it is better than cosine.
 
-    Prints how much of the text it needs to keep 90, 95 and 99 % of the relevant passages, beside the default,
+    Prints how much of the text it needs to keep 90, 95 and 99 % of the relevant passages, next to the default,
     cosine, BM25 and a fit that never saw the questions, and warns where one of these is as good. Use the folder
     by: rag-denoise run --denoiser FOLDER, or denoise_core.load_denoiser(FOLDER).
 
-    With --label-with a model selects the passages that are needed. The price is said first, calls are kept beside
-    DATA and never made twice, and labels too (.labels.jsonl): correct them there and run it again.
+    With --label-with a model selects the passages that are needed. The price is shown first. Calls are stored next
+    to DATA and never made twice, and labels too (.labels.jsonl): correct them there and run it again.
     """
     console = Console(stderr=True)
     check_output_folder(out, overwrite=overwrite)
     if label_with is None and documents is None:
-        questions = _read(console, data)[:limit]
+        questions = _read_labelled(console, data)[:limit]
     else:
-        ask = None
+        open_log = None
         if label_with is not None:
-            ask = partial(
-                open_ledger, label_with, data.with_suffix(".calls.jsonl"), budget, price
-            )
-        find = partial(load_cases, console, data, documents, columns, k, limit)
-        questions = _labelled(
-            console, find, data.with_suffix(".labels.jsonl"), ask, dry_run
+            calls_path = data.with_suffix(".calls.jsonl")
+            open_log = partial(open_ledger, label_with, calls_path, budget, price)
+        questions = _label_questions(
+            console,
+            partial(load_cases, console, data, documents, columns, top_k, limit),
+            data.with_suffix(".labels.jsonl"),
+            open_log,
+            dry_run,
         )
-    with progress_bar(console, "reading") as hear:
-        fitted = fit_denoiser(
+    calibration = () if calibrate is None else _read_labelled(console, calibrate)
+    with progress_bar(console, "reading") as on_progress:
+        denoiser = fit_denoiser(
             questions,
             model,
             keep="auto" if keep is None else parse_keep(keep),
-            calibration=() if calibrate is None else _read(console, calibrate),
+            calibration=calibration,
             risk=risk,
-            progress=hear,
+            progress=on_progress,
         )
-    fitted.save(out, overwrite=overwrite)
-    _report(Console(), fitted, out)
-    for warning in fitted.evaluation.warnings:
+    denoiser.save(out, overwrite=overwrite)
+    _print_report(Console(), denoiser, out)
+    for warning in denoiser.evaluation.warnings:
         print_line(console, f"warning: {warning}", "yellow")
 
 
@@ -112,67 +115,73 @@ app.command(
 )(fit)
 
 
-def _labelled(
+def _label_questions(
     console: Console,
-    find: Callable[[], EvaluationCases],
+    load_unlabelled: Callable[[], EvaluationCases],
     path: Path,
-    ask: Callable[..., ReplyLog] | None,
+    open_log: Callable[..., ReplyLog] | None,
     dry_run: bool,
 ) -> Sequence[Question]:
-    """The questions with labels: those in ``path`` where it is there, else made now, and written there."""
+    """The questions with labels: those in ``path``, else new ones, written there."""
     if path.exists():
         print_line(
             console, f"labels are those in {path}; delete it to have them made anew"
         )
-        return _read(console, path)
-    cases = find()
-    if ask is not None:
-        planned = ask(True)
-        label_cases(cases, planned, "")
-        show_plan(console, planned, dry_run)
+        return _read_labelled(console, path)
+    cases = load_unlabelled()
+    if open_log is not None:
+        plan_log = open_log(True)
+        label_cases(cases, plan_log, "")
+        show_plan(console, plan_log, dry_run)
         if dry_run:
             raise typer.Exit
-        with progress_bar(console, "labelling") as hear:
-            cases = label_cases(cases, ask(False), "the model", progress=hear)
-    known = [c.question for c in cases.cases if c.question.gold]
-    if ask is None and len(known) < len(cases.cases):
+        with progress_bar(console, "labelling") as on_progress:
+            cases = label_cases(
+                cases, open_log(False), "the model", progress=on_progress
+            )
+    questions = [case.question for case in cases.cases if case.question.gold]
+    if open_log is None and len(questions) < len(cases.cases):
         raise InputError(
-            "some questions have no labels: name a model with --label-with, or add 'labels'"
+            "some questions have no labels: name a model with --label-with, or add "
+            "'labels'"
         )
-    for reason, n in Counter(
-        bad.reason for bad in (*cases.rejected_records, *cases.warnings)
-    ).items():
-        print_line(console, f"left out, {n} times: {reason}", "yellow")
-    written = write_labels(known, path)
+    rejections = (*cases.rejected_records, *cases.warnings)
+    reason_counts = Counter(rejection.reason for rejection in rejections)
+    for reason, count in reason_counts.items():
+        print_line(console, f"left out, {count} times: {reason}", "yellow")
+    labels_path = write_labels(questions, path)
     print_line(
         console,
-        f"labels of {len(known)} questions are in {written}: correct them there, or in {path.name}.html",
+        f"labels of {len(questions)} questions are in {labels_path}: correct them "
+        f"there, or in {path.name}.html",
     )
-    return known
+    return questions
 
 
-def _read(console: Console, data: Path) -> Sequence[Question]:
-    loaded = read_questions(data, skip_bad=True)
-    for bad in loaded.rejected_records:
-        print_line(
-            console,
-            f"left out: {data}, record {bad.line_number}: {bad.reason}",
-            "yellow",
-        )
+def _read_labelled(console: Console, path: Path) -> Sequence[Question]:
+    loaded = read_questions(path, skip_bad=True)
+    for rejection in loaded.rejected_records:
+        location = f"{path}, record {rejection.line_number}"
+        print_line(console, f"left out: {location}: {rejection.reason}", "yellow")
     return loaded.questions
 
 
-def _report(console: Console, fitted: FittedDenoiser, out: Path) -> None:
-    print_table(console, fitted.evaluation.table_rows())
-    weights = ", ".join(
-        f"{n} {w:.2f}"
-        for n, w in zip(fitted.stack.names, fitted.stack.weight, strict=True)
+def _print_report(console: Console, denoiser: FittedDenoiser, out: Path) -> None:
+    print_table(console, denoiser.evaluation.table_rows())
+    stack, scale = denoiser.stack, denoiser.scale
+    weights = []
+    for name, weight in zip(stack.names, stack.weight, strict=True):
+        weights.append(f"{name} {weight:.2f}")
+    risks = ", ".join(f"{100 * risk:g} %" for risk in sorted(scale.margins))
+    print_line(console, f"weights: {', '.join(weights)}")
+    print_line(console, str(denoiser.evaluation))
+    print_line(
+        console,
+        f"keep='auto' is calibrated on {scale.questions} questions, for losing at "
+        f"most: {risks}",
     )
-    risks = ", ".join(f"{100 * r:g} %" for r in sorted(fitted.scale.margins))
-    for line in (
-        f"weights: {weights}",
-        str(fitted.evaluation),
-        f"keep='auto' is calibrated on {fitted.scale.questions} questions, for losing at most: {risks}",
-        f"saved to {out}; use it: rag-denoise run --denoiser {out}, or load_denoiser({str(out)!r})",
-    ):
-        print_line(console, line)
+    print_line(
+        console,
+        f"saved to {out}; use it: rag-denoise run --denoiser {out}, or "
+        f"load_denoiser({str(out)!r})",
+    )

@@ -1,4 +1,4 @@
-"""``rag-denoise mcp``: denoise, recall and check for agents, over the Model Context Protocol."""
+"""``rag-denoise mcp``: denoise, recall and check over the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -22,10 +22,15 @@ from denoise_core.support.check import check
 from denoise_core.support.judging import Judge
 from denoise_core.types import Passage
 
-T = TypeVar("T")
-MAX_PASSAGES, MAX_CHARACTERS = 1000, 4_000_000  # of one call
-REMEMBERED_CALLS = 32  # calls whose passages `recall` still knows
-_ABOUT = "Takes out what does not help to answer a question before you read it, and checks answers against sources."
+ResultT = TypeVar("ResultT")
+
+MAX_PASSAGES = 1000  # of one call
+MAX_CHARACTERS = 4_000_000  # of one call
+REMEMBERED_CALLS = 32  # whose passages `recall` can return
+_INSTRUCTIONS = (
+    "Takes out what does not help to answer a question before you read it, and "
+    "checks answers against sources."
+)
 
 
 @app.command()
@@ -44,115 +49,145 @@ def mcp(
     llm: JudgeOption = None,
 ) -> None:
     """Offer denoising to agents over the Model Context Protocol: denoise, recall and check."""
-    made = build_server(
-        build_denoiser("end", keep), judge_from_option(llm), folder or []
-    )
+    denoiser = build_denoiser("end", keep)
+    server = build_server(denoiser, judge_from_option(llm), folder or [])
     if http is None:
-        made.run("stdio")
-    else:
-        made.run(
-            "streamable-http",
-            host=host,
-            port=http,
-            stateless_http=True,
-            json_response=True,
-        )
+        server.run("stdio")
+        return
+    server.run(
+        "streamable-http",
+        host=host,
+        port=http,
+        stateless_http=True,
+        json_response=True,
+    )
 
 
 def build_server(
     denoiser: Denoiser, judge: Judge | None, folders: Sequence[Path] = ()
 ) -> Any:
-    """The server with its three tools. Files are read below ``folders`` alone. Needs the extra ``mcp``.
+    """Return the server with its three tools; needs the extra ``mcp``.
 
-    What a tool cannot do is said in its result, without a word of the text it was given.
+    Errors of the tools never quote the text that they got.
+
+    Args:
+        denoiser: What ``denoise`` runs.
+        judge: What ``check`` runs; None compares by code alone.
+        folders: Files are read below these folders alone.
     """
-    given = require("mcp.server", extra="mcp")
-    wrong = require("mcp.server.mcpserver.exceptions", extra="mcp").ToolError
-    allowed = [f.resolve(strict=True) for f in folders]
-    known: LRUCache[str, dict[str, Passage]] = LRUCache(REMEMBERED_CALLS)
-    silent = {"log_level": "CRITICAL"}  # its log quotes what was given
-    made = given.MCPServer("rag-denoise", instructions=_ABOUT, **silent)
+    server_class = require("mcp.server", extra="mcp").MCPServer
+    tools = _ServerTools(denoiser, judge, folders)
+    # Its log would quote the text that it gets.
+    server = server_class(
+        "rag-denoise", instructions=_INSTRUCTIONS, log_level="CRITICAL"
+    )
+    server.add_tool(tools.denoise, name="denoise")
+    server.add_tool(tools.recall, name="recall")
+    server.add_tool(tools.check, name="check")
+    return server
 
-    def passages_of(
-        passages: Sequence[str], files: Sequence[str]
-    ) -> tuple[Passage, ...]:
-        found = [Passage(text, str(n)) for n, text in enumerate(passages)]
-        for n, file in enumerate(files):
-            path = Path(file).resolve()
-            if not any(path.is_relative_to(folder) for folder in allowed):
-                raise wrong(
-                    f"files[{n}] is not below a folder that may be read (--folder)"
-                )
-            try:
-                found += read_passages(str(path)).passages
-            except InputError:
-                raise wrong(f"files[{n}] cannot be read") from None
-        if len({p.id for p in found}) < len(found):
-            found = [
-                Passage(p.text, f"{n}-{p.id}", metadata=p.metadata)
-                for n, p in enumerate(found)
-            ]
-        size = sum(len(p.text) for p in found)
-        if not found or len(found) > MAX_PASSAGES or size > MAX_CHARACTERS:
-            raise wrong(
-                f"expected 1 to {MAX_PASSAGES} passages of {MAX_CHARACTERS:,} characters in all"
-            )
-        return tuple(found)
 
-    async def done(call: Callable[[], T]) -> T:
-        try:
-            return await run_in_pool(call)
-        except wrong:
-            raise
-        except Exception as error:  # its text may be the user's
-            raise wrong(f"failed: {type(error).__name__}") from None
+class _ServerTools:
+    """The tools; their docstrings and parameters are what an agent reads."""
+
+    def __init__(
+        self, denoiser: Denoiser, judge: Judge | None, folders: Sequence[Path]
+    ) -> None:
+        exceptions = require("mcp.server.mcpserver.exceptions", extra="mcp")
+        self._tool_error: type[Exception] = exceptions.ToolError
+        self._denoiser = denoiser
+        self._judge = judge
+        self._folders = [folder.resolve(strict=True) for folder in folders]
+        self._recent_calls: LRUCache[str, dict[str, Passage]] = LRUCache(
+            REMEMBERED_CALLS
+        )
 
     async def denoise(
-        question: str, passages: list[str] = [], files: list[str] = []
-    ) -> dict[str, Any]:  # noqa: B006
+        self,
+        question: str,
+        passages: list[str] = [],  # noqa: B006
+        files: list[str] = [],  # noqa: B006
+    ) -> dict[str, Any]:
         """What of the passages, and of the files, helps to answer the question: texts with the characters
-        [start, end) where they stand in their passage, and what was dropped with its reason. ``recall`` gives back
-        any of it."""
+        [start, end) where they are in their passage, and what was dropped with its reason. ``recall`` gives back
+        any of it.
+        """
 
-        def call() -> tuple[tuple[Passage, ...], dict[str, Any]]:
-            some = passages_of(passages, files)
-            return some, denoiser.denoise(question, some).as_json()
+        def run_denoiser() -> tuple[tuple[Passage, ...], dict[str, Any]]:
+            inputs = self._load_passages(passages, files)
+            return inputs, self._denoiser.denoise(question, inputs).as_json()
 
-        some, found = await done(call)
-        name = uuid.uuid4().hex[:12]
-        known[name] = {p.id: p for p in some}
-        return {"result": name, **found}
+        inputs, result = await self._run(run_denoiser)
+        call_id = uuid.uuid4().hex[:12]
+        self._recent_calls[call_id] = {passage.id: passage for passage in inputs}
+        return {"result": call_id, **result}
 
     async def recall(
-        result: str, id: str, start: int = 0, end: int | None = None
+        self, result: str, id: str, start: int = 0, end: int | None = None
     ) -> dict[str, Any]:
         """A passage of an earlier ``denoise`` as it came, or its characters [start, end)."""
-        passages = known.get(result)
-        passage = passages.get(id) if passages is not None else None
+        passage = self._recent_calls.get(result, {}).get(id)
         if passage is None:
-            raise wrong(
-                "no such passage: expected a result of denoise, not too long ago, and an id of its spans"
+            raise self._tool_error(
+                "no such passage: expected a recent result of denoise, and an id of its "
+                "spans"
             )
-        last = len(passage.text) if end is None else min(end, len(passage.text))
+        length = len(passage.text)
+        last = length if end is None else min(end, length)
         if not 0 <= start <= last:
-            raise wrong(f"expected characters within 0 and {len(passage.text)}")
+            raise self._tool_error(f"expected characters within 0 and {length}")
         return {"id": id, "start": start, "end": last, "text": passage.text[start:last]}
 
-    async def checked(
+    async def check(
+        self,
         answer: str,
         sources: list[str] = [],  # noqa: B006
         files: list[str] = [],  # noqa: B006
         question: str = "",
     ) -> dict[str, Any]:
         """Whether the sources, and the files, support the answer: each claim with its verdict and the quotes on
-        which that rests, as characters [start, end) of the answer and of a source. Unknown is said."""
+        which that rests, as characters [start, end) of the answer and of a source. Unknown is said.
+        """
 
-        def call() -> dict[str, Any]:
-            some = passages_of(sources, files)
-            return verdict_json(check(question, answer, some, judge=judge), some)
+        def run_check() -> dict[str, Any]:
+            inputs = self._load_passages(sources, files)
+            verdict = check(question, answer, inputs, judge=self._judge)
+            return verdict_json(verdict, inputs)
 
-        return await done(call)
+        return await self._run(run_check)
 
-    for tool, name in ((denoise, "denoise"), (recall, "recall"), (checked, "check")):
-        made.add_tool(tool, name=name)
-    return made
+    async def _run(self, function: Callable[[], ResultT]) -> ResultT:
+        try:
+            return await run_in_pool(function)
+        except self._tool_error:
+            raise
+        except Exception as error:  # its text may contain the user's
+            raise self._tool_error(f"failed: {type(error).__name__}") from None
+
+    def _load_passages(
+        self, texts: Sequence[str], files: Sequence[str]
+    ) -> tuple[Passage, ...]:
+        passages = [Passage(text, str(index)) for index, text in enumerate(texts)]
+        for index, file in enumerate(files):
+            path = Path(file).resolve()
+            if not any(path.is_relative_to(folder) for folder in self._folders):
+                raise self._tool_error(
+                    f"files[{index}] is not below a folder that may be read (--folder)"
+                )
+            try:
+                passages += read_passages(str(path)).passages
+            except InputError:
+                raise self._tool_error(f"files[{index}] cannot be read") from None
+        if len({passage.id for passage in passages}) < len(passages):
+            for index, passage in enumerate(passages):
+                numbered_id = f"{index}-{passage.id}"
+                passages[index] = Passage(
+                    passage.text, numbered_id, metadata=passage.metadata
+                )
+        size = sum(len(passage.text) for passage in passages)
+        if not 1 <= len(passages) <= MAX_PASSAGES or size > MAX_CHARACTERS:
+            raise self._tool_error(
+                f"expected 1 to {MAX_PASSAGES} passages of {MAX_CHARACTERS:,} "
+                "characters in all"
+            )
+        return tuple(passages)

@@ -1,4 +1,4 @@
-"""The command ``rag-denoise``, and the options that several of its verbs share."""
+"""The command ``rag-denoise`` and the options that its verbs share."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 import typer
 
 
-def make_command(about: str) -> typer.Typer:
-    """A command without verbs yet."""
+def make_command(description: str) -> typer.Typer:
+    """Return a command without verbs."""
     return typer.Typer(
-        help=about,
+        help=description,
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
@@ -25,8 +25,8 @@ app = make_command(
 )
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(is_requested: bool) -> None:
+    if is_requested:
         from denoise_core import __version__
 
         typer.echo(__version__)
@@ -51,15 +51,25 @@ QueryOption = Annotated[
     str,
     typer.Option("--query", "-q", help="The question that the passages are to answer."),
 ]
-SOURCES = (
+_SOURCES_HELP = (
     "A file (text, Markdown, HTML, CSV, JSON, log, PDF, docx), a folder, or - for standard input; again for more. "
     "Records with a 'text' are a passage each."
 )
-PassagesOption = Annotated[list[str], typer.Option("--passages", "-p", help=SOURCES)]
-METHODS = "end (the embedded default), bm25, embedding, a folder of 'rag-denoise fit' or a denoise.json of 'evaluate'."
-MethodOption = Annotated[str, typer.Option("--denoiser", "--method", help=METHODS)]
-AMOUNT = "How many chunks to keep, such as 5, which share, such as 0.3 or 30%, or auto: as many as the scores justify."
-KeepOption = Annotated[str | None, typer.Option(help=AMOUNT)]
+PassagesOption = Annotated[
+    list[str], typer.Option("--passages", "-p", help=_SOURCES_HELP)
+]
+_METHODS_HELP = (
+    "end (the embedded default), bm25, embedding, a folder of 'rag-denoise fit' or "
+    "a denoise.json of 'evaluate'."
+)
+MethodOption = Annotated[
+    str, typer.Option("--denoiser", "--method", help=_METHODS_HELP)
+]
+_AMOUNT_HELP = (
+    "How many chunks to keep, such as 5, which share, such as 0.3 or 30%, or auto: "
+    "as many as the scores justify."
+)
+KeepOption = Annotated[str | None, typer.Option(help=_AMOUNT_HELP)]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 SkipBadOption = Annotated[
     bool, typer.Option("--skip-bad", help="Leave out what cannot be read, and say so.")
@@ -75,15 +85,19 @@ ColumnsOption = Annotated[
 GradingOption = Annotated[
     Literal["contains", "exact", "judge"],
     typer.Option(
-        help="When an answer is right: it contains an accepted one, is one, or --llm judges so."
+        "--right",
+        help="When an answer is right: it contains an accepted one, is one, or --llm judges so.",
     ),
 ]
 BudgetOption = Annotated[
     float | None,
     typer.Option(help="Never passed: money where there is a --price, else tokens."),
 ]
-PRICES = "Money for a million tokens, read and written, and read from a cache: 0.15,0.60,0.075"
-PriceOption = Annotated[str | None, typer.Option(help=PRICES)]
+_PRICES_HELP = (
+    "Money for a million tokens, read and written, and read from a cache: "
+    "0.15,0.60,0.075"
+)
+PriceOption = Annotated[str | None, typer.Option(help=_PRICES_HELP)]
 DocumentsOption = Annotated[
     Path | None,
     typer.Option(help="A file or folder to search passages in for the questions."),

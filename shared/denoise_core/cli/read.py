@@ -1,4 +1,4 @@
-"""Passages from files: text of any kind, CSV, JSON, HTML, PDF, docx, a folder, or standard input."""
+"""Passages from files: text, CSV, JSON, HTML, PDF, docx, a folder, or standard input."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import io
 import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any, NoReturn
@@ -21,222 +21,274 @@ STANDARD_INPUT = "standard input"
 
 @dataclass(frozen=True, slots=True)
 class LoadedPassages:
-    """What was read, and what a person should be told about it (what was left out and why, ids changed)."""
+    """Passages of files, and what the user should know about them.
+
+    Attributes:
+        passages: With unique ids.
+        warnings: What was left out and why, and which ids were changed.
+    """
 
     passages: tuple[Passage, ...]
     warnings: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _SourceFile:
+    """A file: its name in messages, its passage's id, its bytes or an error."""
+
+    name: str
+    passage_id: str
+    content: bytes | OSError
+
+    @property
+    def suffix(self) -> str:
+        return PurePath(self.name).suffix.lower()
+
+
 def read_passages(*sources: str, skip_bad: bool = False) -> LoadedPassages:
-    """Read each source: a file, a folder, or ``-`` for standard input.
+    """Read passages from files, folders or standard input.
 
-    Text is UTF-8, with or without a mark at its start, or UTF-16 with one; else it is taken for Windows' Latin
-    letters (cp1252). What is not UTF-8 is told.
+    Text is UTF-8 or UTF-16 with a byte order mark; other bytes are read as cp1252
+    (Windows' Latin letters) with a warning.
 
-    JSON lines, a JSON array and CSV whose records have a ``text`` are passages, one a record (optionally with
-    ``id``, ``title``, ``score``; other fields become metadata). Any other file is one passage, to be cut by its
-    structure, so that spans point into the file's text (after the mark, line ends as they are); of PDF and docx
-    into the text that a converter made of it (`convert`; extra ``documents``). What in a folder is no text is left
-    out with a warning. Raises `InputError` for what cannot be read, naming file and line; with ``skip_bad`` that
-    is a warning too and the rest is read.
+    JSON lines, a JSON array and CSV whose records have a ``text`` give one passage per
+    record, with optional ``id``, ``title`` and ``score``; other fields become metadata.
+    Any other file is one passage, cut by its structure later, so that spans count in
+    the file's text; for PDF and docx in the converted text (`convert`).
+
+    Args:
+        *sources: Paths, or ``-`` for standard input. Files of a folder that are not
+            text are left out with a warning.
+        skip_bad: Warn about what cannot be read and go on.
+
+    Raises:
+        InputError: A part cannot be read; names file and line.
     """
-    found: list[tuple[str | None, Passage]] = []
-    warnings: list[str] = []
+    reader = _PassageReader(skip_bad)
+    for source in sources:
+        for file in _source_files(source, reader.warnings):
+            reader.add_file(file)
+    return reader.finish()
 
-    def bad(message: str) -> None:
-        if not skip_bad:
-            raise InputError(f"{message} (--skip-bad leaves such parts out)")
-        warnings.append(f"left out: {message}")
 
-    for name, short, blob in (
-        file for source in sources for file in _files(source, warnings)
-    ):
+class _PassageReader:
+    """Collects passages and warnings, file by file."""
+
+    def __init__(self, skip_bad: bool) -> None:
+        self.skip_bad = skip_bad
+        self.warnings: list[str] = []
+        self._found_ids: list[str | None] = []
+        self._found_passages: list[Passage] = []
+
+    def add_file(self, file: _SourceFile) -> None:
+        name = file.name
         try:
-            if isinstance(blob, OSError):
-                raise blob
-            suffix = PurePath(name).suffix.lower()
-            text, coding = (
-                (convert_file(suffix, blob), "UTF-8")
-                if suffix in CONVERTERS
-                else _decoded(blob)
-            )
+            text, encoding = _file_text(file)
         except (OSError, UnicodeDecodeError, InputError) as error:
-            bad(f"cannot read {name!r} as text: {error}")
-            continue
-        if coding != "UTF-8":
-            warnings.append(f"{name} is not UTF-8; it was read as {coding}")
-        records = _records(name, suffix, text)
+            self._reject(f"cannot read {name!r} as text: {error}")
+            return
+        if encoding != "UTF-8":
+            self.warnings.append(f"{name} is not UTF-8; it was read as {encoding}")
+        records = _split_records(file, text)
         if not text.strip():
-            warnings.append(f"{name} is empty")
+            self.warnings.append(f"{name} is empty")
         elif records is None:
-            found.append((short, Passage(text, short, metadata={"file": name})))
-        for where, record in records or ():
+            passage = Passage(text, file.passage_id, metadata={"file": name})
+            self._add(file.passage_id, passage)
+        for location, record in records or ():
             try:
-                found.append(
-                    _passage(_json(record) if isinstance(record, str) else record)
-                )
+                value = _parse_json(record) if isinstance(record, str) else record
+                self._add(*_record_passage(value))
             except InputError as error:
-                bad(f"{name}, {where}: {error}")
-    repeated = sorted(
-        i for i, n in Counter(i for i, _ in found if i is not None).items() if n > 1
-    )
-    if repeated:
-        warnings.append(
-            f"ids used more than once were numbered: {', '.join(repeated[:5])}"
-        )
-    if any(replace_surrogates(p.text) != p.text for _, p in found):
-        warnings.append("half characters (lone surrogates) were replaced by U+FFFD")
-    names = unique_ids([i for i, _ in found])
-    passages = (
-        replace(p, id=i, text=replace_surrogates(p.text))
-        for (_, p), i in zip(found, names, strict=True)
-    )
-    return LoadedPassages(tuple(passages), tuple(warnings))
+                self._reject(f"{name}, {location}: {error}")
+
+    def _add(self, passage_id: str | None, passage: Passage) -> None:
+        self._found_ids.append(passage_id)
+        self._found_passages.append(passage)
+
+    def _reject(self, message: str) -> None:
+        if not self.skip_bad:
+            raise InputError(f"{message} (--skip-bad leaves such parts out)")
+        self.warnings.append(f"left out: {message}")
+
+    def finish(self) -> LoadedPassages:
+        """Return the passages with unique ids and without lone surrogates."""
+        counts = Counter(key for key in self._found_ids if key is not None)
+        repeated_ids = sorted(key for key, count in counts.items() if count > 1)
+        if repeated_ids:
+            shown_ids = ", ".join(repeated_ids[:5])
+            self.warnings.append(f"ids used more than once were numbered: {shown_ids}")
+        passages = []
+        has_surrogates = False
+        ids = unique_ids(self._found_ids)
+        for passage, passage_id in zip(self._found_passages, ids, strict=True):
+            text = replace_surrogates(passage.text)
+            has_surrogates = has_surrogates or text != passage.text
+            passages.append(replace(passage, id=passage_id, text=text))
+        if has_surrogates:
+            self.warnings.append(
+                "half characters (lone surrogates) were replaced by U+FFFD"
+            )
+        return LoadedPassages(tuple(passages), tuple(self.warnings))
 
 
-def _files(
-    source: str, left_out: list[str]
-) -> Iterator[tuple[str, str, bytes | OSError]]:
-    """(name for messages, id, content) of every file that ``source`` stands for; of a folder those that are
-    text."""
+def _source_files(source: str, warnings: list[str]) -> Iterator[_SourceFile]:
+    """The files of a source; of a folder those that are text."""
     if source == "-":
         stream = getattr(sys.stdin, "buffer", None)
-        yield (
-            STANDARD_INPUT,
-            STANDARD_INPUT,
-            stream.read() if stream else sys.stdin.read().encode(),
-        )
+        content = stream.read() if stream else sys.stdin.read().encode()
+        yield _SourceFile(STANDARD_INPUT, STANDARD_INPUT, content)
         return
     path = Path(source)
     try:
-        is_folder, is_there = path.is_dir(), path.exists()
-    except (
-        OSError,
-        ValueError,
-    ):  # a text given in the place of a path: too long, or with a NUL
-        is_folder = is_there = False
-    if not is_there:
+        is_folder = path.is_dir()
+        exists = path.exists()
+    except (OSError, ValueError):  # a text instead of a path: too long, or with a NUL
+        is_folder = exists = False
+    if not exists:
         raise InputError(
-            f"cannot read {source[:200]!r}: no such file or folder (use - for standard input)"
+            f"cannot read {source[:200]!r}: no such file or folder (use - for standard "
+            "input)"
         )
-    home = path.resolve()  # a link inside a folder may name any file of this machine
-    some = False
-    for file in (
-        sorted(f for f in path.rglob("*") if f.is_file()) if is_folder else [path]
-    ):
-        short = file.relative_to(path).as_posix() if is_folder else path.name
-        if (
-            not file.resolve().is_relative_to(home)
-            or (is_folder and short.startswith("."))
-            or "/." in short
-        ):
-            continue
-        try:
-            blob = file.read_bytes()
-            if is_folder and file.suffix.lower() not in CONVERTERS:
-                _decoded(blob)
-            yield str(file), short, blob
-        except UnicodeDecodeError:
-            left_out.append(f"left out: {file}: no text that can be read")
-            continue
-        except OSError as error:
-            yield str(file), short, error
-        some = True
-    if not some:
+    if not is_folder:
+        yield _SourceFile(str(path), path.name, _read_bytes(path))
+        return
+    has_files = False
+    for file_path in _folder_files(path):
+        content = _read_bytes(file_path)
+        file_id = file_path.relative_to(path).as_posix()
+        if isinstance(content, bytes) and file_path.suffix.lower() not in CONVERTERS:
+            try:
+                _decode_text(content)
+            except UnicodeDecodeError:
+                warnings.append(f"left out: {file_path}: no text that can be read")
+                continue
+        has_files = True
+        yield _SourceFile(str(file_path), file_id, content)
+    if not has_files:
         raise InputError(
-            f"no files that can be read in the folder {source!r}; it may hold text, HTML, PDF and docx"
+            f"no files that can be read in the folder {source!r}; it may contain text, "
+            "HTML, PDF and docx"
         )
 
 
-def _records(name: str, suffix: str, text: str) -> list[tuple[str, Any]] | None:
-    """The records of a file with their places; None for a file that holds none, which is one passage."""
-    begins = text.lstrip()[:1] if name == STANDARD_INPUT else ""
-    if suffix in (".csv", ".tsv"):
-        return _rows(
-            csv.DictReader(
-                io.StringIO(text), delimiter="\t" if suffix == ".tsv" else ","
-            )
-        )
-    if suffix == ".jsonl" or begins == "{":
-        lines = [
-            (f"line {n}", line)
-            for n, line in enumerate(text.split("\n"), 1)
-            if line.strip()
-        ]
-        known = [value for _, line in lines if isinstance(value := _tried(line), dict)]
-        return lines if _any_text(known) or not known else None
-    value = _tried(text) if suffix == ".json" or begins == "[" else None
-    found = (
-        [(f"record {n}", r) for n, r in enumerate(value, 1)]
-        if isinstance(value, list)
-        else []
-    )
-    return found if _any_text(r for _, r in found) else None
+def _folder_files(folder: Path) -> Iterator[Path]:
+    """The files below a folder, without hidden ones."""
+    root = folder.resolve()
+    for path in sorted(folder.rglob("*")):
+        relative_path = path.relative_to(folder)
+        is_hidden = any(part.startswith(".") for part in relative_path.parts)
+        if is_hidden or not path.is_file():
+            continue
+        # A link inside the folder may name any file of this machine.
+        if path.resolve().is_relative_to(root):
+            yield path
 
 
-def _rows(table: csv.DictReader[str]) -> list[tuple[str, Any]] | None:
-    """Empty cells are left out."""
-    rows = [
-        {k: v or "" for k, v in row.items() if k and (v or k == "text")}
-        for row in table
-    ]
-    return (
-        [(f"row {n}", row) for n, row in enumerate(rows, 1)]
-        if "text" in (table.fieldnames or ())
-        else None
-    )
-
-
-def _any_text(records: Iterable[Any]) -> bool:
-    return any(isinstance(r, dict) and "text" in r for r in records)
-
-
-def _decoded(blob: bytes) -> tuple[str, str]:
-    """The text, and its coding. Raises `UnicodeDecodeError` for what is no text."""
-    if blob[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return blob.decode("utf-16"), "UTF-16"
-    if b"\0" in blob:
-        raise UnicodeDecodeError("utf-8", blob[:0], 0, 0, "a NUL, which no text has")
+def _read_bytes(path: Path) -> bytes | OSError:
     try:
-        return blob.decode("utf-8-sig"), "UTF-8"
+        return path.read_bytes()
+    except OSError as error:
+        return error
+
+
+def _file_text(file: _SourceFile) -> tuple[str, str]:
+    """The text of a file and its encoding."""
+    if isinstance(file.content, OSError):
+        raise file.content
+    if file.suffix in CONVERTERS:
+        return convert_file(file.suffix, file.content), "UTF-8"
+    return _decode_text(file.content)
+
+
+def _split_records(file: _SourceFile, text: str) -> list[tuple[str, Any]] | None:
+    """The records of a file with their locations; None if the file is one passage."""
+    first_character = ""
+    if file.name == STANDARD_INPUT:  # there is no suffix that names the format
+        first_character = text.lstrip()[:1]
+    if file.suffix in (".csv", ".tsv"):
+        delimiter = "\t" if file.suffix == ".tsv" else ","
+        return _table_records(csv.DictReader(io.StringIO(text), delimiter=delimiter))
+    if file.suffix == ".jsonl" or first_character == "{":
+        lines = []
+        for number, line in enumerate(text.split("\n"), 1):
+            if line.strip():
+                lines.append((f"line {number}", line))
+        values = [_try_parse_json(line) for _, line in lines]
+        objects = [value for value in values if isinstance(value, dict)]
+        return lines if _has_text(objects) or not objects else None
+    if file.suffix == ".json" or first_character == "[":
+        value = _try_parse_json(text)
+        if isinstance(value, list) and _has_text(value):
+            return _numbered("record", value)
+    return None
+
+
+def _table_records(table: csv.DictReader[str]) -> list[tuple[str, Any]] | None:
+    """The rows of a table with a column ``text``, without empty cells."""
+    if "text" not in (table.fieldnames or ()):
+        return None
+    rows = []
+    for row in table:
+        cells = {key: value for key, value in row.items() if key and value}
+        rows.append({"text": "", **cells})
+    return _numbered("row", rows)
+
+
+def _numbered(kind: str, records: Sequence[Any]) -> list[tuple[str, Any]]:
+    return [(f"{kind} {number}", record) for number, record in enumerate(records, 1)]
+
+
+def _has_text(records: Iterable[Any]) -> bool:
+    return any(isinstance(record, dict) and "text" in record for record in records)
+
+
+def _decode_text(content: bytes) -> tuple[str, str]:
+    """The text and its encoding; raises `UnicodeDecodeError` for binary content."""
+    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        return content.decode("utf-16"), "UTF-16"
+    if b"\0" in content:
+        raise UnicodeDecodeError("utf-8", b"", 0, 0, "a NUL, which no text has")
+    try:
+        return content.decode("utf-8-sig"), "UTF-8"
     except UnicodeDecodeError:
-        return blob.decode("cp1252", "replace"), "cp1252 (Windows' Latin letters)"
+        return content.decode("cp1252", "replace"), "cp1252 (Windows' Latin letters)"
 
 
-def _tried(text: str) -> Any:
+def _try_parse_json(text: str) -> Any:
     try:
-        return _json(text)
+        return _parse_json(text)
     except InputError:
         return None
 
 
-def _json(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     try:
-        return json.loads(text, parse_constant=_no_number)
+        return json.loads(text, parse_constant=_reject_constant)
     except json.JSONDecodeError as error:
         raise InputError(f"not JSON ({error.msg} at character {error.pos})") from error
     except RecursionError as error:
         raise InputError("not usable JSON: nested too deeply") from error
 
 
-def _no_number(name: str) -> NoReturn:
+def _reject_constant(name: str) -> NoReturn:
     raise InputError(f"not JSON: {name} is no number there")
 
 
-def _passage(record: Any) -> tuple[str | None, Passage]:
-    """A record's id, where it has one, and the passage."""
+def _record_passage(record: Any) -> tuple[str | None, Passage]:
+    """The record's id, if it has one, and its passage."""
     if not isinstance(record, dict):
         raise InputError(f"expected a JSON object, got {type(record).__name__}")
     if "text" not in record:
-        raise InputError(
-            f"expected a field 'text', found {', '.join(map(repr, record)) or 'no fields'}"
-        )
-    score, name = record.get("score"), record.get("id")
+        names = ", ".join(map(repr, record)) or "no fields"
+        raise InputError(f"expected a field 'text', found {names}")
+    metadata = dict(record)
+    text = metadata.pop("text")
+    score = metadata.pop("score", None)
+    record_id = metadata.pop("id", None)
     try:
-        score = None if score is None else float(score)
+        number = None if score is None else float(score)
     except (TypeError, ValueError):
         raise InputError(f"expected 'score' as a number, got {score!r}") from None
-    metadata = {k: v for k, v in record.items() if k not in ("text", "id", "score")}
-    return None if name is None else str(name), Passage(
-        record["text"], str(name), score, metadata
-    )
+    passage = Passage(text, str(record_id), number, metadata)
+    return None if record_id is None else str(record_id), passage

@@ -1,4 +1,4 @@
-"""``rag-denoise record``: a model's replies to prompts, for `denoise_core.testing.RecordedLLM` to replay."""
+"""``rag-denoise record``: a model's replies to prompts, replayed by `RecordedLLM`."""
 
 from __future__ import annotations
 
@@ -43,63 +43,61 @@ def record_command(
 ) -> None:
     """Record a model's replies to prompts, so that tests and examples replay them without the model.
 
-    denoise_core.testing.RecordedLLM replays OUT, and collects the prompts that OUT does not have. Stopped at any
-    moment, the same command goes on where it was: OUT.calls has every reply. Ends with 1 when a call failed.
+    denoise_core.testing.RecordedLLM replays OUT, and collects the prompts that OUT does not have. An interrupted
+    run continues with the same command: OUT.calls has every reply. Ends with 1 when a call failed.
     """
-    aside = Console(stderr=True, highlight=False)
-    ledger = open_ledger(llm, Path(f"{out}.calls"), budget, price, dry_run, longest)
-    written, failed = [], []
-    for number, row in enumerate(
-        track(_rows(prompts), "asking", console=aside, transient=True), 1
-    ):
+    console = Console(stderr=True, highlight=False)
+    reply_log = open_ledger(llm, Path(f"{out}.calls"), budget, price, dry_run, longest)
+    rows = track(_read_prompts(prompts), "asking", console=console, transient=True)
+    output_lines, failures = [], []
+    for number, row in enumerate(rows, 1):
         messages = row.pop("messages")
         try:
-            reply = ledger.complete(messages).text
-        except Exception as error:  # its text may be the user's
+            reply_text = reply_log.complete(messages).text
+        except Exception as error:  # its text may contain the user's
             if isinstance(error, DenoiseError) or is_auth_refusal(error):
                 raise
-            failed.append(f"prompt {number}: {type(error).__name__}")
+            failures.append(f"prompt {number}: {type(error).__name__}")
             continue
-        made = {
-            "model": llm,
-            "date": f"{datetime.date.today()}",
-            "prompt": RecordedLLM.key(messages),
-        }
-        written.append(
-            json.dumps({**row, **made, "reply": reply}, ensure_ascii=False) + "\n"
-        )
+        row["model"] = llm
+        row["date"] = str(datetime.date.today())
+        row["prompt"] = RecordedLLM.key(messages)
+        row["reply"] = reply_text
+        output_lines.append(json.dumps(row, ensure_ascii=False) + "\n")
     if dry_run:
-        return show_plan(Console(highlight=False), ledger)
-    write_whole(out, "".join(written))
+        show_plan(Console(highlight=False), reply_log)
+        return
+    write_whole(out, "".join(output_lines))
     print_line(
-        aside,
-        f"{len(written):,} replies in {out}; {ledger.call_count:,} calls were made now",
+        console,
+        f"{len(output_lines):,} replies in {out}; {reply_log.call_count:,} calls were "
+        "made now",
     )
-    if failed:
+    if failures:
         print_line(
-            aside,
-            f"{len(failed):,} failed, the first {failed[0]}; the same command asks them again",
+            console,
+            f"{len(failures):,} failed, the first {failures[0]}; the same command asks "
+            "them again",
             "yellow",
         )
         raise typer.Exit(1)
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
-    """What each line says, its ``messages`` read. Raises `InputError` for a line without."""
-    found = []
+def _read_prompts(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file, each with its ``messages`` as the core's.
+
+    Raises:
+        InputError: A line has no messages.
+    """
+    rows = []
     for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
         try:
             row = json.loads(line)
-            found.append(
-                row
-                | {
-                    "messages": [
-                        Message(m["role"], m["content"]) for m in row["messages"]
-                    ]
-                }
-            )
+            messages = [Message(m["role"], m["content"]) for m in row["messages"]]
+            rows.append({**row, "messages": messages})
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise InputError(
-                f"""{path}, line {number}: expected {{"messages": [{{"role": "user", "content": "..."}}]}}"""
+                f"{path}, line {number}: expected "
+                '{"messages": [{"role": "user", "content": "..."}]}'
             ) from error
-    return found
+    return rows

@@ -1,4 +1,4 @@
-"""``rag-denoise run``: the user's own question over the user's own text."""
+"""``rag-denoise run``: the user's question over the user's text."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -37,10 +38,11 @@ from denoise_core.text.markup import strip_tags
 from denoise_core.text.structural import chunk_text
 from denoise_core.types import Passage, Span
 
-NOTHING_DENOISED = 3  # the status when no passage was read, or each of them fell back
-NOTHING_RELEVANT = 4  # the status when nothing seems to bear on the question
-SHOWN_SECTIONS = 4  # sections that the line of what was done names
-_KINDS = {"csv": "row", "json": "record", "jsonl": "record", "entries": "entry"}
+NOTHING_DENOISED = 3  # exit status: no passage was read, or each of them fell back
+NOTHING_RELEVANT = 4  # exit status: nothing seems relevant to the question
+SHOWN_SECTIONS = 4  # named in the summary line
+_LABEL_CHARACTERS = 40
+_RECORD_KINDS = {"csv": "row", "json": "record", "jsonl": "record", "entries": "entry"}
 
 
 @app.command()
@@ -64,17 +66,17 @@ def run(
         Path | None, typer.Option(help="Also write a page that shows what was dropped.")
     ] = None,
     skip_bad: SkipBadOption = False,
-    why: Annotated[
+    show_reasons: Annotated[
         bool,
         typer.Option(
-            "--why", help="Show each piece, its score, why it stayed or went."
+            "--why", help="Show each piece, its score, and why it was kept or dropped."
         ),
     ] = False,
 ) -> None:
     """Denoise your own text: print what is kept for the question, and what is dropped.
 
     A line on standard error says what was done; a pipe gets the kept text alone. Ends with status 3 when nothing
-    was denoised, and 4 when nothing seems to bear on the question.
+    was denoised, and 4 when nothing seems relevant to the question.
 
     [bold]Examples[/bold]
 
@@ -84,92 +86,102 @@ def run(
     """
     if not query.strip():
         raise InputError("--query is empty; what are the passages to answer?")
-    reading = read_passages(*passages, skip_bad=skip_bad)
-    console, aside = Console(highlight=False), Console(stderr=True)
-    for warning in reading.warnings:
-        print_line(aside, warning, "yellow")
-    with aside.status("loading ..."):
-        chosen = build_denoiser(denoiser, keep, model, tokens)
-    if isinstance(chosen, ENDDenoiser) and isinstance(
-        chosen.scorer, Prefetchable
-    ):  # what takes long is reading
-        with progress_bar(aside, "reading pieces") as hear:
-            chosen.precompute(reading.passages, hear)
-    with aside.status("scoring ..."):
-        result = chosen.denoise(query, reading.passages)
-    if reading.passages:
-        print_line(aside, summary_line(reading.passages, result), "bold")
+    loaded = read_passages(*passages, skip_bad=skip_bad)
+    console, error_console = Console(highlight=False), Console(stderr=True)
+    for warning in loaded.warnings:
+        print_line(error_console, warning, "yellow")
+    with error_console.status("loading ..."):
+        method = build_denoiser(denoiser, keep, model, tokens)
+    if isinstance(method, ENDDenoiser) and isinstance(method.scorer, Prefetchable):
+        # Embedding takes nearly all of the time, so it gets the progress bar.
+        with progress_bar(error_console, "reading pieces") as on_progress:
+            method.precompute(loaded.passages, on_progress)
+    with error_console.status("scoring ..."):
+        result = method.denoise(query, loaded.passages)
+    if loaded.passages:
+        print_line(error_console, summary_line(loaded.passages, result), "bold")
     if html is not None:
-        write_whole(
-            html,
-            render_page(
-                [ReportItem(reading.passages, result)],
-                title="What was kept, what was dropped",
-            ),
-        )
-    if (why or console.is_terminal) and not as_json:
-        print_pieces(console, reading.passages, result, why=why)
+        items = [ReportItem(loaded.passages, result)]
+        write_whole(html, render_page(items, title="What was kept, what was dropped"))
+    if as_json:
+        _echo(json.dumps(result.as_json(), ensure_ascii=False, allow_nan=False))
+    elif show_reasons or console.is_terminal:
+        print_pieces(console, loaded.passages, result, show_reasons=show_reasons)
     else:
-        record = (
-            json.dumps(result.as_json(), ensure_ascii=False, allow_nan=False)
-            if as_json
-            else None
-        )
-        typer.echo(
-            (record or _kept(reading.passages, result))
-            .encode("utf-8", "replace")
-            .decode()
-        )
-    if nothing_denoised(reading.passages, result):
-        print_line(aside, "nothing was denoised", "yellow")
+        _echo(_kept_text(loaded.passages, result))
+    if nothing_denoised(loaded.passages, result):
+        print_line(error_console, "nothing was denoised", "yellow")
         raise typer.Exit(NOTHING_DENOISED)
     if result.relevant is False:
         print_line(
-            aside,
-            "nothing relevant: no passage seems to bear on the question",
+            error_console,
+            "nothing relevant: no passage seems to answer the question",
             "yellow",
         )
         raise typer.Exit(NOTHING_RELEVANT)
 
 
+def _echo(text: str) -> None:
+    typer.echo(text.encode("utf-8", "replace").decode())
+
+
 def nothing_denoised(passages: Sequence[Passage], result: DenoiseResult) -> bool:
-    """Whether no passage was denoised: there was none, or the policy for failures was applied to each."""
+    """Whether there was no passage, or each of them fell back."""
     if result.failures:
-        return all(p.id in result.failures for p in passages if p.text.strip())
+        texts = (passage for passage in passages if passage.text.strip())
+        return all(passage.id in result.failures for passage in texts)
     return not passages or (result.fallback is not None and not result.dropped)
 
 
 def summary_line(passages: Sequence[Passage], result: DenoiseResult) -> str:
-    """What was done, in a line: ``kept 18 %: § Travel (2 pieces), § Returns; dropped 9``."""
-    by_id, before = {p.id: p for p in passages}, sum(len(p.text) for p in passages) or 1
-    after = sum(len(s) for p in result.passages for s in p.source_spans)
-    found = Counter(
-        _section(by_id[k.span.passage_id], k.span, len(passages) > 1)
-        for k in result.kept
-    )
-    names = [name if n == 1 else f"{name} ({n} pieces)" for name, n in found.items()]
-    if len(names) > SHOWN_SECTIONS + 1:
-        names[SHOWN_SECTIONS:] = [f"{len(names) - SHOWN_SECTIONS} more"]
-    said = ", ".join(names) or f"{len(result.passages)} of {len(passages)} passages"
-    gone = sum(d.score is not None for d in result.dropped)
-    return f"kept {100 * after / before:.0f} %: {said}; dropped {gone}"
+    """Return what was done: ``kept 18 %: § Travel (2 pieces), § Returns; dropped 9``."""
+    passages_by_id = {passage.id: passage for passage in passages}
+    input_length = sum(len(passage.text) for passage in passages) or 1
+    kept_length = 0
+    for passage in result.passages:
+        kept_length += sum(map(len, passage.source_spans))
+    section_counts = Counter[str]()
+    for chunk in result.kept:
+        passage = passages_by_id[chunk.span.passage_id]
+        label = _section_label(passage, chunk.span)
+        if len(passages) > 1:
+            label = f"{passage.id}: {label}"
+        section_counts[label] += 1
+    labels = []
+    for label, count in section_counts.items():
+        labels.append(label if count == 1 else f"{label} ({count} pieces)")
+    if len(labels) > SHOWN_SECTIONS + 1:
+        labels[SHOWN_SECTIONS:] = [f"{len(labels) - SHOWN_SECTIONS} more"]
+    kept_names = ", ".join(labels)
+    if not kept_names:
+        kept_names = f"{len(result.passages)} of {len(passages)} passages"
+    percent = f"{100 * kept_length / input_length:.0f} %"
+    dropped_count = sum(chunk.score is not None for chunk in result.dropped)
+    return f"kept {percent}: {kept_names}; dropped {dropped_count}"
 
 
-def _section(passage: Passage, span: Span, many: bool) -> str:
-    """Where a piece stands: under its heading, among the rows or records of its file, or its first words."""
-    own = chunk_text(passage.text)
-    above, said = own.chunk_context_and_text(own.chunks[own.chunk_index(span.start)])
-    headings = [line for line in above.split("\n") if line.strip() and "|" not in line]
-    heading = headings[-1].strip("#= ") if headings else ""
-    name = _KINDS.get(own.text_format) or (
-        f"§ {_short(heading)}" if heading else f'"{_short(said.strip())}"'
-    )
-    return f"{passage.id}: {name}" if many else name
+def _section_label(passage: Passage, span: Span) -> str:
+    """The heading above a piece, its kind of record, or its first words."""
+    chunked = chunk_text(passage.text)
+    kind = _RECORD_KINDS.get(chunked.text_format)
+    if kind:
+        return kind
+    chunk = chunked.chunks[chunked.chunk_index(span.start)]
+    context, text = chunked.chunk_context_and_text(chunk)
+    for line in reversed(context.split("\n")):
+        if line.strip() and "|" not in line:  # rows of a table are no headings
+            heading = line.strip("#= ")
+            if heading:
+                return f"§ {_shorten(heading)}"
+            break
+    return f'"{_shorten(text.strip())}"'
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     line = text.split("\n")[0]
-    return line if len(line) <= 40 else f"{line[:38].rstrip()} …"
+    if len(line) <= _LABEL_CHARACTERS:
+        return line
+    return f"{line[: _LABEL_CHARACTERS - 2].rstrip()} …"
 
 
 def build_denoiser(
@@ -178,90 +190,114 @@ def build_denoiser(
     model: str | None = None,
     tokens: int | None = None,
 ) -> Denoiser:
-    """The denoiser behind a ``--denoiser`` or ``--method``; ``keep`` as in `keep_of`, ``tokens`` of the embedded
-    encoder at most."""
+    """Return the denoiser of a ``--denoiser`` or ``--method``.
+
+    Args:
+        name: A method, a folder of ``fit``, or a ``denoise.json`` of ``evaluate``.
+        keep: As in `parse_keep`.
+        model: Of S2A or a probe.
+        tokens: Keep at most this many tokens of the embedded encoder.
+
+    Raises:
+        InputError: The options contradict each other, or there is no such file.
+    """
     from denoise_core.embedded import DefaultScorer, embedding_scorer, shared_encoder
     from denoise_core.scorers.bm25 import BM25Scorer
 
-    chosen = None if keep is None else parse_keep(keep)
+    amount = None if keep is None else parse_keep(keep)
     if name == "s2a-select":
-        if model is None:
-            raise InputError(
-                "--method s2a-select asks a chat model: 'rag-denoise run' takes --model NAME_OR_FOLDER"
-            )
-        if keep is not None or tokens is not None:
-            raise InputError(
-                "--keep and --tokens are for methods that score; with --method s2a-select the model decides"
-            )
-        from denoise_core.end import LocalLLM
-        from denoise_core.s2a import S2ADenoiser
-
-        return S2ADenoiser(LocalLLM(model), variant="select", max_concurrency=1)
+        return _build_s2a(model, has_amount=keep is not None or tokens is not None)
     scorers: dict[str, Callable[[], Scorer]] = {
         "end": DefaultScorer,
         "bm25": BM25Scorer,
         "embedding": embedding_scorer,
     }
+    scorer_names = ", ".join(scorers)
     if tokens is not None and (keep is not None or name not in scorers):
         raise InputError(
-            f"--tokens is for {', '.join(scorers)}, and says how much is kept: leave --keep out"
+            f"--tokens is for {scorer_names}, and says how much is kept: leave --keep "
+            "out"
         )
     if name not in scorers:
         if not Path(name).exists():
             raise InputError(
-                f"--denoiser {name}: no such file or folder, and none of {', '.join(scorers)} and s2a-select; "
-                "'rag-denoise fit' writes a folder, 'rag-denoise evaluate' a denoise.json"
+                f"--denoiser {name}: no such file or folder, and none of "
+                f"{scorer_names} and s2a-select; 'rag-denoise fit' writes a folder, "
+                "'rag-denoise evaluate' a denoise.json"
             )
         from denoise_core.evaluate.comparison.setting import load_denoiser
 
-        return load_denoiser(name, model, keep=chosen)
+        return load_denoiser(name, model, keep=amount)
     if model is not None:
         raise InputError(
-            f"--model is for --method s2a-select; --method {name} has a model of its own or none"
+            f"--model is for --method s2a-select; --method {name} needs none: leave "
+            "--model out"
         )
-    if name != "end" and chosen == "auto":
+    if name != "end" and amount == "auto":
         raise InputError(
-            f"--keep auto is for --method end: the scores of --method {name} have no known scale"
+            f"--keep auto is for --method end: the scores of --method {name} have no "
+            "known scale"
         )
+    rule: object = amount
     if tokens is not None:
-        return ENDDenoiser(
-            scorers[name](),
-            keep=TokenLimit(tokens, shared_encoder().count_tokens),
-            chunker="auto",
+        rule = TokenLimit(tokens, shared_encoder().count_tokens)
+    elif amount is None and name == "end":
+        rule = "auto"
+    return ENDDenoiser(scorers[name](), keep=rule, chunker="auto")
+
+
+def _build_s2a(model: str | None, *, has_amount: bool) -> Denoiser:
+    if model is None:
+        raise InputError(
+            "--method s2a-select asks a chat model: 'rag-denoise run' takes --model "
+            "NAME_OR_FOLDER"
         )
-    default = "auto" if name == "end" else None
-    return ENDDenoiser(
-        scorers[name](), keep=default if chosen is None else chosen, chunker="auto"
-    )
+    if has_amount:
+        raise InputError(
+            "--keep and --tokens are for methods that score; with --method s2a-select "
+            "the model decides"
+        )
+    from denoise_core.end import LocalLLM
+    from denoise_core.s2a import S2ADenoiser
+
+    return S2ADenoiser(LocalLLM(model), variant="select", max_concurrency=1)
 
 
 def parse_keep(keep: str) -> float | int | str:
-    """What ``--keep`` says: ``auto``; ``5`` is a number of chunks, ``0.3`` and ``30%`` are shares of them.
+    """Return what ``--keep`` says.
 
-    Raises `InputError` for anything else, ``1.0`` and ``100%`` included.
+    ``5`` is a number of chunks, ``0.3`` and ``30%`` are fractions, ``auto`` stays.
+
+    Raises:
+        InputError: It is anything else, ``1.0`` and ``100%`` included.
     """
     text = keep.strip()
-    if text == "auto" or text.isdecimal():
-        return text if text == "auto" else int(text)
-    try:
-        share = float(text[:-1]) / 100 if text.endswith("%") else float(text)
-    except ValueError:
-        share = math.nan
-    if not 0 < share < 1:
+    if text == "auto":
+        return text
+    if text.isdecimal():
+        return int(text)
+    fraction = math.nan
+    with suppress(ValueError):
+        fraction = float(text.removesuffix("%"))
+    if text.endswith("%"):
+        fraction /= 100
+    if not 0 < fraction < 1:
         raise InputError(
-            f"--keep {keep}: expected a whole number of chunks such as 5, a share such as 0.3 or 30%, or auto"
+            f"--keep {keep}: expected a whole number of chunks such as 5, a share such "
+            "as 0.3 or 30%, or auto"
         )
-    return share
+    return fraction
 
 
-def _kept(passages: Sequence[Passage], result: DenoiseResult) -> str:
-    """The kept text alone, of pages what a reader sees."""
-    pages = {p.id for p in passages if chunk_text(p.text).text_format == "html"}
-    kept = (
-        replace(p, text=strip_tags(p.text)) if p.id in pages else p
-        for p in result.passages
-    )
-    return "\n\n".join(escape_control(p.text_with_header.strip()) for p in kept)
+def _kept_text(passages: Sequence[Passage], result: DenoiseResult) -> str:
+    """The kept text; of HTML what a reader sees."""
+    html_ids = {p.id for p in passages if chunk_text(p.text).text_format == "html"}
+    texts = []
+    for passage in result.passages:
+        if passage.id in html_ids:
+            passage = replace(passage, text=strip_tags(passage.text))
+        texts.append(escape_control(passage.text_with_header.strip()))
+    return "\n\n".join(texts)
 
 
 def print_pieces(
@@ -269,34 +305,36 @@ def print_pieces(
     passages: tuple[Passage, ...],
     result: DenoiseResult,
     *,
-    why: bool = False,
+    show_reasons: bool = False,
 ) -> None:
-    """Kept text plain, dropped text struck through and dim, under each passage's id; with ``why`` each piece's
-    score, and what became of it."""
+    """Print kept text plain and dropped text struck through, by passage.
+
+    Args:
+        console: Where to print.
+        passages: The input.
+        result: Its result.
+        show_reasons: Also print each piece's score and why it was kept or dropped.
+    """
     if not passages:
         console.print("no passages")
-    for passage, parts in zip(passages, split_pieces(passages, result), strict=True):
+    for passage, pieces in zip(passages, split_pieces(passages, result), strict=True):
         title = passage.metadata.get("title")
-        console.print(
-            Text(
-                escape_control(f"{passage.id}  {title}" if title else passage.id),
-                style="bold",
-            )
-        )
-        page_of = chunk_text(passage.text).text_format == "html"
-        for piece in parts:
-            said = (strip_tags(piece.text) if page_of else piece.text).strip()
-            if not said:
+        heading = f"{passage.id}  {title}" if title else passage.id
+        console.print(Text(escape_control(heading), style="bold"))
+        is_html = chunk_text(passage.text).text_format == "html"
+        for piece in pieces:
+            text = strip_tags(piece.text) if is_html else piece.text
+            if not text.strip():
                 continue
-            line = Text(f"  {'+' if piece.is_kept else '-'} ")
-            line.append(
-                escape_control(said), style="" if piece.is_kept else "dim strike"
-            )
+            mark, style, note_style = ("-", "dim strike", "dim")
+            if piece.is_kept:
+                mark, style, note_style = ("+", "", "green")
+            line = Text(f"  {mark} ")
+            line.append(escape_control(text.strip()), style=style)
             console.print(line)
-            if why:
-                print_line(
-                    console, f"    {piece.note}", "green" if piece.is_kept else "dim"
-                )
+            if show_reasons:
+                print_line(console, f"    {piece.note}", note_style)
     for name in ("note", "question_note", "fallback"):
-        if said := getattr(result, name):
-            print_line(console, f"{name.replace('_', ' ')}: {said}", "yellow")
+        message = getattr(result, name)
+        if message:
+            print_line(console, f"{name.replace('_', ' ')}: {message}", "yellow")

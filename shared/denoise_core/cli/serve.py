@@ -86,46 +86,49 @@ def serve(
     from denoise_core.service.app import make_app
     from denoise_core.service.request_queue import tune_for_serving
 
-    aside, served = (
-        Console(stderr=True, highlight=False),
-        build_denoiser(denoiser, keep),
+    console = Console(stderr=True, highlight=False)
+    method = build_denoiser(denoiser, keep)
+    limits = {name: context.params[name] for name in ServiceLimits.__slots__}
+    allowed_hosts = tuple(name or ())
+    if not allowed_hosts and host not in LOCAL_HOSTS:
+        allowed_hosts = (host,)
+    service = Service(
+        method, Path(denoiser).name, None, keys, allowed_hosts, ServiceLimits(**limits)
     )
-    limits = ServiceLimits(
-        **{name: context.params[name] for name in ServiceLimits.__slots__}
-    )
-    hosts = tuple(name or (() if host in LOCAL_HOSTS else (host,)))
-    service = Service(served, Path(denoiser).name, None, keys, hosts, limits)
     application = make_app(service)
     if access_log:
         access.addHandler(logging.StreamHandler())
         access.setLevel(logging.INFO)
-    with aside.status("loading ..."):
-        served.denoise("Is it there?", [Passage("It is there.", "0")])
+    with console.status("loading ..."):  # so that the first request is not slow
+        method.denoise("Is it there?", [Passage("It is there.", "0")])
+    is_ipv6 = ":" in host
+    family = socket.AF_INET6 if is_ipv6 else socket.AF_INET
     try:
-        listener = socket.create_server(
-            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET
-        )
+        listener = socket.create_server((host, port), family=family)
     except (OSError, OverflowError) as error:
         raise InputError(
             f"cannot listen on {host} port {port}: {error}; take another --port, or 0"
         ) from error
     if host not in LOCAL_HOSTS and keys is None:
         print_line(
-            aside,
-            f"{host} can be reached from other machines, and asks for no key: add --keys",
+            console,
+            f"{host} can be reached from other machines, and asks for no key: add "
+            "--keys",
             "yellow",
         )
-    shown = f"[{host}]" if ":" in host else host
-    url = f"http://{shown}:{listener.getsockname()[1]}"
+    url_host = f"[{host}]" if is_ipv6 else host
+    url = f"http://{url_host}:{listener.getsockname()[1]}"
     print_line(
-        aside,
-        f"serving {service.name!r} at {url}/v1/denoise, /v1/rerank and /v1/check; {url}/docs says how",
+        console,
+        f"serving {service.name!r} at {url}/v1/denoise, /v1/rerank and /v1/check; "
+        f"{url}/docs says how",
     )
     tune_for_serving()
-    for each in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises again what ended it
-        signal.signal(each, lambda *_: None)
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        # uvicorn raises the signal that stopped it again after it has shut down.
+        signal.signal(signal_number, lambda *_: None)
     config = uvicorn.Config(
         application, log_level="warning", timeout_graceful_shutdown=30
     )
     uvicorn.Server(config).run(sockets=[listener])
-    print_line(aside, "closed")
+    print_line(console, "closed")

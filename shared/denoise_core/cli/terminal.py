@@ -1,4 +1,4 @@
-"""Lines, tables and progress on a terminal; what a terminal would act on is shown instead."""
+"""Lines, tables and progress bars on a terminal, with control characters escaped."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from denoise_core.cli import escape_control
 
 
 def print_line(console: Console, text: str, style: str = "") -> None:
-    """A line, as long as it is."""
+    """Print a line without wrapping it."""
     console.print(Text(escape_control(text), style=style), soft_wrap=True)
 
 
 def print_table(
     console: Console, rows: Sequence[Sequence[str]], title: str | None = None
 ) -> None:
-    """A table under its header, the first row; numbers, all columns but the first, to the right."""
+    """Print a table; the first row is its header, the first column is text."""
     table = Table(
         box=SIMPLE_HEAD,
         pad_edge=False,
@@ -30,18 +30,19 @@ def print_table(
         title=title,
         title_justify="left",
     )
-    for i, name in enumerate(rows[0]):
-        table.add_column(name, justify="left" if i == 0 else "right")
-    for row in rows[1:]:
+    header, *body_rows = rows
+    for index, name in enumerate(header):
+        table.add_column(name, justify="right" if index else "left")
+    for row in body_rows:
         table.add_row(*(Text(escape_control(cell)) for cell in row))
     console.print(table)
 
 
 @contextmanager
 def progress_bar(
-    console: Console, doing: str
+    console: Console, task_name: str
 ) -> Iterator[Callable[[int, int | None], None]]:
-    """A bar as long as the block takes; what it gives is told how many are done, and of how many."""
+    """Show a bar during the block; yields ``on_progress(done, total)``."""
     with Progress(console=console, transient=True) as bar:
-        task = bar.add_task(doing, total=None)
-        yield lambda done, of: bar.update(task, completed=done, total=of)
+        task = bar.add_task(task_name, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -48,7 +48,7 @@ class Quotes:
 
 
 @pytest.fixture
-def asked(tmp_path, monkeypatch):
+def seen_prompts(tmp_path, monkeypatch):
     monkeypatch.setattr(
         command, "judge_from_option", lambda llm: None if llm == "none" else Quotes()
     )
@@ -72,39 +72,45 @@ def asked(tmp_path, monkeypatch):
     return run
 
 
-def test_claims_are_shown_with_verdict_and_line(asked):
-    found = asked("The tower was completed in 1889.")
-    assert found.exit_code == 0, found.output
-    assert "supported 0.90" in found.output
-    assert "tower.md:2" in found.output
-    wrong = asked("The tower was completed in 1889. It was sold.")
+def test_claims_are_shown_with_verdict_and_line(seen_prompts):
+    results = seen_prompts("The tower was completed in 1889.")
+    assert results.exit_code == 0, results.output
+    assert "supported 0.90" in results.output
+    assert "tower.md:2" in results.output
+    wrong = seen_prompts("The tower was completed in 1889. It was sold.")
     assert wrong.exit_code == 3
     assert "unsupported" in wrong.output
 
 
-def test_json_holds_verdicts_and_places(asked):
-    found = json.loads(asked("The tower was completed in 1889.", "--json").output)
-    assert (found["outcome"], found["judge"]) == ("supported", "quotes for tests")
-    (quote,) = found["claims"][0]["quotes"]
+def test_json_holds_verdicts_and_places(seen_prompts):
+    results = json.loads(
+        seen_prompts("The tower was completed in 1889.", "--json").output
+    )
+    assert (results["outcome"], results["judge"]) == ("supported", "quotes for tests")
+    (quote,) = results["claims"][0]["quotes"]
     assert (quote["file"], quote["line"]) == ("tower.md", 2)
     assert TEXT[quote["start"] : quote["end"]] == quote["text"]
-    assert (found["claims"][0]["verdict"], found["claims"][0]["differences"]) == (
+    assert (results["claims"][0]["verdict"], results["claims"][0]["differences"]) == (
         "supported",
         [],
     )
 
 
-def test_without_a_judge_each_claim_has_its_nearest_sentence_and_what_differs(asked):
-    found = asked("The tower was completed in 1890.", "--llm", "none")
-    assert found.exit_code == 4, found.output
-    assert "unknown" in found.output
-    assert "tower.md:2" in found.output
-    assert "'1890', where the source has '1889'" in found.output
+def test_without_a_judge_each_claim_has_its_nearest_sentence_and_what_differs(
+    seen_prompts,
+):
+    results = seen_prompts("The tower was completed in 1890.", "--llm", "none")
+    assert results.exit_code == 4, results.output
+    assert "unknown" in results.output
+    assert "tower.md:2" in results.output
+    assert "'1890', where the source has '1889'" in results.output
 
 
-def test_the_page_leads_from_a_claim_to_its_quote_and_escapes(asked, tmp_path):
+def test_the_page_leads_from_a_claim_to_its_quote_and_escapes(seen_prompts, tmp_path):
     page = tmp_path / "page.html"
-    asked("The tower was completed in 1889. It stands in <Paris>.", "--html", str(page))
+    seen_prompts(
+        "The tower was completed in 1889. It stands in <Paris>.", "--html", str(page)
+    )
     html = page.read_text("utf-8")
     targets, ids = (
         set(re.findall(r'href="#([^"]+)"', html)),
@@ -116,5 +122,5 @@ def test_the_page_leads_from_a_claim_to_its_quote_and_escapes(asked, tmp_path):
     assert 'class="quote supports"' in html
 
 
-def test_slips_are_told(asked, tmp_path):
-    assert asked("x", "-a", str(tmp_path / "none.md")).exit_code not in (0, 3, 4)
+def test_slips_are_told(seen_prompts, tmp_path):
+    assert seen_prompts("x", "-a", str(tmp_path / "none.md")).exit_code not in (0, 3, 4)

@@ -48,9 +48,9 @@ def command(capsys, monkeypatch):
         monkeypatch.setattr("sys.argv", ["rag-denoise", *arguments])
         monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
         monkeypatch.setenv("COLUMNS", "100")
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as end_seen:
             main()
-        return Done(ended.value.code or 0, *capsys.readouterr())
+        return Done(end_seen.value.code or 0, *capsys.readouterr())
 
     return call
 
@@ -63,7 +63,7 @@ def run(command):
 
 
 def test_the_installed_command_starts_and_ends_with_its_status():
-    done = subprocess.run(
+    completed_run = subprocess.run(
         [
             Path(sys.executable).with_name("rag-denoise"),
             "run",
@@ -76,17 +76,17 @@ def test_the_installed_command_starts_and_ends_with_its_status():
         text=True,
         check=False,
     )
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("rag-denoise: cannot read 'missing.txt'")
+    assert (completed_run.returncode, completed_run.stdout) == (2, "")
+    assert completed_run.stderr.startswith("rag-denoise: cannot read 'missing.txt'")
 
 
 def test_json_output_is_one_object_with_exact_spans(run, source):
-    done = run("-p", source, "--method", "bm25", "--keep", "1", "--json")
-    assert done.returncode == 0, done.stderr
-    record = json.loads(done.stdout)
-    (kept,) = record["passages"]
-    assert (kept["id"], kept["text"]) == ("tower", PASSAGES[0]["text"])
-    assert kept["spans"] == [
+    completed_run = run("-p", source, "--method", "bm25", "--keep", "1", "--json")
+    assert completed_run.returncode == 0, completed_run.stderr
+    record = json.loads(completed_run.stdout)
+    (kept_items,) = record["passages"]
+    assert (kept_items["id"], kept_items["text"]) == ("tower", PASSAGES[0]["text"])
+    assert kept_items["spans"] == [
         {"id": "tower", "start": 0, "end": len(PASSAGES[0]["text"])}
     ]
     assert [d["id"] for d in record["dropped"]] == ["fruit", "rtl"]
@@ -94,19 +94,19 @@ def test_json_output_is_one_object_with_exact_spans(run, source):
 
 
 def test_people_see_what_was_kept_and_why_the_rest_was_not(run, source, monkeypatch):
-    done = run("-p", source, "--method", "bm25", "--keep", "0.3", "--why")
-    assert done.returncode == 0
+    completed_run = run("-p", source, "--method", "bm25", "--keep", "0.3", "--why")
+    assert completed_run.returncode == 0
     assert (
-        done.stderr
+        completed_run.stderr
         == 'kept 46 %: tower: "The Eiffel Tower was finished in 1889."; dropped 2\n'
     )
-    assert "+ The Eiffel Tower was finished in 1889." in done.stdout
-    assert "- Bananas are rich in potassium." in done.stdout
-    assert "not among the best 30 %" in done.stdout
+    assert "+ The Eiffel Tower was finished in 1889." in completed_run.stdout
+    assert "- Bananas are rich in potassium." in completed_run.stdout
+    assert "not among the best 30 %" in completed_run.stdout
     monkeypatch.setenv("FORCE_COLOR", "1")  # as on a terminal
-    plain = run("-p", source, "--method", "bm25", "--keep", "0.3").stdout
-    assert "Bananas are rich" in plain
-    assert "not among the best 30 %" not in plain
+    plain_result = run("-p", source, "--method", "bm25", "--keep", "0.3").stdout
+    assert "Bananas are rich" in plain_result
+    assert "not among the best 30 %" not in plain_result
 
 
 HANDBOOK = (
@@ -116,7 +116,7 @@ HANDBOOK += "## Pay\n\nSalaries come late.\n"
 
 
 def test_a_line_says_which_sections_were_kept(command):
-    asked = (
+    seen_prompts = (
         "run",
         "-q",
         "trains or flights need what?",
@@ -127,17 +127,17 @@ def test_a_line_says_which_sections_were_kept(command):
         "--keep",
         "2",
     )
-    done = command(*asked, stdin=HANDBOOK)
-    assert done.stderr == "kept 60 %: § Travel (2 pieces); dropped 1\n"
-    assert "Salaries" not in done.stdout
-    why = command(*asked, "--why", stdin=HANDBOOK).stdout
-    assert "not among the best 2, score" in why
+    completed_run = command(*seen_prompts, stdin=HANDBOOK)
+    assert completed_run.stderr == "kept 60 %: § Travel (2 pieces); dropped 1\n"
+    assert "Salaries" not in completed_run.stdout
+    reason = command(*seen_prompts, "--why", stdin=HANDBOOK).stdout
+    assert "not among the best 2, score" in reason
 
 
 def test_a_denoiser_that_is_not_there_is_named(run, source):
-    done = run("-p", source, "--denoiser", "nope.json")
-    assert done.returncode == 2
-    assert "--denoiser nope.json: no such file or folder" in done.stderr
+    completed_run = run("-p", source, "--denoiser", "nope.json")
+    assert completed_run.returncode == 2
+    assert "--denoiser nope.json: no such file or folder" in completed_run.stderr
 
 
 def test_text_from_standard_input_is_cut_into_chunks(run):
@@ -145,24 +145,32 @@ def test_text_from_standard_input_is_cut_into_chunks(run):
     record = json.loads(
         run("-p", "-", "--method", "bm25", "--keep", "1", "--json", stdin=text).stdout
     )
-    (kept,) = record["passages"]
-    assert kept["text"].startswith("The Eiffel Tower")
-    assert text[kept["spans"][0]["start"] : kept["spans"][0]["end"]] == kept["text"]
+    (kept_items,) = record["passages"]
+    assert kept_items["text"].startswith("The Eiffel Tower")
+    assert (
+        text[kept_items["spans"][0]["start"] : kept_items["spans"][0]["end"]]
+        == kept_items["text"]
+    )
     assert len(record["dropped"]) > 0
 
 
 def test_no_passages_have_a_status_of_their_own(run, tmp_path):
     (tmp_path / "empty.jsonl").write_text("")
-    done = run("-p", str(tmp_path / "empty.jsonl"), "--method", "bm25", "--json")
-    assert (done.returncode, json.loads(done.stdout)["passages"]) == (3, [])
+    completed_run = run(
+        "-p", str(tmp_path / "empty.jsonl"), "--method", "bm25", "--json"
+    )
+    assert (completed_run.returncode, json.loads(completed_run.stdout)["passages"]) == (
+        3,
+        [],
+    )
 
 
 def test_bad_lines_are_left_out_on_demand_and_said_on_standard_error(run, tmp_path):
     path = tmp_path / "p.jsonl"
     path.write_text(json.dumps(PASSAGES[0]) + "\n{broken\n")
-    done = run("-p", str(path), "--method", "bm25", "--json", "--skip-bad")
-    assert json.loads(done.stdout)["passages"][0]["id"] == "tower"
-    assert "line 2" in done.stderr
+    completed_run = run("-p", str(path), "--method", "bm25", "--json", "--skip-bad")
+    assert json.loads(completed_run.stdout)["passages"][0]["id"] == "tower"
+    assert "line 2" in completed_run.stderr
 
 
 @pytest.mark.parametrize(
@@ -179,37 +187,44 @@ def test_bad_lines_are_left_out_on_demand_and_said_on_standard_error(run, tmp_pa
     ],
 )
 def test_errors_are_one_line_that_names_the_fix(run, source, arguments, message):
-    done = run(*(a.replace("{source}", source) for a in arguments))
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
-    assert done.stdout == ""
+    completed_run = run(*(a.replace("{source}", source) for a in arguments))
+    assert completed_run.returncode == 2
+    assert message in completed_run.stderr
+    assert len(completed_run.stderr.strip().splitlines()) == 1
+    assert completed_run.stdout == ""
 
 
 def test_an_unknown_method_lists_the_known_ones(run, source):
-    done = run("-p", source, "--method", "magic")
-    assert done.returncode == 2
+    completed_run = run("-p", source, "--method", "magic")
+    assert completed_run.returncode == 2
     assert all(
-        name in done.stderr for name in ("end", "s2a-select", "bm25", "embedding")
+        name in completed_run.stderr
+        for name in ("end", "s2a-select", "bm25", "embedding")
     )
 
 
 def test_an_empty_question_is_asked_for(command, source):
-    done = command("run", "-q", "  ", "-p", source)
-    assert (done.returncode, "--query is empty" in done.stderr) == (2, True)
+    completed_run = command("run", "-q", "  ", "-p", source)
+    assert (completed_run.returncode, "--query is empty" in completed_run.stderr) == (
+        2,
+        True,
+    )
 
 
 @pytest.mark.parametrize("verb", [[], ["demo"], ["run"], ["serve"], ["fit"]])
 def test_help_teaches(command, verb):
-    done = command(*verb, "--help")
-    assert done.returncode == 0
-    assert "usage" in done.stdout.lower()
-    assert len(done.stdout) > 400
+    completed_run = command(*verb, "--help")
+    assert completed_run.returncode == 0
+    assert "usage" in completed_run.stdout.lower()
+    assert len(completed_run.stdout) > 400
 
 
 def test_the_version_is_printed_without_a_verb(command):
-    done = command("--version")
-    assert (done.returncode, done.stdout.strip()) == (0, denoise_core.__version__)
+    completed_run = command("--version")
+    assert (completed_run.returncode, completed_run.stdout.strip()) == (
+        0,
+        denoise_core.__version__,
+    )
 
 
 def test_what_passages_hold_cannot_act_on_the_terminal(run, tmp_path):
@@ -222,21 +237,29 @@ def test_what_passages_hold_cannot_act_on_the_terminal(run, tmp_path):
     path.write_text(
         "\n".join(json.dumps(r) for r in (acting, acting)), encoding="utf-8"
     )
-    done = run("-p", str(path), "--method", "bm25", "--why")
-    assert done.returncode == 0
-    assert not set("\x1b\x07\u202e") & set(done.stdout + done.stderr)
-    assert "[bold]t[/x]" in done.stdout
+    completed_run = run("-p", str(path), "--method", "bm25", "--why")
+    assert completed_run.returncode == 0
+    assert not set("\x1b\x07\u202e") & set(completed_run.stdout + completed_run.stderr)
+    assert "[bold]t[/x]" in completed_run.stdout
 
 
 def test_keep_is_refused_where_it_would_be_ignored(run, source):
-    done = run("-p", source, "--method", "s2a-select", "--model", "x", "--keep", "0.5")
-    assert (done.returncode, "the model decides" in done.stderr) == (2, True)
+    completed_run = run(
+        "-p", source, "--method", "s2a-select", "--model", "x", "--keep", "0.5"
+    )
+    assert (completed_run.returncode, "the model decides" in completed_run.stderr) == (
+        2,
+        True,
+    )
 
 
 @pytest.mark.parametrize("keep", ["inf", "nan", "-1", "1.5", "1.0", "100%", "some"])
 def test_a_keep_that_is_neither_share_nor_number_is_refused(run, source, keep):
-    done = run("-p", source, "--method", "bm25", "--keep", keep)
-    assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1)
+    completed_run = run("-p", source, "--method", "bm25", "--keep", keep)
+    assert (
+        completed_run.returncode,
+        len(completed_run.stderr.strip().splitlines()),
+    ) == (2, 1)
 
 
 @pytest.mark.parametrize(
@@ -247,14 +270,17 @@ def test_a_keep_that_is_neither_share_nor_number_is_refused(run, source, keep):
     ],
 )
 def test_the_demo_refuses_before_it_runs(command, arguments, message):
-    done = command("demo", *arguments)
-    assert (done.returncode, message in done.stderr) == (2, True)
+    completed_run = command("demo", *arguments)
+    assert (completed_run.returncode, message in completed_run.stderr) == (2, True)
 
 
 def test_a_fit_that_could_not_be_saved_is_refused_before_it_runs(command, tmp_path):
     (tmp_path / "notes.txt").write_text("mine")
-    done = command("fit", str(tmp_path / "missing.jsonl"), "-o", str(tmp_path))
-    assert (done.returncode, "choose another folder" in done.stderr) == (2, True)
+    completed_run = command("fit", str(tmp_path / "missing.jsonl"), "-o", str(tmp_path))
+    assert (
+        completed_run.returncode,
+        "choose another folder" in completed_run.stderr,
+    ) == (2, True)
 
 
 def test_a_fit_shows_what_it_needs_beside_its_rivals_and_is_not_overwritten_unasked(
@@ -281,9 +307,9 @@ def test_a_fit_shows_what_it_needs_beside_its_rivals_and_is_not_overwritten_unas
         "--keep",
         "0.3",
     ]
-    done = command(*fit)
-    assert done.returncode == 0, done.stderr
-    for said in (
+    completed_run = command(*fit)
+    assert completed_run.returncode == 0, completed_run.stderr
+    for reply_text in (
         "fitted",
         "default",
         "cosine",
@@ -292,10 +318,13 @@ def test_a_fit_shows_what_it_needs_beside_its_rivals_and_is_not_overwritten_unas
         "90%",
         "is calibrated on",
     ):
-        assert said in done.stdout
-    assert "never saw the questions" not in done.stderr
-    again = command(*fit)
-    assert (again.returncode, "--overwrite" in again.stderr) == (2, True)
+        assert reply_text in completed_run.stdout
+    assert "never saw the questions" not in completed_run.stderr
+    second_result = command(*fit)
+    assert (second_result.returncode, "--overwrite" in second_result.stderr) == (
+        2,
+        True,
+    )
     assert command(*fit, "--overwrite").returncode == 0
 
 
@@ -315,14 +344,14 @@ def test_every_verb_has_help_and_is_loaded_alone():
     program = "import sys; sys.argv = ['rag-denoise', *sys.argv[1:]]\nfrom denoise_core.cli import main\n"
     program += "try: main()\nfinally: print([m for m in sys.modules if m.startswith('denoise_core.cli.')])"
     for verb, module in COMMAND_MODULES.items():
-        done = subprocess.run(
+        completed_run = subprocess.run(
             [sys.executable, "-c", program, verb, "--help"],
             capture_output=True,
             text=True,
         )
-        assert done.returncode == 0, done.stderr
-        assert f"rag-denoise {verb}" in done.stdout
-        loaded = done.stdout.splitlines()[-1]
+        assert completed_run.returncode == 0, completed_run.stderr
+        assert f"rag-denoise {verb}" in completed_run.stdout
+        loaded = completed_run.stdout.splitlines()[-1]
         assert f"denoise_core.cli.{module}'" in loaded
         assert module == "fit" or "denoise_core.cli.fit'" not in loaded
 
@@ -335,24 +364,30 @@ def test_a_pipe_gets_the_kept_text_alone_and_unwrapped(run, tmp_path):
     (tmp_path / "one.txt").write_text(text.strip())
     (tmp_path / "two.txt").write_text("Bananas are rich in potassium.")
     files = ["-p", str(tmp_path / "one.txt"), "-p", str(tmp_path / "two.txt")]
-    done = run(*files, "--method", "bm25", "--keep", "1")
-    assert (done.returncode, done.stdout) == (0, text.strip() + "\n")
-    again = run(
+    completed_run = run(*files, "--method", "bm25", "--keep", "1")
+    assert (completed_run.returncode, completed_run.stdout) == (0, text.strip() + "\n")
+    second_result = run(
         *files, "--method", "bm25", "--keep", "1", "--html", str(tmp_path / "page.html")
     )
-    assert again.stdout == done.stdout
+    assert second_result.stdout == completed_run.stdout
     page = (tmp_path / "page.html").read_text("utf-8")
     assert "<del" in page
     assert "<mark" in page
 
 
 def test_tokens_bound_what_is_kept_and_exclude_keep(run, source):
-    done = run("-p", source, "--method", "bm25", "--tokens", "12")
-    assert (done.returncode, done.stdout.strip()) == (0, PASSAGES[0]["text"])
+    completed_run = run("-p", source, "--method", "bm25", "--tokens", "12")
+    assert (completed_run.returncode, completed_run.stdout.strip()) == (
+        0,
+        PASSAGES[0]["text"],
+    )
     both = run("-p", source, "--method", "bm25", "--tokens", "12", "--keep", "2")
     assert (both.returncode, "leave --keep out" in both.stderr) == (2, True)
-    own = run("-p", source, "--denoiser", "mine", "--tokens", "12")
-    assert (own.returncode, "--tokens is for end, bm25, embedding" in own.stderr) == (
+    own_part = run("-p", source, "--denoiser", "mine", "--tokens", "12")
+    assert (
+        own_part.returncode,
+        "--tokens is for end, bm25, embedding" in own_part.stderr,
+    ) == (
         2,
         True,
     )
@@ -368,9 +403,13 @@ def test_tokens_bound_what_is_kept_and_exclude_keep(run, source):
 )
 def test_latin_letters_and_marks_at_the_start_are_read(run, tmp_path, data, note):
     (tmp_path / "a.txt").write_bytes(data)
-    done = run("-p", str(tmp_path / "a.txt"), "--method", "bm25")
-    assert done.stdout == "The Caf\u00e9 \u20ac Tower.\n"
-    assert (note in done.stderr) if note else "read as" not in done.stderr
+    completed_run = run("-p", str(tmp_path / "a.txt"), "--method", "bm25")
+    assert completed_run.stdout == "The Caf\u00e9 \u20ac Tower.\n"
+    assert (
+        (note in completed_run.stderr)
+        if note
+        else "read as" not in completed_run.stderr
+    )
 
 
 def test_nothing_relevant_has_a_status_of_its_own(command, tmp_path):
@@ -379,11 +418,14 @@ def test_nothing_relevant_has_a_status_of_its_own(command, tmp_path):
         for t in ("qqq zzz www", "xx yy", "vv ww rr", "kk jj", "lorem ipsum dolor")
     ]
     (tmp_path / "p.jsonl").write_text("\n".join(lines))
-    done = command(
+    completed_run = command(
         "run",
         "-q",
         "When was the Eiffel Tower finished?",
         "-p",
         str(tmp_path / "p.jsonl"),
     )
-    assert (done.returncode, "nothing relevant" in done.stderr) == (4, True)
+    assert (completed_run.returncode, "nothing relevant" in completed_run.stderr) == (
+        4,
+        True,
+    )

@@ -24,16 +24,17 @@ def demo(capsys, monkeypatch, tmp_path):
 
     def call(*arguments):
         monkeypatch.setattr("sys.argv", ["rag-denoise", "demo", *arguments])
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as end_seen:
             main()
-        return (ended.value.code or 0, *capsys.readouterr())
+        return (end_seen.value.code or 0, *capsys.readouterr())
 
     return call
 
 
 def counts(out):
     return [
-        tuple(map(int, found)) for found in re.findall(r"(\d+) of (\d+) \(\d+%\)", out)
+        tuple(map(int, results))
+        for results in re.findall(r"(\d+) of (\d+) \(\d+%\)", out)
     ]
 
 

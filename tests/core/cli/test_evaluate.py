@@ -35,9 +35,9 @@ def command(capsys, monkeypatch, tmp_path):
 
     def call(*arguments):
         monkeypatch.setattr("sys.argv", ["rag-denoise", *arguments])
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as end_seen:
             main()
-        return (ended.value.code or 0, *capsys.readouterr())
+        return (end_seen.value.code or 0, *capsys.readouterr())
 
     return call
 
@@ -53,14 +53,14 @@ def test_a_table_a_page_all_figures_and_a_setting_that_runs(command, tmp_path):
     )
     assert status == 0, err
     assert "left out: line 1: not JSON" in err
-    for said in (
+    for reply_text in (
         "strategy",
         "everything",
         "BM25",
         "Recommended (*)",
         "no difference found".capitalize(),
     ):
-        assert said in out
+        assert reply_text in out
     assert "hurt/help" not in out, "nobody answered"
     assert max(map(len, out.split("4 questions;")[0].splitlines())) <= 80
     record = json.loads((tmp_path / "found/results.json").read_text("utf-8"))
@@ -106,7 +106,7 @@ def test_the_setting_loads_in_both_frameworks(command, tmp_path):
         ROWS[0]["hits"],
     )
     documents = [Document(page_content=t, id=str(i)) for i, t in enumerate(texts)]
-    found = DenoiseCompressor.from_file(file).invoke(
+    results = DenoiseCompressor.from_file(file).invoke(
         {"documents": documents, "query": query}
     )
     nodes = [
@@ -115,8 +115,8 @@ def test_the_setting_loads_in_both_frameworks(command, tmp_path):
     same = DenoisePostprocessor.from_file(file).postprocess_nodes(
         nodes, query_str=query
     )
-    assert [d.id for d in found] == [n.node.node_id for n in same]
-    assert 0 < len(found) < 5
+    assert [d.id for d in results] == [hit.node.node_id for hit in same]
+    assert 0 < len(results) < 5
     assert load_denoiser(file) is not None
 
 
@@ -168,10 +168,10 @@ def test_a_model_labels_questions_and_a_denoiser_is_calibrated_on_them(
 
     class Selects:
         def reply(self, text):
-            asked = next(
+            seen_prompts = next(
                 line for line in text.splitlines() if line.startswith("When was tower")
             )
-            name = asked.split()[3]
+            name = seen_prompts.split()[3]
             return next(
                 (
                     p.split()[0]
@@ -189,7 +189,7 @@ def test_a_model_labels_questions_and_a_denoiser_is_calibrated_on_them(
         text = f"Tower {n} was finished in {1800 + n} by the river. Chess came to tower {n} in May.\n"
         (tmp_path / "notes" / f"{n}.md").write_text(text)
     with serving(Selects()) as server:
-        own = [
+        own_part = [
             "calibrate",
             "asked.txt",
             "--documents",
@@ -199,11 +199,11 @@ def test_a_model_labels_questions_and_a_denoiser_is_calibrated_on_them(
             "--label-with",
             f"{server.url}#m",
         ]
-        status, _, err = command(*own, "--price", "1,2", "--dry-run")
+        status, _, err = command(*own_part, "--price", "1,2", "--dry-run")
         assert (status, server.requests) == (0, []), err
         assert "about 24 calls" in err
         assert "in money; no call was made" in err
-        status, out, err = command(*own, "-o", "mine")
+        status, out, err = command(*own_part, "-o", "mine")
         assert status == 0, err
         assert len(server.requests) == 24
         assert "about 24 calls" in err
@@ -213,10 +213,10 @@ def test_a_model_labels_questions_and_a_denoiser_is_calibrated_on_them(
         lines = [json.loads(line) for line in labels.read_text().splitlines()]
         lines[0]["question"] = "When was the first tower finished?"
         labels.write_text("\n".join(map(json.dumps, lines)))
-        status, out, err = command(*own, "-o", "again")
+        status, out, err = command(*own_part, "-o", "again")
         assert "labels are those in asked.labels.jsonl" in err
         labels.unlink()
-        assert command(*own, "-o", "once more")[0] == 0  # every call is known
+        assert command(*own_part, "-o", "once more")[0] == 0  # every call is known
         assert len(server.requests) == 24
     labels.unlink()
     assert command("calibrate", "asked.txt", "--documents", "notes")[0] == 2

@@ -33,46 +33,46 @@ def folder(tmp_path):
     return tmp_path / "in"
 
 
-def made(folder, denoiser=None):
+def built(folder, denoiser=None):
     return build_server(denoiser or ENDDenoiser(BM25Scorer(), keep=1), None, [folder])
 
 
 async def test_the_three_tools_give_spans_as_structured_content(folder):
-    async with mcp.Client(made(folder)) as client:
+    async with mcp.Client(built(folder)) as client:
         tools = {t.name: t for t in (await client.list_tools()).tools}
         assert sorted(tools) == ["check", "denoise", "recall"]
         assert all(t.description for t in tools.values())
-        found = (
+        results = (
             await client.call_tool("denoise", {"question": QUESTION, "passages": TEXTS})
         ).structured_content
-        (left,) = found["passages"]
+        (remaining_steps,) = results["passages"]
         assert all(
-            left["text"] == TEXTS[int(s["id"])][s["start"] : s["end"]]
-            for s in left["spans"]
+            remaining_steps["text"] == TEXTS[int(s["id"])][s["start"] : s["end"]]
+            for s in remaining_steps["spans"]
         )
-        (dropped,) = found["dropped"]
-        asked = {
-            "result": found["result"],
+        (dropped,) = results["dropped"]
+        seen_prompts = {
+            "result": results["result"],
             "id": dropped["id"],
             "start": dropped["start"],
             "end": dropped["end"],
         }
-        assert (await client.call_tool("recall", asked)).structured_content[
+        assert (await client.call_tool("recall", seen_prompts)).structured_content[
             "text"
         ] == TEXTS[1]
-        whole = {"result": found["result"], "id": "0"}
-        assert (await client.call_tool("recall", whole)).structured_content[
+        full_answer = {"result": results["result"], "id": "0"}
+        assert (await client.call_tool("recall", full_answer)).structured_content[
             "text"
         ] == TEXTS[0]
-        asked = {
+        seen_prompts = {
             "answer": "The tower was built in 1894.",
             "sources": TEXTS,
             "question": QUESTION,
         }
-        said = (await client.call_tool("check", asked)).structured_content
-        assert said["claims"][0]["text"] == "The tower was built in 1894."
-        assert said["outcome"] in ("supported", "unsupported", "unknown")
-        for quote in said["claims"][0]["quotes"]:
+        reply_text = (await client.call_tool("check", seen_prompts)).structured_content
+        assert reply_text["claims"][0]["text"] == "The tower was built in 1894."
+        assert reply_text["outcome"] in ("supported", "unsupported", "unknown")
+        for quote in reply_text["claims"][0]["quotes"]:
             assert (
                 TEXTS[int(quote["file"])][quote["start"] : quote["end"]]
                 == quote["text"]
@@ -80,10 +80,10 @@ async def test_the_three_tools_give_spans_as_structured_content(folder):
 
 
 async def test_files_are_read_below_the_folders_alone(folder):
-    async with mcp.Client(made(folder)) as client:
-        asked = {"question": QUESTION, "files": [str(folder / "notes.md")]}
-        found = (await client.call_tool("denoise", asked)).structured_content
-        assert "1894" in found["passages"][0]["text"]
+    async with mcp.Client(built(folder)) as client:
+        seen_prompts = {"question": QUESTION, "files": [str(folder / "notes.md")]}
+        results = (await client.call_tool("denoise", seen_prompts)).structured_content
+        assert "1894" in results["passages"][0]["text"]
         for path in (
             folder / "link.md",
             folder.parent / "secret.md",
@@ -99,7 +99,7 @@ async def test_files_are_read_below_the_folders_alone(folder):
 
 
 @pytest.mark.parametrize(
-    ("tool", "asked", "says"),
+    ("tool", "seen_prompts", "says"),
     [
         ("denoise", {"question": QUESTION}, "expected 1 to 1000 passages"),
         (
@@ -111,9 +111,9 @@ async def test_files_are_read_below_the_folders_alone(folder):
         ("check", {"answer": "It is old."}, "expected 1 to 1000 passages"),
     ],
 )
-async def test_what_cannot_be_done_is_said(folder, tool, asked, says):
-    async with mcp.Client(made(folder)) as client:
-        reply = await client.call_tool(tool, asked)
+async def test_what_cannot_be_done_is_said(folder, tool, seen_prompts, says):
+    async with mcp.Client(built(folder)) as client:
+        reply = await client.call_tool(tool, seen_prompts)
         assert reply.is_error
         assert says in reply.content[0].text
 
@@ -124,15 +124,15 @@ async def test_a_failure_says_and_logs_no_text(folder, caplog, capfd):
     def fails(query, text):
         raise OSError(f"{text} sk-live-5Zq8mYv2LkQ")
 
-    async with mcp.Client(made(folder, ENDDenoiser(FunctionScorer(fails)))) as client:
+    async with mcp.Client(built(folder, ENDDenoiser(FunctionScorer(fails)))) as client:
         reply = await client.call_tool(
             "denoise", {"question": QUESTION, "passages": ["my diary"]}
         )
         assert reply.is_error
         assert reply.content[0].text.endswith("failed: OSError")
-    told = "".join(capfd.readouterr()) + caplog.text
-    assert "diary" not in told
-    assert "sk-live" not in told
+    seen_events = "".join(capfd.readouterr()) + caplog.text
+    assert "diary" not in seen_events
+    assert "sk-live" not in seen_events
 
 
 @pytest.fixture
@@ -159,16 +159,18 @@ def url(folder):
 @pytest.mark.enable_socket
 async def test_the_command_serves_over_http(folder, url):
     async with mcp.Client(url) as client:
-        asked = {
+        seen_prompts = {
             "question": QUESTION,
             "passages": TEXTS,
             "files": [str(folder / "notes.md")],
         }
-        found = (await client.call_tool("denoise", asked)).structured_content
-        assert found["passages"]
-        for left in found["passages"]:
-            asked = {"result": found["result"], "id": left["id"]}
-            text = (await client.call_tool("recall", asked)).structured_content["text"]
-            assert left["text"] == "".join(
-                text[s["start"] : s["end"]] for s in left["spans"]
+        results = (await client.call_tool("denoise", seen_prompts)).structured_content
+        assert results["passages"]
+        for remaining_steps in results["passages"]:
+            seen_prompts = {"result": results["result"], "id": remaining_steps["id"]}
+            text = (await client.call_tool("recall", seen_prompts)).structured_content[
+                "text"
+            ]
+            assert remaining_steps["text"] == "".join(
+                text[s["start"] : s["end"]] for s in remaining_steps["spans"]
             )

@@ -88,7 +88,7 @@ def test_records_with_a_text_are_passages_and_any_other_json_or_csv_is_one_file(
 
 
 @pytest.mark.parametrize(
-    ("coding", "told"),
+    ("coding", "seen_events"),
     [
         ("utf-8", None),
         ("utf-8-sig", None),
@@ -96,11 +96,15 @@ def test_records_with_a_text_are_passages_and_any_other_json_or_csv_is_one_file(
         ("latin-1", "cp1252"),
     ],
 )
-def test_any_coding_is_read_and_told_where_it_is_not_utf_8(tmp_path, coding, told):
+def test_any_coding_is_read_and_told_where_it_is_not_utf_8(
+    tmp_path, coding, seen_events
+):
     (tmp_path / "a.txt").write_bytes("Das Café öffnet um neun.\n".encode(coding))
     reading = read_passages(str(tmp_path / "a.txt"))
     assert reading.passages[0].text == "Das Café öffnet um neun.\n"
-    assert (told is None and not reading.warnings) or told in reading.warnings[0]
+    assert (
+        seen_events is None and not reading.warnings
+    ) or seen_events in reading.warnings[0]
 
 
 def test_an_empty_file_is_named(tmp_path):
@@ -268,11 +272,20 @@ def test_html_is_read_as_it_stands_in_any_coding_without_an_extra(
     (tmp_path / "a.html").write_bytes(PAGE.encode(coding))
     (passage,) = read_passages(str(tmp_path)).passages
     assert passage.text == PAGE
-    own = chunk_text(passage.text)
-    said = [own.chunk_context_and_text(p) for p in own.chunks if not p.is_structural]
-    assert ("The tower", "The café tower was finished in 1889, snake_case.") in said
+    own_part = chunk_text(passage.text)
+    reply_text = [
+        own_part.chunk_context_and_text(p)
+        for p in own_part.chunks
+        if not p.is_structural
+    ]
+    assert (
+        "The tower",
+        "The café tower was finished in 1889, snake_case.",
+    ) in reply_text
     assert not any(
-        word in text for _, text in said for word in ("steal", "Home", "p {}", "<")
+        word in text
+        for _, text in reply_text
+        for word in ("steal", "Home", "p {}", "<")
     )
 
 

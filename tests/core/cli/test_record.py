@@ -23,10 +23,10 @@ def command(capsys, monkeypatch):
 
     def call(*arguments):
         monkeypatch.setattr("sys.argv", ["rag-denoise", "record", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
+        with pytest.raises(SystemExit) as end_seen:
             main()
         return SimpleNamespace(
-            returncode=ended.value.code or 0, **capsys.readouterr()._asdict()
+            returncode=end_seen.value.code or 0, **capsys.readouterr()._asdict()
         )
 
     return call
@@ -37,22 +37,22 @@ def prompts(tmp_path):
     """The prompts that a denoiser sends, which nobody has answered yet."""
     unknown = RecordedLLM({})
     S2ADenoiser(unknown, variant="select").denoise(QUESTION, PASSAGES)
-    asked = [
+    seen_prompts = [
         json.dumps(json.loads(line) | {"id": f"q{n}"})
         for n, line in enumerate(unknown.missing_prompts)
     ]
-    (tmp_path / "prompts.jsonl").write_text("\n".join(asked))
+    (tmp_path / "prompts.jsonl").write_text("\n".join(seen_prompts))
     return tmp_path / "prompts.jsonl"
 
 
 @pytest.fixture
-def served():
+def server_url():
     """A model over HTTP that keeps the first piece; ``seen`` has what it was asked."""
     seen = []
 
-    def answer(asked):
-        seen.append(asked["messages"])
-        if "Rain" in str(asked["messages"]) and "fail" in seen:
+    def answer(seen_prompts):
+        seen.append(seen_prompts["messages"])
+        if "Rain" in str(seen_prompts["messages"]) and "fail" in seen:
             return {"choices": 3}
         choice = {
             "index": 0,
@@ -72,11 +72,11 @@ def served():
 
 
 def test_what_was_recorded_is_replayed_and_nothing_is_asked_twice(
-    command, prompts, served, tmp_path
+    command, prompts, server_url, tmp_path
 ):
-    url, seen = served
-    done = command(prompts, tmp_path / "out.jsonl", "--llm", url)
-    assert done.returncode == 0, done.err
+    url, seen = server_url
+    completed_run = command(prompts, tmp_path / "out.jsonl", "--llm", url)
+    assert completed_run.returncode == 0, completed_run.err
     assert seen == [
         json.loads(line)["messages"] for line in prompts.read_text().splitlines()
     ]
@@ -92,24 +92,30 @@ def test_what_was_recorded_is_replayed_and_nothing_is_asked_twice(
         [],
         "It was built in 1889. ",
     )
-    asked = len(seen)
-    again = command(prompts, tmp_path / "out.jsonl", "--llm", url)
-    assert (again.returncode, len(seen)) == (0, asked)
-    assert "It was built" not in done.err + done.out + again.err
+    seen_prompts = len(seen)
+    second_result = command(prompts, tmp_path / "out.jsonl", "--llm", url)
+    assert (second_result.returncode, len(seen)) == (0, seen_prompts)
+    assert (
+        "It was built" not in completed_run.err + completed_run.out + second_result.err
+    )
 
 
 def test_a_call_that_fails_is_told_without_its_text_and_asked_again(
-    command, prompts, served, tmp_path
+    command, prompts, server_url, tmp_path
 ):
-    url, seen = served
+    url, seen = server_url
     lines = [
-        {"messages": [{"role": "user", "content": said}]} for said in ("Sun.", "Rain.")
+        {"messages": [{"role": "user", "content": reply_text}]}
+        for reply_text in ("Sun.", "Rain.")
     ]
     prompts.write_text("\n".join(map(json.dumps, lines)))
     seen.append("fail")
-    done = command(prompts, tmp_path / "out.jsonl", "--llm", url)
-    assert (done.returncode, "1 failed, the first prompt 2" in done.err) == (1, True)
-    assert "Rain" not in done.err
+    completed_run = command(prompts, tmp_path / "out.jsonl", "--llm", url)
+    assert (
+        completed_run.returncode,
+        "1 failed, the first prompt 2" in completed_run.err,
+    ) == (1, True)
+    assert "Rain" not in completed_run.err
     seen.clear()
     assert command(prompts, tmp_path / "out.jsonl", "--llm", url).returncode == 0
     assert [m[0]["content"] for m in seen] == ["Rain."]
@@ -126,19 +132,25 @@ def test_a_refused_key_ends_the_recording_at_its_first_call(
 ):
     monkeypatch.setitem(MISBEHAVIOURS, "status 401", lambda right: (401, {}, b"{}"))
     prompts.write_text('{"messages": [{"role": "user", "content": "Rain."}]}\n' * 9)
-    asked = []
-    with misbehaving(asked.append, "status 401") as url:
-        done = command(prompts, tmp_path / "out.jsonl", "--llm", f"{url}/v1#m")
-    assert (done.returncode, len(asked)) == (2, 1)
-    assert "401" in done.err
-    assert "Rain" not in done.err
+    seen_prompts = []
+    with misbehaving(seen_prompts.append, "status 401") as url:
+        completed_run = command(prompts, tmp_path / "out.jsonl", "--llm", f"{url}/v1#m")
+    assert (completed_run.returncode, len(seen_prompts)) == (2, 1)
+    assert "401" in completed_run.err
+    assert "Rain" not in completed_run.err
     assert not (tmp_path / "out.jsonl").exists()
 
 
-def test_a_dry_run_asks_nothing_and_writes_nothing(command, prompts, served, tmp_path):
-    url, seen = served
-    done = command(prompts, tmp_path / "out.jsonl", "--llm", url, "--dry-run")
-    assert (done.returncode, seen, "no call was made" in done.out) == (0, [], True)
+def test_a_dry_run_asks_nothing_and_writes_nothing(
+    command, prompts, server_url, tmp_path
+):
+    url, seen = server_url
+    completed_run = command(prompts, tmp_path / "out.jsonl", "--llm", url, "--dry-run")
+    assert (
+        completed_run.returncode,
+        seen,
+        "no call was made" in completed_run.out,
+    ) == (0, [], True)
     assert not (tmp_path / "out.jsonl").exists()
 
 
@@ -146,8 +158,13 @@ def test_a_line_without_messages_is_named_with_what_to_write(
     command, prompts, tmp_path
 ):
     prompts.write_text('{"prompt": "x"}')
-    done = command(prompts, tmp_path / "out.jsonl", "--llm", "http://127.0.0.1:9/v1#m")
-    assert (done.returncode, 'line 1: expected {"messages":' in done.err) == (2, True)
+    completed_run = command(
+        prompts, tmp_path / "out.jsonl", "--llm", "http://127.0.0.1:9/v1#m"
+    )
+    assert (
+        completed_run.returncode,
+        'line 1: expected {"messages":' in completed_run.err,
+    ) == (2, True)
 
 
 def test_an_unknown_prompt_raises_and_is_kept():

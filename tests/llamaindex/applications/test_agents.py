@@ -32,28 +32,32 @@ def retriever_tool():
     )
 
 
-def steps(*said):
-    left = list(said)
-    return lambda *_, **__: left.pop(0) if len(left) > 1 else left[0]
+def steps(*reply_text):
+    remaining_steps = list(reply_text)
+    return lambda *_, **__: (
+        remaining_steps.pop(0) if len(remaining_steps) > 1 else remaining_steps[0]
+    )
 
 
-def react(scripted, said):
+def react(scripted_llm, reply_text):
     look = f"Thought: I look.\nAction: inns\nAction Input: {json.dumps({'input': QUESTION})}"
-    llm = scripted(steps(look, f"Thought: I know.\nAnswer: {said}"))
+    llm = scripted_llm(steps(look, f"Thought: I know.\nAnswer: {reply_text}"))
     return ReActAgent(name="guide", tools=[retriever_tool()], llm=llm)
 
 
-def code(scripted, said):
+def code(scripted_llm, reply_text):
     def run(code: str) -> str:
         """Run a program."""
         return "The Larkmoor Inn in Tessel: rooms must be vacated by 11:30."
 
-    llm = scripted(steps("<execute>\nprint(inns())\n</execute>", said))
+    llm = scripted_llm(steps("<execute>\nprint(inns())\n</execute>", reply_text))
     return CodeActAgent(run, name="guide", llm=llm)
 
 
-def function(said, **settings):
-    script = steps(calls("inns", input=QUESTION), ChatMessage(said, role="assistant"))
+def function(reply_text, **settings):
+    script = steps(
+        calls("inns", input=QUESTION), ChatMessage(reply_text, role="assistant")
+    )
     tools = [retriever_tool()]
     return FunctionAgent(
         name="guide",
@@ -64,7 +68,7 @@ def function(said, **settings):
     )
 
 
-def handoff(scripted, said):
+def handoff(scripted_llm, reply_text):
     script = steps(
         calls("handoff", to_agent="guide", reason=WRONG),
         ChatMessage("x", role="assistant"),
@@ -76,16 +80,17 @@ def handoff(scripted, said):
         can_handoff_to=["guide"],
     )
     return AgentWorkflow(
-        agents=[desk, function(said, can_handoff_to=[])], root_agent="desk"
+        agents=[desk, function(reply_text, can_handoff_to=[])], root_agent="desk"
     )
 
 
 @pytest.mark.parametrize(
-    "make", [react, code, handoff, lambda scripted, said: function(said)]
+    "make",
+    [react, code, handoff, lambda scripted_llm, reply_text: function(reply_text)],
 )
-async def test_agents(scripted, make):
-    assert await outcome(make(scripted, RIGHT)) == "supported"
-    assert await outcome(make(scripted, WRONG)) != "supported"
+async def test_agents(scripted_llm, make):
+    assert await outcome(make(scripted_llm, RIGHT)) == "supported"
+    assert await outcome(make(scripted_llm, WRONG)) != "supported"
 
 
 async def test_a_notebook_is_no_evidence():

@@ -85,11 +85,11 @@ def qdrant():
 def chroma():
     client = pytest.importorskip("chromadb")
     module = pytest.importorskip("llama_index.vector_stores.chroma")
-    made = client.EphemeralClient(client.Settings(anonymized_telemetry=False))
+    built = client.EphemeralClient(client.Settings(anonymized_telemetry=False))
     name = "towers"
-    if name in [c if isinstance(c, str) else c.name for c in made.list_collections()]:
-        made.delete_collection(name)
-    return module.ChromaVectorStore(chroma_collection=made.create_collection(name))
+    if name in [c if isinstance(c, str) else c.name for c in built.list_collections()]:
+        built.delete_collection(name)
+    return module.ChromaVectorStore(chroma_collection=built.create_collection(name))
 
 
 STORES = {"simple": simple, "faiss": faiss, "qdrant": qdrant, "chroma": chroma}
@@ -115,13 +115,13 @@ def index_of(store, transformations=()):
 
 
 def model(messages):
-    asked = messages[-1].content or ""
-    if "Which pieces" in asked:
-        pieces = re.findall(r"^(\d+) (.*)$", asked, re.MULTILINE)
+    seen_prompts = messages[-1].content or ""
+    if "Which pieces" in seen_prompts:
+        pieces = re.findall(r"^(\d+) (.*)$", seen_prompts, re.MULTILINE)
         return ", ".join(n for n, text in pieces if "tower" in text) or "NONE"
-    if "Doc: " in asked and "Relevance" in asked:
+    if "Doc: " in seen_prompts and "Relevance" in seen_prompts:
         return "Doc: 1, Relevance: 9"
-    if "standalone question" in asked.lower():
+    if "standalone question" in seen_prompts.lower():
         return QUESTION
     return ANSWER
 
@@ -161,8 +161,8 @@ def talks(engine):
 
 def denoised(response):
     assert str(response) == ANSWER
-    assert all(record(n.node) for n in response.source_nodes)
-    assert any("red tower" in n.node.get_content() for n in response.source_nodes)
+    assert all(record(hit.node) for hit in response.source_nodes)
+    assert any("red tower" in hit.node.get_content() for hit in response.source_nodes)
 
 
 def supported(response):
@@ -217,9 +217,9 @@ def citations(index, llm):
 
     def right(response):
         response.response = f"{response.response} [1]"
-        (place,) = resolve_citations(response)[1]
-        assert place.ranges
-        assert place.node_id
+        (origin,) = resolve_citations(response)[1]
+        assert origin.ranges
+        assert origin.node_id
 
     return asks(engine), right
 
@@ -245,7 +245,10 @@ def checked_chat(index, llm):
 
     def right(response):
         supported(response)
-        assert [m.role.value for m in engine.chat_history[-2:]] == ["user", "assistant"]
+        assert [message.role.value for message in engine.chat_history[-2:]] == [
+            "user",
+            "assistant",
+        ]
 
     return talks(engine), right
 
@@ -272,10 +275,10 @@ APPLICATIONS = [
 
 @pytest.mark.parametrize("application", APPLICATIONS, ids=lambda a: a.__name__)
 @pytest.mark.parametrize("store", STORES)
-def test_an_application(scripted, application, store):
+def test_an_application(scripted_llm, application, store):
     index = index_of(STORES[store]())
     for turn in (0, 1):
-        (sync, later), right = application(index, scripted(model))
+        (sync, later), right = application(index, scripted_llm(model))
         right(sync() if turn == 0 else asyncio.run(later()))
 
 
@@ -285,6 +288,6 @@ def test_what_was_denoised_when_it_was_indexed_is_still_known_when_it_is_found(s
         postprocessor=DenoisePostprocessor(denoiser=end(keep=1)), query="the red tower"
     )
     index = index_of(STORES[store](), [step])
-    (found, *_) = index.as_retriever(similarity_top_k=1).retrieve("red tower title")
-    assert found.node.text.strip() == "The red tower is in Porto."
-    assert record(found.node)["origin_spans"] == [[0, 27]]
+    (results, *_) = index.as_retriever(similarity_top_k=1).retrieve("red tower title")
+    assert results.node.text.strip() == "The red tower is in Porto."
+    assert record(results.node)["origin_spans"] == [[0, 27]]
