@@ -205,6 +205,7 @@ class S2ADenoiser:
             )
             slice_outcomes = yield from self._ask_model(question.text, passages)
         if self.keep is not None:
+            # The rule runs over all passages at once: a token budget is one for the whole context.
             slice_outcomes = apply_rule(self.keep, slice_outcomes)
         return self._assemble_result(question, passages, slice_outcomes)
 
@@ -608,6 +609,7 @@ def score_passages(
     if options.scorer is not None:
         scorer = options.scorer
     else:
+        # Imported here: the default scorer needs an extra that S2A itself does not.
         from denoise_core.embedded import DefaultScorer
 
         scorer = DefaultScorer()

@@ -38,6 +38,7 @@ def label_questions(
                 question.text, question.passages
             ).passages
         except Exception as error:  # the model's failure on this question
+            # A wrong key or model name would fail for every question.
             if is_user_error(error):
                 raise
             yield f"it could not be labelled: {format_error(error)}"

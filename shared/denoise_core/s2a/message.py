@@ -180,6 +180,7 @@ class MessageDenoiser:
         self, source_text: str, slice_outcome: SliceOutcome
     ) -> NeutralMessage:
         question = slice_outcome.question
+        # The message is the question itself: context pieces would bring the opinion back.
         options = replace(self.options, keep_context=False)
         assembled_passage = assemble_passage(
             slice_outcome.part.passage,

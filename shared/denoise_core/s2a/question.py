@@ -215,6 +215,7 @@ def _read_request(request: SliceRequest, reply: Reply) -> list[SliceOutcome]:
     (passage_slice,) = request.parts
     piece_count = len(passage_slice.pieces)
     selection = parse_selection(reply, piece_count)
+    # A piece in both lists is ambiguous, and guessing could drop a part of the request.
     if set(selection.numbers) & set(selection.second_list):
         raise UnparsableReply("a piece is named as request and as opinion")
     kept_places: dict[int, int] = {}

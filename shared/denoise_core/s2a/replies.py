@@ -389,6 +389,7 @@ def read_selection(
         _check_first_words(request, selection.first_words)
     piece_numbers: Iterable[int] = selection.numbers
     default_verb = "drop" if variant == "remove" else "keep"
+    # An explicit KEEP or DROP in the reply overrides the variant's meaning of bare numbers.
     if (selection.verb or default_verb) == "drop":
         piece_numbers = sorted(set(range(1, piece_count + 1)).difference(piece_numbers))
     reply_places = dict(zip(piece_numbers, count()))
@@ -442,6 +443,7 @@ def read_rewriting(
             f"a reply of {len(reply_part)} characters for a text of {len(passage_slice.text)}"
         )
     marker = request.document.partition("\n")[0].rpartition(" ")[2]
+    # A model may copy the envelope's marker; it is no part of the text.
     context, *question = parse_texts(reply_part.replace(marker, ""), *label_names)
     return [
         SliceOutcome(passage_slice, written_text=context, question="".join(question))

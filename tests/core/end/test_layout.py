@@ -165,7 +165,7 @@ def test_fingerprints_differ_by_wording_order_and_template(plain, chat):
     ("make", "says"),
     [
         (lambda: Layout("x", (QUERY,)), "expected the slot PASSAGE"),
-        (lambda: Layout("x", (PASSAGE, PASSAGE)), "PASSAGE may stand there once"),
+        (lambda: Layout("x", (PASSAGE, PASSAGE)), "PASSAGE may occur once"),
         (lambda: Layout("x", (PASSAGE,), pair=True), "takes no parts"),
     ],
 )

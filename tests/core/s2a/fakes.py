@@ -14,24 +14,36 @@ _PIECE = re.compile(r"^(\d+) ", re.MULTILINE)
 
 def document(messages: Sequence[Message]) -> str:
     """What stands between the delimiters of a prompt."""
-    asked = next(m.content for m in messages if m.role == "user")
-    found = _DELIMITED.search(asked)
-    assert found, f"no delimited text in {asked!r}"
-    return found[2]
+    model_calls = next(
+        sent_messages.content
+        for sent_messages in messages
+        if sent_messages.role == "user"
+    )
+    actual_result = _DELIMITED.search(model_calls)
+    assert actual_result, f"no delimited text in {model_calls!r}"
+    return actual_result[2]
 
 
 def pieces(messages: Sequence[Message]) -> dict[int, str]:
     """The numbered pieces of a prompt."""
-    cut = _PIECE.split(document(messages))[1:]
-    return {int(n): text for n, text in zip(cut[::2], cut[1::2])}
+    cut_pieces = _PIECE.split(document(messages))[1:]
+    return {
+        int(position): text for position, text in zip(cut_pieces[::2], cut_pieces[1::2])
+    }
 
 
-def keeps(wanted: Callable[[str], bool], *, seconds: float = 0.0) -> FunctionLLM:
-    """Names the pieces that ``wanted`` likes."""
+def keeps(
+    expected_value: Callable[[str], bool], *, seconds: float = 0.0
+) -> FunctionLLM:
+    """Names the pieces that ``expected_value`` likes."""
 
     def reply(messages: Sequence[Message]) -> str:
         return (
-            ", ".join(str(n) for n, text in pieces(messages).items() if wanted(text))
+            ", ".join(
+                str(position)
+                for position, text in pieces(messages).items()
+                if expected_value(text)
+            )
             or "NONE"
         )
 
@@ -40,7 +52,9 @@ def keeps(wanted: Callable[[str], bool], *, seconds: float = 0.0) -> FunctionLLM
 
 def copies(*, seconds: float = 0.0) -> FunctionLLM:
     """Writes the whole text again."""
-    return FunctionLLM(lambda m: f"Context: {document(m)}", seconds=seconds)
+    return FunctionLLM(
+        lambda sent_messages: f"Context: {document(sent_messages)}", seconds=seconds
+    )
 
 
 def says(text: str) -> FunctionLLM:

@@ -24,61 +24,67 @@ VELTRIN = Passage(
 )
 
 
-def shown(source, written):
+def shown(source, written_text):
     """Numbers of the source's sentences that cover what was written, and whether every written sentence has
     some."""
     passage = Passage(source, "p")
-    spans = split_pieces(passage)
-    found = SourceIndex([source[s.start : s.end] for s in spans])
+    clause_spans = split_pieces(passage)
+    actual_result = SourceIndex(
+        [source[one_span.start : one_span.end] for one_span in clause_spans]
+    )
     covers = [
-        found.align(written[s.start : s.end]).sentence_indices
-        for s in split_pieces(Passage(written, "w"))
+        actual_result.align(
+            written_text[one_span.start : one_span.end]
+        ).sentence_indices
+        for one_span in split_pieces(Passage(written_text, "w"))
     ]
-    return {n for c in covers for n in c}, all(covers)
+    return {position for c in covers for position in c}, all(covers)
 
 
 def test_a_faithful_rewrite_in_two_sentences_loses_nothing_in_silence():
     """The gate before this one showed the last sentence alone, without a word."""
-    written = (
+    written_text = (
         "Context: Lena Horváth took over the Veltrin programme in 2015 and published its phase II results "
         "in 2017. The drug has not been approved by the FDA."
     )
-    result = S2ADenoiser(says(written), variant="default").denoise("Who?", [VELTRIN])
-    assert "took over" in result.passages[0].text
-    assert "FDA" in result.passages[0].text
-    assert result.reports[0].uncovered_sentences == ()
+    s2a_result = S2ADenoiser(says(written_text), variant="default").denoise(
+        "Who?", [VELTRIN]
+    )
+    assert "took over" in s2a_result.passages[0].text
+    assert "FDA" in s2a_result.passages[0].text
+    assert s2a_result.reports[0].uncovered_sentences == ()
 
 
 def test_by_hand():
     records = [
         json.loads(line) for line in BY_HAND.read_text(encoding="utf-8").splitlines()
     ]
-    needed = found = complete = superfluous = written = 0
-    faithful = [r for r in records if not r["wrong"]]
+    needed_pieces = actual_result = complete = superfluous = written_text = 0
+    faithful = [one_record for one_record in records if not one_record["wrong"]]
     for record in faithful:
-        wanted, (got, every) = (
+        expected_value, (got, every) = (
             set(record["needed_sentences"]),
             shown(record["source"], record["written"]),
         )
-        needed, found, complete = (
-            needed + len(wanted),
-            found + len(wanted & got),
-            complete + (wanted <= got),
+        needed_pieces, actual_result, complete = (
+            needed_pieces + len(expected_value),
+            actual_result + len(expected_value & got),
+            complete + (expected_value <= got),
         )
-        superfluous += len(got - wanted)
-        written += len(split_pieces(Passage(record["written"], "w")))
+        superfluous += len(got - expected_value)
+        written_text += len(split_pieces(Passage(record["written"], "w")))
         assert every
-    assert found >= 0.96 * needed
+    assert actual_result >= 0.96 * needed_pieces
     assert complete >= 0.95 * len(faithful)
-    assert superfluous <= 0.25 * written
+    assert superfluous <= 0.25 * written_text
 
 
 def test_foreign_text_has_no_source():
     records = [
         json.loads(line) for line in BY_HAND.read_text(encoding="utf-8").splitlines()
     ]
-    for n, record in enumerate(records):
-        other = records[(n + 7) % len(records)]
+    for position, record in enumerate(records):
+        other = records[(position + 7) % len(records)]
         if other["source"] != record["source"]:
             assert shown(other["source"], record["written"])[0] == set(), record[
                 "written"
@@ -86,12 +92,12 @@ def test_foreign_text_has_no_source():
 
 
 def test_when_nothing_written_has_a_source_it_is_a_failure():
-    llm = says("Context: Bridges rust quickly. So do gates.")
-    kept = S2ADenoiser(llm, variant="default").denoise("Who?", [VELTRIN])
-    assert kept.passages == (VELTRIN,)
-    assert "covers" in kept.failures["v"]
-    assert len(kept.reports[0].uncovered_sentences) == 2
-    dropped = S2ADenoiser(llm, variant="default", on_error="drop").denoise(
+    fake_llm = says("Context: Bridges rust quickly. So do gates.")
+    kept_pieces = S2ADenoiser(fake_llm, variant="default").denoise("Who?", [VELTRIN])
+    assert kept_pieces.passages == (VELTRIN,)
+    assert "covers" in kept_pieces.failures["v"]
+    assert len(kept_pieces.reports[0].uncovered_sentences) == 2
+    dropped = S2ADenoiser(fake_llm, variant="default", on_error="drop").denoise(
         "Who?", [VELTRIN]
     )
     assert dropped.passages == ()
@@ -99,31 +105,33 @@ def test_when_nothing_written_has_a_source_it_is_a_failure():
 
 
 def test_written_text_is_shown_as_it_is_and_marked_with_the_checkers_word():
-    written = "The drug has been approved by the FDA."
+    written_text = "The drug has been approved by the FDA."
     options = Options(shown_text="written")
-    result = check_denoiser(
+    s2a_result = check_denoiser(
         lambda: S2ADenoiser(
-            says(f"Context: {written}"), variant="default", options=options
+            says(f"Context: {written_text}"), variant="default", options=options
         ),
         "Who?",
         [VELTRIN],
     )
-    (passage,) = result.passages
-    assert (passage.text, passage.is_rewritten) == (written, True)
-    (sentence,) = result.reports[0].sentences
+    (passage,) = s2a_result.passages
+    assert (passage.text, passage.is_rewritten) == (written_text, True)
+    (sentence,) = s2a_result.reports[0].sentences
     assert sentence.supported is not True
 
 
 def test_flag_adds_the_checkers_word_to_the_source():
-    llm = FunctionLLM(lambda m: "Context: She took over the programme in 2019.")
-    plain, flagged = (
-        S2ADenoiser(llm, variant="default", options=Options(check_sentences=f)).denoise(
-            "Who?", [VELTRIN]
-        )
-        for f in (False, True)
+    fake_llm = FunctionLLM(
+        lambda sent_messages: "Context: She took over the programme in 2019."
     )
-    assert plain.passages == flagged.passages
-    assert plain.reports[0].sentences[0].reason == ""
+    plain_text, flagged = (
+        S2ADenoiser(
+            fake_llm, variant="default", options=Options(check_sentences=one_field)
+        ).denoise("Who?", [VELTRIN])
+        for one_field in (False, True)
+    )
+    assert plain_text.passages == flagged.passages
+    assert plain_text.reports[0].sentences[0].reason == ""
     assert flagged.reports[0].unsupported_sentences == flagged.reports[0].sentences
 
 
@@ -137,11 +145,14 @@ def test_flag_adds_the_checkers_word_to_the_source():
 )
 def test_sentences_of_the_source_cover_themselves(sentences):
     text = " ".join(sentences)
-    spans = split_pieces(Passage(text, "p"))
-    source = SourceIndex([text[s.start : s.end] for s in spans])
-    for s in spans:
-        chosen = source.align(text[s.start : s.end]).sentence_indices
+    clause_spans = split_pieces(Passage(text, "p"))
+    source = SourceIndex(
+        [text[one_span.start : one_span.end] for one_span in clause_spans]
+    )
+    for one_span in clause_spans:
+        chosen = source.align(text[one_span.start : one_span.end]).sentence_indices
         assert any(
-            text[spans[n].start : spans[n].end].strip() == text[s.start : s.end].strip()
-            for n in chosen
+            text[clause_spans[position].start : clause_spans[position].end].strip()
+            == text[one_span.start : one_span.end].strip()
+            for position in chosen
         )

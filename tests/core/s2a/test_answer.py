@@ -35,22 +35,26 @@ CLEAN = "How tall is the tower?"
 
 def model(messages):
     """Clears the text of opinion in step 1, and answers with the prompt of step 2 so that tests can read it."""
-    asked = next(m.content for m in messages if m.role == "user")
+    model_calls = next(
+        sent_messages.content
+        for sent_messages in messages
+        if sent_messages.role == "user"
+    )
     if "You answer a person's question" in messages[0].content:
-        return "ANSWER TO: " + asked
+        return "ANSWER TO: " + model_calls
     text = document(messages)
-    if "what a person wrote, cut into numbered pieces" in asked:
+    if "what a person wrote, cut into numbered pieces" in model_calls:
         return "1"
-    if "Write it again as one message" in asked:
+    if "Write it again as one message" in model_calls:
         return CLEAN
-    if "This is what a person wrote" in asked:
+    if "This is what a person wrote" in model_calls:
         return f"Context: NONE\nQuestion: {CLEAN}"
-    if "begins with its number" in asked:
+    if "begins with its number" in model_calls:
         return "1" if "tower" in text else "NONE"
-    left = "The tower is 330 m tall." if "tower" in text else ""
-    if "as one message" in asked:
-        return f"{left} {CLEAN}".strip()
-    return f"Context: {left or 'NONE'}"
+    remaining_text = "The tower is 330 m tall." if "tower" in text else ""
+    if "as one message" in model_calls:
+        return f"{remaining_text} {CLEAN}".strip()
+    return f"Context: {remaining_text or 'NONE'}"
 
 
 @pytest.mark.parametrize(
@@ -85,14 +89,16 @@ def test_step_2_sees_what_step_1_left_and_only_keep_original_sees_more(
 
 def first_steps(passages):
     """What each of the paper's systems sends first, and all it sends."""
-    sent = {}
+    sent_texts = {}
     for name, system in paper_systems(lambda seed: FunctionLLM(model)).items():
         _, trace = run(
             system(Case("c", "k", OPINION, ("330",), CLEAN, passages, passages[:1]), 0)
         )
-        asked = [e.effect.messages for e in trace.events if e.tag != "s2a.question"]
-        sent[name] = asked[0], tuple(asked)
-    return sent
+        model_calls = [
+            e.effect.messages for e in trace.events if e.tag != "s2a.question"
+        ]
+        sent_texts[name] = model_calls[0], tuple(model_calls)
+    return sent_texts
 
 
 SAME_STEP_1 = {"s2a default", "s2a keep_original", "s2a not_instructed"}
@@ -103,24 +109,30 @@ EXTRACTIVE = {"s2a select", "s2a remove", "s2a auto"}
 @pytest.mark.parametrize("passages", [PASSAGES, ()])
 def test_the_papers_systems_are_distinct(passages):
     """`keep_original` and `not_instructed` are `default` with another second step, by the paper's definition."""
-    sent = first_steps(passages)
-    for one, other in itertools.combinations(sent, 2):
-        if not passages and {one, other} <= EXTRACTIVE:
+    sent_texts = first_steps(passages)
+    for first_result, other in itertools.combinations(sent_texts, 2):
+        if not passages and {first_result, other} <= EXTRACTIVE:
             continue
-        assert sent[one][1] != sent[other][1], (one, other)
-        if not {one, other} <= SAME_STEP_1:
-            assert sent[one][0] != sent[other][0], (one, other)
+        assert sent_texts[first_result][1] != sent_texts[other][1], (
+            first_result,
+            other,
+        )
+        if not {first_result, other} <= SAME_STEP_1:
+            assert sent_texts[first_result][0] != sent_texts[other][0], (
+                first_result,
+                other,
+            )
 
 
 def test_the_instruction_is_the_same_in_both_arms():
     """Instructed prompting and S2A's second step: the same words over everything, and over what is left."""
-    sent = first_steps(PASSAGES)
+    sent_texts = first_steps(PASSAGES)
     instructed, s2a = (
-        sent["instructed"][1][-1][-1].content,
-        sent["s2a default"][1][-1][-1].content,
+        sent_texts["instructed"][1][-1][-1].content,
+        sent_texts["s2a default"][1][-1][-1].content,
     )
     assert instructed.rsplit("\n\n", 1)[1] == s2a.rsplit("\n\n", 1)[1]
-    assert sent["instructed"][1][-1][0] == sent["s2a default"][1][-1][0]
+    assert sent_texts["instructed"][1][-1][0] == sent_texts["s2a default"][1][-1][0]
 
 
 def test_step_2_encloses_the_text_and_says_what_it_is():
@@ -160,21 +172,24 @@ def test_unknown_baseline():
 
 @pytest.mark.parametrize("variant", ["default", "select"])
 def test_a_message_is_parted_from_its_opinion(variant):
-    neutral = MessageDenoiser(FunctionLLM(model), variant=variant).neutralize(OPINION)
-    assert neutral.text == CLEAN
-    assert [OPINION[d.span.start : d.span.end] for d in neutral.dropped] == [
-        "I think it is 200 m but I'm really not sure."
-    ]
-    assert neutral.fallback is None
+    neutral_message = MessageDenoiser(FunctionLLM(model), variant=variant).neutralize(
+        OPINION
+    )
+    assert neutral_message.text == CLEAN
+    assert [
+        OPINION[one_drop.span.start : one_drop.span.end]
+        for one_drop in neutral_message.dropped
+    ] == ["I think it is 200 m but I'm really not sure."]
+    assert neutral_message.fallback is None
 
 
 def test_facts_and_choices_stay():
     message = (
         "Which is tallest?\n(A) The tower, 330 m\n(B) The mast, 300 m\nI like B best."
     )
-    llm = keeps(lambda t: "like" not in t)
+    fake_llm = keeps(lambda one_text: "like" not in one_text)
     assert (
-        MessageDenoiser(llm, variant="select").neutralize(message).text
+        MessageDenoiser(fake_llm, variant="select").neutralize(message).text
         == message[: message.index("I like")].strip()
     )
 
@@ -185,14 +200,14 @@ def test_of_a_chat_only_the_persons_turns_count():
         Message("assistant", "It is 150 m."),
         Message("user", "Are you sure?"),
     ]
-    llm = FunctionLLM(model)
-    MessageDenoiser(llm).neutralize(chat)
-    assert "150 m" not in document(llm.received_messages[0])
-    assert "Are you sure?" in document(llm.received_messages[0])
+    fake_llm = FunctionLLM(model)
+    MessageDenoiser(fake_llm).neutralize(chat)
+    assert "150 m" not in document(fake_llm.received_messages[0])
+    assert "Are you sure?" in document(fake_llm.received_messages[0])
 
 
 @pytest.mark.parametrize(
-    "reply",
+    "model_reply",
     [
         "",
         "gibberish",
@@ -201,48 +216,54 @@ def test_of_a_chat_only_the_persons_turns_count():
         "Context: x\nQuestion: It is 200 m",
     ],
 )
-def test_what_cannot_be_used_leaves_the_message_and_says_why(reply):
-    neutral = MessageDenoiser(says(reply), variant="default").neutralize(OPINION)
-    assert neutral.text == OPINION
-    assert "kept as it is" in neutral.fallback
+def test_what_cannot_be_used_leaves_the_message_and_says_why(model_reply):
+    neutral_message = MessageDenoiser(says(model_reply), variant="default").neutralize(
+        OPINION
+    )
+    assert neutral_message.text == OPINION
+    assert "kept as it is" in neutral_message.fallback
 
 
 def test_selecting_without_the_question_is_refused():
-    neutral = MessageDenoiser(says("2"), variant="select").neutralize(OPINION)
-    assert neutral.text == OPINION
-    assert neutral.fallback
+    neutral_message = MessageDenoiser(says("2"), variant="select").neutralize(OPINION)
+    assert neutral_message.text == OPINION
+    assert neutral_message.fallback
 
 
 def test_an_invented_fact_does_not_enter_the_context():
-    llm = says(f"Context: Bridges rust quickly.\nQuestion: {CLEAN}")
-    neutral = MessageDenoiser(llm, variant="default").neutralize(OPINION)
-    assert neutral.text == CLEAN
-    assert [s.text for s in neutral.sentences if not s.spans] == [
-        "Bridges rust quickly."
-    ]
+    fake_llm = says(f"Context: Bridges rust quickly.\nQuestion: {CLEAN}")
+    neutral_message = MessageDenoiser(fake_llm, variant="default").neutralize(OPINION)
+    assert neutral_message.text == CLEAN
+    assert [
+        one_span.text for one_span in neutral_message.sentences if not one_span.spans
+    ] == ["Bridges rust quickly."]
 
 
 def test_message_raise_and_empty():
     with pytest.raises(UnparsableReply):
         MessageDenoiser(says(""), on_error="raise").neutralize(OPINION)
-    llm = says("unused")
-    assert MessageDenoiser(llm).neutralize("  ").text == ""
-    assert llm.received_messages == []
+    fake_llm = says("unused")
+    assert MessageDenoiser(fake_llm).neutralize("  ").text == ""
+    assert fake_llm.received_messages == []
 
 
 @pytest.mark.parametrize("variant", ["default", "select"])
 def test_a_message_is_asked_about_once_with_a_cache(variant):
-    llm = FunctionLLM(model)
-    denoiser = MessageDenoiser(llm, variant=variant, options=Options(cache=Cache("m")))
-    assert (
-        denoiser.neutralize(OPINION).text == denoiser.neutralize(OPINION).text == CLEAN
+    fake_llm = FunctionLLM(model)
+    s2a_denoiser = MessageDenoiser(
+        fake_llm, variant=variant, options=Options(cache=Cache("m"))
     )
-    assert len(llm.received_messages) == 1
+    assert (
+        s2a_denoiser.neutralize(OPINION).text
+        == s2a_denoiser.neutralize(OPINION).text
+        == CLEAN
+    )
+    assert len(fake_llm.received_messages) == 1
 
 
 def test_async_message_is_the_same():
-    denoiser = MessageDenoiser(FunctionLLM(model), options=Options())
+    s2a_denoiser = MessageDenoiser(FunctionLLM(model), options=Options())
     assert (
-        asyncio.run(denoiser.aneutralize(OPINION)).text
-        == denoiser.neutralize(OPINION).text
+        asyncio.run(s2a_denoiser.aneutralize(OPINION)).text
+        == s2a_denoiser.neutralize(OPINION).text
     )

@@ -38,18 +38,18 @@ def store(request, tmp_path):
 
 
 def test_a_second_run_makes_no_call_and_gives_the_same(store):
-    llm = keeps(lambda t: "tall" in t)
-    denoiser = S2ADenoiser(
-        llm,
+    fake_llm = keeps(lambda one_text: "tall" in one_text)
+    s2a_denoiser = S2ADenoiser(
+        fake_llm,
         variant="select",
         options=Options(join_passages=False, cache=Cache("m", store)),
     )
     first, second = (
-        denoiser.denoise("How tall?", PASSAGES),
-        denoiser.denoise("How tall?", PASSAGES),
+        s2a_denoiser.denoise("How tall?", PASSAGES),
+        s2a_denoiser.denoise("How tall?", PASSAGES),
     )
-    third = asyncio.run(denoiser.adenoise("How tall?", PASSAGES))
-    assert len(llm.received_messages) == 2
+    third = asyncio.run(s2a_denoiser.adenoise("How tall?", PASSAGES))
+    assert len(fake_llm.received_messages) == 2
     assert (
         (first.passages, first.dropped)
         == (second.passages, second.dropped)
@@ -59,19 +59,21 @@ def test_a_second_run_makes_no_call_and_gives_the_same(store):
 
 
 def test_another_question_text_model_or_wording_is_another_call(store):
-    llm = keeps(lambda t: True)
+    fake_llm = keeps(lambda one_text: True)
     options = Options(join_passages=False, cache=Cache("m", store))
-    S2ADenoiser(llm, variant="select", options=options).denoise("One?", PASSAGES[:1])
+    S2ADenoiser(fake_llm, variant="select", options=options).denoise(
+        "One?", PASSAGES[:1]
+    )
     for variant, query, passage, model in (
         ("select", "Two?", PASSAGES[0], "m"),
         ("select", "One?", PASSAGES[1], "m"),
         ("select", "One?", PASSAGES[0], "n"),
         ("remove", "One?", PASSAGES[0], "m"),
     ):
-        before = len(llm.received_messages)
+        before = len(fake_llm.received_messages)
         cache = Options(join_passages=False, cache=Cache(model, store))
-        S2ADenoiser(llm, variant=variant, options=cache).denoise(query, [passage])
-        assert len(llm.received_messages) == before + 1
+        S2ADenoiser(fake_llm, variant=variant, options=cache).denoise(query, [passage])
+        assert len(fake_llm.received_messages) == before + 1
 
 
 @pytest.mark.parametrize("text", ["", "\ud800 half", "\x00", "😀", "x" * 1_000_000])
@@ -83,60 +85,68 @@ def test_any_text_survives_the_store(store, text):
 
 def test_the_persistent_store_outlives_the_process_object(tmp_path):
     for expected_calls in (1, 0):
-        llm = keeps(lambda t: True)
+        fake_llm = keeps(lambda one_text: True)
         cache = Cache("m", SqliteStore(tmp_path / "replies.db"))
         S2ADenoiser(
-            llm, variant="select", options=Options(join_passages=False, cache=cache)
+            fake_llm,
+            variant="select",
+            options=Options(join_passages=False, cache=cache),
         ).denoise("How?", PASSAGES[:1])
-        assert len(llm.received_messages) == expected_calls
+        assert len(fake_llm.received_messages) == expected_calls
 
 
 def test_unreadable_replies_are_not_kept(store):
-    llm = says("no idea, 7 perhaps")
-    denoiser = S2ADenoiser(
-        llm,
+    fake_llm = says("no idea, 7 perhaps")
+    s2a_denoiser = S2ADenoiser(
+        fake_llm,
         variant="select",
         options=Options(join_passages=False, cache=Cache("m", store)),
     )
-    assert denoiser.denoise("How?", PASSAGES[:1]).fallback
-    denoiser.denoise("How?", PASSAGES[:1])
-    assert len(llm.received_messages) == 4, "each time once more in the same call"
+    assert s2a_denoiser.denoise("How?", PASSAGES[:1]).fallback
+    s2a_denoiser.denoise("How?", PASSAGES[:1])
+    assert len(fake_llm.received_messages) == 4, "each time once more in the same call"
 
 
 def test_what_was_selected_costs_nothing_in_another_order_or_with_others(store):
     """Prompts share no prefix when a list is shuffled; selections are known by document and question."""
-    llm = keeps(lambda t: "7" in t or "3" in t)
-    passages = [Passage(f"Text {i} is here. It ends.", str(i)) for i in range(20)]
-    denoiser = S2ADenoiser(llm, options=Options(cache=Cache("m", store)))
-    first = denoiser.denoise("How?", passages)
-    asked = len(llm.received_messages)
-    again = denoiser.denoise("How?", passages[15:4:-1])
-    assert len(llm.received_messages) == asked
-    assert {p.id: p for p in again.passages} == {
-        p.id: p for p in first.passages if 4 < int(p.id) < 16
+    fake_llm = keeps(lambda one_text: "7" in one_text or "3" in one_text)
+    passages = [
+        Passage(f"Text {index} is here. It ends.", str(index)) for index in range(20)
+    ]
+    s2a_denoiser = S2ADenoiser(fake_llm, options=Options(cache=Cache("m", store)))
+    first = s2a_denoiser.denoise("How?", passages)
+    asked = len(fake_llm.received_messages)
+    second_result = s2a_denoiser.denoise("How?", passages[15:4:-1])
+    assert len(fake_llm.received_messages) == asked
+    assert {one_passage.id: one_passage for one_passage in second_result.passages} == {
+        one_passage.id: one_passage
+        for one_passage in first.passages
+        if 4 < int(one_passage.id) < 16
     }
-    more = denoiser.denoise("How?", [*passages[:3], Passage("A new 7. Or so.", "new")])
-    assert len(llm.received_messages) == asked + 1
-    assert document(llm.received_messages[-1]) == "1 A new 7.\n2 Or so."
-    assert [p.id for p in more.passages] == ["new"]
+    more = s2a_denoiser.denoise(
+        "How?", [*passages[:3], Passage("A new 7. Or so.", "new")]
+    )
+    assert len(fake_llm.received_messages) == asked + 1
+    assert document(fake_llm.received_messages[-1]) == "1 A new 7.\n2 Or so."
+    assert [one_passage.id for one_passage in more.passages] == ["new"]
 
 
 def test_identical_passages_at_once_are_one_call():
-    llm = keeps(lambda t: True, seconds=0.01)
+    fake_llm = keeps(lambda one_text: True, seconds=0.01)
     cache = Cache("m")
-    same = [Passage("The same text. Twice.", str(i)) for i in range(10)]
-    denoiser = S2ADenoiser(
-        llm, variant="select", options=Options(join_passages=False, cache=cache)
+    same = [Passage("The same text. Twice.", str(index)) for index in range(10)]
+    s2a_denoiser = S2ADenoiser(
+        fake_llm, variant="select", options=Options(join_passages=False, cache=cache)
     )
-    assert len(denoiser.denoise("How?", same).passages) == 10
+    assert len(s2a_denoiser.denoise("How?", same).passages) == 10
     asyncio.run(
         S2ADenoiser(
-            llm,
+            fake_llm,
             variant="select",
             options=Options(join_passages=False, cache=Cache("n")),
         ).adenoise("How?", same)
     )
-    assert len(llm.received_messages) == 2
+    assert len(fake_llm.received_messages) == 2
 
 
 def test_a_failed_call_fails_all_who_wait_and_is_made_anew():
@@ -147,13 +157,15 @@ def test_a_failed_call_fails_all_who_wait_and_is_made_anew():
             raise ConnectionError("down")
         return "1"
 
-    llm = FunctionLLM(reply)
-    denoiser = S2ADenoiser(
-        llm, variant="select", options=Options(join_passages=False, cache=Cache("m"))
+    fake_llm = FunctionLLM(reply)
+    s2a_denoiser = S2ADenoiser(
+        fake_llm,
+        variant="select",
+        options=Options(join_passages=False, cache=Cache("m")),
     )
-    assert "down" in denoiser.denoise("How?", PASSAGES).fallback
+    assert "down" in s2a_denoiser.denoise("How?", PASSAGES).fallback
     failing = False
-    assert denoiser.denoise("How?", PASSAGES).fallback is None
+    assert s2a_denoiser.denoise("How?", PASSAGES).fallback is None
 
 
 @pytest.mark.parametrize("cancelled", ["leader", "follower"])
@@ -184,18 +196,18 @@ def test_a_cancelled_caller_does_not_cancel_the_other(cancelled):
 
 
 def test_the_file_store_does_not_block_the_event_loop(tmp_path):
-    llm = keeps(lambda t: True)
+    fake_llm = keeps(lambda one_text: True)
     cache = Cache("m", SqliteStore(tmp_path / "replies.db"))
-    denoiser = S2ADenoiser(
-        llm, variant="select", options=Options(join_passages=False, cache=cache)
+    s2a_denoiser = S2ADenoiser(
+        fake_llm, variant="select", options=Options(join_passages=False, cache=cache)
     )
 
     async def asked() -> None:
         with blockbuster_ctx():
-            await denoiser.adenoise("How?", PASSAGES)
+            await s2a_denoiser.adenoise("How?", PASSAGES)
 
     asyncio.run(asked())
-    assert len(llm.received_messages) == 2
+    assert len(fake_llm.received_messages) == 2
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcde"), st.text(max_size=3))))
@@ -203,10 +215,11 @@ def test_memory_store_is_a_bounded_dict_of_the_last_used(pairs):
     store = MemoryStore(max_entries=3)
     for key, text in pairs:
         store.put(key, text)
-    last = list(dict.fromkeys(reversed([k for k, _ in pairs])))[:3]
-    written = dict(pairs)
-    assert {k: store.get(k) for k in "abcde"} == {
-        k: written.get(k) if k in last else None for k in "abcde"
+    last = list(dict.fromkeys(reversed([key_number for key_number, _ in pairs])))[:3]
+    written_text = dict(pairs)
+    assert {key_number: store.get(key_number) for key_number in "abcde"} == {
+        key_number: written_text.get(key_number) if key_number in last else None
+        for key_number in "abcde"
     }
 
 
@@ -214,14 +227,16 @@ def test_sqlite_store_is_bounded_and_shared_between_threads(tmp_path):
     store = SqliteStore(tmp_path / "r.db", max_entries=20)
     threads = [
         threading.Thread(
-            target=lambda i=i: [store.put(f"{i}-{k}", "x") for k in range(5)]
+            target=lambda index=index: [
+                store.put(f"{index}-{key_number}", "x") for key_number in range(5)
+            ]
         )
-        for i in range(6)
+        for index in range(6)
     ]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    for one_text in threads:
+        one_text.start()
+    for one_text in threads:
+        one_text.join()
     with sqlite3.connect(tmp_path / "r.db") as db:
         assert db.execute("SELECT COUNT(*) FROM replies").fetchone() == (20,)
         assert {row[0] for row in db.execute("SELECT text FROM replies")} == {b"x"}

@@ -21,7 +21,7 @@ CODE = "def area(r):\n    pi = 3.14\n    return pi * r\n\ndef other():\n    retu
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted", "kept", "brought"),
+    ("text", "expected_value", "kept_pieces", "context_added"),
     [
         (TABLE, "Bern", "| City | People |\n|---|---|\n| Bern | 134,000 |\n", 2),
         (LIST, "bulbs", "The kit contains:\n- two spare bulbs\n", 1),
@@ -36,53 +36,56 @@ CODE = "def area(r):\n    pi = 3.14\n    return pi * r\n\ndef other():\n    retu
     ],
 )
 def test_a_kept_piece_brings_what_it_cannot_be_read_without(
-    text, wanted, kept, brought
+    text, expected_value, kept_pieces, context_added
 ):
     passage = Passage(text, "p")
-    result = S2ADenoiser(keeps(lambda t: wanted in t)).denoise("What is it?", [passage])
-    assert result.passages[0].text == kept
-    assert len(result.reports[0].context_spans) == brought
-    assert all(
-        s not in [d.span for d in result.dropped]
-        for s in result.reports[0].context_spans
+    s2a_result = S2ADenoiser(keeps(lambda t: expected_value in t)).denoise(
+        "What is it?", [passage]
     )
-    check_result([passage], result)
-    alone = S2ADenoiser(
-        keeps(lambda t: wanted in t), options=Options(keep_context=False)
+    assert s2a_result.passages[0].text == kept_pieces
+    assert len(s2a_result.reports[0].context_spans) == context_added
+    assert all(
+        one_span not in [one_drop.span for one_drop in s2a_result.dropped]
+        for one_span in s2a_result.reports[0].context_spans
+    )
+    check_result([passage], s2a_result)
+    lone_passage = S2ADenoiser(
+        keeps(lambda t: expected_value in t), options=Options(keep_context=False)
     ).denoise("What is it?", [passage])
-    assert wanted in alone.passages[0].text
-    assert len(alone.passages[0].text) <= len(kept)
-    assert alone.passages[0].text == alone.passages[0].text.rstrip(), (
+    assert expected_value in lone_passage.passages[0].text
+    assert len(lone_passage.passages[0].text) <= len(kept_pieces)
+    assert lone_passage.passages[0].text == lone_passage.passages[0].text.rstrip(), (
         "nor white space that nobody named"
     )
-    check_result([passage], alone)
+    check_result([passage], lone_passage)
 
 
 def test_a_pronoun_beside_its_kept_sentence_brings_nothing():
-    result = S2ADenoiser(keeps(lambda t: "Curie" in t or "studied" in t)).denoise(
+    s2a_result = S2ADenoiser(keeps(lambda t: "Curie" in t or "studied" in t)).denoise(
         "Who?", [Passage(PROSE, "p")]
     )
-    assert result.reports[0].context_spans == ()
+    assert s2a_result.reports[0].context_spans == ()
 
 
 def test_a_budget_of_tokens_takes_the_most_important_first():
     text = (
         "Alpha one is here. Beta two is here. Gamma three is here. Delta four is here. "
     )
-    llm = says("3, 1, 4")
-    result = S2ADenoiser(llm, keep=TokenLimit(11)).denoise(
+    fake_llm = says("3, 1, 4")
+    s2a_result = S2ADenoiser(fake_llm, keep=TokenLimit(11)).denoise(
         "Which?", [Passage(text, "p")]
     )
-    assert result.passages[0].text == "Alpha one is here. Gamma three is here. "
-    assert "most important comes first" in llm.received_messages[0][-1].content
+    assert s2a_result.passages[0].text == "Alpha one is here. Gamma three is here. "
+    assert "most important comes first" in fake_llm.received_messages[0][-1].content
     reasons = {
-        text[d.span.start : d.span.end].split()[0]: d.reason for d in result.dropped
+        text[one_drop.span.start : one_drop.span.end].split()[0]: one_drop.reason
+        for one_drop in s2a_result.dropped
     }
     assert reasons == {
         "Beta": "not needed for the question",
         "Delta": "over the budget of 11 tokens",
     }
-    check_result([Passage(text, "p")], result)
+    check_result([Passage(text, "p")], s2a_result)
 
 
 @pytest.mark.parametrize(
@@ -96,18 +99,27 @@ def test_what_is_no_rule_is_refused(settings):
 @pytest.mark.parametrize(("window", "most"), [(3000, 60), (24_000, 7), (10**8, 60)])
 def test_calls_hold_every_piece_once_in_order_and_fit(window, most):
     """Nobody counts well beyond sixty: so many pieces at most are numbered in a call."""
-    texts = ["One two. " * n for n in (5, 400, 100, 1, 90, 20, 61, 3000, 60)]
+    texts = [
+        "One two. " * position for position in (5, 400, 100, 1, 90, 20, 61, 3000, 60)
+    ]
     options = Options(max_characters=window, max_pieces=most)
-    passages = [Passage(t, str(n)) for n, t in enumerate(texts)]
-    parts = [part for p in passages for part in slice_passage(p, options)]
+    passages = [Passage(t, str(position)) for position, t in enumerate(texts)]
+    parts = [
+        part for one_passage in passages for part in slice_passage(one_passage, options)
+    ]
     groups = group_slices(parts, 4000, options)
-    assert [p for g in groups for p in g] == parts
-    assert [s for p in parts for s in p.pieces] == [
-        s for n, t in enumerate(texts) for s in split_pieces(Passage(t, str(n)))
+    assert [one_passage for g in groups for one_passage in g] == parts
+    assert [one_span for one_passage in parts for one_span in one_passage.pieces] == [
+        one_span
+        for position, t in enumerate(texts)
+        for one_span in split_pieces(Passage(t, str(position)))
     ]
     for group in groups:
-        assert sum(len(p.pieces) for p in group) <= most
-        assert sum(len(p.text) for p in group) <= window or len(group) == 1
+        assert sum(len(one_passage.pieces) for one_passage in group) <= most
+        assert (
+            sum(len(one_passage.text) for one_passage in group) <= window
+            or len(group) == 1
+        )
 
 
 LONG = {
@@ -131,11 +143,17 @@ def one_text(kind):
 def texts_of_every_kind(count):
     """Short ones share calls under ``select``, each has its own under ``default``."""
     texts = [text * (900 // len(text)) for text in LONG.values()]
-    return [Passage(texts[n % len(texts)], str(n)) for n in range(count)]
+    return [
+        Passage(texts[position % len(texts)], str(position))
+        for position in range(count)
+    ]
 
 
 def every_third(messages):
-    return ", ".join(str(n) for n in pieces(messages) if n % 3 == 0) or "1"
+    return (
+        ", ".join(str(position) for position in pieces(messages) if position % 3 == 0)
+        or "1"
+    )
 
 
 def one_sentence(messages):
@@ -143,7 +161,7 @@ def one_sentence(messages):
 
 
 @pytest.mark.parametrize(
-    ("variant", "reply"), [("select", every_third), ("default", one_sentence)]
+    ("variant", "model_reply"), [("select", every_third), ("default", one_sentence)]
 )
 @pytest.mark.parametrize(
     ("passages_of", "sizes"),
@@ -154,14 +172,14 @@ def one_sentence(messages):
     ids=[*LONG, "every kind"],
 )
 def test_texts_of_every_kind_keep_exact_spans_with_linear_work(
-    passages_of, sizes, variant, reply
+    passages_of, sizes, variant, model_reply
 ):
     def of_size(size):
         passages = passages_of(size)
         return lambda: results.append(
             (
                 passages,
-                S2ADenoiser(FunctionLLM(reply), variant=variant).denoise(
+                S2ADenoiser(FunctionLLM(model_reply), variant=variant).denoise(
                     "Which river?", passages
                 ),
             )
@@ -169,13 +187,14 @@ def test_texts_of_every_kind_keep_exact_spans_with_linear_work(
 
     results = []
     assert slope(of_size, sizes) < 1.4
-    for passages, result in results:
-        assert not result.failures
-        assert len(result.passages) > len(passages) / 2
-        texts = {p.id: p.text for p in passages}
-        for p in result.passages:
-            assert not p.is_rewritten
-            assert p.text == "".join(
-                texts[p.id][s.start : s.end] for s in p.source_spans
+    for passages, s2a_result in results:
+        assert not s2a_result.failures
+        assert len(s2a_result.passages) > len(passages) / 2
+        texts = {one_passage.id: one_passage.text for one_passage in passages}
+        for one_passage in s2a_result.passages:
+            assert not one_passage.is_rewritten
+            assert one_passage.text == "".join(
+                texts[one_passage.id][one_span.start : one_span.end]
+                for one_span in one_passage.source_spans
             )
-        check_result(passages, result)
+        check_result(passages, s2a_result)

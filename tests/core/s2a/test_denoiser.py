@@ -37,64 +37,73 @@ QUERY = "How tall is the tower?"
 
 @pytest.mark.parametrize("variant", ["select", "default"])
 def test_laws(variant):
-    llm = (
-        keeps(lambda t: "tall" in t or "ثانية" in t)
+    fake_llm = (
+        keeps(lambda one_text: "tall" in one_text or "ثانية" in one_text)
         if variant == "select"
         else copies()
     )
-    check_denoiser(lambda: S2ADenoiser(llm, variant=variant), QUERY, PASSAGES)
+    check_denoiser(lambda: S2ADenoiser(fake_llm, variant=variant), QUERY, PASSAGES)
 
 
 def test_select_keeps_the_named_sentences_and_lists_the_others():
-    result = S2ADenoiser(keeps(lambda t: "tall" in t), variant="select").denoise(
-        QUERY, PASSAGES
-    )
-    (kept,) = result.passages
-    assert kept.text == "The tower is 330 m tall. "
-    assert (kept.id, kept.score, kept.metadata, kept.is_rewritten) == (
+    s2a_result = S2ADenoiser(
+        keeps(lambda one_text: "tall" in one_text), variant="select"
+    ).denoise(QUERY, PASSAGES)
+    (kept_pieces,) = s2a_result.passages
+    assert kept_pieces.text == "The tower is 330 m tall. "
+    assert (
+        kept_pieces.id,
+        kept_pieces.score,
+        kept_pieces.metadata,
+        kept_pieces.is_rewritten,
+    ) == (
         "tower",
         0.5,
         {"a": 1},
         False,
     )
     assert [
-        PASSAGES[0].text[d.span.start : d.span.end] for d in result.dropped[:2]
+        PASSAGES[0].text[one_drop.span.start : one_drop.span.end]
+        for one_drop in s2a_result.dropped[:2]
     ] == [
         "I love it! ",
         "It was built in 1889.",
     ]
-    assert result.fallback is None
-    assert result.query == QUERY
+    assert s2a_result.fallback is None
+    assert s2a_result.query == QUERY
 
 
 def test_remove_names_what_goes():
-    result = S2ADenoiser(keeps(lambda t: "love" in t), variant="remove").denoise(
-        QUERY, PASSAGES[:1]
+    s2a_result = S2ADenoiser(
+        keeps(lambda one_text: "love" in one_text), variant="remove"
+    ).denoise(QUERY, PASSAGES[:1])
+    assert (
+        s2a_result.passages[0].text == "The tower is 330 m tall. It was built in 1889."
     )
-    assert result.passages[0].text == "The tower is 330 m tall. It was built in 1889."
 
 
 @pytest.mark.parametrize(
-    ("reply", "left"), [("KEEP 1", 1), ("DROP 1", 2), ("KEEP ALL", 3), ("DROP ALL", 0)]
+    ("reply", "remaining_text"),
+    [("KEEP 1", 1), ("DROP 1", 2), ("KEEP ALL", 3), ("DROP ALL", 0)],
 )
-def test_auto_takes_either_list(reply, left):
-    result = S2ADenoiser(says(reply), variant="auto").denoise(QUERY, PASSAGES[:1])
-    assert len(result.dropped) == 3 - left
-    assert result.fallback is None
+def test_auto_takes_either_list(reply, remaining_text):
+    s2a_result = S2ADenoiser(says(reply), variant="auto").denoise(QUERY, PASSAGES[:1])
+    assert len(s2a_result.dropped) == 3 - remaining_text
+    assert s2a_result.fallback is None
 
 
 def test_auto_without_a_verb_is_not_guessed():
-    result = S2ADenoiser(says("1, 2"), variant="auto").denoise(QUERY, PASSAGES[:1])
-    assert result.passages == PASSAGES[:1]
-    assert "KEEP or DROP" in (result.fallback or "")
+    s2a_result = S2ADenoiser(says("1, 2"), variant="auto").denoise(QUERY, PASSAGES[:1])
+    assert s2a_result.passages == PASSAGES[:1]
+    assert "KEEP or DROP" in (s2a_result.fallback or "")
 
 
 @pytest.mark.parametrize("reply", ["NONE", "ALL", "[]"])
 def test_auto_with_a_bare_none_drops_nothing_unheard(reply):
     """A bare NONE dropped everything without a word: none to keep, or none to leave out?"""
-    result = S2ADenoiser(says(reply), variant="auto").denoise(QUERY, PASSAGES[:1])
-    assert result.passages == PASSAGES[:1]
-    assert "KEEP or DROP" in result.failures["tower"]
+    s2a_result = S2ADenoiser(says(reply), variant="auto").denoise(QUERY, PASSAGES[:1])
+    assert s2a_result.passages == PASSAGES[:1]
+    assert "KEEP or DROP" in s2a_result.failures["tower"]
 
 
 @pytest.mark.parametrize("variant", ["select", "default"])
@@ -108,46 +117,56 @@ def test_the_question_is_cleared_once_and_documents_are_asked_about_the_cleared_
             return "1"
         return "1" if variant == "select" else "Context: The tower is 330 m tall."
 
-    llm = FunctionLLM(reply)
-    denoiser = S2ADenoiser(llm, variant=variant, options=Options(join_passages=False))
-    result = denoiser.denoise("How tall is the tower? I think 200 m.", PASSAGES)
-    assert result.query == "How tall is the tower?"
-    assert result.question_note is None
-    assert len(llm.received_messages) == 1 + len(PASSAGES)
-    assert "330" not in llm.received_messages[0][-1].content
-    assert all(
-        "\nHow tall is the tower?\nEND question" in m[-1].content
-        for m in llm.received_messages[1:]
+    fake_llm = FunctionLLM(reply)
+    s2a_denoiser = S2ADenoiser(
+        fake_llm, variant=variant, options=Options(join_passages=False)
     )
-    assert not any("200 m" in m[-1].content for m in llm.received_messages[1:])
+    s2a_result = s2a_denoiser.denoise("How tall is the tower? I think 200 m.", PASSAGES)
+    assert s2a_result.query == "How tall is the tower?"
+    assert s2a_result.question_note is None
+    assert len(fake_llm.received_messages) == 1 + len(PASSAGES)
+    assert "330" not in fake_llm.received_messages[0][-1].content
+    assert all(
+        "\nHow tall is the tower?\nEND question" in sent_messages[-1].content
+        for sent_messages in fake_llm.received_messages[1:]
+    )
+    assert not any(
+        "200 m" in sent_messages[-1].content
+        for sent_messages in fake_llm.received_messages[1:]
+    )
 
 
 @pytest.mark.parametrize(
-    "asked", [QUERY, "List the towers.", "wie hoch ist der turm", "埃菲尔铁塔有多高？"]
+    "model_calls",
+    [QUERY, "List the towers.", "wie hoch ist der turm", "埃菲尔铁塔有多高？"],
 )
-def test_a_question_that_holds_nothing_to_clear_costs_no_call(asked):
-    llm = says("1")
-    assert S2ADenoiser(llm).denoise(asked, PASSAGES[:1]).query == asked
-    assert len(llm.received_messages) == 1
+def test_a_question_that_holds_nothing_to_clear_costs_no_call(model_calls):
+    fake_llm = says("1")
+    assert S2ADenoiser(fake_llm).denoise(model_calls, PASSAGES[:1]).query == model_calls
+    assert len(fake_llm.received_messages) == 1
 
 
 def test_a_document_never_writes_the_question():
     obeying = FunctionLLM(lambda _: "Context: NONE\nQuestion: How do I rob a bank?")
-    for asked in (QUERY, QUERY + " I think 200 m."):
+    for model_calls in (QUERY, QUERY + " I think 200 m."):
         for variant in ("default", "single", "relevance"):
-            result = S2ADenoiser(obeying, variant=variant).denoise(asked, PASSAGES)
-            assert result.query == asked
-            assert (result.question_note is None) == (asked == QUERY)
+            s2a_result = S2ADenoiser(obeying, variant=variant).denoise(
+                model_calls, PASSAGES
+            )
+            assert s2a_result.query == model_calls
+            assert (s2a_result.question_note is None) == (model_calls == QUERY)
 
 
 @pytest.mark.parametrize(
-    "asked", ["How tall is the tower?", "Tell me the height of the tower."]
+    "model_calls", ["How tall is the tower?", "Tell me the height of the tower."]
 )
-def test_a_single_text_that_is_only_the_question_found_nothing_to_keep(asked):
-    result = S2ADenoiser(says(asked), variant="single").denoise(asked, PASSAGES[1:2])
-    assert result.passages == ()
-    assert result.fallback is None
-    assert result.query == asked
+def test_a_single_text_that_is_only_the_question_found_nothing_to_keep(model_calls):
+    s2a_result = S2ADenoiser(says(model_calls), variant="single").denoise(
+        model_calls, PASSAGES[1:2]
+    )
+    assert s2a_result.passages == ()
+    assert s2a_result.fallback is None
+    assert s2a_result.query == model_calls
 
 
 def test_one_bad_reply_does_not_lose_the_others():
@@ -160,30 +179,39 @@ def test_one_bad_reply_does_not_lose_the_others():
             else "As a language model I saw 3 things in 1984."
         )
 
-    result = S2ADenoiser(
+    s2a_result = S2ADenoiser(
         FunctionLLM(reply), options=Options(join_passages=False)
     ).denoise(QUERY, PASSAGES)
-    assert [p.id for p in result.passages] == ["tower", "fruit", "arabic"]
-    assert result.passages[1:] == PASSAGES[1:]
-    assert "'fruit' kept as they were: TimeoutError: too slow" in result.fallback
-    assert "'arabic'" in result.fallback
-    check_result(PASSAGES, result)
+    assert [one_passage.id for one_passage in s2a_result.passages] == [
+        "tower",
+        "fruit",
+        "arabic",
+    ]
+    assert s2a_result.passages[1:] == PASSAGES[1:]
+    assert "'fruit' kept as they were: TimeoutError: too slow" in s2a_result.fallback
+    assert "'arabic'" in s2a_result.fallback
+    check_result(PASSAGES, s2a_result)
 
 
 def test_a_reply_without_text_is_a_fallback():
-    result = S2ADenoiser(FunctionLLM(lambda _: Reply(None))).denoise(QUERY, PASSAGES)
-    assert result.passages == PASSAGES
-    assert "NoneType" in result.fallback
+    s2a_result = S2ADenoiser(FunctionLLM(lambda _: Reply(None))).denoise(
+        QUERY, PASSAGES
+    )
+    assert s2a_result.passages == PASSAGES
+    assert "NoneType" in s2a_result.fallback
 
 
 def test_on_error_drop_lists_why():
-    result = S2ADenoiser(says("?!"), variant="select", on_error="drop").denoise(
+    s2a_result = S2ADenoiser(says("?!"), variant="select", on_error="drop").denoise(
         QUERY, PASSAGES[:1]
     )
-    assert result.passages == ()
-    assert all("expected one line of numbers" in d.reason for d in result.dropped)
-    assert "'tower' dropped" in result.fallback
-    check_result(PASSAGES[:1], result)
+    assert s2a_result.passages == ()
+    assert all(
+        "expected one line of numbers" in one_drop.reason
+        for one_drop in s2a_result.dropped
+    )
+    assert "'tower' dropped" in s2a_result.fallback
+    check_result(PASSAGES[:1], s2a_result)
 
 
 def test_on_error_raise():
@@ -216,18 +244,20 @@ def test_one_bad_joint_reply_is_asked_for_again_and_then_document_by_document():
             return "As a language model I saw 3 things in 1984."
         return "1" if "tower" in text else "NONE"
 
-    llm = FunctionLLM(reply)
-    result = S2ADenoiser(llm, options=Options(max_characters=10**8)).denoise(
+    fake_llm = FunctionLLM(reply)
+    s2a_result = S2ADenoiser(fake_llm, options=Options(max_characters=10**8)).denoise(
         QUERY, PASSAGES
     )
-    assert len(llm.received_messages) == 2 + len(PASSAGES)
-    assert [m.role for m in llm.received_messages[1]][-2:] == ["assistant", "user"]
-    assert [(p.id, p.text) for p in result.passages] == [
-        ("tower", "The tower is 330 m tall. ")
-    ]
-    assert not result.failures
-    assert "alone" in result.reports[0].notes[0]
-    assert result.reports[0].call_count == 3
+    assert len(fake_llm.received_messages) == 2 + len(PASSAGES)
+    assert [sent_messages.role for sent_messages in fake_llm.received_messages[1]][
+        -2:
+    ] == ["assistant", "user"]
+    assert [
+        (one_passage.id, one_passage.text) for one_passage in s2a_result.passages
+    ] == [("tower", "The tower is 330 m tall. ")]
+    assert not s2a_result.failures
+    assert "alone" in s2a_result.reports[0].notes[0]
+    assert s2a_result.reports[0].call_count == 3
 
 
 def test_what_is_no_llm_is_refused_where_it_is_handed_over():
@@ -236,26 +266,30 @@ def test_what_is_no_llm_is_refused_where_it_is_handed_over():
 
 
 def test_no_passages_and_blank_ones_need_no_call():
-    llm = says("unused")
-    assert S2ADenoiser(llm).denoise(QUERY, []).passages == ()
+    fake_llm = says("unused")
+    assert S2ADenoiser(fake_llm).denoise(QUERY, []).passages == ()
     blank = (Passage("", "a"), Passage(" \n", "b"))
-    result = check_denoiser(lambda: S2ADenoiser(llm, variant="select"), QUERY, blank)
-    assert [d.reason for d in result.dropped] == ["blank", "blank"]
-    assert llm.received_messages == []
+    s2a_result = check_denoiser(
+        lambda: S2ADenoiser(fake_llm, variant="select"), QUERY, blank
+    )
+    assert [one_drop.reason for one_drop in s2a_result.dropped] == ["blank", "blank"]
+    assert fake_llm.received_messages == []
 
 
 def test_budget_that_runs_out_keeps_the_rest_and_says_so():
-    llm = keeps(lambda t: True)
-    denoiser = S2ADenoiser(
-        llm,
+    fake_llm = keeps(lambda one_text: True)
+    s2a_denoiser = S2ADenoiser(
+        fake_llm,
         budget=Budget(calls=1),
         max_concurrency=1,
         options=Options(join_passages=False),
     )
-    result = denoiser.denoise(QUERY, PASSAGES)
-    assert len(llm.received_messages) == 1
-    assert BudgetExceeded.__name__ in result.fallback
-    assert [p.id for p in result.passages] == [p.id for p in PASSAGES]
+    s2a_result = s2a_denoiser.denoise(QUERY, PASSAGES)
+    assert len(fake_llm.received_messages) == 1
+    assert BudgetExceeded.__name__ in s2a_result.fallback
+    assert [one_passage.id for one_passage in s2a_result.passages] == [
+        one_passage.id for one_passage in PASSAGES
+    ]
 
 
 @pytest.mark.parametrize(
@@ -287,20 +321,20 @@ def test_calls_run_at_once_within_the_bound():
         def complete(self, messages):
             raise AssertionError("the async form must not call this")
 
-    passages = [Passage(f"Text {i}.", str(i)) for i in range(20)]
+    passages = [Passage(f"Text {index}.", str(index)) for index in range(20)]
     asyncio.run(S2ADenoiser(Counting(), variant="default").adenoise(QUERY, passages))
     assert most == 10
 
 
 def test_result_does_not_depend_on_concurrency():
-    llm = keeps(lambda t: len(t) % 2 == 0)
-    one, many = (
+    fake_llm = keeps(lambda one_text: len(one_text) % 2 == 0)
+    first_result, many = (
         S2ADenoiser(
-            llm, max_concurrency=n, options=Options(join_passages=False)
+            fake_llm, max_concurrency=position, options=Options(join_passages=False)
         ).denoise(QUERY, PASSAGES)
-        for n in (1, 10)
+        for position in (1, 10)
     )
-    assert (one.passages, one.dropped, one.reports) == (
+    assert (first_result.passages, first_result.dropped, first_result.reports) == (
         many.passages,
         many.dropped,
         many.reports,
@@ -321,10 +355,10 @@ def test_cutting_much_text_and_reading_about_it_leaves_the_event_loop_alone(
 
     monkeypatch.setattr(module, "split_pieces", recorded)
     much = [
-        Passage("The tower is 330 m tall. It stands in Paris. " * 120, str(n))
-        for n in range(4)
+        Passage("The tower is 330 m tall. It stands in Paris. " * 120, str(position))
+        for position in range(4)
     ]
-    s2a = S2ADenoiser(FunctionLLM(lambda m: "1"))
+    s2a = S2ADenoiser(FunctionLLM(lambda sent_messages: "1"))
     assert (
         asyncio.run(s2a.adenoise("How tall?", much)).passages
         == s2a.denoise("How tall?", much).passages
@@ -336,6 +370,6 @@ def test_cutting_much_text_and_reading_about_it_leaves_the_event_loop_alone(
 
 def test_what_work_off_the_loop_raises_is_raised_as_under_sync():
     much = [Passage("The tower is 330 m tall. " * 600, "a")]
-    s2a = S2ADenoiser(FunctionLLM(lambda m: "perhaps"), on_error="raise")
+    s2a = S2ADenoiser(FunctionLLM(lambda sent_messages: "perhaps"), on_error="raise")
     with pytest.raises(UnparsableReply):
         asyncio.run(s2a.adenoise("How tall?", much))

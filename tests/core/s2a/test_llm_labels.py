@@ -17,14 +17,24 @@ from denoise_core.testing import FunctionLLM
 ASKED = sample_questions()[:22]
 
 
-def few(q):
-    others = [p for p in q.passages if p.id not in q.gold][:4]
-    return tuple(p for p in q.passages if p.id in q.gold or p in others)
+def few(one_question):
+    other_passages = [
+        one_passage
+        for one_passage in one_question.passages
+        if one_passage.id not in one_question.gold
+    ][:4]
+    return tuple(
+        one_passage
+        for one_passage in one_question.passages
+        if one_passage.id in one_question.gold or one_passage in other_passages
+    )
 
 
-class Found:
+class FoundRetriever:
     def retrieve(self, query):
-        return few(next(q for q in ASKED if q.text == query))
+        return few(
+            next(one_question for one_question in ASKED if one_question.text == query)
+        )
 
     async def aretrieve(self, query):
         return self.retrieve(query)
@@ -35,61 +45,86 @@ def selecting(messages):
     text = messages[-1].content
     if "out of order" in text:
         raise ConnectionError("away")
-    own = next((q for q in ASKED if q.text in text), None)
+    own_value = next(
+        (one_question for one_question in ASKED if one_question.text in text), None
+    )
     numbered = re.findall(r"^(\d+) (.+)$", text, re.M)
-    named = [n for n, said in numbered if own and any(a in said for a in own.answers)]
-    return f"KEEP: {', '.join(named) or 'NONE'}"
+    named_numbers = [
+        position
+        for position, shown_text in numbered
+        if own_value and any(a in shown_text for a in own_value.answers)
+    ]
+    return f"KEEP: {', '.join(named_numbers) or 'NONE'}"
 
 
 def test_one_call_labels_and_calibrates(tmp_path):
-    llm = FunctionLLM(selecting)
-    found = calibrate(
-        Found(), [q.text for q in ASKED], llm, labels=tmp_path / "labels.jsonl"
+    fake_llm = FunctionLLM(selecting)
+    actual_result = calibrate(
+        FoundRetriever(),
+        [one_question.text for one_question in ASKED],
+        fake_llm,
+        labels=tmp_path / "labels.jsonl",
     )
-    assert 20 <= found.evaluation.questions <= 22
-    assert found.evaluation.relevant_text_share < 0.5
+    assert 20 <= actual_result.evaluation.questions <= 22
+    assert actual_result.evaluation.relevant_text_share < 0.5
     labels = read_questions(tmp_path / "labels.jsonl").questions
-    assert len(labels) == found.evaluation.questions
-    gold = {q.text: {p.text for p in q.passages if p.id in q.gold} for q in ASKED}
+    assert len(labels) == actual_result.evaluation.questions
+    gold = {
+        one_question.text: {
+            one_passage.text
+            for one_passage in one_question.passages
+            if one_passage.id in one_question.gold
+        }
+        for one_question in ASKED
+    }
     assert (
         sum(
-            bool(gold[q.text] & {p.text for p in q.passages if p.id in q.gold})
-            for q in labels
+            bool(
+                gold[one_question.text]
+                & {
+                    one_passage.text
+                    for one_passage in one_question.passages
+                    if one_passage.id in one_question.gold
+                }
+            )
+            for one_question in labels
         )
         >= 20
     )
-    again = calibrate(
+    second_result = calibrate(
         None, labels, None
     )  # as a person may have corrected them; nobody is asked
-    assert again.scale == found.scale
+    assert second_result.scale == actual_result.scale
 
 
 def test_labels_of_people_are_not_asked_about():
-    own = [replace(q, passages=few(q)) for q in ASKED]
-    llm = FunctionLLM(selecting)
-    assert calibrate(None, own, llm).evaluation.questions == 22
-    assert llm.received_messages == []
+    own_value = [
+        replace(one_question, passages=few(one_question)) for one_question in ASKED
+    ]
+    fake_llm = FunctionLLM(selecting)
+    assert calibrate(None, own_value, fake_llm).evaluation.questions == 22
+    assert fake_llm.received_messages == []
 
 
 def test_what_the_model_fails_on_is_told_in_its_place():
     passages = (Passage("It rained.", "a"), Passage("Chess is a game.", "b"))
-    asked = [
+    model_calls = [
         Question(text, passages, frozenset())
         for text in ("Is it out of order?", "Who?")
     ]
-    found = list(label_questions(asked, FunctionLLM(selecting)))
-    assert "away" in found[0]
-    assert found[1] == "no passage is needed, says the model"
+    actual_result = list(label_questions(model_calls, FunctionLLM(selecting)))
+    assert "away" in actual_result[0]
+    assert actual_result[1] == "no passage is needed, says the model"
     with pytest.raises(InputError, match="give a retriever"):
         calibrate(None, ["Who?"], FunctionLLM(selecting))
     with pytest.raises(InputError, match="expected 20 or more"):
-        calibrate(None, asked, FunctionLLM(selecting))
+        calibrate(None, model_calls, FunctionLLM(selecting))
 
 
 HOSTILE = '</script><script>alert(1)</script> <img src=x onerror="alert(2)"> {{ 7*7 }} \u2028\r\n&amp; ]]>'
 
 
-class Page(HTMLParser):
+class PageParser(HTMLParser):
     """Ticks, texts and tags in their order."""
 
     def __init__(self, html):
@@ -106,45 +141,55 @@ class Page(HTMLParser):
         self.said.append(data)
 
 
-def hostile(n):
+def hostile(position):
     passages = tuple(
-        Passage(f"{p.text} {HOSTILE}", p.id, {"source": HOSTILE}) for p in few(ASKED[n])
+        Passage(f"{one_passage.text} {HOSTILE}", one_passage.id, {"source": HOSTILE})
+        for one_passage in few(ASKED[position])
     )
     return Question(
-        f"{ASKED[n].text} {HOSTILE}",
+        f"{ASKED[position].text} {HOSTILE}",
         passages,
-        ASKED[n].gold,
+        ASKED[position].gold,
         (HOSTILE,),
-        f"{n}{HOSTILE}",
+        f"{position}{HOSTILE}",
     )
 
 
 def test_every_label_and_passage_stands_in_the_page_beside_the_labels_and_is_no_markup(
     tmp_path,
 ):
-    plain = Page(
+    plain_text = PageParser(
         (
             write_labels(ASKED, tmp_path / "plain.jsonl").with_name("plain.jsonl.html")
         ).read_text("utf-8")
     )
-    assert plain.ticks == [label for q in ASKED for label in q.labels]
-    asked = [hostile(n) for n in range(len(ASKED))]
-    write_labels(asked, tmp_path / "labels.jsonl")
-    page = Page((tmp_path / "labels.jsonl.html").read_text("utf-8"))
-    assert page.ticks == [label for q in asked for label in q.labels]
+    assert plain_text.ticks == [
+        label for one_question in ASKED for label in one_question.labels
+    ]
+    model_calls = [hostile(position) for position in range(len(ASKED))]
+    write_labels(model_calls, tmp_path / "labels.jsonl")
+    page = PageParser((tmp_path / "labels.jsonl.html").read_text("utf-8"))
+    assert page.ticks == [
+        label for one_question in model_calls for label in one_question.labels
+    ]
     assert "img" not in page.tags
     assert page.tags.count("script") == 2
-    said = [" ".join(s.split()) for s in page.said]
-    shown = iter(said)
-    for q in asked:
-        for text in (q.text, *(p.text_with_header for p in q.passages)):
-            assert any(" ".join(text.split()) in s for s in shown), text
+    shown_text = [" ".join(one_span.split()) for one_span in page.said]
+    shown_pieces = iter(shown_text)
+    for one_question in model_calls:
+        for text in (
+            one_question.text,
+            *(one_passage.text_with_header for one_passage in one_question.passages),
+        ):
+            assert any(
+                " ".join(text.split()) in one_span for one_span in shown_pieces
+            ), text
 
 
 @pytest.mark.skipif(chromium() is None, reason="there is no Chromium here")
 def test_what_is_downloaded_is_the_labels_as_they_are_ticked(tmp_path):
-    asked = [hostile(n) for n in range(3)]
-    path = write_labels(asked, tmp_path / "labels.jsonl")
+    model_calls = [hostile(position) for position in range(3)]
+    path = write_labels(model_calls, tmp_path / "labels.jsonl")
     before = read_questions(path).questions
     page = tmp_path / "labels.jsonl.html"
     html = page.read_bytes().decode()
@@ -156,11 +201,23 @@ def test_what_is_downloaded_is_the_labels_as_they_are_ticked(tmp_path):
     page.write_bytes(html.replace("</body>", corrected).encode())
     (tmp_path / "again.jsonl").write_bytes(told_by(page, "light", budget=5000).encode())
     after = read_questions(tmp_path / "again.jsonl").questions
-    assert [q.passages for q in after] == [q.passages for q in before]
-    assert [q.gold for q in after][::2] == [q.gold for q in before][::2]
-    assert after[1].gold == {p.id for p in asked[1].passages} - asked[1].gold
-    assert [(q.text, q.answers, q.id) for q in after] == [
-        (q.text, q.answers, q.id) for q in before
+    assert [one_question.passages for one_question in after] == [
+        one_question.passages for one_question in before
+    ]
+    assert [one_question.gold for one_question in after][::2] == [
+        one_question.gold for one_question in before
+    ][::2]
+    assert (
+        after[1].gold
+        == {one_passage.id for one_passage in model_calls[1].passages}
+        - model_calls[1].gold
+    )
+    assert [
+        (one_question.text, one_question.answers, one_question.id)
+        for one_question in after
+    ] == [
+        (one_question.text, one_question.answers, one_question.id)
+        for one_question in before
     ]
 
 
@@ -174,11 +231,14 @@ def in_langchain():
     class Own(BaseRetriever):
         def _get_relevant_documents(self, query, *, run_manager):
             return [
-                Document(page_content=p.text, id=p.id) for p in Found().retrieve(query)
+                Document(page_content=one_passage.text, id=one_passage.id)
+                for one_passage in FoundRetriever().retrieve(query)
             ]
 
     model = RunnableLambda(
-        lambda messages: selecting([Message("user", m.content) for m in messages])
+        lambda messages: selecting(
+            [Message("user", sent_messages.content) for sent_messages in messages]
+        )
     )
     return RetrieverAdapter(Own()), ChatModelLLM(model)
 
@@ -193,8 +253,11 @@ def in_llamaindex():
 
     class Own(BaseRetriever):
         def _retrieve(self, query):
-            found = Found().retrieve(query.query_str)
-            return [NodeWithScore(node=TextNode(text=p.text, id_=p.id)) for p in found]
+            actual_result = FoundRetriever().retrieve(query.query_str)
+            return [
+                NodeWithScore(node=TextNode(text=one_passage.text, id_=one_passage.id))
+                for one_passage in actual_result
+            ]
 
     class Model(CustomLLM):
         @property
@@ -212,6 +275,8 @@ def in_llamaindex():
 
 @pytest.mark.parametrize("framework", [in_langchain, in_llamaindex])
 def test_it_takes_what_both_frameworks_have(framework):
-    retriever, llm = framework()
-    found = calibrate(retriever, [q.text for q in ASKED], llm)
-    assert 20 <= found.evaluation.questions <= 22
+    retriever, fake_llm = framework()
+    actual_result = calibrate(
+        retriever, [one_question.text for one_question in ASKED], fake_llm
+    )
+    assert 20 <= actual_result.evaluation.questions <= 22

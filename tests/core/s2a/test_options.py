@@ -18,19 +18,21 @@ from .fakes import copies, document, keeps, pieces
 
 PASSAGES = tuple(
     Passage(
-        f"Passage {i} is here. It ends with {i}.", f"id{i}", metadata={"title": f"T{i}"}
+        f"Passage {index} is here. It ends with {index}.",
+        f"id{index}",
+        metadata={"title": f"T{index}"},
     )
-    for i in range(6)
+    for index in range(6)
 )
 QUERY = "What ends with 4?"
 
 
 @pytest.mark.parametrize("joint", [False, True])
 def test_joint_and_single_calls_select_the_same(joint):
-    llm = keeps(lambda t: "with 4" in t)
-    result = check_denoiser(
+    fake_llm = keeps(lambda one_text: "with 4" in one_text)
+    s2a_result = check_denoiser(
         lambda: S2ADenoiser(
-            llm,
+            fake_llm,
             variant="select",
             options=Options(
                 join_passages=joint, max_characters=10**8, keep_context=False
@@ -39,45 +41,49 @@ def test_joint_and_single_calls_select_the_same(joint):
         QUERY,
         PASSAGES,
     )
-    assert [(p.id, p.text) for p in result.passages] == [("id4", "It ends with 4.")]
-    assert len(llm.received_messages) == (2 if joint else 12)
+    assert [
+        (one_passage.id, one_passage.text) for one_passage in s2a_result.passages
+    ] == [("id4", "It ends with 4.")]
+    assert len(fake_llm.received_messages) == (2 if joint else 12)
 
 
 @given(
     st.integers(1, 400), st.booleans(), st.sampled_from(["select", "remove", "default"])
 )
 def test_any_window_keeps_the_laws(window, joint, variant):
-    llm = copies() if variant == "default" else keeps(lambda t: "here" in t)
-    result = S2ADenoiser(
-        llm,
+    fake_llm = (
+        copies() if variant == "default" else keeps(lambda one_text: "here" in one_text)
+    )
+    s2a_result = S2ADenoiser(
+        fake_llm,
         variant=variant,
         options=Options(max_characters=window, join_passages=joint),
     ).denoise(QUERY, PASSAGES)
-    check_result(PASSAGES, result)
+    check_result(PASSAGES, s2a_result)
     if variant != "default" or window >= 30:
-        assert result.fallback is None
-    for messages in llm.received_messages:
+        assert s2a_result.fallback is None
+    for messages in fake_llm.received_messages:
         assert len(document(messages)) <= window + 200
 
 
 def test_a_split_is_said():
     long = Passage("This is one sentence of many. " * 40, "long")
-    llm = keeps(lambda t: True)
-    result = S2ADenoiser(
-        llm, variant="select", options=Options(max_characters=300)
+    fake_llm = keeps(lambda one_text: True)
+    s2a_result = S2ADenoiser(
+        fake_llm, variant="select", options=Options(max_characters=300)
     ).denoise(QUERY, [long])
-    assert result.reports[0].call_count == len(llm.received_messages) > 3
-    assert "split over" in result.reports[0].notes[0]
-    assert result.passages == (long,)
+    assert s2a_result.reports[0].call_count == len(fake_llm.received_messages) > 3
+    assert "split over" in s2a_result.reports[0].notes[0]
+    assert s2a_result.passages == (long,)
 
 
 def test_a_piece_longer_than_a_call_shows_its_ends_and_is_kept_whole():
     long = Passage("x" * 5000, "long")
-    llm = keeps(lambda t: "characters ..." in t)
+    fake_llm = keeps(lambda one_text: "characters ..." in one_text)
     assert S2ADenoiser(
-        llm, variant="select", options=Options(max_characters=100)
+        fake_llm, variant="select", options=Options(max_characters=100)
     ).denoise(QUERY, [long]).passages == (long,)
-    assert len(document(llm.received_messages[0])) < 200
+    assert len(document(fake_llm.received_messages[0])) < 200
 
 
 class Structured:
@@ -96,16 +102,16 @@ class Structured:
         self.schemas.append(schema)
         if "context" in schema["properties"]:
             return Reply(json.dumps({"context": document(messages)}))
-        named = [
-            {"n": n, "starts": t[:9]}
-            for n, t in pieces(messages).items()
-            if "here" in t
+        named_numbers = [
+            {"n": position, "starts": one_text[:9]}
+            for position, one_text in pieces(messages).items()
+            if "here" in one_text
         ]
         list_name = {"keep": "keep", "drop": "drop"}.get(
             next(iter(schema["properties"])), "pieces"
         )
-        told = {"list": "keep"} if list_name == "pieces" else {}
-        return Reply(json.dumps({**told, list_name: named}))
+        reply_list = {"list": "keep"} if list_name == "pieces" else {}
+        return Reply(json.dumps({**reply_list, list_name: named_numbers}))
 
     async def acomplete_json(self, messages, schema):
         return self.complete_json(messages, schema)
@@ -113,33 +119,39 @@ class Structured:
 
 @pytest.mark.parametrize("variant", ["select", "remove", "auto", "default"])
 def test_a_structured_model_is_held_to_the_schema(variant):
-    llm = Structured()
-    result = check_denoiser(
-        lambda: S2ADenoiser(llm, variant=variant, options=Options(join_passages=False)),
+    fake_llm = Structured()
+    s2a_result = check_denoiser(
+        lambda: S2ADenoiser(
+            fake_llm, variant=variant, options=Options(join_passages=False)
+        ),
         QUERY,
         PASSAGES,
     )
-    assert result.fallback is None
-    assert len(llm.schemas) == 12
-    assert len(result.passages) == 6
+    assert s2a_result.fallback is None
+    assert len(fake_llm.schemas) == 12
+    assert len(s2a_result.passages) == 6
 
 
 @pytest.mark.parametrize(
-    "prompt", [getattr(Prompts(), f.name) for f in dataclasses.fields(Prompts)]
+    "prompt",
+    [getattr(Prompts(), one_field.name) for one_field in dataclasses.fields(Prompts)],
 )
 def test_a_question_is_read_after_the_text_that_it_is_about(prompt):
     if "question" in prompt.field_names:
         said = prompt.user
         assert said.rindex("{question}") > max(
-            said.rindex(f"{{{f}}}") for f in prompt.field_names - {"question", "marker"}
+            said.rindex(f"{{{one_field}}}")
+            for one_field in prompt.field_names - {"question", "marker"}
         )
 
 
-@pytest.mark.parametrize("name", [f.name for f in dataclasses.fields(Prompts)])
+@pytest.mark.parametrize(
+    "name", [one_field.name for one_field in dataclasses.fields(Prompts)]
+)
 def test_every_prompt_can_be_replaced_and_keeps_its_fields(name):
     old = getattr(Prompts(), name)
     same = Prompt(
-        name, "mine", "", " ".join(f"{{{f}}}" for f in sorted(old.field_names))
+        name, "mine", "", " ".join(f"{{{one_field}}}" for one_field in sorted(old.field_names))
     )
     assert (
         getattr(dataclasses.replace(Prompts(), **{name: same}), name).field_names
@@ -163,21 +175,23 @@ def test_stray_braces_are_refused(user):
 
 
 def test_braces_in_values_mean_nothing():
-    llm = keeps(lambda t: True)
+    fake_llm = keeps(lambda one_text: True)
     odd = Passage("A {question} and {0} and {{x}}.", "p")
-    assert S2ADenoiser(llm, variant="select").denoise(
+    assert S2ADenoiser(fake_llm, variant="select").denoise(
         "{document}?", [odd]
     ).passages == (odd,)
-    assert "{document}?" in llm.received_messages[0][-1].content
+    assert "{document}?" in fake_llm.received_messages[0][-1].content
 
 
 @pytest.mark.parametrize("variant", ["select", "default"])
 def test_the_estimate_is_close_above_what_is_used(variant):
-    llm = copies() if variant == "default" else keeps(lambda t: True)
-    denoiser = S2ADenoiser(llm, variant=variant, options=Options(join_passages=False))
-    calls, expected = denoiser.estimate(QUERY, PASSAGES)
-    used = denoiser.denoise(QUERY, PASSAGES).trace.usage
-    assert calls == len(llm.received_messages) == 6
+    fake_llm = copies() if variant == "default" else keeps(lambda one_text: True)
+    s2a_denoiser = S2ADenoiser(
+        fake_llm, variant=variant, options=Options(join_passages=False)
+    )
+    calls, expected = s2a_denoiser.estimate(QUERY, PASSAGES)
+    used = s2a_denoiser.denoise(QUERY, PASSAGES).trace.usage
+    assert calls == len(fake_llm.received_messages) == 6
     assert abs(used.input_tokens - expected.input_tokens) <= calls
     assert expected.is_estimated
 
@@ -198,14 +212,19 @@ def test_bad_options_are_refused(bad):
 
 
 def test_ten_thousand_passages():
-    many = [Passage(f"Number {i} is here. 😀", str(i)) for i in range(10_000)]
-    llm = keeps(lambda t: "Number 77 " in t)
-    result = S2ADenoiser(
-        llm, variant="select", options=Options(join_passages=True)
+    many = [
+        Passage(f"Number {index} is here. 😀", str(index)) for index in range(10_000)
+    ]
+    fake_llm = keeps(lambda one_text: "Number 77 " in one_text)
+    s2a_result = S2ADenoiser(
+        fake_llm, variant="select", options=Options(join_passages=True)
     ).denoise(QUERY, many)
-    assert [p.id for p in result.passages] == ["77"]
-    assert len(result.dropped) == len(
-        {(d.span.passage_id, d.span.start) for d in result.dropped}
+    assert [one_passage.id for one_passage in s2a_result.passages] == ["77"]
+    assert len(s2a_result.dropped) == len(
+        {
+            (one_drop.span.passage_id, one_drop.span.start)
+            for one_drop in s2a_result.dropped
+        }
     )
 
 
@@ -220,7 +239,11 @@ SAID = ["1", "", "garbage 5 of 7", "x" * 1_000_000, "raise", "timeout", "NONE"]
 )
 def test_bad_replies_to_any_subset_never_lose_the_others(replies, variant, concurrency):
     def reply(messages):
-        (number,) = {n for n in range(6) if f"Passage {n} " in document(messages)}
+        (number,) = {
+            position
+            for position in range(6)
+            if f"Passage {position} " in document(messages)
+        }
         said = replies[number]
         if said == "raise":
             raise RuntimeError("broken")
@@ -231,20 +254,22 @@ def test_bad_replies_to_any_subset_never_lose_the_others(replies, variant, concu
         return said
 
     options = Options(join_passages=False, keep_context=False)
-    denoiser = S2ADenoiser(
+    s2a_denoiser = S2ADenoiser(
         FunctionLLM(reply),
         variant=variant,
         max_concurrency=concurrency,
         options=options,
     )
-    result = denoiser.denoise(QUERY, PASSAGES)
-    check_result(PASSAGES, result)
-    kept = {p.id: p.text for p in result.passages}
+    s2a_result = s2a_denoiser.denoise(QUERY, PASSAGES)
+    check_result(PASSAGES, s2a_result)
+    kept_pieces = {
+        one_passage.id: one_passage.text for one_passage in s2a_result.passages
+    }
     for number, said in enumerate(replies):
         if said == "1":
-            assert kept[f"id{number}"].strip() == f"Passage {number} is here."
+            assert kept_pieces[f"id{number}"].strip() == f"Passage {number} is here."
         elif said == "NONE":
-            assert f"id{number}" not in kept
+            assert f"id{number}" not in kept_pieces
         else:
-            assert kept[f"id{number}"] == PASSAGES[number].text
-            assert f"'id{number}'" in result.fallback
+            assert kept_pieces[f"id{number}"] == PASSAGES[number].text
+            assert f"'id{number}'" in s2a_result.fallback

@@ -28,9 +28,12 @@ TOWER = [Passage("The tower is 330 m tall. I love it!", "a")]
 
 @given(st.text(max_size=300))
 def test_clauses_tile_the_text(text):
-    spans = split_clauses(text)
-    assert "".join(text[s.start : s.end] for s in spans) == text
-    assert all(a.end == b.start and len(b) for a, b in itertools.pairwise(spans))
+    clause_spans = split_clauses(text)
+    assert (
+        "".join(text[one_span.start : one_span.end] for one_span in clause_spans)
+        == text
+    )
+    assert all(a.end == b.start and len(b) for a, b in itertools.pairwise(clause_spans))
 
 
 @pytest.mark.parametrize(
@@ -53,14 +56,14 @@ def test_where_a_clause_ends(text, parts):
 
 
 def test_a_single_question_with_commas_costs_no_call():
-    llm = says("1")
-    asked = "In which year was Marie Curie, who had come from Poland, given her second prize, and for what?"
-    assert S2ADenoiser(llm).denoise(asked, TOWER).query == asked
-    assert len(llm.received_messages) == 1
+    fake_llm = says("1")
+    model_calls = "In which year was Marie Curie, who had come from Poland, given her second prize, and for what?"
+    assert S2ADenoiser(fake_llm).denoise(model_calls, TOWER).query == model_calls
+    assert len(fake_llm.received_messages) == 1
 
 
 @pytest.mark.parametrize(
-    ("asked", "shown"),
+    ("model_calls", "shown_pieces"),
     [
         (
             "The capital of Kazakhstan is Almaty, correct?",
@@ -72,9 +75,11 @@ def test_a_single_question_with_commas_costs_no_call():
         ("How tall is it?", None),
     ],
 )
-def test_one_rule_for_tags_and_else_as_it_is(asked, shown):
-    assert open_tag_question(asked) == (shown or asked)
-    assert S2ADenoiser(says("1")).denoise(asked, TOWER).query == (shown or asked)
+def test_one_rule_for_tags_and_else_as_it_is(model_calls, shown_pieces):
+    assert open_tag_question(model_calls) == (shown_pieces or model_calls)
+    assert S2ADenoiser(says("1")).denoise(model_calls, TOWER).query == (
+        shown_pieces or model_calls
+    )
 
 
 @given(
@@ -83,24 +88,31 @@ def test_one_rule_for_tags_and_else_as_it_is(asked, shown):
     ),
     st.data(),
 )
-def test_what_is_left_is_the_persons_own_clauses_in_order(asked, data):
-    spans = split_clauses(asked)
-    named = data.draw(st.sets(st.integers(1, len(spans)), min_size=1))
-    llm = FunctionLLM(lambda m: ", ".join(map(str, sorted(named))))
-    neutral = MessageDenoiser(llm).neutralize(asked)
-    kept = [asked[spans[n - 1].start : spans[n - 1].end] for n in sorted(named)]
-    if any("?" in text for text in kept):
-        assert neutral.question == "".join(kept).strip()
-        assert [d.span for d in neutral.dropped] == [
-            s for n, s in enumerate(spans, 1) if n not in named
+def test_what_is_left_is_the_persons_own_clauses_in_order(model_calls, data):
+    clause_spans = split_clauses(model_calls)
+    named_numbers = data.draw(st.sets(st.integers(1, len(clause_spans)), min_size=1))
+    fake_llm = FunctionLLM(
+        lambda sent_messages: ", ".join(map(str, sorted(named_numbers)))
+    )
+    neutral_message = MessageDenoiser(fake_llm).neutralize(model_calls)
+    kept_pieces = [
+        model_calls[clause_spans[position - 1].start : clause_spans[position - 1].end]
+        for position in sorted(named_numbers)
+    ]
+    if any("?" in text for text in kept_pieces):
+        assert neutral_message.question == "".join(kept_pieces).strip()
+        assert [one_drop.span for one_drop in neutral_message.dropped] == [
+            one_span
+            for position, one_span in enumerate(clause_spans, 1)
+            if position not in named_numbers
         ]
     else:
-        assert (neutral.question, neutral.dropped) == (asked, ())
-        assert "no part that asks" in neutral.fallback
+        assert (neutral_message.question, neutral_message.dropped) == (model_calls, ())
+        assert "no part that asks" in neutral_message.fallback
 
 
 @pytest.mark.parametrize(
-    ("reply", "left"),
+    ("model_reply", "remaining_text"),
     [
         ({"request": [2], "opinion": [1]}, "How tall is it?"),
         (
@@ -113,47 +125,63 @@ def test_what_is_left_is_the_persons_own_clauses_in_order(asked, data):
         ({"request": [], "opinion": [1, 2]}, None),
     ],
 )
-def test_both_lists_of_a_reply_are_held_together(reply, left):
-    asked = "I think 200 m. How tall is it?"
-    result = S2ADenoiser(
-        FunctionLLM(lambda m: json.dumps(reply) if "wrote" in m[1].content else "1")
-    ).denoise(asked, TOWER)
-    assert result.query == (left or asked)
-    assert (result.question_note is None) == (left is not None)
+def test_both_lists_of_a_reply_are_held_together(model_reply, remaining_text):
+    model_calls = "I think 200 m. How tall is it?"
+    s2a_result = S2ADenoiser(
+        FunctionLLM(
+            lambda sent_messages: (
+                json.dumps(model_reply) if "wrote" in sent_messages[1].content else "1"
+            )
+        )
+    ).denoise(model_calls, TOWER)
+    assert s2a_result.query == (remaining_text or model_calls)
+    assert (s2a_result.question_note is None) == (remaining_text is not None)
 
 
 def test_unreadable_is_asked_once_more_and_then_left():
-    asked = "I think 200 m. How tall is it?"
-    llm = FunctionLLM(lambda m: "2" if len(m) > 2 else "The second one, I would say.")
-    assert MessageDenoiser(llm).neutralize(asked).question == "How tall is it?"
-    assert len(llm.received_messages) == 2
-    with pytest.raises(UnparsableReply):
-        MessageDenoiser(says("well"), on_error="raise").neutralize(asked)
+    model_calls = "I think 200 m. How tall is it?"
+    fake_llm = FunctionLLM(
+        lambda sent_messages: (
+            "2" if len(sent_messages) > 2 else "The second one, I would say."
+        )
+    )
     assert (
-        asyncio.run(MessageDenoiser(says("well")).aneutralize(asked)).question == asked
+        MessageDenoiser(fake_llm).neutralize(model_calls).question == "How tall is it?"
+    )
+    assert len(fake_llm.received_messages) == 2
+    with pytest.raises(UnparsableReply):
+        MessageDenoiser(says("well"), on_error="raise").neutralize(model_calls)
+    assert (
+        asyncio.run(MessageDenoiser(says("well")).aneutralize(model_calls)).question
+        == model_calls
     )
 
 
 def test_the_model_sees_the_clauses_numbered():
-    llm = says("2")
-    MessageDenoiser(llm).neutralize("I think 200 m. How tall is it?")
-    assert pieces(llm.received_messages[0]) == {
+    fake_llm = says("2")
+    MessageDenoiser(fake_llm).neutralize("I think 200 m. How tall is it?")
+    assert pieces(fake_llm.received_messages[0]) == {
         1: "I think 200 m.\n",
         2: "How tall is it?",
     }
 
 
 @pytest.mark.parametrize(
-    "path", sorted(DATA.glob("questions_*.jsonl")), ids=lambda p: p.stem
+    "path",
+    sorted(DATA.glob("questions_*.jsonl")),
+    ids=lambda one_passage: one_passage.stem,
 )
 def test_no_wrong_question_is_proved_to_be_the_same(path):
     records = [
         json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()
     ]
     proved = [
-        r
-        for r in records
-        if same_question(r["asked"], r["cleared"], language=r["language"]) is None
+        one_record
+        for one_record in records
+        if same_question(
+            one_record["asked"], one_record["cleared"], language=one_record["language"]
+        )
+        is None
     ]
-    assert [r for r in proved if not r["same"]] == []
+    assert [one_record for one_record in proved if not one_record["same"]] == []
     assert len(proved) >= 0.15 * len(records)

@@ -32,11 +32,11 @@ FRUIT = Passage("Bananas are yellow. They grow in bunches.", "fruit")
 def test_a_list_is_read_as_it_was_written(numbers, between):
     text = between.join(map(str, sorted(numbers))) or "NONE"
     assert parse_selection(text, 60).numbers == tuple(sorted(numbers))
-    for shown in (
+    for shown_pieces in (
         json.dumps({"keep": sorted(numbers)}),
         f"```json\n{json.dumps(sorted(numbers))}\n```",
     ):
-        assert parse_selection(shown, 60).numbers == tuple(sorted(numbers))
+        assert parse_selection(shown_pieces, 60).numbers == tuple(sorted(numbers))
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_any_text_is_read_or_refused(text):
 
 
 @pytest.mark.parametrize(
-    ("reply", "found"),
+    ("reply", "actual_result"),
     [
         ("Context: The tower.\nIt is tall.", "The tower.\nIt is tall."),
         ("context: NONE", ""),
@@ -176,57 +176,67 @@ def test_any_text_is_read_or_refused(text):
         ("Context: a\nContext: b", None),
     ],
 )
-def test_written_text_stands_under_its_label(reply, found):
-    if found is None:
+def test_written_text_stands_under_its_label(reply, actual_result):
+    if actual_result is None:
         with pytest.raises(UnparsableReply):
             parse_texts(reply, "context")
     else:
-        assert parse_texts(reply, "context") == (found,)
+        assert parse_texts(reply, "context") == (actual_result,)
 
 
-@pytest.mark.parametrize("path", sorted(CORPUS.glob("*.jsonl")), ids=lambda p: p.stem)
+@pytest.mark.parametrize(
+    "path", sorted(CORPUS.glob("*.jsonl")), ids=lambda one_passage: one_passage.stem
+)
 def test_no_list_of_the_corpus_is_misread(path):
     for line in path.read_text(encoding="utf-8").splitlines():
         record = json.loads(line)
         if record["request"] not in ("numbers", "grouped_numbers"):
             continue
         try:
-            found = parse_selection(record["reply"], record["n"])
+            actual_result = parse_selection(record["reply"], record["n"])
         except UnparsableReply:
             continue
-        asked = {"keep": "keep", "leave_out": "drop"}[record["asked"]]
-        got = sorted(found.numbers)
-        if found.verb not in (None, asked):
-            got = [n for n in range(1, record["n"] + 1) if n not in got]
+        model_calls = {"keep": "keep", "leave_out": "drop"}[record["asked"]]
+        got = sorted(actual_result.numbers)
+        if actual_result.verb not in (None, model_calls):
+            got = [
+                position
+                for position in range(1, record["n"] + 1)
+                if position not in got
+            ]
         assert got == record["read"], record["id"]
 
 
 def test_one_corrective_turn_shows_the_reply_and_asks_for_json():
-    llm = FunctionLLM(
-        lambda m: '{"keep": [1]}' if len(m) > 2 else "Piece 1 is the one."
+    fake_llm = FunctionLLM(
+        lambda sent_messages: (
+            '{"keep": [1]}' if len(sent_messages) > 2 else "Piece 1 is the one."
+        )
     )
-    result = S2ADenoiser(llm).denoise("How tall?", [TOWER])
-    assert [p.text for p in result.passages] == ["The tower is 330 m tall. "]
-    system, user, own, correction = llm.received_messages[1]
-    assert (system, user) == llm.received_messages[0]
-    assert own.content == "Piece 1 is the one."
+    s2a_result = S2ADenoiser(fake_llm).denoise("How tall?", [TOWER])
+    assert [one_passage.text for one_passage in s2a_result.passages] == [
+        "The tower is 330 m tall. "
+    ]
+    system, user, own_value, correction = fake_llm.received_messages[1]
+    assert (system, user) == fake_llm.received_messages[0]
+    assert own_value.content == "Piece 1 is the one."
     assert '{"keep": [numbers]}' in correction.content
-    assert "unreadable" in result.reports[0].notes[0]
-    assert result.reports[0].call_count == 2
+    assert "unreadable" in s2a_result.reports[0].notes[0]
+    assert s2a_result.reports[0].call_count == 2
 
 
 def test_a_call_that_fails_is_not_asked_for_again():
     def reply(messages):
         raise TimeoutError("late")
 
-    llm = FunctionLLM(reply)
-    assert S2ADenoiser(llm).denoise("How tall?", [TOWER]).failures == {
+    fake_llm = FunctionLLM(reply)
+    assert S2ADenoiser(fake_llm).denoise("How tall?", [TOWER]).failures == {
         "tower": "TimeoutError: late"
     }
-    assert len(llm.received_messages) == 1
+    assert len(fake_llm.received_messages) == 1
 
 
-class Refused(Exception):
+class RefusedError(Exception):
     """What a content filter answers."""
 
     status_code = 400
@@ -234,43 +244,54 @@ class Refused(Exception):
 
 @pytest.mark.parametrize(
     "error",
-    [Refused("content_filter"), RuntimeError("blocked by the policy")],
+    [RefusedError("content_filter"), RuntimeError("blocked by the policy")],
     ids=repr,
 )
 @pytest.mark.parametrize("bad", [{7}, {2, 17}, set(), set(range(20))], ids=len)
 def test_one_refused_document_costs_one_document(error, bad):
-    texts = [Passage(f"Fact {i} is known. So is more.", f"p{i}") for i in range(20)]
+    texts = [
+        Passage(f"Fact {index} is known. So is more.", f"p{index}")
+        for index in range(20)
+    ]
 
     def reply(messages):
-        if any(f"Fact {i} " in messages[-1].content for i in bad):
+        if any(f"Fact {index} " in messages[-1].content for index in bad):
             raise error
         return "ALL"
 
-    llm = FunctionLLM(reply)
-    result = S2ADenoiser(llm).denoise("What is known?", texts)
-    told = (
-        bad if isinstance(error, Refused) or len(bad) < 2 else range(20)
+    fake_llm = FunctionLLM(reply)
+    s2a_result = S2ADenoiser(fake_llm).denoise("What is known?", texts)
+    reply_list = (
+        bad if isinstance(error, RefusedError) or len(bad) < 2 else range(20)
     )  # both halves: it may be the moment
-    assert set(result.failures) == {f"p{i}" for i in told}
-    assert [p.text for p in result.passages] == [p.text for p in texts]
-    assert len(llm.received_messages) <= (7 if len(bad) == 20 else 1 + 10 * len(bad))
-    assert bool(bad) is any("refused" in n for r in result.reports for n in r.notes)
+    assert set(s2a_result.failures) == {f"p{index}" for index in reply_list}
+    assert [one_passage.text for one_passage in s2a_result.passages] == [
+        one_passage.text for one_passage in texts
+    ]
+    assert len(fake_llm.received_messages) <= (
+        7 if len(bad) == 20 else 1 + 10 * len(bad)
+    )
+    assert bool(bad) is any(
+        "refused" in position
+        for one_record in s2a_result.reports
+        for position in one_record.notes
+    )
 
 
-class Busy(Exception):
+class BusyError(Exception):
     status_code = 503
 
 
 @pytest.mark.parametrize(
-    "error", [Busy(), TimeoutError("late"), ConnectionError("gone")], ids=repr
+    "error", [BusyError(), TimeoutError("late"), ConnectionError("gone")], ids=repr
 )
 def test_what_fails_for_the_moment_is_not_halved(error):
     def reply(messages):
         raise error
 
-    llm = FunctionLLM(reply)
-    assert len(S2ADenoiser(llm).denoise("How tall?", [TOWER, FRUIT]).failures) == 2
-    assert len(llm.received_messages) == 1
+    fake_llm = FunctionLLM(reply)
+    assert len(S2ADenoiser(fake_llm).denoise("How tall?", [TOWER, FRUIT]).failures) == 2
+    assert len(fake_llm.received_messages) == 1
 
 
 class Holding:
@@ -300,30 +321,30 @@ class Holding:
         return self.complete_json(messages, schema)
 
 
-def starting(n, starts):
-    return json.dumps({"keep": [{"n": n, "starts": starts}]})
+def starting(position, first_words):
+    return json.dumps({"keep": [{"n": position, "starts": first_words}]})
 
 
 def test_first_words_that_do_not_agree_are_asked_again():
-    llm = Holding(starting(2, "It was built"), starting(3, "It was built"))
-    result = S2ADenoiser(llm).denoise("When?", [TOWER])
-    assert [p.text for p in result.passages] == [
+    fake_llm = Holding(starting(2, "It was built"), starting(3, "It was built"))
+    s2a_result = S2ADenoiser(fake_llm).denoise("When?", [TOWER])
+    assert [one_passage.text for one_passage in s2a_result.passages] == [
         "I love it! It was built in 1889."
     ]  # a pronoun brings the one before
-    assert "piece 2 does not begin with" in llm.received_messages[1][0][-1].content
+    assert "piece 2 does not begin with" in fake_llm.received_messages[1][0][-1].content
 
 
 def test_what_never_agrees_loses_nothing():
-    llm = Holding(*[starting(2, "It was built")] * 2)
-    result = S2ADenoiser(llm).denoise("When?", [TOWER])
-    assert result.passages == (TOWER,)
-    assert "does not begin with" in result.failures["tower"]
+    fake_llm = Holding(*[starting(2, "It was built")] * 2)
+    s2a_result = S2ADenoiser(fake_llm).denoise("When?", [TOWER])
+    assert s2a_result.passages == (TOWER,)
+    assert "does not begin with" in s2a_result.failures["tower"]
 
 
 def test_schemas_are_strict_and_the_prompt_asks_for_json():
-    llm = Holding(starting(1, "The tower"))
-    S2ADenoiser(llm).denoise("How tall?", [TOWER])
-    ((messages, schema),) = llm.received_messages
+    fake_llm = Holding(starting(1, "The tower"))
+    S2ADenoiser(fake_llm).denoise("How tall?", [TOWER])
+    ((messages, schema),) = fake_llm.received_messages
     items = schema["properties"]["keep"]["items"]
     assert (schema["required"], schema["additionalProperties"]) == (["keep"], False)
     assert (items["required"], items["additionalProperties"]) == (
@@ -335,11 +356,11 @@ def test_schemas_are_strict_and_the_prompt_asks_for_json():
 
 
 def test_whether_a_model_can_is_found_by_asking_once():
-    llm = Holding("1", "1", "NONE", structured=None)
+    fake_llm = Holding("1", "1", "NONE", structured=None)
     S2ADenoiser(
-        llm, options=Options(join_passages=False, neutralize_question=False)
+        fake_llm, options=Options(join_passages=False, neutralize_question=False)
     ).denoise("How tall?", [TOWER, FRUIT, Passage("X.", "x")])
-    assert [schema is None for _, schema in llm.received_messages] == [
+    assert [schema is None for _, schema in fake_llm.received_messages] == [
         False,
         True,
         True,
@@ -349,36 +370,42 @@ def test_whether_a_model_can_is_found_by_asking_once():
 SURE = FunctionScorer(lambda query, text: 1.0 if "tower" in text else 0.0)
 
 
-@pytest.mark.parametrize(("second", "kept"), [("1", ["tower"]), ("NONE", [])])
+@pytest.mark.parametrize(("second", "kept_pieces"), [("1", ["tower"]), ("NONE", [])])
 def test_a_none_over_everything_is_confirmed_once_when_a_passage_is_clearly_relevant(
-    second, kept
+    second, kept_pieces
 ):
-    llm = FunctionLLM(
-        lambda m: second if "A first look found nothing" in m[1].content else "NONE"
+    fake_llm = FunctionLLM(
+        lambda sent_messages: (
+            second
+            if "A first look found nothing" in sent_messages[1].content
+            else "NONE"
+        )
     )
     options = Options(scorer=SURE, recheck_threshold=0.5)
-    result = S2ADenoiser(llm, options=options).denoise("How tall?", [FRUIT, TOWER])
-    assert [p.id for p in result.passages] == kept
-    assert len(llm.received_messages) == 2
-    assert "Bananas" not in llm.received_messages[1][1].content
-    assert "asked once more" in result.reports[1].notes[0]
-    assert result.reports[1].call_count == 2
-    assert not result.failures
+    s2a_result = S2ADenoiser(fake_llm, options=options).denoise(
+        "How tall?", [FRUIT, TOWER]
+    )
+    assert [one_passage.id for one_passage in s2a_result.passages] == kept_pieces
+    assert len(fake_llm.received_messages) == 2
+    assert "Bananas" not in fake_llm.received_messages[1][1].content
+    assert "asked once more" in s2a_result.reports[1].notes[0]
+    assert s2a_result.reports[1].call_count == 2
+    assert not s2a_result.failures
 
 
 def test_a_none_that_nothing_speaks_against_is_taken():
-    llm = says("NONE")
-    result = S2ADenoiser(
-        llm, options=Options(scorer=SURE, recheck_threshold=0.5)
+    fake_llm = says("NONE")
+    s2a_result = S2ADenoiser(
+        fake_llm, options=Options(scorer=SURE, recheck_threshold=0.5)
     ).denoise("How?", [FRUIT])
-    assert result.passages == ()
-    assert len(llm.received_messages) == 1
+    assert s2a_result.passages == ()
+    assert len(fake_llm.received_messages) == 1
 
 
 def test_at_least_so_many_passages_stay():
     options = Options(scorer=SURE, recheck_threshold=9.0, min_passages=1)
-    result = S2ADenoiser(says("NONE"), options=options).denoise(
+    s2a_result = S2ADenoiser(says("NONE"), options=options).denoise(
         "How tall?", [FRUIT, TOWER]
     )
-    assert result.passages == (TOWER,)
-    assert "min_passages=1" in result.reports[1].notes[-1]
+    assert s2a_result.passages == (TOWER,)
+    assert "min_passages=1" in s2a_result.reports[1].notes[-1]

@@ -36,7 +36,10 @@ LINES = st.sampled_from(
 
 
 def cut(text: str) -> list[str]:
-    return [text[s.start : s.end] for s in split_pieces(Passage(text, "p"))]
+    return [
+        text[one_span.start : one_span.end]
+        for one_span in split_pieces(Passage(text, "p"))
+    ]
 
 
 @given(st.lists(LINES).map("\n".join) | st.text())
