@@ -48,7 +48,7 @@ SLOW = 0.004  # seconds for 4,000 characters: a quadratic pattern takes ten time
 # Patterns made of words that are escaped: alternatives of literals, without a repetition.
 LOCAL = {
     "'(' + '|'.join(message_marks) + ')'",
-    "'(' + '|'.join(marks.values()) + ')'",
+    "'(' + '|'.join(slot_marks.values()) + ')'",
     "f'(?:(?:{labels.ADJECTIVES})[ _])?(?:{names})'",
 }
 
