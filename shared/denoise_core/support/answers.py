@@ -152,7 +152,8 @@ def parse_answer(
 
     ``ids`` are names that count as citations in brackets beside numbers.
 
-    >>> [(p.kind, p.said) for p in parse("Based on the context, it was **1889** [1].").pieces]
+    >>> parsed = parse_answer("Based on the context, it was **1889** [1].")
+    >>> [(unit.kind, unit.standalone_text) for unit in parsed.units]
     [('sentence', 'it was 1889.')]
     """
     return _parsed(answer, question, tuple(ids))

@@ -119,7 +119,7 @@ def test_the_best_attempt_passed_says_something_and_is_the_earliest_of_its_score
         return
     passed = [a for a in memory.attempts if a.verdict.passed] or memory.attempts
     written = [a for a in passed if a.candidate] or passed
-    told = [a for a in written if not a.abstained] or written
+    told = [a for a in written if not a.is_abstention] or written
     highest = max(a.verdict.score for a in told)
     assert next(a for a in told if a.verdict.score == highest) is best
 

@@ -87,7 +87,7 @@ JSON = st.recursive(
 def test_places_are_exact_for_any_text(answer: str) -> None:
     parsed = parse_answer(answer, "Was the tower completed in 1889?")
     last = 0
-    for piece in parsed.pieces:
+    for piece in parsed.units:
         assert last <= piece.start < piece.end <= len(answer)
         last = piece.end
         if piece.kind in ("reasoning", "code"):
@@ -166,7 +166,7 @@ def test_a_preamble_is_no_part_of_the_claim() -> None:
 
 def test_reasoning_is_not_what_is_sent() -> None:
     parsed = parse_answer("<think>Maybe 1890?</think>\nIt was completed in 1889.")
-    assert [p.kind for p in parsed.pieces] == ["reasoning", "sentence"]
+    assert [p.kind for p in parsed.units] == ["reasoning", "sentence"]
     assert parsed.text_without_reasoning == "It was completed in 1889."
     assert (
         parse_answer("so it was 1890.</think>It was 1889.").text_without_reasoning
