@@ -55,7 +55,7 @@ def has_listeners(run: ParentRunManager | AsyncParentRunManager) -> bool:
 def short_record(record: dict[str, Any]) -> dict[str, Any]:
     """The record without the drafts' words, for a span."""
     attempts = [
-        {k: a[k] for k in ("draft", "repaired", "outcome", "score", "reasons")}
+        {k: a[k] for k in ("draft", "outcome", "score", "reasons")}
         for a in record["attempts"]
     ]
     keys = (

@@ -36,7 +36,7 @@ def Checked(
     augmenter: Augmenter | None = None,
     **settings: Any,
 ) -> Any:
-    """A copy of ``what`` whose answers are judged, repaired and asked for again before they are sent.
+    """A copy of ``what`` whose answers are judged and asked for again before they are sent.
 
     ``what`` is a query engine, a chat engine of any mode, a FunctionAgent, ReActAgent, CodeActAgent, AgentWorkflow
     or a `QueryEngineTool` (which then tells an agent the verdict). It stays as it is.

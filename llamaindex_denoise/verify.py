@@ -1,4 +1,4 @@
-"""The step below every front door: a draft is judged, repaired, asked for again, and the verdict told."""
+"""The step below every front door: a draft is judged, asked for again, and the verdict told."""
 
 from __future__ import annotations
 

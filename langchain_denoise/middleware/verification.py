@@ -22,7 +22,7 @@ from typing_extensions import override
 from denoise_core import InputError, Usage
 from denoise_core.augmenter import Answer
 from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
-from denoise_core.augmenter.drafting.taint import drop_contaminated_searches
+from denoise_core.augmenter.drafting.contamination import drop_contaminated_searches
 from denoise_core.augmenter.streaming import Show
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.runtime.record import RECORD_KEY
@@ -327,7 +327,7 @@ def earlier_attempts(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
             break
         attempts = message.response_metadata.get(RECORD_KEY, {}).get("attempts", ())
         found = [
-            *(a for a in attempts if a["outcome"] == "fail" and not a["repaired"]),
+            *(a for a in attempts if a["outcome"] == "fail"),
             *found,
         ]
     return found

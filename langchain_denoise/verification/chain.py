@@ -1,4 +1,4 @@
-"""`verified(chain)`: judge, repair and another draft around any chain, without rewriting it."""
+"""`verified(chain)`: judge and redraft around any chain, without rewriting it."""
 
 from __future__ import annotations
 
@@ -339,7 +339,7 @@ class ChainDrafter:
             else best.candidate
         )
         if (
-            answer.text != best.candidate or best.repaired or shown != best.candidate
+            answer.text != best.candidate or shown != best.candidate
         ):  # reasoning is not sent
             if said.fields is not None:
                 raise InputError(

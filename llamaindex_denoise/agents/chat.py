@@ -38,7 +38,7 @@ class CheckedChatEngine(BaseChatEngine):
     """A chat engine of any mode, whose answers are checked against what it found for them.
 
     The engine's memory keeps messages and answers, no rejected draft. An engine is asked once a turn, and its
-    answer judged and repaired; ``LoopLimits(rerun=True)`` asks it again with what was wrong.
+    answer judged; ``LoopLimits(rerun=True)`` asks it again with what was wrong.
     """
 
     def __init__(

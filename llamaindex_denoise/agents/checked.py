@@ -38,7 +38,7 @@ from denoise_core.augmenter.drafting.drafter import (
     RetrievedEvidence,
     FixedText,
 )
-from denoise_core.augmenter.drafting.taint import drop_contaminated_searches
+from denoise_core.augmenter.drafting.contamination import drop_contaminated_searches
 from denoise_core.augmenter.prompts import REVISE
 from denoise_core.text.delimit import wrap_in_envelope
 from denoise_core.tool_results import arguments_text, read_result
@@ -194,7 +194,7 @@ class FinalOutputChecks:
         """The record of what is sent whatever its verdict."""
         question = (await ctx.store.get("user_msg_str", default="")) or NO_QUESTION
         loop = copy.copy(self.augmenter)
-        loop.limits = replace(loop.limits, repair=False, unsupported="send")
+        loop.limits = replace(loop.limits, unsupported="send")
         said = FixedText()
         said.drafted = replace(drafted, calls=0)
         asked = EngineLoopRun(loop, question, said)
@@ -287,7 +287,7 @@ class AgentAnswerChecks(FinalOutputChecks):
             failed = [
                 a
                 for a in note["attempts"]
-                if a["outcome"] == "fail" and not a["repaired"]
+                if a["outcome"] == "fail"
             ]
             await ctx.store.set(_REJECTED, {**rejected, "records": [*records, *failed]})
             return drafts.tool_step

@@ -219,7 +219,7 @@ def _show(
 
 class CheckedQueryEngine(VerifiedEngine):
     """`Checked` of a query engine, whose retrieval, postprocessors, synthesizer and prompts it keeps. One without
-    ``retrieve`` and ``synthesize`` is asked once, judged and repaired; ``LoopLimits(rerun=True)`` asks it again.
+    ``retrieve`` and ``synthesize`` is asked once, judged; ``LoopLimits(rerun=True)`` asks it again.
     """
 
     def __init__(

@@ -345,7 +345,7 @@ async def test_the_verdict_as_annotations_of_the_message(sync, shape):
         "key": {"answer": said},
         "state": {"messages": [HumanMessage("q"), said]},
     }
-    verifier = Verifier(annotate=True, limits=LoopLimits(attempts=1, repair=False))
+    verifier = Verifier(annotate=True, limits=LoopLimits(attempts=1))
     chain = verified(
         lambda given: outputs[shape], verifier, evidence=lambda given, brought: [source]
     )

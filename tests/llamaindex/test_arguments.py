@@ -58,7 +58,7 @@ def test_a_budget_acts(scripted, make):
 @pytest.mark.parametrize("make", ["around", "from_args"])
 def test_limits_and_what_becomes_of_an_unsupported_answer_act(scripted, make):
     settings = {
-        "limits": LoopLimits(attempts=1, repair=False),
+        "limits": LoopLimits(attempts=1),
         "unsupported": "abstain",
     }
     response = _made(make, scripted(first_wrong_then_right), **settings).query(QUESTION)

@@ -51,7 +51,3 @@ def check_answer(answer: Answer) -> None:
     for earlier, later in itertools.pairwise(memory.attempts):
         if earlier.verdict.outcome == "unknown":
             assert not earlier.feedback, "unknown was fed back"
-        if later.repaired:
-            assert later.draft == earlier.draft, (
-                "a repair of a draft that is not the one before it"
-            )

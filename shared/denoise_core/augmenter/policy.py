@@ -25,15 +25,23 @@ Consult = Literal["always", "never", "self_ask"]
 
 @dataclass(frozen=True, slots=True)
 class LoopLimits:
-    """``attempts``: drafts at most. ``patience``: drafts in a row that may bring no better score.
-    ``failures``: drafts or whole searches that may fail before the loop ends. ``steps``: actions at most.
-    ``call_seconds``: time for one call of a model, judge or retriever, None for none. ``evidence_tokens``:
-    evidence in a prompt at most, best first, by an estimate of four characters a token. ``repair``: correct
-    or cut what does not hold before asking again. ``rerun``: ask again also a drafter that cannot be repeated
-    without an effect outside. ``unsupported``: when nothing passed, ``"send"`` the best attempt with its outcome,
-    or ``"abstain"``.
+    """The bounds of the loop, whatever the policy chooses.
 
-    Raises `InputError` for values that make no loop.
+    Attributes:
+        attempts: Drafts at most.
+        patience: Drafts in a row that may bring no better score.
+        failures: Drafts or whole searches that may fail before the loop ends.
+        steps: Actions at most.
+        call_seconds: Time for one call of a model, judge or retriever; None for no
+            limit.
+        evidence_tokens: Evidence in a prompt at most, best first, estimated at four
+            characters a token.
+        rerun: Whether to ask a drafter again that is not ``repeatable``.
+        unsupported: When no draft passed, ``"send"`` the best attempt with its
+            outcome, or ``"abstain"``.
+
+    Raises:
+        InputError: For values that make no loop.
     """
 
     attempts: int = 3
@@ -42,7 +50,6 @@ class LoopLimits:
     steps: int = 16
     call_seconds: float | None = None
     evidence_tokens: int = 12_000
-    repair: bool = True
     rerun: bool = False
     unsupported: Literal["send", "abstain"] = "send"
 

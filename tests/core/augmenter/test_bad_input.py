@@ -21,7 +21,7 @@ from denoise_core.augmenter import (
 )
 from denoise_core.augmenter.actions import Draft, Search
 from denoise_core.augmenter.drafting import FixedText
-from denoise_core.augmenter.knowledge.cap import (
+from denoise_core.augmenter.knowledge.evidence_budget import (
     blank_over_budget,
     count_tokens,
     truncate_to_budget,
@@ -104,7 +104,7 @@ def test_an_abstention_says_what_was_looked_for_what_is_nearest_and_what_holds(
         "It was completed in 1889 by Otto Brenner in Berlin. The Eiffel Tower is in Paris.",
         "unknown",
     )
-    loop = Augmenter(llm, ListRetriever(passages), limits=LoopLimits(repair=False))
+    loop = Augmenter(llm, ListRetriever(passages))
     answer = loop.answer(question)
     assert (answer.outcome, answer.stop_reason) == (
         Outcome.ABSTAINED,

@@ -177,23 +177,19 @@ def test_a_tool_that_knows_something_is_evidence(question):
     )
 
 
-def test_a_text_that_stands_is_judged_and_repaired_but_never_asked_for_again(
-    passages, question
-):
+def test_a_fixed_text_is_judged_as_it_is_and_never_asked_for_again(passages, question):
     half = f"{RIGHT} The Banana Company moved it to London in 1999."
     answer = run_both(Augmenter, question, lambda: FixedText(half, passages))
-    assert (answer.text, answer.outcome) == (RIGHT, Outcome.SUPPORTED)
-    assert [(a.draft, a.repaired) for a in answer.memory.attempts] == [
-        (0, False),
-        (0, True),
-    ]
+    assert (answer.text, answer.outcome) == (half, Outcome.UNSUPPORTED)
+    assert answer.stop_reason is StopReason.NOT_REPEATABLE
+    assert answer.supported_part == RIGHT
     assert answer.trace.usage == Usage(0, 0)
     assert count_calls(answer.trace) == 0
-    wrong = run_both(Augmenter, question, lambda: FixedText(WRONG, passages))
-    assert (wrong.outcome, wrong.stop_reason) == (
-        Outcome.UNSUPPORTED,
-        StopReason.NOT_REPEATABLE,
-    )
+
+
+def test_no_supported_part_where_the_whole_is_wrong(passages, question):
+    answer = run_both(Augmenter, question, lambda: FixedText(WRONG, passages))
+    assert (answer.outcome, answer.supported_part) == (Outcome.UNSUPPORTED, "")
 
 
 def test_usage_is_what_the_models_report_however_many_calls_there_were(

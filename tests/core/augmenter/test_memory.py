@@ -16,7 +16,7 @@ from denoise_core.augmenter.actions import (
     SelfAsk,
     Send,
 )
-from denoise_core.augmenter.knowledge.cap import restore_dropped
+from denoise_core.augmenter.knowledge.evidence_budget import restore_dropped
 from denoise_core.augmenter.traces.recording import memory_from_json, memory_to_json
 from denoise_core.jsonable import to_jsonable
 from denoise_core.support.judging import Quote
@@ -74,7 +74,7 @@ fields = st.one_of(
     st.dictionaries(text, st.one_of(text, st.integers(), st.lists(text)), max_size=2),
 )
 attempts = st.builds(
-    Attempt, text, verdicts, text, some, st.integers(0, 3), st.booleans(), fields
+    Attempt, text, verdicts, text, some, st.integers(0, 3), fields
 )
 acts = st.one_of(
     st.builds(Search, st.booleans(), unit),
@@ -110,18 +110,24 @@ def test_a_memory_survives_json(memory):
 
 
 @given(memories)
-def test_the_best_attempt_passed_says_something_and_is_the_earliest_of_its_score(
-    memory,
-):
+def test_the_best_attempt_is_the_earliest_of_the_highest_rank(memory):
     best = memory.best
     if best is None:
         assert memory.attempts == ()
         return
     passed = [a for a in memory.attempts if a.verdict.passed] or memory.attempts
-    written = [a for a in passed if a.candidate] or passed
-    told = [a for a in written if not a.is_abstention] or written
-    highest = max(a.verdict.score for a in told)
-    assert next(a for a in told if a.verdict.score == highest) is best
+    with_text = [a for a in passed if a.candidate] or passed
+    statements = [a for a in with_text if not a.is_abstention] or with_text
+    not_refuted = [a for a in statements if a.verdict.outcome != "fail"] or statements
+    highest = max(a.verdict.score for a in not_refuted)
+    assert next(a for a in not_refuted if a.verdict.score == highest) is best
+
+
+def test_a_refuted_draft_ranks_below_an_unjudged_one():
+    refuted = Attempt("In 1925.", AnswerVerdict(False, 0.4, kind="not_stated"))
+    unjudged = Attempt("In 1889.", AnswerVerdict(kind="judge_error"), draft=1)
+    for attempts in ((refuted, unjudged), (unjudged, refuted)):
+        assert WorkingMemory("When?", attempts=attempts).best is unjudged
 
 
 def test_passages_stand_once_in_json():

@@ -8,8 +8,6 @@ import pytest
 from field_judges import SHAPES, RagasMetric
 
 from denoise_core import InputError, Passage
-from denoise_core.augmenter import Augmenter, Outcome
-from denoise_core.augmenter.drafting import FixedText
 from denoise_core.support import judges
 from denoise_core.support.check import as_judge
 from denoise_core.support.judges import FunctionJudge
@@ -103,26 +101,3 @@ def test_slips_are_refused_with_what_to_write():
             judges.function_judge(wrong)
     own = judges.function_judge(lambda q, e, c: 1.0)
     assert as_judge(own) is own
-
-
-DRAFT = "It has three floors. It was completed by Ada."
-EVIDENCE = [Passage("The tower has lifts. It has three floors.", "a")]
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_loop_repairs_with_a_function(shape):
-    repairs(judges.function_judge(SHAPES[shape]))
-
-
-def repairs(judge):
-    loop = Augmenter(judge=judge)
-    answer = loop.answer("What has it?", drafter=FixedText(DRAFT, EVIDENCE))
-    assert (answer.text, answer.outcome) == ("It has three floors.", Outcome.SUPPORTED)
-    assert answer.best.repaired
-    assert (
-        asyncio.run(
-            loop.aanswer("What has it?", drafter=FixedText(DRAFT, EVIDENCE))
-        ).text
-        == answer.text
-    )
-    return answer

@@ -21,7 +21,7 @@ from llamaindex_denoise import Checked
 
 async def outcome(agent):
     checked = Checked(
-        agent, judge=InOnePassage(), limits=LoopLimits(attempts=1, repair=False)
+        agent, judge=InOnePassage(), limits=LoopLimits(attempts=1)
     )
     return judged(await checked.run(user_msg=QUESTION))
 

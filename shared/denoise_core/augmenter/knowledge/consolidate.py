@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from denoise_core.augmenter.drafting.taint import rejected_draft_words, is_contaminated
+from denoise_core.augmenter.drafting.contamination import rejected_draft_words, is_contaminated
 from denoise_core.augmenter.knowledge.queries import question_queries
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import with_title_line
