@@ -41,7 +41,7 @@ def Checked(
     ``what`` is a query engine, a chat engine of any mode, a FunctionAgent, ReActAgent, CodeActAgent, AgentWorkflow
     or a `QueryEngineTool` (which then tells an agent the verdict). It stays as it is.
 
-    ``judge`` is whatever judges: a judge of `denoise_core`, a LlamaIndex model (which then quotes) or evaluator, a
+    ``judge`` is whatever judges: a judge of `denoise_core`, a LlamaIndex model (which then quotes), a
     function; None is code alone, which says what differs. ``budget`` and ``limits`` bound a run,
     ``unsupported`` says what happens to an answer that fails: "send" or "abstain". ``augmenter`` is a loop of
     yours instead. An agent takes ``no_evidence``: names of tools whose words are no evidence (a notebook, a

@@ -66,12 +66,6 @@ def build_augmenter(
         raise InputError(
             f"limits: expected LoopLimits(attempts=2) or the like, got {type(limits).__name__}"
         )
-    if (
-        type(judge).__name__ == "SemanticSimilarityEvaluator"
-    ):  # by name: importing it costs
-        raise InputError(
-            "a SemanticSimilarityEvaluator compares with a reference answer, and here is none"
-        )
     if unsupported is not None:
         limits = replace(limits or LoopLimits(), unsupported=unsupported)
     judge = (
