@@ -232,7 +232,9 @@ class Augmenter:
         if memory.last and memory.last.verdict.kind == "unjudged":
             return StopReason.UNJUDGED
         counted = [
-            steps.FAILURE_REASONS[what] for what, _ in memory.failures if what in steps.FAILURE_REASONS
+            steps.FAILURE_REASONS[what]
+            for what, _ in memory.failures
+            if what in steps.FAILURE_REASONS
         ]
         if len(counted) >= self.limits.failures:
             return counted[-1]

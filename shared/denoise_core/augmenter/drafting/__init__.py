@@ -9,12 +9,12 @@ A framework's adapter supplies a `Drafter`; the loop judges, repairs and asks ag
 """
 
 from denoise_core.augmenter.drafting.drafter import (
-    DraftReply,
     Drafter,
+    DraftReply,
     DraftRequest,
+    FixedText,
     RetrievedEvidence,
     StreamingDrafter,
-    FixedText,
 )
 
 __all__ = [
