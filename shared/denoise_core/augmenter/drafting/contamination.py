@@ -1,8 +1,8 @@
-"""Keep a draft from fetching its own evidence: what a search asked for, held against the drafts that did not hold.
+"""Keep a draft from fetching its own evidence.
 
-A model that made something up will, asked again, search for what it made up, and find text that speaks of it. So a
-search whose words come from a rejected draft and from nowhere else brings no evidence, and neither does what a
-tool says back of its arguments.
+A model that made something up will, asked again, search for what it made up, and find
+text about it. So a search whose words come only from a rejected draft brings no
+evidence, and neither does a tool result that only echoes the tool's arguments.
 """
 
 from __future__ import annotations
@@ -17,113 +17,130 @@ from denoise_core.support.citing import matching_runs, remove_citations
 from denoise_core.text.words import content_words, split_words, word_spans
 from denoise_core.types import Passage
 
-BACK, BLANK = (
-    3,
-    6,
-)  # words in a row that a tool repeats of what it was told: counted, and left out of what it said
-MOSTLY = 0.6  # of a tool's words, from which on it said nothing of its own
+# Words in a row that a tool result shares with the arguments: from 3 on they count as
+# an echo, from 6 on they are blanked. Shorter runs are what a search was for.
+_MIN_ECHO_WORDS, _MIN_BLANKED_WORDS = 3, 6
+_MAX_ECHO_SHARE = 0.6  # of a tool result's words, from which on it says nothing new
 
 
 def rejected_draft_words(memory: WorkingMemory) -> frozenset[str]:
-    """Words that only the rejected drafts have: neither the question, nor the conversation, nor the evidence."""
-    rejected = [a for a in memory.attempts if not a.verdict.passed]
-    said = {w for a in rejected for w in content_words(remove_citations(a.candidate))}
-    if not said:
-        return frozenset()
-    read = _of(p for a in rejected for p in a.evidence) | _of(memory.evidence)
-    return frozenset(said - _known(memory) - read)
+    """Words that only the rejected drafts have.
+
+    Neither the question, nor the conversation, nor the evidence has them.
+    """
+    draft_words: set[str] = set()
+    known_words = _user_words(memory) | _passage_words(memory.evidence)
+    for attempt in memory.attempts:
+        if not attempt.verdict.passed:
+            draft_words.update(content_words(remove_citations(attempt.candidate)))
+            known_words |= _passage_words(attempt.evidence)
+    return frozenset(draft_words) - known_words
 
 
-def is_contaminated(query: str, own: frozenset[str]) -> bool:
-    """Whether a search with ``query`` looks for what only a rejected draft says: one of its `rejected_draft_words`."""
-    return not own.isdisjoint(content_words(query))
+def is_contaminated(query: str, rejected_words: frozenset[str]) -> bool:
+    """Whether a query has one of the `rejected_draft_words`."""
+    return not rejected_words.isdisjoint(content_words(query))
 
 
 def split_evidence(
-    drafted: DraftReply, memory: WorkingMemory
+    draft_reply: DraftReply, memory: WorkingMemory
 ) -> tuple[tuple[Passage, ...], tuple[Passage, ...]]:
-    """The passages of a draft that count as evidence, and those that are set aside.
+    """Split the passages of a draft into evidence and excluded ones.
 
-    Set aside is what a user or a model wrote, what a tool only said back, and, once a draft was rejected, what a
-    search for that draft's own words brought. Of a search after a rejected draft whose words are not known, only
-    what holds none of the rejected draft's own words counts.
+    Excluded is what a user or a model wrote, what a tool only echoed, and, after a
+    rejected draft, what a search for that draft's words brought. If the words of a
+    search are not known, a passage that has such a word is excluded.
     """
-    own = rejected_draft_words(memory)
-    asked = _known(memory)
-    counts: list[Passage] = []
-    aside: list[Passage] = []
-    for found in drafted.retrieved:
-        bad = found.query is not None and is_contaminated(found.query, own)
-        for passage in found.passages:
-            doubtful = (
-                found.query is None
-                and own
-                and not own.isdisjoint(content_words(with_title_line(passage)))
-            )
-            own_part = _own_part(passage, found, asked)
-            fit = passage.counts and not bad and not doubtful and own_part is not None
-            (counts if fit else aside).append(own_part or passage)
-    return tuple(counts), tuple(aside)
+    rejected_words = rejected_draft_words(memory)
+    user_words = _user_words(memory)
+    counted: list[Passage] = []
+    excluded: list[Passage] = []
+    for evidence in draft_reply.retrieved:
+        query = evidence.query
+        for passage in evidence.passages:
+            without_echo = _remove_echo(passage, query, user_words)
+            searched_text = with_title_line(passage) if query is None else query
+            is_evidence = passage.counts and without_echo is not None
+            if is_evidence and not is_contaminated(searched_text, rejected_words):
+                counted.append(without_echo or passage)
+            else:
+                excluded.append(without_echo or passage)
+    return tuple(counted), tuple(excluded)
 
 
 def drop_contaminated_searches(
-    question: str, found: Sequence[RetrievedEvidence], rejected: Sequence[str]
+    question: str,
+    searches: Sequence[RetrievedEvidence],
+    rejected_drafts: Sequence[str],
 ) -> tuple[RetrievedEvidence, ...]:
-    """What an agent's searches found, in order, without those that looked for what only a rejected draft says.
+    """Drop an agent's searches for what only a rejected draft says.
 
-    ``question`` is all that the user said, ``rejected_draft`` the drafts judged before these searches are read again. A
-    word that an earlier search brought may be searched for.
+    A word that an earlier search brought may be searched.
+
+    Args:
+        question: All that the user said.
+        searches: The searches with their results, in order.
+        rejected_drafts: The drafts judged before these searches are read again.
     """
-    drafted_words = {w for text in rejected for w in content_words(text)}
-    known = set(content_words(question))
-    queries = [frozenset(content_words(one.query or "")) for one in found]
-    for one, query in zip(found, queries):
-        if not query & (drafted_words - known):
-            known |= _of(one.passages)
+    draft_words: set[str] = set()
+    for draft_text in rejected_drafts:
+        draft_words.update(content_words(draft_text))
+    suspect_words = draft_words - set(content_words(question))
+    for search in searches:
+        if suspect_words.isdisjoint(content_words(search.query or "")):
+            suspect_words -= _passage_words(search.passages)
+    # A second pass: what a later search brought clears an earlier query too.
     return tuple(
-        one for one, query in zip(found, queries) if not query & (drafted_words - known)
+        search
+        for search in searches
+        if suspect_words.isdisjoint(content_words(search.query or ""))
     )
 
 
-def _own_part(
-    passage: Passage, found: RetrievedEvidence, asked: frozenset[str]
+def _remove_echo(
+    passage: Passage, query: str | None, user_words: frozenset[str]
 ) -> Passage | None:
-    """A tool's text without what it says back of its arguments, which a model wrote; None when that is most of it.
+    """A tool result without the arguments it repeats, which a model wrote.
 
-    A run of `BACK` words or more that stand so in the arguments, and that the question alone does not make up, is
-    said back. One of `BLANK` or more is blanked out: shorter ones are what a search was for, and stand in whatever
-    it found. Places in the text stay what they were.
+    Returns None when it is mostly echo. Words of the user's are no echo. Long echoes
+    are blanked, so that offsets in the text stay.
     """
-    if passage.provenance != "tool" or found.query is None:
+    if passage.provenance != "tool" or query is None:
         return passage
-    told = frozenset(content_words(found.query))
-    if told <= asked:
+    query_words = frozenset(content_words(query))
+    if query_words <= user_words:
         return passage
-    said = word_spans(passage.text)
-    back = [
-        (a, b)
-        for a, b in matching_runs([w for w, _, _ in said], split_words(found.query))
-        if b - a >= BACK
-        and not frozenset(content_words(" ".join(w for w, _, _ in said[a:b]))) <= asked
-    ]
-    if (
-        sum(b - a for a, b in back) >= MOSTLY * len(said)
-        or frozenset(content_words(passage.text)) <= told
-    ):
-        return None
     text = passage.text
-    for a, b in back:
-        if b - a >= BLANK:
-            start, end = said[a][1], said[b - 1][2]
-            text = text[:start] + " " * (end - start) + text[end:]
+    words = word_spans(text)
+    echoes: list[tuple[int, int]] = []
+    plain_words = [word for word, _, _ in words]
+    for first, end in matching_runs(plain_words, split_words(query)):
+        echo_words = frozenset(content_words(" ".join(plain_words[first:end])))
+        if end - first >= _MIN_ECHO_WORDS and not echo_words <= user_words:
+            echoes.append((first, end))
+    echo_count = sum(end - first for first, end in echoes)
+    is_mostly_echo = echo_count >= _MAX_ECHO_SHARE * len(words)
+    if is_mostly_echo or frozenset(content_words(text)) <= query_words:
+        return None
+    for first, end in echoes:
+        if end - first >= _MIN_BLANKED_WORDS:
+            start_offset, end_offset = words[first][1], words[end - 1][2]
+            blanks = " " * (end_offset - start_offset)
+            text = text[:start_offset] + blanks + text[end_offset:]
     return passage if text == passage.text else replace(passage, text=text)
 
 
-def _known(memory: WorkingMemory) -> frozenset[str]:
+def _user_words(memory: WorkingMemory) -> frozenset[str]:
     """Words of the question and of what the user said before it."""
-    said = [memory.question, *(m.content for m in memory.history if m.role == "user")]
-    return frozenset(w for text in said for w in content_words(text))
+    words = set(content_words(memory.question))
+    for message in memory.history:
+        if message.role == "user":
+            words.update(content_words(message.content))
+    return frozenset(words)
 
 
-def _of(passages: Iterable[Passage]) -> frozenset[str]:
-    return frozenset(w for p in passages for w in content_words(with_title_line(p)))
+def _passage_words(passages: Iterable[Passage]) -> frozenset[str]:
+    words: set[str] = set()
+    for passage in passages:
+        words.update(content_words(with_title_line(passage)))
+    return frozenset(words)
