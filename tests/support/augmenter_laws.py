@@ -25,10 +25,12 @@ def check_answer(answer: Answer) -> None:
         f"{answer.outcome}, {answer.stop_reason}"
     )
     if best is not None:
-        better = [a for a in memory.attempts if attempt_rank(a) > attempt_rank(best)]
+        better = [
+            item for item in memory.attempts if attempt_rank(item) > attempt_rank(best)
+        ]
         assert not better, f"a better attempt than the one chosen: {better[0]}"
         earliest = next(
-            a for a in memory.attempts if attempt_rank(a) == attempt_rank(best)
+            item for item in memory.attempts if attempt_rank(item) == attempt_rank(best)
         )
         assert earliest is best, "an earlier attempt is as good as the one chosen"
     if answer.outcome in (Outcome.SUPPORTED, Outcome.UNSUPPORTED, Outcome.UNKNOWN):
@@ -37,13 +39,13 @@ def check_answer(answer: Answer) -> None:
     assert answer.text.strip().casefold() != "unknown", (
         "a bare word for the loop was sent to the user"
     )
-    assert all(p.counts for a in memory.attempts for p in a.evidence), (
+    assert all(p.counts for item in memory.attempts for p in item.evidence), (
         "held against what is no evidence"
     )
     drafts = [
-        e
-        for e in answer.trace.events
-        if e.tag == "draft" and isinstance(getattr(e.reply, "text", None), str)
+        event
+        for event in answer.trace.events
+        if event.tag == "draft" and isinstance(getattr(event.reply, "text", None), str)
     ]
     assert len(drafts) == memory.draft_count, (
         f"{len(drafts)} drafts came back, {memory.draft_count} are kept"

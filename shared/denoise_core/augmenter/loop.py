@@ -84,7 +84,7 @@ class Augmenter:
         elif retriever is None:
             if denoiser is not None:
                 raise InputError(
-                    "denoiser= denoises what a retriever finds; give a retriever too"
+                    "denoiser= needs a retriever: without one there is nothing to denoise"
                 )
             self.consolidator = Consolidator(())
         else:

@@ -28,7 +28,7 @@ class Attempt:
     Attributes:
         candidate: The draft's text.
         verdict: What the judge says of it.
-        feedback: What the next draft is told, "" when there is none.
+        feedback: What the next draft must change, "" when there is none.
         evidence: All that was retrieved before the draft, in the order shown to the
             model; the judge compares the draft with it.
         draft: Number of the draft, from 0.

@@ -41,7 +41,7 @@ passages = st.builds(
     text,
     st.sampled_from(["retrieved", "tool", "user", "model"]),
 )
-known = st.one_of(st.none(), st.booleans())
+optional_booleans = st.one_of(st.none(), st.booleans())
 quotes = st.builds(Quote, spans, text, st.sampled_from(["supports", "contradicts"]))
 differences = st.builds(
     Difference, text, text, text, st.integers(0, 9), st.integers(10, 99)
@@ -51,7 +51,7 @@ claims = st.builds(
     text,
     st.integers(0, 9),
     st.integers(10, 99),
-    known,
+    optional_booleans,
     st.one_of(st.none(), unit),
     st.lists(quotes, max_size=2).map(tuple),
     st.lists(differences, max_size=2).map(tuple),
@@ -60,10 +60,10 @@ claims = st.builds(
 )
 verdicts = st.builds(
     AnswerVerdict,
-    known,
+    optional_booleans,
     unit,
     st.lists(claims, max_size=2).map(tuple),
-    known,
+    optional_booleans,
     text,
     text,
     text,
@@ -73,9 +73,7 @@ fields = st.one_of(
     st.none(),
     st.dictionaries(text, st.one_of(text, st.integers(), st.lists(text)), max_size=2),
 )
-attempts = st.builds(
-    Attempt, text, verdicts, text, some, st.integers(0, 3), fields
-)
+attempts = st.builds(Attempt, text, verdicts, text, some, st.integers(0, 3), fields)
 acts = st.one_of(
     st.builds(Search, st.booleans(), unit),
     st.builds(Readmit, st.integers(1, 5), unit),
@@ -143,10 +141,10 @@ def test_passages_stand_once_in_json():
 
 
 def test_what_json_cannot_say_is_changed_not_refused():
-    kept = to_jsonable(
+    kept_value = to_jsonable(
         {"when": object, 1: (1, float("inf")), "deep": {"x": [float("nan")]}}
     )
-    assert kept == {"when": str(object), "1": [1, None], "deep": {"x": [None]}}
+    assert kept_value == {"when": str(object), "1": [1, None], "deep": {"x": [None]}}
 
 
 @pytest.mark.parametrize(
@@ -159,9 +157,9 @@ def test_other_json_is_refused(data):
 
 def test_readmission_puts_a_range_back_at_its_place():
     source = Passage("One. Two. Three.", "p")
-    kept = Passage("One. ", "p", spans=(Span("p", 0, 5),))
+    kept_value = Passage("One. ", "p", spans=(Span("p", 0, 5),))
     drops = (Drop(Span("p", 5, 10), "low", 0.1), Drop(Span("p", 10, 16), "low", 0.2))
-    memory = WorkingMemory("q", (kept,), retrieved=(source,), dropped=drops)
+    memory = WorkingMemory("q", (kept_value,), retrieved=(source,), dropped=drops)
     once = restore_dropped(memory, 1)
     assert [p.text for p in once.evidence] == ["One. Three."]
     assert once.dropped == drops[:1]
@@ -174,8 +172,11 @@ def test_readmission_beside_rewritten_text_is_a_passage_of_its_own():
     memory = WorkingMemory(
         "q", (rewritten,), retrieved=(source,), dropped=(Drop(Span("p", 5, 9), "low"),)
     )
-    back = restore_dropped(memory, 1).evidence
-    assert [(p.id, p.text) for p in back] == [("p", "Uno."), ("p#2", "Two.")]
+    restored_passages = restore_dropped(memory, 1).evidence
+    assert [(p.id, p.text) for p in restored_passages] == [
+        ("p", "Uno."),
+        ("p#2", "Two."),
+    ]
 
 
 def test_chunks_without_a_score_come_back_last():

@@ -103,9 +103,9 @@ def test_places_are_exact_for_any_text(answer: str) -> None:
     )
 )
 def test_each_value_of_json_is_found_at_its_place(value: object) -> None:
-    written = json.dumps({"value": value}, indent=1)
-    found = [written[p.start : p.end] for p in parse_answer(written).claims]
-    assert found == json.dumps(value).translate(str.maketrans("[],", "   ")).split()
+    written_text = json.dumps({"value": value}, indent=1)
+    results = [written_text[p.start : p.end] for p in parse_answer(written_text).claims]
+    assert results == json.dumps(value).translate(str.maketrans("[],", "   ")).split()
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,9 @@ def test_each_value_of_json_is_found_at_its_place(value: object) -> None:
 def test_work_grows_with_the_length_alone(unit: str) -> None:
     assert (
         slope(
-            lambda size: lambda: _parse_cached.__wrapped__((unit * size)[:size], "", ()),
+            lambda size: (
+                lambda: _parse_cached.__wrapped__((unit * size)[:size], "", ())
+            ),
             (2000, 4000, 8000),
         )
         < 1.6

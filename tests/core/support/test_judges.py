@@ -83,7 +83,9 @@ def test_a_reason_is_one_line():
 
 def test_cannot_say_is_unknown_and_any_other_value_is_refused():
     def judge_first_claim(value, **settings):
-        judge = judges.function_judge(lambda q, e, c: value, **settings)
+        judge = judges.function_judge(
+            lambda question, evidence, claim: value, **settings
+        )
         return judge.judge("", CLAIMS[:1], PASSAGES)
 
     for value in (None, math.nan, (None, "why")):
@@ -118,5 +120,5 @@ def test_slips_are_refused_with_what_to_write():
     for wrong in ("vectara/model", SaysFloors, Metric(), None, 3):
         with pytest.raises(InputError, match="expected a function of question"):
             as_judge(wrong)
-    judge = judges.function_judge(lambda q, e, c: 1.0)
+    judge = judges.function_judge(lambda question, evidence, claim: 1.0)
     assert as_judge(judge) is judge
