@@ -1,11 +1,11 @@
 """What the loop's outcomes are worth: real models' answers as drafts, drafts from distractors, adversaries.
 
-MTRAG: answers of three writers to the same questions, rated for faithfulness by people (good is a median of 4 of
-4). Each is the first draft in turn, the others follow in the order of the file when the loop asks again. NQ, XQuAD and HotpotQA: a drafted name is taken
-from the text of a distractor or, as the control, from the answers; each stands alone and is judged with all
-passages as evidence. Thresholds and rules were chosen while looking
-at the development files, these among them. The quoting judge sees a sample of each, with replies recorded from
-a large language model (recorded/loop.jsonl).
+MTRAG: answers of three writers to the same questions, rated for faithfulness by people (good is a median of 4
+of 4). Each is the first draft in turn, the others follow in the order of the file when the loop asks again.
+NQ, XQuAD and HotpotQA: a drafted name is taken from the text of a distractor or, as the control, from the
+answers; each stands alone and is judged with all passages as evidence. Thresholds and rules were chosen while
+looking at the development files, these among them. The quoting judge sees a sample of each, with replies
+recorded from a large language model (recorded/loop.jsonl).
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 from denoise_core.augmenter.answer import Answer, Outcome, StopReason
 from denoise_core.augmenter.memory import attempt_rank
 
@@ -50,6 +48,6 @@ def check_answer(answer: Answer) -> None:
     assert len(drafts) == memory.draft_count, (
         f"{len(drafts)} drafts came back, {memory.draft_count} are kept"
     )
-    for earlier, later in itertools.pairwise(memory.attempts):
+    for earlier in memory.attempts[:-1]:
         if earlier.verdict.outcome == "unknown":
             assert not earlier.feedback, "unknown was fed back"

@@ -21,7 +21,7 @@ from denoise_core.types import Passage
 
 _PARAMETERS = ("question", "evidence", "claim")
 _REASON_CHARACTERS = 500
-GROUNDED = "Is every statement of the answer said by the evidence? Judge by the evidence alone."  # noqa: E501 - a prompt
+GROUNDED = "Is every statement of the answer said by the evidence? Judge by the evidence alone."
 _UNSUPPORTED_REASON = "the evidence does not say this"
 
 

@@ -20,9 +20,9 @@ from denoise_core.runtime.effects import Flow, complete
 from denoise_core.support.judging import (
     ABSTENTION,
     ABSTENTION_REASON,
+    AnswerClaims,
     AnswerVerdict,
     Claim,
-    AnswerClaims,
     ClaimVerdict,
     FlowJudge,
     Quote,
@@ -59,7 +59,10 @@ Then give each claim a verdict, by the evidence alone; what you know yourself do
 
 Reply with one JSON object and nothing else:
 {{"claims": [{{"words": "...", "verdict": "supported | contradicted | not_stated | unclear", "quotes": [{{"evidence": 1, "text": "..."}}], "wrong": "", "why": ""}}], "abstains": false, "answers_the_question": true}}"""  # noqa: E501
-RETRY_PROMPT = "The reply below could not be read. Reply with the one JSON object that was asked for and nothing else."
+RETRY_PROMPT = (
+    "The reply below could not be read. Reply with the one JSON object that was asked "
+    "for and nothing else."
+)
 _VERDICTS = ("supported", "contradicted", "not_stated", "unclear")
 _TEXT_SCHEMA = {"type": "string"}
 

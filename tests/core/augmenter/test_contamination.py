@@ -3,8 +3,8 @@
 import pytest
 
 from denoise_core import Passage
-from denoise_core.augmenter.drafting.drafter import RetrievedEvidence
 from denoise_core.augmenter.drafting.contamination import drop_contaminated_searches
+from denoise_core.augmenter.drafting.drafter import RetrievedEvidence
 
 QUESTION = "When was the tower finished?"
 REJECTED = "Otto Brenner finished it in 1912."

@@ -9,7 +9,7 @@ from augmenter_laws import check_answer
 
 from denoise_core import Budget, Passage, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, Outcome, StopReason
-from denoise_core.augmenter.drafting import DraftReply, RetrievedEvidence, FixedText
+from denoise_core.augmenter.drafting import DraftReply, FixedText, RetrievedEvidence
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.runtime.record import count_calls
 from denoise_core.testing import ListRetriever

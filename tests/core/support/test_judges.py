@@ -9,7 +9,7 @@ from denoise_core import InputError, Passage
 from denoise_core.support import judges
 from denoise_core.support.check import as_judge
 from denoise_core.support.judges import FunctionJudge
-from denoise_core.support.judging import Claim, AnswerClaims
+from denoise_core.support.judging import AnswerClaims, Claim
 
 ANSWER = "the tower has floors. it was completed."
 CLAIMS = AnswerClaims(

@@ -10,9 +10,9 @@ from denoise_core.errors import InputError
 from denoise_core.runtime.flow import arun, run
 from denoise_core.support.judging import (
     NO_CLAIMS,
+    AnswerClaims,
     AnswerVerdict,
     Claim,
-    AnswerClaims,
     ClaimVerdict,
     FlowJudge,
     Quote,
