@@ -249,9 +249,7 @@ class _AnswerReader:
                 unit = replace(unit, kind="talk" if is_talk else "sentence")
             yield unit
 
-    def _read_blocks(
-        self, clean_text: str
-    ) -> Iterator[AnswerUnit]:  # one case a token type: above McCabe 10 on purpose
+    def _read_blocks(self, clean_text: str) -> Iterator[AnswerUnit]:
         tokens, starts = markdown_tokens(clean_text), line_starts(clean_text)
         item_depth = 0
         header_cells: list[str] | None = None  # of the open table
