@@ -1,10 +1,19 @@
-"""The three methods as LangChain parts.
+"""System 2 Attention, Early Noise Dropping and LLM-Augmenter as parts of LangChain.
 
-`DenoiseCompressor` takes any denoiser of `denoise_core` into a retriever, a compressor pipeline, a chain or a
-graph; `DenoisingRetriever` is a retriever of its own; `Denoise` holds the settings of both. `S2AMessages` clears a
-conversation. `verified` puts judge, feedback and retry around a chain you have; `AugmentedRunnable` is the whole
-loop. `ChatModelLLM` and `RetrieverAdapter` let the core use your chat model and your retriever; `LocalChatModel`
-is the other way round. Agent middleware is in `langchain_denoise.middleware`.
+LangChain documents, messages, retrievers and chat models come in; documents, messages
+and checked answers go out. The methods themselves are in `denoise_core`.
+
+Read `compressor.py` first: `DenoiseCompressor` puts any denoiser of the core into a
+retriever, a compressor pipeline, a chain or a graph. `Denoise` (`settings.py`) holds its
+settings, which `DenoisingRetriever` shares. `S2AMessages` removes opinion from a
+conversation. `verified` adds judge, feedback and retry to a chain you have;
+`AugmentedRunnable` is the whole loop. `ChatModelLLM` and `RetrieverAdapter` let the core
+use your chat model and your retriever; `LocalChatModel` lets LangChain use the core's
+local model. Agent middleware is in `langchain_denoise.middleware`.
+
+Where a new part goes: a conversion between the two worlds in `convert`, a kind of model
+or scorer in `models`, a check of answers in `verification`, a part of an agent in
+`middleware`.
 """
 
 from __future__ import annotations
@@ -58,7 +67,10 @@ _MODULE_OF_NAME = {
 
 
 def __getattr__(name: str) -> object:
-    """Import a name at its first use: a compressor need not pay for what the loop imports."""
+    """Import a name at its first use.
+
+    A compressor does not pay for the imports of the verification loop.
+    """
     if name not in _MODULE_OF_NAME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
@@ -66,11 +78,13 @@ def __getattr__(name: str) -> object:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] != "langchain_core":
             raise
-        raise MissingExtra(
+        message = (
             "langchain_core is not installed; run: pip install 'rag-denoise[langchain]'"
-        ) from error
+        )
+        raise MissingExtra(message) from error
     return getattr(module, name)
 
 
 def __dir__() -> list[str]:
+    """The public names."""
     return sorted(__all__)

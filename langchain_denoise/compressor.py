@@ -1,4 +1,4 @@
-"""`DenoiseCompressor`: any denoiser wherever LangChain takes a document compressor or a runnable."""
+"""`DenoiseCompressor`: any denoiser as a document compressor or a runnable."""
 
 from __future__ import annotations
 
@@ -16,12 +16,17 @@ from denoise_core import Denoiser, DenoiseResult, Guard, InputError, Passage
 from denoise_core._frameworks import cache_signature
 from denoise_core.ranking import keep_top, may_fill, order_by_score
 from denoise_core.runtime.budget import limit_concurrency
-from langchain_denoise.convert.documents import DocumentBatch, read_documents
+from langchain_denoise.convert.documents import (
+    DocumentBatch,
+    describe_value,
+    read_documents,
+)
 from langchain_denoise.observe import (
-    SUMMARY_FUNCTIONS,
+    Record,
     aemit_record,
     emit_record,
     has_listeners,
+    result_summaries,
 )
 from langchain_denoise.settings import Denoise, request_settings
 
@@ -38,30 +43,37 @@ class DenoiseCompressor(
 ):
     """Takes the noise out of retrieved documents.
 
-    One object, three places: ``base_compressor`` of a ``ContextualCompressionRetriever``, a member of a
-    ``DocumentCompressorPipeline``, or a step of a chain that takes ``{"documents": ..., "query": ...}``.
-    ``DenoiseCompressor()`` is the offline default; `from_llm`, `from_embeddings`, `from_cross_encoder`
-    and `from_probe` build on what you have; ``denoiser=`` takes any denoiser of the core.
+    One object, three uses: ``base_compressor`` of a ``ContextualCompressionRetriever``,
+    a member of a ``DocumentCompressorPipeline``, or a step of a chain that takes
+    ``{"documents": ..., "query": ...}``. ``DenoiseCompressor()`` is the offline default;
+    `from_llm`, `from_embeddings`, `from_cross_encoder` and `from_probe` build on what you
+    have; ``denoiser=`` takes any denoiser of the core.
 
-    Documents keep their id and metadata; inputs are never changed. ``metadata["denoise_spans"]`` says in JSON
-    which characters of the original, by its id ``denoise_origin``, each text stands for; ``denoise_fallback``
-    whether the input was handed back instead. All of it is flat, so that stores take it, and holds no query.
-    ``metadata["relevance_score"]`` is set when the method scores. What was dropped and why is in the span
-    ``denoise_record``, which every tracer shows, and whole in the custom event ``denoise``.
+    Documents keep their id and metadata; inputs are never changed.
+    ``metadata["denoise_spans"]`` gives in JSON the characters of the original document,
+    named by its id ``denoise_origin``, that the text was taken from; ``denoise_fallback``
+    the reason when the input was returned instead. All of it is flat, so that stores
+    accept it, and holds no query. ``metadata["relevance_score"]`` is set when the method
+    scores. What was dropped and why is in the span ``denoise_record``, which every tracer
+    shows, and complete in the custom event ``denoise``.
 
-    One request may ask for other settings: ``config={"configurable": {"denoise": {"keep": 0.5, "top_n": 3}}}``, or
-    as usual through ``configurable_fields``.
+    One request may use other settings:
+    ``config={"configurable": {"denoise": {"keep": 0.5, "top_n": 3}}}``, or as usual
+    through ``configurable_fields``.
 
     >>> from langchain_core.documents import Document
-    >>> found = [Document(page_content=t) for t in ("Bananas are yellow.", "The tower is 330 m tall.")]
-    >>> [d.page_content for d in DenoiseCompressor(keep=1).compress_documents(found, "How tall is the tower?")]
+    >>> texts = ["Bananas are yellow.", "The tower is 330 m tall."]
+    >>> documents = [Document(page_content=text) for text in texts]
+    >>> compressor = DenoiseCompressor(keep=1)
+    >>> kept = compressor.compress_documents(documents, "How tall is the tower?")
+    >>> [document.page_content for document in kept]
     ['The tower is 330 m tall.']
     """
 
     settings: Denoise | None = None
-    """What is set in one object; what is given beside it comes first. None once it is taken."""
+    """Settings in one object; a keyword overrides its field. None once it was read."""
 
-    _scores: bool = PrivateAttr(default=True)
+    _write_scores: bool = PrivateAttr(default=True)
 
     @classmethod
     @override
@@ -75,9 +87,8 @@ class DenoiseCompressor(
         query: str,
         callbacks: Callbacks | None = None,
     ) -> list[Document]:
-        return self.invoke(
-            {"documents": documents, "query": query}, {"callbacks": callbacks}
-        )
+        chain_input: DenoiseInput = {"documents": documents, "query": query}
+        return self.invoke(chain_input, {"callbacks": callbacks})
 
     @override
     async def acompress_documents(
@@ -86,43 +97,53 @@ class DenoiseCompressor(
         query: str,
         callbacks: Callbacks | None = None,
     ) -> list[Document]:
-        return await self.ainvoke(
-            {"documents": documents, "query": query}, {"callbacks": callbacks}
-        )
+        chain_input: DenoiseInput = {"documents": documents, "query": query}
+        return await self.ainvoke(chain_input, {"callbacks": callbacks})
 
     @override
     def invoke(
         self, input: DenoiseInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[Document]:
-        return self._call_with_config(self._denoise, _read(input, kwargs), config)
+        return self.denoise_texts(_validate_input(input, kwargs), config)
 
     @override
     async def ainvoke(
         self, input: DenoiseInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[Document]:
-        return await self._acall_with_config(
-            self._adenoise, _read(input, kwargs), config
-        )
+        return await self.adenoise_texts(_validate_input(input, kwargs), config)
 
     def denoise_texts(self, input: Any, config: RunnableConfig | None) -> Any:
-        """`invoke`, or of ``{"texts": passages, "query": ...}`` the core's result: texts of any kind, cut by their
-        structure, as `DenoiseToolResults` has a tool's result denoised."""
+        """Denoise texts of any kind, as `DenoiseToolResults` does with tools' results.
+
+        Args:
+            input: ``{"texts": passages, "query": ...}``; or what `invoke` takes.
+            config: The config of the run.
+
+        Returns:
+            The core's result. Texts are chunked by their structure.
+        """
         return self._call_with_config(self._denoise, input, config)
 
     async def adenoise_texts(self, input: Any, config: RunnableConfig | None) -> Any:
-        """`clear` without blocking the event loop."""
+        """`denoise_texts` without blocking the event loop."""
         return await self._acall_with_config(self._adenoise, input, config)
 
+    # LangChain inspects this signature at every call; the cache saves most of that cost.
     @cache_signature
     def _denoise(
-        self, input: DenoiseInput, run_manager: ParentRunManager, config: RunnableConfig
+        self,
+        input: DenoiseInput,
+        run_manager: ParentRunManager,
+        config: RunnableConfig,
     ) -> Any:
-        work = self._work(input, config)
-        with limit_concurrency(work.concurrency):
-            result = work.finished(work.guard.denoise(work.query, work.passages))
+        call = self._prepare_call(input, config)
+        with limit_concurrency(call.max_concurrency):
+            result = call.guard.denoise(call.query, call.passages)
+        result = call.finish(result)
+        # Building the summaries costs time, so it is skipped when nothing listens.
         if has_listeners(run_manager):
-            emit_record(run_manager, work.about, *work.summaries(result))
-        return work.output(result)
+            emit_record(run_manager, call.run_inputs, *call.summaries(result))
+        return call.build_output(result)
 
     @cache_signature
     async def _adenoise(
@@ -131,22 +152,28 @@ class DenoiseCompressor(
         run_manager: AsyncParentRunManager,
         config: RunnableConfig,
     ) -> Any:
-        work = self._work(input, config)
-        with limit_concurrency(work.concurrency):
-            result = work.finished(await work.guard.adenoise(work.query, work.passages))
+        call = self._prepare_call(input, config)
+        with limit_concurrency(call.max_concurrency):
+            result = await call.guard.adenoise(call.query, call.passages)
+        result = call.finish(result)
         if has_listeners(run_manager):
-            await aemit_record(run_manager, work.about, *work.summaries(result))
-        return work.output(result)
+            await aemit_record(run_manager, call.run_inputs, *call.summaries(result))
+        return call.build_output(result)
 
-    def _work(self, input: Mapping[str, Any], config: RunnableConfig) -> _Work:
-        return (_Documents if "documents" in input else _Work)(self, input, config)
+    def _prepare_call(
+        self, input: Mapping[str, Any], config: RunnableConfig
+    ) -> _TextsCall:
+        call_type = _DocumentsCall if "documents" in input else _TextsCall
+        return call_type(self, input, config)
 
 
-class _Work:
-    """One call's texts as passages, and the denoiser that this call asks for: END with the cutting by structure,
-    unless ``chunks`` says otherwise."""
+class _TextsCall:
+    """One call's texts as passages, and the denoiser for this request.
 
-    of = "texts"
+    END chunks texts by their structure, unless ``chunks`` says otherwise.
+    """
+
+    input_key = "texts"
 
     def __init__(
         self,
@@ -154,99 +181,99 @@ class _Work:
         input: Mapping[str, Any],
         config: RunnableConfig,
     ) -> None:
-        asked = request_settings(config)
+        overrides = request_settings(config)
+        texts = input[self.input_key]
+        denoiser = self.choose_denoiser(
+            settings, settings.denoiser_for(overrides), texts
+        )
         self.settings = settings
         self.query: str = input["query"]
-        denoiser = self.denoiser(settings.denoiser_for(asked), input[self.of])
         self.guard = Guard(
             denoiser, on_error=settings.on_error, on_empty=settings.on_empty
         )
-        self.passages: Sequence[Passage] = self.read(input[self.of])
-        self.n = asked.get("top_n", settings.top_n)
-        self.order = asked.get("order", settings.order)
-        self.fill = may_fill(denoiser)
-        bounds = (
-            b
-            for b in (settings.max_concurrency, config.get("max_concurrency"))
-            if b is not None
-        )
-        self.concurrency = min(bounds, default=None)
-        self.about = {
+        self.passages: Sequence[Passage] = self.to_passages(texts)
+        self.top_n = overrides.get("top_n", settings.top_n)
+        self.order = overrides.get("order", settings.order)
+        self.fill_up = may_fill(denoiser)
+        bounds = (settings.max_concurrency, config.get("max_concurrency"))
+        set_bounds = [bound for bound in bounds if bound is not None]
+        self.max_concurrency = min(set_bounds, default=None)
+        self.run_inputs = {
             "query": self.query,
-            self.of: len(self.passages),
+            self.input_key: len(self.passages),
             "method": type(denoiser).__name__,
         }
 
-    def denoiser(self, chosen: Denoiser, given: Any) -> Denoiser:
+    def choose_denoiser(
+        self, settings: DenoiseCompressor, denoiser: Denoiser, texts: Any
+    ) -> Denoiser:
+        # Imported here: a compressor of documents does not pay for tools' results.
         from denoise_core.end.results import for_tool_results
 
         return (
-            for_tool_results(chosen, given) if self.settings.chunks is None else chosen
+            for_tool_results(denoiser, texts) if settings.chunks is None else denoiser
         )
 
-    def read(self, given: Any) -> Sequence[Passage]:
-        return tuple(given)
+    def to_passages(self, texts: Any) -> Sequence[Passage]:
+        return tuple(texts)
 
-    def finished(self, result: DenoiseResult) -> DenoiseResult:
+    def finish(self, result: DenoiseResult) -> DenoiseResult:
         return result
 
-    def output(self, result: DenoiseResult) -> Any:
+    def build_output(self, result: DenoiseResult) -> Any:
         return result
 
-    def summaries(self, result: DenoiseResult) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What is told of the run, bounded and whole."""
-        return SUMMARY_FUNCTIONS[0](self.passages, result), SUMMARY_FUNCTIONS[1](
-            self.passages, result
-        )
+    def summaries(self, result: DenoiseResult) -> tuple[Record, Record]:
+        return result_summaries(self.passages, result)
 
 
-class _Documents(_Work):
+class _DocumentsCall(_TextsCall):
     """One call's documents."""
 
-    of = "documents"
+    input_key = "documents"
 
-    def denoiser(self, chosen: Denoiser, given: Any) -> Denoiser:
-        return chosen
+    def choose_denoiser(
+        self, settings: DenoiseCompressor, denoiser: Denoiser, texts: Any
+    ) -> Denoiser:
+        return denoiser
 
-    def read(self, given: Any) -> Sequence[Passage]:
-        self.converted = DocumentBatch(given, self.settings.header_keys, self.guard)
-        return self.converted.passages
+    def to_passages(self, texts: Any) -> Sequence[Passage]:
+        self.batch = DocumentBatch(texts, self.settings.header_keys, self.guard)
+        return self.batch.passages
 
-    def finished(self, result: DenoiseResult) -> DenoiseResult:
-        if self.n is not None:
-            result = keep_top(result, self.passages, self.n, fill=self.fill)
+    def finish(self, result: DenoiseResult) -> DenoiseResult:
+        if self.top_n is not None:
+            result = keep_top(result, self.passages, self.top_n, fill=self.fill_up)
         return result if self.order == "input" else order_by_score(result)
 
-    def output(self, result: DenoiseResult) -> list[Document]:
-        """The documents of the result; behind them those that could not be read, where ``on_error`` keeps them."""
-        scores = self.settings._scores or self.order == "score"
-        return self.converted.restore_documents(
-            result, self.settings.record, scores=scores
-        )
+    def build_output(self, result: DenoiseResult) -> list[Document]:
+        write_scores = self.settings._write_scores or self.order == "score"
+        detail = self.settings.record
+        return self.batch.restore_documents(result, detail, scores=write_scores)
 
-    def summaries(self, result: DenoiseResult) -> tuple[dict[str, Any], dict[str, Any]]:
-        return super().summaries(
-            replace(result, failures={**result.failures, **self.converted.failures})
-        )
+    def summaries(self, result: DenoiseResult) -> tuple[Record, Record]:
+        failures = {**result.failures, **self.batch.failures}
+        return super().summaries(replace(result, failures=failures))
 
 
-def _read(input: Any, kwargs: Mapping[str, Any]) -> DenoiseInput:
+def _validate_input(input: Any, kwargs: Record) -> DenoiseInput:
+    """The input with its documents as a list.
+
+    Raises:
+        InputError: For keyword arguments, and for anything but documents and a query.
+    """
     if kwargs:
         raise InputError(
-            f"{', '.join(kwargs)}: a compressor takes settings when it is built, or for one call as "
-            "config={'configurable': {'denoise': {...}}}"
+            f"{', '.join(kwargs)}: a compressor takes settings when it is built, or for "
+            "one call as config={'configurable': {'denoise': {...}}}"
         )
     try:
         documents, query = input["documents"], input["query"]
     except (KeyError, TypeError):
-        got = (
-            f"a dict with the keys {sorted(input)}"
-            if isinstance(input, dict)
-            else f"a {type(input).__name__}"
-        )
         raise InputError(
-            f"expected {{'documents': [...], 'query': '...'}}, got {got}; in a chain, put "
-            "RunnablePassthrough.assign(...) or a dict before this step"
+            f"expected {{'documents': [...], 'query': '...'}}, got "
+            f"{describe_value(input)}; in a chain, put RunnablePassthrough.assign(...) "
+            "or a dict before this step"
         ) from None
     if not isinstance(query, str):
         raise InputError(f"query: expected a str, got {type(query).__name__}")

@@ -1,4 +1,4 @@
-"""`DenoisingRetriever` goes around your retriever and gives back less; `RetrieverAdapter` serves the core."""
+"""`DenoisingRetriever` wraps your retriever; `RetrieverAdapter` serves it to the core."""
 
 from __future__ import annotations
 
@@ -40,51 +40,59 @@ from langchain_denoise.settings import (
     request_settings,
 )
 
-_config: ContextVar[RunnableConfig | None] = ContextVar(
+_call_config: ContextVar[RunnableConfig | None] = ContextVar(
     "denoise_retriever_config", default=None
 )
 
 
 @contextmanager
-def _called_with(config: RunnableConfig | None) -> Iterator[None]:
-    """A call's config for what LangChain calls in turn without it."""
-    token = _config.set(ensure_config(config))
+def _share_config(config: RunnableConfig | None) -> Iterator[None]:
+    """Makes a call's config available to ``_get_relevant_documents``.
+
+    LangChain calls that method without it.
+    """
+    token = _call_config.set(ensure_config(config))
     try:
         yield
     finally:
-        _config.reset(token)
+        _call_config.reset(token)
 
 
 class DenoisingRetriever(Denoise, BaseRetriever):
-    """Retrieves, denoises, and gives back ``k`` documents.
+    """Retrieves, denoises, and returns ``k`` documents.
 
-    Settings and records are those of `DenoiseCompressor`, which it runs as its child. What is given with a
-    call reaches the inner retriever: its config (``configurable``, tags, ``max_concurrency``, callbacks) and
-    its keyword arguments, as in ``retriever.invoke(question, filter={"tenant": "a"})``. ``k`` is ours:
+    Settings and records are those of `DenoiseCompressor`, which runs as a child. The
+    arguments of a call reach the inner retriever: its config (``configurable``, tags,
+    ``max_concurrency``, callbacks) and its keyword arguments, as in
+    ``retriever.invoke(question, filter={"tenant": "a"})``. Only ``k`` is used here:
     ``retriever.invoke(question, k=3)``.
 
-    Scores differ from query to query, and what asks several (``MultiQueryRetriever``) drops equal documents:
-    they are written with ``order="score"`` and not otherwise.
+    Scores are written with ``order="score"`` and not otherwise: they differ from query to
+    query, and a ``MultiQueryRetriever`` merges documents only if they are equal.
 
     >>> from langchain_core.documents import Document
     >>> from langchain_core.runnables import RunnableLambda
-    >>> found = [Document(page_content=t) for t in ("Bananas are yellow.", "The tower is 330 m tall.")]
-    >>> yours = RunnableLambda(lambda question: found)  # or store.as_retriever()
-    >>> [d.page_content for d in DenoisingRetriever(retriever=yours, k=1).invoke("How tall is the tower?")]
+    >>> texts = ["Bananas are yellow.", "The tower is 330 m tall."]
+    >>> documents = [Document(page_content=text) for text in texts]
+    >>> yours = RunnableLambda(lambda question: documents)  # or store.as_retriever()
+    >>> retriever = DenoisingRetriever(retriever=yours, k=1)
+    >>> [document.page_content for document in retriever.invoke("How tall is the tower?")]
     ['The tower is 330 m tall.']
     """
 
     retriever: RetrieverLike
-    """The retriever to ask: any runnable from a question to documents."""
+    """The retriever to wrap: any runnable from a question to documents."""
 
     k: PositiveCount | None = None
-    """So many documents come back, if the retriever found so many: ``top_n`` of `DenoiseCompressor`."""
+    """How many documents to return, if the retriever found so many: ``top_n`` of
+    `DenoiseCompressor`."""
 
     fetch_k: PositiveCount | None = None
-    """How many documents to ask the retriever for, say five times ``k``; None leaves it to the retriever."""
+    """How many documents to ask the retriever for, for example five times ``k``; None
+    leaves it to the retriever."""
 
     settings: Denoise | None = None
-    """What is set in one object; what is given beside it comes first. None once it is taken."""
+    """Settings in one object; a keyword overrides its field. None once it was read."""
 
     @classmethod
     @override
@@ -93,22 +101,25 @@ class DenoisingRetriever(Denoise, BaseRetriever):
 
     @field_validator("retriever")
     @classmethod
-    def _is_a_retriever(cls, retriever: Any) -> Any:
+    def _check_retriever(cls, retriever: Any) -> Any:
         require_retriever(retriever)
         return retriever
 
     @model_validator(mode="after")
-    def _one_number(self) -> Self:
-        if self.top_n is not None and self.k is not None and self.top_n != self.k:
+    def _check_counts(self) -> Self:
+        k, fetch_k = self.k, self.fetch_k
+        if self.top_n is not None and k is not None and self.top_n != k:
             raise InputError(
-                f"top_n={self.top_n} and k={self.k}: both say how many come back; give k"
+                f"top_n={self.top_n} and k={k}: both say how many documents to return; "
+                "give k"
             )
-        if self.fetch_k is not None and self.k is not None and self.fetch_k < self.k:
-            raise InputError(f"fetch_k={self.fetch_k}: expected at least k={self.k}")
-        if self.fetch_k is not None and not _takes(self.retriever, "k"):
+        if fetch_k is not None and k is not None and fetch_k < k:
+            raise InputError(f"fetch_k={fetch_k}: expected at least k={k}")
+        if fetch_k is not None and not _accepts_argument(self.retriever, "k"):
             raise InputError(
-                f"fetch_k={self.fetch_k}: {type(self.retriever).__name__} takes no k with a call; leave fetch_k "
-                "out and set the number of documents on the retriever itself"
+                f"fetch_k={fetch_k}: {type(self.retriever).__name__} takes no k with a "
+                "call; leave fetch_k out and set the number of documents on the "
+                "retriever itself"
             )
         return self
 
@@ -116,14 +127,14 @@ class DenoisingRetriever(Denoise, BaseRetriever):
     def invoke(
         self, input: str, config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[Document]:
-        with _called_with(config):
+        with _share_config(config):
             return super().invoke(input, config, **kwargs)
 
     @override
     async def ainvoke(
         self, input: str, config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[Document]:
-        with _called_with(config):
+        with _share_config(config):
             return await super().ainvoke(input, config, **kwargs)
 
     @override
@@ -135,13 +146,14 @@ class DenoisingRetriever(Denoise, BaseRetriever):
         k: int | None = None,
         **kwargs: Any,
     ) -> list[Document]:
-        config = patch_config(_config.get(), callbacks=run_manager.get_child())
-        found = read_documents(
-            self.retriever.invoke(query, config, **self._asked(kwargs)), "retriever"
-        )
-        return self._compressor.invoke(
-            {"documents": found, "query": query}, _with_k(config, k)
-        )
+        config = patch_config(_call_config.get(), callbacks=run_manager.get_child())
+        arguments = self._retriever_arguments(kwargs)
+        documents = self.retriever.invoke(query, config, **arguments)
+        chain_input: Any = {
+            "documents": read_documents(documents, "retriever"),
+            "query": query,
+        }
+        return self._compressor.invoke(chain_input, _config_with_k(config, k))
 
     @override
     async def _aget_relevant_documents(
@@ -152,44 +164,56 @@ class DenoisingRetriever(Denoise, BaseRetriever):
         k: int | None = None,
         **kwargs: Any,
     ) -> list[Document]:
-        config = patch_config(_config.get(), callbacks=run_manager.get_child())
-        found = read_documents(
-            await self.retriever.ainvoke(query, config, **self._asked(kwargs)),
-            "retriever",
-        )
-        return await self._compressor.ainvoke(
-            {"documents": found, "query": query}, _with_k(config, k)
-        )
+        config = patch_config(_call_config.get(), callbacks=run_manager.get_child())
+        arguments = self._retriever_arguments(kwargs)
+        documents = await self.retriever.ainvoke(query, config, **arguments)
+        chain_input: Any = {
+            "documents": read_documents(documents, "retriever"),
+            "query": query,
+        }
+        return await self._compressor.ainvoke(chain_input, _config_with_k(config, k))
 
-    def _asked(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        """What goes to the inner retriever with a call. Raises `InputError` for what that would leave out."""
-        lost = [name for name in kwargs if not _takes(self.retriever, name)]
-        if lost:
+    def _retriever_arguments(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The keyword arguments for the inner retriever.
+
+        Raises:
+            InputError: For arguments that it would silently ignore.
+        """
+        ignored = []
+        for name in kwargs:
+            if not _accepts_argument(self.retriever, name):
+                ignored.append(name)
+        if ignored:
             raise InputError(
-                f"{', '.join(lost)}: {type(self.retriever).__name__} takes no such argument with a call, and "
-                "would leave it out without a word; set it on the retriever itself"
+                f"{', '.join(ignored)}: {type(self.retriever).__name__} takes no such "
+                "argument with a call, and would silently ignore it; set it on the "
+                "retriever itself"
             )
-        return {**({} if self.fetch_k is None else {"k": self.fetch_k}), **kwargs}
+        return kwargs if self.fetch_k is None else {"k": self.fetch_k, **kwargs}
 
     @property
     def _compressor(self) -> DenoiseCompressor:
         settings = {name: getattr(self, name) for name in Denoise.model_fields}
-        compressor = DenoiseCompressor(
-            **{**settings, "top_n": self.top_n if self.k is None else self.k}
-        )
-        compressor._scores = self.order == "score"
+        if self.k is not None:
+            settings["top_n"] = self.k
+        compressor = DenoiseCompressor(**settings)
+        # Equal documents of several queries must stay equal to be merged.
+        compressor._write_scores = self.order == "score"
         return compressor
 
 
 class RetrieverAdapter:
     """A LangChain retriever as the core's `Retriever`.
 
-    A document without an id gets one made from its text, so that the same passage found by two searches
-    is known to be the same. ``header_keys`` name the metadata that is read with the text.
+    A document without an id gets one made from its text, so that the same passage found
+    by two searches is recognised. ``header_keys`` name the metadata that is read with the
+    text.
 
     >>> from langchain_core.runnables import RunnableLambda
-    >>> yours = RunnableLambda(lambda question: [Document(page_content="The tower is 330 m tall.", id="a")])
-    >>> [(p.id, p.text) for p in RetrieverAdapter(yours).retrieve("How tall is the tower?")]
+    >>> document = Document(page_content="The tower is 330 m tall.", id="a")
+    >>> retriever = RetrieverAdapter(RunnableLambda(lambda question: [document]))
+    >>> passages = retriever.retrieve("How tall is the tower?")
+    >>> [(passage.id, passage.text) for passage in passages]
     [('a', 'The tower is 330 m tall.')]
     """
 
@@ -204,16 +228,21 @@ class RetrieverAdapter:
         self.header_keys = tuple(validate_header_keys(header_keys))
 
     def retrieve(self, query: str) -> Sequence[Passage]:
-        return self._passages(self.retriever.invoke(query, internal_config()))
+        """The passages that the retriever finds.
+
+        Raises:
+            ContractViolation: If it returns anything but documents.
+        """
+        return self._to_passages(self.retriever.invoke(query, internal_config()))
 
     async def aretrieve(self, query: str) -> Sequence[Passage]:
-        return self._passages(await self.retriever.ainvoke(query, internal_config()))
+        """`retrieve` for async."""
+        return self._to_passages(await self.retriever.ainvoke(query, internal_config()))
 
-    def _passages(self, found: Sequence[Document]) -> Sequence[Passage]:
+    def _to_passages(self, documents: Sequence[Document]) -> Sequence[Passage]:
         try:
-            return passages_from_documents(
-                read_documents(found, "found"), self.header_keys
-            )
+            document_list = read_documents(documents, "found")
+            return passages_from_documents(document_list, self.header_keys)
         except InputError as error:
             raise ContractViolation(
                 f"{type(self.retriever).__name__}: {error}"
@@ -221,41 +250,47 @@ class RetrieverAdapter:
 
 
 def require_retriever(retriever: Any) -> None:
-    """Raises `InputError` for what finds no documents: a vector store, a model, a list."""
-    kind = type(retriever).__name__
+    """Check that the object is a retriever, or a runnable that may be one.
+
+    Raises:
+        InputError: For a vector store, a model, a list.
+    """
+    type_name = type(retriever).__name__
     if isinstance(retriever, BaseLanguageModel):
         raise InputError(
-            f"retriever: expected a LangChain retriever, got {kind}, a model; is it the other way round?"
+            f"retriever: expected a LangChain retriever, got {type_name}, a model; "
+            "is it the other way round?"
         )
     if not isinstance(retriever, Runnable):
-        hint = "; pass its as_retriever()" if hasattr(retriever, "as_retriever") else ""
-        raise InputError(f"retriever: expected a LangChain retriever, got {kind}{hint}")
+        hint = ""
+        if hasattr(retriever, "as_retriever"):
+            hint = "; pass its as_retriever()"
+        raise InputError(
+            f"retriever: expected a LangChain retriever, got {type_name}{hint}"
+        )
 
 
-def _with_k(config: RunnableConfig, k: int | None) -> RunnableConfig:
-    """The config with the call's own k, where it gave one."""
+def _config_with_k(config: RunnableConfig, k: int | None) -> RunnableConfig:
+    """The config with the ``k`` of this call, if it has one."""
     if k is None:
         return config
-    return {
-        **config,
-        "configurable": {
-            **config.get("configurable", {}),
-            RECORD_KEY: {**request_settings(config), "top_n": k},
-        },
-    }
+    request = {**request_settings(config), "top_n": k}
+    configurable = {**config.get("configurable", {}), RECORD_KEY: request}
+    return {**config, "configurable": configurable}
 
 
-def _takes(retriever: Any, name: str) -> bool:
-    """Whether ``invoke(query, name=...)`` reaches the search; LangChain drops what a retriever does not take."""
+def _accepts_argument(retriever: Any, name: str) -> bool:
+    """Whether ``invoke(query, name=...)`` reaches the search.
+
+    LangChain silently drops the arguments that a retriever does not declare.
+    """
     while isinstance(retriever, (RunnableBindingBase, DynamicRunnable)):
-        retriever = (
-            retriever.bound
-            if isinstance(retriever, RunnableBindingBase)
-            else retriever.default
-        )
+        is_binding = isinstance(retriever, RunnableBindingBase)
+        retriever = retriever.bound if is_binding else retriever.default
     if not isinstance(retriever, BaseRetriever):
         return True
-    accepted = inspect.signature(retriever._get_relevant_documents).parameters.values()
-    return any(
-        p.name == name or p.kind is inspect.Parameter.VAR_KEYWORD for p in accepted
-    )
+    signature = inspect.signature(retriever._get_relevant_documents)
+    for parameter in signature.parameters.values():
+        if parameter.name == name or parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            return True
+    return False

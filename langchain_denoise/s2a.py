@@ -1,4 +1,4 @@
-"""System 2 Attention on a conversation: `S2AMessages` clears the user's words."""
+"""System 2 Attention on a conversation: `S2AMessages` removes opinion from it."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ from denoise_core.s2a import S2ADenoiser
 from denoise_core.s2a.options import OnError, Variant
 from langchain_denoise.convert.history import MessageScope, UserTurn
 from langchain_denoise.models.chat_llm import as_llm
-from langchain_denoise.observe import SUMMARY_FUNCTIONS, aemit_record, emit_record
+from langchain_denoise.observe import aemit_record, emit_record, result_summaries
 from langchain_denoise.settings import LLMLike
 
 
 class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
-    """Messages in (whatever a chat model takes), messages out: the user's own words, cleared of opinion and of
-    what is beside the question.
+    """Removes opinion and what does not matter from the user's own messages.
 
-    Stands before a chat model: ``prompt | S2AMessages(model=model) | model``. ``scope`` is the user's
-    ``"latest"`` message or all of the ``"history"``. Other messages pass as they are; a cleared one keeps its
-    id, and its original text in ``response_metadata["denoise"]``, which models are not sent.
+    Messages go in (whatever a chat model takes) and messages come out. Put it before a
+    chat model: ``prompt | S2AMessages(model=model) | model``. ``scope`` is the user's
+    ``"latest"`` message or all of the ``"history"``. Other messages pass unchanged. A
+    changed message keeps its id, and its original text in
+    ``response_metadata["denoise"]``, which is never sent to a model.
 
     >>> from langchain_denoise.testing import FunctionChatModel
-    >>> model = FunctionChatModel(reply=lambda messages: "2")  # yours names the clauses that ask
-    >>> [m.text for m in S2AMessages(model=model).invoke("I am sure it is Lyon. What is the capital?")]
+    >>> model = FunctionChatModel(reply=lambda messages: "2")  # the clause that asks
+    >>> opinion = "I am sure it is Lyon. What is the capital?"
+    >>> [message.text for message in S2AMessages(model=model).invoke(opinion)]
     ['What is the capital?']
     """
 
@@ -45,8 +47,8 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
 
     @field_validator("model")
     @classmethod
-    def _is_a_model(cls, model: Any) -> Any:
-        as_llm(model)  # raises, and says what to give
+    def _check_model(cls, model: Any) -> Any:
+        as_llm(model)
         return model
 
     @classmethod
@@ -58,56 +60,51 @@ class S2AMessages(RunnableSerializable[Any, list[BaseMessage]]):
     def invoke(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[BaseMessage]:
-        return self._call_with_config(self._clear, input, config)
+        return self._call_with_config(self._denoise, input, config)
 
     @override
     async def ainvoke(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[BaseMessage]:
-        return await self._acall_with_config(self._aclear, input, config)
+        return await self._acall_with_config(self._adenoise, input, config)
 
-    def _clear(
+    def _denoise(
         self, input: Any, run_manager: ParentRunManager, config: RunnableConfig
     ) -> list[BaseMessage]:
-        messages, turn = self._turn(input)
+        messages, turn = self._read_turn(input)
         if turn is None:
             return messages
         with limit_concurrency(config.get("max_concurrency")):
             result = self._denoiser().denoise(turn.question, turn.passages)
-        emit_record(
-            run_manager,
-            {"question": turn.question},
-            *(f(turn.passages, result) for f in SUMMARY_FUNCTIONS),
-        )
+        run_inputs = {"question": turn.question}
+        emit_record(run_manager, run_inputs, *result_summaries(turn.passages, result))
         return turn.apply_result(result)
 
-    async def _aclear(
+    async def _adenoise(
         self, input: Any, run_manager: AsyncParentRunManager, config: RunnableConfig
     ) -> list[BaseMessage]:
-        messages, turn = self._turn(input)
+        messages, turn = self._read_turn(input)
         if turn is None:
             return messages
         with limit_concurrency(config.get("max_concurrency")):
             result = await self._denoiser().adenoise(turn.question, turn.passages)
-        await aemit_record(
-            run_manager,
-            {"question": turn.question},
-            *(f(turn.passages, result) for f in SUMMARY_FUNCTIONS),
-        )
+        run_inputs = {"question": turn.question}
+        summaries = result_summaries(turn.passages, result)
+        await aemit_record(run_manager, run_inputs, *summaries)
         return turn.apply_result(result)
 
-    def _turn(self, given: Any) -> tuple[list[BaseMessage], UserTurn | None]:
-        if isinstance(given, PromptValue):
-            messages = given.to_messages()
-        elif isinstance(given, Sequence):
-            messages = convert_to_messages([given] if isinstance(given, str) else given)
+    def _read_turn(self, input: Any) -> tuple[list[BaseMessage], UserTurn | None]:
+        if isinstance(input, str):
+            input = [input]
+        if isinstance(input, PromptValue):
+            messages = input.to_messages()
+        elif isinstance(input, Sequence):
+            messages = convert_to_messages(input)
         else:
-            raise InputError(
-                f"expected messages or a prompt, got {type(given).__name__}"
-            )
+            type_name = type(input).__name__
+            raise InputError(f"expected messages or a prompt, got {type_name}")
         return messages, UserTurn.from_messages(messages, self.scope, self.variant)
 
     def _denoiser(self) -> S2ADenoiser:
-        return S2ADenoiser(
-            as_llm(self.model), variant=self.variant, on_error=self.on_error
-        )
+        llm = as_llm(self.model)
+        return S2ADenoiser(llm, variant=self.variant, on_error=self.on_error)

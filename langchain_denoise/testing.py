@@ -1,4 +1,4 @@
-"""For your tests and ours: a chat model that is a function. Needs no network."""
+"""A chat model that is a function, for your tests and ours. Needs no network."""
 
 from __future__ import annotations
 
@@ -18,29 +18,32 @@ from typing_extensions import override
 
 
 class FunctionChatModel(BaseChatModel):
-    """A chat model that is a function of the messages; it streams word by word and reports usage.
+    """A chat model that is a function of the messages.
 
-    ``reply`` returns a string or an `AIMessage`, or raises. ``seconds`` is how long each call takes.
-    ``seen`` keeps every call's messages, ``peak`` the largest number of calls that were under way at once.
-    A word counts as a token. ``bind_tools`` gives the model itself, so that it serves in agents.
+    It streams word by word and reports usage; a word counts as a token. ``bind_tools``
+    returns the model itself, so that it serves in agents.
     """
 
     reply: Callable[[Sequence[BaseMessage]], str | AIMessage]
+    """Returns a string or an `AIMessage`, or raises."""
+
     seconds: float = 0.0
-    _seen: list[list[BaseMessage]] = PrivateAttr(default_factory=list)
+    """How long each call takes."""
+
+    _calls: list[list[BaseMessage]] = PrivateAttr(default_factory=list)
     _lock: Any = PrivateAttr(default_factory=threading.Lock)
-    _now: int = PrivateAttr(default=0)
-    _peak: int = PrivateAttr(default=0)
+    _running_calls: int = PrivateAttr(default=0)
+    _max_concurrent_calls: int = PrivateAttr(default=0)
 
     @property
     def calls(self) -> list[list[BaseMessage]]:
         """The messages of each call, in the order of the calls."""
-        return self._seen
+        return self._calls
 
     @property
     def max_concurrent_calls(self) -> int:
-        """The most calls that were under way at once."""
-        return self._peak
+        """The most calls that ran at once."""
+        return self._max_concurrent_calls
 
     @property
     @override
@@ -61,7 +64,8 @@ class FunctionChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> ChatResult:
-        return ChatResult(generations=[ChatGeneration(message=self._answer(messages))])
+        generation = ChatGeneration(message=self._reply_message(messages))
+        return ChatResult(generations=[generation])
 
     @override
     def _stream(
@@ -71,40 +75,42 @@ class FunctionChatModel(BaseChatModel):
         run_manager: CallbackManagerForLLMRun | None = None,
         **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
-        message = self._answer(messages)
-        *words, last = str(message.text).split(" ")
-        rest: dict[str, Any] = {
-            "usage_metadata": message.usage_metadata,
-            "tool_calls": message.tool_calls,
-        }
-        said: list[dict[str, Any]] = [
-            *({"content": f"{word} "} for word in words),
-            {"content": last, **rest},
-        ]
-        for chunk in (
-            ChatGenerationChunk(message=AIMessageChunk(**one)) for one in said
-        ):
+        message = self._reply_message(messages)
+        *words, last_word = str(message.text).split(" ")
+        last_chunk = AIMessageChunk(
+            content=last_word,
+            usage_metadata=message.usage_metadata,
+            tool_calls=message.tool_calls,
+        )
+        word_chunks = [AIMessageChunk(content=f"{word} ") for word in words]
+        for message_chunk in [*word_chunks, last_chunk]:
+            chunk = ChatGenerationChunk(message=message_chunk)
             if run_manager:
                 run_manager.on_llm_new_token(str(chunk.text), chunk=chunk)
             yield chunk
 
-    def _answer(self, messages: Sequence[BaseMessage]) -> AIMessage:
+    def _reply_message(self, messages: Sequence[BaseMessage]) -> AIMessage:
         with self._lock:
-            self._now += 1
-            self._peak = max(self._peak, self._now)
-            self._seen.append(list(messages))
+            self._running_calls += 1
+            self._max_concurrent_calls = max(
+                self._max_concurrent_calls, self._running_calls
+            )
+            self._calls.append(list(messages))
         try:
             if self.seconds:
                 time.sleep(self.seconds)
-            answer = self.reply(messages)
+            reply = self.reply(messages)
         finally:
+            # Also after an exception, or later counts would be too high.
             with self._lock:
-                self._now -= 1
-        if isinstance(answer, AIMessage):
-            return answer
-        asked = sum(len(str(m.text).split()) for m in messages)
-        said = len(answer.split())
+                self._running_calls -= 1
+        if isinstance(reply, AIMessage):
+            return reply
+        input_tokens = sum(len(str(message.text).split()) for message in messages)
+        output_tokens = len(reply.split())
         usage = UsageMetadata(
-            input_tokens=asked, output_tokens=said, total_tokens=asked + said
+            input_tokens=input_tokens,
+            output_tokens=output_tokens,
+            total_tokens=input_tokens + output_tokens,
         )
-        return AIMessage(answer, usage_metadata=usage)
+        return AIMessage(reply, usage_metadata=usage)

@@ -1,7 +1,8 @@
-"""Where question, answer and evidence stand in what chains and agents take and give.
+"""Question, answer and evidence in the values that chains and agents take and return.
 
-A *place* is named by the user as a key or a function, or left to the conventions below, which are LangChain's
-own. What cannot be found is an error that lists what was there.
+A `ValueSelector` is the key or function that a user names, or None for the conventions
+below, which are LangChain's own. A value that cannot be found is an error that lists the
+keys that exist.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 
@@ -22,8 +23,12 @@ from langchain_denoise.convert.documents import (
     passages_from_documents,
     read_documents,
 )
+from langchain_denoise.convert.history import record_on_message
+from langchain_denoise.convert.messages import current_turn, last_user_message
+from langchain_denoise.observe import Record
 
 ValueSelector: TypeAlias = str | Callable[..., Any] | None
+MessageChange: TypeAlias = Callable[[BaseMessage], BaseMessage]
 
 QUESTION_KEYS = ("question", "input", "query")
 ANSWER_KEYS = ("answer", "output", "result", "text")
@@ -31,133 +36,148 @@ EVIDENCE_KEYS = ("context", "documents", "source_documents")
 MESSAGES_KEY = "messages"
 
 
-def as_mapping(given: Any) -> Any:
-    """A pydantic or dataclass state as a mapping of its fields, not of what is in them; anything else as it is."""
-    if isinstance(given, BaseModel) and not isinstance(
-        given, (BaseMessage, PromptValue, Document)
-    ):
-        return {name: getattr(given, name) for name in type(given).model_fields}
-    if dataclasses.is_dataclass(given) and not isinstance(given, type):
-        return {f.name: getattr(given, f.name) for f in dataclasses.fields(given)}
-    return given
+def as_mapping(value: Any) -> Any:
+    """The fields of a pydantic object or dataclass as a mapping; others unchanged.
+
+    Messages, prompts and documents are values of their own kind, not states.
+    """
+    framework_types = (BaseMessage, PromptValue, Document)
+    if isinstance(value, BaseModel) and not isinstance(value, framework_types):
+        return {name: getattr(value, name) for name in type(value).model_fields}
+    if is_dataclass_instance(value):
+        names = [field.name for field in dataclasses.fields(value)]
+        return {name: getattr(value, name) for name in names}
+    return value
 
 
-def extract_question(given: Any, place: ValueSelector) -> str:
-    """A string; a prompt's or conversation's last human message; or what stands under a usual key."""
-    given = given if callable(place) else as_mapping(given)
-    if callable(place):
-        found = place(given)
-    elif place is not None:
-        found = value_under_key(given, place, "question")
-    elif isinstance(given, str):
-        found = given
-    elif (messages := extract_messages(given)) is not None:
-        found = next(
-            (m.text for m in reversed(messages) if isinstance(m, HumanMessage)), None
-        )
+def is_dataclass_instance(value: Any) -> bool:
+    """Whether the value is an instance of a dataclass, not the class."""
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+def extract_question(chain_input: Any, selector: ValueSelector) -> str:
+    """The question in a chain's input.
+
+    A string, the last human message of a prompt or conversation, or the value under one
+    of `QUESTION_KEYS`.
+    """
+    if callable(selector):
+        question = selector(chain_input)
     else:
-        found = _first_of(given, QUESTION_KEYS, "question")
-    return _text(found, "the question")
+        state = as_mapping(chain_input)
+        messages = extract_messages(state)
+        if selector is not None:
+            question = value_under_key(state, selector, "question")
+        elif isinstance(state, str):
+            question = state
+        elif messages is not None:
+            question = last_user_message(messages)
+        else:
+            question = _first_value(state, QUESTION_KEYS, "question")
+    return _require_text(question, "the question")
 
 
-def extract_answer(given: Any, place: ValueSelector) -> str:
-    """A string; a message's text; what stands under a usual key; or the last AI message of a state."""
-    if callable(place):
-        return _text(place(given), "the answer")
-    if place is not None:
-        return _text(value_under_key(given, place, "answer"), "the answer")
-    if isinstance(given, (str, BaseMessage)):
-        return _text(given, "the answer")
-    named = isinstance(given, Mapping) and any(
-        isinstance(given.get(key), str) for key in ANSWER_KEYS
-    )
-    if not named and (messages := extract_messages(given)) is not None:
-        found = next((m for m in reversed(messages) if isinstance(m, AIMessage)), None)
-        return "" if found is None else str(found.text)
-    return _text(_first_of(given, ANSWER_KEYS, "answer"), "the answer")
+def extract_answer(output: Any, selector: ValueSelector) -> str:
+    """The answer in a chain's output.
+
+    A string, a message's text, the value under one of `ANSWER_KEYS`, or the last AI
+    message of a state.
+    """
+    if callable(selector):
+        answer = selector(output)
+    elif selector is not None:
+        answer = value_under_key(output, selector, "answer")
+    elif isinstance(output, (str, BaseMessage)):
+        answer = output
+    else:
+        messages = None if has_answer_text(output) else extract_messages(output)
+        if messages is None:
+            answer = _first_value(output, ANSWER_KEYS, "answer")
+        else:
+            position = _last_ai_position(messages)
+            answer = "" if position is None else messages[position]
+    return _require_text(answer, "the answer")
+
+
+def has_answer_text(output: Any) -> bool:
+    """Whether a string is under one of `ANSWER_KEYS`."""
+    if not isinstance(output, Mapping):
+        return False
+    return any(isinstance(output.get(key), str) for key in ANSWER_KEYS)
 
 
 def extract_evidence(
-    given: Any, brought: Any, place: ValueSelector, *, required: bool = True
+    chain_input: Any, output: Any, selector: ValueSelector, *, required: bool = True
 ) -> tuple[Passage, ...]:
-    """From the output or else the input: documents under a usual key, or what the tools of this turn found. Not
-    ``needed``: nothing, where neither is there."""
-    if callable(place):
-        return evidence_passages(place(given, brought))
-    if place is not None:
-        source = brought if isinstance(brought, Mapping) and place in brought else given
-        return evidence_passages(value_under_key(source, place, "evidence"))
-    for source in (as_mapping(brought), as_mapping(given)):
-        key = (
-            next((k for k in EVIDENCE_KEYS if k in source), None)
-            if isinstance(source, Mapping)
-            else None
-        )
+    """The evidence, from the output or else from the input.
+
+    Documents under one of `EVIDENCE_KEYS`, or what the tools of this turn returned. If
+    it is not ``required``, there may be none.
+    """
+    if callable(selector):
+        return evidence_passages(selector(chain_input, output))
+    if selector is not None:
+        is_in_output = isinstance(output, Mapping) and selector in output
+        source = output if is_in_output else chain_input
+        return evidence_passages(value_under_key(source, selector, "evidence"))
+    for source in (as_mapping(output), as_mapping(chain_input)):
+        is_state = isinstance(source, Mapping)
+        key = _first_key(source, EVIDENCE_KEYS) if is_state else None
         if key is not None:
             return evidence_passages(source[key])
-        if (isinstance(source, Mapping) or required) and (
-            messages := extract_messages(source)
-        ) is not None:
-            passages = [p for _, found in tool_passages(messages) for p in found]
-            ids = unique_ids([p.id for p in passages])
-            return tuple(
-                dataclasses.replace(p, id=i) if p.id != i else p
-                for p, i in zip(passages, ids)
-            )
-    return (
-        evidence_passages(_first_of(brought, EVIDENCE_KEYS, "evidence"))
-        if required
-        else ()
-    )
+        messages = extract_messages(source) if is_state or required else None
+        if messages is not None:
+            return _unique_tool_passages(messages)
+    if not required:
+        return ()
+    return evidence_passages(_first_value(output, EVIDENCE_KEYS, "evidence"))
+
+
+def _unique_tool_passages(messages: Sequence[BaseMessage]) -> tuple[Passage, ...]:
+    passages: list[Passage] = []
+    for _, found_passages in tool_passages(messages):
+        passages += found_passages
+    # Two tools may return documents with the same id.
+    passage_ids = unique_ids([passage.id for passage in passages])
+    pairs = zip(passages, passage_ids)
+    return tuple(dataclasses.replace(passage, id=new_id) for passage, new_id in pairs)
 
 
 def tool_passages(
     messages: Sequence[BaseMessage], *, all_turns: bool = False
 ) -> list[tuple[Any, tuple[Passage, ...]]]:
-    """What each tool brought, its documents if it kept them, else its text, with the arguments it was called with
-    (None: not known), in order.
+    """For each tool call in order its arguments, and what the tool returned as passages.
 
-    Of the turn since the last human message, or of the whole conversation.
+    The documents of a tool if it kept them, else its text; arguments are None if
+    unknown. Of the current turn, or of the whole conversation.
     """
-    start = (
-        0
-        if all_turns
-        else 1
-        + max(
-            (i for i, m in enumerate(messages) if isinstance(m, HumanMessage)),
-            default=-1,
-        )
-    )
-    arguments = {
-        c["id"]: c["args"]
-        for m in messages
-        if isinstance(m, AIMessage)
-        for c in m.tool_calls
-    }
-    found: list[tuple[Any, tuple[Passage, ...]]] = []
-    for message in messages[start:]:
-        if not isinstance(message, ToolMessage) or message.status == "error":
-            continue
-        documents = artifact_documents(message)
-        if documents is None:
-            about = {"tool": message.name}
-            text = Passage(
-                str(message.text),
-                message.tool_call_id,
-                metadata=about,
-                provenance="tool",
-            )
-            passages: tuple[Passage, ...] = (text,) if text.text.strip() else ()
-        else:
-            passages = passages_from_documents(documents, HEADER_KEYS)
-        found.append((arguments.get(message.tool_call_id), passages))
-    return found
+    arguments: Record = {}
+    for message in messages:
+        if isinstance(message, AIMessage):
+            arguments |= {call["id"]: call["args"] for call in message.tool_calls}
+    results: list[tuple[Any, tuple[Passage, ...]]] = []
+    for message in messages if all_turns else current_turn(messages):
+        if isinstance(message, ToolMessage) and message.status != "error":
+            call_arguments = arguments.get(message.tool_call_id)
+            results.append((call_arguments, _message_passages(message)))
+    return results
+
+
+def _message_passages(message: ToolMessage) -> tuple[Passage, ...]:
+    documents = artifact_documents(message)
+    if documents is not None:
+        return passages_from_documents(documents, HEADER_KEYS)
+    text = str(message.text)
+    if not text.strip():
+        return ()
+    metadata = {"tool": message.name}
+    return (Passage(text, message.tool_call_id, metadata=metadata, provenance="tool"),)
 
 
 def artifact_documents(message: ToolMessage) -> list[Document] | None:
-    """The documents a retrieval tool put beside its text (``response_format="content_and_artifact"``).
+    """The documents in the artifact of a retrieval tool's message; None without any.
 
-    A checkpoint brings them back as plain dicts; those are made documents again.
+    A checkpoint stores them as plain dicts, which become documents again.
     """
     artifact = message.artifact
     if not isinstance(artifact, list) or not artifact:
@@ -166,190 +186,216 @@ def artifact_documents(message: ToolMessage) -> list[Document] | None:
     for item in artifact:
         if isinstance(item, dict) and "page_content" in item:
             item = Document(**item)
+        # A list of anything else is a tool's own artifact, which is not touched.
         if not isinstance(item, Document):
             return None
         documents.append(item)
     return documents
 
 
-def evidence_passages(found: Any) -> tuple[Passage, ...]:
-    """Documents, strings, or one of either, as passages."""
-    items = [found] if isinstance(found, (str, Document)) else found
+def evidence_passages(evidence: Any) -> tuple[Passage, ...]:
+    """Documents, strings, or a single one of either, as passages.
+
+    Raises:
+        InputError: For anything else.
+    """
+    items = [evidence] if isinstance(evidence, (str, Document)) else evidence
     if items is None or not isinstance(items, Iterable):
         raise InputError(
-            f"evidence: expected documents or strings, got {type(found).__name__}"
+            f"evidence: expected documents or strings, got {type(evidence).__name__}"
         )
-    documents = read_documents(
-        (Document(page_content=i) if isinstance(i, str) else i for i in items),
-        "evidence",
-    )
-    return passages_from_documents(documents, HEADER_KEYS)
+    documents = []
+    for item in items:
+        is_text = isinstance(item, str)
+        documents.append(Document(page_content=item) if is_text else item)
+    return passages_from_documents(read_documents(documents, "evidence"), HEADER_KEYS)
 
 
-def add_feedback(given: Any, rejected: str, feedback: str, place: ValueSelector) -> Any:
-    """The input for another try, with what was wrong where the user says: a key, or a function."""
-    if callable(place):
-        return place(given, rejected, feedback)
-    if not isinstance(place, str) or not isinstance(given, Mapping):
+def add_feedback(
+    chain_input: Any, rejected: str, feedback: str, selector: ValueSelector
+) -> Any:
+    """The input for another draft, with the feedback under the user's key or function."""
+    if callable(selector):
+        return selector(chain_input, rejected, feedback)
+    if not isinstance(selector, str) or not isinstance(chain_input, Mapping):
         raise InputError(
-            f"feedback={place!r} names a key, and the input is a {type(given).__name__}"
+            f"feedback={selector!r} names a key, and the input is a "
+            f"{type(chain_input).__name__}"
         )
-    return {**given, place: f"{rejected}\n\n{feedback}"}
+    return {**chain_input, selector: f"{rejected}\n\n{feedback}"}
 
 
 FEEDBACK_ID_PREFIX = "denoise-feedback-"
-"""How the ids of messages begin that were put into an input, so that they can be taken out of the output."""
+"""Marks the ids of messages added to an input, so that they can be removed again."""
 
 
-def append_feedback_messages(given: Any, said: Sequence[BaseMessage]) -> Any:
-    """The messages of an input with ours behind them."""
-    marked = [
-        m.model_copy(update={"id": f"{FEEDBACK_ID_PREFIX}{n}"})
-        for n, m in enumerate(said)
-    ]
-    messages = [*(extract_messages(given) or []), *marked]
-    return {**given, MESSAGES_KEY: messages} if isinstance(given, Mapping) else messages
-
-
-def remove_feedback_messages(brought: Any) -> Any:
-    """An output without the messages that `with_said` put into the input."""
-    if isinstance(brought, Mapping) and isinstance(brought.get(MESSAGES_KEY), list):
-        kept = [
-            m
-            for m in brought[MESSAGES_KEY]
-            if not str(getattr(m, "id", "")).startswith(FEEDBACK_ID_PREFIX)
-        ]
-        return (
-            {**brought, MESSAGES_KEY: kept}
-            if len(kept) < len(brought[MESSAGES_KEY])
-            else brought
-        )
-    return brought
-
-
-def replace_answer(brought: Any, text: str, place: ValueSelector) -> Any:
-    """The output with another answer in it; everything else stays."""
-    if isinstance(brought, str):
-        return text
-    if isinstance(brought, BaseMessage):
-        return brought.model_copy(update={"content": text})
-    if isinstance(brought, Mapping):
-        said = change_answer_message(
-            brought, lambda m: m.model_copy(update={"content": text})
-        )
-        if place is None and said is not brought:
-            return said
-        key = (
-            place
-            if isinstance(place, str)
-            else next((k for k in ANSWER_KEYS if k in brought), None)
-        )
-        if key is not None:
-            return {**brought, key: text}
-    raise InputError(
-        f"cannot put another answer into a {type(brought).__name__}: pass answer='key', or limits that send "
-        "unsupported answers as they are"
-    )
-
-
-def change_answer_message(
-    brought: Any, change: Callable[[BaseMessage], BaseMessage]
+def append_feedback_messages(
+    chain_input: Any, feedback_messages: Sequence[BaseMessage]
 ) -> Any:
-    """The output with the message changed that is its answer; as it came where that is none."""
-    if isinstance(brought, BaseMessage):
-        return change(brought)
-    messages = (
-        list(brought[MESSAGES_KEY])
-        if isinstance(brought, Mapping) and MESSAGES_KEY in brought
-        else []
-    )
-    at = next(
-        (
-            i
-            for i in reversed(range(len(messages)))
-            if isinstance(messages[i], AIMessage)
-        ),
-        None,
-    )
-    if at is None:
-        return brought
-    messages[at] = change(messages[at])
-    return {**brought, MESSAGES_KEY: messages}
+    """The input with the feedback messages after its own."""
+    messages = list(extract_messages(chain_input) or [])
+    for number, message in enumerate(feedback_messages):
+        message_id = f"{FEEDBACK_ID_PREFIX}{number}"
+        messages.append(message.model_copy(update={"id": message_id}))
+    if isinstance(chain_input, Mapping):
+        return {**chain_input, MESSAGES_KEY: messages}
+    return messages
 
 
-def attach_record(brought: Any, record: dict[str, Any]) -> Any:
-    """The output with the record under a key, in a message's ``response_metadata``, or on the string itself."""
-    if isinstance(brought, BaseMessage):
-        return brought.model_copy(
-            update={
-                "response_metadata": {**brought.response_metadata, RECORD_KEY: record}
-            }
-        )
-    if isinstance(brought, Mapping):
-        return {**brought, RECORD_KEY: record}
-    return VerifiedText(brought, record) if isinstance(brought, str) else brought
+def remove_feedback_messages(output: Any) -> Any:
+    """The output without the messages of `append_feedback_messages`."""
+    messages = output.get(MESSAGES_KEY) if isinstance(output, Mapping) else None
+    if not isinstance(messages, list):
+        return output
+    kept_messages = []
+    for message in messages:
+        message_id = str(getattr(message, "id", ""))
+        if not message_id.startswith(FEEDBACK_ID_PREFIX):
+            kept_messages.append(message)
+    if len(kept_messages) == len(messages):
+        return output
+    return {**output, MESSAGES_KEY: kept_messages}
 
 
-class VerifiedText(str):
-    """A chain's string with what became of it: ``denoise`` is the record of the run (outcome, judge, score, every
-    attempt). Equal to the plain string, and a plain string once it is cut or joined."""
-
-    denoise: dict[str, Any]
-
-    def __new__(cls, text: str, denoise: dict[str, Any] | None = None) -> VerifiedText:
-        """``text`` with its record."""
-        made = super().__new__(cls, text)
-        made.denoise = denoise or {}
-        return made
+CANNOT_REPLACE_ANSWER = (
+    "cannot put another answer into a {}: pass answer='key', or limits that send "
+    "unsupported answers as they are"
+)
 
 
-def extract_messages(given: Any) -> list[BaseMessage] | None:
-    """The messages of a prompt, of a list of them, or of a state; None where there are none."""
-    if isinstance(given, PromptValue):
-        return given.to_messages()
-    if isinstance(given, Mapping):
-        given = given.get(MESSAGES_KEY)
-    if (
-        isinstance(given, Sequence)
-        and given
-        and all(isinstance(m, BaseMessage) for m in given)
-    ):
-        return list(given)
+def replace_answer(output: Any, text: str, selector: ValueSelector) -> Any:
+    """The output with another answer; everything else is unchanged.
+
+    Raises:
+        InputError: If it is not known where the answer goes.
+    """
+    if isinstance(output, str):
+        return text
+    if isinstance(output, BaseMessage):
+        return output.model_copy(update={"content": text})
+    if isinstance(output, Mapping):
+        if selector is None and _answer_position(output) is not None:
+            return change_answer_message(
+                output, lambda message: message.model_copy(update={"content": text})
+            )
+        if not isinstance(selector, str):
+            selector = _first_key(output, ANSWER_KEYS)
+        if selector is not None:
+            return {**output, selector: text}
+    raise InputError(CANNOT_REPLACE_ANSWER.format(type(output).__name__))
+
+
+def change_answer_message(output: Any, change: MessageChange) -> Any:
+    """The output with its answer message changed; unchanged if it has none."""
+    if isinstance(output, BaseMessage):
+        return change(output)
+    position = _answer_position(output)
+    if position is None:
+        return output
+    messages = list(output[MESSAGES_KEY])
+    messages[position] = change(messages[position])
+    return {**output, MESSAGES_KEY: messages}
+
+
+def _answer_position(output: Any) -> int | None:
+    if not isinstance(output, Mapping) or MESSAGES_KEY not in output:
+        return None
+    return _last_ai_position(output[MESSAGES_KEY])
+
+
+def _last_ai_position(messages: Sequence[Any]) -> int | None:
+    for position in reversed(range(len(messages))):
+        if isinstance(messages[position], AIMessage):
+            return position
     return None
 
 
-def _first_of(given: Any, keys: Sequence[str], what: str) -> Any:
-    if isinstance(given, Mapping):
-        for key in keys:
-            if key in given:
-                return given[key]
-        raise InputError(
-            f"no {what} under any of {keys}; keys: {sorted(map(str, given))}; pass {what}='key'"
-        )
-    raise InputError(
-        f"no {what} in a {type(given).__name__}; pass {what}= a function that finds it"
-    )
+def attach_record(output: Any, record: Record) -> Any:
+    """The output with the record under the key "denoise".
+
+    In a message it goes into the ``response_metadata``; a string becomes `VerifiedText`.
+    """
+    if isinstance(output, BaseMessage):
+        return record_on_message(output, record)
+    if isinstance(output, Mapping):
+        return {**output, RECORD_KEY: record}
+    return VerifiedText(output, record) if isinstance(output, str) else output
 
 
-def value_under_key(given: Any, key: str, what: str) -> Any:
-    """What stands under a key that the user named, of a mapping, a pydantic object or a dataclass."""
-    given = as_mapping(given)
-    if not isinstance(given, Mapping):
-        raise InputError(
-            f"{what}={key!r} names a key, and this is a {type(given).__name__}; pass a function"
-        )
-    if key not in given:
-        raise InputError(
-            f"{what}={key!r}: there is no such key; keys: {sorted(map(str, given))}"
-        )
-    return given[key]
+class VerifiedText(str):
+    """A chain's string with the record of its verification in ``denoise``.
+
+    The record holds outcome, judge, score and every attempt. The text equals the plain
+    string, and is a plain string once it is sliced or joined.
+    """
+
+    denoise: Record
+
+    def __new__(cls, text: str, denoise: Record | None = None) -> VerifiedText:
+        """``text`` with its record."""
+        verified_text = super().__new__(cls, text)
+        verified_text.denoise = denoise or {}
+        return verified_text
 
 
-def _text(found: Any, what: str) -> str:
-    if isinstance(found, BaseMessage):
-        return str(found.text)
-    if not isinstance(found, str):
+def extract_messages(value: Any) -> list[BaseMessage] | None:
+    """The messages of a prompt, of a list or of a state; None if there are none."""
+    if isinstance(value, PromptValue):
+        return value.to_messages()
+    if isinstance(value, Mapping):
+        value = value.get(MESSAGES_KEY)
+    if not isinstance(value, Sequence) or not value:
+        return None
+    is_conversation = all(isinstance(item, BaseMessage) for item in value)
+    return list(value) if is_conversation else None
+
+
+def value_under_key(value: Any, key: str, argument: str) -> Any:
+    """The value under the user's key, in a mapping, pydantic object or dataclass.
+
+    Raises:
+        InputError: If there is no such key; ``argument`` names the setting.
+    """
+    state = as_mapping(value)
+    if not isinstance(state, Mapping):
         raise InputError(
-            f"{what}: expected a str or a message, got {type(found).__name__}"
+            f"{argument}={key!r} names a key, and this is a {type(state).__name__}; "
+            "pass a function"
         )
-    return found
+    if key not in state:
+        raise InputError(
+            f"{argument}={key!r}: there is no such key; keys: {_key_names(state)}"
+        )
+    return state[key]
+
+
+def _first_key(state: Mapping[str, Any], keys: Sequence[str]) -> str | None:
+    return next((key for key in keys if key in state), None)
+
+
+def _first_value(state: Any, keys: Sequence[str], argument: str) -> Any:
+    if not isinstance(state, Mapping):
+        raise InputError(
+            f"no {argument} in a {type(state).__name__}; "
+            f"pass {argument}= a function that finds it"
+        )
+    key = _first_key(state, keys)
+    if key is None:
+        raise InputError(
+            f"no {argument} under any of {keys}; keys: {_key_names(state)}; "
+            f"pass {argument}='key'"
+        )
+    return state[key]
+
+
+def _key_names(state: Mapping[Any, Any]) -> list[str]:
+    return sorted(map(str, state))
+
+
+def _require_text(value: Any, name: str) -> str:
+    if isinstance(value, BaseMessage):
+        return str(value.text)
+    if not isinstance(value, str):
+        type_name = type(value).__name__
+        raise InputError(f"{name}: expected a str or a message, got {type_name}")
+    return value

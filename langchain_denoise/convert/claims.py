@@ -1,8 +1,8 @@
-"""What of an output is judged: its text, or the fields that claim something; and what it cites, found in the
-evidence.
+"""Which parts of an output are judged, and the sources it names, found in the evidence.
 
-A structured answer holds more than claims: sources, a confidence, questions to ask next. Judged is what stands
-under the names LangChain's own chains use for an answer, or what the user names.
+A structured answer holds more than claims: sources, a confidence, questions to ask next.
+Judged are the fields that LangChain's own chains use for an answer, or those that the
+user names.
 """
 
 from __future__ import annotations
@@ -20,31 +20,46 @@ from langchain_core.prompt_values import PromptValue
 from pydantic import BaseModel
 
 from denoise_core import InputError, Passage
-from langchain_denoise.convert import chain_values
+from langchain_denoise.convert.chain_values import (
+    ANSWER_KEYS,
+    EVIDENCE_KEYS,
+    MESSAGES_KEY,
+    QUESTION_KEYS,
+    ValueSelector,
+    as_mapping,
+    extract_answer,
+    has_answer_text,
+    is_dataclass_instance,
+    replace_answer,
+    value_under_key,
+)
+from langchain_denoise.observe import Record
 
 SOURCE_KEYS = ("sources", "citations", "references")
-"""Fields that name documents: resolved, and not judged."""
+"""Fields that name documents: looked up in the evidence, and not judged."""
 
 NON_CLAIM_FIELDS = (
     *SOURCE_KEYS,
-    *chain_values.QUESTION_KEYS,
-    *chain_values.EVIDENCE_KEYS,
+    *QUESTION_KEYS,
+    *EVIDENCE_KEYS,
     "confidence",
     "follow_up_questions",
 )
-"""Fields of a structured answer that are left out where all of it is judged."""
+"""Fields of a structured answer that are left out when all of it is judged."""
 
-_RAW = {
-    "raw",
-    "parsed",
-    "parsing_error",
-}  # what with_structured_output(include_raw=True) gives
+_DOCUMENT_NAME_KEYS = ("id", "source_id", "document_id", "source", "title", "url")
+
+# The keys of the output of with_structured_output(include_raw=True).
+_INCLUDE_RAW_KEYS = {"raw", "parsed", "parsing_error"}
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimedOutput:
-    """What is judged of one output: ``text``, or ``fields`` by name or path. ``path`` leads to the text in the
-    output, for another one to take its place; ``cited`` is what the output names as its sources."""
+    """What is judged of one output: ``text``, or ``fields`` by name or path.
+
+    ``path`` leads to the text in the output, so that it can be replaced. ``sources`` are
+    those that the output names.
+    """
 
     text: str = ""
     fields: Mapping[str, Any] | None = None
@@ -53,214 +68,228 @@ class ClaimedOutput:
 
 
 def extract_claims(
-    brought: Any, place: chain_values.ValueSelector, claims: Sequence[str] | None = None
+    output: Any, selector: ValueSelector, claims: Sequence[str] | None = None
 ) -> ClaimedOutput:
-    """What of an output is judged.
+    """What is judged of an output.
 
-    ``place`` is the user's key or function (which gets the very object the chain gave), ``claims`` the user's
-    paths such as ``"findings[].text"``. With neither: a text or message; what stands under ``answer output result
-    text``, at any depth; of an object without such a field every field but sources and the like.
+    Without selector and claims: a text or message; the value under one of `ANSWER_KEYS`,
+    at any depth; or, of an object without such a field, every field but those of
+    `NON_CLAIM_FIELDS`.
+
+    Args:
+        output: What the chain returned.
+        selector: The user's key or function; a function gets the unchanged output.
+        claims: The user's paths, such as ``"findings[].text"``.
+
+    Raises:
+        InputError: If the output has no such key, path or answer.
     """
-    if callable(place):
-        text, where = chain_values.extract_answer(brought, place), ClaimedOutput()
-        with suppress(
-            InputError
-        ):  # only where it stands is asked, for a text that takes its place
-            where = extract_claims(brought, None)
-        return ClaimedOutput(
-            text, path=where.path if where.text == text else (), sources=where.sources
-        )
-    output, path = _unwrapped(brought)
-    cited: tuple[Any, ...] = ()
-    if place is not None:
-        output, path = (
-            chain_values.value_under_key(output, place, "answer"),
-            (*path, place),
-        )
-    while _is_structured(output):
-        state = chain_values.as_mapping(output)
-        cited = _cited(output) or cited
+    if callable(selector):
+        return _selected_text(output, selector)
+    value, path = _without_raw(output)
+    if selector is not None:
+        value, path = value_under_key(value, selector, "answer"), (*path, selector)
+    sources: tuple[Any, ...] = ()
+    while _is_structured(value):
+        state = as_mapping(value)
+        sources = _named_sources(state) or sources
         if claims is not None:
-            named = {
-                name: _plain(value)
-                for name in claims
-                for value in (_under_path(state, name),)
-            }
-            return ClaimedOutput(fields=named, path=path, sources=cited)
-        key = next(
-            (k for k in chain_values.ANSWER_KEYS if k in state and _says(state[k])),
-            None,
-        )
+            fields = {name: _to_plain(_value_at_path(state, name)) for name in claims}
+            return ClaimedOutput(fields=fields, path=path, sources=sources)
+        key = _answer_key(state)
         if key is None:
-            if any(k in state for k in chain_values.ANSWER_KEYS) and isinstance(
-                output, Mapping
-            ):
-                break  # said as an error by what looks for the answer
-            left = {k: _plain(v) for k, v in state.items() if k not in NON_CLAIM_FIELDS}
-            return ClaimedOutput(fields=left, path=path, sources=cited)
-        output, path = state[key], (*path, key)
+            if isinstance(value, Mapping) and not state.keys().isdisjoint(ANSWER_KEYS):
+                break  # `extract_answer` raises the error for an answer of a wrong type
+            fields = {}
+            for name, field_value in state.items():
+                if name not in NON_CLAIM_FIELDS:
+                    fields[name] = _to_plain(field_value)
+            return ClaimedOutput(fields=fields, path=path, sources=sources)
+        value, path = state[key], (*path, key)
     if claims is not None:
         raise InputError(
-            f"claims={list(claims)}: paths of a structured answer, and this is a {type(output).__name__}"
+            f"claims={list(claims)}: paths of a structured answer, and this is a "
+            f"{type(value).__name__}"
         )
-    return ClaimedOutput(
-        chain_values.extract_answer(output, None), path=path, sources=cited
-    )
+    return ClaimedOutput(extract_answer(value, None), path=path, sources=sources)
 
 
-def replace_claim_text(brought: Any, text: str, path: Sequence[str]) -> Any:
-    """The output with another text at the place where `claimed` found it; everything else stays."""
-    return change_at_path(
-        brought, lambda at: chain_values.replace_answer(at, text, None), path
-    )
+def _selected_text(output: Any, selector: Callable[..., Any]) -> ClaimedOutput:
+    text = extract_answer(output, selector)
+    located = ClaimedOutput()
+    with suppress(InputError):  # only the path is needed, to replace the text later
+        located = extract_claims(output, None)
+    path = located.path if located.text == text else ()
+    return ClaimedOutput(text, path=path, sources=located.sources)
+
+
+def replace_claim_text(output: Any, text: str, path: Sequence[str]) -> Any:
+    """The output with another text at the path of its `ClaimedOutput`."""
+    return change_at_path(output, lambda value: replace_answer(value, text, None), path)
 
 
 def change_at_path(
-    brought: Any, change: Callable[[Any], Any], path: Sequence[str]
+    output: Any, change: Callable[[Any], Any], path: Sequence[str]
 ) -> Any:
-    """The output with what `claimed` found changed."""
+    """The output with the value at the path changed; everything else is unchanged."""
     if not path:
-        return change(brought)
+        return change(output)
     key, *rest = path
-    changed = change_at_path(chain_values.as_mapping(brought)[key], change, rest)
-    if isinstance(brought, Mapping):
-        return {**brought, key: changed}
-    if isinstance(brought, BaseModel):
-        return brought.model_copy(update={key: changed})
-    return dataclasses.replace(brought, **{key: changed})
+    new_value = change_at_path(as_mapping(output)[key], change, rest)
+    if isinstance(output, Mapping):
+        return {**output, key: new_value}
+    if isinstance(output, BaseModel):
+        return output.model_copy(update={key: new_value})
+    return dataclasses.replace(output, **{key: new_value})
 
 
-def resolve_sources(
-    cited: Sequence[Any], evidence: Sequence[Passage]
-) -> dict[str, Any]:
-    """What an answer names as its sources, found in the evidence; {} where it names none.
+def resolve_sources(sources: Sequence[Any], evidence: Sequence[Passage]) -> Record:
+    """The sources that an answer names, found in the evidence; {} if it names none.
 
-    A source is named by id, by metadata ``source`` (or the last part of its path), by title, or as a number
-    counted from 1. ``resolved`` lists the documents found, with ``span``, the half-open range of a quote in it;
-    what stands nowhere is in ``unresolved``, as it was given.
+    A source is named by id, by metadata ``source`` (or the last part of its path), by
+    title or URL, or by a number counted from 1.
+
+    Returns:
+        ``resolved``: for each document found its id, and ``span``, the half-open range of
+        a quote in it. ``unresolved``: the other sources, unchanged.
     """
-    if not cited:
+    if not sources:
         return {}
-    by_name: dict[str, Passage] = {}
-    for known in evidence:
-        for name in _names(known):
-            by_name.setdefault(name, known)
-    found, lost = [], []
-    for one in cited:
-        names, quote = _asked(one)
-        passage: Passage | None = next(
-            (by_name[n] for n in names if n in by_name), None
-        )
-        if (
-            passage is None
-            and names
-            and names[0].isdecimal()
-            and 1 <= int(names[0]) <= len(evidence)
-        ):
-            passage = evidence[int(names[0]) - 1]
-        if passage is None and not names and quote:
-            passage = next((p for p in evidence if quote in p.text), None)
-        at = passage.text.find(quote) if passage is not None and quote else -1
-        if passage is None or (quote and at < 0):
-            lost.append(_plain(one))
+    passages_by_name: dict[str, Passage] = {}
+    for passage in evidence:
+        for name in _passage_names(passage):
+            passages_by_name.setdefault(name, passage)
+    resolved_sources, unresolved = [], []
+    for source in sources:
+        names, quote = _names_and_quote(source)
+        match = _find_passage(names, quote, passages_by_name, evidence)
+        if match is None or quote not in match.text:
+            unresolved.append(_to_plain(source))
             continue
-        entry: dict[str, Any] = {
-            "cited": names[0] if names else quote,
-            "id": passage.id,
-        }
-        found.append({**entry, "span": [at, at + len(quote)]} if quote else entry)
-    return {"resolved": found, "unresolved": lost}
+        entry: Record = {"cited": names[0] if names else quote, "id": match.id}
+        if quote:
+            start = match.text.find(quote)
+            entry["span"] = [start, start + len(quote)]
+        resolved_sources.append(entry)
+    return {"resolved": resolved_sources, "unresolved": unresolved}
 
 
-def _unwrapped(brought: Any) -> tuple[Any, tuple[str, ...]]:
-    """The object within ``include_raw=True``, or the message where it could not be parsed."""
-    if isinstance(brought, Mapping) and set(brought) == _RAW:
-        key = "raw" if brought["parsed"] is None else "parsed"
-        return brought[key], (key,)
-    return brought, ()
+def _find_passage(
+    names: Sequence[str],
+    quote: str,
+    passages_by_name: Mapping[str, Passage],
+    evidence: Sequence[Passage],
+) -> Passage | None:
+    for name in names:
+        if name in passages_by_name:
+            return passages_by_name[name]
+    if names:
+        number = int(names[0]) if names[0].isdecimal() else 0
+        return evidence[number - 1] if 1 <= number <= len(evidence) else None
+    for passage in evidence:
+        if quote and quote in passage.text:
+            return passage
+    return None
+
+
+def _without_raw(output: Any) -> tuple[Any, tuple[str, ...]]:
+    """The object in an ``include_raw=True`` output; the message if parsing failed."""
+    if isinstance(output, Mapping) and set(output) == _INCLUDE_RAW_KEYS:
+        key = "raw" if output["parsed"] is None else "parsed"
+        return output[key], (key,)
+    return output, ()
 
 
 def _is_structured(value: Any) -> bool:
     if isinstance(value, Mapping):
-        return chain_values.MESSAGES_KEY not in value or any(
-            isinstance(value.get(k), str) for k in chain_values.ANSWER_KEYS
-        )
+        return MESSAGES_KEY not in value or has_answer_text(value)
     if isinstance(value, BaseModel):
         return not isinstance(value, (BaseMessage, PromptValue, Document))
-    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+    return is_dataclass_instance(value)
 
 
-def _says(value: Any) -> bool:
-    return isinstance(value, (str, BaseMessage)) or _is_structured(value)
+def _answer_key(state: Mapping[str, Any]) -> str | None:
+    for key in ANSWER_KEYS:
+        value = state.get(key)
+        if isinstance(value, (str, BaseMessage)) or _is_structured(value):
+            return key
+    return None
 
 
-def _cited(output: Any) -> tuple[Any, ...]:
-    state = chain_values.as_mapping(output)
-    if not isinstance(state, Mapping):
-        return ()
-    given = [state[k] for k in SOURCE_KEYS if state.get(k)]
-    return tuple(
-        one for g in given for one in (g if isinstance(g, (list, tuple)) else [g])
-    )
+def _named_sources(state: Mapping[str, Any]) -> tuple[Any, ...]:
+    sources: list[Any] = []
+    for key in SOURCE_KEYS:
+        value = state.get(key)
+        if value:
+            sources += value if isinstance(value, (list, tuple)) else [value]
+    return tuple(sources)
 
 
-def _under_path(state: Mapping[str, Any], path: str) -> Any:
-    """What stands at ``findings[].text``: of each item of a list, where a part ends in ``[]``."""
-    found: list[Any] = [state]
-    several = False
+def _value_at_path(state: Mapping[str, Any], path: str) -> Any:
+    """The value at ``findings[].text``; a list, if a part of the path ends in ``[]``."""
+    values: list[Any] = [state]
     for part in path.split("."):
         key = part.removesuffix("[]")
-        found = [chain_values.value_under_key(f, key, f"claims: {path}") for f in found]
+        values = [value_under_key(value, key, f"claims: {path}") for value in values]
         if part.endswith("[]"):
-            several = True
-            if not all(isinstance(f, (list, tuple)) for f in found):
-                raise InputError(f"claims={path!r}: there is no list at {part!r}")
-            found = [item for f in found for item in f]
-    return found if several else found[0]
+            items: list[Any] = []
+            for value in values:
+                if not isinstance(value, (list, tuple)):
+                    raise InputError(f"claims={path!r}: there is no list at {part!r}")
+                items += value
+            values = items
+    return values if "[]" in path else values[0]
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if is_dataclass_instance(value):
         return dataclasses.asdict(value)
-    return [_plain(v) for v in value] if isinstance(value, (list, tuple)) else value
+    if isinstance(value, (list, tuple)):
+        return [_to_plain(item) for item in value]
+    return value
 
 
-def _names(passage: Passage) -> list[str]:
-    given = [
-        passage.id,
-        passage.metadata.get("source"),
-        passage.metadata.get("title"),
-        passage.metadata.get("url"),
-    ]
-    said = [str(g).strip() for g in given if g not in (None, "")]
-    return [*said, *(PurePosixPath(s).name for s in said[1:2])]
+def _passage_names(passage: Passage) -> list[str]:
+    names = [str(passage.id).strip()]
+    for key in ("source", "title", "url"):
+        names += _text_of_value(passage.metadata.get(key))
+    # A file may be cited by the last part of its path.
+    return [*names, *(PurePosixPath(name).name for name in names[1:2])]
 
 
-def _asked(one: Any) -> tuple[list[str], str]:
-    """The names under which a citation looks for its document, and its quote."""
-    if isinstance(one, Document):
-        one = {"id": one.id, **one.metadata}
-    state = chain_values.as_mapping(one)
+def _text_of_value(value: Any) -> list[str]:
+    return [] if value in (None, "") else [str(value).strip()]
+
+
+def _names_and_quote(source: Any) -> tuple[list[str], str]:
+    """The names that a citation gives its document, and its quote."""
+    if isinstance(source, Document):
+        source = {"id": source.id, **source.metadata}
+    state = as_mapping(source)
     if not isinstance(state, Mapping):
-        said = str(state).strip().removeprefix("[").removesuffix("]")
-        return ([said] if said else []), ""
-    keys = ("id", "source_id", "document_id", "source", "title", "url")
-    return [str(state[k]).strip() for k in keys if state.get(k) not in (None, "")], str(
-        state.get("quote") or ""
-    )
+        name = str(state).strip().removeprefix("[").removesuffix("]")
+        return ([name] if name else []), ""
+    names: list[str] = []
+    for key in _DOCUMENT_NAME_KEYS:
+        names += _text_of_value(state.get(key))
+    return names, str(state.get("quote") or "")
 
 
 def validate_claims(claims: Any) -> Any:
-    """A list of paths. Raises `InputError` for a string, or what holds anything but strings."""
-    if claims is None or (
-        isinstance(claims, Sequence)
-        and not isinstance(claims, str)
-        and all(isinstance(c, str) for c in claims)
-    ):
-        return None if claims is None else list(claims)
+    """The paths as a list, or None.
+
+    Raises:
+        InputError: For one string, and for items that are not strings.
+    """
+    if claims is None:
+        return None
+    is_list = isinstance(claims, Sequence) and not isinstance(claims, str)
+    if is_list and all(isinstance(path, str) for path in claims):
+        return list(claims)
     hint = f"; write claims=[{claims!r}]" if isinstance(claims, str) else ""
     raise InputError(
-        f"claims={claims!r}: expected a list of fields, such as ['answer', 'findings[].text']{hint}"
+        f"claims={claims!r}: expected a list of fields, such as "
+        f"['answer', 'findings[].text']{hint}"
     )

@@ -14,28 +14,37 @@ from denoise_core import DenoiseResult, Guard, InputError, Passage, unique_ids
 from denoise_core._frameworks import copy_model
 from denoise_core.errors import format_error
 from denoise_core.runtime.record import RecordDetail, group_chunks, passage_record
+from langchain_denoise.observe import Record
 
 SCORE_KEY = "relevance_score"
-"""Where LangChain's rerankers put a document's score; ours is read from and written to the same place."""
+"""Metadata key of a document's score, the one that LangChain's rerankers use."""
 
-RECORD_KEYS = tuple(
-    f"denoise_{name}"
-    for name in (
-        "origin", "spans", "spans_left_out", "coverage", "extractive", "score", "fallback",
-        "kept", "dropped",
-    )
-)  # fmt: skip
-"""Metadata keys under which the record of a document stands: strings, numbers and booleans, which every store
-takes, and none that holds the query, so that equal documents stay equal."""
+RECORD_KEYS = (
+    "denoise_origin",
+    "denoise_spans",
+    "denoise_spans_left_out",
+    "denoise_coverage",
+    "denoise_extractive",
+    "denoise_score",
+    "denoise_fallback",
+    "denoise_kept",
+    "denoise_dropped",
+)
+"""Metadata keys of a document's record: strings, numbers and booleans, which every store
+accepts. None holds the query, so that equal documents stay equal."""
 
 FALLBACK_KEY = "denoise_fallback"
 
 HEADER_KEYS = ("title",)
-"""The metadata that is read with a document's text when nothing else is said."""
+"""The metadata that is read with a document's text by default."""
 
 
 def validate_header_keys(keys: Any) -> Any:
-    """The ``header_keys`` as they came. Raises `InputError` for one string."""
+    """The ``header_keys`` unchanged.
+
+    Raises:
+        InputError: For one string.
+    """
     if isinstance(keys, str):
         raise InputError(
             f"header_keys={keys!r}: expected a list of metadata keys, such as [{keys!r}]"
@@ -43,61 +52,70 @@ def validate_header_keys(keys: Any) -> Any:
     return keys
 
 
-def read_documents(given: Any, what: str = "documents") -> list[Document]:
-    """Whatever gives documents one after the other, as a list: a generator or `filter` too, read once.
+def describe_value(value: Any) -> str:
+    """What a user passed, for an error: its type, or the keys of a dict."""
+    if isinstance(value, dict):
+        return f"a dict with the keys {sorted(value)}"
+    return f"a {type(value).__name__}"
 
-    A dict with ``page_content``, as a checkpoint or JSON brings documents back, is made a document again.
-    Raises `InputError` that says what came and what to type.
+
+def read_documents(documents: Any, argument: str = "documents") -> list[Document]:
+    """The documents of any iterable as a list; a generator is read once.
+
+    A dict with ``page_content``, which is how a checkpoint or JSON stores a document,
+    becomes a document again.
+
+    Raises:
+        InputError: For anything else; ``argument`` names it in the message.
     """
-    if isinstance(given, (str, bytes, Document, Mapping)) or not isinstance(
-        given, Iterable
-    ):
+    single = isinstance(documents, (str, bytes, Document, Mapping))
+    if single or not isinstance(documents, Iterable):
         raise InputError(
-            f"{what}: expected documents, got a {type(given).__name__}; write {what}=[Document(page_content=...)]"
+            f"{argument}: expected documents, got a {type(documents).__name__}; "
+            f"write {argument}=[Document(page_content=...)]"
         )
-    documents = list(given)
-    for position, document in enumerate(documents):
-        if isinstance(document, dict) and "page_content" in document:
-            documents[position] = Document(**document)
-        elif not isinstance(document, Document):
-            hint = (
-                "; a text is Document(page_content=text)"
-                if isinstance(document, str)
-                else ""
-            )
+    document_list = list(documents)
+    for position, item in enumerate(document_list):
+        if isinstance(item, dict) and "page_content" in item:
+            document_list[position] = Document(**item)
+        elif not isinstance(item, Document):
+            hint = ""
+            if isinstance(item, str):
+                hint = "; a text is Document(page_content=text)"
             raise InputError(
-                f"{what}[{position}]: expected a langchain_core Document, got {type(document).__name__}{hint}"
+                f"{argument}[{position}]: expected a langchain_core Document, "
+                f"got {type(item).__name__}{hint}"
             )
-    return documents
+    return document_list
 
 
 class DocumentBatch:
-    """Documents on their way in and out, under a guard's policy for each that cannot be converted.
+    """The documents of one call, converted one by one under a guard's policy.
 
-    ``documents`` are those that can be read, ``passages`` what was made of them, ``failures`` why the others
-    could not, by id.
+    ``documents`` are those that could be converted, ``passages`` their passages,
+    ``failures`` the reason for each of the others, by id.
     """
 
     def __init__(
-        self, given: Sequence[Document], header_keys: Sequence[str], guard: Guard
+        self, documents: Sequence[Document], header_keys: Sequence[str], guard: Guard
     ) -> None:
         self.guard = guard
         self.documents: list[Document] = []
         self.passages: list[Passage] = []
         self.failures: dict[str, str] = {}
-        self._stay: list[Document] = []
-        for at, (document, i) in enumerate(
-            zip(given, unique_document_ids(given), strict=True)
-        ):
+        self._unconverted: list[Document] = []
+        document_ids = unique_document_ids(documents)
+        for position, document in enumerate(documents):
+            document_id = document_ids[position]
             try:
-                self.passages.append(passage_from_document(document, i, header_keys))
-            except (
-                Exception
-            ) as error:  # whatever stands in a document: its failure is its own
-                why = guard.handle_failed_item(f"documents[{at}]", error)
-                self.failures[i] = why or format_error(error)
-                self._stay += [unconverted_document(document, why)] if why else []
+                passage = passage_from_document(document, document_id, header_keys)
+            except Exception as error:  # one broken document must not fail the others
+                reason = guard.handle_failed_item(f"documents[{position}]", error)
+                self.failures[document_id] = reason or format_error(error)
+                if reason:
+                    self._unconverted.append(unconverted_document(document, reason))
             else:
+                self.passages.append(passage)
                 self.documents.append(document)
 
     def restore_documents(
@@ -107,74 +125,87 @@ class DocumentBatch:
         *,
         scores: bool = True,
     ) -> list[Document]:
-        """The documents of the result; behind them those that could not be read, where the policy keeps them."""
-        made = documents_from_result(
+        """The documents of the result, then the unconverted ones that the policy keeps."""
+        converted = documents_from_result(
             self.documents, self.passages, result, detail, self.guard, scores=scores
         )
-        return [*made, *self._stay]
+        return [*converted, *self._unconverted]
 
 
 def passages_from_documents(
     documents: Sequence[Document], header_keys: Sequence[str] = ()
 ) -> tuple[Passage, ...]:
-    """One passage per document, in order; a missing or repeated id is replaced by one of its own.
+    """One passage per document, in order; ids are made unique.
 
-    ``header_keys`` name the metadata that becomes the passage's header. Raises `InputError` for a text that is no
-    string; `read_documents` comes before.
+    Args:
+        documents: Documents as `read_documents` returns them.
+        header_keys: The metadata that becomes a passage's header.
+
+    Raises:
+        InputError: For a text that is not a string.
     """
-    return tuple(
-        passage_from_document(d, i, header_keys)
-        for d, i in zip(documents, unique_document_ids(documents), strict=True)
-    )
+    pairs = zip(documents, unique_document_ids(documents), strict=True)
+    return tuple(passage_from_document(*pair, header_keys) for pair in pairs)
 
 
 def unique_document_ids(documents: Sequence[Document]) -> list[str]:
-    """The documents' ids made different, see `unique_ids`; one without an id is named by its text and not by its
-    place, so that it is the same wherever it is found."""
-    return unique_ids(
-        [
-            d.id if isinstance(d.id, str) else id_from_text(d.page_content)
-            for d in documents
-        ]
-    )
+    """The documents' ids, made unique by `unique_ids`.
+
+    A document without an id is named by its text and not by its position, so that two
+    searches give it the same id.
+    """
+    document_ids = []
+    for document in documents:
+        has_id = isinstance(document.id, str)
+        document_ids.append(
+            document.id if has_id else id_from_text(document.page_content)
+        )
+    return unique_ids(document_ids)
 
 
 def id_from_text(text: Any) -> str | None:
-    """An id made from a text; None for what is none."""
+    """An id made from a text; None if it is not a string."""
     if not isinstance(text, str):
         return None
-    return (
-        f"text-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:16]}"
-    )
+    # "surrogatepass": text from the web may hold lone surrogates, which are not UTF-8.
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"text-{digest[:16]}"
 
 
 def passage_from_document(
-    document: Document, id: str, header_keys: Sequence[str] = ()
+    document: Document, document_id: str, header_keys: Sequence[str] = ()
 ) -> Passage:
-    """One document as a passage of this id. Raises whatever a document that is broken inside brings."""
+    """One document as a passage with this id."""
     text, metadata = document.page_content, dict(document.metadata)
     header = document_header(metadata, header_keys, text) if header_keys else ""
-    return Passage(text, id, _score_of(metadata), metadata, header=header)
+    score = metadata.get(SCORE_KEY)
+    has_score = isinstance(score, (int, float)) and not isinstance(score, bool)
+    return Passage(
+        text, document_id, float(score) if has_score else None, metadata, header=header
+    )
 
 
 def document_header(
     metadata: Mapping[str, Any], keys: Sequence[str], text: str = ""
 ) -> str:
-    """What stands under the keys, a line each: a title as it is, another with its name before it.
+    r"""The values under the keys, one a line: the title alone, others after their key.
 
-    Empty values and such as the text begins with already are left out; a list is joined by commas.
+    Empty values are left out, and those that the text starts with. Items of a list are
+    joined by commas.
 
-    >>> header_of({"title": "Paris", "year": 1889, "tags": ["city", "river"]}, ["title", "year", "tags"])
-    'Paris\\nyear: 1889\\ntags: city, river'
+    >>> metadata = {"title": "Paris", "year": 1889, "tags": ["city", "river"]}
+    >>> document_header(metadata, ["title", "year", "tags"])
+    'Paris\nyear: 1889\ntags: city, river'
     """
+    opening = text.lstrip() if isinstance(text, str) else ""
     lines = []
     for key in keys:
         value = metadata.get(key)
         if isinstance(value, (list, tuple, set, frozenset)):
             value = ", ".join(map(str, value))
-        said = "" if value is None else str(value).strip()
-        if said and not (isinstance(text, str) and text.lstrip().startswith(said)):
-            lines.append(said if key == "title" else f"{key}: {said}")
+        value_text = "" if value is None else str(value).strip()
+        if value_text and not opening.startswith(value_text):
+            lines.append(value_text if key == "title" else f"{key}: {value_text}")
     return "\n".join(lines)
 
 
@@ -187,133 +218,137 @@ def documents_from_result(
     *,
     scores: bool = True,
 ) -> list[Document]:
-    """The documents of a result: copies of the originals with the kept text, in the result's order.
+    """The documents of a result: copies of the originals with the kept text.
 
-    ``passages`` is what `to_passages` made of ``documents``. Id, type and metadata are the original's; the record
-    goes to `RECORD_KEYS` of the metadata in the place of an earlier one, a new score to
-    ``metadata["relevance_score"]``; without ``scores`` neither holds one, for they differ by query. What cannot be
-    made a document again follows the policy of ``guard``, and raises without one.
+    Id, type and metadata are the original's. The record replaces an earlier one under
+    `RECORD_KEYS`, a new score goes to ``metadata["relevance_score"]``.
+
+    Args:
+        documents: The input documents.
+        passages: Their passages, as `passages_from_documents` gives them.
+        result: What the denoiser returned.
+        detail: How much the record holds.
+        guard: Decides what happens to a document that cannot be written; None raises.
+        scores: False writes no score, because scores differ by query.
     """
-    original = {p.id: d for p, d in zip(passages, documents, strict=True)}
-    given = {p.id: p for p in passages}
+    original_documents: dict[str, Document] = {}
+    original_passages: dict[str, Passage] = {}
+    for passage, document in zip(passages, documents, strict=True):
+        original_documents[passage.id] = document
+        original_passages[passage.id] = passage
+    # Grouped once here, and not again for each document.
     chunks = group_chunks(result) if detail == "full" else None
-    made = []
-    for kept in result.passages:
+    restored: list[Document] = []
+    for kept_passage in result.passages:
         try:
-            record = flatten_record(
-                passage_record(kept, given, result, chunks, detail=detail),
-                scores=scores,
+            record = passage_record(
+                kept_passage, original_passages, result, chunks, detail=detail
             )
-            made.append(_to_document(kept, original, given, record, scores))
-        except (
-            Exception
-        ) as error:  # whatever stands in metadata: one document's failure is its own
+            metadata = flatten_record(record, scores=scores)
+            original = original_documents.get(kept_passage.id)
+            if original is None:
+                document = _joint_document(
+                    kept_passage, original_documents, metadata, scores
+                )
+            else:
+                old_score = original_passages[kept_passage.id].score
+                has_new_score = scores and kept_passage.score not in (None, old_score)
+                document = _shortened_document(
+                    kept_passage, original, metadata, has_new_score
+                )
+            restored.append(document)
+        except Exception as error:  # one broken document must not fail the others
             if guard is None:
                 raise
-            why = guard.handle_failed_item(f"document {kept.id!r}", error)
-            ids = (
-                [kept.id]
-                if kept.id in original
-                else dict.fromkeys(s.passage_id for s in kept.source_spans)
-            )
-            made += [unconverted_document(original[i], why) for i in ids] if why else []
-    return made
+            reason = guard.handle_failed_item(f"document {kept_passage.id!r}", error)
+            if reason:
+                source_ids = dict.fromkeys(
+                    span.passage_id for span in kept_passage.source_spans
+                )
+                if kept_passage.id in original_documents:
+                    source_ids = {kept_passage.id: None}
+                for source_id in source_ids:
+                    original = original_documents[source_id]
+                    restored.append(unconverted_document(original, reason))
+    return restored
 
 
-def unconverted_document(document: Document, why: str) -> Document:
-    """A document that could not be converted, with the reason in its record where one can be written."""
-    with suppress(
-        Exception
-    ):  # whatever a broken document does when it is copied: then it stays what it is
-        return document.model_copy(
-            update={"metadata": {**document.metadata, FALLBACK_KEY: why}}
-        )
+def unconverted_document(document: Document, reason: str) -> Document:
+    """A document that could not be converted, with the reason in its record."""
+    # A document that cannot be copied either is returned without the reason.
+    with suppress(Exception):
+        metadata = {**document.metadata, FALLBACK_KEY: reason}
+        return document.model_copy(update={"metadata": metadata})
     return document
 
 
-def flatten_record(record: Mapping[str, Any], *, scores: bool = True) -> dict[str, Any]:
-    """A record as metadata: its parts under `RECORD_KEYS`, lists and dicts as JSON, what is None left out."""
-    made: dict[str, Any] = {}
-    for name in RECORD_KEYS:
-        value = record.get(name.removeprefix("denoise_"))
-        if value is None or (name == "denoise_score" and not scores):
+def flatten_record(record: Mapping[str, Any], *, scores: bool = True) -> Record:
+    """A record as metadata under `RECORD_KEYS`: lists and dicts as JSON, no None."""
+    metadata: Record = {}
+    for key in RECORD_KEYS:
+        value = record.get(key.removeprefix("denoise_"))
+        if value is None or (key == "denoise_score" and not scores):
             continue
-        made[name] = (
-            json.dumps(value, ensure_ascii=False)
-            if isinstance(value, (list, dict))
-            else value
-        )
-    return made
+        if isinstance(value, (list, dict)):
+            value = json.dumps(value, ensure_ascii=False)
+        metadata[key] = value
+    return metadata
 
 
 def evidence_documents(
     evidence: Sequence[Passage], retrieved: Sequence[Passage], question: str
 ) -> list[Document]:
-    """What a loop ended with as evidence, as documents; ``retrieved`` is what it was cut from."""
-    given = {p.id: p for p in retrieved}
+    """The evidence of a finished loop as documents; ``retrieved`` are its originals."""
+    originals = {passage.id: passage for passage in retrieved}
     result = DenoiseResult(question, tuple(evidence))
-    return [
-        _new_document(
-            p,
-            p.metadata,
-            flatten_record(passage_record(p, given, result, detail="spans")),
-            True,
-        )
-        for p in evidence
-    ]
+    documents = []
+    for passage in evidence:
+        record = passage_record(passage, originals, result, detail="spans")
+        metadata = flatten_record(record)
+        documents.append(_new_document(passage, passage.metadata, metadata, True))
+    return documents
 
 
-def _to_document(
-    kept: Passage,
-    original: Mapping[str, Document],
-    given: Mapping[str, Passage],
-    record: dict[str, Any],
-    scores: bool,
+def _shortened_document(
+    passage: Passage, original: Document, record: Record, has_new_score: bool
 ) -> Document:
-    document = original.get(kept.id)
-    if (
-        document is None
-    ):  # a joint rewrite: it has several originals, and keeps the metadata they agree on
-        sources = [
-            original[s.passage_id]
-            for s in kept.source_spans
-            if s.passage_id in original
-        ]
-        return _new_document(
-            kept, _agreed([d.metadata for d in sources]), record, scores
-        )
-    metadata = {k: v for k, v in document.metadata.items() if k not in RECORD_KEYS}
-    if scores and kept.score is not None and kept.score != given[kept.id].score:
-        metadata[SCORE_KEY] = float(kept.score)
-    return copy_model(
-        document, {"page_content": kept.text, "metadata": {**metadata, **record}}
-    )
+    metadata = {**_without_record(original.metadata), **record}
+    if has_new_score and passage.score is not None:
+        metadata[SCORE_KEY] = float(passage.score)
+    # A copy keeps the type and extra fields of a user's own document class.
+    return copy_model(original, {"page_content": passage.text, "metadata": metadata})
+
+
+def _joint_document(
+    passage: Passage, originals: Mapping[str, Document], record: Record, scores: bool
+) -> Document:
+    """One text rewritten from several documents, with the metadata they agree on."""
+    sources = []
+    for span in passage.source_spans:
+        if span.passage_id in originals:
+            sources.append(originals[span.passage_id].metadata)
+    first, *others = sources or [{}]
+    shared_metadata = {}
+    for key, value in first.items():
+        # A score belongs to one document, not to the joint text.
+        if key != SCORE_KEY and all(
+            other.get(key, _ABSENT) == value for other in others
+        ):
+            shared_metadata[key] = value
+    return _new_document(passage, shared_metadata, record, scores)
+
+
+_ABSENT = object()
 
 
 def _new_document(
-    kept: Passage, metadata: Mapping[str, Any], record: dict[str, Any], scores: bool
+    passage: Passage, metadata: Mapping[str, Any], record: Record, scores: bool
 ) -> Document:
-    score = {SCORE_KEY: float(kept.score)} if scores and kept.score is not None else {}
-    own = {k: v for k, v in metadata.items() if k not in RECORD_KEYS}
-    return Document(
-        page_content=kept.text, id=kept.id, metadata={**own, **score, **record}
-    )
+    new_metadata = {**_without_record(metadata), **record}
+    if scores and passage.score is not None:
+        new_metadata[SCORE_KEY] = float(passage.score)
+    return Document(page_content=passage.text, id=passage.id, metadata=new_metadata)
 
 
-def _agreed(all_metadata: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    first, *others = all_metadata or [{}]
-    return {
-        key: value
-        for key, value in first.items()
-        if key not in (*RECORD_KEYS, SCORE_KEY)
-        and all(key in m and m[key] == value for m in others)
-    }
-
-
-def _score_of(metadata: Mapping[str, Any]) -> float | None:
-    score = metadata.get(SCORE_KEY)
-    return (
-        float(score)
-        if isinstance(score, (int, float)) and not isinstance(score, bool)
-        else None
-    )
+def _without_record(metadata: Mapping[str, Any]) -> Record:
+    return {key: value for key, value in metadata.items() if key not in RECORD_KEYS}

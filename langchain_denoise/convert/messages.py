@@ -1,4 +1,4 @@
-"""Messages of the core as LangChain's, and back; and the config that our own calls run under."""
+"""Messages of the core as LangChain's, and back; the config of the calls made here."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ from denoise_core.types import Role
 NOSTREAM = "nostream"
 """LangGraph leaves calls with this tag out of a user's token stream."""
 
-_MESSAGE: dict[str, type[BaseMessage]] = {
+_MESSAGE_TYPES: dict[str, type[BaseMessage]] = {
     "system": SystemMessage,
     "user": HumanMessage,
     "assistant": AIMessage,
 }
-_ROLE: dict[str, Role] = {"system": "system", "human": "user", "ai": "assistant"}
+_ROLES: dict[str, Role] = {"system": "system", "human": "user", "ai": "assistant"}
 
 
 def to_langchain_messages(messages: Sequence[Message]) -> list[BaseMessage]:
     """The core's messages as LangChain's."""
-    return [_MESSAGE[m.role](content=m.content) for m in messages]
+    return [_MESSAGE_TYPES[item.role](content=item.content) for item in messages]
 
 
 def to_core_messages(messages: Sequence[BaseMessage]) -> tuple[Message, ...]:
-    """LangChain's messages as the core's: text only; tool calls and their results are left out."""
-    return tuple(
-        Message(_ROLE[m.type], str(m.text)) for m in messages if m.type in _ROLE
-    )
+    """LangChain's messages as the core's: text only, without tool calls and results."""
+    core_messages = []
+    for message in messages:
+        if message.type in _ROLES:
+            core_messages.append(Message(_ROLES[message.type], str(message.text)))
+    return tuple(core_messages)
 
 
 def block_text(block: Any) -> str | None:
@@ -42,8 +44,30 @@ def block_text(block: Any) -> str | None:
     return str(block.get("text", "")) if block.get("type") == "text" else None
 
 
+def last_user_message(messages: Sequence[BaseMessage]) -> BaseMessage | None:
+    """The last human message; None if there is none."""
+    for message in reversed(messages):
+        if isinstance(message, HumanMessage):
+            return message
+    return None
+
+
+def last_user_text(messages: Sequence[BaseMessage]) -> str:
+    """The text of the last human message; "" if there is none."""
+    message = last_user_message(messages)
+    return "" if message is None else str(message.text)
+
+
+def current_turn(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+    """The messages after the last human message; all if there is none."""
+    for position in reversed(range(len(messages))):
+        if isinstance(messages[position], HumanMessage):
+            return messages[position + 1 :]
+    return messages
+
+
 def internal_config() -> RunnableConfig:
-    """The surrounding run's config for a call of ours inside it: its child in a trace, out of its stream."""
+    """The config of a call made inside a run: a child in the trace, never streamed."""
     config = ensure_config()
     config["tags"] = [*config.get("tags", []), NOSTREAM]
     config["metadata"] = {**config.get("metadata", {}), "lc_source": "denoise"}

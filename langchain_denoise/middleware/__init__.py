@@ -1,8 +1,12 @@
-"""Middleware for ``langchain.agents.create_agent``: one file each, sync and async hooks in all.
+"""Middleware for ``langchain.agents.create_agent``, with sync and async hooks.
 
-`DenoiseToolResults` clears what tools bring, `DenoiseTools` chooses the tools that matter, `S2AMiddleware` clears
-the user's own words, `VerificationMiddleware` checks the final answer. Not imported with the package: it needs
-``langchain``.
+A request to the model, a tool's result or the model's answer comes in, and goes on
+without what does not matter. Read `tool_results.py` first: `DenoiseToolResults` denoises
+what tools return. `DenoiseTools` (`tool_selection.py`) shows the model only the tools
+that matter, `S2AMiddleware` (`user_messages.py`) removes opinion from the user's
+messages, `VerificationMiddleware` (`verification.py`) checks the final answer. A new part
+derives from a class of `base.py`; a new shape of tool message goes into
+`tool_messages.py`. Not imported with the package, because it needs ``langchain``.
 """
 
 from denoise_core import MissingExtra

@@ -1,4 +1,4 @@
-"""What our middleware share: a name of their own, and a change of each request to the model."""
+"""What the middleware share: a name, and a change of each request to the model."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class NamedMiddleware(AgentMiddleware[Any, Any, Any]):
 
 
 class RequestMiddleware(NamedMiddleware):
-    """Middleware that changes what the model is asked."""
+    """Middleware that changes the request to the model."""
 
     def change_request(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        """The request as the model gets it."""
+        """The request for the model."""
         raise NotImplementedError
 
     async def achange_request(self, request: ModelRequest[Any]) -> ModelRequest[Any]:

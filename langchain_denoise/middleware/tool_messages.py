@@ -1,10 +1,10 @@
-"""A tool's message as texts and documents, and the message again from what is left of them."""
+"""A tool's message as texts or documents, and the message with what is kept of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from langchain_core.documents import Document
 from langchain_core.messages import ToolMessage
@@ -21,16 +21,17 @@ from denoise_core.tool_results import (
 from langchain_denoise.convert.chain_values import artifact_documents
 from langchain_denoise.convert.documents import FALLBACK_KEY, unique_document_ids
 from langchain_denoise.convert.messages import block_text
+from langchain_denoise.observe import Record
 
-STRUCTURED_KEYS = (
-    "structured_content",
-    "structuredContent",
-)  # where MCP adapters put the structured result
+# Where MCP adapters put the structured result in an artifact.
+STRUCTURED_KEYS = ("structured_content", "structuredContent")
+
+DenoisedMessage: TypeAlias = tuple[ToolMessage, tuple[OmittedText, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class ToolText:
-    """The texts of one message: those of its content, and those of the structured content in its artifact."""
+    """The texts of one message: its content, and the structured content it carries."""
 
     message: ToolMessage
     content: ToolResult
@@ -38,194 +39,223 @@ class ToolText:
 
     @staticmethod
     def from_message(message: ToolMessage) -> ToolText:
+        """The texts of a tool's message."""
         name = str(message.tool_call_id)[-8:] or "result"
         artifact = message.artifact if isinstance(message.artifact, Mapping) else {}
-        structured = {
-            key: read_result(artifact[key], name=f"{name}-{key[0]}")
-            for key in STRUCTURED_KEYS
-            if artifact.get(key)
-        }
-        return ToolText(message, read_result(message.content, name=name), structured)
+        structured = {}
+        for key in STRUCTURED_KEYS:
+            if artifact.get(key):
+                structured[key] = read_result(artifact[key], name=f"{name}-{key[0]}")
+        content = read_result(message.content, name=name)
+        return ToolText(message, content, structured)
 
     @property
     def parts(self) -> tuple[ToolResult, ...]:
-        """Content and structured contents: one says the other again, so each is denoised by itself."""
+        """Content and structured contents; each is denoised alone, as they repeat."""
         return (self.content, *self.structured.values())
 
-    def denoise_inputs(self, query: str) -> list[dict[str, Any]]:
-        """What a compressor is asked for it: one question each of `parts`."""
+    def denoise_inputs(self, query: str) -> list[Record]:
+        """The inputs for `DenoiseCompressor.denoise_texts`: one for each of `parts`."""
         return [{"texts": part.passages, "query": query} for part in self.parts]
 
     def apply_results(
-        self, each: Sequence[DenoiseResult], recall: bool = False
-    ) -> tuple[ToolMessage, tuple[OmittedText, ...]]:
-        """The message with what is left of each of `parts` in its place, and what its content lost; with
-        ``recall`` the ids of such parts stand at the end."""
-        found = each[0]
-        content = self.content.restore(found)
-        if isinstance(content, list):
-            content = [b for b in content if (t := block_text(b)) is None or t.strip()]
-        if not content or not (isinstance(content, list) or content.strip()):
-            content = (
-                EMPTY_RESULT_TEXT
-                if isinstance(self.message.content, str)
-                else [{"type": "text", "text": EMPTY_RESULT_TEXT}]
-            )
-        gone = self.content.omitted_texts(found)
-        if recall and gone:
-            said = omission_notice(gone)
-            blocks = isinstance(content, list)
-            content = (
-                [*content, {"type": "text", "text": said}]
-                if blocks
-                else f"{content}\n\n{said}"
-            )
+        self, results: Sequence[DenoiseResult], recall: bool = False
+    ) -> DenoisedMessage:
+        """The message with what each result keeps, and the texts its content lost.
+
+        Args:
+            results: One result for each of `parts`.
+            recall: List the ids of the omitted texts at the end of the content.
+        """
+        # The first result belongs to the content, as in `parts`.
+        result, *structured_results = results
+        content = _without_empty_blocks(self.content.restore(result))
+        if not content:
+            content = _empty_content(self.message)
+        omitted = self.content.omitted_texts(result)
+        if recall and omitted:
+            content = _append_text(content, omission_notice(omitted))
         record = {
-            "fallback": found.fallback,
-            "note": found.note,
-            "left_out": len(gone),
+            "fallback": result.fallback,
+            "note": result.note,
+            "left_out": len(omitted),
             "characters_before": self.content.characters,
-            "characters_after": sum(map(len, _texts(content).values())),
+            "characters_after": _count_characters(content),
         }
         artifact = self.message.artifact
-        if self.structured:
-            left = {
-                k: read.restore(f)
-                for (k, read), f in zip(self.structured.items(), each[1:], strict=True)
-            }
-            artifact = {**artifact, **left}
-        return _changed(self.message, content, artifact, record), gone
+        pairs = zip(self.structured.items(), structured_results, strict=True)
+        for (key, part), part_result in pairs:
+            artifact = {**artifact, key: part.restore(part_result)}
+        return _updated_message(self.message, content, artifact, record), omitted
 
 
 @dataclass(frozen=True, slots=True)
 class ToolDocuments:
-    """The documents that a tool kept in its artifact, and where the message's content shows them."""
+    """The documents that a tool kept in its artifact, which its content shows."""
 
     message: ToolMessage
     documents: tuple[Document, ...]
 
-    def denoise_inputs(self, query: str) -> list[dict[str, Any]]:
-        """What a compressor is asked for it."""
+    def denoise_inputs(self, query: str) -> list[Record]:
+        """The input for `DenoiseCompressor.denoise_texts`."""
         return [{"documents": self.documents, "query": query}]
 
     def apply_results(
-        self, each: Sequence[Sequence[Document]], recall: bool = False
-    ) -> tuple[ToolMessage, tuple[OmittedText, ...]]:
-        """The message with what is left of each document where it stood; documents shown nowhere are joined. What
-        was dropped is not to be had back."""
-        kept = each[0]
-        left = self._left(kept)
-        content = self._content(left)
+        self, results: Sequence[Sequence[Document]], recall: bool = False
+    ) -> DenoisedMessage:
+        """The message with what is kept of each document, in its position.
+
+        Documents that the content does not show are joined. Nothing can be recalled.
+        """
+        kept_documents = list(results[0])
+        content = self._replace_content(self._kept_texts(kept_documents))
+        fallbacks = [document.metadata.get(FALLBACK_KEY) for document in kept_documents]
         record = {
             "given": len(self.documents),
-            "kept": len(kept),
-            "fallback": next(
-                (d.metadata[FALLBACK_KEY] for d in kept if FALLBACK_KEY in d.metadata),
-                None,
-            ),
+            "kept": len(kept_documents),
+            "fallback": next(filter(None, fallbacks), None),
             "characters_before": len(str(self.message.text)),
-            "characters_after": sum(map(len, _texts(content).values())),
+            "characters_after": _count_characters(content),
         }
-        return _changed(self.message, content, list(kept), record), ()
+        return _updated_message(self.message, content, kept_documents, record), ()
 
-    def _left(self, kept: Sequence[Document]) -> list[str | None]:
-        """The text left of each document, None for one that was dropped."""
-        place = {
-            short_id(i): n for n, i in enumerate(unique_document_ids(self.documents))
-        }
-        left: list[str | None] = [None] * len(self.documents)
-        joint: list[str] = []
-        for document in kept:
+    def _kept_texts(self, kept_documents: Sequence[Document]) -> list[str | None]:
+        """The kept text of each document; None for one that was dropped."""
+        document_ids = [short_id(name) for name in unique_document_ids(self.documents)]
+        kept_texts: list[str | None] = [None] * len(self.documents)
+        joint_texts: list[str] = []
+        for document in kept_documents:
             origin = document.metadata.get("denoise_origin", document.id)
-            at = place.get(short_id(str(origin)))
-            if at is None:
-                joint.append(
-                    document.page_content
-                )  # several rewritten as one: it takes the first place
+            origin_id = short_id(str(origin))
+            if origin_id in document_ids:
+                kept_texts[document_ids.index(origin_id)] = document.page_content
             else:
-                left[at] = document.page_content
-        if joint:
-            left[0] = "\n\n".join([*joint, *([left[0]] if left[0] else [])])
-        return left
+                joint_texts.append(document.page_content)
+        if joint_texts:
+            # One text rewritten from several documents goes to the first position.
+            kept_texts[0] = _join_paragraphs([*joint_texts, kept_texts[0] or None])
+        return kept_texts
 
-    def _content(self, left: Sequence[str | None]) -> Any:
-        texts = _texts(self.message.content)
-        where = [
-            next((at for at, t in texts.items() if d.page_content in t), -1)
-            for d in self.documents
-        ]
-        new: dict[int, str] = {}
-        for at, text in texts.items():
-            mine = [i for i, block in enumerate(where) if block == at]
-            if mine:
-                new[at] = replace_texts(
-                    text,
-                    [self.documents[i].page_content for i in mine],
-                    [left[i] for i in mine],
-                )
-            elif -1 in where:
-                new[at] = "\n\n".join(t for t in left if t is not None)
+    def _replace_content(self, kept_texts: Sequence[str | None]) -> Any:
+        texts = _texts_by_position(self.message.content)
+        block_of_document = [self._find_block(item, texts) for item in self.documents]
+        new_texts: dict[int, str] = {}
+        for position, text in texts.items():
+            originals, replacements = [], []
+            for document, block, kept_text in zip(
+                self.documents, block_of_document, kept_texts
+            ):
+                if block == position:
+                    originals.append(document.page_content)
+                    replacements.append(kept_text)
+            if originals:
+                new_texts[position] = replace_texts(text, originals, replacements)
+            elif None in block_of_document:
+                new_texts[position] = _join_paragraphs(kept_texts)
         content = self.message.content
         if isinstance(content, str):
-            return new.get(0, content) or EMPTY_RESULT_TEXT
-        out: list[Any] = []
-        for at, block in enumerate(content):
-            if at not in new:
-                out.append(block)
-            elif new[at].strip():
-                out.append(
-                    new[at] if isinstance(block, str) else {**block, "text": new[at]}
+            return new_texts.get(0, content) or EMPTY_RESULT_TEXT
+        new_content: list[Any] = []
+        for position, block in enumerate(content):
+            new_text = new_texts.get(position)
+            if new_text is None:
+                new_content.append(block)
+            elif new_text.strip():
+                is_text_only = isinstance(block, str)
+                new_content.append(
+                    new_text if is_text_only else {**block, "text": new_text}
                 )
-        return out or [{"type": "text", "text": EMPTY_RESULT_TEXT}]
+        return new_content or _empty_content(self.message)
+
+    @staticmethod
+    def _find_block(document: Document, texts: Mapping[int, str]) -> int | None:
+        for position, text in texts.items():
+            if document.page_content in text:
+                return position
+        return None
 
 
 def parse_tool_message(message: ToolMessage) -> ToolText | ToolDocuments | None:
-    """What of a tool's message can be denoised; None when there is nothing."""
-    kept = artifact_documents(message)
-    if kept is not None:
-        return ToolDocuments(message, tuple(kept)) if kept else None
+    """The texts or documents of a tool's message; None if it has neither."""
+    documents = artifact_documents(message)
+    if documents is not None:
+        return ToolDocuments(message, tuple(documents))
     text = ToolText.from_message(message)
     return text if any(part.passages for part in text.parts) else None
 
 
 def replace_texts(
-    content: str, before: Sequence[str], after: Sequence[str | None]
+    content: str, originals: Sequence[str], replacements: Sequence[str | None]
 ) -> str:
-    """``content`` with each text of ``before`` replaced by its successor, None taking its heading away with it.
+    r"""``content`` with each original replaced; None removes it with its heading.
 
-    Texts are looked for one after the other. When one is not there, as in a content that does not show the
-    documents' text, the successors are joined by blank lines instead.
+    Originals are searched one after the other. If one is missing, as in a content that
+    does not show the documents' text, the replacements are joined by blank lines instead.
 
-    >>> rewrite("1: aa\\n2: bb\\n3: cc\\n", ["aa", "bb", "cc"], ["a", None, "cc"])
-    '1: a\\n3: cc\\n'
+    >>> content = "1: aa\n2: bb\n3: cc\n"
+    >>> replace_texts(content, ["aa", "bb", "cc"], ["a", None, "cc"])
+    '1: a\n3: cc\n'
     """
-    out: list[str] = []
-    at = 0
-    for old, new in zip(before, after, strict=True):
-        found = content.find(old, at)
-        if found < 0:
-            return "\n\n".join(text for text in after if text is not None)
-        if new is not None:
-            out += [content[at:found], new]
-        at = found + len(old)
-    text = "".join(out) + content[at:]
-    return text if after and after[0] is not None else text.lstrip("\n")
+    new_content = ""
+    end = 0
+    for original, replacement in zip(originals, replacements, strict=True):
+        start = content.find(original, end)
+        if start < 0:
+            return _join_paragraphs(replacements)
+        if replacement is not None:
+            new_content += content[end:start] + replacement
+        end = start + len(original)
+    new_content += content[end:]
+    is_first_kept = bool(replacements) and replacements[0] is not None
+    return new_content if is_first_kept else new_content.lstrip("\n")
 
 
-def _changed(
-    message: ToolMessage, content: Any, artifact: Any, record: Mapping[str, Any]
+def _join_paragraphs(texts: Sequence[str | None]) -> str:
+    return "\n\n".join(text for text in texts if text is not None)
+
+
+def _without_empty_blocks(content: Any) -> Any:
+    if isinstance(content, str):
+        return content if content.strip() else ""
+    blocks = []
+    for block in content:
+        text = block_text(block)
+        if text is None or text.strip():
+            blocks.append(block)
+    return blocks
+
+
+def _empty_content(message: ToolMessage) -> Any:
+    if isinstance(message.content, str):
+        return EMPTY_RESULT_TEXT
+    return [{"type": "text", "text": EMPTY_RESULT_TEXT}]
+
+
+def _append_text(content: Any, text: str) -> Any:
+    if isinstance(content, list):
+        return [*content, {"type": "text", "text": text}]
+    return f"{content}\n\n{text}"
+
+
+def _updated_message(
+    message: ToolMessage, content: Any, artifact: Any, record: Record
 ) -> ToolMessage:
-    metadata = {**message.response_metadata, RECORD_KEY: dict(record)}
-    return message.model_copy(
-        update={"content": content, "artifact": artifact, "response_metadata": metadata}
-    )
+    metadata = {**message.response_metadata, RECORD_KEY: record}
+    update = {"content": content, "artifact": artifact, "response_metadata": metadata}
+    return message.model_copy(update=update)
 
 
-def _texts(content: Any) -> dict[int, str]:
-    """The text blocks of a content by their places."""
-    blocks = [content] if isinstance(content, str) else content
-    return {
-        at: text
-        for at, block in enumerate(blocks)
-        if (text := block_text(block)) is not None
-    }
+def _count_characters(content: Any) -> int:
+    return sum(map(len, _texts_by_position(content).values()))
+
+
+def _texts_by_position(content: Any) -> dict[int, str]:
+    """The texts of the text blocks, by position."""
+    texts = {}
+    for position, block in enumerate(
+        [content] if isinstance(content, str) else content
+    ):
+        text = block_text(block)
+        if text is not None:
+            texts[position] = text
+    return texts

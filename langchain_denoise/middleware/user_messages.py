@@ -1,4 +1,7 @@
-"""`S2AMiddleware`: the model reads the user's words without opinion; the conversation keeps them as they were."""
+"""`S2AMiddleware`: the model reads the user's messages without opinion.
+
+The conversation itself keeps them unchanged.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +22,14 @@ from langchain_denoise.convert.history import (
     replace_message_text,
 )
 from langchain_denoise.middleware.base import RequestMiddleware
+from langchain_denoise.observe import Record
 from langchain_denoise.s2a import S2AMessages
 from langchain_denoise.settings import LLMLike
 
-ClearedTexts = dict[str, dict[str, dict[str, Any]]]
+ClearedTexts = dict[str, dict[str, Record]]
 
 
-def _merge(old: ClearedTexts | None, new: ClearedTexts | None) -> ClearedTexts:
+def _merge_texts(old: ClearedTexts | None, new: ClearedTexts | None) -> ClearedTexts:
     merged = dict(old or {})
     for name, messages in (new or {}).items():
         merged[name] = {**merged.get(name, {}), **messages}
@@ -33,19 +37,25 @@ def _merge(old: ClearedTexts | None, new: ClearedTexts | None) -> ClearedTexts:
 
 
 class S2AState(AgentState[Any]):
-    """The agent's state with the cleared texts: by middleware, then by message id. Plain JSON."""
+    """The agent's state with the denoised texts, by middleware and then by message id.
 
-    # The reducer comes last: LangGraph looks for it there and nowhere else.
-    denoised_messages: NotRequired[Annotated[ClearedTexts, PrivateStateAttr, _merge]]
+    Plain JSON, so that a checkpoint can store it.
+    """
+
+    # LangGraph looks for the reducer only in the last position.
+    denoised_messages: NotRequired[
+        Annotated[ClearedTexts, PrivateStateAttr, _merge_texts]
+    ]
 
 
 class S2AMiddleware(RequestMiddleware):
-    """System 2 Attention on what the user says, once a turn, before the agent starts.
+    """System 2 Attention on the user's messages, once a turn, before the agent starts.
 
-    The cleared text is kept in the agent's state and put in the message's place whenever the model is called;
-    so it costs one call a turn, survives in a checkpoint, and the user still sees what they wrote. The settings
-    are those of `S2AMessages`, whose span shows what was done. What the model wrote that does not ask the user's
-    question, or cannot be read, changes nothing.
+    The denoised text is stored in the agent's state and replaces the message in each
+    request to the model. So it costs one call a turn, survives in a checkpoint, and the
+    user still sees the original. The settings are those of `S2AMessages`, whose span
+    shows the change. A reply that does not ask the user's question, or cannot be parsed,
+    changes nothing.
     """
 
     state_schema = S2AState
@@ -65,80 +75,69 @@ class S2AMiddleware(RequestMiddleware):
         )
 
     @override
-    def before_agent(
-        self, state: S2AState, runtime: Runtime[Any]
-    ) -> dict[str, Any] | None:
-        said = self._unread(state)
-        return self._update(said, self.s2a_messages.invoke(said)) if said else None
+    def before_agent(self, state: S2AState, runtime: Runtime[Any]) -> Record | None:
+        messages = self._pending_messages(state)
+        if not messages:
+            return None
+        return self._state_update(messages, self.s2a_messages.invoke(messages))
 
     @override
     async def abefore_agent(
         self, state: S2AState, runtime: Runtime[Any]
-    ) -> dict[str, Any] | None:
-        said = self._unread(state)
-        return (
-            self._update(said, await self.s2a_messages.ainvoke(said)) if said else None
-        )
+    ) -> Record | None:
+        messages = self._pending_messages(state)
+        if not messages:
+            return None
+        return self._state_update(messages, await self.s2a_messages.ainvoke(messages))
 
     @override
     def change_request(self, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        texts = self._texts(request.state)
-        return (
-            request.override(messages=_replaced(request.messages, texts))
-            if texts
-            else request
-        )
+        stored_texts = self._stored_texts(request.state)
+        if not stored_texts:
+            return request
+        messages: list[Any] = []
+        for message in request.messages:
+            stored = stored_texts.get(message.id or "") or {}
+            if stored.get("text"):
+                message = replace_message_text(
+                    message, stored["text"], stored["record"]
+                )
+            elif stored.get("record"):
+                message = record_on_message(message, stored["record"])
+            messages.append(message)
+        return request.override(messages=messages)
 
-    def _unread(self, state: S2AState) -> list[AnyMessage]:
-        """The messages, where the user's last one has not been cleared yet; it has when a run is resumed."""
-        asked = _asked(state["messages"])
-        return (
-            [] if asked is None or asked.id in self._texts(state) else state["messages"]
-        )
+    def _pending_messages(self, state: S2AState) -> list[AnyMessage]:
+        """The messages, or none if the last question was denoised before a resume."""
+        question = _last_question(state["messages"])
+        if question is None or question.id in self._stored_texts(state):
+            return []
+        return state["messages"]
 
-    def _update(
-        self, said: Sequence[BaseMessage], cleared: Sequence[BaseMessage]
-    ) -> dict[str, Any]:
-        found: dict[str, dict[str, Any]] = {}
-        for old, new in zip(said, cleared, strict=True):
-            if new is not old:
-                text = None if new.content == old.content else str(new.text).strip()
-                found[str(old.id)] = {
-                    "text": text,
-                    "record": new.response_metadata[RECORD_KEY],
+    def _state_update(
+        self, originals: Sequence[BaseMessage], denoised: Sequence[BaseMessage]
+    ) -> Record:
+        stored_texts: dict[str, Record] = {}
+        for original, message in zip(originals, denoised, strict=True):
+            if message is not original:
+                is_same_text = message.content == original.content
+                stored_texts[str(original.id)] = {
+                    "text": None if is_same_text else str(message.text).strip(),
+                    "record": message.response_metadata[RECORD_KEY],
                 }
-        asked = _asked(said)
-        found.setdefault(str(asked.id if asked else None), {"text": None, "record": {}})
-        return {"denoised_messages": {self._name: found}}
+        question = _last_question(originals)
+        # An entry without text marks a question that needed no change.
+        question_id = str(question.id if question else None)
+        stored_texts.setdefault(question_id, {"text": None, "record": {}})
+        return {"denoised_messages": {self._name: stored_texts}}
 
-    def _texts(self, state: Mapping[str, Any]) -> Mapping[str, dict[str, Any]]:
-        found: ClearedTexts = state.get("denoised_messages") or {}
-        return found.get(self._name, {})
-
-
-def _asked(messages: Sequence[BaseMessage]) -> BaseMessage | None:
-    return next(
-        (
-            m
-            for m in reversed(messages)
-            if isinstance(m, HumanMessage) and m.text.strip()
-        ),
-        None,
-    )
+    def _stored_texts(self, state: Mapping[str, Any]) -> Mapping[str, Record]:
+        texts_by_middleware: ClearedTexts = state.get("denoised_messages") or {}
+        return texts_by_middleware.get(self._name, {})
 
 
-def _replaced(
-    messages: Sequence[AnyMessage], texts: Mapping[str, dict[str, Any]]
-) -> list[Any]:
-    out: list[BaseMessage] = []
-    for message in messages:
-        found = texts.get(message.id) if message.id else None
-        if found and found["text"]:
-            out.append(replace_message_text(message, found["text"], found["record"]))
-        else:
-            out.append(
-                record_on_message(message, found["record"])
-                if found and found["record"]
-                else message
-            )
-    return out
+def _last_question(messages: Sequence[BaseMessage]) -> BaseMessage | None:
+    for message in reversed(messages):
+        if isinstance(message, HumanMessage) and message.text.strip():
+            return message
+    return None

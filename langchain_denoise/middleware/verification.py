@@ -1,4 +1,4 @@
-"""`VerificationMiddleware`: an agent's final answer is held against what its tools found before it is given."""
+"""`VerificationMiddleware`: checks an agent's final answer against its tools' results."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import is_dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from langchain.agents.middleware import ModelRequest, ModelResponse
 from langchain.agents.middleware.model_call_limit import ModelCallLimitState
@@ -39,9 +39,13 @@ from langchain_denoise.convert.claims import (
     resolve_sources,
     validate_claims,
 )
-from langchain_denoise.convert.messages import internal_config
+from langchain_denoise.convert.messages import (
+    current_turn,
+    internal_config,
+    last_user_text,
+)
 from langchain_denoise.middleware.base import AsyncHandler, Handler, NamedMiddleware
-from langchain_denoise.observe import short_record
+from langchain_denoise.observe import Record, short_record
 from langchain_denoise.verification.redraft import RedraftRequest
 from langchain_denoise.verification.verifier import (
     Verifier,
@@ -49,34 +53,32 @@ from langchain_denoise.verification.verifier import (
     history_before_question,
 )
 
-EvidenceFunction = Callable[[Sequence[BaseMessage]], Any]
+EvidenceFunction: TypeAlias = Callable[[Sequence[BaseMessage]], Any]
 EvidenceScope = Literal["turn", "conversation"]
-Result = ModelResponse[Any] | ExtendedModelResponse[Any]
+AgentRequest: TypeAlias = ModelRequest[Any]
+AgentResponse: TypeAlias = ModelResponse[Any]
+VerifiedResponse: TypeAlias = AgentResponse | ExtendedModelResponse[Any]
+
 CALL_COUNT_KEYS = ("thread_model_call_count", "run_model_call_count")
 
 
 class VerificationMiddleware(NamedMiddleware):
-    """Judges the answer, has the model write it again with feedback, and gives the best.
+    """Judges the answer, asks the model for another draft, and returns the best.
 
-    Only the last model call is repeated, with the same tool results: no tool runs twice. A reply with tool calls
-    passes unjudged; of a structured one the fields are judged that `verified` judges, or ``claims``. The evidence
-    is what the tools brought since the user's last message, in the whole conversation with
-    ``evidence="conversation"``, or what a function of the messages gives: documents or strings.
+    Only the last model call is repeated, with the same tool results: no tool runs twice. A
+    reply with tool calls is not judged. A model that answers feedback with another tool
+    call gets it, and is judged again afterwards; the drafts of the whole turn count
+    towards ``verifier.limits.attempts``, so that the loop ends.
 
-    Rejected drafts and feedback never become messages of the agent. The answer streams as one message, once it is
-    known how far it holds; with ``show="draft"`` the first draft streams token by token as the model writes
-    it, and the message that follows is the one that holds. A model that answers feedback with another tool call
-    gets it, and is judged again afterwards; the drafts of the whole turn count towards
-    ``verifier.limits.attempts``, so that the loop ends.
-
-    The record, rejected drafts included, is in the answer's ``response_metadata["denoise"]``, which models are
-    not sent, and without the drafts' words in a span of the middleware's name. Further calls of the model count in
-    ``ModelCallLimitMiddleware``, which stops what comes after them; ``verifier.limits`` bounds them themselves.
+    Rejected drafts and feedback never become messages of the agent. The record, rejected
+    drafts included, is in the answer's ``response_metadata["denoise"]``, which is never
+    sent to a model, and without the drafts' text in a span of the middleware's name.
+    Further calls of the model count in ``ModelCallLimitMiddleware``, which stops what
+    follows them; ``verifier.limits`` bounds the calls themselves.
     """
 
-    state_schema = (
-        ModelCallLimitState  # the counts of calls that LangChain's limit reads
-    )
+    # The call counts that LangChain's limit reads.
+    state_schema = ModelCallLimitState
 
     def __init__(
         self,
@@ -87,14 +89,29 @@ class VerificationMiddleware(NamedMiddleware):
         claims: Sequence[str] | None = None,
         name: str = "VerificationMiddleware",
     ) -> None:
+        """Check and store the settings.
+
+        Args:
+            verifier: How answers are judged; None is ``Verifier()``.
+            evidence: What the tools returned since the user's last message (``"turn"``),
+                in the whole ``"conversation"``, or a function from the messages to
+                documents or strings.
+            show: ``"checked"`` streams the answer as one message once it is judged;
+                ``"draft"`` streams the first draft as the model writes it, and the final
+                answer as the message after it.
+            claims: The fields of a structured answer to judge, as in `verified`.
+            name: The middleware's name; two of a kind need two names.
+        """
         super().__init__(name)
         if verifier is not None and not isinstance(verifier, Verifier):
             raise InputError(
-                f"verifier: expected a Verifier, got {type(verifier).__name__}; Verifier(judge=...)"
+                f"verifier: expected a Verifier, got {type(verifier).__name__}; "
+                "Verifier(judge=...)"
             )
         if not callable(evidence) and evidence not in ("turn", "conversation"):
             raise InputError(
-                f"evidence={evidence!r}: expected 'turn', 'conversation' or a function of the messages"
+                f"evidence={evidence!r}: expected 'turn', 'conversation' or a function "
+                "of the messages"
             )
         if show not in ("draft", "checked"):
             raise InputError(f"show={show!r}: expected 'draft' or 'checked'")
@@ -104,249 +121,263 @@ class VerificationMiddleware(NamedMiddleware):
         self.claims = validate_claims(claims)
 
     @override
-    def wrap_model_call(self, request: ModelRequest[Any], handler: Handler) -> Result:
-        with self._quiet() as context:
-            first = (
-                handler(request) if context is None else context.run(handler, request)
-            )
-        if final_claims(first) is None:
-            return first
-        drafts = ModelDrafter(self, request, first, handler, None)
+    def wrap_model_call(
+        self, request: AgentRequest, handler: Handler
+    ) -> VerifiedResponse:
+        with self._first_draft_context() as context:
+            run = handler if context is None else lambda req: context.run(handler, req)
+            first_response = run(request)
+        if final_claims(first_response) is None:
+            return first_response
+        drafter = ModelDrafter(self, request, first_response, handler, None)
 
-        def judged(question: str) -> dict[str, Any]:
-            answer = drafts.loop.answer(question, drafts.history, drafter=drafts)
-            return drafts.record_answer(answer)
+        def judge_answer(question: str) -> Record:
+            answer = drafter.loop.answer(question, drafter.history, drafter=drafter)
+            return drafter.record_answer(answer)
 
-        RunnableLambda(judged, name=self.name).invoke(
-            drafts.question, internal_config()
-        )
-        return drafts.response()
+        runnable = RunnableLambda(judge_answer, name=self.name)
+        runnable.invoke(drafter.question, internal_config())
+        return drafter.response()
 
     @override
     async def awrap_model_call(
-        self, request: ModelRequest[Any], handler: AsyncHandler
-    ) -> Result:
-        with self._quiet() as context:
-            first = await (
-                handler(request)
-                if context is None
-                else coro_with_context(handler(request), context, create_task=True)
-            )
-        if final_claims(first) is None:
-            return first
-        drafts = ModelDrafter(self, request, first, None, handler)
+        self, request: AgentRequest, handler: AsyncHandler
+    ) -> VerifiedResponse:
+        with self._first_draft_context() as context:
+            call = handler(request)
+            if context is not None:
+                call = coro_with_context(call, context, create_task=True)
+            first_response = await call
+        if final_claims(first_response) is None:
+            return first_response
+        drafter = ModelDrafter(self, request, first_response, None, handler)
 
-        async def judged(question: str) -> dict[str, Any]:
-            answer = await drafts.loop.aanswer(question, drafts.history, drafter=drafts)
-            return drafts.record_answer(answer)
+        async def judge_answer(question: str) -> Record:
+            loop, history = drafter.loop, drafter.history
+            answer = await loop.aanswer(question, history, drafter=drafter)
+            return drafter.record_answer(answer)
 
-        await RunnableLambda(judged, name=self.name).ainvoke(
-            drafts.question, internal_config()
-        )
-        return drafts.response()
+        runnable = RunnableLambda(judge_answer, name=self.name)
+        await runnable.ainvoke(drafter.question, internal_config())
+        return drafter.response()
 
-    def _quiet(self) -> Any:
-        """The first draft out of the user's stream, unless it is to be shown."""
-        return (
-            nullcontext()
-            if self.show == "draft"
-            else set_config_context(internal_config())
-        )
+    def _first_draft_context(self) -> Any:
+        """The context that keeps the first draft out of the user's stream, or None."""
+        if self.show == "draft":
+            return nullcontext()
+        return set_config_context(internal_config())
 
 
 class ModelDrafter:
-    """One final answer's way: the first draft is there, others are asked of the model; a core `Drafter`."""
+    """Drafts of one final answer, by the agent's model; a core `Drafter`.
 
-    repeatable = True  # a model call alone: the tools are not asked again
+    The first draft is the reply that the agent already has.
+    """
+
+    repeatable = True  # only the model is called again, no tool
 
     def __init__(
         self,
         settings: VerificationMiddleware,
-        request: ModelRequest[Any],
-        first: ModelResponse[Any],
-        ask: Handler | None,
-        aask: AsyncHandler | None,
+        request: AgentRequest,
+        first_response: AgentResponse,
+        handler: Handler | None,
+        async_handler: AsyncHandler | None,
     ) -> None:
         self.request = request
         self.claims = settings.claims
         self.verifier = settings.verifier
-        self.first = first
-        self.ask = ask
-        self.aask = aask
-        self.more = 0  # calls of the model beyond the first
-        self.wants_tools: ModelResponse[Any] | None = None
-        said = request.messages
-        self.earlier = [a["text"] for a in earlier_attempts(said)]
-        self.found = collect_evidence(said, settings.evidence, self.earlier)
-        left = max(1, settings.verifier.limits.attempts - len(self.earlier))
-        self.loop = settings.verifier.loop_with_limits(attempts=left)
+        self.first_response = first_response
+        self.handler = handler
+        self.async_handler = async_handler
+        self.extra_calls = 0
+        self.tool_response: AgentResponse | None = None
+        messages = request.messages
+        rejected = [attempt["text"] for attempt in earlier_attempts(messages)]
+        self.evidence = collect_evidence(messages, settings.evidence, rejected)
+        # Drafts rejected before a tool call count too, or the turn might never end.
+        attempts = max(1, settings.verifier.limits.attempts - len(rejected))
+        self.loop = settings.verifier.loop_with_limits(attempts=attempts)
 
     @property
     def question(self) -> str:
-        asked = (
-            m for m in reversed(self.request.messages) if isinstance(m, HumanMessage)
-        )
-        return str(next(asked, HumanMessage("")).text).strip() or "(no question)"
+        """The text of the user's last message."""
+        return last_user_text(self.request.messages).strip() or "(no question)"
 
     @property
     def history(self) -> Any:
+        """The conversation before the question."""
         return history_before_question(self.request.messages)
 
     def draft(self, request: DraftRequest) -> DraftReply:
-        if request.attempt == 0 or self.ask is None:
-            return self._drafted(self.first)
-        return self._drafted(self.ask(self._again(request)))
+        """The first response, or another one with feedback."""
+        if request.attempt == 0 or self.handler is None:
+            return self._read_reply(self.first_response)
+        return self._read_reply(self.handler(self._redraft_request(request)))
 
     async def adraft(self, request: DraftRequest) -> DraftReply:
-        if request.attempt == 0 or self.aask is None:
-            return self._drafted(self.first)
-        return self._drafted(await self.aask(self._again(request)))
+        """`draft` for async."""
+        if request.attempt == 0 or self.async_handler is None:
+            return self._read_reply(self.first_response)
+        return self._read_reply(
+            await self.async_handler(self._redraft_request(request))
+        )
 
-    def _again(self, request: DraftRequest) -> ModelRequest[Any]:
-        told = RedraftRequest.from_request(request)
-        self.more += 1
+    def _redraft_request(self, request: DraftRequest) -> AgentRequest:
+        self.extra_calls += 1
+        redraft = RedraftRequest.from_request(request)
+        feedback_messages = redraft.feedback_messages if redraft else []
         return self.request.override(
-            messages=[*self.request.messages, *(told.feedback_messages if told else [])]
+            messages=[*self.request.messages, *feedback_messages]
         )
 
-    def _drafted(self, response: ModelResponse[Any]) -> DraftReply:
-        message = next(
-            (m for m in reversed(response.result) if isinstance(m, AIMessage)),
-            AIMessage(""),
-        )
-        usage = message.usage_metadata
-        tokens = Usage(usage["input_tokens"], usage["output_tokens"]) if usage else None
-        final = final_claims(response, self.claims)
-        if final is None:
-            self.wants_tools = response
-            return DraftReply(str(message.text), tokens, judge=False, origin=response)
+    def _read_reply(self, response: AgentResponse) -> DraftReply:
+        position = _last_ai_position(response)
+        last_message = None if position is None else response.result[position]
+        reported = getattr(last_message, "usage_metadata", None)
+        usage = None
+        if reported:
+            usage = Usage(reported["input_tokens"], reported["output_tokens"])
+        claims = final_claims(response, self.claims)
+        if claims is None:
+            self.tool_response = response
+            text = "" if last_message is None else str(last_message.text)
+            return DraftReply(text, usage, judge=False, origin=response)
         return DraftReply(
-            final.text,
-            tokens,
-            retrieved=self.found,
-            fields=final.fields,
+            claims.text,
+            usage,
+            retrieved=self.evidence,
+            fields=claims.fields,
             origin=response,
         )
 
-    def record_answer(self, answer: Answer) -> dict[str, Any]:
-        """Notes the answer that the loop ended with; gives what its span shows."""
+    def record_answer(self, answer: Answer) -> Record:
+        """Store the answer that the loop ended with.
+
+        Returns:
+            The record for its span, without the drafts' text.
+        """
         self.answer = self.verifier.notify(answer)
         self.record = answer_record(self.answer)
         return short_record(self.record)
 
-    def response(self) -> Result:
-        """The model's response that brought the answer, with the record in its message; and where there was more
-        than the one call that LangChain counts, with the others counted."""
-        made = self._response(self.answer)
-        if not self.more:
-            return made
-        state: Mapping[str, Any] = self.request.state
-        counts = {name: state.get(name, 0) + self.more for name in CALL_COUNT_KEYS}
-        return ExtendedModelResponse(made, Command(update=counts))
+    def response(self) -> VerifiedResponse:
+        """The model's response with the answer, with the record in its message.
 
-    def _response(self, answer: Answer) -> ModelResponse[Any]:
-        if self.wants_tools is not None:
-            return _with_last(self.wants_tools, self._noted)
-        best = answer.best
-        response: ModelResponse[Any] = (
-            self.first if best is None or best.origin is None else best.origin
+        Calls beyond the one that LangChain counts are added to its counts.
+        """
+        response = self.tool_response or self._answer_response()
+        response = _change_last_message(
+            response, lambda message: attach_record(message, self.record)
         )
-        whole = best is not None and best.candidate == answer.text == _text(response)
-        structured = response.structured_response
-        if structured is not None:
-            final = final_claims(response, self.claims) or ClaimedOutput()
-            if best is not None and (
-                sources := resolve_sources(final.sources, answer.memory.evidence)
-            ):
-                self.record["sources"] = sources
-            if best is not None and final.fields is None and answer.text != final.text:
-                response = replace(
-                    response,
-                    structured_response=replace_claim_text(
-                        structured, answer.text, final.path
-                    ),
-                )
-        elif not whole:
-            response = _with_last(
-                response, lambda m: m.model_copy(update={"content": answer.text})
-            )
-        if self.verifier.annotate and structured is None:
-            response = _with_last(response, lambda m: annotate_message(m, answer))
-        return _with_last(response, self._noted)
+        if not self.extra_calls:
+            return response
+        state: Mapping[str, Any] = self.request.state
+        counts = {}
+        for key in CALL_COUNT_KEYS:
+            counts[key] = state.get(key, 0) + self.extra_calls
+        return ExtendedModelResponse(response, Command(update=counts))
 
-    def _noted(self, message: BaseMessage) -> Any:
-        return attach_record(message, self.record)
+    def _answer_response(self) -> AgentResponse:
+        answer, best = self.answer, self.answer.best
+        has_origin = best is not None and best.origin is not None
+        response: AgentResponse = best.origin if has_origin else self.first_response
+        structured = response.structured_response
+        if structured is None:
+            is_unchanged = (
+                best is not None
+                and best.candidate == answer.text
+                and str(response.result[-1].text).strip() == answer.text
+            )
+            if not is_unchanged:
+                update = {"content": answer.text}
+                response = _change_last_message(
+                    response, lambda message: message.model_copy(update=update)
+                )
+            if self.verifier.annotate:
+                response = _change_last_message(
+                    response, lambda message: annotate_message(message, answer)
+                )
+            return response
+        claims = final_claims(response, self.claims) or ClaimedOutput()
+        if best is None:
+            return response
+        sources = resolve_sources(claims.sources, answer.memory.evidence)
+        if sources:
+            self.record["sources"] = sources
+        if claims.fields is None and answer.text != claims.text:
+            structured = replace_claim_text(structured, answer.text, claims.path)
+        return replace(response, structured_response=structured)
 
 
 def final_claims(
-    response: ModelResponse[Any], claims: Sequence[str] | None = None
+    response: AgentResponse, claims: Sequence[str] | None = None
 ) -> ClaimedOutput | None:
-    """What is judged of the final answer in a response; None when it calls tools or says nothing."""
+    """What is judged of a final answer; None if it calls tools or has no text."""
     structured = response.structured_response
     if structured is not None:
         if isinstance(structured, BaseModel | Mapping) or is_dataclass(structured):
             return extract_claims(structured, None, claims)
         return ClaimedOutput(json.dumps(structured, default=str))
+    # Several messages are a call of tools in progress, not an answer.
     if len(response.result) != 1:
         return None
     message = response.result[0]
-    if (
-        not isinstance(message, AIMessage)
-        or message.tool_calls
-        or not message.text.strip()
-    ):
+    if not isinstance(message, AIMessage) or message.tool_calls:
         return None
-    return ClaimedOutput(str(message.text))
+    text = str(message.text)
+    return ClaimedOutput(text) if text.strip() else None
 
 
 def collect_evidence(
     messages: Sequence[BaseMessage],
-    where: EvidenceFunction | EvidenceScope,
+    source: EvidenceFunction | EvidenceScope,
     rejected: Sequence[str],
 ) -> tuple[RetrievedEvidence, ...]:
-    """What the tools found, each with the words it was asked with; what a search for the words of an earlier
-    rejected draft alone brought is left out."""
-    if callable(where):
-        passages = evidence_passages(where(messages))
+    """What the tools found, each with its search text.
+
+    Without the results of a search for the words of an earlier rejected draft.
+    """
+    if callable(source):
+        passages = evidence_passages(source(messages))
         return (RetrievedEvidence(passages),) if passages else ()
-    results = tool_passages(messages, all_turns=where == "conversation")
-    found = [
-        RetrievedEvidence(p, None if asked is None else arguments_text(asked))
-        for asked, p in results
-        if p
-    ]
-    said = " ".join(str(m.text) for m in messages if isinstance(m, HumanMessage))
-    return drop_contaminated_searches(said, found, rejected)
-
-
-def earlier_attempts(messages: Sequence[BaseMessage]) -> list[dict[str, Any]]:
-    """The records of the drafts that were judged earlier in this turn, in order."""
-    found: list[dict[str, Any]] = []
-    for message in reversed(messages):
+    results: list[RetrievedEvidence] = []
+    for arguments, passages in tool_passages(messages, all_turns=source != "turn"):
+        query = None if arguments is None else arguments_text(arguments)
+        if passages:
+            results.append(RetrievedEvidence(passages, query))
+    user_texts = []
+    for message in messages:
         if isinstance(message, HumanMessage):
-            break
-        attempts = message.response_metadata.get(RECORD_KEY, {}).get("attempts", ())
-        found = [
-            *(a for a in attempts if a["outcome"] == "fail"),
-            *found,
-        ]
-    return found
+            user_texts.append(str(message.text))
+    return drop_contaminated_searches(" ".join(user_texts), results, rejected)
 
 
-def _text(response: ModelResponse[Any]) -> str:
-    return str(response.result[-1].text).strip()
+def earlier_attempts(messages: Sequence[BaseMessage]) -> list[Record]:
+    """The records of the drafts rejected earlier in this turn, in order."""
+    rejected_attempts: list[Record] = []
+    for message in current_turn(messages):
+        record = message.response_metadata.get(RECORD_KEY, {})
+        for attempt in record.get("attempts", ()):
+            if attempt["outcome"] == "fail":
+                rejected_attempts.append(attempt)
+    return rejected_attempts
 
 
-def _with_last(
-    response: ModelResponse[Any], change: Callable[[Any], Any]
-) -> ModelResponse[Any]:
-    """With the last message of the model changed; in structured output a tool message may follow it."""
-    at = max(
-        (i for i, m in enumerate(response.result) if isinstance(m, AIMessage)),
-        default=None,
-    )
-    if at is None:
+def _last_ai_position(response: AgentResponse) -> int | None:
+    """A tool message may follow the model's message in structured output."""
+    for position in reversed(range(len(response.result))):
+        if isinstance(response.result[position], AIMessage):
+            return position
+    return None
+
+
+def _change_last_message(
+    response: AgentResponse, change: Callable[[Any], Any]
+) -> AgentResponse:
+    position = _last_ai_position(response)
+    if position is None:
         return response
-    result = list(response.result)
-    result[at] = change(result[at])
-    return replace(response, result=result)
+    messages = list(response.result)
+    messages[position] = change(messages[position])
+    return replace(response, result=messages)

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from langchain_core.language_models import BaseLanguageModel
 from langchain_core.runnables import Runnable
 from langchain_core.runnables.base import RunnableBindingBase
 
-
-def is_model(value: object) -> bool:
-    """Whether a runnable is a language model, with or without settings around it."""
-    while isinstance(value, RunnableBindingBase):
-        value = value.bound
-    return isinstance(value, BaseLanguageModel)
+AnyRunnable: TypeAlias = Runnable[Any, Any]
 
 
-def is_greedy(model: Runnable[Any, Any]) -> bool:
-    """Whether the model inside is set to temperature 0, so that it takes the setting and would repeat itself."""
+def is_model(runnable: object) -> bool:
+    """Whether a runnable is a language model, with or without bound settings."""
+    while isinstance(runnable, RunnableBindingBase):
+        runnable = runnable.bound
+    return isinstance(runnable, BaseLanguageModel)
+
+
+def is_greedy(model: AnyRunnable) -> bool:
+    """Whether the model is set to temperature 0, so that it would repeat itself."""
     while isinstance(model, RunnableBindingBase):
         if "temperature" in model.kwargs:
             return bool(model.kwargs["temperature"] == 0)

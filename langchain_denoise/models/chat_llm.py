@@ -1,4 +1,4 @@
-"""`ChatModelLLM`: a LangChain model as the core's `LLM`; `as_llm`, for whatever stands for a model."""
+"""`ChatModelLLM`: a LangChain model as the core's `LLM`; `as_llm` for any kind of model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from denoise_core import LLM, InputError, Message, MissingExtra, Reply, Usage
 from denoise_core._frameworks import rejects_json_mode
 from denoise_core.errors import ContractViolation
 from langchain_denoise.convert.messages import internal_config, to_langchain_messages
-from langchain_denoise.models.bindings import is_greedy
+from langchain_denoise.models.bindings import AnyRunnable, is_greedy
 
 _log = logging.getLogger("denoise.langchain")
 
@@ -28,16 +28,18 @@ _log = logging.getLogger("denoise.langchain")
 class ChatModelLLM:
     """A chat model as the core's `LLM`.
 
-    ``model`` is a chat model, any runnable that takes messages and gives one, or a name for LangChain's
-    ``init_chat_model`` such as ``"openai:gpt-4o-mini"`` (needs ``langchain``). Settings go in as usual:
-    ``ChatModelLLM(model.bind(temperature=0, seed=1))``, ``model.with_config(tags=[...])``, ``model.with_retry()``,
-    ``model.with_fallbacks([...])``. A call is traced under the run it is made in, is tagged ``nostream`` and never
-    appears in a user's token stream.
+    ``model`` is a chat model, any runnable from messages to one message, or a name for
+    LangChain's ``init_chat_model`` such as ``"openai:gpt-4o-mini"`` (needs ``langchain``).
+    Settings are bound as usual: ``ChatModelLLM(model.bind(temperature=0, seed=1))``,
+    ``model.with_config(tags=[...])``, ``model.with_retry()``,
+    ``model.with_fallbacks([...])``. A call is traced under the run it is made in, is
+    tagged ``nostream`` and never appears in a user's token stream.
 
-    ``structured``: whether a reply that has a JSON schema is asked for through ``with_structured_output``. None
-    finds it by asking once: what the model or its server refuses is asked for as text from then on. A model with
-    settings around it is always asked for text, because ``with_structured_output`` leaves them behind. When the
-    model does not keep to the schema, the reply's text is handed on for the caller to parse.
+    ``structured``: whether a reply with a JSON schema is requested through
+    ``with_structured_output``. None tries it once: if the model or its server rejects it,
+    replies are requested as text from then on. A model with bound settings always replies
+    as text, because ``with_structured_output`` would lose them. If the model does not
+    follow the schema, the caller parses the reply's text.
 
     >>> from denoise_core import Message
     >>> from langchain_denoise.testing import FunctionChatModel
@@ -47,10 +49,10 @@ class ChatModelLLM:
     """
 
     def __init__(
-        self, model: Runnable[Any, Any] | str, *, structured: bool | None = None
+        self, model: AnyRunnable | str, *, structured: bool | None = None
     ) -> None:
-        model = _by_name(model) if isinstance(model, str) else model
-        _no_other_part(model, "model")
+        model = _model_by_name(model) if isinstance(model, str) else model
+        _reject_other_runnables(model, "model")
         if not isinstance(model, Runnable):
             raise InputError(
                 f"expected a LangChain chat model, got {type(model).__name__}; "
@@ -59,70 +61,64 @@ class ChatModelLLM:
         is_chat_model = isinstance(model, BaseChatModel)
         if structured and not is_chat_model:
             raise InputError(
-                f"structured=True: {type(model).__name__} is no chat model, and with_structured_output would "
-                "leave behind what it sets; give the chat model itself"
+                f"structured=True: {type(model).__name__} is no chat model, and "
+                "with_structured_output would leave behind what it sets; give the chat "
+                "model itself"
             )
         self.model = model
         self.structured: bool | None = structured if is_chat_model else False
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        return reply_from_message(
-            self.model.invoke(to_langchain_messages(messages), internal_config())
-        )
+        """The model's reply to the messages."""
+        prompt = to_langchain_messages(messages)
+        return reply_from_message(self.model.invoke(prompt, internal_config()))
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        return reply_from_message(
-            await self.model.ainvoke(to_langchain_messages(messages), internal_config())
-        )
+        """`complete` for async."""
+        prompt = to_langchain_messages(messages)
+        return reply_from_message(await self.model.ainvoke(prompt, internal_config()))
 
     def stream(self, messages: Sequence[Message]) -> Iterator[str | Usage]:
-        """The reply in pieces as the model writes it, and at the end the tokens it reports."""
-        whole: Any = None
-        for chunk in self.model.stream(
-            to_langchain_messages(messages), internal_config()
-        ):
-            whole = chunk if whole is None else whole + chunk
-            if text := reply_from_message(chunk).text:
-                yield text
-        if whole is not None and (usage := reply_from_message(whole).usage) is not None:
-            yield usage
+        """The reply in parts as the model writes it, then the tokens it reports."""
+        prompt = to_langchain_messages(messages)
+        full_message: Any = None
+        for chunk in self.model.stream(prompt, internal_config()):
+            full_message = chunk if full_message is None else full_message + chunk
+            yield from _nonempty_text(chunk)
+        yield from _reported_usage(full_message)
 
     async def astream(self, messages: Sequence[Message]) -> AsyncIterator[str | Usage]:
         """`stream` for async."""
-        whole: Any = None
-        async for chunk in self.model.astream(
-            to_langchain_messages(messages), internal_config()
-        ):
-            whole = chunk if whole is None else whole + chunk
-            if text := reply_from_message(chunk).text:
+        prompt = to_langchain_messages(messages)
+        full_message: Any = None
+        async for chunk in self.model.astream(prompt, internal_config()):
+            full_message = chunk if full_message is None else full_message + chunk
+            for text in _nonempty_text(chunk):
                 yield text
-        if whole is not None and (usage := reply_from_message(whole).usage) is not None:
+        for usage in _reported_usage(full_message):
             yield usage
 
     def with_sampling(self, attempt: int) -> ChatModelLLM:
-        """The same model sampling, where it is set to temperature 0 and would repeat itself; else itself."""
+        """The model sampling, if it is set to temperature 0 and would repeat itself."""
         if not is_greedy(self.model):
             return self
-        return ChatModelLLM(
-            self.model.bind(temperature=0.7), structured=self.structured
-        )
+        sampling_model = self.model.bind(temperature=0.7)
+        return ChatModelLLM(sampling_model, structured=self.structured)
 
     def complete_json(
         self, messages: Sequence[Message], schema: Mapping[str, Any]
     ) -> Reply:
-        """As `complete`; the reply's text is JSON by the schema where the model can be held to one."""
+        """As `complete`; the text is JSON by the schema if the model supports it."""
         if self.structured is not False:
+            prompt = to_langchain_messages(messages)
             try:
-                answer = self._held_to(schema).invoke(
-                    to_langchain_messages(messages), internal_config()
-                )
+                answer = self._with_schema(schema).invoke(prompt, internal_config())
                 return self._json_reply(answer)
             except Exception as error:
-                self._raise_unless_refused(error)
-        reply = self.complete(
-            messages
-        )  # raises what is wrong with the text, and then the form is not to blame
-        self._ask_for_text("takes no form of JSON")
+                self._raise_unless_rejected(error)
+        # If plain text fails too, this raises, and JSON mode is not to blame.
+        reply = self.complete(messages)
+        self._switch_to_text("takes no form of JSON")
         return reply
 
     async def acomplete_json(
@@ -130,105 +126,115 @@ class ChatModelLLM:
     ) -> Reply:
         """`complete_json` for async."""
         if self.structured is not False:
+            prompt = to_langchain_messages(messages)
             try:
-                answer = await self._held_to(schema).ainvoke(
-                    to_langchain_messages(messages), internal_config()
-                )
-                return self._json_reply(answer)
+                model = self._with_schema(schema)
+                return self._json_reply(await model.ainvoke(prompt, internal_config()))
             except Exception as error:
-                self._raise_unless_refused(error)
+                self._raise_unless_rejected(error)
         reply = await self.acomplete(messages)
-        self._ask_for_text("takes no form of JSON")
+        self._switch_to_text("takes no form of JSON")
         return reply
 
-    def _held_to(self, schema: Mapping[str, Any]) -> Runnable[Any, Any]:
-        titled = {
-            "title": "reply",
-            "description": "The reply.",
-            **schema,
-        }  # LangChain needs a name for it
+    def _with_schema(self, schema: Mapping[str, Any]) -> AnyRunnable:
+        # LangChain needs a name for the schema.
+        named_schema = {"title": "reply", "description": "The reply.", **schema}
         model = cast(BaseChatModel, self.model)
-        return model.with_structured_output(titled, include_raw=True)
+        return model.with_structured_output(named_schema, include_raw=True)
 
-    def _raise_unless_refused(self, error: Exception) -> None:
-        """Raise what is no refusal of the form; it never is one once the form has brought a reply."""
-        if self.structured or not (
-            isinstance(error, ValueError) or rejects_json_mode(error)
-        ):
+    def _raise_unless_rejected(self, error: Exception) -> None:
+        """Raise an error that is no rejection of JSON mode.
+
+        None is one any more, once a structured reply has worked.
+        """
+        is_rejection = isinstance(error, ValueError) or rejects_json_mode(error)
+        if self.structured or not is_rejection:
             raise error
 
-    def _ask_for_text(self, why: str) -> None:
+    def _switch_to_text(self, reason: str) -> None:
         if self.structured is None:
             self.structured = False
-            _log.info(
-                "%s %s: asked for text from now on", type(self.model).__name__, why
-            )
+            model_name = type(self.model).__name__
+            _log.info("%s %s: asked for text from now on", model_name, reason)
 
     def _json_reply(self, answer: Mapping[str, Any]) -> Reply:
-        """The reply in LangChain's ``include_raw`` form: the parsed object as JSON, else the raw text."""
-        raw = reply_from_message(answer["raw"])
-        if answer["parsed"] is not None:
-            self.structured = True
-            return Reply(json.dumps(answer["parsed"], ensure_ascii=False), raw.usage)
-        self._ask_for_text("does not keep to a schema")
-        return raw
+        """The parsed object of an ``include_raw`` answer as JSON, else the raw text."""
+        raw_reply = reply_from_message(answer["raw"])
+        if answer["parsed"] is None:
+            self._switch_to_text("does not keep to a schema")
+            return raw_reply
+        self.structured = True
+        return Reply(json.dumps(answer["parsed"], ensure_ascii=False), raw_reply.usage)
 
 
-def as_llm(model: Any, name: str = "model") -> LLM:
-    """A chat model, a runnable, a name for ``init_chat_model``, or a core `LLM`, as a core `LLM`.
+def as_llm(model: Any, argument: str = "model") -> LLM:
+    """A chat model, a runnable, a name or a core `LLM`, as a core `LLM`.
 
-    Raises `InputError` that says what came for anything else.
+    Raises:
+        InputError: For anything else; ``argument`` names it in the message.
     """
     if isinstance(model, (str, Runnable)):
         return ChatModelLLM(model)
-    if isinstance(model, LLM) and not isinstance(model, type):
+    is_class = isinstance(model, type)
+    if isinstance(model, LLM) and not is_class:
         return model
-    kind = (
-        f"the class {model.__name__}"
-        if isinstance(model, type)
-        else f"a {type(model).__name__}"
-    )
+    received = f"a {type(model).__name__}"
+    if is_class:
+        received = f"the class {model.__name__}"
     raise InputError(
-        f"{name}: expected a chat model, a runnable, a name such as 'openai:gpt-4o-mini', or a denoise_core LLM, "
-        f"got {kind}"
+        f"{argument}: expected a chat model, a runnable, a name such as "
+        f"'openai:gpt-4o-mini', or a denoise_core LLM, got {received}"
     )
 
 
-def _no_other_part(model: Any, name: str) -> None:
-    """Raises `InputError` for a runnable that is surely no model: a retriever, a prompt, a parser, a tool."""
+def _reject_other_runnables(model: Any, argument: str) -> None:
+    """Raise `InputError` for a retriever, a prompt, a parser or a tool."""
+    type_name = type(model).__name__
     if isinstance(model, BaseRetriever):
-        raise InputError(
-            f"{name}: {type(model).__name__} is a retriever; a chat model goes here"
-        )
+        raise InputError(f"{argument}: {type_name} is a retriever; give a chat model")
     if isinstance(model, (BasePromptTemplate, BaseOutputParser, BaseTool)):
         raise InputError(
-            f"{name}: {type(model).__name__} is no chat model; give the model that stands beside it"
+            f"{argument}: {type_name} is no chat model; give the chat model"
         )
 
 
+# A compressor configured by name is rebuilt for each call; its client is not.
 @lru_cache(maxsize=16)
-def _by_name(name: str) -> Runnable[Any, Any]:
+def _model_by_name(name: str) -> AnyRunnable:
     try:
         from langchain.chat_models import init_chat_model
     except ModuleNotFoundError as error:
         raise MissingExtra(
-            f"model={name!r}: a model by its name needs langchain; run: pip install 'rag-denoise[agents]'"
+            f"model={name!r}: a model by its name needs langchain; run: "
+            "pip install 'rag-denoise[agents]'"
         ) from error
     return init_chat_model(name)
 
 
 def reply_from_message(message: Any) -> Reply:
-    """A model's message, or the text of a chain that ends in a parser, as a `Reply` with the tokens it reports."""
+    """A model's message, or a string, as a `Reply` with the tokens it reports.
+
+    Raises:
+        ContractViolation: For anything else.
+    """
     if isinstance(message, str):
         return Reply(message)
     if not isinstance(message, BaseMessage):
         raise ContractViolation(
             f"expected the model to answer with a message, got {type(message).__name__}"
         )
-    usage = getattr(message, "usage_metadata", None)
-    tokens = (
-        Usage.from_report(usage["input_tokens"], usage["output_tokens"])
-        if usage
-        else None
-    )
-    return Reply(str(message.text), tokens)
+    reported = getattr(message, "usage_metadata", None)
+    usage = None
+    if reported:
+        usage = Usage.from_report(reported["input_tokens"], reported["output_tokens"])
+    return Reply(str(message.text), usage)
+
+
+def _nonempty_text(chunk: Any) -> list[str]:
+    text = reply_from_message(chunk).text
+    return [text] if text else []
+
+
+def _reported_usage(message: Any) -> list[Usage]:
+    usage = None if message is None else reply_from_message(message).usage
+    return [] if usage is None else [usage]

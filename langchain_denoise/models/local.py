@@ -1,4 +1,7 @@
-"""One set of weights in one process: the core's local model as a chat model, a pipeline's loaded one for END."""
+"""One set of weights in one process.
+
+The core's local model as a chat model, and the loaded model of a pipeline for END.
+"""
 
 from __future__ import annotations
 
@@ -20,15 +23,19 @@ from langchain_core.runnables.base import RunnableBindingBase
 from denoise_core import InputError, Message
 from denoise_core.end import LocalLLM
 from denoise_core.local.generation import GenerationEnd
+from denoise_core.types import Role
 from langchain_denoise.models.chat_llm import ChatModelLLM
+
+_ROLES: dict[str, Role] = {"system": "system", "human": "user", "ai": "assistant"}
 
 
 class LocalChatModel(BaseChatModel):
-    """``llm`` as a chat model: text in, text out, whole or streamed, with tokens and the reason it ended.
+    """``llm`` as a chat model: text in, text out, at once or streamed.
 
-    ``LocalChatModel(llm=reader())`` needs nothing beyond what END needs; ``llm.model`` and ``llm.tokenizer``, once
-    loaded, serve END as well. Settings are the `LocalLLM`'s; a call may give ``stop``. It has no tools and reads
-    no images: messages that hold more than text raise `InputError`.
+    It reports tokens and the reason why the reply ended. ``LocalChatModel(llm=reader())``
+    needs nothing that END does not need; ``llm.model`` and ``llm.tokenizer``, once loaded,
+    serve END as well. Settings are the `LocalLLM`'s; a call may give ``stop``. It has no
+    tools and reads no images: messages that hold more than text raise `InputError`.
 
     >>> LocalChatModel(llm=LocalLLM("models/tiny")).model_name  # loaded at the first call
     'tiny'
@@ -42,23 +49,20 @@ class LocalChatModel(BaseChatModel):
 
     @property
     def model_name(self) -> str:
-        """The folder's name, or what the loaded model calls itself."""
+        """The folder's name, or the name that the loaded model reports."""
         model = self.llm.model
-        name = Path(
-            model
-            if isinstance(model, str | Path)
-            else getattr(model, "name_or_path", "")
-        ).name
-        return name or type(model).__name__
+        is_path = isinstance(model, str | Path)
+        path = model if is_path else getattr(model, "name_or_path", "")
+        return Path(path).name or type(model).__name__
 
     @property
     def _identifying_params(self) -> dict[str, Any]:
-        """What a reply depends on: the model and every setting. A cache asks by this."""
+        """The model and every setting that a reply depends on: the key of a cache."""
         llm = self.llm
-        model = llm.model
+        is_path = isinstance(llm.model, str | Path)
         return {
             "model_name": self.model_name,
-            "model": str(model) if isinstance(model, str | Path) else _identity(model),
+            "model": str(llm.model) if is_path else _loaded_model_id(llm.model),
             "max_new_tokens": llm.max_new_tokens,
             "temperature": llm.temperature,
             "seed": llm.seed,
@@ -83,103 +87,109 @@ class LocalChatModel(BaseChatModel):
     ) -> Iterator[ChatGenerationChunk]:
         if kwargs:
             raise InputError(
-                f"a local model takes no {', '.join(sorted(kwargs))}; its settings are the LocalLLM's"
+                f"a local model takes no {', '.join(sorted(kwargs))}; its settings are "
+                "the LocalLLM's"
             )
         llm = self.llm.with_settings(stop=stop) if stop else self.llm
-        pieces = llm.stream([_text(m) for m in messages])
+        texts = llm.stream([_text_message(message) for message in messages])
         try:
             while True:
                 try:
-                    piece = next(pieces)
-                except StopIteration as done:
-                    yield _last(done.value, self.model_name)
+                    text = next(texts)
+                except StopIteration as end:
+                    yield _last_chunk(end.value, self.model_name)
                     return
-                chunk = ChatGenerationChunk(message=AIMessageChunk(content=piece))
+                chunk = ChatGenerationChunk(message=AIMessageChunk(content=text))
                 if run_manager is not None:
-                    run_manager.on_llm_new_token(piece, chunk=chunk)
+                    run_manager.on_llm_new_token(text, chunk=chunk)
                 yield chunk
         finally:
-            pieces.close()
+            # A reader that leaves early must stop the generation.
+            texts.close()
 
 
 def local_model(model: ChatModelLLM | Runnable[Any, Any]) -> tuple[Any, Any]:
-    """``(model, tokenizer)``: the very objects inside a ``HuggingFacePipeline`` or a ``ChatHuggingFace`` over one.
+    """The loaded model of a ``HuggingFacePipeline`` or a ``ChatHuggingFace`` over one.
 
-    ``ProbeScorer(model, probe, tokenizer=tokenizer)`` reads their first layers and changes nothing. Settings
-    around the model (``bind``, ``with_retry``, `ChatModelLLM`) are looked through; nothing is loaded here. Raises
-    `InputError` for a model that runs somewhere else (an endpoint, a hosted API) or holds no tokenizer.
+    ``ProbeScorer(model, probe, tokenizer=tokenizer)`` reads its first layers and changes
+    nothing. Settings around the model (``bind``, ``with_retry``, `ChatModelLLM`) are
+    looked through; nothing is loaded here.
+
+    Returns:
+        ``(model, tokenizer)``, the very objects inside the pipeline.
+
+    Raises:
+        InputError: For a model that runs somewhere else (an endpoint, a hosted API) or
+            holds no tokenizer.
 
     >>> from langchain_denoise.testing import FunctionChatModel
     >>> local_model(FunctionChatModel(reply=str))
     Traceback (most recent call last):
-    denoise_core.errors.InputError: expected a HuggingFacePipeline or a ChatHuggingFace over one, got ...
+    denoise_core.errors.InputError: expected a HuggingFacePipeline or a ChatHuggingFace ...
     """
-    found: Any = model.model if isinstance(model, ChatModelLLM) else model
-    while getattr(found, "pipeline", None) is None:
-        if isinstance(found, RunnableBindingBase):
-            found = found.bound
-        elif isinstance(
-            getattr(found, "llm", None), Runnable
-        ):  # ChatHuggingFace keeps its pipeline model there
-            found = found.llm
+    holder: Any = model.model if isinstance(model, ChatModelLLM) else model
+    while getattr(holder, "pipeline", None) is None:
+        if isinstance(holder, RunnableBindingBase):
+            holder = holder.bound
+        elif isinstance(getattr(holder, "llm", None), Runnable):
+            holder = holder.llm  # ChatHuggingFace keeps its pipeline model there
         else:
             raise InputError(
-                f"expected a HuggingFacePipeline or a ChatHuggingFace over one, got {type(found).__name__}, which "
-                "holds no pipeline; give END the model by name instead, or the object you loaded"
+                "expected a HuggingFacePipeline or a ChatHuggingFace over one, got "
+                f"{type(holder).__name__}, which holds no pipeline; give END the model "
+                "by name instead, or the object you loaded"
             )
-    inner, tokenizer = (
-        getattr(found.pipeline, "model", None),
-        getattr(found.pipeline, "tokenizer", None),
-    )
-    if not callable(getattr(inner, "named_parameters", None)) or tokenizer is None:
+    loaded_model = getattr(holder.pipeline, "model", None)
+    tokenizer = getattr(holder.pipeline, "tokenizer", None)
+    is_torch_model = callable(getattr(loaded_model, "named_parameters", None))
+    if not is_torch_model or tokenizer is None:
         raise InputError(
-            f"the pipeline of {type(found).__name__} holds no PyTorch model with its tokenizer: model is a "
-            f"{type(inner).__name__}, tokenizer a {type(tokenizer).__name__}"
+            f"the pipeline of {type(holder).__name__} holds no PyTorch model with its "
+            f"tokenizer: model is a {type(loaded_model).__name__}, tokenizer a "
+            f"{type(tokenizer).__name__}"
         )
-    return inner, tokenizer
+    return loaded_model, tokenizer
 
 
-_seen: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+_loaded_model_ids: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
 
 
-def _identity(model: Any) -> str:
-    """A name for one loaded model, which no other in this process has had."""
-    if model not in _seen:
-        _seen[model] = f"loaded-{uuid4().hex[:12]}"
-    return _seen[model]
+def _loaded_model_id(model: Any) -> str:
+    """An id for one loaded model, which no other in this process has had."""
+    # Python's id() may be reused after a model is freed.
+    if model not in _loaded_model_ids:
+        _loaded_model_ids[model] = f"loaded-{uuid4().hex[:12]}"
+    return _loaded_model_ids[model]
 
 
-def _last(ended: GenerationEnd, model_name: str) -> ChatGenerationChunk:
-    """The chunk that says how it ended, without text."""
-    used = ended.usage
+def _last_chunk(end: GenerationEnd, model_name: str) -> ChatGenerationChunk:
+    """The chunk without text that reports tokens and the reason of the end."""
+    usage = UsageMetadata(
+        input_tokens=end.usage.input_tokens,
+        output_tokens=end.usage.output_tokens,
+        total_tokens=end.usage.total,
+    )
+    finish_reason = "length" if end.is_truncated else "stop"
     message = AIMessageChunk(
         content="",
-        usage_metadata=UsageMetadata(
-            input_tokens=used.input_tokens,
-            output_tokens=used.output_tokens,
-            total_tokens=used.total,
-        ),
-        response_metadata={
-            "finish_reason": "length" if ended.is_truncated else "stop",
-            "model_name": model_name,
-        },
+        usage_metadata=usage,
+        response_metadata={"finish_reason": finish_reason, "model_name": model_name},
         chunk_position="last",
     )
     return ChatGenerationChunk(message=message)
 
 
-def _text(message: BaseMessage) -> Message:
-    if message.type not in ("system", "human", "ai"):
+def _text_message(message: BaseMessage) -> Message:
+    role = _ROLES.get(message.type)
+    if role is None:
         raise InputError(
             f"a local model reads system, human and ai messages, not {message.type!r}"
         )
-    parts = message.content if isinstance(message.content, list) else []
-    if getattr(message, "tool_calls", None) or any(
-        isinstance(p, dict) and p.get("type") != "text" for p in parts
-    ):
+    blocks = message.content if isinstance(message.content, list) else []
+    block_types = {block.get("type") for block in blocks if isinstance(block, dict)}
+    if getattr(message, "tool_calls", None) or block_types - {"text"}:
         raise InputError(
-            "a local model reads text alone: this message holds a tool call, an image or the like"
+            "a local model reads text alone: this message holds a tool call, an image or "
+            "the like"
         )
-    if message.type == "system":
-        return Message("system", message.text)
-    return Message("user" if message.type == "human" else "assistant", message.text)
+    return Message(role, message.text)

@@ -1,8 +1,9 @@
-"""What LangChain scores with as the core's `Scorer`, and the encoder that ships as LangChain's `Embeddings`."""
+"""LangChain's scorers as the core's `Scorer`; the bundled encoder as `Embeddings`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,32 +21,35 @@ from denoise_core.runtime.caches import SingleLoadCache
 from denoise_core.scorers.encoders import CrossEncoderScorer, EmbeddingScorer
 
 
-def as_scorer(scorer: Any, name: str = "scorer") -> Scorer:
+def as_scorer(scorer: Any, argument: str = "scorer") -> Scorer:
     """`Embeddings`, a `BaseCrossEncoder` or a core `Scorer`, as a core `Scorer`.
 
-    Raises `InputError` that says what came for anything else.
+    Raises:
+        InputError: For anything else; ``argument`` names it in the message.
     """
     if isinstance(scorer, Embeddings):
         return EmbeddingScorer(scorer)
     if isinstance(scorer, BaseCrossEncoder):
         return CrossEncoderScorer(scorer.score)
+    type_name = type(scorer).__name__
     if isinstance(scorer, Denoiser):
-        raise InputError(
-            f"{name}: {type(scorer).__name__} is a denoiser; pass denoiser=..."
-        )
+        raise InputError(f"{argument}: {type_name} is a denoiser; pass denoiser=...")
     if isinstance(scorer, Scorer) and not isinstance(scorer, (type, Runnable)):
         return scorer
-    hint = f"{type(scorer).__name__}; a chat model goes to from_llm(...)"
+    received = repr(scorer)[:80]
+    if isinstance(scorer, Runnable):
+        received = f"{type_name}; a chat model goes to from_llm(...)"
     raise InputError(
-        f"{name}: expected embeddings, a cross-encoder or a denoise_core scorer, got "
-        f"{hint if isinstance(scorer, Runnable) else repr(scorer)[:80]}"
+        f"{argument}: expected embeddings, a cross-encoder or a denoise_core scorer, "
+        f"got {received}"
     )
 
 
 class EmbeddedEmbeddings(Embeddings):
-    """The sentence encoder that ships (MiniLM-L6, 384 values of length 1), for a vector store or a splitter.
+    """The bundled sentence encoder (MiniLM-L6, 384 values of length 1).
 
-    Loaded at the first call; needs the extra ``embedded`` and no network.
+    For a vector store or a splitter. Loaded at the first call; needs the extra
+    ``embedded`` and no network.
 
     >>> len(EmbeddedEmbeddings().embed_query("How tall is the tower?"))
     384
@@ -53,11 +57,12 @@ class EmbeddedEmbeddings(Embeddings):
 
     @override
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        # Imported here: it loads the weights' package.
         from denoise_core.embedded import shared_encoder
 
-        vectors: list[list[float]] = (
-            shared_encoder().embed_texts(texts).tolist() if texts else []
-        )
+        if not texts:
+            return []
+        vectors: list[list[float]] = shared_encoder().embed_texts(texts).tolist()
         return vectors
 
     @override
@@ -66,49 +71,47 @@ class EmbeddedEmbeddings(Embeddings):
 
 
 class FolderProbe:
-    """END's probe from a folder, loaded with its model at the first score, so in a thread and once.
+    """END's probe from a folder, loaded with its model at the first score.
 
-    ``model`` is a name, a folder or a loaded one; None is the model that the probe's card names. By name it is
-    loaded once a process, so that a compressor rebuilt for each call does not load it again.
+    ``model`` is a name, a folder or a loaded one; None is the model that the probe's card
+    names. By name it is loaded once a process, so that a compressor rebuilt for each call
+    does not load it again.
     """
 
     def __init__(self, folder: str, model: Any = None) -> None:
         self.folder = folder
         self.model = model
-        self._made: ProbeScorer | None = None
+        self._probe_scorer: ProbeScorer | None = None
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
         """As `ProbeScorer.score`."""
-        return self._scorer().score(query, texts)
+        return self._load_scorer().score(query, texts)
 
     def score_with_windows(self, query: str, texts: Sequence[str]) -> ScoredTexts:
         """As `ProbeScorer.score_with_windows`."""
-        return self._scorer().score_with_windows(query, texts)
+        return self._load_scorer().score_with_windows(query, texts)
 
     @property
     def calibration(self) -> Calibration | None:
-        """What the folder's probe was calibrated to; reads the folder."""
-        return self._scorer().calibration
+        """The calibration of the folder's probe; reads the folder."""
+        return self._load_scorer().calibration
 
-    def _scorer(self) -> ProbeScorer:
+    def _load_scorer(self) -> ProbeScorer:
         if self.model is None or isinstance(self.model, str):
-            return _loaded(self.folder, self.model)
-        if self._made is None:
-            model, tokenizer = (
-                self.model if isinstance(self.model, tuple) else (self.model, None)
-            )
-            self._made = ProbeScorer(
-                model, Probe.load(self.folder), tokenizer=tokenizer
-            )
-        return self._made
+            load = partial(_load_by_name, self.folder, self.model)
+            return _probe_scorers((self.folder, self.model), load)
+        if self._probe_scorer is None:
+            model, tokenizer = self.model, None
+            if isinstance(self.model, tuple):
+                model, tokenizer = self.model
+            probe = Probe.load(self.folder)
+            self._probe_scorer = ProbeScorer(model, probe, tokenizer=tokenizer)
+        return self._probe_scorer
 
 
-_probes: SingleLoadCache[ProbeScorer] = SingleLoadCache(keep_recent=8)
+_probe_scorers: SingleLoadCache[ProbeScorer] = SingleLoadCache(keep_recent=8)
 
 
-def _loaded(folder: str, model: str | None) -> ProbeScorer:
-    def fresh() -> ProbeScorer:
-        probe = Probe.load(folder)
-        return ProbeScorer(model or probe.reading.model.name, probe)
-
-    return _probes((folder, model), fresh)
+def _load_by_name(folder: str, model: str | None) -> ProbeScorer:
+    probe = Probe.load(folder)
+    return ProbeScorer(model or probe.reading.model.name, probe)

@@ -1,22 +1,15 @@
-"""`verified(chain)`: judge and redraft around any chain, without rewriting it."""
+"""`verified(chain)`: judge and redraft around any chain, without a rewrite."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
-from langchain_core.runnables import Runnable, RunnableConfig
-from langchain_core.runnables.base import (
-    RunnableBindingBase,
-    RunnableLike,
-    RunnableParallel,
-    RunnableSequence,
-    coerce_to_runnable,
-)
+from langchain_core.runnables import RunnableConfig
+from langchain_core.runnables.base import RunnableLike, coerce_to_runnable
 from langchain_core.runnables.config import merge_configs
-from langchain_core.runnables.passthrough import RunnableAssign
 from langchain_core.utils.pydantic import TypeBaseModel
 from pydantic import PrivateAttr, field_validator
 from typing_extensions import override
@@ -26,6 +19,7 @@ from denoise_core.augmenter import Answer, LoopLimits
 from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
 from denoise_core.augmenter.traces.record import answer_record
 from langchain_denoise.convert import chain_values
+from langchain_denoise.convert.chain_values import ValueSelector
 from langchain_denoise.convert.claims import (
     change_at_path,
     extract_claims,
@@ -34,10 +28,13 @@ from langchain_denoise.convert.claims import (
     validate_claims,
 )
 from langchain_denoise.convert.messages import internal_config
+from langchain_denoise.models.bindings import AnyRunnable
+from langchain_denoise.observe import Record
 from langchain_denoise.verification.evidence import EvidenceHandler
 from langchain_denoise.verification.redraft import (
     RedraftRequest,
     current_redraft,
+    inner_steps,
     insert_redrafting,
 )
 from langchain_denoise.verification.runnable import LoopRun, VerifyingRunnable
@@ -48,6 +45,7 @@ from langchain_denoise.verification.verifier import (
 )
 
 OutputType = Literal["output", "answer"]
+DraftEvent: TypeAlias = str | RetrievedEvidence | DraftReply
 
 
 def verified(
@@ -57,70 +55,73 @@ def verified(
     judge: Any = None,
     limits: LoopLimits | None = None,
     budget: Budget | None = None,
-    question: str | Callable[..., Any] | None = None,
-    answer: str | Callable[..., Any] | None = None,
-    evidence: str | Callable[..., Any] | None = None,
-    feedback: str | Callable[..., Any] | None = None,
+    question: ValueSelector = None,
+    answer: ValueSelector = None,
+    evidence: ValueSelector = None,
+    feedback: ValueSelector = None,
     output_type: OutputType = "output",
     claims: Sequence[str] | None = None,
 ) -> VerifiedRunnable:
-    """``chain`` with its answers held against what it found, and asked again while they do not hold.
+    """The chain with its answers checked against the evidence it found.
 
-    ``judge``, ``limits`` and ``budget`` are `Verifier`'s, whose other settings go through ``verifier``.
+    It writes another draft while the answer is not supported. Input and output keep their
+    form.
 
-    Input and output keep their form. The evidence is what the chain's retrievers and tools bring while it runs, or
-    else the documents under a usual key (``context documents source_documents``); ``evidence`` says where else: a
-    key, or a function of input and output as they are. ``question`` and ``answer`` say the same of these; left
-    out, each is a string, messages, or under one of the keys ``question input query`` and ``answer output result
-    text``.
+    The feedback goes to the model that writes, after its own prompt, and to no search:
+    the chain's input stays the same.
 
-    Of structured output (pydantic, a dataclass, a dict, ``include_raw=True``) the same fields are judged, or those
-    that ``claims`` names: ``["answer", "findings[].text"]``; where it has none of these every field but sources,
-    confidence and follow-up questions. ``sources citations references`` are looked up in the evidence: the
-    record's ``sources`` lists the documents, and under ``unresolved`` what stands nowhere.
+    A chain whose tools ran is not run again, because they would run twice. A graph or
+    agent raises `InputError`; use ``VerificationMiddleware`` there, or allow another run
+    with ``Verifier(limits=LoopLimits(rerun=True))``.
 
-    What is wrong with a draft goes to the model that writes, behind its own prompt, and to no search: the chain's
-    input stays as it was. ``feedback`` is for a chain in which no model can be seen: a key of the input, or a
-    function ``(input, draft, feedback) -> input``.
+    The record (outcome, why it stopped, every attempt) is in ``output["denoise"]``, in a
+    message's ``response_metadata["denoise"]``, in ``.denoise`` of a string, in the span
+    ``denoise_record`` and the custom event ``denoise``.
 
-    A chain whose tools ran is not run again, since they would run twice; a graph or agent raises `InputError`, and
-    has ``VerificationMiddleware``. ``Verifier(limits=LoopLimits(rerun=True))`` says that it does no harm.
+    Args:
+        chain: Any runnable, function or dict of them.
+        verifier: All settings of verification, instead of ``judge``, ``limits`` and
+            ``budget``.
+        judge: As in `Verifier`.
+        limits: As in `Verifier`.
+        budget: As in `Verifier`.
+        question: The key of the question in the input, or a function of it. By default
+            the input is a string, messages, or has ``question``, ``input`` or ``query``.
+        answer: The key of the answer in the output, or a function of it. By default the
+            output is a string, messages, or has ``answer``, ``output``, ``result`` or
+            ``text``.
+        evidence: The key of the evidence, or a function of input and output. By default
+            it is what the chain's retrievers and tools return while it runs, or else the
+            documents under ``context``, ``documents`` or ``source_documents``.
+        feedback: For a chain that shows no model: a key of the input, or a function
+            ``(input, draft, feedback) -> input``.
+        output_type: ``"answer"`` returns the `denoise_core.augmenter.Answer` instead of
+            the output.
+        claims: The fields of structured output (pydantic, a dataclass, a dict,
+            ``include_raw=True``) to judge: ``["answer", "findings[].text"]``. By default
+            the answer; without one every field but sources, confidence and follow-up
+            questions. ``sources``, ``citations`` and ``references`` are looked up in the
+            evidence: the record's ``sources`` lists the documents, and under
+            ``unresolved`` those that were not found.
 
-    The record (outcome, why it stopped, every attempt) is in ``output["denoise"]``, in a message's
-    ``response_metadata["denoise"]``, in ``.denoise`` of a string, in the span ``denoise_record`` and the custom
-    event ``denoise``. ``returns="answer"`` gives the `denoise_core.augmenter.Answer` in the output's place.
-
-    >>> found = ["The tower was finished in 1889."]
-    >>> checked = verified(lambda asked: {"answer": "The tower was finished in 1889.", "context": found})
-    >>> checked.invoke({"question": "When was the tower finished?"})["denoise"]["outcome"]
+    >>> documents = ["The tower was finished in 1889."]
+    >>> output = {"answer": "The tower was finished in 1889.", "context": documents}
+    >>> chain = verified(lambda chain_input: output)
+    >>> chain.invoke({"question": "When was the tower finished?"})["denoise"]["outcome"]
     'supported'
     """
+    has_keywords = any(value is not None for value in (judge, limits, budget))
     if verifier is None:
         verifier = Verifier(judge=judge, limits=limits, budget=budget)
-    elif not isinstance(verifier, Verifier) or any(
-        x is not None for x in (judge, limits, budget)
-    ):
+    elif has_keywords or not isinstance(verifier, Verifier):
         raise InputError(
-            "verifier: expected Verifier(...) alone, or judge=, limits= and budget= without it"
+            "verifier: expected Verifier(...) alone, or judge=, limits= and budget= "
+            "without it"
         )
-    chain = coerce_to_runnable(chain)
-    homes = {c.__module__ for part in visible_steps(chain) for c in type(part).__mro__}
-    if "langchain_core.runnables.history" in homes:
-        raise InputError(
-            "a history inside verified(...) would keep every draft, rejected ones too; read it before the chain "
-            "and write to it what verified(chain) gives"
-        )
-    if (
-        any(home.startswith("langgraph.pregel") for home in homes)
-        and not verifier.limits.rerun
-    ):
-        raise InputError(
-            "verified(...) runs its chain again, and a graph or agent may have effects outside; put "
-            "VerificationMiddleware() into create_agent(middleware=[...]), or a JudgeNode into the graph, or say "
-            "Verifier(limits=LoopLimits(rerun=True)) where running it twice does no harm"
-        )
+    runnable = coerce_to_runnable(chain)
+    _check_rerun(runnable, verifier.limits.rerun)
     return VerifiedRunnable(
-        chain=chain,
+        chain=runnable,
         verifier=verifier,
         question=question,
         answer=answer,
@@ -131,139 +132,156 @@ def verified(
     )
 
 
-def visible_steps(chain: Runnable[Any, Any]) -> Iterator[Runnable[Any, Any]]:
-    """A chain and the steps that can be seen in it."""
+def _check_rerun(chain: AnyRunnable, allow_rerun: bool) -> None:
+    """Check that the chain may run more than once.
+
+    Raises:
+        InputError: For a chain that writes a history, and for a graph or agent.
+    """
+    modules: set[str] = set()
+    for step in visible_steps(chain):
+        modules.update(parent.__module__ for parent in type(step).__mro__)
+    if "langchain_core.runnables.history" in modules:
+        raise InputError(
+            "a history inside verified(...) would keep every draft, rejected ones too; "
+            "read it before the chain and write to it what verified(chain) gives"
+        )
+    is_graph = any(module.startswith("langgraph.pregel") for module in modules)
+    if is_graph and not allow_rerun:
+        raise InputError(
+            "verified(...) runs its chain again, and a graph or agent may have effects "
+            "outside; put VerificationMiddleware() into create_agent(middleware=[...]), "
+            "or a JudgeNode into the graph, or say "
+            "Verifier(limits=LoopLimits(rerun=True)) where running it twice does no harm"
+        )
+
+
+def visible_steps(chain: AnyRunnable) -> Iterator[AnyRunnable]:
+    """A chain and, at any depth, the steps that it shows."""
     yield chain
-    inner: Sequence[Runnable[Any, Any]] = ()
-    if isinstance(chain, RunnableBindingBase):
-        inner = [chain.bound]
-    elif isinstance(chain, RunnableSequence):
-        inner = chain.steps
-    elif isinstance(chain, RunnableParallel):
-        inner = list(chain.steps__.values())
-    elif isinstance(chain, RunnableAssign):
-        inner = [chain.mapper]
-    for one in inner:
-        yield from visible_steps(one)
+    for step in inner_steps(chain).values():
+        yield from visible_steps(step)
 
 
 class VerifiedRunnable(VerifyingRunnable[Any, Any]):
-    """A chain with verification around it; see `verified`, which builds it."""
+    """A chain with verification; see `verified`, which builds it."""
 
-    chain: Runnable[Any, Any]
+    chain: AnyRunnable
     verifier: Verifier
-    question: str | Callable[..., Any] | None = None
-    answer: str | Callable[..., Any] | None = None
-    evidence: str | Callable[..., Any] | None = None
-    feedback: str | Callable[..., Any] | None = None
+    question: ValueSelector = None
+    answer: ValueSelector = None
+    evidence: ValueSelector = None
+    feedback: ValueSelector = None
     output_type: OutputType = "output"
     claims: Sequence[str] | None = None
 
-    _redrafting_chain: Runnable[Any, Any] | None = PrivateAttr(default=None)
+    _redrafting_chain: AnyRunnable | None = PrivateAttr(default=None)
 
     @field_validator("claims", mode="before")
     @classmethod
-    def _a_list_of_paths(cls, claims: Any) -> Any:
+    def _check_claims(cls, claims: Any) -> Any:
         return validate_claims(claims)
 
     @override
     def model_post_init(self, context: Any, /) -> None:
         super().model_post_init(context)
-        if callable(self.answer) and self.verifier.limits.unsupported != "send":
+        unsupported = self.verifier.limits.unsupported
+        if callable(self.answer) and unsupported != "send":
             raise InputError(
-                f"unsupported={self.verifier.limits.unsupported!r} puts another answer into the output, which "
+                f"unsupported={unsupported!r} puts another answer into the output, which "
                 "needs answer='key'; a function only finds it"
             )
-        self._redrafting_chain = (
-            insert_redrafting(self.chain) if self.feedback is None else None
-        )
+        if self.feedback is None:
+            self._redrafting_chain = insert_redrafting(self.chain)
 
     @override
     def get_input_schema(self, config: RunnableConfig | None = None) -> TypeBaseModel:
         return self.chain.get_input_schema(config)
 
     @override
-    def _loop_run(self, input: Any, options: dict[str, Any]) -> LoopRun:
-        drafts = ChainDrafter(self, input, options)
-        messages = (
-            None
-            if callable(self.question)
-            else chain_values.extract_messages(chain_values.as_mapping(input))
-        )
-        history = history_before_question(messages) if messages else ()
-        question, verifier = (
-            chain_values.extract_question(input, self.question),
-            self.verifier,
-        )
+    def _loop_run(self, input: Any, options: Record) -> LoopRun:
+        drafter = ChainDrafter(self, input, options)
+        question = chain_values.extract_question(input, self.question)
+        messages = None
+        if not callable(self.question):
+            messages = chain_values.extract_messages(chain_values.as_mapping(input))
         return LoopRun(
-            verifier.loop,
+            self.verifier.loop,
             question,
-            history,
-            verifier.notify,
-            drafts.output_for_answer,
-            drafts,
+            history_before_question(messages or ()),
+            self.verifier.notify,
+            drafter.output_for_answer,
+            drafter,
         )
 
 
 class ChainDrafter:
-    """One input's way through the chain, once for each draft; a core `StreamingDrafter`."""
+    """Runs the chain once for each draft of one input; a core `StreamingDrafter`."""
 
     def __init__(
-        self, settings: VerifiedRunnable, given: Any, options: dict[str, Any]
+        self, settings: VerifiedRunnable, chain_input: Any, options: Record
     ) -> None:
         self.settings = settings
-        self.given = given
+        self.chain_input = chain_input
         self.options = options
-        self.tools = 0
+        self.tool_calls = 0
         self.error: Exception | None = None
 
     @property
     def repeatable(self) -> bool:
-        return self.tools == 0
+        """Whether no tool has run; a tool must not run twice."""
+        return self.tool_calls == 0
 
     def draft(self, request: DraftRequest) -> DraftReply:
-        with self._noted() as handler, self._asked(request) as (chain, given):
-            brought = chain.invoke(given, self._config(handler), **self.options)
-            return self._drafted(brought, handler)
+        """Run the chain."""
+        with self._observe_run() as handler, self._prepare(request) as prepared:
+            chain, chain_input = prepared
+            config = _draft_config(handler)
+            output = chain.invoke(chain_input, config, **self.options)
+            return self._read_reply(output, handler)
 
     async def adraft(self, request: DraftRequest) -> DraftReply:
-        with self._noted() as handler, self._asked(request) as (chain, given):
-            brought = await chain.ainvoke(given, self._config(handler), **self.options)
-            return self._drafted(brought, handler)
+        """`draft` for async."""
+        with self._observe_run() as handler, self._prepare(request) as prepared:
+            chain, chain_input = prepared
+            config = _draft_config(handler)
+            output = await chain.ainvoke(chain_input, config, **self.options)
+            return self._read_reply(output, handler)
 
-    def stream(
-        self, request: DraftRequest
-    ) -> Iterator[str | RetrievedEvidence | DraftReply]:
-        whole = None
-        with self._noted() as handler, self._asked(request) as (chain, given):
-            for chunk in chain.stream(given, self._config(handler), **self.options):
-                whole = chunk if whole is None else whole + chunk
+    def stream(self, request: DraftRequest) -> Iterator[DraftEvent]:
+        """Run the chain as a stream: evidence and text as they come, then the draft."""
+        output = None
+        with self._observe_run() as handler, self._prepare(request) as prepared:
+            chain, chain_input = prepared
+            config = _draft_config(handler)
+            for chunk in chain.stream(chain_input, config, **self.options):
+                output = chunk if output is None else output + chunk
                 yield from handler.new_evidence()
-                if piece := answer_chunk(chunk, self.settings.answer):
-                    yield piece
-            yield self._drafted(whole, handler)
+                yield from self._chunk_texts(chunk)
+            yield self._read_reply(output, handler)
 
-    async def astream(
-        self, request: DraftRequest
-    ) -> AsyncIterator[str | RetrievedEvidence | DraftReply]:
-        whole = None
-        with self._noted() as handler, self._asked(request) as (chain, given):
-            async for chunk in chain.astream(
-                given, self._config(handler), **self.options
-            ):
-                whole = chunk if whole is None else whole + chunk
-                for found in handler.new_evidence():
-                    yield found
-                if piece := answer_chunk(chunk, self.settings.answer):
-                    yield piece
-            yield self._drafted(whole, handler)
+    async def astream(self, request: DraftRequest) -> AsyncIterator[DraftEvent]:
+        """`stream` for async."""
+        output = None
+        with self._observe_run() as handler, self._prepare(request) as prepared:
+            chain, chain_input = prepared
+            config = _draft_config(handler)
+            async for chunk in chain.astream(chain_input, config, **self.options):
+                output = chunk if output is None else output + chunk
+                for event in [*handler.new_evidence(), *self._chunk_texts(chunk)]:
+                    yield event
+            yield self._read_reply(output, handler)
 
-    def _config(self, handler: EvidenceHandler) -> RunnableConfig:
-        return merge_configs(internal_config(), {"callbacks": [handler]})
+    def _chunk_texts(self, chunk: Any) -> list[str]:
+        text = answer_chunk(chunk, self.settings.answer)
+        return [text] if text else []
 
     @contextmanager
-    def _noted(self) -> Iterator[EvidenceHandler]:
-        """What one run found and whether tools ran. What the user has to put right is not run into twice."""
+    def _observe_run(self) -> Iterator[EvidenceHandler]:
+        """The handler of one run; notes whether tools ran, and an error.
+
+        An `InputError`, which the user has to fix, is raised again without another run.
+        """
         if isinstance(self.error, InputError):
             raise self.error
         handler = EvidenceHandler()
@@ -273,99 +291,100 @@ class ChainDrafter:
             self.error = error
             raise
         finally:
-            self.tools += handler.tool_calls
+            self.tool_calls += handler.tool_calls
 
     @contextmanager
-    def _asked(self, request: DraftRequest) -> Iterator[tuple[Runnable[Any, Any], Any]]:
-        """The chain to run and what to give it: the input as it is, and feedback beside it."""
-        s = self.settings
-        told = RedraftRequest.from_request(request)
-        if told is None:
-            yield s.chain, self.given
-        elif s.feedback is not None:
+    def _prepare(self, request: DraftRequest) -> Iterator[tuple[AnyRunnable, Any]]:
+        """The chain to run and its input, with the feedback in one of them."""
+        settings, chain_input = self.settings, self.chain_input
+        redraft = RedraftRequest.from_request(request)
+        if redraft is None:
+            yield settings.chain, chain_input
+            return
+        if settings.feedback is not None:
+            draft, feedback = redraft.rejected, redraft.feedback
             yield (
-                s.chain,
+                settings.chain,
                 chain_values.add_feedback(
-                    self.given, told.rejected, told.feedback, s.feedback
+                    chain_input, draft, feedback, settings.feedback
                 ),
             )
-        elif (
-            s._redrafting_chain is None
-            and chain_values.extract_messages(self.given) is not None
-        ):
+            return
+        redrafting_chain = settings._redrafting_chain
+        has_messages = chain_values.extract_messages(chain_input) is not None
+        if redrafting_chain is None and has_messages:
+            messages = redraft.feedback_messages
             yield (
-                s.chain,
-                chain_values.append_feedback_messages(
-                    self.given, told.feedback_messages
-                ),
+                settings.chain,
+                chain_values.append_feedback_messages(chain_input, messages),
             )
-        else:
-            token = current_redraft.set(told)
-            try:
-                yield s._redrafting_chain or s.chain, self.given
-            finally:
-                current_redraft.reset(token)
+            return
+        # A context variable reaches the model inside the chain, whatever is in between.
+        token = current_redraft.set(redraft)
+        try:
+            yield redrafting_chain or settings.chain, chain_input
+        finally:
+            current_redraft.reset(token)
 
-    def _drafted(self, brought: Any, handler: EvidenceHandler) -> DraftReply:
-        s, found = self.settings, handler.retrieved
-        brought = chain_values.remove_feedback_messages(brought)
-        said = extract_claims(brought, s.answer, s.claims)
-        if s.evidence is not None or not any(f.passages for f in found):
+    def _read_reply(self, output: Any, handler: EvidenceHandler) -> DraftReply:
+        settings, retrieved = self.settings, handler.retrieved
+        output = chain_values.remove_feedback_messages(output)
+        claims = extract_claims(output, settings.answer, settings.claims)
+        has_passages = any(evidence.passages for evidence in retrieved)
+        # A chain that retrieves without callbacks may still return its documents.
+        if settings.evidence is not None or not has_passages:
             passages = chain_values.extract_evidence(
-                self.given, brought, s.evidence, required=False
+                self.chain_input, output, settings.evidence, required=False
             )
-            found = [RetrievedEvidence(passages)] if passages else []
+            retrieved = [RetrievedEvidence(passages)] if passages else []
         return DraftReply(
-            said.text,
+            claims.text,
             handler.usage,
             calls=handler.model_calls,
-            retrieved=tuple(found),
-            fields=said.fields,
-            origin=brought,
+            retrieved=tuple(retrieved),
+            fields=claims.fields,
+            origin=output,
         )
 
-    def output_for_answer(self, answer: Answer) -> tuple[Any, dict[str, Any]]:
-        """The output that brought the answer, with the record of the run in it, and that record."""
-        best, record = answer.best, answer_record(answer)
+    def output_for_answer(self, answer: Answer) -> tuple[Any, Record]:
+        """The output that gave the answer, with the record of the run, and that record."""
+        settings, best, record = self.settings, answer.best, answer_record(answer)
         if best is None:
             raise self.error or RuntimeError(f"no draft: {answer.text}")
         output = best.origin
-        said = extract_claims(output, self.settings.answer, self.settings.claims)
-        if sources := resolve_sources(said.sources, answer.memory.evidence):
+        claims = extract_claims(output, settings.answer, settings.claims)
+        sources = resolve_sources(claims.sources, answer.memory.evidence)
+        if sources:
             record["sources"] = sources
-        shown = (
-            said.text.strip()
-            if said.fields is None and not callable(self.settings.answer)
-            else best.candidate
-        )
-        if (
-            answer.text != best.candidate or shown != best.candidate
-        ):  # reasoning is not sent
-            if said.fields is not None:
-                raise InputError(
-                    f"cannot put another answer into a {type(output).__name__}: pass answer='key', or limits that "
-                    "send unsupported answers as they are"
-                )
-            output = replace_claim_text(output, answer.text, said.path)
-        if self.settings.verifier.annotate and said.fields is None:
-            noted = partial(
+        # Reasoning in the model's text is not part of the candidate, and is not sent.
+        is_plain_text = claims.fields is None and not callable(settings.answer)
+        output_text = claims.text.strip() if is_plain_text else best.candidate
+        is_unchanged = answer.text == best.candidate == output_text
+        if not is_unchanged:
+            if claims.fields is not None:
+                message = chain_values.CANNOT_REPLACE_ANSWER
+                raise InputError(message.format(type(output).__name__))
+            output = replace_claim_text(output, answer.text, claims.path)
+        if settings.verifier.annotate and claims.fields is None:
+            annotate = partial(
                 chain_values.change_answer_message,
                 change=partial(annotate_message, answer=answer),
             )
-            output = change_at_path(output, noted, said.path)
-        return (
-            answer
-            if self.settings.output_type == "answer"
-            else chain_values.attach_record(output, record),
-            record,
-        )
+            output = change_at_path(output, annotate, claims.path)
+        if settings.output_type == "answer":
+            return answer, record
+        return chain_values.attach_record(output, record), record
 
 
-def answer_chunk(chunk: Any, place: str | Callable[..., Any] | None) -> str:
+def _draft_config(handler: EvidenceHandler) -> RunnableConfig:
+    return merge_configs(internal_config(), {"callbacks": [handler]})
+
+
+def answer_chunk(chunk: Any, selector: ValueSelector) -> str:
     """The answer's text in one chunk of a stream; "" for a chunk of something else."""
-    if callable(place):
+    if callable(selector):
         return ""
     try:
-        return chain_values.extract_answer(chunk, place)
+        return chain_values.extract_answer(chunk, selector)
     except InputError:
         return ""

@@ -1,4 +1,7 @@
-"""What the retrievers and tools of a chain brought while it ran, from LangChain's own callbacks."""
+"""What the retrievers and tools of a chain return while it runs.
+
+LangChain's own callbacks report it.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ from langchain_denoise.convert.documents import (
 
 
 @dataclass
-class _Run:
+class _CallbackRun:
     kind: str
     parent_id: UUID | None
     query: str = ""
@@ -37,66 +40,74 @@ class _Run:
 class EvidenceHandler(BaseCallbackHandler):
     """Evidence, tool calls and tokens of one run of a chain.
 
-    Of retrievers inside one another the outermost counts: what it gave is what the chain read. A tool's documents
-    are retrieved, its text is a tool's; text of a tool in which a model wrote is that model's, and no evidence; a
-    tool whose retriever was heard already adds nothing.
+    Of nested retrievers the outermost counts: the chain reads what it returns. A tool's
+    documents are retrieved, its text is a tool's. Text of a tool that called a model is
+    that model's, and no evidence. A tool whose retriever reported already adds nothing.
     """
 
-    run_inline = True  # in the order things happen, also under async
+    run_inline = True  # events keep their order, also under async
 
     def __init__(self) -> None:
         self.retrieved: list[RetrievedEvidence] = []
         self.model_calls = 0
         self.tool_calls = 0
-        self._usages: list[Usage] = []
-        self._yielded = 0
-        self._runs: dict[UUID, _Run] = {}
+        self._reported_usages: list[Usage] = []
+        self._yielded_count = 0
+        self._runs: dict[UUID, _CallbackRun] = {}
         self._lock = threading.Lock()
 
     @property
     def usage(self) -> Usage | None:
-        """Tokens of all model calls; None where one of them reported none."""
-        if not self._usages or len(self._usages) < self.model_calls:
+        """Tokens of all model calls; None if one of them reported none."""
+        usages = self._reported_usages
+        if not usages or len(usages) < self.model_calls:
             return None
-        return Usage(
-            sum(u.input_tokens for u in self._usages),
-            sum(u.output_tokens for u in self._usages),
-        )
+        input_tokens = sum(usage.input_tokens for usage in usages)
+        return Usage(input_tokens, sum(usage.output_tokens for usage in usages))
 
     def new_evidence(self) -> list[RetrievedEvidence]:
-        """What was found since this was last asked."""
+        """The evidence since the last call of this method."""
         with self._lock:
-            new = self.retrieved[self._yielded :]
-            self._yielded = len(self.retrieved)
-        return new
+            new_evidence = self.retrieved[self._yielded_count :]
+            self._yielded_count = len(self.retrieved)
+        return new_evidence
 
-    def _start(
+    def _start_run(
         self, kind: str, run_id: UUID, parent_id: UUID | None, query: str = ""
     ) -> None:
         with self._lock:
-            self._runs[run_id] = _Run(kind, parent_id, query)
+            self._runs[run_id] = _CallbackRun(kind, parent_id, query)
             self.tool_calls += kind == "tool"
-            for outer in self._runs_around(parent_id):
-                outer.inner_kinds.add(kind)
+            # A tool needs to know later whether a model or a retriever ran inside it.
+            for outer_run in self._enclosing_runs(parent_id):
+                outer_run.inner_kinds.add(kind)
 
-    def _runs_around(self, run_id: UUID | None) -> list[_Run]:
-        around: list[_Run] = []
+    def _enclosing_runs(self, run_id: UUID | None) -> list[_CallbackRun]:
+        enclosing_runs: list[_CallbackRun] = []
         while run_id is not None and run_id in self._runs:
-            around.append(self._runs[run_id])
+            enclosing_runs.append(self._runs[run_id])
             run_id = self._runs[run_id].parent_id
-        return around
+        return enclosing_runs
 
     @override
     def on_chain_start(
-        self, *args: Any, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **kwargs: Any,
     ) -> None:
-        self._start("chain", run_id, parent_run_id)
+        self._start_run("chain", run_id, parent_run_id)
 
     @override
     def on_chat_model_start(
-        self, *args: Any, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
+        self,
+        *args: Any,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **kwargs: Any,
     ) -> None:
-        self._start("llm", run_id, parent_run_id)
+        self._start_run("llm", run_id, parent_run_id)
 
     on_llm_start = on_chat_model_start
 
@@ -110,7 +121,7 @@ class EvidenceHandler(BaseCallbackHandler):
         parent_run_id: UUID | None = None,
         **kwargs: Any,
     ) -> None:
-        self._start("retriever", run_id, parent_run_id, str(query))
+        self._start_run("retriever", run_id, parent_run_id, str(query))
 
     @override
     def on_tool_start(
@@ -122,79 +133,64 @@ class EvidenceHandler(BaseCallbackHandler):
         parent_run_id: UUID | None = None,
         **kwargs: Any,
     ) -> None:
-        self._start(
-            "tool",
-            run_id,
-            parent_run_id,
-            arguments_text(kwargs.get("inputs") or input_str),
-        )
+        query = arguments_text(kwargs.get("inputs") or input_str)
+        self._start_run("tool", run_id, parent_run_id, query)
 
     @override
     def on_retriever_end(self, documents: Any, *, run_id: UUID, **kwargs: Any) -> None:
         run = self._runs.get(run_id)
-        if run is None or any(
-            outer.kind == "retriever" for outer in self._runs_around(run.parent_id)
-        ):
+        if run is None:
             return
-        self._add_documents(documents, run.query)
+        outer_kinds = {outer.kind for outer in self._enclosing_runs(run.parent_id)}
+        if "retriever" not in outer_kinds:
+            self._add_documents(documents, run.query)
 
     @override
     def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
         run = self._runs.get(run_id)
         if run is None or "retriever" in run.inner_kinds:
             return
-        message = output if isinstance(output, ToolMessage) else None
-        if message is not None and message.status == "error":
-            return
-        documents = artifact_documents(message) if message is not None else None
-        if documents is None and _are_documents(output):
-            documents = list(output)
+        text = output
+        documents = output if _is_document_list(output) else None
+        if isinstance(output, ToolMessage):
+            if output.status == "error":
+                return
+            text, documents = str(output.text), artifact_documents(output)
         if documents is not None:
             self._add_documents(documents, run.query)
-            return
-        text = str(message.text) if message is not None else output
-        if isinstance(text, str) and text.strip():
+        elif isinstance(text, str) and text.strip():
             author: Provenance = "model" if "llm" in run.inner_kinds else "tool"
-            self._add(
-                RetrievedEvidence(
-                    (Passage(text, f"tool-{id_from_text(text)}", provenance=author),),
-                    run.query,
-                )
-            )
+            passage = Passage(text, f"tool-{id_from_text(text)}", provenance=author)
+            self._add_evidence(RetrievedEvidence((passage,), run.query))
 
     @override
     def on_llm_end(self, response: LLMResult, **kwargs: Any) -> None:
-        messages = [
-            getattr(g, "message", None) for batch in response.generations for g in batch
-        ]
-        reported = [getattr(message, "usage_metadata", None) for message in messages]
-        counts = [usage for usage in reported if usage]
+        input_tokens = output_tokens = 0
+        has_usage = False
+        for batch in response.generations:
+            for generation in batch:
+                message = getattr(generation, "message", None)
+                usage = getattr(message, "usage_metadata", None)
+                if usage:
+                    has_usage = True
+                    input_tokens += usage["input_tokens"]
+                    output_tokens += usage["output_tokens"]
         with self._lock:
             self.model_calls += 1
-            if counts:
-                input_tokens = sum(c["input_tokens"] for c in counts)
-                self._usages.append(
-                    Usage(input_tokens, sum(c["output_tokens"] for c in counts))
-                )
+            if has_usage:
+                self._reported_usages.append(Usage(input_tokens, output_tokens))
 
     def _add_documents(self, documents: Any, query: str) -> None:
-        self._add(
-            RetrievedEvidence(
-                passages_from_documents(
-                    read_documents(documents, "found"), HEADER_KEYS
-                ),
-                query,
-            )
-        )
+        document_list = read_documents(documents, "found")
+        passages = passages_from_documents(document_list, HEADER_KEYS)
+        self._add_evidence(RetrievedEvidence(passages, query))
 
-    def _add(self, found: RetrievedEvidence) -> None:
+    def _add_evidence(self, evidence: RetrievedEvidence) -> None:
         with self._lock:
-            self.retrieved.append(found)
+            self.retrieved.append(evidence)
 
 
-def _are_documents(output: Any) -> bool:
-    return (
-        isinstance(output, (list, tuple))
-        and bool(output)
-        and all(isinstance(d, Document) for d in output)
-    )
+def _is_document_list(output: Any) -> bool:
+    if not isinstance(output, (list, tuple)) or not output:
+        return False
+    return all(isinstance(item, Document) for item in output)

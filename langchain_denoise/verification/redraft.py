@@ -1,7 +1,8 @@
-"""Where feedback goes in a chain that has no place for it: to the model that writes, and to no search.
+"""Brings feedback to the model in a chain that has no input for it.
 
-The last model of a chain is the one that writes the answer. Asked again, it reads after its own prompt the draft
-that did not hold and what is wrong with it; retrievers, and models that rewrite the question, see what they saw.
+The last model of a chain is the one that writes the answer. For another draft it reads,
+after its own prompt, the rejected draft and what is wrong with it. Retrievers, and models
+that rewrite the question, see the same input as before.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, convert_to_messages
 from langchain_core.prompt_values import PromptValue
-from langchain_core.runnables import Runnable, RunnableConfig
+from langchain_core.runnables import RunnableConfig
 from langchain_core.runnables.base import (
     RunnableBindingBase,
     RunnableParallel,
@@ -24,12 +27,15 @@ from typing_extensions import override
 
 from denoise_core.augmenter.drafting import DraftRequest
 from denoise_core.augmenter.prompts import REVISE
-from langchain_denoise.models.bindings import is_greedy, is_model
+from langchain_denoise.models.bindings import AnyRunnable, is_greedy, is_model
 
 
 @dataclass(frozen=True, slots=True)
 class RedraftRequest:
-    """What a model is told when it writes again. ``anew``: a model set to temperature 0 samples this time."""
+    """What a model reads when it writes again.
+
+    ``resample``: a model set to temperature 0 samples this time.
+    """
 
     rejected: str
     feedback: str
@@ -37,16 +43,16 @@ class RedraftRequest:
 
     @staticmethod
     def from_request(request: DraftRequest) -> RedraftRequest | None:
-        return (
-            RedraftRequest(
-                request.rejected_draft, request.feedback, request.should_resample
-            )
-            if request.rejected_draft
-            else None
+        """The request as one for another draft; None for the first draft."""
+        if not request.rejected_draft:
+            return None
+        return RedraftRequest(
+            request.rejected_draft, request.feedback, request.should_resample
         )
 
     @property
     def feedback_messages(self) -> list[Any]:
+        """The rejected draft and the feedback, as messages."""
         return [AIMessage(self.rejected), HumanMessage(f"{REVISE}\n{self.feedback}")]
 
 
@@ -56,41 +62,44 @@ current_redraft: ContextVar[RedraftRequest | None] = ContextVar(
 
 
 class RedraftingModel(RunnableBindingBase[Any, Any]):
-    """A model that reads, while a draft is written again, what was wrong with the last one."""
+    """A model that reads the feedback of `current_redraft` after its prompt."""
 
     @override
     def invoke(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Any:
-        return super().invoke(_told(input), config, **self._sampled(kwargs))
+        return super().invoke(_add_feedback(input), config, **self._sampling(kwargs))
 
     @override
     async def ainvoke(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Any:
-        return await super().ainvoke(_told(input), config, **self._sampled(kwargs))
+        prompt = _add_feedback(input)
+        return await super().ainvoke(prompt, config, **self._sampling(kwargs))
 
     @override
     def stream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> Iterator[Any]:
-        yield from super().stream(_told(input), config, **self._sampled(kwargs))
+        prompt = _add_feedback(input)
+        yield from super().stream(prompt, config, **self._sampling(kwargs))
 
     @override
     async def astream(
         self, input: Any, config: RunnableConfig | None = None, **kwargs: Any
     ) -> AsyncIterator[Any]:
-        async for chunk in super().astream(
-            _told(input), config, **self._sampled(kwargs)
-        ):
+        prompt = _add_feedback(input)
+        async for chunk in super().astream(prompt, config, **self._sampling(kwargs)):
             yield chunk
 
     @override
     def transform(
-        self, input: Iterator[Any], config: RunnableConfig | None = None, **kwargs: Any
+        self,
+        input: Iterator[Any],
+        config: RunnableConfig | None = None,
+        **kwargs: Any,
     ) -> Iterator[Any]:
-        whole = _joined(list(input))
-        yield from self.stream(whole, config, **kwargs)
+        yield from self.stream(_join_chunks(list(input)), config, **kwargs)
 
     @override
     async def atransform(
@@ -99,56 +108,61 @@ class RedraftingModel(RunnableBindingBase[Any, Any]):
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> AsyncIterator[Any]:
-        whole = _joined([part async for part in input])
-        async for chunk in self.astream(whole, config, **kwargs):
+        prompt = _join_chunks([chunk async for chunk in input])
+        async for chunk in self.astream(prompt, config, **kwargs):
             yield chunk
 
-    def _sampled(self, kwargs: dict[str, Any]) -> dict[str, Any]:
-        told = current_redraft.get()
-        return (
-            {"temperature": 0.7, **kwargs}
-            if told and told.resample and is_greedy(self.bound)
-            else kwargs
-        )
+    def _sampling(self, kwargs: dict[str, Any]) -> dict[str, Any]:
+        redraft = current_redraft.get()
+        if redraft and redraft.resample and is_greedy(self.bound):
+            return {"temperature": 0.7, **kwargs}
+        return kwargs
 
 
-def insert_redrafting(chain: Runnable[Any, Any]) -> Runnable[Any, Any] | None:
-    """``chain`` with its last model made to hear feedback; None when no model can be seen in it."""
+def inner_steps(chain: AnyRunnable) -> dict[str, AnyRunnable]:
+    """The steps that a chain shows, in their order; {} for any other runnable."""
+    if isinstance(chain, RunnableBindingBase):
+        return {"bound": chain.bound}
+    if isinstance(chain, RunnableSequence):
+        return {str(position): step for position, step in enumerate(chain.steps)}
+    if isinstance(chain, RunnableParallel):
+        return dict(chain.steps__)
+    if isinstance(chain, RunnableAssign):
+        return {"mapper": chain.mapper}
+    return {}
+
+
+def insert_redrafting(chain: AnyRunnable) -> AnyRunnable | None:
+    """The chain with its last model as a `RedraftingModel`; None if it shows no model."""
     if is_model(chain):
         return RedraftingModel(bound=chain)
-    if isinstance(chain, RunnableSequence):
-        steps = list(chain.steps)
-        for place in reversed(range(len(steps))):
-            if (new := insert_redrafting(steps[place])) is not None:
-                steps[place] = new
-                return RunnableSequence(*steps, name=chain.name)
-    elif isinstance(chain, RunnableAssign):
-        if isinstance(new := insert_redrafting(chain.mapper), RunnableParallel):
-            return chain.model_copy(update={"mapper": new})
-    elif isinstance(chain, RunnableParallel):
-        for key, step in reversed(list(chain.steps__.items())):
-            if (new := insert_redrafting(step)) is not None:
-                return chain.model_copy(update={"steps__": {**chain.steps__, key: new}})
-    elif (
-        isinstance(chain, RunnableBindingBase)
-        and (new := insert_redrafting(chain.bound)) is not None
-    ):
-        return chain.model_copy(update={"bound": new})
+    steps = inner_steps(chain)
+    # Last step first: earlier models rewrite the question or route it.
+    for name in reversed(list(steps)):
+        new_step = insert_redrafting(steps[name])
+        if new_step is not None:
+            return _with_step(chain, {**steps, name: new_step}, name)
     return None
 
 
-def _told(input: Any) -> Any:
-    told = current_redraft.get()
-    if told is None:
-        return input
-    messages = input.to_messages() if isinstance(input, PromptValue) else None
-    if messages is None:
-        messages = convert_to_messages([input] if isinstance(input, str) else input)
-    return [*messages, *told.feedback_messages]
+def _with_step(chain: Any, steps: dict[str, AnyRunnable], name: str) -> AnyRunnable:
+    if isinstance(chain, RunnableSequence):
+        return RunnableSequence(*steps.values(), name=chain.name)
+    if isinstance(chain, RunnableParallel):
+        return chain.model_copy(update={"steps__": steps})
+    return chain.model_copy(update={name: steps[name]})
 
 
-def _joined(parts: list[Any]) -> Any:
-    whole = parts[0] if parts else ""
-    for part in parts[1:]:
-        whole = whole + part
-    return whole
+def _add_feedback(prompt: Any) -> Any:
+    redraft = current_redraft.get()
+    if redraft is None:
+        return prompt
+    if isinstance(prompt, PromptValue):
+        messages = prompt.to_messages()
+    else:
+        messages = convert_to_messages([prompt] if isinstance(prompt, str) else prompt)
+    return [*messages, *redraft.feedback_messages]
+
+
+def _join_chunks(chunks: list[Any]) -> Any:
+    return reduce(add, chunks) if chunks else ""

@@ -1,4 +1,7 @@
-"""The loop as a runnable, whole and as a stream of checked text: under `verified` and `AugmentedRunnable`."""
+"""The verification loop as a runnable: at once, or as a stream of checked text.
+
+`verified` and `AugmentedRunnable` are built on it.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, aclosing, closing, contextmanager
 from contextvars import Context
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from langchain_core.callbacks import AsyncParentRunManager, ParentRunManager
 from langchain_core.runnables import RunnableConfig, RunnableSerializable
@@ -33,44 +36,48 @@ from denoise_core.augmenter.streaming import (
 )
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.runtime.budget import limit_concurrency
-from langchain_denoise.observe import aemit_record, emit_record, short_record
+from langchain_denoise.observe import Record, aemit_record, emit_record, short_record
+
+AnyRunManager: TypeAlias = ParentRunManager | AsyncParentRunManager
 
 
 @dataclass(frozen=True, slots=True)
 class LoopRun:
-    """One input as the loop takes it; ``told`` is called with the answer, ``output`` gives what is put in its
-    place and the record of the run."""
+    """One input as the loop takes it.
+
+    ``notify`` is called with the answer; ``build_output`` returns the runnable's output
+    and the record of the run.
+    """
 
     loop: Augmenter
     question: str
     history: tuple[Message, ...]
     notify: Callable[[Answer], Answer]
-    build_output: Callable[[Answer], tuple[Any, dict[str, Any]]]
+    build_output: Callable[[Answer], tuple[Any, Record]]
     drafter: Drafter | None = None
 
     def stream_events(self, show: Show) -> Any:
-        """The loop as a stream of events, blocking or not."""
+        """The loop as a stream of events, for sync and async."""
         return stream_verified(
             self.loop, self.question, self.history, drafter=self.drafter, show=show
         )
 
-    def record_outputs(
-        self, record: dict[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """What is told of the run: what was asked, the record in short, and whole."""
+    def record_outputs(self, record: Record) -> tuple[Record, Record, Record]:
+        """The arguments of `emit_record`: the inputs, the brief and the complete record."""
         return {"question": self.question}, short_record(record), record
 
 
 class VerifyingRunnable(RunnableSerializable[Input, Output]):
-    """Answers that are judged before they are given.
+    """Answers that are judged before they are returned.
 
-    ``stream`` yields one value: nothing is shown before it is judged. `stream_checked` shows the answer once it is
-    judged, or the draft first and its verdict after. Inner calls are children of this run.
+    ``stream`` yields one value: nothing is shown before it is judged. `stream_checked`
+    shows the answer once it is judged, or the draft first and its verdict after. Inner
+    calls are children of this run.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
-    def _loop_run(self, input: Input, options: dict[str, Any]) -> LoopRun:
+    def _loop_run(self, input: Input, options: Record) -> LoopRun:
         raise NotImplementedError
 
     @override
@@ -92,13 +99,12 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
         config: RunnableConfig,
         **kwargs: Any,
     ) -> Output:
-        asked = self._loop_run(input, kwargs)
+        run = self._loop_run(input, kwargs)
         with limit_concurrency(config.get("max_concurrency")):
-            answer = asked.notify(
-                asked.loop.answer(asked.question, asked.history, drafter=asked.drafter)
-            )
-        output, record = asked.build_output(answer)
-        emit_record(run_manager, *asked.record_outputs(record))
+            answer = run.loop.answer(run.question, run.history, drafter=run.drafter)
+            run.notify(answer)
+        output, record = run.build_output(answer)
+        emit_record(run_manager, *run.record_outputs(record))
         return cast("Output", output)
 
     async def _aanswer(
@@ -108,15 +114,14 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
         config: RunnableConfig,
         **kwargs: Any,
     ) -> Output:
-        asked = self._loop_run(input, kwargs)
+        run = self._loop_run(input, kwargs)
         with limit_concurrency(config.get("max_concurrency")):
-            answer = asked.notify(
-                await asked.loop.aanswer(
-                    asked.question, asked.history, drafter=asked.drafter
-                )
+            answer = await run.loop.aanswer(
+                run.question, run.history, drafter=run.drafter
             )
-        output, record = asked.build_output(answer)
-        await aemit_record(run_manager, *asked.record_outputs(record))
+            run.notify(answer)
+        output, record = run.build_output(answer)
+        await aemit_record(run_manager, *run.record_outputs(record))
         return cast("Output", output)
 
     def stream_checked(
@@ -126,33 +131,36 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
         *,
         show: Show = "checked",
     ) -> Iterator[StreamEvent]:
-        """`denoise_core.augmenter.streaming` events: `TextReleased` with the whole answer once it is judged
-        (``"checked"``) or with the first draft as it is written (``"draft"``), last `Finished` or `Revised` with
-        the `Answer`. A reader that leaves early ends the run, and its span, without an output."""
-        asked, config = self._loop_run(input, {}), ensure_config(config)
-        name, run_id = (
-            config.get("run_name") or self.get_name(),
-            config.pop("run_id", None),
-        )
-        run = get_callback_manager_for_config(config).on_chain_start(
-            None, input, name=name, run_id=run_id
-        )
+        """Stream the answer as events of `denoise_core.augmenter.streaming`.
+
+        A reader that leaves early ends the run, and its span, without an output.
+
+        Args:
+            input: The input of `invoke`.
+            config: The config of the run.
+            show: ``"checked"`` yields one `TextReleased` with the whole answer once it is
+                judged; ``"draft"`` yields the first draft while it is written.
+
+        Yields:
+            The events; the last is `Finished` or `Revised` with the `Answer`.
+        """
+        loop_run, config = self._loop_run(input, {}), ensure_config(config)
+        manager = get_callback_manager_for_config(config)
+        run = manager.on_chain_start(None, input, **self._run_identity(config))
         output = None
         try:
-            with (
-                _within(config, run) as context,
-                closing(context.run(iter, asked.stream_events(show))) as events,
-            ):
-                while (event := context.run(next, events, None)) is not None:
-                    if isinstance(event, (Finished, Revised)):
-                        output = asked.notify(event.answer).text
-                        context.run(
-                            emit_record,
-                            run,
-                            *asked.record_outputs(answer_record(event.answer)),
-                        )
-                    yield event
+            with _child_context(config, run) as context:
+                stream = context.run(iter, loop_run.stream_events(show))
+                with closing(stream) as events:
+                    while (event := context.run(next, events, None)) is not None:
+                        if isinstance(event, (Finished, Revised)):
+                            output = loop_run.notify(event.answer).text
+                            record = answer_record(event.answer)
+                            outputs = loop_run.record_outputs(record)
+                            context.run(emit_record, run, *outputs)
+                        yield event
         except GeneratorExit:
+            # The reader left: the run ends, which is not an error.
             run.on_chain_end(output)
             raise
         except BaseException as error:
@@ -168,28 +176,24 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
         show: Show = "checked",
     ) -> AsyncIterator[StreamEvent]:
         """`stream_checked` for async."""
-        asked, config = self._loop_run(input, {}), ensure_config(config)
-        name, run_id = (
-            config.get("run_name") or self.get_name(),
-            config.pop("run_id", None),
-        )
+        loop_run, config = self._loop_run(input, {}), ensure_config(config)
         manager = get_async_callback_manager_for_config(config)
-        run = await manager.on_chain_start(None, input, name=name, run_id=run_id)
+        run = await manager.on_chain_start(None, input, **self._run_identity(config))
         output = None
         try:
-            with _within(config, run) as context:
-                async with aclosing(
-                    context.run(aiter, asked.stream_events(show))
-                ) as events:
-                    while (
-                        event := await coro_with_context(_next(events), context)
-                    ) is not None:
+            with _child_context(config, run) as context:
+                stream = context.run(aiter, loop_run.stream_events(show))
+                async with aclosing(stream) as events:
+                    while event := await coro_with_context(
+                        _next_event(events), context
+                    ):
                         if isinstance(event, (Finished, Revised)):
-                            output = asked.notify(event.answer).text
-                            telling = aemit_record(
-                                run, *asked.record_outputs(answer_record(event.answer))
+                            output = loop_run.notify(event.answer).text
+                            record = answer_record(event.answer)
+                            outputs = loop_run.record_outputs(record)
+                            await coro_with_context(
+                                aemit_record(run, *outputs), context
                             )
-                            await coro_with_context(telling, context)
                         yield event
         except GeneratorExit:
             await run.on_chain_end(output)
@@ -199,22 +203,24 @@ class VerifyingRunnable(RunnableSerializable[Input, Output]):
             raise
         await run.on_chain_end(output)
 
+    def _run_identity(self, config: RunnableConfig) -> Record:
+        run_name = config.get("run_name") or self.get_name()
+        return {"name": run_name, "run_id": config.pop("run_id", None)}
+
 
 @contextmanager
-def _within(
-    config: RunnableConfig, run: ParentRunManager | AsyncParentRunManager
-) -> Iterator[Context]:
-    """A context in which calls are children of the run; its bound on concurrency holds there alone."""
-    bounds = ExitStack()
-    with set_config_context(patch_config(config, callbacks=run.get_child())) as context:
+def _child_context(config: RunnableConfig, run: AnyRunManager) -> Iterator[Context]:
+    """A context in which calls are children of the run, under its concurrency limit."""
+    child_config = patch_config(config, callbacks=run.get_child())
+    concurrency_limit = ExitStack()
+    with set_config_context(child_config) as context:
         try:
-            context.run(
-                bounds.enter_context, limit_concurrency(config.get("max_concurrency"))
-            )
+            limit = limit_concurrency(config.get("max_concurrency"))
+            context.run(concurrency_limit.enter_context, limit)
             yield context
         finally:
-            context.run(bounds.close)
+            context.run(concurrency_limit.close)
 
 
-async def _next(events: AsyncIterator[StreamEvent]) -> StreamEvent | None:
+async def _next_event(events: AsyncIterator[StreamEvent]) -> StreamEvent | None:
     return await anext(events, None)

@@ -1,4 +1,4 @@
-"""`Verifier`: how answers are judged, explained and asked for again; the loop of LLM-Augmenter around your own."""
+"""`Verifier`: how answers are judged, explained and asked for again."""
 
 from __future__ import annotations
 
@@ -26,21 +26,15 @@ from denoise_core.runtime.record import RECORD_KEY
 from denoise_core.support.judging import Judge
 from denoise_core.support.quoting import LLMJudge
 from langchain_denoise.convert.messages import block_text, to_core_messages
+from langchain_denoise.observe import Record
 
 
 class Verifier:
     """The settings of verification, shared by `verified` and the agent middleware.
 
-    ``judge`` judges: any judge of the core, a function, or a chat model (a runnable or its
-    name), which then judges by its quotes; None is the core's own. ``feedback`` explains, ``policy`` decides,
-    ``limits`` bounds the drafts and says what is sent when none holds, ``budget`` covers drafts, judge and
-    feedback together. ``when(question, answer)`` says what is judged at all; None judges everything. ``task``
-    holds the words sent when abstaining. ``on_answer`` is called with each `denoise_core.augmenter.Answer`.
-    ``annotate`` puts the verdict into an answer that is a message, as annotations of its text: a citation for each
-    quote, a note on each claim without one.
-
     >>> from denoise_core.augmenter import LoopLimits
-    >>> Verifier(judge=lambda question, evidence, claim: 0.9, limits=LoopLimits(attempts=2)).limits.attempts
+    >>> judge = lambda question, evidence, claim: 0.9
+    >>> Verifier(judge=judge, limits=LoopLimits(attempts=2)).limits.attempts
     2
     """
 
@@ -62,18 +56,29 @@ class Verifier:
         on_answer: Callable[[Answer], None] | None = None,
         annotate: bool = False,
     ) -> None:
+        """Check and store the settings.
+
+        Args:
+            judge: Any judge of the core, a function, or a chat model (a runnable or its
+                name), which then judges by its quotes; None is the core's default.
+            feedback: Explains to the model what is wrong with a draft.
+            policy: Decides the next step.
+            limits: Bounds the drafts, and says what is sent when none holds.
+            budget: Covers drafts, judge and feedback together.
+            should_judge: ``should_judge(question, answer)`` decides whether an answer is
+                judged; None judges everything.
+            task: The texts that are sent when abstaining.
+            on_answer: Called with each `denoise_core.augmenter.Answer`.
+            annotate: Write the verdict into an answer that is a message, as annotations
+                of its text: a citation for each quote, a note on each unsupported claim.
+        """
         if on_answer is not None and not callable(on_answer):
+            type_name = type(on_answer).__name__
             raise InputError(
-                f"on_answer: expected a function of an Answer, got {type(on_answer).__name__}"
+                f"on_answer: expected a function of an Answer, got {type_name}"
             )
-        for name, value, kind in (
-            ("limits", limits, LoopLimits),
-            ("budget", budget, Budget),
-        ):
-            if value is not None and not isinstance(value, kind):
-                raise InputError(
-                    f"{name}: expected {kind.__name__}(...), got {value!r:.60}"
-                )
+        _require_type("limits", limits, LoopLimits)
+        _require_type("budget", budget, Budget)
         self.loop = Augmenter(
             judge=None if judge is None else utility_from_judge(judge),
             feedback=feedback,
@@ -88,24 +93,34 @@ class Verifier:
 
     @property
     def limits(self) -> LoopLimits:
-        """How often, how long and how much the loop tries."""
+        """How many drafts, how much time and how many calls the loop may use."""
         return self.loop.limits
 
     def loop_with_limits(self, **limits: Any) -> Augmenter:
-        """The loop under other limits, as for an agent that has made some of its drafts already."""
+        """The loop under other limits, for an agent that already wrote some drafts."""
         loop = copy.copy(self.loop)
         loop.limits = replace(loop.limits, **limits)
         return loop
 
     def notify(self, answer: Answer) -> Answer:
-        """The answer, after ``on_answer`` has seen it."""
+        """Call ``on_answer``, and return the answer."""
         if self.on_answer is not None:
             self.on_answer(answer)
         return answer
 
 
+def _require_type(name: str, value: Any, expected_type: type) -> None:
+    if value is not None and not isinstance(value, expected_type):
+        type_name = expected_type.__name__
+        raise InputError(f"{name}: expected {type_name}(...), got {value!r:.60}")
+
+
 def utility_from_judge(judge: Any) -> Utility:
-    """What the loop asks, from whatever judges. Raises `InputError` for what does not."""
+    """The loop's utility for a judge of any kind.
+
+    Raises:
+        InputError: For an object that cannot judge.
+    """
     if isinstance(judge, (Runnable, str)):
         from langchain_denoise.models.chat_llm import as_llm
 
@@ -114,68 +129,75 @@ def utility_from_judge(judge: Any) -> Utility:
 
 
 def history_before_question(messages: Sequence[Any]) -> tuple[Any, ...]:
-    """What was said before the last human message, as the core's messages."""
-    last = max((i for i, m in enumerate(messages) if m.type == "human"), default=0)
-    return to_core_messages(messages[:last])
+    """The messages before the last human message, as the core's messages."""
+    for position in reversed(range(len(messages))):
+        if messages[position].type == "human":
+            return to_core_messages(messages[:position])
+    return ()
 
 
 def annotate_message(message: BaseMessage, answer: Answer) -> BaseMessage:
-    """The message with annotations on the text block that holds the answer; a content that was a string becomes
-    one such block. As it came where the answer is not what was judged, or nothing was said of it."""
-    content: list[Any] = (
-        [message.content] if isinstance(message.content, str) else list(message.content)
-    )
-    for at, block in enumerate(content):
+    """The message with annotations on the text block that holds the answer.
+
+    A string content becomes one such block. Unchanged if no block holds the answer, or if
+    there is nothing to annotate.
+    """
+    is_text_only = isinstance(message.content, str)
+    content: list[Any] = [message.content] if is_text_only else list(message.content)
+    for position, block in enumerate(content):
         text = block_text(block)
-        if (
-            text is not None
-            and answer.text in text
-            and (notes := claim_annotations(answer, text.find(answer.text)))
-        ):
-            whole = {"type": "text", "text": text} if isinstance(block, str) else block
-            content[at] = {
-                **whole,
-                "annotations": [*(whole.get("annotations") or []), *notes],
-            }
+        if text is None or answer.text not in text:
+            continue
+        notes = claim_annotations(answer, text.find(answer.text))
+        if notes:
+            is_string = isinstance(block, str)
+            text_block = {"type": "text", "text": text} if is_string else block
+            annotations = [*(text_block.get("annotations") or []), *notes]
+            content[position] = {**text_block, "annotations": annotations}
             return message.model_copy(update={"content": content})
     return message
 
 
-def claim_annotations(answer: Answer, offset: int = 0) -> list[dict[str, Any]]:
-    """For each claim of the answer that is supported a citation for each quote: ``start_index`` and ``end_index``
-    are the claim's characters in the text, ``offset`` later, ``cited_text`` the document's, ``extras`` its id and
-    the quote's half-open range in it. For each other claim a note of LangChain's kind for what is ours alone."""
-    about = {p.id: p.metadata for p in answer.memory.evidence}
-    notes: list[dict[str, Any]] = []
+def claim_annotations(answer: Answer, offset: int = 0) -> list[Record]:
+    """The annotations of an answer's claims, in LangChain's standard form.
+
+    Args:
+        answer: The judged answer.
+        offset: Where the answer starts in the text.
+
+    Returns:
+        For each supported claim one citation per quote: ``start_index`` and ``end_index``
+        are the claim's characters in the text, ``cited_text`` is the document's,
+        ``extras`` its id and the quote's half-open range in it. For each other claim a
+        ``non_standard_annotation``.
+    """
+    metadata_by_id = {
+        passage.id: passage.metadata for passage in answer.memory.evidence
+    }
+    annotations: list[Record] = []
     for claim in claims_record(answer):
-        where = {
+        char_range = {
             "start_index": offset + claim["start"],
             "end_index": offset + claim["end"],
         }
-        for quote in claim["quotes"] if claim["supported"] else ():
-            named = about.get(quote["id"], {})
-            known = {
-                "url": named.get("url") or named.get("source"),
-                "title": named.get("title"),
-            }
-            extras = {"id": quote["id"], "span": [quote["start"], quote["end"]]}
-            named = {key: str(value) for key, value in known.items() if value}
-            notes.append(
-                {
-                    "type": "citation",
-                    **where,
-                    **named,
-                    "cited_text": quote["text"],
-                    "extras": extras,
-                }
-            )
         if not claim["supported"]:
-            value = {
-                RECORD_KEY: {
-                    **where,
-                    "supported": claim["supported"],
-                    "why": claim["why"],
-                }
+            note = {
+                **char_range,
+                "supported": claim["supported"],
+                "why": claim["why"],
             }
-            notes.append({"type": "non_standard_annotation", "value": value})
-    return notes
+            value = {RECORD_KEY: note}
+            annotations.append({"type": "non_standard_annotation", "value": value})
+            continue
+        for quote in claim["quotes"]:
+            source = _citation_source(metadata_by_id.get(quote["id"], {}))
+            extras = {"id": quote["id"], "span": [quote["start"], quote["end"]]}
+            citation = {"cited_text": quote["text"], "extras": extras}
+            annotations.append({"type": "citation", **char_range, **source, **citation})
+    return annotations
+
+
+def _citation_source(metadata: Any) -> dict[str, str]:
+    url, title = metadata.get("url") or metadata.get("source"), metadata.get("title")
+    values = {"url": url, "title": title}
+    return {key: str(value) for key, value in values.items() if value}

@@ -1,9 +1,12 @@
-"""Our frozen dataclasses as plain JSON and back: one converter for what is written and read again.
+"""Convert our frozen dataclasses to plain JSON values and back.
 
-A dataclass is an object of its fields, a tuple a list, an enum its value. What JSON cannot say is changed, never
-refused: a number that is not finite becomes None, another object its string. Fields that are not compared (a
-model, an origin) are left out. `from_jsonable` reads by the type hints, passes over fields that it does not know,
-and takes a list for a dataclass whose values stand in the order of its fields.
+A dataclass becomes an object of its fields, a tuple a list, an enum its value. Values
+that JSON does not have are converted, never refused: a number that is not finite
+becomes None, any other object its string. Fields that are not compared (a model, an
+origin) are left out.
+
+`from_jsonable` reads by the type hints, ignores unknown fields, and accepts a list for
+a dataclass if its values are in the order of the fields.
 """
 
 from __future__ import annotations
@@ -15,150 +18,178 @@ from dataclasses import Field, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from numbers import Integral, Real
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 T = TypeVar("T")
 
 
 def to_jsonable(value: Any, *, list_classes: tuple[type, ...] = ()) -> Any:
-    """Strings, numbers, booleans, None, lists and dicts that say the same. Dataclasses of a class in ``listed``
-    become lists of their values.
+    """Return strings, numbers, booleans, None, lists and dicts equivalent to a value.
 
     >>> from denoise_core.types import Span
-    >>> to_jsonable(Span("a", 0, 3)), to_jsonable(Span("a", 0, 3), list_classes=(Span,))
-    ({'passage_id': 'a', 'start': 0, 'end': 3}, ['a', 0, 3])
+    >>> to_jsonable(Span("a", 0, 3))
+    {'passage_id': 'a', 'start': 0, 'end': 3}
+    >>> to_jsonable(Span("a", 0, 3), list_classes=(Span,))
+    ['a', 0, 3]
+
+    Args:
+        value: Any value.
+        list_classes: Dataclasses that become lists of their field values.
     """
+
+    def convert(item: Any) -> Any:
+        return to_jsonable(item, list_classes=list_classes)
+
     if isinstance(value, Enum):
-        return to_jsonable(value.value, list_classes=list_classes)
+        return convert(value.value)
     if value is None or isinstance(value, bool):
         return value
-    if isinstance(value, str):
-        return str(value)
     if isinstance(value, Integral):
         return int(value)
     if isinstance(value, Real):
         number = float(value)
         return number if math.isfinite(number) else None
     if is_dataclass(value) and not isinstance(value, type):
-        written = {
-            _json_name(f): to_jsonable(
-                getattr(value, f.name), list_classes=list_classes
-            )
-            for f in fields(value)
-            if f.compare
-        }
-        return list(written.values()) if isinstance(value, list_classes) else written
+        json_fields = _written_fields(value)
+        if isinstance(value, list_classes):
+            return convert(list(json_fields.values()))
+        return convert(json_fields)
     if isinstance(value, Mapping):
-        return {
-            str(key): to_jsonable(item, list_classes=list_classes)
-            for key, item in value.items()
-        }
+        return {str(key): convert(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [to_jsonable(item, list_classes=list_classes) for item in value]
-    return str(value)
+        return [convert(item) for item in value]
+    return str(value)  # a string too: a subclass becomes a plain one
 
 
-def from_jsonable(kind: type[T] | Any, data: Any) -> T | Any:
-    """``data`` as a ``kind``: a dataclass, or a type hint built of dataclasses, tuples, lists, dicts, unions,
-    literals, enums and plain values. Raises `TypeError` or `ValueError` for anything else, with what was expected.
+def from_jsonable(type_hint: type[T] | Any, data: Any) -> T | Any:
+    """Return ``data`` as a value of this type.
 
     >>> from denoise_core.types import Span
-    >>> from_jsonable(tuple[Span, ...], [{"passage_id": "a", "start": 0, "end": 3}, ["b", 1, 2]])
+    >>> spans = [{"passage_id": "a", "start": 0, "end": 3}, ["b", 1, 2]]
+    >>> from_jsonable(tuple[Span, ...], spans)
     (Span(passage_id='a', start=0, end=3), Span(passage_id='b', start=1, end=2))
+
+    Args:
+        type_hint: A dataclass, or a type hint of dataclasses, tuples, lists, dicts,
+            unions, literals, enums and plain values.
+        data: What `to_jsonable` returned.
+
+    Raises:
+        TypeError: The data has another type; the message names the field.
+        ValueError: The data has another value.
     """
-    if kind is Any:
+    if type_hint is Any:
         return data
-    origin = get_origin(kind)
+    origin = get_origin(type_hint)
     if origin in (Union, types.UnionType):
-        return _from_union(get_args(kind), data)
+        return _read_union(get_args(type_hint), data)
     if origin is Literal:
-        if data not in get_args(kind):
-            raise ValueError(f"expected one of {get_args(kind)}, got {data!r:.80}")
+        if data not in get_args(type_hint):
+            raise ValueError(f"expected one of {get_args(type_hint)}, got {data!r:.80}")
         return data
     if origin is not None:
-        return _from_collection(origin, get_args(kind), data)
-    if is_dataclass(kind):
-        return _from_fields(kind, data)
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind(data)
-    return _from_plain(kind, data)
+        return _read_collection(origin, get_args(type_hint), data)
+    if is_dataclass(type_hint):
+        return _read_fields(type_hint, data)
+    if isinstance(type_hint, type) and issubclass(type_hint, Enum):
+        return type_hint(data)
+    return _read_plain(type_hint, data)
 
 
-def _from_union(kinds: tuple[Any, ...], data: Any) -> Any:
-    """The first of several types that takes the data; None is taken by None alone."""
-    if data is None and type(None) in kinds:
+def _read_union(type_hints: tuple[Any, ...], data: Any) -> Any:
+    """Return the data as the first type that accepts it; only None accepts None."""
+    if data is None and type(None) in type_hints:
         return None
     reasons = []
-    for kind in kinds:
-        if kind is type(None):
+    for type_hint in type_hints:
+        if type_hint is type(None):
             continue
         try:
-            return from_jsonable(kind, data)
+            return from_jsonable(type_hint, data)
         except (TypeError, ValueError) as error:
             reasons.append(str(error))
     raise TypeError("; ".join(reasons) or f"expected None, got {type(data).__name__}")
 
 
-def _from_collection(origin: Any, kinds: tuple[Any, ...], data: Any) -> Any:
+def _read_collection(origin: Any, type_hints: tuple[Any, ...], data: Any) -> Any:
     if issubclass(origin, Mapping):
         if not isinstance(data, Mapping):
             raise TypeError(f"expected an object, got {type(data).__name__}")
-        key_kind, value_kind = kinds
+        key_hint, value_hint = type_hints
+        pairs = data.items()
         return {
-            from_jsonable(key_kind, key): from_jsonable(value_kind, value)
-            for key, value in data.items()
+            from_jsonable(key_hint, key): from_jsonable(value_hint, value)
+            for key, value in pairs
         }
     if not isinstance(data, (list, tuple)):
         raise TypeError(f"expected a list, got {type(data).__name__}")
-    if origin is tuple and kinds[-1] is not Ellipsis:
-        return tuple(
-            from_jsonable(kind, item) for kind, item in zip(kinds, data, strict=True)
-        )
-    items = [from_jsonable(kinds[0], item) for item in data]
+    if origin is tuple and type_hints[-1] is not Ellipsis:
+        typed_items = zip(type_hints, data, strict=True)
+        return tuple(from_jsonable(type_hint, item) for type_hint, item in typed_items)
+    items = [from_jsonable(type_hints[0], item) for item in data]
     return items if origin is list else tuple(items)
 
 
-def _from_fields(kind: Any, data: Any) -> Any:
-    hints = _hints(kind)
+def _read_fields(dataclass_type: Any, data: Any) -> Any:
+    field_hints = _field_hints(dataclass_type)
     if isinstance(data, (list, tuple)):
-        data = dict(zip(hints, data, strict=False))
+        data = dict(zip(field_hints, data, strict=False))
+    type_name = dataclass_type.__name__
     if not isinstance(data, Mapping):
-        raise TypeError(
-            f"{kind.__name__}: expected an object, got {type(data).__name__}"
-        )
-    values = {}
-    for key, (field_name, hint) in hints.items():
-        if key not in data:
+        raise TypeError(f"{type_name}: expected an object, got {type(data).__name__}")
+    field_values = {}
+    for json_name, (field_name, type_hint) in field_hints.items():
+        if json_name not in data:
             continue
         try:
-            values[field_name] = from_jsonable(hint, data[key])
+            field_values[field_name] = from_jsonable(type_hint, data[json_name])
         except (TypeError, ValueError) as error:
-            raise type(error)(f"{kind.__name__}.{key}: {error}") from error
-    return kind(**values)
+            raise type(error)(f"{type_name}.{json_name}: {error}") from error
+    return dataclass_type(**field_values)
 
 
-def _from_plain(kind: Any, data: Any) -> Any:
-    if kind is float:
+def _read_plain(plain_type: Any, data: Any) -> Any:
+    if plain_type is float:
         if data is None:  # a number that is not finite
             return math.nan
         if isinstance(data, (int, float)) and not isinstance(data, bool):
             return float(data)
-    elif kind not in (str, int, bool) or type(data) is kind:
-        return data  # another object was written as its string
-    raise TypeError(f"expected {kind.__name__}, got {type(data).__name__}")
+    elif plain_type not in (str, int, bool) or type(data) is plain_type:
+        return data  # any other object was written as its string
+    raise TypeError(f"expected {plain_type.__name__}, got {type(data).__name__}")
 
 
-def _json_name(field: Field[Any]) -> str:
-    """The key of a field in JSON: its own name, unless ``field(metadata={"json": ...})`` keeps an older one."""
-    return str(field.metadata.get("json", field.name))
+def _written_fields(value: Any) -> dict[str, Any]:
+    """Return the values of the fields that are written, by JSON key."""
+    written_fields = {}
+    for item in fields(value):
+        if item.compare:
+            written_fields[_json_name(item)] = getattr(value, item.name)
+    return written_fields
+
+
+def _json_name(dataclass_field: Field[Any]) -> str:
+    """Return a field's key in JSON.
+
+    ``field(metadata={"json": ...})`` keeps a key that is older than the field's name.
+    """
+    return str(dataclass_field.metadata.get("json", dataclass_field.name))
 
 
 @cache
-def _hints(kind: Any) -> dict[str, tuple[str, Any]]:
-    """By JSON key, the name and the type hint of each field that is written of a dataclass."""
-    hints = get_type_hints(kind)
-    return {
-        _json_name(f): (f.name, hints[f.name])
-        for f in fields(kind)
-        if f.init and f.compare
-    }
+def _field_hints(dataclass_type: Any) -> dict[str, tuple[str, Any]]:
+    """Return name and type hint of each written field by its JSON key."""
+    type_hints = get_type_hints(dataclass_type)
+    field_hints = {}
+    for item in fields(dataclass_type):
+        if item.init and item.compare:
+            field_hints[_json_name(item)] = item.name, type_hints[item.name]
+    return field_hints

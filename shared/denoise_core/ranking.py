@@ -1,4 +1,7 @@
-"""How many passages of a result are handed on, and in which order: decided after denoising, whatever denoised."""
+"""How many passages of a result are returned, and in which order.
+
+Decided after denoising, for every denoiser alike.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ from denoise_core.types import Drop, Keep, Passage
 
 
 def may_fill(denoiser: Any) -> bool:
-    """Whether dropped passages may come back to make a number full: not when a threshold decided it."""
+    """Whether dropped passages may be restored to reach a number of passages.
+
+    A denoiser with a score threshold dropped them on purpose.
+    """
     while isinstance(denoiser, Guard):
         denoiser = denoiser.denoiser
     rule = getattr(denoiser, "rule", None)
@@ -27,64 +33,83 @@ def keep_top(
     *,
     fill: bool = False,
 ) -> DenoiseResult:
-    """The ``top_n`` best passages of a result by score, the first ones where not all have a score.
+    """Keep the ``top_n`` passages with the best score, in their order.
 
-    With ``fill`` a result of fewer is made full with the best-scored chunk of each dropped passage of
-    ``passages``, the denoiser's input. Passages stay in their order.
+    Without a score for each passage, the first ones are kept.
+
+    Args:
+        result: Result of any denoiser.
+        passages: The denoiser's input.
+        top_n: Number of passages to keep.
+        fill: If the result has fewer passages, add the best chunk of each dropped
+            passage until it has ``top_n``.
     """
     if fill and len(result.passages) < top_n and result.fallback is None:
-        result = _filled(result, passages, top_n)
+        result = _fill_result(result, passages, top_n)
     if len(result.passages) <= top_n:
         return result
-    scores = [p.score for p in result.passages]
-    ranked = list(range(len(scores)))
-    if None not in scores:
-        ranked.sort(
-            key=lambda i: -(scores[i] or 0.0)
-        )  # stable: of equals the earlier one stays
-    kept_places = set(ranked[:top_n])
-    cut = [p for i, p in enumerate(result.passages) if i not in kept_places]
-    cut_spans = [(span, p.score) for p in cut for span in p.source_spans]
-    cut_ids = {span.passage_id for span, _ in cut_spans}
-    drops = [
-        Drop(span, f"not among the best {top_n}", score) for span, score in cut_spans
-    ]
+    ranked_indices = list(range(len(result.passages)))
+    if all(passage.score is not None for passage in result.passages):
+        # Sorting is stable: of equal scores the earlier passage is kept.
+        ranked_indices.sort(key=lambda n: -(result.passages[n].score or 0.0))
+    top_indices = set(ranked_indices[:top_n])
+    top_passages = []
+    drops = []
+    for n, passage in enumerate(result.passages):
+        if n in top_indices:
+            top_passages.append(passage)
+            continue
+        reason = f"not among the best {top_n}"
+        drops += [Drop(span, reason, passage.score) for span in passage.source_spans]
+    cut_ids = {drop.span.passage_id for drop in drops}
     return replace(
         result,
-        passages=tuple(p for i, p in enumerate(result.passages) if i in kept_places),
+        passages=tuple(top_passages),
         dropped=(*result.dropped, *drops),
         kept=tuple(k for k in result.kept if k.span.passage_id not in cut_ids),
     )
 
 
 def order_by_score(result: DenoiseResult) -> DenoiseResult:
-    """The result with its best passage first; passages without a score come last, in the order they came."""
-    ranked = sorted(result.passages, key=lambda p: (p.score is None, -(p.score or 0.0)))
-    return replace(result, passages=tuple(ranked))
+    """Return the result with its best passage first.
+
+    Passages without a score are last, in their original order.
+    """
+
+    def sort_key(passage: Passage) -> tuple[bool, float]:
+        return passage.score is None, -(passage.score or 0.0)
+
+    return replace(result, passages=tuple(sorted(result.passages, key=sort_key)))
 
 
-def _filled(
-    result: DenoiseResult, passages: Sequence[Passage], top_n: int
+def _fill_result(
+    result: DenoiseResult,
+    passages: Sequence[Passage],
+    top_n: int,
 ) -> DenoiseResult:
-    present_ids = {span.passage_id for p in result.passages for span in p.source_spans}
+    present_ids: set[str] = set()
+    for passage in result.passages:
+        present_ids.update(span.passage_id for span in passage.source_spans)
+    scored_drops = [drop for drop in result.dropped if drop.score is not None]
+    scored_drops.sort(key=lambda drop: -(drop.score or 0.0))
     best_drops: dict[str, Drop] = {}
-    for drop in sorted(result.dropped, key=lambda d: -(d.score or 0.0)):
-        if drop.score is not None and drop.span.passage_id not in present_ids:
+    for drop in scored_drops:
+        if drop.span.passage_id not in present_ids:
             best_drops.setdefault(drop.span.passage_id, drop)
+    positions = {passage.id: n for n, passage in enumerate(passages)}
+    filled_passages = list(result.passages)
     restored_drops = list(best_drops.values())[: top_n - len(result.passages)]
-    by_id = {p.id: p for p in passages}
-    place = {p.id: at for at, p in enumerate(passages)}
-    restored: list[Passage] = []
+    new_keeps = []
     for drop in restored_drops:
-        passage = extract_spans(by_id[drop.span.passage_id], [drop.span])
-        if passage is not None:
-            restored.append(replace(passage, score=drop.score))
-    kept = [Keep(d.span, d.score) for d in restored_drops if d.score is not None]
+        source = passages[positions[drop.span.passage_id]]
+        chunk = extract_spans(source, [drop.span])
+        if chunk is not None and drop.score is not None:
+            filled_passages.append(replace(chunk, score=drop.score))
+            new_keeps.append(Keep(drop.span, drop.score))
+    filled_passages.sort(key=lambda passage: positions.get(passage.id, -1))
     return replace(
         result,
-        passages=tuple(
-            sorted((*result.passages, *restored), key=lambda p: place.get(p.id, -1))
-        ),
-        dropped=tuple(d for d in result.dropped if d not in restored_drops),
-        kept=(*result.kept, *kept),
+        passages=tuple(filled_passages),
+        dropped=tuple(drop for drop in result.dropped if drop not in restored_drops),
+        kept=(*result.kept, *new_keeps),
     )

@@ -1,13 +1,16 @@
-"""What tools return to agents: read as passages, and written back in the shape it had.
+"""What tools return to agents: read as passages, and returned in its own shape.
 
-    read = read_result(value)  # a text, content blocks, JSON, an MCP result
-    found = denoiser.denoise(query, read.passages)
-    value = read.back(found)  # the same shape, without what was dropped
-    read.left_out(found)  # what was cut out, by id, for a tool that gives it back
+Example::
 
-Every text in the result is cut by the one engine (`denoise_core.text.structural.cut`), so the denoiser has to cut so
-too: ``chunker="auto"``, as the default does. What is no text (images, numbers, cursors) stays as it was. What a
-result says of itself at its ends (how many there are, which page this is) stays as well.
+    tool_result = read_result(value)  # a text, content blocks, JSON, an MCP result
+    result = denoiser.denoise(query, tool_result.passages)
+    value = tool_result.restore(result)  # the same shape, without what was dropped
+    tool_result.omitted_texts(result)  # what was dropped, by id, for a recall tool
+
+`denoise_core.text.structural.chunk_text` chunks every text of the result, so the
+denoiser must chunk the same way: ``chunker="auto"``, the default. Everything that is
+no text (images, numbers, cursors) is unchanged. Short first and last lines, which say
+how many results there are or which page this is, stay too.
 """
 
 from __future__ import annotations
@@ -18,19 +21,27 @@ from dataclasses import dataclass
 from typing import Any
 
 from denoise_core.result import DenoiseResult
-from denoise_core.spans import Range, complement_spans
+from denoise_core.spans import Ranges, complement_spans
+from denoise_core.text.json_spans import JsonPath
 from denoise_core.text.structural import ChunkedText, chunk_text
 from denoise_core.types import Passage
 
-MAX_EDGE_LINE_CHARACTERS = 160  # characters of a first or last line that is kept for what it says of the result
-_SETS = ("content", "structuredContent", "structured_content")  # of an MCP result
-
 EMPTY_RESULT_TEXT = "(No part of this result helps with the question.)"
-"""Stands for a result of which nothing is kept: a tool call without a message is an error for models."""
+"""Replaces a result of which nothing is kept: models reject an empty tool message."""
 
-RECALL_TOOL = "recall"  # the tool that gives back what was left out, by id
-OMITTED_STATE_KEY = "denoise_left_out"  # where in an agent's state that stands
-_ASKED = (
+RECALL_TOOL = "recall"
+"""Name of the tool that returns an omitted text by its id."""
+
+OMITTED_STATE_KEY = "denoise_left_out"
+"""Key of the omitted texts in an agent's state."""
+
+MAX_EDGE_LINE_CHARACTERS = 160
+"""A longer first or last line is content and may be dropped."""
+
+_MAX_PREVIEW_CHARACTERS = 60
+_MCP_CONTENT_KEYS = ("content", "structuredContent", "structured_content")
+_BLOCK_TEXT_PATHS = (("text",), ("resource", "text"))
+_QUERY_ARGUMENTS = (
     "query",
     "question",
     "q",
@@ -43,209 +54,246 @@ _ASKED = (
     "prompt",
 )
 
-Path = tuple[str | int, ...]
-
 
 @dataclass(frozen=True, slots=True)
 class OmittedText:
-    """A run of a result that was cut out: its ``id``, and its ``text`` as it stood."""
+    """A dropped run of a result: its id, and its text as it was."""
 
     id: str
     text: str
 
     @property
     def preview(self) -> str:
-        """Its first words, on one line."""
-        words = " ".join(self.text.split())
-        return words if len(words) <= 60 else words[:57] + "..."
+        """The first words, on one line."""
+        line = " ".join(self.text.split())
+        if len(line) <= _MAX_PREVIEW_CHARACTERS:
+            return line
+        return line[: _MAX_PREVIEW_CHARACTERS - 3] + "..."
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """A tool's result with its texts: ``passages[i]`` is the text at ``paths[i]`` in ``value``."""
+    """A tool's result and the texts in it.
+
+    Attributes:
+        value: The result.
+        passages: Its texts as passages.
+        paths: ``passages[i]`` is the text at ``paths[i]`` in ``value``.
+        chunked_texts: The chunks of each text.
+    """
 
     value: Any
     passages: tuple[Passage, ...]
-    paths: tuple[Path, ...]
+    paths: tuple[JsonPath, ...]
     chunked_texts: tuple[ChunkedText, ...]
 
     @property
     def characters(self) -> int:
-        """Characters of all its texts."""
-        return sum(len(p.text) for p in self.passages)
+        """Characters of all texts together."""
+        return sum(len(passage.text) for passage in self.passages)
 
-    def restore(self, found: DenoiseResult) -> Any:
-        """The value with what ``found`` kept of its passages; what a model wrote takes the place of its source.
+    def restore(self, result: DenoiseResult) -> Any:
+        """Return a copy of the value with what ``result`` kept of its passages.
 
-        Nothing of the value is changed in place.
+        A text that a model wrote replaces its source.
         """
-        out = self.value
-        for n, (passage, path, shape) in enumerate(
-            zip(self.passages, self.paths, self.chunked_texts, strict=True)
-        ):
-            sources = (
-                (p, {p.id, *(s.passage_id for s in p.source_spans)})
-                for p in found.passages
-                if p.is_rewritten
-            )
-            written = [p.text for p, ids in sources if passage.id in ids]
-            out = _put(
-                out,
-                path,
-                "\n\n".join(written)
-                if written
-                else shape.restore(self._stays(n, found)),
-            )
-        return out
+        value = self.value
+        for n, path in enumerate(self.paths):
+            rewritten_texts = _rewritten_texts(result, self.passages[n].id)
+            text: Any = "\n\n".join(rewritten_texts)
+            if not rewritten_texts:
+                text = self.chunked_texts[n].restore(self._kept_spans(n, result))
+            value = _replace_at(value, path, text)
+        return value
 
-    def omitted_texts(self, found: DenoiseResult) -> tuple[OmittedText, ...]:
-        """What `back` leaves out, as runs of text in order, with ids that are the same for the same result."""
-        out: list[OmittedText] = []
-        for n, (passage, shape) in enumerate(
-            zip(self.passages, self.chunked_texts, strict=True)
-        ):
-            for start, end in complement_spans(
-                shape.retained_spans(self._stays(n, found)), 0, len(passage.text)
-            ):
-                gone = shape.readable_text(start, end).strip()
-                if len(gone) > 2 and any(c.isalnum() for c in gone):
-                    out.append(OmittedText(f"{passage.id}-{len(out) + 1}", gone))
-        return tuple(out)
+    def omitted_texts(self, result: DenoiseResult) -> tuple[OmittedText, ...]:
+        """Return what `restore` leaves out, as runs of text in order.
 
-    def _stays(self, n: int, found: DenoiseResult) -> list[Range]:
-        """What stays of the n-th text: what was kept, and what it says at its ends."""
-        text, shape = self.passages[n].text, self.chunked_texts[n]
-        spans = (
-            s for p in found.passages if not p.is_rewritten for s in p.source_spans
-        )
-        kept = [(s.start, s.end) for s in spans if s.passage_id == self.passages[n].id]
-        if not kept:
-            outermost = len(self.passages) > 1 and n in (0, len(self.passages) - 1)
-            return [(0, len(text))] if outermost and _is_end(text) else []
-        return [*kept, *_ends(shape)]
+        The same result gives the same ids.
+        """
+        omitted_texts: list[OmittedText] = []
+        for n, passage in enumerate(self.passages):
+            chunked = self.chunked_texts[n]
+            retained_spans = chunked.retained_spans(self._kept_spans(n, result))
+            for start, end in complement_spans(retained_spans, 0, len(passage.text)):
+                text = chunked.readable_text(start, end).strip()
+                if len(text) > 2 and any(map(str.isalnum, text)):
+                    text_id = f"{passage.id}-{len(omitted_texts) + 1}"
+                    omitted_texts.append(OmittedText(text_id, text))
+        return tuple(omitted_texts)
+
+    def _kept_spans(self, n: int, result: DenoiseResult) -> Ranges:
+        """Return the kept spans of the n-th text, and its short first and last line."""
+        passage_id, text = self.passages[n].id, self.passages[n].text
+        kept_spans = []
+        for passage in result.passages:
+            if passage.is_rewritten:
+                continue
+            for span in passage.source_spans:
+                if span.passage_id == passage_id:
+                    kept_spans.append((span.start, span.end))
+        if kept_spans:
+            return kept_spans + _edge_lines(self.chunked_texts[n])
+        is_edge = n in (0, len(self.passages) - 1)
+        if is_edge and len(self.passages) > 1 and _is_edge_line(text):
+            return [(0, len(text))]
+        return []
 
 
 def read_result(value: Any, *, name: str = "result") -> ToolResult:
-    """The texts in what a tool returned, ``name`` with a number as their ids.
+    """Read the texts in what a tool returned.
 
-    A text, bytes or JSON (a list, an object) is one; of a list of content blocks, or the blocks and the structured
-    content of an MCP result, each text is one. A value without text has no passages, and `back` gives it as it is.
+    Args:
+        value: A text, bytes or JSON value is one text. A list of content blocks, or
+            the blocks and the structured content of an MCP result, are several. A
+            value without text has no passages, and `ToolResult.restore` returns it
+            unchanged.
+        name: Prefix of the passage ids; a number follows.
     """
-    found = [(path, shape) for path, shape in _read(value) if shape.text.strip()]
-    passages = tuple(
-        Passage(s.text, f"{name}{n}", provenance="tool")
-        for n, (_, s) in enumerate(found, 1)
-    )
-    return ToolResult(
-        value, passages, tuple(p for p, _ in found), tuple(s for _, s in found)
-    )
+    passages: list[Passage] = []
+    paths = []
+    chunked_texts = []
+    for path, chunked in _find_texts(value):
+        if chunked.text.strip():
+            passage_id = f"{name}{len(passages) + 1}"
+            passages.append(Passage(chunked.text, passage_id, provenance="tool"))
+            paths.append(path)
+            chunked_texts.append(chunked)
+    return ToolResult(value, tuple(passages), tuple(paths), tuple(chunked_texts))
 
 
-def _read(value: Any) -> Iterator[tuple[Path, ChunkedText]]:
-    content = value.get("content") if isinstance(value, Mapping) else None
-    if (
-        isinstance(value, list)
-        and value
-        and all(_is_block(b) or isinstance(b, str) for b in value)
-    ):
+def _find_texts(value: Any) -> Iterator[tuple[JsonPath, ChunkedText]]:
+    if isinstance(value, list) and value and all(map(_is_text_or_block, value)):
         for n, block in enumerate(value):
-            for path, text in _in_block(block):
+            for path, text in _block_texts(block):
                 yield (n, *path), chunk_text(text)
-    elif isinstance(content, list) and all(map(_is_block, content)):
-        for key in _SETS:
-            for path, shape in _read(value[key]) if value.get(key) else ():  # pyright: ignore
-                yield (key, *path), shape
+    elif isinstance(value, Mapping) and _is_block_list(value.get("content")):
+        for key in _MCP_CONTENT_KEYS:
+            for path, chunked in _find_texts(value.get(key) or None):
+                yield (key, *path), chunked
     elif isinstance(value, str | bytes) or (isinstance(value, dict | list) and value):
         yield (), chunk_text(value)
 
 
+def _is_block_list(content: Any) -> bool:
+    return isinstance(content, list) and all(map(_is_block, content))
+
+
 def _is_block(block: Any) -> bool:
-    return (
-        isinstance(block, Mapping)
-        and isinstance(block.get("type"), str)
-        and len(block) > 1
-    )
+    has_type = isinstance(block, Mapping) and isinstance(block.get("type"), str)
+    return has_type and len(block) > 1
 
 
-def _in_block(block: Any) -> Iterator[tuple[Path, str]]:
-    """The texts of a content block: its own, or that of the resource in it."""
+def _is_text_or_block(item: Any) -> bool:
+    return isinstance(item, str) or _is_block(item)
+
+
+def _block_texts(block: Any) -> Iterator[tuple[JsonPath, str]]:
+    """Yield the texts of a content block, and of the resource in it."""
     if isinstance(block, str):
         yield (), block
         return
-    for path in (("text",), ("resource", "text")):
-        found: Any = block
+    for path in _BLOCK_TEXT_PATHS:
+        value: Any = block
         for key in path:
-            found = found.get(key) if isinstance(found, Mapping) else None
-        if isinstance(found, str):
-            yield path, found
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if isinstance(value, str):
+            yield path, value
 
 
-def _put(value: Any, path: Path, new: Any) -> Any:
+def _replace_at(value: Any, path: JsonPath, new_value: Any) -> Any:
+    """Return a copy of a value with another value at ``path``."""
     if not path:
-        return new
-    key, rest = path[0], path[1:]
-    if isinstance(value, list):
-        return [_put(v, rest, new) if n == key else v for n, v in enumerate(value)]
-    return {k: _put(v, rest, new) if k == key else v for k, v in value.items()}
+        return new_value
+    key: Any = path[0]
+    copied: Any = list(value) if isinstance(value, list) else dict(value)
+    copied[key] = _replace_at(value[key], path[1:], new_value)
+    return copied
 
 
-def _ends(shape: ChunkedText) -> list[Range]:
-    """The first and the last line of a text of several pieces, where they are short and no sentences."""
-    if shape.text_format not in ("text", "entries") or len(shape.chunks) < 3:
+def _rewritten_texts(result: DenoiseResult, passage_id: str) -> list[str]:
+    """Return the texts that a model wrote from this passage."""
+    rewritten_texts = []
+    for passage in result.passages:
+        source_ids = {span.passage_id for span in passage.source_spans}
+        if passage.is_rewritten and passage_id in (passage.id, *source_ids):
+            rewritten_texts.append(passage.text)
+    return rewritten_texts
+
+
+def _edge_lines(chunked: ChunkedText) -> Ranges:
+    """Return the first and last line of a text if they say something about it."""
+    has_lines = chunked.text_format in ("text", "entries")
+    if not has_lines or len(chunked.chunks) < 3:
         return []
-    text = shape.text.rstrip()
-    first, last = text.find("\n") + 1, text.rfind("\n") + 1
-    return [
-        (a, b) for a, b in ((0, first), (last, len(shape.text))) if _is_end(text[a:b])
-    ]
+    text = chunked.text.rstrip()
+    first_line = (0, text.find("\n") + 1)
+    last_line = (text.rfind("\n") + 1, len(chunked.text))
+    edge_lines = []
+    for start, end in (first_line, last_line):
+        if _is_edge_line(text[start:end]):
+            edge_lines.append((start, end))
+    return edge_lines
 
 
-def _is_end(text: str) -> bool:
-    return (
-        len(text.strip()) <= MAX_EDGE_LINE_CHARACTERS
-        and text.rstrip()[-1:] not in ".!?。"
-    )
+def _is_edge_line(text: str) -> bool:
+    """Whether a line is short and no sentence."""
+    is_sentence = text.rstrip()[-1:] in ".!?。"
+    return len(text.strip()) <= MAX_EDGE_LINE_CHARACTERS and not is_sentence
 
 
 def query_from_arguments(arguments: Mapping[str, Any]) -> str:
-    """The words that a tool was called with, "" for none: an argument called so, or one of several words."""
-    named = [arguments[n] for n in _ASKED if isinstance(arguments.get(n), str)]
-    said = named or [
-        v for v in arguments.values() if isinstance(v, str) and len(v.split()) > 1
-    ]
-    return next((v for v in said if v.strip()), "")
+    """Return the query in a tool call's arguments; ``""`` if there is none.
+
+    An argument with a usual name, or else the first one of several words.
+    """
+    texts = []
+    for name in _QUERY_ARGUMENTS:
+        if isinstance(arguments.get(name), str):
+            texts.append(arguments[name])
+    if not texts:
+        for argument in arguments.values():
+            if isinstance(argument, str) and len(argument.split()) > 1:
+                texts.append(argument)
+    return next(filter(str.strip, texts), "")
 
 
 def arguments_text(arguments: Any) -> str:
-    """All that a tool was called with, as one text: what its result is evidence about."""
+    """Return all arguments of a tool call as one text.
+
+    It says what the tool's result is evidence about.
+    """
     if not isinstance(arguments, Mapping):
         return str(arguments)
-    values = [v for v in arguments.values() if v is not None]
-    return " ".join(
-        v if isinstance(v, str) else json.dumps(v, ensure_ascii=False, default=str)
-        for v in values
-    )
+    texts = []
+    for argument in arguments.values():
+        if isinstance(argument, str):
+            texts.append(argument)
+        elif argument is not None:
+            texts.append(json.dumps(argument, ensure_ascii=False, default=str))
+    return " ".join(texts)
 
 
-def build_query(user: str, asked: str) -> str:
-    """What a result is read for: the user's last message, and the words of the call where they are others."""
-    return user or asked if not asked or asked in user else f"{user}\n{asked}".strip()
+def build_query(user_message: str, tool_query: str) -> str:
+    """Return the query that a tool's result is denoised for.
+
+    The user's last message, and the query of the call if it adds something.
+    """
+    if user_message and tool_query in user_message:
+        return user_message
+    return f"{user_message}\n{tool_query}".strip()
 
 
-def omission_notice(gone: Sequence[OmittedText]) -> str:
-    """What an agent reads of what was left out: how to have it back, and how each part begins."""
-    return "\n".join(
-        [
-            f"(Left out; {RECALL_TOOL}(id) gives one back)",
-            *(f"{g.id}: {g.preview}" for g in gone),
-        ]
-    )
+def omission_notice(omitted_texts: Sequence[OmittedText]) -> str:
+    """Return what an agent reads about omitted texts: how to recall which one."""
+    lines = [f"(Left out; {RECALL_TOOL}(id) gives one back)"]
+    lines += [f"{omitted.id}: {omitted.preview}" for omitted in omitted_texts]
+    return "\n".join(lines)
 
 
-def recall_text(kept: Mapping[str, str], id: str) -> str:
-    """The part that was left out under this id, or which ids there are."""
-    return (
-        kept[id]
-        if id in kept
-        else f"There is no part {id!r}; there are: {', '.join(kept) or 'none'}"
-    )
+def recall_text(omitted_texts: Mapping[str, str], text_id: str) -> str:
+    """Return the omitted text with this id, or a message with the known ids."""
+    if text_id in omitted_texts:
+        return omitted_texts[text_id]
+    known_ids = ", ".join(omitted_texts) or "none"
+    return f"There is no part {text_id!r}; there are: {known_ids}"

@@ -1,4 +1,4 @@
-"""What `to_jsonable` writes, `from_jsonable` reads: laws over our nouns, and what is refused."""
+"""What `to_jsonable` writes, `from_jsonable` reads: laws over our dataclasses, and what is rejected."""
 
 import json
 import math
@@ -18,10 +18,11 @@ from denoise_core.jsonable import from_jsonable, to_jsonable
 from denoise_core.support.judging import AnswerVerdict, ClaimVerdict, Quote
 
 NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
-PLAIN = st.recursive(
+PLAIN_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | NUMBERS | st.text(),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
+    lambda inner_values: (
+        st.lists(inner_values, max_size=3)
+        | st.dictionaries(st.text(), inner_values, max_size=3)
     ),
     max_leaves=8,
 )
@@ -32,7 +33,7 @@ PASSAGES = st.builds(
     text=st.text(),
     id=st.text(),
     score=st.none() | NUMBERS,
-    metadata=st.dictionaries(st.text(), PLAIN, max_size=3),
+    metadata=st.dictionaries(st.text(), PLAIN_VALUES, max_size=3),
     spans=st.lists(SPANS, max_size=3).map(tuple),
     header=st.text(),
 )
@@ -42,7 +43,7 @@ CLAIMS = st.builds(ClaimVerdict, probability=st.none() | st.floats(0, 1), quotes
 VERDICTS = st.builds(
     AnswerVerdict, score=st.floats(0, 1), claims=st.lists(CLAIMS, max_size=2).map(tuple)
 )
-NOUNS = {
+VALUES_OF_CLASS = {
     Span: SPANS,
     Passage: PASSAGES,
     Keep: st.builds(Keep, span=SPANS, score=NUMBERS),
@@ -61,7 +62,7 @@ NOUNS = {
         candidate=st.text(),
         verdict=VERDICTS,
         evidence=st.lists(PASSAGES, max_size=2).map(tuple),
-        fields=st.none() | st.dictionaries(st.text(), PLAIN, max_size=2),
+        fields=st.none() | st.dictionaries(st.text(), PLAIN_VALUES, max_size=2),
         origin=st.none(),
     ),
 }
@@ -71,23 +72,26 @@ def through_json(value):
     return json.loads(json.dumps(value, allow_nan=False))
 
 
-@pytest.mark.parametrize("kind", NOUNS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", VALUES_OF_CLASS, ids=lambda kind: kind.__name__)
 @given(data=st.data())
-def test_what_is_written_is_read(kind, data):
-    value = data.draw(NOUNS[kind])
+def test_written_values_are_read_back(kind, data):
+    value = data.draw(VALUES_OF_CLASS[kind])
     assert from_jsonable(kind, through_json(to_jsonable(value))) == value
     assert (
         from_jsonable(kind, through_json(to_jsonable(value, list_classes=(Span,))))
         == value
     )
-    many = (value, value)
-    assert from_jsonable(tuple[kind, ...], through_json(to_jsonable(many))) == many
+    value_pair = (value, value)
+    assert (
+        from_jsonable(tuple[kind, ...], through_json(to_jsonable(value_pair)))
+        == value_pair
+    )
     assert from_jsonable(
         dict[str, kind] | None, through_json(to_jsonable({"a": value}))
     ) == {"a": value}
 
 
-@given(PLAIN)
+@given(PLAIN_VALUES)
 def test_plain_values_stay(value):
     assert to_jsonable(value) == value
     assert from_jsonable(Any, to_jsonable(value)) == value
@@ -109,16 +113,16 @@ class Mixed:
 
 def test_types_of_all_kinds():
     value = Mixed((1, "x"), Colour.RED, ["n"], "b", "text", model=object())
-    written = through_json(to_jsonable(value))
-    assert written == {
+    json_value = through_json(to_jsonable(value))
+    assert json_value == {
         "pair": [1, "x"],
         "colour": "red",
         "names": ["n"],
         "kind": "b",
         "either": "text",
     }
-    assert from_jsonable(Mixed, written) == value
-    assert from_jsonable(Mixed, {**written, "of another version": 1}) == value
+    assert from_jsonable(Mixed, json_value) == value
+    assert from_jsonable(Mixed, {**json_value, "of another version": 1}) == value
     assert from_jsonable(Outcome, to_jsonable(next(iter(Outcome)))) is next(
         iter(Outcome)
     )
@@ -127,8 +131,8 @@ def test_types_of_all_kinds():
     )
 
 
-def test_what_json_cannot_say_is_changed():
-    written = to_jsonable(
+def test_values_that_json_does_not_have_are_converted():
+    json_value = to_jsonable(
         {
             1: (math.inf, math.nan),
             "object": object,
@@ -136,8 +140,13 @@ def test_what_json_cannot_say_is_changed():
             "n": np.int64(3),
         }
     )
-    assert written == {"1": [None, None], "object": str(object), "number": 0.5, "n": 3}
-    assert type(written["number"]) is float
+    assert json_value == {
+        "1": [None, None],
+        "object": str(object),
+        "number": 0.5,
+        "n": 3,
+    }
+    assert type(json_value["number"]) is float
     assert math.isnan(
         from_jsonable(Keep, to_jsonable(Keep(Span("a", 0, 1), -math.inf))).score
     )
@@ -166,6 +175,6 @@ def test_what_json_cannot_say_is_changed():
         (int | str, 0.5, "expected int, got float; expected str, got float"),
     ],
 )
-def test_anything_else_is_refused_and_the_place_named(kind, data, match):
+def test_other_data_is_an_error_that_names_the_field(kind, data, match):
     with pytest.raises((TypeError, ValueError), match=match):
         from_jsonable(kind, data)

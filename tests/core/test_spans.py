@@ -1,4 +1,4 @@
-"""Sets of ranges: each function against the set of characters that it stands for."""
+"""Sets of ranges: each function against sets of characters."""
 
 from itertools import pairwise
 
@@ -7,40 +7,47 @@ from hypothesis import strategies as st
 
 from denoise_core.spans import clip_spans, complement_spans, merge_spans, tile_spans
 
-PLACES = st.integers(0, 20)
-RANGES = st.lists(st.tuples(PLACES, PLACES).map(lambda pair: tuple(sorted(pair))))
+POSITIONS = st.integers(0, 20)
+RANGES = st.lists(st.tuples(POSITIONS, POSITIONS).map(lambda pair: tuple(sorted(pair))))
 
 
-def characters(ranges):
-    return {place for start, end in ranges for place in range(start, end)}
+def covered_positions(ranges):
+    return {position for start, end in ranges for position in range(start, end)}
 
 
 @given(RANGES)
 def test_merged_ranges_are_the_same_characters_in_order_and_apart(ranges):
-    merged = merge_spans(ranges)
-    assert characters(merged) == characters(ranges)
-    assert all(before[1] < after[0] for before, after in pairwise(merged))
-    assert merge_spans(merged) == merged
+    merged_ranges = merge_spans(ranges)
+    assert covered_positions(merged_ranges) == covered_positions(ranges)
+    assert all(span[1] < next_span[0] for span, next_span in pairwise(merged_ranges))
+    assert merge_spans(merged_ranges) == merged_ranges
 
 
-@given(RANGES, PLACES, PLACES)
-def test_what_is_clipped_and_what_is_left_tile_the_window(ranges, start, end):
-    merged = merge_spans(ranges)
-    window = set(range(start, end))
-    inside, outside = (
-        clip_spans(merged, start, end),
-        complement_spans(merged, start, end),
+@given(RANGES, POSITIONS, POSITIONS)
+def test_clipped_and_remaining_ranges_tile_the_window(ranges, start, end):
+    merged_ranges = merge_spans(ranges)
+    window_positions = set(range(start, end))
+    inner_ranges, outer_ranges = (
+        clip_spans(merged_ranges, start, end),
+        complement_spans(merged_ranges, start, end),
     )
-    assert characters(inside) == characters(ranges) & window
-    assert characters(outside) == window - characters(ranges)
-    assert all(a < b for a, b in inside + outside)
+    assert (
+        covered_positions(inner_ranges) == covered_positions(ranges) & window_positions
+    )
+    assert covered_positions(outer_ranges) == window_positions - covered_positions(
+        ranges
+    )
+    assert all(start < end for start, end in inner_ranges + outer_ranges)
 
 
-@given(st.lists(PLACES), PLACES)
+@given(st.lists(POSITIONS), POSITIONS)
 def test_ranges_between_cuts_tile_the_text(cuts, length):
-    tiles = tile_spans(cuts, 0, length)
-    assert characters(tiles) == set(range(length))
-    assert [a for a, _ in tiles[1:]] == [b for _, b in tiles[:-1]]
-    assert {a for a, _ in tiles} == {0, *(cut for cut in cuts if cut < length)} - (
-        {0} if not length else set()
-    )
+    tile_ranges = tile_spans(cuts, 0, length)
+    assert covered_positions(tile_ranges) == set(range(length))
+    assert [start for start, _ in tile_ranges[1:]] == [
+        end for _, end in tile_ranges[:-1]
+    ]
+    assert {start for start, _ in tile_ranges} == {
+        0,
+        *(cut for cut in cuts if cut < length),
+    } - ({0} if not length else set())

@@ -1,4 +1,4 @@
-"""What tools return is written back in its shape: nothing but text goes, and what goes can be had back."""
+"""Tool results are restored in their shape: only text is dropped, and dropped text can be recalled."""
 
 import json
 
@@ -29,7 +29,7 @@ ROWS = [
 ]
 RESULTS = {
     "text": "Found 3 results\n\n"
-    + "\n\n".join(r["content"] for r in ROWS)
+    + "\n\n".join(row["content"] for row in ROWS)
     + "\n\nPage 1 of 4",
     "search": {
         "query": "harbour",
@@ -39,7 +39,7 @@ RESULTS = {
     },
     "json text": json.dumps({"query": "harbour", "results": ROWS}),
     "blocks": [
-        {"type": "text", "text": "\n\n".join(r["content"] for r in ROWS)},
+        {"type": "text", "text": "\n\n".join(row["content"] for row in ROWS)},
         {"type": "image", "source": {"data": "iVBOR", "media_type": "image/png"}},
     ],
     "mcp": {
@@ -55,41 +55,41 @@ RESULTS = {
         "update": {"messages": [{"content": RESULT, "tool_call_id": "c1"}]},
         "goto": "writer",
     }
-    if (RESULT := "\n\n".join(r["content"] for r in ROWS))
+    if (RESULT := "\n\n".join(row["content"] for row in ROWS))
     else None,
 }
 
 
-def only(word):
+def keep_only(wanted_word):
     return ENDDenoiser(
-        FunctionScorer(lambda query, text: float(word in text)),
+        FunctionScorer(lambda query, text: float(wanted_word in text)),
         threshold=0.5,
         chunker="auto",
     )
 
 
 @pytest.mark.parametrize("name", list(RESULTS))
-def test_all_that_is_kept_is_the_result_as_it_was(name):
+def test_a_result_kept_completely_is_unchanged(name):
     value = RESULTS[name]
-    read = read_result(value)
-    back = read.restore(DenoiseResult("q", read.passages))
-    assert back == value
-    assert type(back) is type(value)
-    assert read.omitted_texts(DenoiseResult("q", read.passages)) == ()
+    tool_result = read_result(value)
+    restored_value = tool_result.restore(DenoiseResult("q", tool_result.passages))
+    assert restored_value == value
+    assert type(restored_value) is type(value)
+    assert tool_result.omitted_texts(DenoiseResult("q", tool_result.passages)) == ()
 
 
 @pytest.mark.parametrize("name", [n for n in RESULTS if n not in ("sql", "csv")])
-def test_what_is_dropped_goes_and_the_shape_stays(name):
+def test_dropped_text_is_removed_and_the_shape_stays(name):
     value = RESULTS[name]
-    read = read_result(value)
-    found = only("Sentence 7 ").denoise("q", read.passages)
-    back = read.restore(found)
-    said, before = json.dumps(back), json.dumps(value)
-    assert type(back) is type(value)
-    assert "Sentence 7 " in said
-    assert "Sentence 3 " not in said
-    assert len(said) < 0.7 * len(before)
-    for stays in (
+    tool_result = read_result(value)
+    result = keep_only("Sentence 7 ").denoise("q", tool_result.passages)
+    restored_value = tool_result.restore(result)
+    restored_json, source_json = json.dumps(restored_value), json.dumps(value)
+    assert type(restored_value) is type(value)
+    assert "Sentence 7 " in restored_json
+    assert "Sentence 3 " not in restored_json
+    assert len(restored_json) < 0.7 * len(source_json)
+    for marker in (
         "response_time",
         "next",
         "iVBOR",
@@ -99,38 +99,42 @@ def test_what_is_dropped_goes_and_the_shape_stays(name):
         "Found 3 results",
         "Page 1 of 4",
     ):
-        assert (stays in said) == (stays in before)
-    gone = read.omitted_texts(found)
-    assert any("Sentence 3 " in g.text for g in gone)
-    assert len({g.id for g in gone}) == len(gone)
-    assert gone == read_result(value).omitted_texts(found)
+        assert (marker in restored_json) == (marker in source_json)
+    omitted_texts = tool_result.omitted_texts(result)
+    assert any("Sentence 3 " in omitted.text for omitted in omitted_texts)
+    assert len({omitted.id for omitted in omitted_texts}) == len(omitted_texts)
+    assert omitted_texts == read_result(value).omitted_texts(result)
 
 
 def test_rows_of_a_database_stay_rows():
     value = RESULTS["sql"]
-    read = read_result(value)
-    back = read.restore(only("town 7").denoise("q", read.passages))
-    assert back == "[(7, 'town 7', Decimal('7.50'))]"
+    tool_result = read_result(value)
+    restored_value = tool_result.restore(
+        keep_only("town 7").denoise("q", tool_result.passages)
+    )
+    assert restored_value == "[(7, 'town 7', Decimal('7.50'))]"
 
 
 def test_a_table_keeps_its_header():
-    read = read_result(RESULTS["csv"])
+    tool_result = read_result(RESULTS["csv"])
     assert (
-        read.restore(only("town 7").denoise("q", read.passages))
+        tool_result.restore(keep_only("town 7").denoise("q", tool_result.passages))
         == "town,sales\ntown 7,7\n"
     )
 
 
-def test_what_a_model_wrote_takes_the_place_of_its_source():
-    read = read_result(
+def test_a_rewritten_text_replaces_its_source():
+    tool_result = read_result(
         [{"type": "text", "text": "A. B. C."}, {"type": "image", "url": "x"}]
     )
-    (source,) = read.passages
-    written = Passage(
+    (source,) = tool_result.passages
+    rewritten_passage = Passage(
         "B, in short.", "w", spans=(Span(source.id, 3, 5),), is_rewritten=True
     )
-    found = DenoiseResult("q", (written,), (Drop(Span(source.id, 0, 3), "noise"),))
-    assert read.restore(found) == [
+    result = DenoiseResult(
+        "q", (rewritten_passage,), (Drop(Span(source.id, 0, 3), "noise"),)
+    )
+    assert tool_result.restore(result) == [
         {"type": "text", "text": "B, in short."},
         {"type": "image", "url": "x"},
     ]
@@ -139,22 +143,24 @@ def test_what_a_model_wrote_takes_the_place_of_its_source():
 @pytest.mark.parametrize(
     "value", [None, 3, 2.5, True, "", [], {}, [1, 2], {"type": "image"}]
 )
-def test_what_holds_no_text_to_speak_of_comes_back(value):
-    read = read_result(value)
-    assert read.restore(DenoiseResult("q", read.passages)) == value
+def test_a_value_without_text_is_returned_unchanged(value):
+    tool_result = read_result(value)
+    assert tool_result.restore(DenoiseResult("q", tool_result.passages)) == value
 
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
-    lambda x: st.lists(x) | st.dictionaries(st.text(), x),
+    lambda inner_values: (
+        st.lists(inner_values) | st.dictionaries(st.text(), inner_values)
+    ),
 )
 
 
 @given(st.text() | JSON)
-def test_any_value_comes_back_whole_when_all_is_kept(value):
-    read = read_result(value)
-    assert read.restore(DenoiseResult("q", read.passages)) == value
-    only("no such word").denoise("q", read.passages)
+def test_any_value_is_unchanged_if_everything_is_kept(value):
+    tool_result = read_result(value)
+    assert tool_result.restore(DenoiseResult("q", tool_result.passages)) == value
+    keep_only("no such word").denoise("q", tool_result.passages)
 
 
 TABLE = "id,place\n" + "".join(f'{n},"town {n}"\n' for n in range(80))
@@ -169,84 +175,101 @@ def as_text(value):
 )
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_broken_scorer_loses_no_row_of_a_table_in_json(value, fault):
-    read = read_result(value)
-    found = Guard(
-        for_tool_results(broken(fault), read.passages), on_error="keep"
-    ).denoise("town", read.passages)
-    assert found.fallback
-    assert read.restore(found) == value
-    assert read.omitted_texts(found) == ()
+    tool_result = read_result(value)
+    result = Guard(
+        for_tool_results(broken(fault), tool_result.passages), on_error="keep"
+    ).denoise("town", tool_result.passages)
+    assert result.fallback
+    assert tool_result.restore(result) == value
+    assert tool_result.omitted_texts(result) == ()
 
 
 @given(VALUES, st.sampled_from(sorted(FAULTS)), st.booleans())
-def test_a_broken_scorer_loses_nothing_of_any_result(value, fault, dumped):
-    value = json.dumps(value) if dumped else value
-    read = read_result(value)
-    found = Guard(
-        for_tool_results(broken(fault), read.passages), on_error="keep"
-    ).denoise("Paris?", read.passages)
-    assert read.restore(found) == value
-    assert read.omitted_texts(found) == ()
+def test_a_broken_scorer_loses_nothing_of_any_result(value, fault, as_json_text):
+    value = json.dumps(value) if as_json_text else value
+    tool_result = read_result(value)
+    result = Guard(
+        for_tool_results(broken(fault), tool_result.passages), on_error="keep"
+    ).denoise("Paris?", tool_result.passages)
+    assert tool_result.restore(result) == value
+    assert tool_result.omitted_texts(result) == ()
 
 
-def texts_of(value, read):
-    """The texts at the places where they were read, as a model is shown them."""
-    out = []
-    for path in read.paths:
-        part = value
-        for step in path:
-            part = part[step]
-        out.append(as_text(part))
-    return out
+def texts_of(value, tool_result):
+    """The texts at their paths, as a model reads them."""
+    texts = []
+    for path in tool_result.paths:
+        value_part = value
+        for key in path:
+            value_part = value_part[key]
+        texts.append(as_text(value_part))
+    return texts
 
 
 @given(VALUES | TEXTS, st.booleans(), st.data())
-def test_what_is_kept_of_any_result_stands_in_it_to_the_letter(value, dumped, data):
+def test_text_kept_of_any_result_is_verbatim(value, as_json_text, hypothesis_data):
     value = (
-        json.dumps(value, ensure_ascii=data.draw(st.booleans())) if dumped else value
+        json.dumps(value, ensure_ascii=hypothesis_data.draw(st.booleans()))
+        if as_json_text
+        else value
     )
-    read = read_result(value)
-    denoiser = Keeping(lambda text: data.draw(ranges_in(text)))
-    found = denoiser.denoise("Paris?", read.passages)
-    lost = 0
-    for shape, (text, kept), shown in zip(
-        read.chunked_texts,
+    tool_result = read_result(value)
+    denoiser = Keeping(lambda text: hypothesis_data.draw(ranges_in(text)))
+    result = denoiser.denoise("Paris?", tool_result.passages)
+    lost_texts = 0
+    for chunked_text, (text, kept_spans), shown_text in zip(
+        tool_result.chunked_texts,
         denoiser.kept,
-        texts_of(read.restore(found), read),
+        texts_of(tool_result.restore(result), tool_result),
         strict=True,
     ):
-        check_kept(text, shape.text_format, kept, shown)
-        check_kept(text, shape.text_format, kept, as_text(shape.restore(kept)))
-        assert as_text(shape.restore(kept)) == "".join(
-            text[a:b] for a, b in shape.retained_spans(kept)
+        check_kept(text, chunked_text.text_format, kept_spans, shown_text)
+        check_kept(
+            text,
+            chunked_text.text_format,
+            kept_spans,
+            as_text(chunked_text.restore(kept_spans)),
         )
-        scraps = 2 * (len(shape.retained_spans(kept)) + 1)  # too short to be named
-        lost += (
-            shape.text_format != "html"
-            and sum(map(str.isalnum, text)) - sum(map(str.isalnum, shown)) > scraps
+        assert as_text(chunked_text.restore(kept_spans)) == "".join(
+            text[start:end] for start, end in chunked_text.retained_spans(kept_spans)
         )
-    assert read.omitted_texts(found) or not lost
+        scraps = 2 * (
+            len(chunked_text.retained_spans(kept_spans)) + 1
+        )  # too short to be named
+        lost_texts += (
+            chunked_text.text_format != "html"
+            and sum(map(str.isalnum, text)) - sum(map(str.isalnum, shown_text)) > scraps
+        )
+    assert tool_result.omitted_texts(result) or not lost_texts
 
 
 @given(VALUES, st.integers(0, 99))
-def test_what_end_keeps_of_any_result_stands_in_it_to_the_letter(value, seed):
-    read = read_result(value)
-    found = for_tool_results(chance(seed), read.passages).denoise(
-        "Paris?", read.passages
+def test_text_that_end_keeps_of_any_result_is_verbatim(value, seed):
+    tool_result = read_result(value)
+    result = for_tool_results(chance(seed), tool_result.passages).denoise(
+        "Paris?", tool_result.passages
     )
-    kept = {p.id: [(s.start, s.end) for s in p.source_spans] for p in found.passages}
-    for passage, shape, shown in zip(
-        read.passages,
-        read.chunked_texts,
-        texts_of(read.restore(found), read),
+    kept_spans = {
+        passage.id: [(span.start, span.end) for span in passage.source_spans]
+        for passage in result.passages
+    }
+    for passage, chunked_text, shown_text in zip(
+        tool_result.passages,
+        tool_result.chunked_texts,
+        texts_of(tool_result.restore(result), tool_result),
         strict=True,
     ):
-        check_kept(passage.text, shape.text_format, kept.get(passage.id, []), shown)
+        check_kept(
+            passage.text,
+            chunked_text.text_format,
+            kept_spans.get(passage.id, []),
+            shown_text,
+        )
 
 
 @given(st.binary(), st.data())
-def test_bytes_that_are_no_text_stay_those_bytes(given_bytes, data):
-    shape = chunk_text(given_bytes)
-    assert shape.restore([(0, len(shape.text))]) == given_bytes
-    start = data.draw(st.integers(0, len(given_bytes)))
+def test_bytes_that_are_no_text_stay_those_bytes(given_bytes, hypothesis_data):
+    chunked_text = chunk_text(given_bytes)
+    assert chunked_text.restore([(0, len(chunked_text.text))]) == given_bytes
+    start = hypothesis_data.draw(st.integers(0, len(given_bytes)))
     assert chunk_text(given_bytes[start:]).restore([(0, 10**9)]) == given_bytes[start:]

@@ -40,7 +40,7 @@ def documents():
             metadata={"source": "y.md", "page": 3},
         ),
         Document(
-            page_content="France lies in Europe. Paris has two million people.",
+            page_content="France is in Europe. Paris has two million people.",
             metadata={"tags": ["geo"]},
         ),
         Document(page_content="Paris again.", id="a", metadata={}),
@@ -59,10 +59,10 @@ class ListRetriever(BaseRetriever):
     found: list[Document]
 
     def _get_relevant_documents(self, query, *, run_manager, k=None):
-        return [d.model_copy(deep=True) for d in self.found[:k]]
+        return [document.model_copy(deep=True) for document in self.found[:k]]
 
     async def _aget_relevant_documents(self, query, *, run_manager, k=None):
-        return [d.model_copy(deep=True) for d in self.found[:k]]
+        return [document.model_copy(deep=True) for document in self.found[:k]]
 
 
 def overlap(query, text):
@@ -88,10 +88,10 @@ class Answers:
 
 
 def merge(query, passages):
-    """A joint rewrite: one text that stands for all passages."""
+    """A joint rewrite: one text for all passages."""
     if not passages:
         return DenoiseResult(query, ())
-    spans = tuple(s for p in passages for s in p.source_spans)
+    spans = tuple(source for passage in passages for source in passage.source_spans)
     return DenoiseResult(
         "rewritten " + query,
         (Passage("All in one.", "joint", spans=spans, is_rewritten=True),),
@@ -102,7 +102,11 @@ def drop_all(query, passages):
     return DenoiseResult(
         query,
         (),
-        tuple(Drop(s, "useless", -1.0) for p in passages for s in p.source_spans),
+        tuple(
+            Drop(source, "useless", -1.0)
+            for passage in passages
+            for source in passage.source_spans
+        ),
     )
 
 
@@ -137,15 +141,15 @@ DENOISERS = {
         FunctionScorer(overlap), threshold=2.0, chunker=sentence_spans
     ),
     "s2a-select": s2a,
-    "s2a-remove": lambda: s2a(lambda m: "1", variant="remove"),
+    "s2a-remove": lambda: s2a(lambda message: "1", variant="remove"),
     "s2a-default": lambda: s2a(
-        lambda m: "Context: Paris is in France.", variant="default"
+        lambda message: "Context: Paris is in France.", variant="default"
     ),
     "s2a-joint": lambda: s2a(options=Options(join_passages=True)),
-    "s2a-nonsense": lambda: s2a(lambda m: "🤷"),
+    "s2a-nonsense": lambda: s2a(lambda message: "🤷"),
     "guard": lambda: Guard(ENDDenoiser(FunctionScorer(overlap), keep=2)),
     "joint-rewrite": lambda: Answers(merge),
-    "keeps-all": lambda: Answers(lambda q, ps: DenoiseResult(q, ps)),
+    "keeps-all": lambda: Answers(lambda query, ps: DenoiseResult(query, ps)),
     "drops-all": lambda: Answers(drop_all),
     "fails": lambda: Answers(fail),
 }
@@ -157,7 +161,7 @@ def make_denoiser(request):
 
 
 @pytest.fixture
-def kit():
+def test_kit():
     """The helpers of this file, for tests that cannot import it."""
     return SimpleNamespace(
         Answers=Answers,
@@ -177,24 +181,28 @@ def kit():
 
 
 @pytest.fixture
-def make(kit):
+def make_agent(test_kit):
     """An agent with a retrieval tool and the middleware under test."""
 
-    def make(*middleware, reply=None, checkpointer=None, **tool_settings):
+    def make_agent(*middleware, reply=None, checkpointer=None, **tool_settings):
         from langchain.agents import (
             create_agent,
-        )  # missing beside the oldest langchain-core
+        )  # missing with the oldest langchain-core
         from langchain_core.tools import create_retriever_tool
 
         settings = {"response_format": "content_and_artifact", **tool_settings}
-        found = kit.ListRetriever(found=langchain_agents.FOUND)
-        search = create_retriever_tool(found, "search", "Looks things up.", **settings)
-        model = kit.chat(reply or langchain_agents.searching())
+        found_documents = test_kit.ListRetriever(
+            found=langchain_agents.SOURCE_DOCUMENTS
+        )
+        search = create_retriever_tool(
+            found_documents, "search", "Looks things up.", **settings
+        )
+        model = test_kit.chat(reply or langchain_agents.search_then_answer())
         return create_agent(
             model, [search], middleware=list(middleware), checkpointer=checkpointer
         ), model
 
-    return make
+    return make_agent
 
 
 @pytest.fixture(autouse=True)

@@ -28,7 +28,8 @@ TEXTS = [
     "candlepin bowling",
 ]
 DOCUMENTS = [
-    Document(page_content=t, id=str(i), metadata={"n": i}) for i, t in enumerate(TEXTS)
+    Document(page_content=text, id=str(i), metadata={"n": i})
+    for i, text in enumerate(TEXTS)
 ]
 
 
@@ -36,48 +37,55 @@ class Counts(Embeddings):
     """The number of each word of the question, and one for the rest."""
 
     def embed_query(self, text):
-        return [float(text.lower().count(w)) for w in QUESTION.split()] + [0.1]
+        return [float(text.lower().count(word)) for word in QUESTION.split()] + [0.1]
 
     def embed_documents(self, texts):
-        return [self.embed_query(t) for t in texts]
+        return [self.embed_query(text) for text in texts]
 
 
 class Overlap(BaseCrossEncoder):
     def score(self, text_pairs):
         return [
-            float(sum(w in text.lower() for w in query.split()))
+            float(sum(word in text.lower() for word in query.split()))
             for query, text in text_pairs
         ]
 
 
 def both(compressor):
-    found = compressor.compress_documents(DOCUMENTS, QUESTION)
-    assert asyncio.run(compressor.acompress_documents(DOCUMENTS, QUESTION)) == found
-    return found
+    found_documents = compressor.compress_documents(DOCUMENTS, QUESTION)
+    assert (
+        asyncio.run(compressor.acompress_documents(DOCUMENTS, QUESTION))
+        == found_documents
+    )
+    return found_documents
 
 
 def texts(found):
-    return [d.page_content for d in found]
+    return [document.page_content for document in found]
 
 
-def test_a_cross_encoder_reads_the_text_alone_unless_a_header_is_asked_for(kit):
-    read = []
+def test_a_cross_encoder_reads_the_text_alone_unless_a_header_is_asked_for(test_kit):
+    read_value = []
 
     class Notes(BaseCrossEncoder):
         def score(self, text_pairs):
-            read.append([text for _, text in text_pairs])
+            read_value.append([text for _, text in text_pairs])
             return [1.0] * len(text_pairs)
 
-    titled = [Document(page_content="It is tall.", metadata={"title": "Eiffel Tower"})]
-    DenoiseCompressor.from_cross_encoder(Notes()).compress_documents(titled, QUESTION)
+    titled_documents = [
+        Document(page_content="It is tall.", metadata={"title": "Eiffel Tower"})
+    ]
+    DenoiseCompressor.from_cross_encoder(Notes()).compress_documents(
+        titled_documents, QUESTION
+    )
     DenoisingRetriever.from_cross_encoder(
-        Notes(), retriever=kit.ListRetriever(found=titled)
+        Notes(), retriever=test_kit.ListRetriever(found=titled_documents)
     ).invoke(QUESTION)
-    assert read == [["It is tall."]] * 2
+    assert read_value == [["It is tall."]] * 2
     DenoiseCompressor.from_cross_encoder(
         Notes(), header_keys=["title"]
-    ).compress_documents(titled, QUESTION)
-    assert read[-1] == ["Eiffel Tower\nIt is tall."]
+    ).compress_documents(titled_documents, QUESTION)
+    assert read_value[-1] == ["Eiffel Tower\nIt is tall."]
 
 
 def wanted(messages):
@@ -86,20 +94,20 @@ def wanted(messages):
     return ", ".join(re.findall(r"^(\d+) .*andlepin", text, re.MULTILINE)) or "NONE"
 
 
-def test_what_a_sentence_points_back_to_comes_along_or_stays_behind(kit):
+def test_what_a_sentence_points_back_to_comes_along_or_stays_behind(test_kit):
     document = Document(
         page_content="Candlepin bowling is old. It began in Worcester. The moon is round."
     )
-    expected = {
+    expected_value = {
         True: "Candlepin bowling is old. It began in Worcester.",
         False: "It began in Worcester.",
     }
     for context in (True, False):
         compressor = DenoiseCompressor.from_llm(
-            kit.chat(lambda m: "2"), context=context
+            test_kit.chat(lambda message: "2"), context=context
         )
-        (kept,) = compressor.compress_documents([document], QUESTION)
-        assert kept.page_content.rstrip() == expected[context]
+        (kept_items,) = compressor.compress_documents([document], QUESTION)
+        assert kept_items.page_content.rstrip() == expected_value[context]
     with pytest.raises(
         ValueError, match="context=False: a setting of System 2 Attention"
     ):
@@ -107,53 +115,63 @@ def test_what_a_sentence_points_back_to_comes_along_or_stays_behind(kit):
 
 
 MODELS = {
-    "a chat model": lambda kit: kit.chat(wanted),
-    "with settings": lambda kit: kit.chat(wanted).with_config(tags=["x"]).with_retry(),
-    "a runnable": lambda kit: RunnableLambda(wanted),
-    "a core LLM": lambda kit: FunctionLLM(
+    "a chat model": lambda test_kit: test_kit.chat(wanted),
+    "with settings": lambda test_kit: (
+        test_kit.chat(wanted).with_config(tags=["x"]).with_retry()
+    ),
+    "a runnable": lambda test_kit: RunnableLambda(wanted),
+    "a core LLM": lambda test_kit: FunctionLLM(
         lambda messages: wanted(to_langchain_messages(messages))
     ),
 }
 
 
 @pytest.mark.parametrize("kind", MODELS)
-def test_whatever_is_a_model(kind, kit):
-    model = MODELS[kind](kit)
+def test_whatever_is_a_model(kind, test_kit):
+    model = MODELS[kind](test_kit)
     assert texts(both(DenoiseCompressor.from_llm(model))) == [
         "Candlepin bowling is old. ",
         "candlepin bowling",
     ]
     retriever = DenoisingRetriever.from_llm(
-        model, retriever=kit.ListRetriever(found=DOCUMENTS)
+        model, retriever=test_kit.ListRetriever(found=DOCUMENTS)
     )
     assert len(retriever.invoke(QUESTION)) == 2
 
 
 @pytest.mark.parametrize(
-    "scorer", [Counts(), Overlap(), FunctionScorer(lambda q, t: float("andlepin" in t))]
+    "scorer",
+    [
+        Counts(),
+        Overlap(),
+        FunctionScorer(lambda query, text: float("andlepin" in text)),
+    ],
 )
-def test_whatever_is_a_scorer(scorer, kit):
+def test_whatever_is_a_scorer(scorer, test_kit):
     assert texts(both(DenoiseCompressor(scorer=scorer, keep=1))) in (
         TEXTS[1:2],
         TEXTS[3:],
     )
     retriever = DenoisingRetriever(
-        retriever=kit.ListRetriever(found=DOCUMENTS), scorer=scorer, top_n=3
+        retriever=test_kit.ListRetriever(found=DOCUMENTS), scorer=scorer, top_n=3
     )
     assert len(retriever.invoke(QUESTION)) == 3
 
 
 def test_nothing_said_is_the_embedded_default():
-    found = both(DenoiseCompressor(keep=2))
-    assert {"1", "3"} == {d.id for d in found}
+    found_documents = both(DenoiseCompressor(keep=2))
+    assert {"1", "3"} == {document.id for document in found_documents}
     assert both(DenoiseCompressor())
 
 
 def test_the_shipped_encoder_as_embeddings():
     embeddings = EmbeddedEmbeddings()
     vectors = embeddings.embed_documents(["a city", "a town", "algebra"])
-    assert [len(v) for v in vectors] == [384] * 3
-    near, far = (sum(a * b for a, b in zip(vectors[0], v)) for v in vectors[1:])
+    assert [len(value) for value in vectors] == [384] * 3
+    near, far = (
+        sum(attempt * block for attempt, block in zip(vectors[0], value))
+        for value in vectors[1:]
+    )
     assert near > far
     assert embeddings.embed_documents([]) == []
     assert asyncio.run(embeddings.aembed_query("a city")) == pytest.approx(
@@ -181,7 +199,7 @@ def test_the_shipped_encoder_as_embeddings():
         ({"model": RunnableLambda(str), "keep": 3}, "there is variant="),
         (
             {"denoiser": Guard(ENDDenoiser(FunctionScorer(len))), "scorer": Overlap()},
-            "not beside denoiser",
+            "not together with denoiser",
         ),
         ({"top_n": 0}, "top_n"),
         ({"order": "best"}, "order"),
@@ -206,7 +224,7 @@ def again(part):
 
 
 def test_a_compressor_is_rebuilt_from_json():
-    made = DenoiseCompressor(
+    built_value = DenoiseCompressor(
         keep=0.5,
         top_n=3,
         order="score",
@@ -214,25 +232,31 @@ def test_a_compressor_is_rebuilt_from_json():
         record="full",
         chunks=200,
     )
-    assert again(made) == made
+    assert again(built_value) == built_value
     model = ChatOpenAI(model="local", base_url="http://127.0.0.1:9/v1", api_key="none")
-    made = DenoiseCompressor.from_llm(model, max_concurrency=3)
-    loaded = again(made)
-    assert (loaded.variant, loaded.max_concurrency, loaded.model.model_name) == (
+    built_value = DenoiseCompressor.from_llm(model, max_concurrency=3)
+    loaded_value = again(built_value)
+    assert (
+        loaded_value.variant,
+        loaded_value.max_concurrency,
+        loaded_value.model.model_name,
+    ) == (
         "select",
         3,
         "local",
     )
-    assert isinstance(loaded.denoiser_for({}), S2ADenoiser)
+    assert isinstance(loaded_value.denoiser_for({}), S2ADenoiser)
 
 
-def test_top_n_beside_keep_is_top_n_but_a_threshold_is_a_threshold(kit):
-    found = kit.ListRetriever(found=DOCUMENTS)
-    scorer = FunctionScorer(lambda q, t: -1.0 if "moon" in t else 1.0)
+def test_top_n_beside_keep_is_top_n_but_a_threshold_is_a_threshold(test_kit):
+    found_documents = test_kit.ListRetriever(found=DOCUMENTS)
+    scorer = FunctionScorer(lambda query, text: -1.0 if "moon" in text else 1.0)
     assert (
         len(
             DenoisingRetriever(
-                retriever=found, denoiser=ENDDenoiser(scorer, keep=0.3), top_n=3
+                retriever=found_documents,
+                denoiser=ENDDenoiser(scorer, keep=0.3),
+                top_n=3,
             ).invoke("q")
         )
         == 3
@@ -240,7 +264,7 @@ def test_top_n_beside_keep_is_top_n_but_a_threshold_is_a_threshold(kit):
     assert (
         len(
             DenoisingRetriever(
-                retriever=found, scorer=scorer, keep=0.3, top_n=3
+                retriever=found_documents, scorer=scorer, keep=0.3, top_n=3
             ).invoke("q")
         )
         == 3
@@ -248,7 +272,7 @@ def test_top_n_beside_keep_is_top_n_but_a_threshold_is_a_threshold(kit):
     assert (
         len(
             DenoisingRetriever(
-                retriever=found, scorer=scorer, threshold=0.0, top_n=4
+                retriever=found_documents, scorer=scorer, threshold=0.0, top_n=4
             ).invoke("q")
         )
         == 3
@@ -256,15 +280,15 @@ def test_top_n_beside_keep_is_top_n_but_a_threshold_is_a_threshold(kit):
     assert (
         len(
             DenoisingRetriever(
-                retriever=found, denoiser=ENDDenoiser(scorer, keep=0.3)
+                retriever=found_documents, denoiser=ENDDenoiser(scorer, keep=0.3)
             ).invoke("q")
         )
         == 2
     )
 
 
-def test_titles_and_named_metadata_are_read_with_the_text(kit):
-    read, tower = [], {"title": "Eiffel Tower"}
+def test_titles_and_named_metadata_are_read_with_the_text(test_kit):
+    read_value, tower = [], {"title": "Eiffel Tower"}
     documents = [
         Document(
             page_content="It is tall.",
@@ -276,18 +300,18 @@ def test_titles_and_named_metadata_are_read_with_the_text(kit):
         Document(page_content="It is tall."),
     ]
 
-    def spy(query, given):
+    def spy(query, input_value):
         from denoise_core import DenoiseResult
 
-        read.append([p.header for p in given])
-        return DenoiseResult(query, given)
+        read_value.append([passage.header for passage in input_value])
+        return DenoiseResult(query, input_value)
 
     for keys in (["title"], ["title", "year", "tags"], []):
-        out = DenoiseCompressor(
-            denoiser=kit.Answers(spy), header_keys=keys
+        run_output = DenoiseCompressor(
+            denoiser=test_kit.Answers(spy), header_keys=keys
         ).compress_documents(documents, "q")
-        assert texts(out) == texts(documents)
-    assert read == [
+        assert texts(run_output) == texts(documents)
+    assert read_value == [
         ["Eiffel Tower", "", ""],
         ["Eiffel Tower\nyear: 1889\ntags: iron, Paris", "", ""],
         ["", "", ""],
@@ -305,5 +329,5 @@ def test_a_probe_folder(tmp_path):
         sample_questions()[:2],
         layers=[1],
     ).probe.save(tmp_path / "probe")
-    scored = DenoiseCompressor.from_probe(folder, torch_minilm(), keep=2)
-    assert math.isfinite(both(scored)[0].metadata["relevance_score"])
+    scored_value = DenoiseCompressor.from_probe(folder, torch_minilm(), keep=2)
+    assert math.isfinite(both(scored_value)[0].metadata["relevance_score"])

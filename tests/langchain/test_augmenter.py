@@ -15,7 +15,7 @@ from denoise_core.testing import FunctionScorer
 from langchain_denoise import AugmentedRunnable, ChatModelLLM, RetrieverAdapter
 
 PARIS = "Paris is the capital of France."
-FOUND = [
+SOURCE_DOCUMENTS = [
     Document(page_content=PARIS, metadata={"source": "atlas.md"}),
     Document(page_content="Bananas are yellow.", id="fruit"),
 ]
@@ -29,12 +29,12 @@ def second_time_right(messages):
 
 
 @pytest.fixture
-def build(kit):
+def build(test_kit):
     def build(reply=second_time_right, **settings):
-        model = kit.chat(reply)
+        model = test_kit.chat(reply)
         loop = Augmenter(
             ChatModelLLM(model),
-            RetrieverAdapter(kit.ListRetriever(found=FOUND)),
+            RetrieverAdapter(test_kit.ListRetriever(found=SOURCE_DOCUMENTS)),
             **settings,
         )
         return AugmentedRunnable(augmenter=loop), model
@@ -42,122 +42,133 @@ def build(kit):
     return build
 
 
-def test_a_checked_answer_with_its_evidence_and_record(build, kit):
+def test_a_checked_answer_with_its_evidence_and_record(build, test_kit):
     runnable, model = build()
-    out = runnable.invoke(kit.question)
-    assert (out["question"], out["answer"], out["outcome"]) == (
-        kit.question,
+    run_output = runnable.invoke(test_kit.question)
+    assert (run_output["question"], run_output["answer"], run_output["outcome"]) == (
+        test_kit.question,
         f"{PARIS} [1]",
         "supported",
     )
-    assert [d.page_content for d in out["context"]] == [d.page_content for d in FOUND]
-    assert out["context"][0].metadata["source"] == "atlas.md"
-    record = out["denoise"]
+    assert [document.page_content for document in run_output["context"]] == [
+        document.page_content for document in SOURCE_DOCUMENTS
+    ]
+    assert run_output["context"][0].metadata["source"] == "atlas.md"
+    record = run_output["denoise"]
     assert json.loads(json.dumps(record, allow_nan=False)) == record
-    assert [a["outcome"] for a in record["attempts"]] == ["fail", "pass"]
+    assert [attempt["outcome"] for attempt in record["attempts"]] == ["fail", "pass"]
     assert record["attempts"][0]["feedback"]
     assert record["stopped_because"] == "passed"
     assert record["calls"] == len(model.calls) == 2
-    assert record["citations"] == [out["context"][0].id]
+    assert record["citations"] == [run_output["context"][0].id]
     assert not record["tokens_estimated"]
     assert record["input_tokens"] == sum(
-        len(m.text.split()) for call in model.calls for m in call
+        len(message.text.split()) for call in model.calls for message in call
     )
 
 
-def test_sync_equals_async_and_batch_and_stream(build, kit):
-    first = build()[0].invoke(kit.question)
-    assert asyncio.run(build()[0].ainvoke(kit.question)) == first
-    assert build()[0].batch([kit.question, {"question": kit.question}]) == [
+def test_sync_equals_async_and_batch_and_stream(build, test_kit):
+    first = build()[0].invoke(test_kit.question)
+    assert asyncio.run(build()[0].ainvoke(test_kit.question)) == first
+    assert build()[0].batch([test_kit.question, {"question": test_kit.question}]) == [
         first,
         first,
     ]
-    assert list(build()[0].stream(kit.question)) == [first]
-    chain = build()[0] | (lambda out: out["answer"])
-    assert chain.invoke(kit.question) == first["answer"]
+    assert list(build()[0].stream(test_kit.question)) == [first]
+    chain = build()[0] | (lambda run_output: run_output["answer"])
+    assert chain.invoke(test_kit.question) == first["answer"]
 
 
-@pytest.mark.parametrize("sync", [True, False])
-async def test_searches_and_drafts_are_children_of_the_run(build, kit, sync):
-    seen = RunRecorder()
+@pytest.mark.parametrize("is_sync", [True, False])
+async def test_searches_and_drafts_are_children_of_the_run(build, test_kit, is_sync):
+    recorder = RunRecorder()
     call = build()[0]
-    if sync:
-        await asyncio.to_thread(call.invoke, kit.question, {"callbacks": [seen]})
+    if is_sync:
+        await asyncio.to_thread(
+            call.invoke, test_kit.question, {"callbacks": [recorder]}
+        )
     else:
-        await call.ainvoke(kit.question, {"callbacks": [seen]})
-    assert seen.paths("retriever") == ["AugmentedRunnable/ListRetriever"] * len(
-        seen.of_kind("retriever")
+        await call.ainvoke(test_kit.question, {"callbacks": [recorder]})
+    assert recorder.paths("retriever") == ["AugmentedRunnable/ListRetriever"] * len(
+        recorder.of_kind("retriever")
     )
-    assert seen.paths("llm") == ["AugmentedRunnable/FunctionChatModel"] * 2
-    assert all("nostream" in r.tags for r in seen.of_kind("llm"))
-    assert [name for name, _, _ in seen.events] == ["denoise"]
+    assert recorder.paths("llm") == ["AugmentedRunnable/FunctionChatModel"] * 2
+    assert all("nostream" in request.tags for request in recorder.of_kind("llm"))
+    assert [name for name, _, _ in recorder.events] == ["denoise"]
 
 
-@pytest.mark.parametrize("sync", [True, False])
+@pytest.mark.parametrize("is_sync", [True, False])
 @pytest.mark.parametrize("show", ["checked", "draft"])
-async def test_a_checked_stream_is_a_run_like_any_other(build, kit, sync, show):
+async def test_a_checked_stream_is_a_run_like_any_other(build, test_kit, is_sync, show):
     runnable, _ = build()
-    heard, seen = [], RunRecorder()
+    heard, recorder = [], RunRecorder()
     runnable.on_answer = heard.append
-    config = {"callbacks": [seen], "run_name": "asked", "tags": ["mine"]}
-    if sync:
+    config = {"callbacks": [recorder], "run_name": "asked", "tags": ["mine"]}
+    if is_sync:
         events = await asyncio.to_thread(
-            lambda: list(runnable.stream_checked(kit.question, config, show=show))
+            lambda: list(runnable.stream_checked(test_kit.question, config, show=show))
         )
     else:
         events = [
-            e async for e in runnable.astream_checked(kit.question, config, show=show)
+            event
+            async for event in runnable.astream_checked(
+                test_kit.question, config, show=show
+            )
         ]
     assert events[-1].answer.text == f"{PARIS} [1]"
     assert heard == [events[-1].answer]
     assert isinstance(events[-1], Finished if show == "checked" else Revised)
-    paths = seen.paths("chain")
+    paths = recorder.paths("chain")
     assert (paths[0], paths[-1]) == ("asked", "asked/denoise_record")
-    assert seen.paths("retriever") == ["asked/ListRetriever"] * len(
-        seen.of_kind("retriever")
+    assert recorder.paths("retriever") == ["asked/ListRetriever"] * len(
+        recorder.of_kind("retriever")
     )
-    assert seen.paths("llm") == ["asked/FunctionChatModel"] * 2
-    assert all("mine" in r.tags for r in seen.of_kind("llm"))
-    assert all(run.ended and run.error is None for run in seen.runs.values())
-    assert [name for name, _, _ in seen.events] == ["denoise"]
+    assert recorder.paths("llm") == ["asked/FunctionChatModel"] * 2
+    assert all("mine" in request.tags for request in recorder.of_kind("llm"))
+    assert all(run.ended and run.error is None for run in recorder.runs.values())
+    assert [name for name, _, _ in recorder.events] == ["denoise"]
 
 
-@pytest.mark.parametrize("sync", [True, False])
-async def test_a_checked_stream_that_is_left_or_fails_ends_its_run(build, kit, sync):
+@pytest.mark.parametrize("is_sync", [True, False])
+async def test_a_checked_stream_that_is_left_or_fails_ends_its_run(
+    build, test_kit, is_sync
+):
     def left(config):
-        events = build()[0].stream_checked(kit.question, config, show="draft")
+        events = build()[0].stream_checked(test_kit.question, config, show="draft")
         next(events)
         events.close()
 
     async def aleft(config):
-        events = build()[0].astream_checked(kit.question, config, show="draft")
+        events = build()[0].astream_checked(test_kit.question, config, show="draft")
         await anext(events)
         await events.aclose()
 
-    seen = RunRecorder()
-    config = {"callbacks": [seen], "max_concurrency": 1}
-    await (asyncio.to_thread(left, config) if sync else aleft(config))
-    (outer,) = (run for run in seen.runs.values() if run.parent is None)
+    recorder = RunRecorder()
+    config = {"callbacks": [recorder], "max_concurrency": 1}
+    await (asyncio.to_thread(left, config) if is_sync else aleft(config))
+    (outer,) = (run for run in recorder.runs.values() if run.parent is None)
     assert outer.ended
     assert outer.error is None
 
     def breaks(answer):
         raise TypeError("on_answer is mistaken")
 
-    runnable, failed = build()[0], RunRecorder()
+    runnable, failed_run = build()[0], RunRecorder()
     runnable.on_answer = breaks
 
     async def read():
-        config = {"callbacks": [failed]}
-        if sync:
+        config = {"callbacks": [failed_run]}
+        if is_sync:
             return await asyncio.to_thread(
-                lambda: list(runnable.stream_checked(kit.question, config))
+                lambda: list(runnable.stream_checked(test_kit.question, config))
             )
-        return [e async for e in runnable.astream_checked(kit.question, config)]
+        return [
+            event async for event in runnable.astream_checked(test_kit.question, config)
+        ]
 
     with pytest.raises(TypeError, match="mistaken"):
         await read()
-    (outer,) = (run for run in failed.runs.values() if run.parent is None)
+    (outer,) = (run for run in failed_run.runs.values() if run.parent is None)
     assert "mistaken" in outer.error
 
 
@@ -173,12 +184,12 @@ def test_history_reaches_the_model_as_text(build):
     assert "So do I." in model.calls[0][-1].text
 
 
-def test_evidence_cut_by_a_denoiser_says_what_it_stands_for(build, kit):
-    denoiser = ENDDenoiser(FunctionScorer(kit.overlap), keep=1)
-    out = build(denoiser=denoiser, reply=lambda m: f"{PARIS} [1]")[0].invoke(
-        kit.question
-    )
-    [document] = out["context"]
+def test_evidence_cut_by_a_denoiser_says_what_it_stands_for(build, test_kit):
+    denoiser = ENDDenoiser(FunctionScorer(test_kit.overlap), keep=1)
+    run_output = build(denoiser=denoiser, reply=lambda message: f"{PARIS} [1]")[
+        0
+    ].invoke(test_kit.question)
+    [document] = run_output["context"]
     assert json.loads(document.metadata["denoise_spans"]) == {
         document.id: [[0, len(PARIS)]]
     }
@@ -188,8 +199,8 @@ def test_evidence_cut_by_a_denoiser_says_what_it_stands_for(build, kit):
 
 
 @pytest.mark.parametrize(
-    "given", [3, {"query": "q"}, {"question": None}, {"question": " "}, ""]
+    "input_value", [3, {"query": "q"}, {"question": None}, {"question": " "}, ""]
 )
-def test_bad_input_names_what_came(build, given):
+def test_bad_input_names_what_came(build, input_value):
     with pytest.raises(ValueError, match="expected"):
-        build()[0].invoke(given)
+        build()[0].invoke(input_value)

@@ -12,17 +12,17 @@ from tiny_llm import passes, tiny_llm
 from denoise_core import InputError, Message
 from langchain_denoise import ChatModelLLM, LocalChatModel
 
-ASKED = (Message("system", "be brief"), Message("user", "what?"))
+QUESTION_INPUT = (Message("system", "be brief"), Message("user", "what?"))
 
 
 @pytest.fixture(scope="module")
-def llm():
+def local_llm():
     return tiny_llm()
 
 
 @pytest.fixture(scope="module")
-def model(llm):
-    return LocalChatModel(llm=llm)
+def model(local_llm):
+    return LocalChatModel(llm=local_llm)
 
 
 class TestContract(ChatModelUnitTests):
@@ -63,35 +63,40 @@ class TestIntegration(ChatModelIntegrationTests):
         return False
 
 
-GIVEN = [("system", "be brief"), ("user", "what?")]
+SAMPLE_MESSAGES = [("system", "be brief"), ("user", "what?")]
 
 
-async def test_async_gives_what_sync_gives(llm, model):
-    here = await asyncio.to_thread(llm.complete, ASKED)
-    assert await ChatModelLLM(model).acomplete(ASKED) == here
-    assert "".join([c.text async for c in model.astream(GIVEN)]) == here.text
+async def test_async_gives_what_sync_gives(local_llm, model):
+    here = await asyncio.to_thread(local_llm.complete, QUESTION_INPUT)
+    assert await ChatModelLLM(model).acomplete(QUESTION_INPUT) == here
+    assert (
+        "".join([call.text async for call in model.astream(SAMPLE_MESSAGES)])
+        == here.text
+    )
 
 
-def test_text_and_tokens_are_the_models_every_way(llm, model):
-    here = llm.complete(ASKED)
-    assert ChatModelLLM(model).complete(ASKED) == here
-    chunks = list(model.stream(GIVEN))
-    assert "".join(c.text for c in chunks) == here.text
+def test_text_and_tokens_are_the_models_every_way(local_llm, model):
+    here = local_llm.complete(QUESTION_INPUT)
+    assert ChatModelLLM(model).complete(QUESTION_INPUT) == here
+    chunks = list(model.stream(SAMPLE_MESSAGES))
+    assert "".join(call.text for call in chunks) == here.text
     assert len(chunks) > 10
-    whole = model.invoke(GIVEN)
-    assert whole.response_metadata["finish_reason"] == "length"
-    assert whole.usage_metadata["output_tokens"] == here.usage.output_tokens
-    assert [m.text for m in model.batch([GIVEN, GIVEN])] == [here.text] * 2
+    full_text = model.invoke(SAMPLE_MESSAGES)
+    assert full_text.response_metadata["finish_reason"] == "length"
+    assert full_text.usage_metadata["output_tokens"] == here.usage.output_tokens
+    assert [
+        message.text for message in model.batch([SAMPLE_MESSAGES, SAMPLE_MESSAGES])
+    ] == [here.text] * 2
 
 
 def test_a_stream_that_is_left_stops_the_model():
-    llm = tiny_llm(max_new_tokens=8000)
-    llm.model.config.max_position_embeddings = 8192
-    made = passes(llm)
-    pieces = LocalChatModel(llm=llm).stream("what?")
+    local_llm = tiny_llm(max_new_tokens=8000)
+    local_llm.model.config.max_position_embeddings = 8192
+    built_value = passes(local_llm)
+    pieces = LocalChatModel(llm=local_llm).stream("what?")
     next(pieces)
     pieces.close()
-    assert len(made) < 8000
+    assert len(built_value) < 8000
 
 
 def test_what_it_cannot_read_or_do_is_refused(model):
@@ -104,14 +109,28 @@ def test_what_it_cannot_read_or_do_is_refused(model):
         model.invoke("x", temperature=0.5)
 
 
-def test_two_models_behind_one_cache_answer_each_for_itself(llm):
+def test_two_models_behind_one_cache_answer_each_for_itself(local_llm):
     """The second one used to answer with the first one's words: neither model nor stops were in the key."""
     other = tiny_llm(seed=7)
-    models = [LocalChatModel(llm=x, cache=InMemoryCache()) for x in (llm, other)]
-    shared = InMemoryCache()
-    first, second = (m.model_copy(update={"cache": shared}) for m in models)
-    assert first.invoke(GIVEN).text == first.invoke(GIVEN).text
+    models = [
+        LocalChatModel(llm=item, cache=InMemoryCache()) for item in (local_llm, other)
+    ]
+    shared_model = InMemoryCache()
+    first, second = (
+        message.model_copy(update={"cache": shared_model}) for message in models
+    )
+    assert first.invoke(SAMPLE_MESSAGES).text == first.invoke(SAMPLE_MESSAGES).text
     assert first._get_llm_string() != second._get_llm_string()
-    stopped = LocalChatModel(llm=llm.with_settings(stop=["x"]), cache=shared)
-    assert stopped._get_llm_string() != first._get_llm_string()
-    assert len({m._get_llm_string() for m in (first, LocalChatModel(llm=llm))}) == 1
+    stop_reason = LocalChatModel(
+        llm=local_llm.with_settings(stop=["x"]), cache=shared_model
+    )
+    assert stop_reason._get_llm_string() != first._get_llm_string()
+    assert (
+        len(
+            {
+                message._get_llm_string()
+                for message in (first, LocalChatModel(llm=local_llm))
+            }
+        )
+        == 1
+    )

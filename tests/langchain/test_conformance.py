@@ -29,11 +29,11 @@ def chat(part):
     """A chat model of LangChain that does what the part does."""
 
     def reply(messages):
-        given = part.fault(messages)
+        input_value = part.fault(messages)
         return (
-            AIMessage(given.text)
-            if isinstance(given, Reply) and given.text is not None
-            else given
+            AIMessage(input_value.text)
+            if isinstance(input_value, Reply) and input_value.text is not None
+            else input_value
         )
 
     return ChatModelLLM(RunnableLambda(reply))
@@ -79,13 +79,13 @@ async def test_documents_come_back(name):
         fault = staticmethod(faults_of("complete")[name])
 
     compressor = DenoiseCompressor(denoiser=S2ADenoiser(chat(Part)))
-    given = [Document(p.text, id=p.id) for p in PASSAGES]
-    for found in (
-        compressor.compress_documents(given, QUERY),
-        await compressor.acompress_documents(given, QUERY),
+    input_value = [Document(passage.text, id=passage.id) for passage in PASSAGES]
+    for found_documents in (
+        compressor.compress_documents(input_value, QUERY),
+        await compressor.acompress_documents(input_value, QUERY),
     ):
-        assert found
-        assert {d.id for d in found} <= {"a", "b"}
+        assert found_documents
+        assert {document.id for document in found_documents} <= {"a", "b"}
 
 
 class Finds(BaseRetriever):
@@ -95,17 +95,18 @@ class Finds(BaseRetriever):
         return self.fault(query)
 
 
-FOUND = {
+SOURCE_DOCUMENTS = {
     "gives a document without a text": lambda query: [Document("")],
     "gives nothing": lambda query: [],
 }
 
 
-@pytest.mark.parametrize("name", faults_of("retrieve") | FOUND)
+@pytest.mark.parametrize("name", faults_of("retrieve") | SOURCE_DOCUMENTS)
 def test_retrievers_of_the_loop(name):
-    found = Finds(fault=(faults_of("retrieve") | FOUND)[name])
+    found_documents = Finds(fault=(faults_of("retrieve") | SOURCE_DOCUMENTS)[name])
     loop = Augmenter(
-        FunctionLLM(lambda messages: "It is in Porto [1]."), RetrieverAdapter(found)
+        FunctionLLM(lambda messages: "It is in Porto [1]."),
+        RetrieverAdapter(found_documents),
     )
     try:
         assert loop.answer(QUERY).outcome

@@ -54,52 +54,70 @@ BROKEN = {
 def first_sentence():
     """Keeps the first of each passage's two sentences."""
     return S2ADenoiser(
-        FunctionLLM(lambda m: "1"),
+        FunctionLLM(lambda message: "1"),
         variant="select",
         options=Options(join_passages=False),
     )
 
 
-def compressed(broken, sync, **settings):
-    given = [
+def compressed(broken, is_sync, **settings):
+    input_value = [
         Document(page_content=TEXT, id="a"),
         broken,
         Document(page_content=TEXT, id="b"),
     ]
     compressor = DenoiseCompressor(denoiser=first_sentence(), **settings)
-    if sync:
-        return compressor.compress_documents(given, "How tall?")
-    return asyncio.run(compressor.acompress_documents(given, "How tall?"))
+    if is_sync:
+        return compressor.compress_documents(input_value, "How tall?")
+    return asyncio.run(compressor.acompress_documents(input_value, "How tall?"))
 
 
-@pytest.mark.parametrize("sync", [True, False])
+@pytest.mark.parametrize("is_sync", [True, False])
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_document_follows_the_policy_and_costs_no_other(name, sync, caplog):
+def test_a_broken_document_follows_the_policy_and_costs_no_other(name, is_sync, caplog):
     broken = BROKEN[name]()
-    kept = compressed(broken, sync)
-    good = [d for d in kept if d.id in ("a", "b")]
-    assert [d.page_content.strip() for d in good] == ["The tower is tall."] * 2
-    assert [d.metadata.get("denoise_fallback") for d in good] == [None, None]
-    (as_it_came,) = (d for d in kept if d not in good)
+    kept_items = compressed(broken, is_sync)
+    good = [document for document in kept_items if document.id in ("a", "b")]
+    assert [document.page_content.strip() for document in good] == [
+        "The tower is tall."
+    ] * 2
+    assert [document.metadata.get("denoise_fallback") for document in good] == [
+        None,
+        None,
+    ]
+    (as_it_came,) = (document for document in kept_items if document not in good)
     assert as_it_came.page_content == broken.page_content
     if isinstance(broken.metadata, dict) and not isinstance(broken, Stuck):
         assert "kept as it is" in as_it_came.metadata["denoise_fallback"]
     assert "S2ADenoiser, conversion" in caplog.text
-    assert [d.id for d in compressed(broken, sync, on_error="drop")] == ["a", "b"]
+    assert [
+        document.id for document in compressed(broken, is_sync, on_error="drop")
+    ] == [
+        "a",
+        "b",
+    ]
     with pytest.raises((InputError, RuntimeError, TypeError, OverflowError)):
-        compressed(broken, sync, on_error="raise")
+        compressed(broken, is_sync, on_error="raise")
 
 
 def test_the_failed_document_alone_is_marked():
     """Every document had the fallback of the one that failed."""
-    llm = FunctionLLM(lambda m: "What a question!" if "bananas" in str(m) else "1")
+    local_llm = FunctionLLM(
+        lambda message: "What a question!" if "bananas" in str(message) else "1"
+    )
     context = [
         Document(page_content=TEXT * 40, id="a"),
         Document(page_content="Yellow bananas. " * 80, id="b"),
     ]
-    out = DenoiseCompressor(model=llm).compress_documents(context, "How tall?")
-    marked = [d.id for d in out if d.metadata.get("denoise_fallback")]
-    assert marked == ["b"]
+    run_output = DenoiseCompressor(model=local_llm).compress_documents(
+        context, "How tall?"
+    )
+    marked_items = [
+        document.id
+        for document in run_output
+        if document.metadata.get("denoise_fallback")
+    ]
+    assert marked_items == ["b"]
 
 
 class Ours(Document):
@@ -135,32 +153,39 @@ def test_a_shallow_copy_is_pydantics(kind):
 
 
 def test_a_record_beside_a_document_is_at_most_two_kilobytes():
-    """Records of every scored chunk were several times as long as the text they stood beside."""
+    """Records of every scored chunk were several times as long as the text they belong to."""
     text = " ".join(f"The tower of {i} is tall. It is lovely!" for i in range(300))
     every_other = FunctionLLM(
-        lambda m: ", ".join(re.findall(r"^(\d*[13579]) ", m[1].content, re.MULTILINE))
+        lambda message: ", ".join(
+            re.findall(r"^(\d*[13579]) ", message[1].content, re.MULTILINE)
+        )
     )
     for broken in (False, True):
         denoiser = S2ADenoiser(
-            FunctionLLM(lambda m: "?" * 5000) if broken else every_other,
+            FunctionLLM(lambda message: "?" * 5000) if broken else every_other,
             variant="select",
         )
-        found = DenoiseCompressor(denoiser=denoiser).compress_documents(
+        found_documents = DenoiseCompressor(denoiser=denoiser).compress_documents(
             [Document(page_content=text, id=f"{i}-" + "é" * 3000) for i in range(3)],
             "How tall?" * 500,
         )
         weights = [
-            len(json.dumps(d.metadata, ensure_ascii=False).encode()) for d in found
+            len(json.dumps(document.metadata, ensure_ascii=False).encode())
+            for document in found_documents
         ]
         assert len(weights) == 3
         assert max(weights) <= RECORD_BYTES
-        assert broken or all(d.metadata["denoise_spans_left_out"] for d in found)
+        assert broken or all(
+            document.metadata["denoise_spans_left_out"] for document in found_documents
+        )
 
 
 def test_the_record_of_a_run_names_what_could_not_be_read():
-    seen = RunRecorder()
-    given = [BROKEN["a score beyond all"](), Document(page_content=TEXT, id="b")]
+    recorder = RunRecorder()
+    input_value = [BROKEN["a score beyond all"](), Document(page_content=TEXT, id="b")]
     compressor = DenoiseCompressor(denoiser=first_sentence())
-    compressor.invoke({"documents": given, "query": "How tall?"}, {"callbacks": [seen]})
-    ((_, event, _),) = seen.events
+    compressor.invoke(
+        {"documents": input_value, "query": "How tall?"}, {"callbacks": [recorder]}
+    )
+    ((_, event, _),) = recorder.events
     assert list(event["failures"]) == ["x"]

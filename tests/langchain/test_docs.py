@@ -28,12 +28,12 @@ TEXTS = [
 def rewritten(messages):
     return (
         RIGHT
-        if any(isinstance(m, AIMessage) for m in messages)
+        if any(isinstance(message, AIMessage) for message in messages)
         else "It was completed in 1912 by Otto Brenner."
     )
 
 
-def searching(messages):
+def search_then_answer(messages):
     call = {"name": "search", "args": {"query": "Eiffel Tower"}, "id": "1"}
     return RIGHT if messages[-1].type == "tool" else AIMessage("", tool_calls=[call])
 
@@ -44,8 +44,8 @@ def searching(messages):
 def test_the_code_runs_from_top_to_bottom():
     embeddings = EmbeddedEmbeddings()
     documents = [
-        Document(page_content=t, id=str(i), metadata={"tenant": "ab"[i % 2]})
-        for i, t in enumerate(TEXTS)
+        Document(page_content=text, id=str(i), metadata={"tenant": "ab"[i % 2]})
+        for i, text in enumerate(TEXTS)
     ]
     store = InMemoryVectorStore(embeddings)
     store.add_documents(documents)
@@ -56,9 +56,9 @@ def test_the_code_runs_from_top_to_bottom():
         "right": RIGHT,
         "embeddings": embeddings,
         "retriever": retriever,
-        "model": FunctionChatModel(reply=lambda m: "1"),
+        "model": FunctionChatModel(reply=lambda message: "1"),
         "answering": FunctionChatModel(reply=rewritten),
-        "agent_model": FunctionChatModel(reply=searching),
+        "agent_model": FunctionChatModel(reply=search_then_answer),
         "search": create_retriever_tool(
             retriever, "search", "Finds.", response_format="content_and_artifact"
         ),
@@ -66,7 +66,7 @@ def test_the_code_runs_from_top_to_bottom():
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     assert len(blocks) > 8
     for block in (
-        b for b in blocks if "local_model(" not in b
+        block for block in blocks if "local_model(" not in block
     ):  # that one runs in test_local.py, on a model
         exec(compile(block, str(PAGE), "exec"), names)
 
@@ -94,6 +94,6 @@ def test_what_it_says_to_install_is_there():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
         "optional-dependencies"
     ]
-    named = re.findall(r"'rag-denoise\[([\w,]+)\]'", page)
-    assert named == ["langchain", "agents"]
-    assert {e for one in named for e in one.split(",")} <= set(extras)
+    named_value = re.findall(r"'rag-denoise\[([\w,]+)\]'", page)
+    assert named_value == ["langchain", "agents"]
+    assert {event for one in named_value for event in one.split(",")} <= set(extras)

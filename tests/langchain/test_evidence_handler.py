@@ -23,56 +23,57 @@ LIE = "It was completed in 1912 by Otto Brenner, in the Grand Hall."
 QUESTION = "When was the Eiffel Tower completed?"
 PROMPT = ChatPromptTemplate.from_template("{context}\n\nQuestion: {question}")
 
-both_ways = pytest.mark.parametrize("sync", [True, False])
+both_ways = pytest.mark.parametrize("is_sync", [True, False])
 
 
-async def asked(runnable, given, sync, config=None):
+async def asked(runnable, input_value, is_sync, config=None):
     return (
-        await asyncio.to_thread(runnable.invoke, given, config)
-        if sync
-        else await runnable.ainvoke(given, config)
+        await asyncio.to_thread(runnable.invoke, input_value, config)
+        if is_sync
+        else await runnable.ainvoke(input_value, config)
     )
 
 
 @pytest.fixture
-def searching(kit):
+def search_then_answer(test_kit):
     """A retriever that finds whatever it is asked for, its own hallucination too, and tells what that was."""
     queries = []
 
-    class Searching(kit.ListRetriever):
+    class Searching(test_kit.ListRetriever):
         def _get_relevant_documents(self, query, *, run_manager):
             queries.append(query)
             return [
-                d
-                for d in self.found
-                if set(query.lower().split()) & set(d.page_content.lower().split())
+                document
+                for document in self.found
+                if set(query.lower().split())
+                & set(document.page_content.lower().split())
             ]
 
         async def _aget_relevant_documents(self, query, *, run_manager):
             return self._get_relevant_documents(query, run_manager=run_manager)
 
-    found = [
+    found_documents = [
         Document(page_content=TOWER, id="tower"),
         Document(page_content=HALL, id="hall"),
     ]
-    return Searching(found=found[:1]), queries
+    return Searching(found=found_documents[:1]), queries
 
 
 def joined(documents):
-    return "\n".join(d.page_content for d in documents)
+    return "\n".join(document.page_content for document in documents)
 
 
 def until_told(messages):
-    told = [m for m in messages if isinstance(m, AIMessage)]
-    return TOWER if told else LIE
+    reported_text = [message for message in messages if isinstance(message, AIMessage)]
+    return TOWER if reported_text else LIE
 
 
 @both_ways
 async def test_text_to_text_is_judged_by_what_it_searched_and_told_in_the_right_place(
-    searching, sync
+    search_then_answer, is_sync
 ):
     """It could not be judged without a function that searches again, and searched for its own rejected draft."""
-    retriever, queries = searching
+    retriever, queries = search_then_answer
     model = FunctionChatModel(reply=until_told)
     chain = (
         {"context": retriever | joined, "question": RunnablePassthrough()}
@@ -81,62 +82,66 @@ async def test_text_to_text_is_judged_by_what_it_searched_and_told_in_the_right_
         | StrOutputParser()
     )
     answers = []
-    checked = verified(chain, Verifier(on_answer=answers.append))
-    assert await asked(checked, QUESTION, sync) == TOWER
+    checked_chain = verified(chain, Verifier(on_answer=answers.append))
+    assert await asked(checked_chain, QUESTION, is_sync) == TOWER
     assert queries == [QUESTION] * 2
     (answer,) = answers
-    assert (answer.outcome, [p.id for p in answer.memory.evidence]) == (
+    assert (answer.outcome, [passage.id for passage in answer.memory.evidence]) == (
         "supported",
         ["tower"],
     )
-    assert [m.type for m in model.calls[-1]] == ["human", "ai", "human"]
+    assert [message.type for message in model.calls[-1]] == ["human", "ai", "human"]
     assert model.calls[-1][0] == model.calls[0][0]
     assert list(to_lines(from_lines(to_lines(answer)))) == list(to_lines(answer))
 
 
 @both_ways
-async def test_the_outermost_retriever_is_what_was_read(searching, sync):
-    retriever, _ = searching
+async def test_the_outermost_retriever_is_what_was_read(search_then_answer, is_sync):
+    retriever, _ = search_then_answer
     outer = DenoisingRetriever(retriever=retriever, denoiser=None, keep=1)
     chain = (
         {"context": outer | joined, "question": RunnablePassthrough()}
         | PROMPT
-        | FunctionChatModel(reply=lambda m: TOWER)
+        | FunctionChatModel(reply=lambda message: TOWER)
     )
-    seen = EvidenceHandler()
-    await asked(chain, QUESTION, sync, {"callbacks": [seen]})
-    assert [[p.id for p in f.passages] for f in seen.retrieved] == [["tower"]]
-    assert seen.retrieved[0].query == QUESTION
+    recorder = EvidenceHandler()
+    await asked(chain, QUESTION, is_sync, {"callbacks": [recorder]})
+    assert [
+        [passage.id for passage in evidence.passages] for evidence in recorder.retrieved
+    ] == [["tower"]]
+    assert recorder.retrieved[0].query == QUESTION
 
 
 @both_ways
-async def test_tokens_are_those_the_models_report(searching, sync):
+async def test_tokens_are_those_the_models_report(search_then_answer, is_sync):
     """The account said 356 of 70,262 tokens."""
-    retriever, _ = searching
-    rewrite = FunctionChatModel(reply=lambda m: QUESTION)
+    retriever, _ = search_then_answer
+    rewrite = FunctionChatModel(reply=lambda message: QUESTION)
     model = FunctionChatModel(reply=until_told)
     chain = (
         RunnablePassthrough.assign(
-            context=lambda x: joined(
-                retriever.invoke(rewrite.invoke(x["question"]).text)
+            context=lambda item: joined(
+                retriever.invoke(rewrite.invoke(item["question"]).text)
             )
         )
         | PROMPT
         | model
     )
     answers = []
-    checked = verified(chain, Verifier(on_answer=answers.append))
-    await asked(checked, {"question": QUESTION}, sync)
-    models = [m for one in (rewrite, model) for m in one.calls]
-    read = sum(len(str(m.text).split()) for messages in models for m in messages)
+    checked_chain = verified(chain, Verifier(on_answer=answers.append))
+    await asked(checked_chain, {"question": QUESTION}, is_sync)
+    models = [message for one in (rewrite, model) for message in one.calls]
+    read_value = sum(
+        len(str(message.text).split()) for messages in models for message in messages
+    )
     usage = answers[0].trace.usage
-    assert (usage.input_tokens, usage.is_estimated) == (read, False)
+    assert (usage.input_tokens, usage.is_estimated) == (read_value, False)
     assert answers[0].trace.events[0].reply.calls == 2
 
 
 @both_ways
-async def test_text_that_a_model_wrote_inside_a_tool_is_no_evidence(sync):
-    inner = FunctionChatModel(reply=lambda m: LIE)
+async def test_text_that_a_model_wrote_inside_a_tool_is_no_evidence(is_sync):
+    inner = FunctionChatModel(reply=lambda message: LIE)
 
     @tool
     def ask_expert(query: str) -> str:
@@ -149,60 +154,72 @@ async def test_text_that_a_model_wrote_inside_a_tool_is_no_evidence(sync):
         return TOWER
 
     for used, provenance in ((ask_expert, "model"), (look_up, "tool")):
-        seen = EvidenceHandler()
+        recorder = EvidenceHandler()
         await asked(
-            RunnableLambda(lambda q, used=used: used.invoke({"query": q})),
+            RunnableLambda(lambda query, used=used: used.invoke({"query": query})),
             QUESTION,
-            sync,
-            {"callbacks": [seen]},
+            is_sync,
+            {"callbacks": [recorder]},
         )
         assert [
-            (p.provenance, f.query) for f in seen.retrieved for p in f.passages
+            (passage.provenance, evidence.query)
+            for evidence in recorder.retrieved
+            for passage in evidence.passages
         ] == [(provenance, QUESTION)]
 
 
 @both_ways
-async def test_a_chain_whose_tools_ran_is_not_run_again(sync):
-    sent = []
+async def test_a_chain_whose_tools_ran_is_not_run_again(is_sync):
+    sent_messages = []
 
     @tool
     def send_mail(text: str) -> str:
         """Sends."""
-        sent.append(text)
+        sent_messages.append(text)
         return TOWER
 
-    chain = RunnableLambda(lambda q: send_mail.invoke({"text": q})) | (
-        lambda found: LIE
+    chain = RunnableLambda(lambda query: send_mail.invoke({"text": query})) | (
+        lambda found_documents: LIE
     )
     answers = []
     assert (
-        await asked(verified(chain, Verifier(on_answer=answers.append)), QUESTION, sync)
+        await asked(
+            verified(chain, Verifier(on_answer=answers.append)), QUESTION, is_sync
+        )
         == LIE
     )
-    assert (sent, answers[0].stop_reason) == ([QUESTION], "not_repeatable")
+    assert (sent_messages, answers[0].stop_reason) == ([QUESTION], "not_repeatable")
 
 
 @both_ways
-async def test_history_and_input_are_not_touched(searching, sync):
-    retriever, queries = searching
+async def test_history_and_input_are_not_touched(search_then_answer, is_sync):
+    retriever, queries = search_then_answer
     model = FunctionChatModel(reply=until_told)
     chain = (
         RunnableLambda(
-            lambda m: [HumanMessage(joined(retriever.invoke(m[-1].text))), *m]
+            lambda message: [
+                HumanMessage(joined(retriever.invoke(message[-1].text))),
+                *message,
+            ]
         )
         | model
     )
-    given = [HumanMessage("Hi."), AIMessage("Hello."), HumanMessage(QUESTION)]
-    before = [m.model_copy() for m in given]
-    out = await asked(verified(chain), given, sync)
-    assert out.response_metadata["denoise"]["outcome"] in ("supported", "unsupported")
-    assert given == before
+    input_value = [HumanMessage("Hi."), AIMessage("Hello."), HumanMessage(QUESTION)]
+    before = [message.model_copy() for message in input_value]
+    run_output = await asked(verified(chain), input_value, is_sync)
+    assert run_output.response_metadata["denoise"]["outcome"] in (
+        "supported",
+        "unsupported",
+    )
+    assert input_value == before
     assert set(queries) == {QUESTION}
 
 
 @both_ways
-async def test_streams_show_the_checked_answer_or_the_draft_first(searching, sync):
-    retriever, _ = searching
+async def test_streams_show_the_checked_answer_or_the_draft_first(
+    search_then_answer, is_sync
+):
+    retriever, _ = search_then_answer
     model = FunctionChatModel(reply=until_told)
     chain = (
         {"context": retriever | joined, "question": RunnablePassthrough()}
@@ -212,50 +229,57 @@ async def test_streams_show_the_checked_answer_or_the_draft_first(searching, syn
     )
 
     async def events(show):
-        checked, seen = verified(chain), RunRecorder()
-        config = {"callbacks": [seen]}
-        if sync:
-            found = await asyncio.to_thread(
-                lambda: list(checked.stream_checked(QUESTION, config, show=show))
+        checked_chain, recorder = verified(chain), RunRecorder()
+        config = {"callbacks": [recorder]}
+        if is_sync:
+            found_documents = await asyncio.to_thread(
+                lambda: list(checked_chain.stream_checked(QUESTION, config, show=show))
             )
         else:
-            found = [
-                e async for e in checked.astream_checked(QUESTION, config, show=show)
+            found_documents = [
+                event
+                async for event in checked_chain.astream_checked(
+                    QUESTION, config, show=show
+                )
             ]
-        paths = seen.paths("chain")
+        paths = recorder.paths("chain")
         assert (paths[0], paths[-1]) == (
             "VerifiedRunnable",
             "VerifiedRunnable/denoise_record",
         )
-        assert all(path.startswith("VerifiedRunnable/") for path in seen.paths("llm"))
-        assert all(run.ended for run in seen.runs.values())
-        assert seen.events[-1][1]["outcome"] == "supported"
-        return found
+        assert all(
+            path.startswith("VerifiedRunnable/") for path in recorder.paths("llm")
+        )
+        assert all(run.ended for run in recorder.runs.values())
+        assert recorder.events[-1][1]["outcome"] == "supported"
+        return found_documents
 
-    shown, last = await events("checked")
-    assert shown == TextReleased(TOWER)
+    shown_texts, last = await events("checked")
+    assert shown_texts == TextReleased(TOWER)
     assert isinstance(last, Finished)
     assert last.answer.text == TOWER
     first = await events("draft")
-    shown = [e.text for e in first if isinstance(e, TextReleased)]
-    assert len(shown) > 5
-    assert "".join(shown).startswith("It was completed in 1912")
+    shown_texts = [event.text for event in first if isinstance(event, TextReleased)]
+    assert len(shown_texts) > 5
+    assert "".join(shown_texts).startswith("It was completed in 1912")
     assert isinstance(first[-1], Revised)
 
 
 def test_a_model_judges_when_it_is_given_as_the_judge():
-    judge = FunctionChatModel(reply=lambda m: '{"supported": 1.0, "problems": []}')
+    judge = FunctionChatModel(
+        reply=lambda message: '{"supported": 1.0, "problems": []}'
+    )
     assert Verifier(judge=judge).loop.utility.name == "quotes"
     with pytest.raises(ValueError, match="expected a function"):
         Verifier(judge=3)
 
 
 def test_tokens_are_unknown_where_one_model_reports_none():
-    counted = FunctionChatModel(reply=lambda m: "two words")
-    silent = FunctionChatModel(reply=lambda m: AIMessage("two words"))
-    for models, is_known in (([counted], True), ([silent, counted], False)):
-        seen = EvidenceHandler()
+    call_counts = FunctionChatModel(reply=lambda message: "two words")
+    silent = FunctionChatModel(reply=lambda message: AIMessage("two words"))
+    for models, is_known in (([call_counts], True), ([silent, call_counts], False)):
+        recorder = EvidenceHandler()
         for model in models:
-            model.invoke("x", {"callbacks": [seen]})
-        assert seen.model_calls == len(models)
-        assert (seen.usage is not None) is is_known
+            model.invoke("x", {"callbacks": [recorder]})
+        assert recorder.model_calls == len(models)
+        assert (recorder.usage is not None) is is_known

@@ -35,10 +35,10 @@ def test_the_package_alone_loads_no_framework():
 
 
 def test_the_parts_load_langchain_core_and_nothing_heavier():
-    loaded = loaded_by("from langchain_denoise import *")
-    assert "langchain_core" in loaded
+    loaded_value = loaded_by("from langchain_denoise import *")
+    assert "langchain_core" in loaded_value
     # Older versions of it load transformers where that is installed.
-    assert not loaded & HEAVY - loaded_by(
+    assert not loaded_value & HEAVY - loaded_by(
         "import langchain_core.language_models.chat_models"
     )
 
@@ -49,10 +49,10 @@ def test_the_compressor_loads_no_method_before_it_is_used():
         "if m.split('.')[:2] in [['denoise_core', p] for p in 'augmenter embedded end s2a support'.split()] "
         "or m == 'denoise_core.text.structural'])"
     )
-    out = subprocess.run(
+    run_output = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert out.stdout.strip() == "[]"
+    assert run_output.stdout.strip() == "[]"
 
 
 def test_every_public_name_is_there_and_listed():

@@ -1,6 +1,6 @@
 """One set of weights for a Hugging Face pipeline of LangChain's and END.
 
-`HuggingFacePipeline` itself does not install beside the newest transformers; `tests/compat/huggingface.py` asks
+`HuggingFacePipeline` itself does not install with the newest transformers; `tests/compat/huggingface.py` asks
 the same of it in an environment where it does.
 """
 
@@ -29,10 +29,10 @@ class PipelineLLM(LLM):
         return "pipeline"
 
     def _call(self, prompt, stop=None, run_manager=None, **kwargs):
-        made = self.pipeline(
+        built_value = self.pipeline(
             prompt, max_new_tokens=4, do_sample=False, return_full_text=False
         )
-        return made[0]["generated_text"]
+        return built_value[0]["generated_text"]
 
 
 @pytest.fixture
@@ -41,60 +41,61 @@ def pair():
 
 
 @pytest.fixture
-def llm(pair):
+def local_llm(pair):
     return PipelineLLM(
         pipeline=TextGenerationPipeline(model=pair[0], tokenizer=pair[1])
     )
 
 
-WRAPPED = {
-    "itself": lambda llm: llm,
-    "bound": lambda llm: llm.bind(stop=["x"]).with_config(tags=["t"]),
-    "retried": lambda llm: llm.with_retry(),
-    "as the core's": lambda llm: ChatModelLLM(llm.bind(stop=["x"])),
+WRAPPED_MODELS = {
+    "itself": lambda local_llm: local_llm,
+    "bound": lambda local_llm: local_llm.bind(stop=["x"]).with_config(tags=["t"]),
+    "retried": lambda local_llm: local_llm.with_retry(),
+    "as the core's": lambda local_llm: ChatModelLLM(local_llm.bind(stop=["x"])),
 }
 
 
-@pytest.mark.parametrize("how", WRAPPED)
-def test_the_very_objects_come_out(pair, llm, how):
-    model, tokenizer = local_model(WRAPPED[how](llm))
+@pytest.mark.parametrize("how", WRAPPED_MODELS)
+def test_the_very_objects_come_out(pair, local_llm, how):
+    model, tokenizer = local_model(WRAPPED_MODELS[how](local_llm))
     assert model is pair[0]
     assert tokenizer is pair[1]
 
 
-def test_end_reads_the_weights_the_model_answers_with(pair, llm):
+def test_end_reads_the_weights_the_model_answers_with(pair, local_llm):
     probe = build_probe(*pair)
-    before = llm.invoke(QUESTION)
-    model, tokenizer = local_model(llm)
-    shared = ProbeScorer(model, probe, tokenizer=tokenizer)
-    alone = ProbeScorer(pair[0], probe, tokenizer=pair[1])
+    before = local_llm.invoke(QUESTION)
+    model, tokenizer = local_model(local_llm)
+    shared_model = ProbeScorer(model, probe, tokenizer=tokenizer)
+    single_run = ProbeScorer(pair[0], probe, tokenizer=pair[1])
     assert (
-        shared.score(QUESTION, TEXTS).tolist() == alone.score(QUESTION, TEXTS).tolist()
+        shared_model.score(QUESTION, TEXTS).tolist()
+        == single_run.score(QUESTION, TEXTS).tolist()
     )
-    assert addresses(shared.reader.backbone.model) == addresses(pair[0])
-    assert llm.invoke(QUESTION) == before
+    assert addresses(shared_model.reader.backbone.model) == addresses(pair[0])
+    assert local_llm.invoke(QUESTION) == before
 
 
-def test_the_documents_example_runs(pair, llm):
+def test_the_documents_example_runs(pair, local_llm):
     text = (Path(__file__).resolve().parents[2] / "docs/langchain.md").read_text(
         "utf-8"
     )
     (example,) = [
-        b
-        for b in re.findall("```python\n(.*?)```", text, re.DOTALL)
-        if "local_model" in b
+        block
+        for block in re.findall("```python\n(.*?)```", text, re.DOTALL)
+        if "local_model" in block
     ]
-    names = {"chat": llm, "probe": build_probe(*pair)}
+    names = {"chat": local_llm, "probe": build_probe(*pair)}
     exec(example, names)
     assert names["model"] is pair[0]
     assert names["second_pass"].llm.model is pair[0]
 
 
-def test_a_model_that_is_not_here_is_refused(kit):
+def test_a_model_that_is_not_here_is_refused(test_kit):
     with pytest.raises(
         InputError, match="got FunctionChatModel, which holds no pipeline"
     ):
-        local_model(ChatModelLLM(kit.chat()))
+        local_model(ChatModelLLM(test_kit.chat()))
     for pipeline in (
         SimpleNamespace(),
         SimpleNamespace(model=tiny_pair()[0], tokenizer=None),

@@ -8,26 +8,31 @@ from tiny_llm import tiny_llm
 from denoise_core import Message
 from langchain_denoise import LocalChatModel
 
-ASKED = "Bjorn keeps a goat. Amara keeps a swan.\n\nWhich animal does Bjorn keep?"
+QUESTION_INPUT = (
+    "Bjorn keeps a goat. Amara keeps a swan.\n\nWhich animal does Bjorn keep?"
+)
 
 
 @pytest.fixture(scope="module")
-def llm():
+def local_llm():
     return tiny_llm()
 
 
-def test_in_the_process(llm):
+def test_in_the_process(local_llm):
     assert (
-        LocalChatModel(llm=llm).invoke(ASKED).text
-        == llm.complete([Message("user", ASKED)]).text
+        LocalChatModel(llm=local_llm).invoke(QUESTION_INPUT).text
+        == local_llm.complete([Message("user", QUESTION_INPUT)]).text
         != ""
     )
 
 
 @pytest.mark.enable_socket
-def test_over_http(llm):
-    with serving(OfLocal(llm)) as server:
+def test_over_http(local_llm):
+    with serving(OfLocal(local_llm)) as server:
         client = ChatOpenAI(
             model="tiny", base_url=server.url, api_key="none", max_retries=0
         )
-        assert client.invoke(ASKED).text == llm.complete([Message("user", ASKED)]).text
+        assert (
+            client.invoke(QUESTION_INPUT).text
+            == local_llm.complete([Message("user", QUESTION_INPUT)]).text
+        )

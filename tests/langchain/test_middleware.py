@@ -6,16 +6,16 @@ from types import SimpleNamespace
 import pytest
 from langchain.agents import create_agent
 from langchain_agents import (
-    ASKED,
-    FOUND,
     LEADING,
     NEUTRAL,
     PARIS,
+    QUESTION_INPUT,
+    SOURCE_DOCUMENTS,
     both_ways,
     by_words,
     neutral,
     run,
-    searching,
+    search_then_answer,
     tool_message,
 )
 from langchain_core.messages import AIMessage, HumanMessage
@@ -35,69 +35,81 @@ from langchain_denoise.middleware.tool_messages import replace_texts
 
 
 @both_ways
-async def test_artifact_and_content_are_cleared_alike(make, sync):
-    agent, model = make(DenoiseToolResults(by_words()))
-    message = tool_message(await run(agent, sync))
+async def test_artifact_and_content_are_cleared_alike(make_agent, is_sync):
+    denoising_agent, model = make_agent(DenoiseToolResults(by_words()))
+    message = tool_message(await run(denoising_agent, is_sync))
     assert message.content == PARIS
-    assert [(d.id, d.metadata["source"]) for d in message.artifact] == [
-        ("atlas", "atlas.md")
-    ]
+    assert [
+        (document.id, document.metadata["source"]) for document in message.artifact
+    ] == [("atlas", "atlas.md")]
     assert model.calls[-1][-1].text == PARIS
     record = message.response_metadata["denoise"]
     assert json.loads(json.dumps(record)) == record
     assert (record["given"], record["kept"], record["fallback"]) == (3, 1, None)
 
 
-async def test_the_tools_own_layout_stays(make):
+async def test_the_tools_own_layout_stays(make_agent):
     prompt = PromptTemplate.from_template("# {source}\n{page_content}")
-    agent, _ = make(
+    denoising_agent, _ = make_agent(
         DenoiseToolResults(by_words(keep=2)),
         document_prompt=prompt,
         document_separator="\n---\n",
     )
-    message = tool_message(await agent.ainvoke(ASKED))
+    message = tool_message(await denoising_agent.ainvoke(QUESTION_INPUT))
     assert (
         message.content == f"# fruit.md\nBananas are yellow.\n---\n# atlas.md\n{PARIS}"
     )
-    assert [d.id for d in message.artifact] == ["fruit", "atlas"]
+    assert [document.id for document in message.artifact] == ["fruit", "atlas"]
 
 
 @both_ways
-async def test_a_tool_that_gives_text_alone(make, kit, sync):
-    denoiser = ENDDenoiser(FunctionScorer(kit.overlap), keep=1)
-    untouched, _ = make(DenoiseToolResults(denoiser), response_format="content")
-    whole = tool_message(await run(untouched, sync)).content
-    assert whole == "\n\n".join(d.page_content for d in FOUND)
-    named, _ = make(
+async def test_a_tool_that_gives_text_alone(make_agent, test_kit, is_sync):
+    denoiser = ENDDenoiser(FunctionScorer(test_kit.overlap), keep=1)
+    same_message, _ = make_agent(
+        DenoiseToolResults(denoiser), response_format="content"
+    )
+    full_text = tool_message(await run(same_message, is_sync)).content
+    assert full_text == "\n\n".join(
+        document.page_content for document in SOURCE_DOCUMENTS
+    )
+    named_value, _ = make_agent(
         DenoiseToolResults(denoiser, tools=["search"]), response_format="content"
     )
-    assert tool_message(await run(named, sync)).content.strip() == PARIS
+    assert tool_message(await run(named_value, is_sync)).content.strip() == PARIS
 
 
-async def test_a_failure_keeps_the_result_and_says_so(make, kit):
-    agent, _ = make(DenoiseToolResults(kit.Answers(kit.fail)))
-    message = tool_message(await agent.ainvoke(ASKED))
+async def test_a_failure_keeps_the_result_and_says_so(make_agent, test_kit):
+    denoising_agent, _ = make_agent(DenoiseToolResults(test_kit.Answers(test_kit.fail)))
+    message = tool_message(await denoising_agent.ainvoke(QUESTION_INPUT))
     assert len(message.artifact) == 3
     assert "no route" in message.response_metadata["denoise"]["fallback"]
 
 
-async def test_the_query_is_the_users_words_and_those_of_the_call(make, kit):
-    asked = []
+async def test_the_query_is_the_users_words_and_those_of_the_call(make_agent, test_kit):
+    asked_input = []
 
     def remember(query, passages):
-        asked.append(query)
-        return kit.drop_all(query, passages)
+        asked_input.append(query)
+        return test_kit.drop_all(query, passages)
 
-    agent, _ = make(DenoiseToolResults(kit.Answers(remember), on_empty="drop"))
-    assert tool_message(await agent.ainvoke(ASKED)).content == EMPTY_RESULT_TEXT
-    blank, _ = make(
-        DenoiseToolResults(kit.Answers(remember)), reply=searching(query=" ")
+    denoising_agent, _ = make_agent(
+        DenoiseToolResults(test_kit.Answers(remember), on_empty="drop")
     )
-    await blank.ainvoke(ASKED)
-    assert asked == ["What is the capital of France?"] * 2  # the call's words are in it
+    assert (
+        tool_message(await denoising_agent.ainvoke(QUESTION_INPUT)).content
+        == EMPTY_RESULT_TEXT
+    )
+    blank, _ = make_agent(
+        DenoiseToolResults(test_kit.Answers(remember)),
+        reply=search_then_answer(query=" "),
+    )
+    await blank.ainvoke(QUESTION_INPUT)
+    assert (
+        asked_input == ["What is the capital of France?"] * 2
+    )  # the call's words are in it
 
 
-async def test_errors_and_images_pass(kit):
+async def test_errors_and_images_pass(test_kit):
     image = [{"type": "image", "url": "https://example.org/x.png"}]
 
     @tool
@@ -113,23 +125,27 @@ async def test_errors_and_images_pass(kit):
     fail.handle_tool_error = True
     calls = [{"name": "search", "args": {"query": "q"}, "id": "call-1"}]
     calls.append({"name": "fail", "args": {"query": "q"}, "id": "call-2"})
-    model = kit.chat(
-        lambda m: "done" if m[-1].type == "tool" else AIMessage("", tool_calls=calls)
+    model = test_kit.chat(
+        lambda message: (
+            "done" if message[-1].type == "tool" else AIMessage("", tool_calls=calls)
+        )
     )
     middleware = DenoiseToolResults(
-        kit.Answers(kit.drop_all), tools=["search", "fail"], on_empty="drop"
+        test_kit.Answers(test_kit.drop_all), tools=["search", "fail"], on_empty="drop"
     )
     state = await create_agent(model, [search, fail], middleware=[middleware]).ainvoke(
-        ASKED
+        QUESTION_INPUT
     )
-    assert [m.content for m in state["messages"] if m.type == "tool"] == [
+    assert [
+        message.content for message in state["messages"] if message.type == "tool"
+    ] == [
         image,
         "Bananas are out.",
     ]
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "expected"),
+    ("before", "after", "expected_value"),
     [
         (["aa", "bb"], ["a", "b"], "<a>\n<b>\n"),
         (["aa", "bb"], [None, "bb"], ">\n<bb>\n"),
@@ -139,8 +155,8 @@ async def test_errors_and_images_pass(kit):
         ([], [], "<aa>\n<bb>\n"),
     ],
 )
-def test_texts_are_replaced_where_they_stand(before, after, expected):
-    assert replace_texts("<aa>\n<bb>\n", before, after) == expected
+def test_texts_are_replaced_where_they_stand(before, after, expected_value):
+    assert replace_texts("<aa>\n<bb>\n", before, after) == expected_value
 
 
 # The user's words
@@ -148,11 +164,11 @@ def test_texts_are_replaced_where_they_stand(before, after, expected):
 
 @both_ways
 async def test_the_model_reads_cleared_words_and_the_user_keeps_their_own(
-    make, kit, sync
+    make_agent, test_kit, is_sync
 ):
-    clearing = kit.chat(neutral)
-    agent, model = make(S2AMiddleware(clearing, variant="default"))
-    state = await run(agent, sync, {"messages": [HumanMessage(LEADING)]})
+    clearing = test_kit.chat(neutral)
+    denoising_agent, model = make_agent(S2AMiddleware(clearing, variant="default"))
+    state = await run(denoising_agent, is_sync, {"messages": [HumanMessage(LEADING)]})
     assert state["messages"][0].text == LEADING
     assert "denoised_messages" not in state
     assert [call[0].text for call in model.calls] == [NEUTRAL, NEUTRAL]
@@ -160,55 +176,60 @@ async def test_the_model_reads_cleared_words_and_the_user_keeps_their_own(
 
 
 @both_ways
-async def test_cleared_words_survive_in_a_checkpoint(make, kit, sync):
-    clearing = kit.chat(neutral)
-    agent, model = make(
+async def test_cleared_words_survive_in_a_checkpoint(make_agent, test_kit, is_sync):
+    clearing = test_kit.chat(neutral)
+    denoising_agent, model = make_agent(
         S2AMiddleware(clearing, variant="default"), checkpointer=InMemorySaver()
     )
     thread = {"configurable": {"thread_id": "1"}}
-    await run(agent, sync, {"messages": [HumanMessage(LEADING)]}, thread)
-    await run(agent, sync, {"messages": [HumanMessage("And of Italy?")]}, thread)
+    await run(denoising_agent, is_sync, {"messages": [HumanMessage(LEADING)]}, thread)
+    await run(
+        denoising_agent, is_sync, {"messages": [HumanMessage("And of Italy?")]}, thread
+    )
     assert model.calls[-1][0].text == NEUTRAL
     assert len(clearing.calls) == 3
-    kept = agent.get_state(thread).values["denoised_messages"]
-    assert json.loads(json.dumps(kept)) == kept
-    records = list(kept["S2AMiddleware"].values())
+    kept_items = denoising_agent.get_state(thread).values["denoised_messages"]
+    assert json.loads(json.dumps(kept_items)) == kept_items
+    records = list(kept_items["S2AMiddleware"].values())
     assert records[0]["record"]["original"] == LEADING
 
 
-async def test_two_instances_at_once(make, kit):
-    first = S2AMiddleware(kit.chat(neutral), variant="default", name="opinion")
+async def test_two_instances_at_once(make_agent, test_kit):
+    first = S2AMiddleware(test_kit.chat(neutral), variant="default", name="opinion")
     second = S2AMiddleware(
-        kit.chat(lambda m: "🤷"), variant="default", name="other", scope="history"
+        test_kit.chat(lambda message: "🤷"),
+        variant="default",
+        name="other",
+        scope="history",
     )
     tools = [
         DenoiseToolResults(by_words(2), name="first cut"),
         DenoiseToolResults(by_words(1), name="second cut"),
     ]
-    agent, model = make(first, second, *tools)
-    state = await agent.ainvoke({"messages": [HumanMessage(LEADING)]})
+    denoising_agent, model = make_agent(first, second, *tools)
+    state = await denoising_agent.ainvoke({"messages": [HumanMessage(LEADING)]})
     assert model.calls[-1][0].text == NEUTRAL
-    assert [d.id for d in tool_message(state).artifact] == ["atlas"]
+    assert [document.id for document in tool_message(state).artifact] == ["atlas"]
 
 
 @both_ways
-async def test_spans_nest_under_the_hooks(make, kit, sync):
-    seen = RunRecorder()
-    agent, _ = make(
-        S2AMiddleware(kit.chat(neutral), variant="default"),
-        DenoiseToolResults(kit.s2a(lambda m: "1")),
+async def test_spans_nest_under_the_hooks(make_agent, test_kit, is_sync):
+    recorder = RunRecorder()
+    denoising_agent, _ = make_agent(
+        S2AMiddleware(test_kit.chat(neutral), variant="default"),
+        DenoiseToolResults(test_kit.s2a(lambda message: "1")),
     )
-    await run(agent, sync, ASKED, {"callbacks": [seen]})
-    paths = seen.paths("llm")
-    assert any("S2AMiddleware.before_agent" in p for p in paths)
-    assert sum("DenoiseCompressor" in p for p in paths) == 3
-    assert all(p.startswith("LangGraph/") for p in paths)
+    await run(denoising_agent, is_sync, QUESTION_INPUT, {"callbacks": [recorder]})
+    paths = recorder.paths("llm")
+    assert any("S2AMiddleware.before_agent" in passage for passage in paths)
+    assert sum("DenoiseCompressor" in passage for passage in paths) == 3
+    assert all(passage.startswith("LangGraph/") for passage in paths)
 
 
 @pytest.mark.parametrize(
     "error",
     [AttributeError("a typo"), ConnectionError("down")],
-    ids=lambda e: type(e).__name__,
+    ids=lambda event: type(event).__name__,
 )
 def test_a_scorer_of_tools_that_fails_is_heard_and_a_mistake_raises(error, caplog):
     def fail(query, text):
@@ -223,14 +244,16 @@ def test_a_scorer_of_tools_that_fails_is_heard_and_a_mistake_raises(error, caplo
     fallbacks._counts.clear()
     if isinstance(error, AttributeError):
         with pytest.raises(AttributeError):
-            middleware.wrap_model_call(request, lambda r: r.tools)
+            middleware.wrap_model_call(request, lambda request: request.tools)
     else:
-        assert middleware.wrap_model_call(request, lambda r: r.tools) == tools
+        assert (
+            middleware.wrap_model_call(request, lambda request: request.tools) == tools
+        )
         assert "all tools are shown; ConnectionError. " in caplog.text
 
 
-def test_a_message_that_was_cleared_is_not_cleared_again(kit):
-    model = kit.chat(lambda m: "1")
+def test_a_message_that_was_cleared_is_not_cleared_again(test_kit):
+    model = test_kit.chat(lambda message: "1")
     middleware = S2AMiddleware(model)
     state = {"messages": [HumanMessage("I like towers. How tall is it?", id="a")]}
     update = middleware.before_agent(state, None)

@@ -5,15 +5,15 @@ import json
 
 import pytest
 from langchain_agents import (
-    ASKED,
     LEADING,
     LYON,
     PARIS,
+    QUESTION_INPUT,
     both_ways,
     by_words,
     neutral,
     run,
-    searching,
+    search_then_answer,
     tool_message,
 )
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
@@ -35,15 +35,22 @@ def told(messages):
 
 
 @both_ways
-async def test_an_answer_that_does_not_hold_is_written_again(make, sync):
-    agent, model = make(VerificationMiddleware(), reply=searching(told))
-    state = await run(agent, sync)
-    assert [m.type for m in state["messages"]] == ["human", "ai", "tool", "ai"]
+async def test_an_answer_that_does_not_hold_is_written_again(make_agent, is_sync):
+    denoising_agent, model = make_agent(
+        VerificationMiddleware(), reply=search_then_answer(told)
+    )
+    state = await run(denoising_agent, is_sync)
+    assert [message.type for message in state["messages"]] == [
+        "human",
+        "ai",
+        "tool",
+        "ai",
+    ]
     answer = state["messages"][-1]
     assert answer.text == PARIS
     record = answer.response_metadata["denoise"]
     assert json.loads(json.dumps(record)) == record
-    assert [a["text"] for a in record["attempts"]] == [LYON, PARIS]
+    assert [attempt["text"] for attempt in record["attempts"]] == [LYON, PARIS]
     assert (record["outcome"], record["evidence"]) == (
         "supported",
         ["fruit", "atlas", "letters"],
@@ -56,31 +63,41 @@ async def test_an_answer_that_does_not_hold_is_written_again(make, sync):
     ("evidence", "outcome"), [("turn", "unknown"), ("conversation", "supported")]
 )
 async def test_what_earlier_turns_found_counts_where_it_is_said(
-    make, sync, evidence, outcome
+    make_agent, is_sync, evidence, outcome
 ):
-    agent, _ = make(VerificationMiddleware(evidence=evidence), reply=searching(told))
-    before = (await run(agent, sync))["messages"]
-    agent, model = make(
-        VerificationMiddleware(evidence=evidence), reply=lambda m: PARIS
+    denoising_agent, _ = make_agent(
+        VerificationMiddleware(evidence=evidence), reply=search_then_answer(told)
     )
-    given = {"messages": [*before, HumanMessage("So what is the capital of France?")]}
-    state = agent.invoke(given) if sync else await agent.ainvoke(given)
+    before = (await run(denoising_agent, is_sync))["messages"]
+    denoising_agent, model = make_agent(
+        VerificationMiddleware(evidence=evidence), reply=lambda message: PARIS
+    )
+    input_value = {
+        "messages": [*before, HumanMessage("So what is the capital of France?")]
+    }
+    state = (
+        denoising_agent.invoke(input_value)
+        if is_sync
+        else await denoising_agent.ainvoke(input_value)
+    )
     assert state["messages"][-1].response_metadata["denoise"]["outcome"] == outcome
     assert len(model.calls) == 1
 
 
 @both_ways
 @pytest.mark.parametrize("unsupported", ["send", "abstain"])
-async def test_drafts_are_bounded_and_the_policy_decides(make, sync, unsupported):
+async def test_drafts_are_bounded_and_the_policy_decides(
+    make_agent, is_sync, unsupported
+):
     drafts = iter(
         [LYON, "It is Rome, since 1801.", "It is Bonn, since 1949.", "never asked for"]
     )
     limits = LoopLimits(attempts=3, patience=3, unsupported=unsupported)
-    agent, _ = make(
+    denoising_agent, _ = make_agent(
         VerificationMiddleware(Verifier(limits=limits)),
-        reply=searching(lambda m: next(drafts)),
+        reply=search_then_answer(lambda message: next(drafts)),
     )
-    answer = (await run(agent, sync))["messages"][-1]
+    answer = (await run(denoising_agent, is_sync))["messages"][-1]
     assert len(answer.response_metadata["denoise"]["attempts"]) == 3
     assert answer.response_metadata["denoise"]["stopped_because"] == "attempts"
     assert (answer.text == LYON) is (unsupported == "send")
@@ -88,7 +105,7 @@ async def test_drafts_are_bounded_and_the_policy_decides(make, sync, unsupported
 
 
 @both_ways
-async def test_a_model_that_wants_to_look_again_may_and_ends(make, sync):
+async def test_a_model_that_wants_to_look_again_may_and_ends(make_agent, is_sync):
     def reply(messages):
         if "did not hold" in messages[-1].text:
             return AIMessage(
@@ -100,9 +117,11 @@ async def test_a_model_that_wants_to_look_again_may_and_ends(make, sync):
         return LYON
 
     verifier = Verifier(limits=LoopLimits(attempts=2))
-    agent, model = make(VerificationMiddleware(verifier), reply=searching(reply))
-    state = await run(agent, sync)
-    assert [m.type for m in state["messages"]] == [
+    denoising_agent, model = make_agent(
+        VerificationMiddleware(verifier), reply=search_then_answer(reply)
+    )
+    state = await run(denoising_agent, is_sync)
+    assert [message.type for message in state["messages"]] == [
         "human",
         "ai",
         "tool",
@@ -116,9 +135,11 @@ async def test_a_model_that_wants_to_look_again_may_and_ends(make, sync):
     assert len(model.calls) == 4
 
 
-async def test_no_evidence_is_said_and_not_tried_again(make):
-    agent, model = make(VerificationMiddleware(), reply=lambda m: LYON)
-    answer = (await agent.ainvoke(ASKED))["messages"][-1]
+async def test_no_evidence_is_said_and_not_tried_again(make_agent):
+    denoising_agent, model = make_agent(
+        VerificationMiddleware(), reply=lambda message: LYON
+    )
+    answer = (await denoising_agent.ainvoke(QUESTION_INPUT))["messages"][-1]
     assert (answer.text, answer.response_metadata["denoise"]["stopped_because"]) == (
         LYON,
         "no_evidence",
@@ -126,85 +147,111 @@ async def test_no_evidence_is_said_and_not_tried_again(make):
     assert len(model.calls) == 1
 
 
-async def test_evidence_by_a_function_of_the_messages(make):
+async def test_evidence_by_a_function_of_the_messages(make_agent):
     middleware = VerificationMiddleware(evidence=lambda messages: [PARIS])
-    agent, _ = make(middleware, reply=lambda m: told(m))
-    assert (await agent.ainvoke(ASKED))["messages"][-1].text == PARIS
+    denoising_agent, _ = make_agent(middleware, reply=lambda message: told(message))
+    assert (await denoising_agent.ainvoke(QUESTION_INPUT))["messages"][-1].text == PARIS
 
 
 @both_ways
-async def test_drafts_and_inner_calls_never_reach_the_users_stream(make, kit, sync):
-    clearing, judging = kit.chat(neutral), kit.s2a(lambda m: "1")
-    agent, _ = make(
+async def test_drafts_and_inner_calls_never_reach_the_users_stream(
+    make_agent, test_kit, is_sync
+):
+    clearing, judging = test_kit.chat(neutral), test_kit.s2a(lambda message: "1")
+    denoising_agent, _ = make_agent(
         S2AMiddleware(clearing, variant="default"),
         DenoiseToolResults(judging),
         VerificationMiddleware(),
-        reply=searching(told),
+        reply=search_then_answer(told),
     )
-    if sync:
+    if is_sync:
         parts = await asyncio.to_thread(
-            lambda: list(agent.stream(ASKED, stream_mode="messages"))
+            lambda: list(denoising_agent.stream(QUESTION_INPUT, stream_mode="messages"))
         )
     else:
-        parts = [part async for part in agent.astream(ASKED, stream_mode="messages")]
-    said = "".join(m.text for m, _ in parts if m.type in ("ai", "AIMessageChunk"))
-    assert said == PARIS
-    async for state in agent.astream(ASKED, stream_mode="values"):
-        assert all(LYON not in m.text for m in state["messages"])
-    assert [part async for part in agent.astream(ASKED, stream_mode="custom")] == []
+        parts = [
+            part
+            async for part in denoising_agent.astream(
+                QUESTION_INPUT, stream_mode="messages"
+            )
+        ]
+    message_text = "".join(
+        message.text for message, _ in parts if message.type in ("ai", "AIMessageChunk")
+    )
+    assert message_text == PARIS
+    async for state in denoising_agent.astream(QUESTION_INPUT, stream_mode="values"):
+        assert all(LYON not in message.text for message in state["messages"])
+    assert [
+        part
+        async for part in denoising_agent.astream(QUESTION_INPUT, stream_mode="custom")
+    ] == []
 
 
 async def test_all_three_with_a_checkpointer_and_strict_serialisation(
-    make, kit, monkeypatch
+    make_agent, test_kit, monkeypatch
 ):
     monkeypatch.setenv("LANGGRAPH_STRICT_MSGPACK", "true")
     saver = InMemorySaver()
     middleware = (
-        S2AMiddleware(kit.chat(neutral), variant="default"),
+        S2AMiddleware(test_kit.chat(neutral), variant="default"),
         DenoiseToolResults(by_words()),
         VerificationMiddleware(),
     )
-    agent, _ = make(*middleware, reply=searching(told), checkpointer=saver)
+    denoising_agent, _ = make_agent(
+        *middleware, reply=search_then_answer(told), checkpointer=saver
+    )
     thread = {"configurable": {"thread_id": "1"}}
-    await agent.ainvoke({"messages": [HumanMessage(LEADING)]}, thread)
-    kept = agent.get_state(thread).values
-    assert kept["messages"][-1].text == PARIS
-    assert [d["id"] for d in tool_message(kept).artifact] == [
+    await denoising_agent.ainvoke({"messages": [HumanMessage(LEADING)]}, thread)
+    kept_items = denoising_agent.get_state(thread).values
+    assert kept_items["messages"][-1].text == PARIS
+    assert [document["id"] for document in tool_message(kept_items).artifact] == [
         "atlas"
     ]  # a checkpoint makes them plain
 
 
-async def test_evidence_that_comes_back_from_a_checkpoint(make):
+async def test_evidence_that_comes_back_from_a_checkpoint(make_agent):
     """Stopped after the tool, resumed from the checkpoint, where documents have become plain dicts."""
     verifier = VerificationMiddleware()
     saver = InMemorySaver()
-    agent, _ = make(
+    denoising_agent, _ = make_agent(
         DenoiseToolResults(by_words()),
         verifier,
-        reply=searching(told),
+        reply=search_then_answer(told),
         checkpointer=saver,
     )
     thread = {"configurable": {"thread_id": "1"}}
-    await agent.ainvoke(ASKED, thread, interrupt_after=["tools"])
-    state = await agent.ainvoke(None, thread)
+    await denoising_agent.ainvoke(QUESTION_INPUT, thread, interrupt_after=["tools"])
+    state = await denoising_agent.ainvoke(None, thread)
     assert state["messages"][-1].text == PARIS
     assert state["messages"][-1].response_metadata["denoise"]["evidence"] == ["atlas"]
 
 
 @both_ways
-async def test_the_verdict_is_in_a_span_of_the_middlewares_name(make, sync):
-    seen = RunRecorder()
-    agent, _ = make(VerificationMiddleware(name="checked"), reply=searching(told))
-    await run(agent, sync, ASKED, {"callbacks": [seen]})
-    (path,) = [p for p in seen.paths("chain") if p.endswith("/checked")]
+async def test_the_verdict_is_in_a_span_of_the_middlewares_name(make_agent, is_sync):
+    recorder = RunRecorder()
+    denoising_agent, _ = make_agent(
+        VerificationMiddleware(name="checked"), reply=search_then_answer(told)
+    )
+    await run(denoising_agent, is_sync, QUESTION_INPUT, {"callbacks": [recorder]})
+    (path,) = [
+        passage for passage in recorder.paths("chain") if passage.endswith("/checked")
+    ]
     assert path.startswith("LangGraph/")
-    again = [p for p in seen.paths("llm") if "/checked/" in p]
-    assert len(again) == 1, "the draft after the rejected one is asked for under it"
+    second_result = [
+        passage for passage in recorder.paths("llm") if "/checked/" in passage
+    ]
+    assert len(second_result) == 1, (
+        "the draft after the rejected one is asked for under it"
+    )
 
 
 def test_a_search_for_a_rejected_drafts_own_words_is_no_evidence():
     call = {"name": "search", "args": {"query": "Lyon since 1789"}, "id": "1"}
-    found = ToolMessage("Lyon, since 1789.", tool_call_id="1", name="search")
-    messages = [*ASKED["messages"], AIMessage("", tool_calls=[call]), found]
+    found_documents = ToolMessage("Lyon, since 1789.", tool_call_id="1", name="search")
+    messages = [
+        *QUESTION_INPUT["messages"],
+        AIMessage("", tool_calls=[call]),
+        found_documents,
+    ]
     assert collect_evidence(messages, "turn", [])
     assert not collect_evidence(messages, "turn", [LYON])

@@ -14,7 +14,7 @@ from denoise_core.errors import ContractViolation
 from langchain_denoise import ChatModelLLM, RetrieverAdapter
 from langchain_denoise.convert.messages import to_core_messages, to_langchain_messages
 
-ASKED = (
+QUESTION_INPUT = (
     Message("system", "be brief"),
     Message("user", "what?"),
     Message("assistant", "hm"),
@@ -22,43 +22,53 @@ ASKED = (
 )
 
 
-def both(llm):
-    reply = llm.complete(ASKED)
-    assert asyncio.run(llm.acomplete(ASKED)) == reply
+def both(local_llm):
+    reply = local_llm.complete(QUESTION_INPUT)
+    assert asyncio.run(local_llm.acomplete(QUESTION_INPUT)) == reply
     return reply
 
 
-def test_text_and_tokens(kit):
-    model = kit.chat(lambda m: "two words")
+def test_text_and_tokens(test_kit):
+    model = test_kit.chat(lambda message: "two words")
     assert both(ChatModelLLM(model)) == Reply("two words", Usage(5, 2))
-    assert [m.type for m in model.calls[0]] == ["system", "human", "ai", "human"]
+    assert [message.type for message in model.calls[0]] == [
+        "system",
+        "human",
+        "ai",
+        "human",
+    ]
 
 
-def test_a_model_that_reports_no_tokens(kit):
-    assert both(ChatModelLLM(kit.chat(lambda m: AIMessage("hi")))) == Reply("hi", None)
+def test_a_model_that_reports_no_tokens(test_kit):
+    assert both(ChatModelLLM(test_kit.chat(lambda message: AIMessage("hi")))) == Reply(
+        "hi", None
+    )
 
 
-def test_only_text_blocks_count(kit):
+def test_only_text_blocks_count(test_kit):
     content = [
         {"type": "reasoning", "reasoning": "let me see"},
         {"type": "text", "text": "yes"},
     ]
-    assert both(ChatModelLLM(kit.chat(lambda m: AIMessage(content)))).text == "yes"
+    assert (
+        both(ChatModelLLM(test_kit.chat(lambda message: AIMessage(content)))).text
+        == "yes"
+    )
 
 
 def test_settings_are_bound_as_usual():
-    seen = []
+    recorder = []
 
     def model(messages, **settings):
-        seen.append(settings)
+        recorder.append(settings)
         return AIMessageChunk("ok")
 
     bound = RunnableLambda(model).bind(stop=["\n"], temperature=0, seed=1)
     assert both(ChatModelLLM(bound)).text == "ok"
-    assert seen == [{"stop": ["\n"], "temperature": 0, "seed": 1}] * 2
+    assert recorder == [{"stop": ["\n"], "temperature": 0, "seed": 1}] * 2
 
 
-def test_retries_of_the_model_itself(kit):
+def test_retries_of_the_model_itself(test_kit):
     replies = iter([TimeoutError("slow"), "done", TimeoutError("slow"), "done"])
 
     def reply(messages):
@@ -69,22 +79,22 @@ def test_retries_of_the_model_itself(kit):
 
     assert (
         both(
-            ChatModelLLM(kit.chat(reply).with_retry(wait_exponential_jitter=False))
+            ChatModelLLM(test_kit.chat(reply).with_retry(wait_exponential_jitter=False))
         ).text
         == "done"
     )
 
 
-def test_completion_models_and_chains_that_end_in_text(kit):
+def test_completion_models_and_chains_that_end_in_text(test_kit):
     assert both(ChatModelLLM(FakeListLLM(responses=["plain"]))) == Reply("plain", None)
-    assert both(ChatModelLLM(kit.chat(lambda m: "text") | StrOutputParser())) == Reply(
-        "text", None
-    )
+    assert both(
+        ChatModelLLM(test_kit.chat(lambda message: "text") | StrOutputParser())
+    ) == Reply("text", None)
 
 
-def test_errors_keep_their_type(kit):
+def test_errors_keep_their_type(test_kit):
     with pytest.raises(ConnectionError):
-        ChatModelLLM(kit.chat(kit.fail_chat)).complete(ASKED)
+        ChatModelLLM(test_kit.chat(test_kit.fail_chat)).complete(QUESTION_INPUT)
 
 
 @pytest.mark.parametrize("adapter", [ChatModelLLM, RetrieverAdapter])
@@ -102,11 +112,11 @@ def test_a_model_by_its_name(monkeypatch):
 
 def test_a_chain_that_does_not_answer_with_text():
     with pytest.raises(ContractViolation, match="got dict"):
-        ChatModelLLM(RunnableLambda(lambda m: {})).complete(ASKED)
+        ChatModelLLM(RunnableLambda(lambda message: {})).complete(QUESTION_INPUT)
 
 
 def test_messages_there_and_back():
-    assert to_core_messages(to_langchain_messages(ASKED)) == ASKED
+    assert to_core_messages(to_langchain_messages(QUESTION_INPUT)) == QUESTION_INPUT
 
 
 SCHEMA = {
@@ -116,9 +126,9 @@ SCHEMA = {
 }
 
 
-def both_json(llm):
-    reply = llm.complete_json(ASKED, SCHEMA)
-    assert asyncio.run(llm.acomplete_json(ASKED, SCHEMA)) == reply
+def both_json(local_llm):
+    reply = local_llm.complete_json(QUESTION_INPUT, SCHEMA)
+    assert asyncio.run(local_llm.acomplete_json(QUESTION_INPUT, SCHEMA)) == reply
     return reply
 
 
@@ -128,40 +138,42 @@ def by_tool(messages):
     )
 
 
-def test_a_model_that_can_is_held_to_the_schema(kit):
+def test_a_model_that_can_is_held_to_the_schema(test_kit):
     assert json.loads(
-        both_json(ChatModelLLM(kit.chat(by_tool), structured=True)).text
+        both_json(ChatModelLLM(test_kit.chat(by_tool), structured=True)).text
     ) == {"keep": [1, 3]}
 
 
-def test_a_refused_form_is_asked_for_as_text_from_then_on(kit):
-    class Refuses(type(kit.chat())):
+def test_a_refused_form_is_asked_for_as_text_from_then_on(test_kit):
+    class Refuses(type(test_kit.chat())):
         def with_structured_output(self, schema, **how):
             raise NotImplementedError
 
-    llm = ChatModelLLM(Refuses(reply=lambda m: "1, 3"))
-    assert llm.structured is None
-    assert both_json(llm).text == "1, 3"
-    assert llm.structured is False
+    local_llm = ChatModelLLM(Refuses(reply=lambda message: "1, 3"))
+    assert local_llm.structured is None
+    assert both_json(local_llm).text == "1, 3"
+    assert local_llm.structured is False
     with pytest.raises(NotImplementedError):
-        ChatModelLLM(Refuses(reply=lambda m: "1, 3"), structured=True).complete_json(
-            ASKED, SCHEMA
-        )
+        ChatModelLLM(
+            Refuses(reply=lambda message: "1, 3"), structured=True
+        ).complete_json(QUESTION_INPUT, SCHEMA)
 
 
-def test_a_failure_is_no_refusal(kit):
-    llm = ChatModelLLM(kit.chat(kit.fail_chat))
+def test_a_failure_is_no_refusal(test_kit):
+    local_llm = ChatModelLLM(test_kit.chat(test_kit.fail_chat))
     with pytest.raises(ConnectionError):
-        llm.complete_json(ASKED, SCHEMA)
-    assert llm.structured is None
+        local_llm.complete_json(QUESTION_INPUT, SCHEMA)
+    assert local_llm.structured is None
 
 
-def test_a_model_that_does_not_keep_to_the_schema_after_all(kit):
+def test_a_model_that_does_not_keep_to_the_schema_after_all(test_kit):
     assert (
-        both_json(ChatModelLLM(kit.chat(lambda m: "1, 3"), structured=True)).text
+        both_json(
+            ChatModelLLM(test_kit.chat(lambda message: "1, 3"), structured=True)
+        ).text
         == "1, 3"
     )
 
 
-def test_without_structured_output_the_text_is_handed_on(kit):
-    assert both_json(ChatModelLLM(kit.chat(lambda m: "1, 3"))).text == "1, 3"
+def test_without_structured_output_the_text_is_handed_on(test_kit):
+    assert both_json(ChatModelLLM(test_kit.chat(lambda message: "1, 3"))).text == "1, 3"

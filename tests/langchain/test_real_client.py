@@ -19,7 +19,7 @@ from langchain_denoise import ChatModelLLM, DenoiseCompressor
 
 pytestmark = pytest.mark.enable_socket
 
-ASKED = (Message("system", "be brief"), Message("user", "what?"))
+QUESTION_INPUT = (Message("system", "be brief"), Message("user", "what?"))
 
 
 @pytest.fixture
@@ -57,44 +57,49 @@ def compressor(model, **settings):
 
 @pytest.mark.parametrize("streaming", [False, True])
 async def test_text_and_tokens_are_the_servers(server, client, streaming):
-    llm = ChatModelLLM(client(streaming=streaming, stream_usage=True))
-    reply = await llm.acomplete(ASKED)
-    assert await asyncio.to_thread(llm.complete, ASKED) == reply
+    local_llm = ChatModelLLM(client(streaming=streaming, stream_usage=True))
+    reply = await local_llm.acomplete(QUESTION_INPUT)
+    assert await asyncio.to_thread(local_llm.complete, QUESTION_INPUT) == reply
     assert len(reply.text) == NEW_TOKENS
     assert (reply.usage.input_tokens, reply.usage.output_tokens) == (
         len("be brief\nwhat?"),
         NEW_TOKENS,
     )
-    assert [m["role"] for m in server.requests[0]["messages"]] == ["system", "user"]
+    assert [message["role"] for message in server.requests[0]["messages"]] == [
+        "system",
+        "user",
+    ]
     assert bool(server.requests[0].get("stream")) is streaming
 
 
 @pytest.mark.parametrize("status", [429, 500])
-@pytest.mark.parametrize("sync", [True, False])
+@pytest.mark.parametrize("is_sync", [True, False])
 async def test_what_still_fails_keeps_that_document_and_names_the_error(
-    server, client, status, sync
+    server, client, status, is_sync
 ):
     server.faults = [status]
     ours = compressor(client(), max_concurrency=1)
-    if sync:
-        out = await asyncio.to_thread(ours.compress_documents, documents(2), "q")
+    if is_sync:
+        run_output = await asyncio.to_thread(ours.compress_documents, documents(2), "q")
     else:
-        out = await ours.acompress_documents(documents(2), "q")
-    assert [d.page_content for d in out] == [d.page_content for d in documents(2)]
-    fallback = out[0].metadata["denoise_fallback"]
+        run_output = await ours.acompress_documents(documents(2), "q")
+    assert [document.page_content for document in run_output] == [
+        document.page_content for document in documents(2)
+    ]
+    fallback = run_output[0].metadata["denoise_fallback"]
     assert f"Error code: {status}" in fallback
     assert f"fault {status}" in fallback
 
 
-@pytest.mark.parametrize("sync", [True, False])
-async def test_a_time_out_ends_the_call_and_keeps_the_document(server, client, sync):
+@pytest.mark.parametrize("is_sync", [True, False])
+async def test_a_time_out_ends_the_call_and_keeps_the_document(server, client, is_sync):
     server.faults = ["hang"]
     ours = compressor(client(timeout=0.3), max_concurrency=1)
-    if sync:
-        out = await asyncio.to_thread(ours.compress_documents, documents(1), "q")
+    if is_sync:
+        run_output = await asyncio.to_thread(ours.compress_documents, documents(1), "q")
     else:
-        out = await ours.acompress_documents(documents(1), "q")
-    assert "Timeout" in out[0].metadata["denoise_fallback"]
+        run_output = await ours.acompress_documents(documents(1), "q")
+    assert "Timeout" in run_output[0].metadata["denoise_fallback"]
 
 
 async def test_cancelling_leaves_nothing_running(server, client):
@@ -112,24 +117,30 @@ def test_what_a_server_refuses_raises_and_what_fails_is_kept(status):
     """With the stock client: a wrong key is heard of at the first call, whatever ``on_error`` says."""
     with refusing(status) as url:
         model = ChatOpenAI(model="tiny", base_url=url, api_key="none", max_retries=0)
-        given = [
+        input_value = [
             Document(page_content="The tower is tall.", id="a"),
             Document(page_content="Bananas.", id="b"),
         ]
         compressor = DenoiseCompressor(model=model)
         calls = (
-            lambda: compressor.compress_documents(given, "How tall?"),
-            lambda: asyncio.run(compressor.acompress_documents(given, "How tall?")),
+            lambda: compressor.compress_documents(input_value, "How tall?"),
+            lambda: asyncio.run(
+                compressor.acompress_documents(input_value, "How tall?")
+            ),
         )
         for call in calls:
             if status in RAISES:
                 with pytest.raises(openai.APIStatusError):
                     call()
             else:
-                kept = call()
-                assert [d.page_content for d in kept] == [
+                kept_items = call()
+                assert [document.page_content for document in kept_items] == [
                     "The tower is tall.",
                     "Bananas.",
                 ]
-                assert all(d.metadata.get("denoise_fallback") for d in kept)
-                assert "sk-abcdef" not in str([d.metadata for d in kept])
+                assert all(
+                    document.metadata.get("denoise_fallback") for document in kept_items
+                )
+                assert "sk-abcdef" not in str(
+                    [document.metadata for document in kept_items]
+                )

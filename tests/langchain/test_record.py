@@ -14,7 +14,7 @@ from denoise_core.testing import FunctionScorer
 from langchain_denoise import DenoiseCompressor, DenoisingRetriever
 from langchain_denoise.convert.documents import RECORD_KEYS
 
-FOUND = [
+SOURCE_DOCUMENTS = [
     Document(
         page_content=f"{place} is a town on the river. It has a mill.",
         id=place,
@@ -29,75 +29,100 @@ def by_query(query, text):
 
 
 @pytest.fixture(params=["end", "s2a"])
-def denoiser(request, kit):
+def denoiser(request, test_kit):
     return (
         ENDDenoiser(FunctionScorer(by_query), keep=3)
         if request.param == "end"
-        else kit.s2a()
+        else test_kit.s2a()
     )
 
 
 @pytest.mark.parametrize("detail", ["spans", "full"])
-def test_every_value_is_one_that_a_store_takes(kit, denoiser, detail):
-    kept = DenoiseCompressor(denoiser=denoiser, record=detail).compress_documents(
-        FOUND, "mill?"
+def test_every_value_is_one_that_a_store_takes(test_kit, denoiser, detail):
+    kept_items = DenoiseCompressor(denoiser=denoiser, record=detail).compress_documents(
+        SOURCE_DOCUMENTS, "mill?"
     )
-    assert kept
-    for document in kept:
-        ours = {k: v for k, v in document.metadata.items() if k.startswith("denoise")}
+    assert kept_items
+    for document in kept_items:
+        ours = {
+            k: value
+            for k, value in document.metadata.items()
+            if k.startswith("denoise")
+        }
         assert set(ours) <= set(RECORD_KEYS)
-        assert {type(v) for v in document.metadata.values()} <= {str, int, float, bool}
+        assert {type(value) for value in document.metadata.values()} <= {
+            str,
+            int,
+            float,
+            bool,
+        }
         assert "mill?" not in str(ours)
 
 
-def test_a_store_that_takes_no_nested_metadata_takes_it(kit, denoiser):
+def test_a_store_that_takes_no_nested_metadata_takes_it(test_kit, denoiser):
     chroma = pytest.importorskip("chromadb")
-    kept = DenoiseCompressor(denoiser=denoiser).compress_documents(FOUND, "mill?")
+    kept_items = DenoiseCompressor(denoiser=denoiser).compress_documents(
+        SOURCE_DOCUMENTS, "mill?"
+    )
     shelf = chroma.EphemeralClient(
         chroma.Settings(anonymized_telemetry=False)
     ).get_or_create_collection("kept", embedding_function=None)
     shelf.delete(shelf.get()["ids"] or ["none"])  # the client is one for the process
     shelf.upsert(
-        ids=[d.id for d in kept],
-        documents=[d.page_content for d in kept],
-        metadatas=[d.metadata for d in kept],
-        embeddings=[[1.0, 0.0]] * len(kept),
+        ids=[document.id for document in kept_items],
+        documents=[document.page_content for document in kept_items],
+        metadatas=[document.metadata for document in kept_items],
+        embeddings=[[1.0, 0.0]] * len(kept_items),
     )
-    assert shelf.get()["metadatas"] == [d.metadata for d in kept]
+    assert shelf.get()["metadatas"] == [document.metadata for document in kept_items]
 
 
 class Turning(BaseRetriever):
     """Finds the same documents, without ids, in an order that the query decides."""
 
     def _get_relevant_documents(self, query, *, run_manager):
-        found = [d.model_copy(update={"id": None}) for d in FOUND]
-        return found[::-1] if "river" in query else found
+        found_documents = [
+            document.model_copy(update={"id": None}) for document in SOURCE_DOCUMENTS
+        ]
+        return found_documents[::-1] if "river" in query else found_documents
 
 
-@pytest.mark.parametrize("sync", [True, False])
+@pytest.mark.parametrize("is_sync", [True, False])
 @pytest.mark.parametrize("ids", [True, False])
-def test_several_queries_give_no_duplicates(kit, denoiser, sync, ids):
+def test_several_queries_give_no_duplicates(test_kit, denoiser, is_sync, ids):
     better = DenoisingRetriever(
-        retriever=kit.ListRetriever(found=FOUND) if ids else Turning(),
+        retriever=test_kit.ListRetriever(found=SOURCE_DOCUMENTS) if ids else Turning(),
         denoiser=denoiser,
     )
-    asking = ChatPromptTemplate.from_template("{question}") | kit.chat(
-        lambda m: "a mill?, which river towns?"
+    asking = ChatPromptTemplate.from_template("{question}") | test_kit.chat(
+        lambda message: "a mill?, which river towns?"
     )
     many = MultiQueryRetriever(
         retriever=better, llm_chain=asking | CommaSeparatedListOutputParser()
     )
-    found = many.invoke("towns?") if sync else asyncio.run(many.ainvoke("towns?"))
-    assert [d.page_content.split()[0] for d in found] == ["Arden", "Bryn", "Cole"]
+    found_documents = (
+        many.invoke("towns?") if is_sync else asyncio.run(many.ainvoke("towns?"))
+    )
+    assert [document.page_content.split()[0] for document in found_documents] == [
+        "Arden",
+        "Bryn",
+        "Cole",
+    ]
 
 
-def test_scores_stand_where_the_order_is_theirs(kit):
+def test_scores_stand_where_the_order_is_theirs(test_kit):
     scorer = ENDDenoiser(FunctionScorer(by_query), keep=3)
-    [plain, scored] = (
+    [plain_text, scored_value] = (
         DenoisingRetriever(
-            retriever=kit.ListRetriever(found=FOUND), denoiser=scorer, order=order
+            retriever=test_kit.ListRetriever(found=SOURCE_DOCUMENTS),
+            denoiser=scorer,
+            order=order,
         ).invoke("mill?")[0]
         for order in ("input", "score")
     )
-    assert not {"relevance_score", "denoise_score"} & set(plain.metadata)
-    assert scored.metadata["relevance_score"] == scored.metadata["denoise_score"] > 0
+    assert not {"relevance_score", "denoise_score"} & set(plain_text.metadata)
+    assert (
+        scored_value.metadata["relevance_score"]
+        == scored_value.metadata["denoise_score"]
+        > 0
+    )

@@ -25,13 +25,13 @@ def shared_words(query, text):
 
 
 def store(**search):
-    found = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
-    found.add_texts(
+    found_documents = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
+    found_documents.add_texts(
         TEXTS,
         metadatas=[{"n": i} for i in range(len(TEXTS))],
         ids=[f"t{i}" for i in range(len(TEXTS))],
     )
-    return found.as_retriever(search_kwargs=search)
+    return found_documents.as_retriever(search_kwargs=search)
 
 
 def keep_all() -> Denoiser:
@@ -56,26 +56,30 @@ class Fixed(BaseRetriever):
     """Takes no k with a call."""
 
     def _get_relevant_documents(self, query, *, run_manager):
-        return [Document(page_content=t, id=t) for t in TEXTS]
+        return [Document(page_content=text, id=text) for text in TEXTS]
 
 
-def both(retriever, query, **given):
-    found = retriever.invoke(query, **given)
-    assert asyncio.run(retriever.ainvoke(query, **given)) == found
-    return found
+def both(retriever, query, **input_value):
+    found_documents = retriever.invoke(query, **input_value)
+    assert asyncio.run(retriever.ainvoke(query, **input_value)) == found_documents
+    return found_documents
 
 
 def test_it_fetches_more_and_keeps_the_best_in_order():
-    found = both(
+    found_documents = both(
         DenoisingRetriever(retriever=Fixed(), denoiser=keep_all(), k=2), "red bird"
     )
-    assert [d.id for d in found] == ["red fish", "a red bird"]
-    assert all("relevance_score" not in d.metadata for d in found)
+    assert [document.id for document in found_documents] == ["red fish", "a red bird"]
+    assert all(
+        "relevance_score" not in document.metadata for document in found_documents
+    )
     best = both(
         DenoisingRetriever(retriever=Fixed(), denoiser=keep_all(), k=2, order="score"),
         "red bird",
     )
-    assert [(d.id, d.metadata["relevance_score"]) for d in best] == [
+    assert [
+        (document.id, document.metadata["relevance_score"]) for document in best
+    ] == [
         ("a red bird", 2.0),
         ("red fish", 1.0),
     ]
@@ -110,48 +114,58 @@ def test_fetch_k_reaches_the_vector_store():
 
 
 def test_what_k_left_out_is_in_the_record():
-    seen = RunRecorder()
+    recorder = RunRecorder()
     DenoisingRetriever(retriever=Fixed(), denoiser=keep_all(), k=2).invoke(
-        "red bird", {"callbacks": [seen]}
+        "red bird", {"callbacks": [recorder]}
     )
-    [(_, summary, _)] = seen.events
-    assert [(d["id"], d["reason"]) for d in summary["dropped"]] == [
-        (t, "not among the best 2") for t in ("blue fish", "one fish", "two birds")
+    [(_, summary, _)] = recorder.events
+    assert [
+        (document["id"], document["reason"]) for document in summary["dropped"]
+    ] == [
+        (text, "not among the best 2")
+        for text in ("blue fish", "one fish", "two birds")
     ]
 
 
-def test_a_failure_keeps_the_context_but_never_more_than_k(kit):
-    broken = kit.Answers(kit.fail)
-    found = both(DenoisingRetriever(retriever=Fixed(), denoiser=broken, k=3), "q")
-    assert [d.id for d in found] == TEXTS[:3]
-    assert "no route" in found[0].metadata["denoise_fallback"]
+def test_a_failure_keeps_the_context_but_never_more_than_k(test_kit):
+    broken = test_kit.Answers(test_kit.fail)
+    found_documents = both(
+        DenoisingRetriever(retriever=Fixed(), denoiser=broken, k=3), "q"
+    )
+    assert [document.id for document in found_documents] == TEXTS[:3]
+    assert "no route" in found_documents[0].metadata["denoise_fallback"]
     with pytest.raises(ConnectionError):
         DenoisingRetriever(
             retriever=Fixed(), denoiser=broken, k=3, on_error="raise"
         ).invoke("q")
 
 
-@pytest.mark.parametrize("sync", [True, False])
+@pytest.mark.parametrize("is_sync", [True, False])
 @pytest.mark.parametrize("k", [None, 2])
-async def test_spans(kit, sync, k):
-    seen = RunRecorder()
-    retriever = DenoisingRetriever(retriever=Fixed(), denoiser=kit.s2a(), k=k)
-    config = {"callbacks": [seen]}
-    if sync:
+async def test_spans(test_kit, is_sync, k):
+    recorder = RunRecorder()
+    retriever = DenoisingRetriever(retriever=Fixed(), denoiser=test_kit.s2a(), k=k)
+    config = {"callbacks": [recorder]}
+    if is_sync:
         await asyncio.to_thread(retriever.invoke, "q", config)
     else:
         await retriever.ainvoke("q", config)
-    assert seen.paths("retriever") == ["DenoisingRetriever", "DenoisingRetriever/Fixed"]
-    assert seen.paths("llm") == [
+    assert recorder.paths("retriever") == [
+        "DenoisingRetriever",
+        "DenoisingRetriever/Fixed",
+    ]
+    assert recorder.paths("llm") == [
         "DenoisingRetriever/DenoiseCompressor/FunctionChatModel"
     ] * len(TEXTS)
 
 
 def test_any_runnable_from_text_to_documents_will_do():
-    found = RunnableLambda(lambda q: [Document(page_content=q)])
+    found_documents = RunnableLambda(lambda query: [Document(page_content=query)])
     assert [
-        d.page_content
-        for d in both(DenoisingRetriever(retriever=found, denoiser=keep_all()), "hi")
+        document.page_content
+        for document in both(
+            DenoisingRetriever(retriever=found_documents, denoiser=keep_all()), "hi"
+        )
     ] == ["hi"]
 
 

@@ -12,12 +12,16 @@ LEADING = "I am sure it is Lyon, but what is the capital of France?"
 
 
 def neutral(messages):
-    said = messages[-1].text
-    if "cut into numbered pieces" in said:
+    message_text = messages[-1].text
+    if "cut into numbered pieces" in message_text:
         return "2"
-    if "BEGIN document" not in said:
+    if "BEGIN document" not in message_text:
         return "answer"
-    return "Context: I live in Nice." if "I live in Nice." in said else "Context: NONE"
+    return (
+        "Context: I live in Nice."
+        if "I live in Nice." in message_text
+        else "Context: NONE"
+    )
 
 
 CONVERSATION = [
@@ -33,133 +37,155 @@ CONVERSATION = [
 ]
 
 
-def both(step, given):
-    out = step.invoke(given)
-    assert asyncio.run(step.ainvoke(given)) == out
-    return out
+def both(step, input_value):
+    run_output = step.invoke(input_value)
+    assert asyncio.run(step.ainvoke(input_value)) == run_output
+    return run_output
 
 
-def test_the_latest_message_is_cleared_of_opinion(kit):
-    out = both(S2AMessages(model=kit.chat(neutral), variant="default"), CONVERSATION)
-    assert out[-1].text == "what is the capital of France?"
-    assert out[:-1] == CONVERSATION[:-1]
-    assert [m.id for m in out] == [m.id for m in CONVERSATION]
-    assert out[-1].response_metadata["denoise"]["original"] == LEADING
+def test_the_latest_message_is_cleared_of_opinion(test_kit):
+    run_output = both(
+        S2AMessages(model=test_kit.chat(neutral), variant="default"), CONVERSATION
+    )
+    assert run_output[-1].text == "what is the capital of France?"
+    assert run_output[:-1] == CONVERSATION[:-1]
+    assert [message.id for message in run_output] == [
+        message.id for message in CONVERSATION
+    ]
+    assert run_output[-1].response_metadata["denoise"]["original"] == LEADING
     assert CONVERSATION[-1].text == LEADING
 
 
-def test_the_history_is_cleared_and_turns_still_alternate(kit):
-    out = both(
-        S2AMessages(model=kit.chat(neutral), variant="default", scope="history"),
+def test_the_history_is_cleared_and_turns_still_alternate(test_kit):
+    run_output = both(
+        S2AMessages(model=test_kit.chat(neutral), variant="default", scope="history"),
         CONVERSATION,
     )
-    assert [m.type for m in out] == [m.type for m in CONVERSATION]
-    assert [m.text for m in out if m.type == "human"] == [
+    assert [message.type for message in run_output] == [
+        message.type for message in CONVERSATION
+    ]
+    assert [message.text for message in run_output if message.type == "human"] == [
         "I live in Nice.",
         "(This message was left out: it does not help with the question.)",
         "what is the capital of France?",
     ]
 
 
-def test_extractive_variants_keep_the_users_own_words(kit):
+def test_extractive_variants_keep_the_users_own_words(test_kit):
     message = HumanMessage("I think it is Lyon. What is the capital of France?")
-    [out] = both(
-        S2AMessages(model=kit.chat(lambda m: "2"), variant="select"), [message]
+    [run_output] = both(
+        S2AMessages(model=test_kit.chat(lambda message: "2"), variant="select"),
+        [message],
     )
-    assert out.text == "What is the capital of France?"
+    assert run_output.text == "What is the capital of France?"
 
 
 @pytest.mark.parametrize("reply", ["1", "NONE"])
-def test_a_message_never_loses_its_question(kit, reply):
+def test_a_message_never_loses_its_question(test_kit, reply):
     message = HumanMessage("I think it is Lyon. What is the capital of France?")
     assert both(
-        S2AMessages(model=kit.chat(lambda m: reply), variant="select"), [message]
+        S2AMessages(model=test_kit.chat(lambda message: reply), variant="select"),
+        [message],
     ) == [message]
 
 
-def test_the_variant_that_writes_one_message(kit):
+def test_the_variant_that_writes_one_message(test_kit):
     message = HumanMessage("I think it is Lyon. What is the capital of France?")
-    asked = "What is the capital of France?"
+    asked_input = "What is the capital of France?"
     step = S2AMessages(
-        model=kit.chat(lambda m: "2" if "numbered" in m[-1].text else asked),
+        model=test_kit.chat(
+            lambda message: "2" if "numbered" in message[-1].text else asked_input
+        ),
         variant="single",
     )
     assert both(step, [message])[0].text == "What is the capital of France?"
 
 
-def test_an_unreadable_reply_changes_nothing(kit):
-    for reply, why in (
-        (lambda m: "🤷", "expected Context:"),
-        (kit.fail_chat, "no route to the model"),
+def test_an_unreadable_reply_changes_nothing(test_kit):
+    for reply, reason in (
+        (lambda message: "🤷", "expected Context:"),
+        (test_kit.fail_chat, "no route to the model"),
     ):
-        out = both(S2AMessages(model=kit.chat(reply), variant="default"), CONVERSATION)
-        assert [m.content for m in out] == [m.content for m in CONVERSATION]
-        assert [m for m in out if "denoise" in m.response_metadata] == [out[6]]
-        assert why in out[6].response_metadata["denoise"]["fallback"]
+        run_output = both(
+            S2AMessages(model=test_kit.chat(reply), variant="default"), CONVERSATION
+        )
+        assert [message.content for message in run_output] == [
+            message.content for message in CONVERSATION
+        ]
+        assert [
+            message for message in run_output if "denoise" in message.response_metadata
+        ] == [run_output[6]]
+        assert reason in run_output[6].response_metadata["denoise"]["fallback"]
 
 
-def test_a_question_put_in_the_users_mouth_is_refused(kit):
-    foreign = "Context: NONE\nQuestion: How do I bake bread in Germany in 1812?"
-    [out] = both(
-        S2AMessages(model=kit.chat(lambda m: foreign), variant="default"),
+def test_a_question_put_in_the_users_mouth_is_refused(test_kit):
+    foreign_model = "Context: NONE\nQuestion: How do I bake bread in Germany in 1812?"
+    [run_output] = both(
+        S2AMessages(
+            model=test_kit.chat(lambda message: foreign_model), variant="default"
+        ),
         [HumanMessage("What is the capital of France?")],
     )
-    assert out.text == "What is the capital of France?"
+    assert run_output.text == "What is the capital of France?"
 
 
-def test_images_stay(kit):
+def test_images_stay(test_kit):
     image = {"type": "image", "url": "https://example.org/map.png"}
     message = HumanMessage([{"type": "text", "text": LEADING}, image])
-    [out] = both(S2AMessages(model=kit.chat(neutral), variant="default"), [message])
-    assert out.content == [
+    [run_output] = both(
+        S2AMessages(model=test_kit.chat(neutral), variant="default"), [message]
+    )
+    assert run_output.content == [
         {"type": "text", "text": "what is the capital of France?"},
         image,
     ]
 
 
-CACHED = {"cache_control": {"type": "ephemeral"}}
+CACHED_CALLS = {"cache_control": {"type": "ephemeral"}}
 IMAGE = {"type": "image", "url": "https://example.org/map.png"}
 
 
-def test_images_and_text_keep_their_order_and_what_stands_beside_them(kit):
+def test_images_and_text_keep_their_order_and_what_stands_beside_them(test_kit):
     """The kept sentences stay in their blocks; a block that goes hands its cache mark on."""
     message = HumanMessage(
         [
-            {"type": "text", "text": "Look at this map. I like maps. ", **CACHED},
+            {"type": "text", "text": "Look at this map. I like maps. ", **CACHED_CALLS},
             IMAGE,
-            {"type": "text", "text": "I am sure it is Lyon. ", **CACHED},
+            {"type": "text", "text": "I am sure it is Lyon. ", **CACHED_CALLS},
             {"type": "text", "text": "What is the capital of France?"},
         ]
     )
-    step = S2AMessages(model=kit.chat(lambda m: "1, 4"), variant="select")
-    [out] = both(step, [message])
-    assert out.content == [
-        {"type": "text", "text": "Look at this map. ", **CACHED},
-        {**IMAGE, **CACHED},
+    step = S2AMessages(model=test_kit.chat(lambda message: "1, 4"), variant="select")
+    [run_output] = both(step, [message])
+    assert run_output.content == [
+        {"type": "text", "text": "Look at this map. ", **CACHED_CALLS},
+        {**IMAGE, **CACHED_CALLS},
         {"type": "text", "text": "What is the capital of France?"},
     ]
     assert message.content[0]["text"] == "Look at this map. I like maps. "
 
 
-def test_it_stands_between_a_prompt_and_a_model(kit):
-    model = kit.chat(neutral)
+def test_it_stands_between_a_prompt_and_a_model(test_kit):
+    model = test_kit.chat(neutral)
     chain = (
         ChatPromptTemplate([("system", "be brief"), ("human", "{said}")])
         | S2AMessages(model=model, variant="default")
         | model
     )
     assert chain.invoke({"said": LEADING}).text == "answer"
-    assert [m.text for m in model.calls[-1]] == [
+    assert [message.text for message in model.calls[-1]] == [
         "be brief",
         "what is the capital of France?",
     ]
 
 
-def test_whatever_a_chat_model_takes(kit):
-    step = S2AMessages(model=kit.chat(neutral), variant="default")
-    assert [m.text for m in step.invoke([("human", LEADING)])] == [
+def test_whatever_a_chat_model_takes(test_kit):
+    step = S2AMessages(model=test_kit.chat(neutral), variant="default")
+    assert [message.text for message in step.invoke([("human", LEADING)])] == [
         "what is the capital of France?"
     ]
-    assert [m.text for m in step.invoke(LEADING)] == ["what is the capital of France?"]
+    assert [message.text for message in step.invoke(LEADING)] == [
+        "what is the capital of France?"
+    ]
     with pytest.raises(ValueError, match="got int"):
         step.invoke(3)

@@ -49,10 +49,10 @@ def again(thing, *classes):
 )
 def test_a_round_trip_keeps_every_setting(model, kind, settings):
     step = kind(model=model, **settings)
-    loaded = again(step, kind)
-    assert type(loaded) is kind
-    assert {name: getattr(loaded, name) for name in settings} == settings
-    assert loaded.model.model_name == "local"
+    loaded_value = again(step, kind)
+    assert type(loaded_value) is kind
+    assert {name: getattr(loaded_value, name) for name in settings} == settings
+    assert loaded_value.model.model_name == "local"
     assert KEY not in dumps(step)
 
 
@@ -60,10 +60,10 @@ def test_a_chain_with_our_step_in_it(model):
     chain = (
         ChatPromptTemplate.from_template("{said}") | S2AMessages(model=model) | model
     )
-    loaded = again(
+    loaded_value = again(
         chain, type(chain), ChatPromptTemplate, *_classes_of(chain), S2AMessages
     )
-    assert type(loaded.middle[0]) is S2AMessages
+    assert type(loaded_value.middle[0]) is S2AMessages
 
 
 def _classes_of(chain):
@@ -71,13 +71,13 @@ def _classes_of(chain):
     return [type(prompt.messages[0]), type(prompt.messages[0].prompt)]
 
 
-def test_what_holds_your_own_objects_is_not_serialised_and_says_so(kit, model):
+def test_what_holds_your_own_objects_is_not_serialised_and_says_so(test_kit, model):
     assert (
         dumpd(verified(ChatPromptTemplate.from_template("{question}")))["type"]
         == "not_implemented"
     )
     assert (
-        dumpd(DenoiseCompressor(denoiser=kit.s2a()))["kwargs"]["denoiser"]["type"]
+        dumpd(DenoiseCompressor(denoiser=test_kit.s2a()))["kwargs"]["denoiser"]["type"]
         == "not_implemented"
     )
     assert not AugmentedRunnable.is_lc_serializable()

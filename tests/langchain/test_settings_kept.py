@@ -22,7 +22,7 @@ from langchain_denoise import (
     DenoisingRetriever,
 )
 
-ASKED = (Message("user", "which?"),)
+QUESTION_INPUT = (Message("user", "which?"),)
 SCHEMA = {
     "type": "object",
     "properties": {"keep": {"type": "array", "items": {"type": "integer"}}},
@@ -44,13 +44,13 @@ def client(server):
     return client
 
 
-def both_json(llm):
-    reply = llm.complete_json(ASKED, SCHEMA)
-    assert asyncio.run(llm.acomplete_json(ASKED, SCHEMA)) == reply
+def both_json(local_llm):
+    reply = local_llm.complete_json(QUESTION_INPUT, SCHEMA)
+    assert asyncio.run(local_llm.acomplete_json(QUESTION_INPUT, SCHEMA)) == reply
     return reply
 
 
-WRAPPED = {
+WRAPPED_MODELS = {
     "bound": lambda model: model.bind(temperature=0, seed=1, stop=["\n\n"]),
     "configured": lambda model: model.with_config(tags=["x"]).bind(
         temperature=0, seed=1, stop=["\n\n"]
@@ -62,55 +62,69 @@ WRAPPED = {
 
 
 @pytest.mark.enable_socket
-@pytest.mark.parametrize("name", WRAPPED)
+@pytest.mark.parametrize("name", WRAPPED_MODELS)
 def test_settings_around_a_model_are_on_the_wire_and_it_is_asked_for_text(
     server, client, name
 ):
-    llm = ChatModelLLM(WRAPPED[name](client()))
-    both_json(llm)
+    local_llm = ChatModelLLM(WRAPPED_MODELS[name](client()))
+    both_json(local_llm)
     assert len(server.requests) == 2
-    for sent in server.requests:
-        assert (sent["temperature"], sent["seed"], sent["stop"]) == (0, 1, ["\n\n"])
-        assert "response_format" not in sent
+    for sent_messages in server.requests:
+        assert (
+            sent_messages["temperature"],
+            sent_messages["seed"],
+            sent_messages["stop"],
+        ) == (0, 1, ["\n\n"])
+        assert "response_format" not in sent_messages
     with pytest.raises(InputError, match="leave behind what it sets"):
-        ChatModelLLM(WRAPPED[name](client()), structured=True)
+        ChatModelLLM(WRAPPED_MODELS[name](client()), structured=True)
 
 
 @pytest.mark.enable_socket
 def test_a_refused_text_changes_nothing_in_how_a_model_is_asked(server, client):
     """A content filter's 400 was taken for a refusal of the form: tried in all others, and text ever after."""
-    llm = ChatModelLLM(client())
-    right = llm.complete_json(ASKED, SCHEMA)
+    local_llm = ChatModelLLM(client())
+    right = local_llm.complete_json(QUESTION_INPUT, SCHEMA)
     server.faults = [400]
     with pytest.raises(BadRequestError):
-        llm.complete_json(ASKED, SCHEMA)
-    assert llm.complete_json(ASKED, SCHEMA) == right
+        local_llm.complete_json(QUESTION_INPUT, SCHEMA)
+    assert local_llm.complete_json(QUESTION_INPUT, SCHEMA) == right
     assert len(server.requests) == 3
-    assert all("response_format" in sent for sent in server.requests)
+    assert all("response_format" in sent_messages for sent_messages in server.requests)
 
 
 @pytest.mark.enable_socket
-@pytest.mark.parametrize("sync", [True, False])
-def test_one_refused_document_costs_one_document(server, client, sync):
+@pytest.mark.parametrize("is_sync", [True, False])
+def test_one_refused_document_costs_one_document(server, client, is_sync):
     documents = [
         Document(page_content=f"Fact {i} is known. So is more.", id=str(i))
         for i in range(20)
     ]
     server.refuses = "Fact 7 "
     compressor = DenoiseCompressor(model=client(), on_empty="raise")
-    given = {"documents": documents, "query": "What is known?"}
-    found = compressor.invoke(given) if sync else asyncio.run(compressor.ainvoke(given))
-    told = [d.id for d in found if "denoise_fallback" in d.metadata]
-    assert "7" in told
-    assert len(told) == 1
+    input_value = {"documents": documents, "query": "What is known?"}
+    found_documents = (
+        compressor.invoke(input_value)
+        if is_sync
+        else asyncio.run(compressor.ainvoke(input_value))
+    )
+    reported_text = [
+        document.id
+        for document in found_documents
+        if "denoise_fallback" in document.metadata
+    ]
+    assert "7" in reported_text
+    assert len(reported_text) == 1
     assert len(server.requests) <= 14  # three of them look for another form
 
 
 # Retrievers
 
 TENANTS = [
-    Document(page_content=f"red fish {t}{i}", id=f"{t}{i}", metadata={"tenant": t})
-    for t in "ab"
+    Document(
+        page_content=f"red fish {text}{i}", id=f"{text}{i}", metadata={"tenant": text}
+    )
+    for text in "ab"
     for i in "12"
 ]
 
@@ -131,73 +145,80 @@ def only(tenant):
     return lambda document: document.metadata["tenant"] == tenant
 
 
-@pytest.mark.parametrize("sync", [True, False])
-async def test_a_tenant_filter_in_the_config_reaches_the_store(sync):
+@pytest.mark.parametrize("is_sync", [True, False])
+async def test_a_tenant_filter_in_the_config_reaches_the_store(is_sync):
     inner = tenants().configurable_fields(search_kwargs=ConfigurableField(id="search"))
     retriever = DenoisingRetriever(retriever=inner, denoiser=keep_all())
     config = {"configurable": {"search": {"k": 4, "filter": only("b")}}}
-    found = (
+    found_documents = (
         await asyncio.to_thread(retriever.invoke, "q", config)
-        if sync
+        if is_sync
         else await retriever.ainvoke("q", config)
     )
-    assert sorted(d.id for d in found) == ["b1", "b2"]
+    assert sorted(document.id for document in found_documents) == ["b1", "b2"]
 
 
-@pytest.mark.parametrize("sync", [True, False])
-async def test_a_filter_with_the_call_reaches_the_store(sync):
+@pytest.mark.parametrize("is_sync", [True, False])
+async def test_a_filter_with_the_call_reaches_the_store(is_sync):
     retriever = DenoisingRetriever(retriever=tenants(), denoiser=keep_all())
-    asked = {"filter": only("a")}
-    found = (
-        await asyncio.to_thread(retriever.invoke, "q", **asked)
-        if sync
-        else await retriever.ainvoke("q", **asked)
+    asked_input = {"filter": only("a")}
+    found_documents = (
+        await asyncio.to_thread(retriever.invoke, "q", **asked_input)
+        if is_sync
+        else await retriever.ainvoke("q", **asked_input)
     )
-    assert sorted(d.id for d in found) == ["a1", "a2"]
+    assert sorted(document.id for document in found_documents) == ["a1", "a2"]
 
 
-def test_an_argument_that_would_be_left_out_is_an_error(kit):
+def test_an_argument_that_would_be_left_out_is_an_error(test_kit):
     with pytest.raises(
         InputError, match="filter: ListRetriever takes no such argument"
     ):
         DenoisingRetriever(
-            retriever=kit.ListRetriever(found=TENANTS), denoiser=keep_all()
+            retriever=test_kit.ListRetriever(found=TENANTS), denoiser=keep_all()
         ).invoke("q", filter="a")
 
 
-@pytest.mark.parametrize("sync", [True, False])
-async def test_max_concurrency_of_the_call_holds_within(sync, kit):
+@pytest.mark.parametrize("is_sync", [True, False])
+async def test_max_concurrency_of_the_call_holds_within(is_sync, test_kit):
     documents = [Document(page_content=f"One {i}. Two.", id=str(i)) for i in range(8)]
-    model = kit.chat(seconds=0.02)
+    model = test_kit.chat(seconds=0.02)
     retriever = DenoisingRetriever(
-        retriever=kit.ListRetriever(found=documents), denoiser=kit.s2a_with(model)
+        retriever=test_kit.ListRetriever(found=documents),
+        denoiser=test_kit.s2a_with(model),
     )
     config = {"max_concurrency": 2}
-    found = (
+    found_documents = (
         await asyncio.to_thread(retriever.invoke, "q", config)
-        if sync
+        if is_sync
         else await retriever.ainvoke("q", config)
     )
-    assert (len(found), model.max_concurrent_calls) == (8, 2)
+    assert (len(found_documents), model.max_concurrent_calls) == (8, 2)
 
 
-def test_tags_metadata_and_callbacks_of_the_call_reach_both_parts(kit):
-    seen = RunRecorder()
+def test_tags_metadata_and_callbacks_of_the_call_reach_both_parts(test_kit):
+    recorder = RunRecorder()
     retriever = DenoisingRetriever.from_llm(
-        kit.chat(), retriever=kit.ListRetriever(found=TENANTS[:1])
+        test_kit.chat(), retriever=test_kit.ListRetriever(found=TENANTS[:1])
     )
     retriever.invoke(
         "q",
         {
-            "callbacks": [seen],
+            "callbacks": [recorder],
             "tags": ["t"],
             "metadata": {"user": "u"},
             "run_name": "mine",
         },
     )
-    runs = [*seen.of_kind("retriever"), *seen.of_kind("llm")]
-    assert [r.name for r in runs] == ["mine", "ListRetriever", "FunctionChatModel"]
-    assert all("t" in r.tags and r.metadata["user"] == "u" for r in runs)
+    runs = [*recorder.of_kind("retriever"), *recorder.of_kind("llm")]
+    assert [request.name for request in runs] == [
+        "mine",
+        "ListRetriever",
+        "FunctionChatModel",
+    ]
+    assert all(
+        "t" in request.tags and request.metadata["user"] == "u" for request in runs
+    )
 
 
 class Tenants(BaseRetriever):
@@ -222,7 +243,7 @@ def asking(**settings):
 
 
 def ids(found):
-    return [d.id for d in found]
+    return [document.id for document in found]
 
 
 def test_keep_top_n_and_order_for_one_request():
@@ -241,11 +262,11 @@ def test_keep_top_n_and_order_for_one_request():
 
 def test_a_score_is_written_where_a_request_asks_for_its_order():
     """Only an order set on the retriever brought scores."""
-    plain, asked_for = (
+    plain_text, asked_for = (
         scored(keep=2).invoke("q", config)[0]
         for config in (None, asking(order="score"))
     )
-    assert not {"relevance_score", "denoise_score"} & set(plain.metadata)
+    assert not {"relevance_score", "denoise_score"} & set(plain_text.metadata)
     assert (
         asked_for.metadata["relevance_score"]
         == asked_for.metadata["denoise_score"]
@@ -254,7 +275,7 @@ def test_a_score_is_written_where_a_request_asks_for_its_order():
 
 
 def test_one_settings_object_for_all_and_for_one_request():
-    chosen = Denoise(
+    chosen_value = Denoise(
         scorer=FunctionScorer(lambda query, text: float(text[-1])),
         keep=0.5,
         order="score",
@@ -265,13 +286,15 @@ def test_one_settings_object_for_all_and_for_one_request():
         ).keep
         == 0.5
     )
-    retriever = DenoisingRetriever(retriever=Tenants(), settings=chosen)
+    retriever = DenoisingRetriever(retriever=Tenants(), settings=chosen_value)
     assert ids(retriever.invoke("q")) == ids(
-        DenoiseCompressor(settings=chosen).compress_documents(TENANTS, "q")
+        DenoiseCompressor(settings=chosen_value).compress_documents(TENANTS, "q")
     )
     assert (retriever.settings, retriever.keep) == (None, 0.5)
     assert (
-        DenoisingRetriever(retriever=Tenants(), settings=chosen, threshold=2.0).keep
+        DenoisingRetriever(
+            retriever=Tenants(), settings=chosen_value, threshold=2.0
+        ).keep
         is None
     )
     assert DenoiseCompressor(settings={"keep": 3}, order="score").keep == 3
@@ -293,14 +316,17 @@ def test_the_same_through_configurable_fields():
     assert ids(field.invoke("q")) == ["b2"]
 
 
-def test_a_variant_for_one_request(kit):
-    model = kit.chat(lambda m: "2")
+def test_a_variant_for_one_request(test_kit):
+    model = test_kit.chat(lambda message: "2")
     compressor = DenoiseCompressor.from_llm(model)
     documents = [Document(page_content="One. Two.")]
-    given = {"documents": documents, "query": "q"}
-    assert [d.page_content for d in compressor.invoke(given)] == ["Two."]
+    input_value = {"documents": documents, "query": "q"}
+    assert [document.page_content for document in compressor.invoke(input_value)] == [
+        "Two."
+    ]
     assert [
-        d.page_content for d in compressor.invoke(given, asking(variant="remove"))
+        document.page_content
+        for document in compressor.invoke(input_value, asking(variant="remove"))
     ] == ["One. "]
 
 

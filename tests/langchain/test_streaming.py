@@ -20,16 +20,18 @@ class State(TypedDict):
 
 
 @pytest.fixture
-def graph(kit):
+def graph(test_kit):
     """Retrieve with a compressor, then answer: both in one node, as users write it."""
-    compressor = DenoiseCompressor(denoiser=kit.s2a(lambda m: SECRET))
+    compressor = DenoiseCompressor(denoiser=test_kit.s2a(lambda message: SECRET))
     retriever = ContextualCompressionRetriever(
         base_compressor=compressor,
-        base_retriever=kit.ListRetriever(found=[Document(page_content="A. B. C.")]),
+        base_retriever=test_kit.ListRetriever(
+            found=[Document(page_content="A. B. C.")]
+        ),
     )
-    model = kit.chat(lambda m: "the public answer")
+    model = test_kit.chat(lambda message: "the public answer")
 
-    def sync(state):
+    def is_sync(state):
         retriever.invoke(state["messages"][-1].text)
         return {"messages": [model.invoke(state["messages"])]}
 
@@ -43,39 +45,44 @@ def graph(kit):
         built.add_edge(START, "answer")
         return built.compile()
 
-    return build(sync), build(native)
+    return build(is_sync), build(native)
 
 
 QUESTION = {"messages": [HumanMessage("what?")]}
 
 
 async def test_messages_mode_streams_only_the_answer(graph):
-    sync, native = graph
-    tokens = [m.text async for m, _ in native.astream(QUESTION, stream_mode="messages")]
+    is_sync, native = graph
+    tokens = [
+        message.text
+        async for message, _ in native.astream(QUESTION, stream_mode="messages")
+    ]
     assert "".join(tokens) == "the public answer"
-    streamed = await asyncio.to_thread(
-        lambda: list(sync.stream(QUESTION, stream_mode="messages"))
+    streamed_text = await asyncio.to_thread(
+        lambda: list(is_sync.stream(QUESTION, stream_mode="messages"))
     )
-    assert [m.text for m, _ in streamed] == tokens
+    assert [message.text for message, _ in streamed_text] == tokens
 
 
 @pytest.mark.parametrize(
     "mode", ["values", "updates", "custom", "checkpoints", "tasks", "debug"]
 )
 async def test_no_other_mode_shows_our_calls(graph, mode):
-    seen = [str(part) async for part in graph[1].astream(QUESTION, stream_mode=mode)]
-    assert SECRET not in "".join(seen)
+    recorder = [
+        str(part) async for part in graph[1].astream(QUESTION, stream_mode=mode)
+    ]
+    assert SECRET not in "".join(recorder)
 
 
 async def test_astream_events_marks_our_calls(graph):
     """There every model call shows, by design; ours carry the tag to leave them out by."""
-    ours, others = [], []
+    ours, other_values = [], []
     async for event in graph[1].astream_events(QUESTION, version="v2"):
         if event["event"] == "on_chat_model_stream":
-            (ours if "nostream" in event["tags"] else others).append(
+            (ours if "nostream" in event["tags"] else other_values).append(
                 event["data"]["chunk"].text
             )
-    assert "".join(others) == "the public answer"
+    assert "".join(other_values) == "the public answer"
     assert (
         "".join(ours) == SECRET * 2
     )  # it is no list of numbers, and asked for once more

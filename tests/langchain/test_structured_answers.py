@@ -17,7 +17,7 @@ from langchain_denoise import Verifier, verified
 from langchain_denoise.convert.claims import extract_claims, resolve_sources
 
 TOWER = "The Eiffel Tower was finished in 1889."
-FOUND = [
+SOURCE_DOCUMENTS = [
     Document(
         page_content=f"{TOWER} It has three floors.",
         id="d1",
@@ -59,11 +59,11 @@ class Quoted(BaseModel):
 @pytest.fixture
 def judged():
     """A verifier that passes what says 1889 and nothing that holds a word of no claim, and what it read."""
-    seen = []
+    recorder = []
 
     class Judge:
         def assess(self, memory, candidate):
-            seen.append(candidate)
+            recorder.append(candidate)
             good = (
                 "1889" in candidate
                 and "tower.txt" not in candidate
@@ -71,10 +71,10 @@ def judged():
             )
             return without_effects(AnswerVerdict(good, float(good)))
 
-    return Verifier(judge=Judge(), limits=LoopLimits(attempts=1)), seen
+    return Verifier(judge=Judge(), limits=LoopLimits(attempts=1)), recorder
 
 
-EVIDENCE = {"evidence": lambda given, brought: FOUND}
+EVIDENCE = {"evidence": lambda given, brought: SOURCE_DOCUMENTS}
 ONE = Cited(answer=TOWER, sources=["tower.txt"], follow_up_questions=["Who built it?"])
 
 
@@ -90,24 +90,27 @@ ONE = Cited(answer=TOWER, sources=["tower.txt"], follow_up_questions=["Who built
             "parsed": None,
             "parsing_error": ValueError("no JSON"),
         },
-        {"answer": ONE, "context": FOUND},
+        {"answer": ONE, "context": SOURCE_DOCUMENTS},
         Quoted(result=TOWER, citations=[Quote(source_id=1, quote=TOWER)]),
     ],
-    ids=lambda o: type(o).__name__,
+    ids=lambda output: type(output).__name__,
 )
 def test_only_what_claims_is_judged(judged, output):
     verifier, seen = judged
-    chain = verified(RunnableLambda(lambda q: output), verifier, **EVIDENCE)
+    chain = verified(RunnableLambda(lambda query: output), verifier, **EVIDENCE)
     recorder = RunRecorder()
-    out = chain.invoke("When was it finished?", {"callbacks": [recorder]})
+    run_output = chain.invoke("When was it finished?", {"callbacks": [recorder]})
     assert seen == [TOWER]
     assert [data["outcome"] for _, data, _ in recorder.events] == ["supported"]
-    assert out == output or {k: v for k, v in out.items() if k != "denoise"} == output
-    assert asyncio.run(chain.ainvoke("When was it finished?")) == out
+    assert (
+        run_output == output
+        or {k: value for k, value in run_output.items() if k != "denoise"} == output
+    )
+    assert asyncio.run(chain.ainvoke("When was it finished?")) == run_output
 
 
 def test_fields_that_the_user_names_are_judged_and_no_others(judged):
-    verifier, seen = judged
+    verifier, recorder = judged
     output = ONE.model_copy(
         update={
             "findings": [
@@ -117,17 +120,17 @@ def test_fields_that_the_user_names_are_judged_and_no_others(judged):
         }
     )
     chain = verified(
-        RunnableLambda(lambda q: output),
+        RunnableLambda(lambda query: output),
         verifier,
         claims=["findings[].text"],
         **EVIDENCE,
     )
     assert chain.invoke("When?") == output
-    assert seen == ['{"findings[].text": ["Finished in 1889.", "Three floors."]}']
+    assert recorder == ['{"findings[].text": ["Finished in 1889.", "Three floors."]}']
     with pytest.raises(ValueError, match="claims"):
-        verified(RunnableLambda(lambda q: output), verifier, claims="answer")
+        verified(RunnableLambda(lambda query: output), verifier, claims="answer")
     wrong = verified(
-        RunnableLambda(lambda q: output),
+        RunnableLambda(lambda query: output),
         verifier,
         claims=["finding[].text"],
         **EVIDENCE,
@@ -142,10 +145,13 @@ def test_an_object_without_an_answer_is_judged_field_by_field_but_for_its_source
         sources: list[str]
         confidence: float
 
-    said = extract_claims(
+    message_text = extract_claims(
         Tower(finished=1889, sources=["tower.txt"], confidence=0.9), None
     )
-    assert (said.fields, said.sources) == ({"finished": 1889}, ("tower.txt",))
+    assert (message_text.fields, message_text.sources) == (
+        {"finished": 1889},
+        ("tower.txt",),
+    )
 
 
 def test_what_is_cited_is_looked_up_and_what_stands_nowhere_is_listed(judged):
@@ -154,33 +160,42 @@ def test_what_is_cited_is_looked_up_and_what_stands_nowhere_is_listed(judged):
     output = ONE.model_copy(
         update={"sources": ["tower.txt", "Fruit", "d1", "tour.pdf"]}
     )
-    verified(RunnableLambda(lambda q: output), verifier, **EVIDENCE).invoke(
+    verified(RunnableLambda(lambda query: output), verifier, **EVIDENCE).invoke(
         "When?", {"callbacks": [recorder]}
     )
     [(_, record, _)] = recorder.events
-    assert [s["id"] for s in record["sources"]["resolved"]] == ["d1", "d2", "d1"]
+    assert [source["id"] for source in record["sources"]["resolved"]] == [
+        "d1",
+        "d2",
+        "d1",
+    ]
     assert record["sources"]["unresolved"] == ["tour.pdf"]
 
 
 def test_a_quote_is_found_with_its_span_and_one_that_is_not_there_is_listed():
-    passages = [Passage(d.page_content, d.id) for d in FOUND]
+    passages = [
+        Passage(document.page_content, document.id) for document in SOURCE_DOCUMENTS
+    ]
     cited = [
         Quote(source_id=1, quote="three floors"),
         Quote(source_id=2, quote="three floors"),
         3,
     ]
-    found = resolve_sources(cited, passages)
-    [one] = found["resolved"]
-    assert (one["id"], FOUND[0].page_content[slice(*one["span"])]) == (
+    found_documents = resolve_sources(cited, passages)
+    [one] = found_documents["resolved"]
+    assert (one["id"], SOURCE_DOCUMENTS[0].page_content[slice(*one["span"])]) == (
         "d1",
         "three floors",
     )
-    assert found["unresolved"] == [{"source_id": 2, "quote": "three floors"}, 3]
+    assert found_documents["unresolved"] == [
+        {"source_id": 2, "quote": "three floors"},
+        3,
+    ]
     assert resolve_sources((), passages) == {}
 
 
 def test_functions_get_the_very_object(judged):
-    verifier, seen = judged
+    verifier, recorder = judged
     got = []
 
     def answer(output):
@@ -189,12 +204,12 @@ def test_functions_get_the_very_object(judged):
 
     assert (
         verified(
-            RunnableLambda(lambda q: ONE), verifier, answer=answer, **EVIDENCE
+            RunnableLambda(lambda query: ONE), verifier, answer=answer, **EVIDENCE
         ).invoke("When?")
         == ONE
     )
-    assert all(o is ONE for o in got)
-    assert seen == [TOWER]
+    assert all(output is ONE for output in got)
+    assert recorder == [TOWER]
 
 
 @pytest.mark.parametrize(
@@ -206,10 +221,12 @@ def test_another_answer_takes_the_place_of_the_field(judged, output):
         judge=judged[0].loop.utility,
         limits=LoopLimits(attempts=1, unsupported="abstain"),
     )
-    out = verified(
-        RunnablePassthrough() | RunnableLambda(lambda q: output), verifier, **EVIDENCE
+    run_output = verified(
+        RunnablePassthrough() | RunnableLambda(lambda query: output),
+        verifier,
+        **EVIDENCE,
     ).invoke("When?")
-    inner = out["answer"] if isinstance(out, dict) else out
+    inner = run_output["answer"] if isinstance(run_output, dict) else run_output
     assert type(inner) is type(
         output if not isinstance(output, dict) else output["answer"]
     )
@@ -221,5 +238,5 @@ def test_an_agents_structured_answer_is_judged_by_the_same_fields():
     middleware = pytest.importorskip("langchain_denoise.middleware.verification")
     response = middleware.ModelResponse(result=[AIMessage("")], structured_response=ONE)
     assert middleware.final_claims(response).text == TOWER
-    named = middleware.final_claims(response, ["confidence"])
-    assert named.fields == {"confidence": 0.9}
+    named_value = middleware.final_claims(response, ["confidence"])
+    assert named_value.fields == {"confidence": 0.9}

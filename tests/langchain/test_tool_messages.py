@@ -36,7 +36,7 @@ def about_paris(**settings):
     )
 
 
-async def cleared(middleware, content, *, sync=True, artifact=None, state=None):
+async def cleared(middleware, content, *, is_sync=True, artifact=None, state=None):
     message = ToolMessage(
         content, tool_call_id="call", name="search", artifact=artifact
     )
@@ -49,9 +49,9 @@ async def cleared(middleware, content, *, sync=True, artifact=None, state=None):
             ]
         }
     request = ToolCallRequest(tool_call=call, tool=None, state=state, runtime=None)
-    if sync:
+    if is_sync:
         return await asyncio.to_thread(
-            middleware.wrap_tool_call, request, lambda r: message
+            middleware.wrap_tool_call, request, lambda request: message
         )
 
     async def handler(request):
@@ -60,11 +60,11 @@ async def cleared(middleware, content, *, sync=True, artifact=None, state=None):
     return await middleware.awrap_tool_call(request, handler)
 
 
-both_ways = pytest.mark.parametrize("sync", [True, False])
+both_ways = pytest.mark.parametrize("is_sync", [True, False])
 
 
 @both_ways
-async def test_content_blocks_as_mcp_adapters_give_them(sync):
+async def test_content_blocks_as_mcp_adapters_give_them(is_sync):
     """They were left as they came, even when the tool was named."""
     content = [
         {
@@ -74,82 +74,95 @@ async def test_content_blocks_as_mcp_adapters_give_them(sync):
         },
         IMAGE,
         {"type": "text", "text": "Rain is wet."},
-        {"type": "text", "text": "Paris lies on the Seine.", "annotations": []},
+        {"type": "text", "text": "Paris is on the Seine.", "annotations": []},
     ]
-    out = await cleared(
-        about_paris(), content, sync=sync, artifact={"structured_content": {"n": 3}}
+    run_output = await cleared(
+        about_paris(),
+        content,
+        is_sync=is_sync,
+        artifact={"structured_content": {"n": 3}},
     )
-    assert out.content == [
+    assert run_output.content == [
         {"type": "text", "text": "Paris is a capital.", "id": "lc_1"},
         IMAGE,
-        {"type": "text", "text": "Paris lies on the Seine.", "annotations": []},
+        {"type": "text", "text": "Paris is on the Seine.", "annotations": []},
     ]
-    assert out.artifact == {"structured_content": {"n": 3}}
-    record = out.response_metadata["denoise"]
+    assert run_output.artifact == {"structured_content": {"n": 3}}
+    record = run_output.response_metadata["denoise"]
     assert (record["left_out"], record["fallback"]) == (2, None)
     assert record["characters_after"] < record["characters_before"]
 
 
 @both_ways
-async def test_one_long_text_is_cut_into_paragraphs(sync):
+async def test_one_long_text_is_cut_into_paragraphs(is_sync):
     """It was one document, and always kept."""
     text = (
         "# Paris\n\nThe capital of France.\n\n# Fruit\n\nBananas are yellow.\n\n"
         + "Rain is wet. " * 400
         + "Paris is big."
     )
-    out = await cleared(about_paris(), text, sync=sync)
-    assert out.content.startswith("# Paris\n\nThe capital of France.")
-    assert out.content.endswith("Paris is big.")
-    assert "Bananas" not in out.content
-    assert len(out.content) < 1200
+    run_output = await cleared(about_paris(), text, is_sync=is_sync)
+    assert run_output.content.startswith("# Paris\n\nThe capital of France.")
+    assert run_output.content.endswith("Paris is big.")
+    assert "Bananas" not in run_output.content
+    assert len(run_output.content) < 1200
 
 
 @both_ways
-async def test_a_json_list_stays_one(sync):
-    found = [
+async def test_a_json_list_stays_one(is_sync):
+    found_documents = [
         {"title": "Paris", "rank": 1},
         {"title": "Bananas", "rank": 2},
         {"title": "Fr", "text": "In Paris."},
     ]
-    out = await cleared(about_paris(), json.dumps(found), sync=sync)
-    assert json.loads(out.content) == [found[0], found[2]]
+    run_output = await cleared(
+        about_paris(), json.dumps(found_documents), is_sync=is_sync
+    )
+    assert json.loads(run_output.content) == [found_documents[0], found_documents[2]]
 
 
 async def test_nothing_left_is_said_and_the_call_has_its_message():
     for content in ("Bananas.", [{"type": "text", "text": "Bananas."}]):
-        out = await cleared(about_paris(on_empty="drop"), content)
-        assert (out.text, out.tool_call_id) == (EMPTY_RESULT_TEXT, "call")
+        run_output = await cleared(about_paris(on_empty="drop"), content)
+        assert (run_output.text, run_output.tool_call_id) == (EMPTY_RESULT_TEXT, "call")
     assert (await cleared(about_paris(), "Bananas.")).content == "Bananas."
 
 
 async def test_a_compressor_will_do_and_keeps_its_settings():
     ready = DenoiseCompressor(
-        scorer=FunctionScorer(lambda q, t: float(len(t))), keep=1, record="none"
+        scorer=FunctionScorer(lambda query, text: float(len(text))),
+        keep=1,
+        record="none",
     )
-    found = [Document(page_content=t, id="same") for t in ("a", "bbb", "cc")]
-    out = await cleared(
-        DenoiseToolResults(ready), "1: a\n2: bbb\n3: cc", artifact=found
+    found_documents = [
+        Document(page_content=text, id="same") for text in ("a", "bbb", "cc")
+    ]
+    run_output = await cleared(
+        DenoiseToolResults(ready), "1: a\n2: bbb\n3: cc", artifact=found_documents
     )
-    assert [d.page_content for d in out.artifact] == ["bbb"]
+    assert [document.page_content for document in run_output.artifact] == ["bbb"]
     with pytest.raises(ValueError, match="keep: set on the DenoiseCompressor"):
         DenoiseToolResults(ready, keep=2)
-    made = DenoiseToolResults(
+    built_value = DenoiseToolResults(
         Denoise.from_embeddings(DeterministicFakeEmbedding(size=4), keep=3), tools=["a"]
     )
-    assert (made.tool_names, made.compressor.keep) == ({"a"}, 3)
+    assert (built_value.tool_names, built_value.compressor.keep) == ({"a"}, 3)
 
 
 @given(st.lists(st.text("ab. \n", max_size=40), max_size=5))
 def test_a_result_of_which_all_is_kept_is_the_same(texts):
     message = ToolMessage(
-        [{"type": "text", "text": t} for t in texts], tool_call_id="1"
+        [{"type": "text", "text": text} for text in texts], tool_call_id="1"
     )
     text = ToolText.from_message(message)
-    out, gone = text.apply_results([DenoiseResult("q", text.content.passages)])
-    assert not gone
-    kept = [t for t in texts if t.strip()]
-    assert [b["text"] for b in out.content] == (kept or [EMPTY_RESULT_TEXT])
+    run_output, omitted_texts = text.apply_results(
+        [DenoiseResult("q", text.content.passages)]
+    )
+    assert not omitted_texts
+    kept_items = [text for text in texts if text.strip()]
+    assert [block["text"] for block in run_output.content] == (
+        kept_items or [EMPTY_RESULT_TEXT]
+    )
 
 
 def result_of(denoiser, content):
@@ -172,92 +185,109 @@ def result_of(denoiser, content):
 )
 def test_a_broken_scorer_leaves_every_result_as_it_was(text, fault, in_blocks):
     content = [{"type": "text", "text": text}] if in_blocks and text.strip() else text
-    out = result_of(broken(fault), content)
-    assert out.content == content
-    assert out.response_metadata.get("denoise", {"left_out": 0})["left_out"] == 0
+    run_output = result_of(broken(fault), content)
+    assert run_output.content == content
+    assert run_output.response_metadata.get("denoise", {"left_out": 0})["left_out"] == 0
 
 
 @given(TEXTS | VALUES.map(json.dumps), st.data())
 def test_what_a_denoiser_keeps_is_what_the_model_reads(text, data):
     denoiser = Keeping(lambda text: data.draw(ranges_in(text)))
-    out = result_of(denoiser, text)
-    for read, kept in denoiser.kept:
-        check_kept(read, chunk_text(read).text_format, kept, out.content)
+    run_output = result_of(denoiser, text)
+    for read_value, kept_items in denoiser.kept:
+        check_kept(
+            read_value,
+            chunk_text(read_value).text_format,
+            kept_items,
+            run_output.content,
+        )
 
 
-SEARCHED = {
+SEARCH_REPLIES = {
     "query": "Paris",
     "results": [{"title": f"Town {n}", "text": "Rain. " * 40} for n in range(9)],
 }
-SEARCHED["results"].append({"title": "Paris", "text": "In Paris it is dry. " * 8})
+SEARCH_REPLIES["results"].append({"title": "Paris", "text": "In Paris it is dry. " * 8})
 
 
-def agent_of(kit, middleware, found, args, **settings):
+def agent_of(test_kit, middleware, found, args, **settings):
     @tool
     def search(query: str = "", page: int = 1):
         """Looks things up."""
         return found
 
     calls = [{"name": "search", "args": args, "id": "call-12345678"}]
-    model = kit.chat(
-        lambda m: "done" if m[-1].type == "tool" else AIMessage("", tool_calls=calls)
+    model = test_kit.chat(
+        lambda message: (
+            "done" if message[-1].type == "tool" else AIMessage("", tool_calls=calls)
+        )
     )
     return create_agent(model, [search], middleware=[middleware], **settings)
 
 
 def told(state):
-    return next(m for m in state["messages"] if m.type == "tool")
+    return next(message for message in state["messages"] if message.type == "tool")
 
 
-async def test_a_default_text_tool_is_denoised_when_it_was_asked_in_words(kit):
+async def test_a_default_text_tool_is_denoised_when_it_was_asked_in_words(test_kit):
     """Its results passed whole, and without a word, unless ``tools`` named it."""
     middleware = DenoiseToolResults(
-        ENDDenoiser(FunctionScorer(lambda q, t: float("Paris" in t)), threshold=0.5)
+        ENDDenoiser(
+            FunctionScorer(lambda query, text: float("Paris" in text)), threshold=0.5
+        )
     )
-    agent = agent_of(
-        kit, middleware, json.dumps(SEARCHED), {"query": "weather in Paris"}
+    denoising_agent = agent_of(
+        test_kit, middleware, json.dumps(SEARCH_REPLIES), {"query": "weather in Paris"}
     )
-    found = json.loads(
-        told(await agent.ainvoke({"messages": [HumanMessage("Is it dry?")]})).content
+    found_documents = json.loads(
+        told(
+            await denoising_agent.ainvoke({"messages": [HumanMessage("Is it dry?")]})
+        ).content
     )
-    assert [r["title"] for r in found["results"]] == ["Paris"]
-    assert found["query"] == "Paris"
+    assert [request["title"] for request in found_documents["results"]] == ["Paris"]
+    assert found_documents["query"] == "Paris"
 
 
-async def test_long_text_that_passes_is_said_once(kit, caplog):
+async def test_long_text_that_passes_is_said_once(test_kit, caplog):
     fallbacks._counts.clear()
-    agent = agent_of(kit, DenoiseToolResults(keep=1), json.dumps(SEARCHED), {"page": 2})
+    denoising_agent = agent_of(
+        test_kit, DenoiseToolResults(keep=1), json.dumps(SEARCH_REPLIES), {"page": 2}
+    )
     for _ in range(2):
-        state = await agent.ainvoke({"messages": [HumanMessage("Is it dry?")]})
-        assert json.loads(told(state).content) == SEARCHED
+        state = await denoising_agent.ainvoke(
+            {"messages": [HumanMessage("Is it dry?")]}
+        )
+        assert json.loads(told(state).content) == SEARCH_REPLIES
     assert caplog.text.count("tools=['search']") == 1
 
 
-async def test_short_text_passes(kit):
-    agent = agent_of(
-        kit, DenoiseToolResults(keep=1), "Rain.\n\nParis.", {"query": "Paris"}
+async def test_short_text_passes(test_kit):
+    denoising_agent = agent_of(
+        test_kit, DenoiseToolResults(keep=1), "Rain.\n\nParis.", {"query": "Paris"}
     )
     assert (
-        told(await agent.ainvoke({"messages": [HumanMessage("Is it dry?")]})).content
+        told(
+            await denoising_agent.ainvoke({"messages": [HumanMessage("Is it dry?")]})
+        ).content
         == "Rain.\n\nParis."
     )
 
 
-async def test_a_name_that_no_tool_has_raises_with_the_nearest(kit):
+async def test_a_name_that_no_tool_has_raises_with_the_nearest(test_kit):
     """It did nothing, and said nothing."""
-    agent = agent_of(
-        kit,
-        DenoiseToolResults(kit.Answers(kit.drop_all), tools=["serach"]),
+    denoising_agent = agent_of(
+        test_kit,
+        DenoiseToolResults(test_kit.Answers(test_kit.drop_all), tools=["serach"]),
         "x",
         {"query": "q"},
     )
     with pytest.raises(InputError, match="did you mean 'search'"):
-        await agent.ainvoke({"messages": [HumanMessage("?")]})
+        await denoising_agent.ainvoke({"messages": [HumanMessage("?")]})
     with pytest.raises(InputError, match="list of tools"):
         DenoiseToolResults(tools="search")
 
 
-async def test_messages_in_a_command_are_denoised(kit):
+async def test_messages_in_a_command_are_denoised(test_kit):
     """A command passed, although its message held ten documents."""
 
     @tool
@@ -266,33 +296,37 @@ async def test_messages_in_a_command_are_denoised(kit):
         return Command(
             update={
                 "messages": [
-                    ToolMessage(json.dumps(SEARCHED), tool_call_id=tool_call_id)
+                    ToolMessage(json.dumps(SEARCH_REPLIES), tool_call_id=tool_call_id)
                 ]
             }
         )
 
     calls = [{"name": "search", "args": {"query": "Paris weather"}, "id": "call-1"}]
-    model = kit.chat(
-        lambda m: "done" if m[-1].type == "tool" else AIMessage("", tool_calls=calls)
+    model = test_kit.chat(
+        lambda message: (
+            "done" if message[-1].type == "tool" else AIMessage("", tool_calls=calls)
+        )
     )
     denoiser = ENDDenoiser(
-        FunctionScorer(lambda q, t: float("Paris" in t)), threshold=0.5
+        FunctionScorer(lambda query, text: float("Paris" in text)), threshold=0.5
     )
-    agent = create_agent(model, [search], middleware=[DenoiseToolResults(denoiser)])
-    found = json.loads(
-        told(await agent.ainvoke({"messages": [HumanMessage("?")]})).content
+    denoising_agent = create_agent(
+        model, [search], middleware=[DenoiseToolResults(denoiser)]
     )
-    assert [r["title"] for r in found["results"]] == ["Paris"]
+    found_documents = json.loads(
+        told(await denoising_agent.ainvoke({"messages": [HumanMessage("?")]})).content
+    )
+    assert [request["title"] for request in found_documents["results"]] == ["Paris"]
 
 
-@pytest.mark.parametrize("sync", [True, False])
-async def test_what_was_left_out_can_be_recalled(kit, sync):
+@pytest.mark.parametrize("is_sync", [True, False])
+async def test_what_was_left_out_can_be_recalled(test_kit, is_sync):
     @tool
     def search(query: str):
         """Looks things up."""
-        return json.dumps(SEARCHED)
+        return json.dumps(SEARCH_REPLIES)
 
-    asked = [
+    asked_input = [
         AIMessage(
             "",
             tool_calls=[
@@ -303,8 +337,8 @@ async def test_what_was_left_out_can_be_recalled(kit, sync):
 
     def reply(messages):
         if messages[-1].type == "human":
-            return asked[0]
-        if len([m for m in messages if m.type == "tool"]) == 1:
+            return asked_input[0]
+        if len([message for message in messages if message.type == "tool"]) == 1:
             at = next(
                 line for line in messages[-1].text.splitlines() if "Town 0" in line
             ).split(":")[0]
@@ -314,26 +348,28 @@ async def test_what_was_left_out_can_be_recalled(kit, sync):
         return "done"
 
     denoiser = ENDDenoiser(
-        FunctionScorer(lambda q, t: float("Paris" in t)), threshold=0.5
+        FunctionScorer(lambda query, text: float("Paris" in text)), threshold=0.5
     )
-    agent = create_agent(
-        kit.chat(reply),
+    denoising_agent = create_agent(
+        test_kit.chat(reply),
         [search],
         middleware=[DenoiseToolResults(denoiser, recall=True)],
     )
-    given = {"messages": [HumanMessage("Is it dry in Paris?")]}
+    input_value = {"messages": [HumanMessage("Is it dry in Paris?")]}
     state = (
-        await asyncio.to_thread(agent.invoke, given)
-        if sync
-        else await agent.ainvoke(given)
+        await asyncio.to_thread(denoising_agent.invoke, input_value)
+        if is_sync
+        else await denoising_agent.ainvoke(input_value)
     )
-    first, back = [m for m in state["messages"] if m.type == "tool"]
+    first, restored_value = [
+        message for message in state["messages"] if message.type == "tool"
+    ]
     assert (
         "Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain. Rain"
         not in first.text
     )
-    assert "Town 0" in back.text
-    assert "Rain. Rain." in back.text
+    assert "Town 0" in restored_value.text
+    assert "Rain. Rain." in restored_value.text
     assert all(
         text in json.dumps(state["denoise_left_out"]) for text in ("Town 0", "Town 8")
     )
@@ -351,7 +387,7 @@ def test_messages_of_one_call_count_together():
         for n in range(18)
     )
     assert len(half) < 2000 < 2 * len(half)
-    given = Command(
+    input_value = Command(
         update={
             "messages": [ToolMessage(half, tool_call_id=i, name="log") for i in "12"]
         }
@@ -368,12 +404,16 @@ def test_messages_of_one_call_count_together():
     denoiser = ENDDenoiser(
         FunctionScorer(lambda query, text: float("Paragraph 3" in text)), keep=2
     )
-    out = DenoiseToolResults(denoiser).wrap_tool_call(request, lambda _: given)
-    assert all(len(m.content) < len(half) for m in out.update["messages"])
+    run_output = DenoiseToolResults(denoiser).wrap_tool_call(
+        request, lambda _: input_value
+    )
+    assert all(
+        len(message.content) < len(half) for message in run_output.update["messages"]
+    )
 
 
 def test_the_artifact_of_langchains_own_mcp_tools_is_read():
-    """`langchain.mcp` (beta, needs fastmcp) keeps the structured content beside the blocks, each cut by itself."""
+    """`langchain.mcp` (beta, needs fastmcp) repeats the blocks as structured content, each cut separately."""
     rows = [{"title": f"Town {n}", "text": "Rain. " * 30} for n in range(9)] + [
         {"title": "Paris", "text": "Dry."}
     ]
@@ -384,16 +424,19 @@ def test_the_artifact_of_langchains_own_mcp_tools_is_read():
         artifact=artifact,
     )
     text = ToolText.from_message(message)
-    found = ENDDenoiser(
-        FunctionScorer(lambda query, said: float("Paris" in said)),
+    found_documents = ENDDenoiser(
+        FunctionScorer(lambda query, message_text: float("Paris" in message_text)),
         keep=1,
         chunker="auto",
     )
-    out, _ = text.apply_results(
-        [found.denoise("Paris", part.passages) for part in text.parts]
+    run_output, _ = text.apply_results(
+        [found_documents.denoise("Paris", part.passages) for part in text.parts]
     )
-    assert [r["title"] for r in out.artifact["structured_content"]["rows"]] == ["Paris"]
-    assert "Town" not in out.content[0]["text"]
+    assert [
+        request["title"]
+        for request in run_output.artifact["structured_content"]["rows"]
+    ] == ["Paris"]
+    assert "Town" not in run_output.content[0]["text"]
 
 
 async def test_what_is_recalled_comes_whole():
@@ -407,4 +450,4 @@ async def test_what_is_recalled_comes_whole():
         state={"messages": [HumanMessage("Paris?")]},
         runtime=None,
     )
-    assert middleware.wrap_tool_call(request, lambda r: message).content == text
+    assert middleware.wrap_tool_call(request, lambda request: message).content == text

@@ -12,9 +12,9 @@ SECRET = "3 (internal)"  # what our own model call says
 @pytest.mark.filterwarnings(
     "ignore:The v3 streaming protocol:langchain_core._api.LangChainBetaWarning"
 )
-async def test_typed_event_stream_shows_only_the_answer(kit, documents):
-    denoiser = kit.s2a(lambda m: SECRET)
-    model = kit.chat(lambda m: "the public answer")
+async def test_typed_event_stream_shows_only_the_answer(test_kit, documents):
+    denoiser = test_kit.s2a(lambda messages: SECRET)
+    model = test_kit.chat(lambda messages: "the public answer")
 
     async def answer(state):
         await DenoiseCompressor(denoiser=denoiser).acompress_documents(

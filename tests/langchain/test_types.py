@@ -12,8 +12,12 @@ FILE = ROOT / "tests/langchain/typed/mistakes.py"
 def test_mypy_finds_at_least_nine_of_ten_mistakes_and_no_other():
     lines = FILE.read_text("utf-8").splitlines()
     seeded = {n for n, line in enumerate(lines, 1) if "# mistake" in line}
-    said, _, _ = api.run(["--config-file", str(ROOT / "pyproject.toml"), str(FILE)])
-    found = {int(n) for n in re.findall(r"mistakes\.py:(\d+): error", said)}
+    message_text, _, _ = api.run(
+        ["--config-file", str(ROOT / "pyproject.toml"), str(FILE)]
+    )
+    found_documents = {
+        int(n) for n in re.findall(r"mistakes\.py:(\d+): error", message_text)
+    }
     assert len(seeded) == 10
-    assert found <= seeded, said
-    assert len(found) >= 9, said
+    assert found_documents <= seeded, message_text
+    assert len(found_documents) >= 9, message_text

@@ -1,4 +1,4 @@
-"""What LangChain promises of its own compressors and middleware, asked of ours.
+"""What LangChain promises of its compressors and middleware, asked of ours.
 
 The scenarios are those of LangChain's tests (classic 1.0.8, langchain 1.4.7), in our words.
 """
@@ -47,24 +47,28 @@ def calling(*names):
     )
 
 
-def tool_named(kit, name, found=BOWLING):
+def tool_named(test_kit, name, found=BOWLING):
     return create_retriever_tool(
-        kit.ListRetriever(found=found),
+        test_kit.ListRetriever(found=found),
         name,
         "Finds.",
         response_format="content_and_artifact",
     )
 
 
-def ran(agent, given=None):
-    given = given or {"messages": [HumanMessage("go")]}
-    state = agent.invoke(given)
-    other = asyncio.run(agent.ainvoke(given))
-    found = {m.name: m for m in state["messages"] if m.type == "tool"}
-    assert {m.name: m.content for m in other["messages"] if m.type == "tool"} == {
-        n: m.content for n, m in found.items()
+def ran(denoising_agent, input_value=None):
+    input_value = input_value or {"messages": [HumanMessage("go")]}
+    state = denoising_agent.invoke(input_value)
+    other = asyncio.run(denoising_agent.ainvoke(input_value))
+    found_documents = {
+        message.name: message for message in state["messages"] if message.type == "tool"
     }
-    return found
+    assert {
+        message.name: message.content
+        for message in other["messages"]
+        if message.type == "tool"
+    } == {n: message.content for n, message in found_documents.items()}
+    return found_documents
 
 
 def everything():
@@ -79,30 +83,32 @@ def about(word):
     )
 
 
-def test_what_needs_no_edit_passes_byte_for_byte(kit):
-    agent = create_agent(kit.chat(calling("a")), [tool_named(kit, "a")])
+def test_what_needs_no_edit_passes_byte_for_byte(test_kit):
+    denoising_agent = create_agent(
+        test_kit.chat(calling("a")), [tool_named(test_kit, "a")]
+    )
     ours = create_agent(
-        kit.chat(calling("a")),
-        [tool_named(kit, "a")],
+        test_kit.chat(calling("a")),
+        [tool_named(test_kit, "a")],
         middleware=[DenoiseToolResults(everything())],
     )
-    assert ran(ours)["a"].content == ran(agent)["a"].content
+    assert ran(ours)["a"].content == ran(denoising_agent)["a"].content
 
 
-def test_several_tools_in_one_step_each_by_its_own_query(kit):
-    asked = []
+def test_several_tools_in_one_step_each_by_its_own_query(test_kit):
+    asked_input = []
 
     def score(query, text):
-        asked.append(query)
+        asked_input.append(query)
         return 1.0
 
     middleware = DenoiseToolResults(ENDDenoiser(FunctionScorer(score), keep=1))
-    tools = [tool_named(kit, "a"), tool_named(kit, "b", BOWLING[1:])]
-    found = ran(
-        create_agent(kit.chat(calling("a", "b")), tools, middleware=[middleware])
+    tools = [tool_named(test_kit, "a"), tool_named(test_kit, "b", BOWLING[1:])]
+    found_documents = ran(
+        create_agent(test_kit.chat(calling("a", "b")), tools, middleware=[middleware])
     )
-    assert [len(found[n].artifact) for n in ("a", "b")] == [1, 1]
-    assert set(asked) == {"go\nask a", "go\nask b"}
+    assert [len(found_documents[n].artifact) for n in ("a", "b")] == [1, 1]
+    assert set(asked_input) == {"go\nask a", "go\nask b"}
 
 
 class Wrap(AgentMiddleware):
@@ -131,40 +137,42 @@ class Wrap(AgentMiddleware):
         return message
 
 
-def test_outer_middleware_sees_the_cleared_result_and_inner_the_whole(kit):
+def test_outer_middleware_sees_the_cleared_result_and_inner_the_whole(test_kit):
     outer, inner = Wrap(), Wrap()
     inner.__class__ = type("Inner", (Wrap,), {})
-    agent = create_agent(
-        kit.chat(calling("a")),
-        [tool_named(kit, "a")],
+    denoising_agent = create_agent(
+        test_kit.chat(calling("a")),
+        [tool_named(test_kit, "a")],
         middleware=[outer, DenoiseToolResults(about("moon")), inner],
     )
-    ran(agent)
+    ran(denoising_agent)
     assert set(outer.seen) == {"The moon is round."}
-    assert set(inner.seen) == {"\n\n".join(d.page_content for d in BOWLING)}
+    assert set(inner.seen) == {
+        "\n\n".join(document.page_content for document in BOWLING)
+    }
 
 
 # ContextEditingMiddleware, InternalCallTransformer
 
 
-def test_edits_are_kept_and_not_made_again(kit):
-    scored = []
+def test_edits_are_kept_and_not_made_again(test_kit):
+    scored_value = []
 
     def score(query, text):
-        scored.append(text)
+        scored_value.append(text)
         return float("moon" in text)
 
     def reply(messages):
-        tools = sum(m.type == "tool" for m in messages)
+        tools = sum(message.type == "tool" for message in messages)
         call = {"name": "a", "args": {"query": f"q{tools}"}, "id": f"call-{tools}"}
         return "done" if tools == 3 else AIMessage("", tool_calls=[call])
 
     middleware = DenoiseToolResults(ENDDenoiser(FunctionScorer(score), threshold=0.5))
-    agent = create_agent(
-        kit.chat(reply), [tool_named(kit, "a")], middleware=[middleware]
+    denoising_agent = create_agent(
+        test_kit.chat(reply), [tool_named(test_kit, "a")], middleware=[middleware]
     )
-    state = agent.invoke({"messages": [HumanMessage("go")]})
-    assert [m.content for m in state["messages"] if m.type == "tool"] == [
-        "The moon is round."
-    ] * 3
-    assert len(scored) == 3 * len(BOWLING)
+    state = denoising_agent.invoke({"messages": [HumanMessage("go")]})
+    assert [
+        message.content for message in state["messages"] if message.type == "tool"
+    ] == ["The moon is round."] * 3
+    assert len(scored_value) == 3 * len(BOWLING)

@@ -19,7 +19,7 @@ from langchain_denoise import Verifier, verified
 
 PARIS = "Paris is the capital of France."
 LYON = "Lyon has been the capital since 1789."
-FOUND = [
+SOURCE_DOCUMENTS = [
     Document(page_content=PARIS, id="atlas"),
     Document(page_content="Bananas are yellow.", id="fruit"),
 ]
@@ -35,7 +35,7 @@ def right_when_told(messages):
 
 
 @pytest.fixture
-def rag(kit):
+def rag_chain(test_kit):
     """The usual chain: retrieve by the question, put documents and question into a prompt, answer."""
 
     def build(reply=right_when_told, feedback_slot=False):
@@ -43,31 +43,35 @@ def rag(kit):
         prompt = ChatPromptTemplate.from_template(
             "{context}\n\nQuestion: {question}" + slot
         )
-        retriever = kit.ListRetriever(found=FOUND)
-        model = kit.chat(reply)
+        retriever = test_kit.ListRetriever(found=SOURCE_DOCUMENTS)
+        model = test_kit.chat(reply)
         chain = RunnablePassthrough.assign(
-            context=lambda x: retriever.invoke(x["question"])
+            context=lambda item: retriever.invoke(item["question"])
         ) | (RunnablePassthrough.assign(answer=prompt | model | StrOutputParser()))
         return chain, model
 
     return build
 
 
-def both(runnable, given):
-    out = runnable.invoke(given)
-    assert asyncio.run(runnable.ainvoke(given)) == out
-    return out
+def both(runnable, input_value):
+    run_output = runnable.invoke(input_value)
+    assert asyncio.run(runnable.ainvoke(input_value)) == run_output
+    return run_output
 
 
-def test_a_rag_chain_keeps_its_form_and_gets_a_checked_answer(rag):
-    chain, model = rag()
-    out = both(
+def test_a_rag_chain_keeps_its_form_and_gets_a_checked_answer(rag_chain):
+    chain, model = rag_chain()
+    run_output = both(
         verified(chain), {"question": "What is the capital of France?", "lang": "en"}
     )
-    assert (out["answer"], out["context"], out["lang"]) == (PARIS, FOUND, "en")
-    record = out["denoise"]
+    assert (run_output["answer"], run_output["context"], run_output["lang"]) == (
+        PARIS,
+        SOURCE_DOCUMENTS,
+        "en",
+    )
+    record = run_output["denoise"]
     assert json.loads(json.dumps(record, allow_nan=False)) == record
-    assert (record["outcome"], [a["text"] for a in record["attempts"]]) == (
+    assert (record["outcome"], [attempt["text"] for attempt in record["attempts"]]) == (
         "supported",
         [LYON, PARIS],
     )
@@ -75,8 +79,8 @@ def test_a_rag_chain_keeps_its_form_and_gets_a_checked_answer(rag):
     assert len(model.calls) == 4
 
 
-def test_judge_and_limits_are_given_without_a_verifier(rag):
-    chain, _ = rag()
+def test_judge_and_limits_are_given_without_a_verifier(rag_chain):
+    chain, _ = rag_chain()
     refusing = verified(
         chain,
         judge=lambda question, evidence, claim: 0.0,
@@ -86,71 +90,72 @@ def test_judge_and_limits_are_given_without_a_verifier(rag):
     assert (record["outcome"], len(record["attempts"])) == ("unsupported", 1)
 
 
-def test_feedback_under_a_key_stays_out_of_the_search(rag, kit):
-    asked = []
+def test_feedback_under_a_key_stays_out_of_the_search(rag_chain, test_kit):
+    asked_input = []
 
-    class Watched(kit.ListRetriever):
+    class Watched(test_kit.ListRetriever):
         def _get_relevant_documents(self, query, *, run_manager):
-            asked.append(query)
+            asked_input.append(query)
             return super()._get_relevant_documents(query, run_manager=run_manager)
 
-    retriever = Watched(found=FOUND)
+    retriever = Watched(found=SOURCE_DOCUMENTS)
     prompt = ChatPromptTemplate.from_template("{context} {question} {feedback}")
     chain = RunnablePassthrough.assign(
-        context=lambda x: retriever.invoke(x["question"])
+        context=lambda item: retriever.invoke(item["question"])
     ) | (
         RunnablePassthrough.assign(
-            answer=prompt | kit.chat(right_when_told) | StrOutputParser()
+            answer=prompt | test_kit.chat(right_when_told) | StrOutputParser()
         )
     )
-    out = verified(chain, feedback="feedback").invoke(
+    run_output = verified(chain, feedback="feedback").invoke(
         {"question": "capital?", "feedback": ""}
     )
-    assert out["answer"] == PARIS
-    assert asked == ["capital?", "capital?"]
+    assert run_output["answer"] == PARIS
+    assert asked_input == ["capital?", "capital?"]
 
 
-def test_a_chain_from_text_to_text(kit):
+def test_a_chain_from_text_to_text(test_kit):
     chain = (
         ChatPromptTemplate.from_template("{question}")
-        | kit.chat(right_when_told)
+        | test_kit.chat(right_when_told)
         | StrOutputParser()
     )
-    checked = verified(
-        RunnablePassthrough() | chain, evidence=lambda given, brought: [PARIS]
+    checked_chain = verified(
+        RunnablePassthrough() | chain,
+        evidence=lambda input_value, chain_output: [PARIS],
     )
-    seen = RunRecorder()
-    assert checked.invoke("capital?", {"callbacks": [seen]}) == PARIS
-    assert [(name, data["outcome"]) for name, data, _ in seen.events] == [
+    recorder = RunRecorder()
+    assert checked_chain.invoke("capital?", {"callbacks": [recorder]}) == PARIS
+    assert [(name, data["outcome"]) for name, data, _ in recorder.events] == [
         ("denoise", "supported")
     ]
 
 
-def test_a_chain_that_ends_in_a_message(kit):
+def test_a_chain_that_ends_in_a_message(test_kit):
     prompt = ChatPromptTemplate.from_template("{context} {question}")
-    out = verified(prompt | kit.chat(right_when_told)).invoke(
+    run_output = verified(prompt | test_kit.chat(right_when_told)).invoke(
         {"context": PARIS, "question": "capital?"}
     )
-    assert out.text == PARIS
-    assert out.response_metadata["denoise"]["outcome"] == "supported"
-    assert out.usage_metadata is not None
+    assert run_output.text == PARIS
+    assert run_output.response_metadata["denoise"]["outcome"] == "supported"
+    assert run_output.usage_metadata is not None
 
 
-def agent(kit, reply=right_when_told, artifact=True):
+def denoising_agent(test_kit, reply=right_when_told, artifact=True):
     """A graph of messages that looks something up, then answers."""
 
     def look_up(state):
-        content = "\n".join(d.page_content for d in FOUND)
-        found = ToolMessage(
+        content = "\n".join(document.page_content for document in SOURCE_DOCUMENTS)
+        found_documents = ToolMessage(
             content,
             tool_call_id="1",
             name="search",
-            artifact=FOUND if artifact else None,
+            artifact=SOURCE_DOCUMENTS if artifact else None,
         )
         call = AIMessage("", tool_calls=[{"name": "search", "args": {}, "id": "1"}])
-        return {"messages": [call, found]}
+        return {"messages": [call, found_documents]}
 
-    model = kit.chat(reply)
+    model = test_kit.chat(reply)
     graph = StateGraph(MessagesState)
     graph.add_node("look_up", look_up)
     graph.add_node(
@@ -163,40 +168,55 @@ def agent(kit, reply=right_when_told, artifact=True):
 
 
 @pytest.mark.parametrize("artifact", [True, False])
-def test_an_agent_is_judged_by_what_its_tools_found(kit, artifact):
-    given = {"messages": [HumanMessage("capital?")]}
+def test_an_agent_is_judged_by_what_its_tools_found(test_kit, artifact):
+    input_value = {"messages": [HumanMessage("capital?")]}
     with pytest.raises(ValueError, match="VerificationMiddleware"):
-        verified(agent(kit, artifact=artifact))
-    out = verified(
-        agent(kit, artifact=artifact), Verifier(limits=LoopLimits(rerun=True))
-    ).invoke(given)
-    assert [m.type for m in out["messages"]] == ["human", "ai", "tool", "ai"]
-    assert out["messages"][-1].text == PARIS
-    assert out["denoise"]["outcome"] == "supported"
-    assert out["denoise"]["evidence"] == (["atlas", "fruit"] if artifact else ["1"])
-    assert len(given["messages"]) == 1
+        verified(denoising_agent(test_kit, artifact=artifact))
+    run_output = verified(
+        denoising_agent(test_kit, artifact=artifact),
+        Verifier(limits=LoopLimits(rerun=True)),
+    ).invoke(input_value)
+    assert [message.type for message in run_output["messages"]] == [
+        "human",
+        "ai",
+        "tool",
+        "ai",
+    ]
+    assert run_output["messages"][-1].text == PARIS
+    assert run_output["denoise"]["outcome"] == "supported"
+    assert run_output["denoise"]["evidence"] == (
+        ["atlas", "fruit"] if artifact else ["1"]
+    )
+    assert len(input_value["messages"]) == 1
 
 
-@pytest.mark.parametrize("sync", [True, False])
-async def test_spans_nest_and_drafts_do_not_stream(kit, rag, sync):
-    chain, _ = rag()
-    seen = RunRecorder()
-    checked = verified(chain)
-    given = {"question": "What is the capital of France?"}
-    if sync:
-        await asyncio.to_thread(checked.invoke, given, {"callbacks": [seen]})
+@pytest.mark.parametrize("is_sync", [True, False])
+async def test_spans_nest_and_drafts_do_not_stream(test_kit, rag_chain, is_sync):
+    chain, _ = rag_chain()
+    recorder = RunRecorder()
+    checked_chain = verified(chain)
+    input_value = {"question": "What is the capital of France?"}
+    if is_sync:
+        await asyncio.to_thread(
+            checked_chain.invoke, input_value, {"callbacks": [recorder]}
+        )
     else:
-        await checked.ainvoke(given, {"callbacks": [seen]})
+        await checked_chain.ainvoke(input_value, {"callbacks": [recorder]})
     assert all(
         path.startswith("VerifiedRunnable/RunnableSequence/")
-        for path in seen.paths("llm")
+        for path in recorder.paths("llm")
     )
-    assert [("nostream" in run.tags) for run in seen.of_kind("llm")] == [True, True]
+    assert [("nostream" in run.tags) for run in recorder.of_kind("llm")] == [True, True]
 
     graph = StateGraph(dict)
-    graph.add_node("ask", checked)
+    graph.add_node("ask", checked_chain)
     graph.add_edge(START, "ask")
-    tokens = [m async for m in graph.compile().astream(given, stream_mode="messages")]
+    tokens = [
+        message
+        async for message in graph.compile().astream(
+            input_value, stream_mode="messages"
+        )
+    ]
     assert tokens == []
 
 
@@ -210,78 +230,100 @@ class Scores:
         return without_effects(AnswerVerdict(False, self.scores[candidate]))
 
 
-def test_the_best_draft_is_sent_not_the_last(rag):
+def test_the_best_draft_is_sent_not_the_last(rag_chain):
     scores = {"first": 0.2, "second": 0.6, "third": 0.4}
     drafts = iter(scores)
     verifier = Verifier(judge=Scores(scores), limits=LoopLimits(patience=3))
-    out = verified(rag(lambda m: next(drafts))[0], verifier).invoke({"question": "q"})
-    assert out["answer"] == "second"
-    assert (out["denoise"]["outcome"], out["denoise"]["stopped_because"]) == (
+    run_output = verified(rag_chain(lambda message: next(drafts))[0], verifier).invoke(
+        {"question": "q"}
+    )
+    assert run_output["answer"] == "second"
+    assert (
+        run_output["denoise"]["outcome"],
+        run_output["denoise"]["stopped_because"],
+    ) == (
         "unsupported",
         "attempts",
     )
-    assert [a["score"] for a in out["denoise"]["attempts"]] == [0.2, 0.6, 0.4]
+    assert [attempt["score"] for attempt in run_output["denoise"]["attempts"]] == [
+        0.2,
+        0.6,
+        0.4,
+    ]
 
 
-def test_what_does_not_hold_need_not_be_sent(rag):
-    out = verified(
-        rag(lambda m: LYON)[0], Verifier(limits=LoopLimits(unsupported="abstain"))
+def test_what_does_not_hold_need_not_be_sent(rag_chain):
+    run_output = verified(
+        rag_chain(lambda message: LYON)[0],
+        Verifier(limits=LoopLimits(unsupported="abstain")),
     ).invoke({"question": "q"})
-    assert LYON not in out["answer"]
-    assert out["denoise"]["attempts"][0]["text"] == LYON
-    assert out["context"] == FOUND
+    assert LYON not in run_output["answer"]
+    assert run_output["denoise"]["attempts"][0]["text"] == LYON
+    assert run_output["context"] == SOURCE_DOCUMENTS
 
 
-def test_a_budget_bounds_the_drafts(rag):
-    chain, model = rag(lambda m: LYON)
-    out = verified(chain, Verifier(budget=Budget(calls=1))).invoke({"question": "q"})
-    assert (out["answer"], out["denoise"]["stopped_because"], len(model.calls)) == (
+def test_a_budget_bounds_the_drafts(rag_chain):
+    chain, model = rag_chain(lambda message: LYON)
+    run_output = verified(chain, Verifier(budget=Budget(calls=1))).invoke(
+        {"question": "q"}
+    )
+    assert (
+        run_output["answer"],
+        run_output["denoise"]["stopped_because"],
+        len(model.calls),
+    ) == (
         LYON,
         "budget",
         1,
     )
 
 
-def test_a_chain_that_fails_at_first_fails_as_before(kit, rag):
+def test_a_chain_that_fails_at_first_fails_as_before(test_kit, rag_chain):
     with pytest.raises(ConnectionError):
-        verified(rag(kit.fail_chat)[0]).invoke({"question": "q"})
+        verified(rag_chain(test_kit.fail_chat)[0]).invoke({"question": "q"})
 
 
-def test_a_chain_that_fails_later_keeps_what_it_had(kit, rag):
+def test_a_chain_that_fails_later_keeps_what_it_had(test_kit, rag_chain):
     replies = iter([LYON])
 
     def reply(messages):
-        for said in replies:
-            return said
-        raise ConnectionError("gone")
+        for message_text in replies:
+            return message_text
+        raise ConnectionError("down")
 
-    out = verified(rag(reply)[0]).invoke({"question": "q"})
-    assert (out["answer"], out["denoise"]["stopped_because"]) == (LYON, "llm_error")
+    run_output = verified(rag_chain(reply)[0]).invoke({"question": "q"})
+    assert (run_output["answer"], run_output["denoise"]["stopped_because"]) == (
+        LYON,
+        "llm_error",
+    )
     assert (
-        out["denoise"]["failures"]
-        == [{"what": "draft", "error": "ConnectionError: gone"}] * 2
+        run_output["denoise"]["failures"]
+        == [{"what": "draft", "error": "ConnectionError: down"}] * 2
     )
 
 
-def test_places_by_function_and_by_key(kit):
-    def chain(given):
-        return {"text": right_when_told(given["ask"]), "meta": {"docs": FOUND}}
+def test_places_by_function_and_by_key(test_kit):
+    def chain(input_value):
+        return {
+            "text": right_when_told(input_value["ask"]),
+            "meta": {"docs": SOURCE_DOCUMENTS},
+        }
 
-    checked = verified(
+    checked_chain = verified(
         chain,
-        question=lambda given: given["ask"],
+        question=lambda input_value: input_value["ask"],
         answer="text",
-        evidence=lambda given, brought: brought["meta"]["docs"],
-        feedback=lambda given, draft, feedback: {
-            **given,
-            "ask": f"{given['ask']} {draft} {feedback}",
+        evidence=lambda input_value, chain_output: chain_output["meta"]["docs"],
+        feedback=lambda input_value, draft, feedback: {
+            **input_value,
+            "ask": f"{input_value['ask']} {draft} {feedback}",
         },
     )
-    assert both(checked, {"ask": "capital?"})["text"] == PARIS
+    assert both(checked_chain, {"ask": "capital?"})["text"] == PARIS
 
 
 @pytest.mark.parametrize(
-    ("settings", "given", "message"),
+    ("settings", "input_value", "message"),
     [
         ({}, {"text": "q"}, "no question under any of"),
         ({}, 3, "no question in a int"),
@@ -304,62 +346,67 @@ def test_places_by_function_and_by_key(kit):
         ),
     ],
 )
-def test_what_cannot_be_found_is_said(rag, settings, given, message):
+def test_what_cannot_be_found_is_said(rag_chain, settings, input_value, message):
     chain = RunnableLambda(
-        lambda x: {"question": "q", "context": FOUND, "answer": LYON}
+        lambda item: {"question": "q", "context": SOURCE_DOCUMENTS, "answer": LYON}
     )
     with pytest.raises(ValueError, match=message):
-        verified(chain, **settings).invoke(given)
+        verified(chain, **settings).invoke(input_value)
 
 
-def test_an_answer_that_is_only_found_cannot_be_replaced(rag):
+def test_an_answer_that_is_only_found_cannot_be_replaced(rag_chain):
     with pytest.raises(ValueError, match="needs answer='key'"):
         verified(
-            rag()[0],
+            rag_chain()[0],
             Verifier(limits=LoopLimits(unsupported="abstain")),
-            answer=lambda out: out["answer"],
+            answer=lambda run_output: run_output["answer"],
         )
 
 
-def test_no_evidence_is_said_and_not_tried_again(kit):
-    out = verified(RunnableLambda(lambda x: {"answer": LYON, "context": []})).invoke(
-        {"question": "q"}
+def test_no_evidence_is_said_and_not_tried_again(test_kit):
+    run_output = verified(
+        RunnableLambda(lambda item: {"answer": LYON, "context": []})
+    ).invoke({"question": "q"})
+    assert (run_output["answer"], run_output["denoise"]["stopped_because"]) == (
+        LYON,
+        "no_evidence",
     )
-    assert (out["answer"], out["denoise"]["stopped_because"]) == (LYON, "no_evidence")
-    assert len(out["denoise"]["attempts"]) == 1
+    assert len(run_output["denoise"]["attempts"]) == 1
 
 
-@pytest.mark.parametrize("sync", [True, False])
+@pytest.mark.parametrize("is_sync", [True, False])
 @pytest.mark.parametrize("shape", ["message", "key", "state"])
-async def test_the_verdict_as_annotations_of_the_message(sync, shape):
+async def test_the_verdict_as_annotations_of_the_message(is_sync, shape):
     title = {"title": "Atlas", "source": "https://example.org/atlas"}
     source = Document(page_content=f"An atlas. {PARIS}", id="atlas", metadata=title)
-    said = AIMessage(
+    message_text = AIMessage(
         [
             {"type": "reasoning", "reasoning": "..."},
             {"type": "text", "text": f"{PARIS} {LYON}"},
         ]
     )
     outputs = {
-        "message": said,
-        "key": {"answer": said},
-        "state": {"messages": [HumanMessage("q"), said]},
+        "message": message_text,
+        "key": {"answer": message_text},
+        "state": {"messages": [HumanMessage("q"), message_text]},
     }
     verifier = Verifier(annotate=True, limits=LoopLimits(attempts=1))
     chain = verified(
-        lambda given: outputs[shape], verifier, evidence=lambda given, brought: [source]
+        lambda input_value: outputs[shape],
+        verifier,
+        evidence=lambda input_value, chain_output: [source],
     )
-    out = (
+    run_output = (
         await asyncio.to_thread(chain.invoke, "capital?")
-        if sync
+        if is_sync
         else await chain.ainvoke("capital?")
     )
-    places = {
-        "message": lambda: out,
-        "key": lambda: out["answer"],
-        "state": lambda: out["messages"][-1],
+    locations = {
+        "message": lambda: run_output,
+        "key": lambda: run_output["answer"],
+        "state": lambda: run_output["messages"][-1],
     }
-    message = places[shape]()
+    message = locations[shape]()
     reasoning, block = message.content_blocks
     assert (reasoning["type"], block["text"]) == ("reasoning", f"{PARIS} {LYON}")
     citation, note = block["annotations"]
@@ -374,4 +421,4 @@ async def test_the_verdict_as_annotations_of_the_message(sync, shape):
     ours = note["value"]["denoise"]
     assert block["text"][ours["start_index"] : ours["end_index"]] == LYON
     assert ours["supported"] is False
-    assert said.content[1] == {"type": "text", "text": f"{PARIS} {LYON}"}
+    assert message_text.content[1] == {"type": "text", "text": f"{PARIS} {LYON}"}

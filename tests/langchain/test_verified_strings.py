@@ -11,12 +11,14 @@ PASSAGE = "The tower was completed in 1889."
 
 
 def chain(text):
-    return RunnableLambda(lambda given: text)
+    return RunnableLambda(lambda input_value: text)
 
 
 def asked(text, **options):
-    around = verified(chain(text), evidence=lambda given, brought: [PASSAGE], **options)
-    return around.invoke("When was the tower completed?")
+    outer_setting = verified(
+        chain(text), evidence=lambda input_value, chain_output: [PASSAGE], **options
+    )
+    return outer_setting.invoke("When was the tower completed?")
 
 
 def test_a_string_is_a_string_and_carries_its_record():
@@ -30,8 +32,8 @@ def test_a_string_is_a_string_and_carries_its_record():
         "unsupported",
     )
     assert right.denoise["attempts"]
-    for again in (copy.copy(right), copy.deepcopy(right)):
-        assert (again, again.denoise) == (right, right.denoise)
+    for second_result in (copy.copy(right), copy.deepcopy(right)):
+        assert (second_result, second_result.denoise) == (right, right.denoise)
 
 
 def test_the_whole_answer_can_be_had_instead():
@@ -50,5 +52,5 @@ def test_reasoning_is_not_sent():
 
 
 def test_a_slip_in_what_is_returned_is_refused():
-    with pytest.raises(ValueError, match="returns"):
+    with pytest.raises(ValueError, match="output_type"):
         asked("It was completed in 1889.", output_type="all")

@@ -17,60 +17,126 @@ from langchain_denoise import (
 )
 
 PROMPT = ChatPromptTemplate.from_template("{x}")
-FOUND = [
+SOURCE_DOCUMENTS = [
     Document(page_content="Paris is the capital of France.", id="a"),
     Document(page_content="Hm.", id="b"),
 ]
 
 SLIPS = {
-    "swapped": (lambda m, r: DenoisingRetriever.from_llm(r, retriever=m), "retriever"),
-    "swapped embeddings": (lambda m, r: DenoisingRetriever.from_embeddings(r, retriever=r), "scorer"),
-    "no retriever": (lambda m, r: DenoisingRetriever.from_llm(m), "retriever"),
-    "settings of another kind": (lambda m, r: DenoiseCompressor(settings=m), "settings"),
-    "two rules": (lambda m, r: Denoise(keep=0.5, threshold=1.0), "keep"),
-    "a retriever as model": (lambda m, r: DenoiseCompressor.from_llm(r), "retriever"),
-    "a retriever as a core model": (lambda m, r: ChatModelLLM(r), "retriever"),
-    "a prompt as model": (lambda m, r: DenoiseCompressor.from_llm(PROMPT), "model"),
-    "a model as retriever": (lambda m, r: DenoisingRetriever(retriever=m), "retriever"),
-    "a model as the core's retriever": (lambda m, r: RetrieverAdapter(m), "retriever"),
-    "variant": (lambda m, r: DenoiseCompressor.from_llm(m, variant="selct"), "select"),
-    "variant around a retriever": (lambda m, r: DenoisingRetriever(retriever=r, model=m, variant="x"), "select"),
-    "no probe there": (lambda m, r: DenoiseCompressor.from_probe("/nope"), "/nope"),
-    "no file there": (lambda m, r: DenoiseCompressor.from_file("/nope"), "/nope"),
-    "S2AMessages of a retriever": (lambda m, r: S2AMessages(model=r), "retriever"),
-    "S2AMessages of 5": (lambda m, r: S2AMessages(model=5), "model"),
-    "AugmentedRunnable of a model": (lambda m, r: AugmentedRunnable(augmenter=m), "Augmenter"),
-    "verified by a string": (lambda m, r: verified(m, "strict"), "Verifier"),
-    "a judge as verifier": (lambda m, r: verified(m, m), "judge="),
-    "a judge beside a verifier": (lambda m, r: verified(m, Verifier(), judge=m), "alone"),
-    "limits": (lambda m, r: Verifier(limits=3), "LoopLimits"),
-    "chunks": (lambda m, r: DenoiseCompressor(chunks=-5), "chunks"),
-    "no such setting": (lambda m, r: DenoiseCompressor(kep=3), "did you mean 'keep'"),
-    "no such setting around": (lambda m, r: DenoisingRetriever(retriver=r), "did you mean 'retriever'"),
-    "another library's name": (lambda m, r: DenoiseCompressor(similarity_threshold=0.3), "no such setting"),
-}  # fmt: skip
+    "swapped": (
+        lambda model, retriever: DenoisingRetriever.from_llm(
+            retriever, retriever=model
+        ),
+        "retriever",
+    ),
+    "swapped embeddings": (
+        lambda model, retriever: DenoisingRetriever.from_embeddings(
+            retriever, retriever=retriever
+        ),
+        "scorer",
+    ),
+    "no retriever": (
+        lambda model, retriever: DenoisingRetriever.from_llm(model),
+        "retriever",
+    ),
+    "settings of another kind": (
+        lambda model, retriever: DenoiseCompressor(settings=model),
+        "settings",
+    ),
+    "two rules": (lambda model, retriever: Denoise(keep=0.5, threshold=1.0), "keep"),
+    "a retriever as model": (
+        lambda model, retriever: DenoiseCompressor.from_llm(retriever),
+        "retriever",
+    ),
+    "a retriever as a core model": (
+        lambda model, retriever: ChatModelLLM(retriever),
+        "retriever",
+    ),
+    "a prompt as model": (
+        lambda model, retriever: DenoiseCompressor.from_llm(PROMPT),
+        "model",
+    ),
+    "a model as retriever": (
+        lambda model, retriever: DenoisingRetriever(retriever=model),
+        "retriever",
+    ),
+    "a model as the core's retriever": (
+        lambda model, retriever: RetrieverAdapter(model),
+        "retriever",
+    ),
+    "variant": (
+        lambda model, retriever: DenoiseCompressor.from_llm(model, variant="selct"),
+        "select",
+    ),
+    "variant around a retriever": (
+        lambda model, retriever: DenoisingRetriever(
+            retriever=retriever, model=model, variant="x"
+        ),
+        "select",
+    ),
+    "no probe there": (
+        lambda model, retriever: DenoiseCompressor.from_probe("/nope"),
+        "/nope",
+    ),
+    "no file there": (
+        lambda model, retriever: DenoiseCompressor.from_file("/nope"),
+        "/nope",
+    ),
+    "S2AMessages of a retriever": (
+        lambda model, retriever: S2AMessages(model=retriever),
+        "retriever",
+    ),
+    "S2AMessages of 5": (lambda model, retriever: S2AMessages(model=5), "model"),
+    "AugmentedRunnable of a model": (
+        lambda model, retriever: AugmentedRunnable(augmenter=model),
+        "Augmenter",
+    ),
+    "verified by a string": (
+        lambda model, retriever: verified(model, "strict"),
+        "Verifier",
+    ),
+    "a judge as verifier": (lambda model, retriever: verified(model, model), "judge="),
+    "a judge with a verifier": (
+        lambda model, retriever: verified(model, Verifier(), judge=model),
+        "alone",
+    ),
+    "limits": (lambda model, retriever: Verifier(limits=3), "LoopLimits"),
+    "chunks": (lambda model, retriever: DenoiseCompressor(chunks=-5), "chunks"),
+    "no such setting": (
+        lambda model, retriever: DenoiseCompressor(kep=3),
+        "did you mean 'keep'",
+    ),
+    "no such setting around": (
+        lambda model, retriever: DenoisingRetriever(retriver=retriever),
+        "did you mean 'retriever'",
+    ),
+    "another library's name": (
+        lambda model, retriever: DenoiseCompressor(similarity_threshold=0.3),
+        "no such setting",
+    ),
+}
 
 
 @pytest.mark.parametrize("slip", SLIPS)
-def test_a_slip_raises_when_the_part_is_built(kit, slip):
+def test_a_slip_raises_when_the_part_is_built(test_kit, slip):
     build, says = SLIPS[slip]
     with pytest.raises(ValueError, match=says):
-        build(kit.chat(), kit.ListRetriever(found=FOUND))
+        build(test_kit.chat(), test_kit.ListRetriever(found=SOURCE_DOCUMENTS))
 
 
 @pytest.mark.parametrize(
     "slip",
     [{"scope": "all"}, {"variant": "selct"}, {"on_error": "ignore"}],
-    ids=lambda s: next(iter(s)),
+    ids=lambda source: next(iter(source)),
 )
-def test_a_slip_in_middleware(kit, slip):
+def test_a_slip_in_middleware(test_kit, slip):
     middleware = pytest.importorskip("langchain_denoise.middleware")
     with pytest.raises(ValueError, match=next(iter(slip))):
-        middleware.S2AMiddleware(kit.chat(), **slip)
+        middleware.S2AMiddleware(test_kit.chat(), **slip)
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "asked_input",
     [
         {"order": "best"},
         {"top_n": 0},
@@ -81,17 +147,18 @@ def test_a_slip_in_middleware(kit, slip):
     ],
     ids=str,
 )
-def test_a_slip_in_one_request(kit, asked):
-    better = DenoiseCompressor(denoiser=kit.denoisers["end"]())
-    with pytest.raises(ValueError, match=next(iter(asked))):
+def test_a_slip_in_one_request(test_kit, asked_input):
+    better = DenoiseCompressor(denoiser=test_kit.denoisers["end"]())
+    with pytest.raises(ValueError, match=next(iter(asked_input))):
         better.invoke(
-            {"documents": FOUND, "query": "q"}, {"configurable": {"denoise": asked}}
+            {"documents": SOURCE_DOCUMENTS, "query": "q"},
+            {"configurable": {"denoise": asked_input}},
         )
 
 
-def test_a_variant_in_one_request(kit):
-    asked = {"configurable": {"denoise": {"variant": "selct"}}}
+def test_a_variant_in_one_request(test_kit):
+    asked_input = {"configurable": {"denoise": {"variant": "selct"}}}
     with pytest.raises(ValueError, match="select"):
-        DenoiseCompressor.from_llm(kit.chat()).invoke(
-            {"documents": FOUND, "query": "q"}, asked
+        DenoiseCompressor.from_llm(test_kit.chat()).invoke(
+            {"documents": SOURCE_DOCUMENTS, "query": "q"}, asked_input
         )

@@ -11,7 +11,7 @@ from denoise_core.testing import FunctionScorer
 
 PARIS = "Paris is the capital of France."
 LYON = "Lyon has been the capital since 1789."
-FOUND = [
+SOURCE_DOCUMENTS = [
     Document(
         page_content="Bananas are yellow.", id="fruit", metadata={"source": "fruit.md"}
     ),
@@ -22,14 +22,19 @@ FOUND = [
         metadata={"source": "abc.md"},
     ),
 ]
-ASKED = {"messages": [HumanMessage("What is the capital of France?")]}
+QUESTION_INPUT = {"messages": [HumanMessage("What is the capital of France?")]}
 
 
-def searching(answer=lambda messages: PARIS, query="capital of France"):
+def search_then_answer(answer=lambda messages: PARIS, query="capital of France"):
     """A model's replies: look it up first, answer when there is a tool result."""
 
     def reply(messages):
-        since = [m.type for m in messages[[m.type for m in messages].index("human") :]]
+        since = [
+            item.type
+            for item in messages[
+                [message.type for message in messages].index("human") :
+            ]
+        ]
         if "tool" not in since:
             return AIMessage(
                 "",
@@ -44,22 +49,24 @@ def searching(answer=lambda messages: PARIS, query="capital of France"):
 
 def by_words(keep=1):
     return ENDDenoiser(
-        FunctionScorer(lambda q, t: float(len(set(q.split()) & set(t.split())))),
+        FunctionScorer(
+            lambda query, text: float(len(set(query.split()) & set(text.split())))
+        ),
         keep=keep,
     )
 
 
 def tool_message(state):
-    return next(m for m in state["messages"] if m.type == "tool")
+    return next(message for message in state["messages"] if message.type == "tool")
 
 
-async def run(agent, sync, given=ASKED, config=None):
-    if sync:
-        return await asyncio.to_thread(agent.invoke, given, config)
-    return await agent.ainvoke(given, config)
+async def run(denoising_agent, is_sync, input_value=QUESTION_INPUT, config=None):
+    if is_sync:
+        return await asyncio.to_thread(denoising_agent.invoke, input_value, config)
+    return await denoising_agent.ainvoke(input_value, config)
 
 
-both_ways = pytest.mark.parametrize("sync", [True, False], ids=["sync", "async"])
+both_ways = pytest.mark.parametrize("is_sync", [True, False], ids=["sync", "async"])
 
 
 LEADING = "I am sure it is Lyon, but what is the capital of France?"

@@ -4,5 +4,5 @@ import json
 
 
 def spans_in(metadata):
-    """The half-open ranges of the original that a document's text stands for, by origin; {} without a record."""
+    """The half-open ranges of the original that a text was taken from, by origin; {} without a record."""
     return json.loads(metadata.get("denoise_spans", "{}"))

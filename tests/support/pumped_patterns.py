@@ -47,7 +47,7 @@ SLOW = 0.004  # seconds for 4,000 characters: a quadratic pattern takes ten time
 
 # Patterns made of words that are escaped: alternatives of literals, without a repetition.
 LOCAL = {
-    "'(' + '|'.join(marks) + ')'",
+    "'(' + '|'.join(message_marks) + ')'",
     "'(' + '|'.join(marks.values()) + ')'",
     "f'(?:(?:{labels.ADJECTIVES})[ _])?(?:{names})'",
 }

@@ -1,11 +1,14 @@
-"""How much stays of a tool's result, where nobody says: a share of its characters, by score, words and records."""
+"""How much of a tool's result is kept by default: a fraction of its characters.
+
+Chosen by score, words and records.
+"""
 
 from __future__ import annotations
 
 import copy
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,113 +17,142 @@ from denoise_core.end.denoiser import ENDDenoiser
 from denoise_core.end.selection import MarginRule, TokenLimit
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.text.structural import chunk_text, structural_chunker
-from denoise_core.text.text_chunk import MAX_CHUNK_CHARACTERS
+from denoise_core.text.text_chunk import MAX_CHUNK_CHARACTERS, TextChunk
 from denoise_core.text.words import content_words, split_words
 from denoise_core.types import Passage
 
-LONG_RESULT_CHARACTERS = (
-    1000  # characters from which on a result is cut down to `SHARE` of them
-)
+LONG_RESULT_CHARACTERS = 1000
+"""A result of at least this length is reduced to `KEPT_FRACTION` of its characters."""
+
 KEPT_FRACTION = 3 / 8
-REPETITION_PENALTY = 2.0  # what a text loses that says nothing new
+
+REPETITION_PENALTY = 2.0
+"""Score that a text loses if better texts already have all of its words."""
 
 
 def for_tool_results(denoiser: Denoiser, passages: Sequence[Passage]) -> Denoiser:
-    """The denoiser as it reads these texts of a tool's result.
+    """Return the denoiser with its settings for these texts of a tool's result.
 
-    END cuts them by their structure. Where its rule is ``keep="auto"``, the best pieces stay up to `SHARE` of the
-    characters, with what they bring along; of less than `LONG_RESULT` what lies within the margin.
+    END chunks them by their structure. With ``keep="auto"`` it keeps the best chunks
+    up to `KEPT_FRACTION` of the characters, context included; of a result shorter than
+    `LONG_RESULT_CHARACTERS` it keeps what is within the margin. Any other denoiser is
+    returned unchanged.
     """
     if not isinstance(denoiser, ENDDenoiser):
         return denoiser
-    made = copy.copy(denoiser)
-    made.chunker, made.attaches_context = structural_chunker, True
-    characters = sum(len(p.text) for p in passages)
-    if isinstance(made.rule, MarginRule) and characters >= LONG_RESULT_CHARACTERS:
-        made.rule = TokenLimit(
-            int(KEPT_FRACTION * characters), len, drop_headers_first=False
-        )
-        made.scorer = LexicalBoostScorer(made.scorer, group_chunks(passages))
-    return made
+    adapted = copy.copy(denoiser)
+    adapted.chunker, adapted.attaches_context = structural_chunker, True
+    characters = sum(len(passage.text) for passage in passages)
+    if isinstance(adapted.rule, MarginRule) and characters >= LONG_RESULT_CHARACTERS:
+        max_characters = int(KEPT_FRACTION * characters)
+        adapted.rule = TokenLimit(max_characters, len, drop_headers_first=False)
+        adapted.scorer = LexicalBoostScorer(adapted.scorer, group_chunks(passages))
+    return adapted
 
 
 class LexicalBoostScorer:
-    """A scorer for rows, log lines and templated hits, which an encoder of sentences hardly tells apart.
+    """Adds word overlap and novelty to a scorer, for rows, log lines and search hits.
 
-    A text gains by the rare words that it shares with the query, at most 1, is lifted half way to a better
-    neighbour, and counts as much as the best part of what it is a part of: ``parts`` are such parts' numbers, as
-    `wholes` gives them. It loses by what better texts have said: `SAID` where it has no new word of its own.
+    A sentence encoder hardly tells these apart. The score of a text is
+
+    1. the wrapped score plus the IDF overlap with the query, scaled to at most 1;
+    2. averaged with a better neighbour's score;
+    3. the best score of the text's group;
+    4. minus up to `REPETITION_PENALTY`, by the IDF share of its words that better texts
+       already have.
+
+    Args:
+        scorer: The wrapped scorer.
+        group_ids: Group of each text, as `group_chunks` returns them.
     """
 
     listwise = True
 
-    def __init__(self, scorer: Scorer, parts: Sequence[int] = ()) -> None:
+    def __init__(self, scorer: Scorer, group_ids: Sequence[int] = ()) -> None:
         self.scorer = scorer
-        self.parts = np.array(parts, dtype=np.intp)
+        self.group_ids = np.array(group_ids, dtype=np.intp)
 
     def score(self, query: str, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Higher is better; float32 ``(len(texts),)``."""
-        asked, having = set(split_words(query)), [set(split_words(t)) for t in texts]
-        holding: dict[str, list[int]] = {}
-        for i, found in enumerate(having):
-            for word in found:
-                holding.setdefault(word, []).append(i)
-        weight = {
-            w: math.log(1 + len(texts) / len(found)) for w, found in holding.items()
-        }
-        wanted = set(content_words(query)) & weight.keys()
-        shared = np.array([sum(weight[w] for w in found & wanted) for found in having])
-        scores = np.asarray(self.scorer.score(query, texts)) + shared / max(
-            shared.max(initial=0), 1e-9
+        """Return float32 scores of shape ``(len(texts),)``; higher is better."""
+        text_words = [set(split_words(text)) for text in texts]
+        texts_with_word: dict[str, list[int]] = {}
+        for i, words in enumerate(text_words):
+            for word in words:
+                texts_with_word.setdefault(word, []).append(i)
+        weights = {}
+        for word, indices in texts_with_word.items():
+            weights[word] = math.log(1 + len(texts) / len(indices))
+        query_terms = set(content_words(query)) & weights.keys()
+        overlaps = np.array(
+            [_total_weight(words & query_terms, weights) for words in text_words]
         )
-        padded = np.pad(scores, 1, constant_values=-np.inf)
-        scores = (scores + np.maximum(np.maximum(padded[:-2], padded[2:]), scores)) / 2
-        if len(self.parts) == len(texts):
-            best = np.full(len(texts), -np.inf)
-            np.maximum.at(best, self.parts, scores)
-            scores = best[self.parts]
-        own = [found - asked for found in having]
-        size = np.array([sum(weight[w] for w in found) or 1.0 for found in own])
-        out, said, left = (
-            np.empty(len(texts), np.float32),
-            np.zeros(len(texts)),
-            np.ones(len(texts), np.bool_),
-        )
-        for _ in texts:
-            now = np.where(left, scores - REPETITION_PENALTY * said / size, -np.inf)
-            i = int(now.argmax())
-            out[i], left[i] = now[i], False
-            for word in own[i]:
-                said[holding.pop(word, [])] += weight[word]
-        return out
+        boosts = overlaps / max(overlaps.max(initial=0), 1e-9)
+        scores = np.asarray(self.scorer.score(query, texts)) + boosts
+        padded_scores = np.pad(scores, 1, constant_values=-np.inf)
+        neighbour_scores = np.maximum(padded_scores[:-2], padded_scores[2:])
+        scores = (scores + np.maximum(neighbour_scores, scores)) / 2
+        if len(self.group_ids) == len(texts):
+            group_scores = np.full(len(texts), -np.inf)
+            np.maximum.at(group_scores, self.group_ids, scores)
+            scores = group_scores[self.group_ids]
+        query_words = set(split_words(query))
+        new_words = [words - query_words for words in text_words]
+        return _penalize_repetition(scores, new_words, weights, texts_with_word)
+
+
+def _penalize_repetition(
+    scores: NDArray[np.floating],
+    text_words: Sequence[set[str]],
+    weights: Mapping[str, float],
+    texts_with_word: dict[str, list[int]],
+) -> NDArray[np.float32]:
+    """Rank texts greedily; each loses by the words that texts ranked before it have."""
+    total_weights = [_total_weight(words, weights) or 1.0 for words in text_words]
+    known_weights = np.zeros(len(text_words))
+    is_open = np.ones(len(text_words), np.bool_)
+    final_scores = np.empty(len(text_words), np.float32)
+    for _ in text_words:
+        penalties = REPETITION_PENALTY * known_weights / np.array(total_weights)
+        open_scores = np.where(is_open, scores - penalties, -np.inf)
+        best = int(open_scores.argmax())
+        final_scores[best], is_open[best] = open_scores[best], False
+        for word in text_words[best]:
+            known_weights[texts_with_word.pop(word, [])] += weights[word]
+    return final_scores
+
+
+def _total_weight(words: set[str], weights: Mapping[str, float]) -> float:
+    return sum(weights[word] for word in words)
 
 
 def group_chunks(passages: Sequence[Passage]) -> list[int]:
-    """For each piece that is read the number of the first piece of what it is a part of, of `LONG` characters at
-    most: a record of JSON, what stands under a heading; else its own."""
-    out: list[int] = []
+    """Group the scored chunks of these passages by record or section.
+
+    Returns:
+        For each scored chunk the index of the first one of its group: of a JSON
+        record, or of the text under one heading, up to `MAX_CHUNK_CHARACTERS`
+        together. A chunk of a longer group is a group by itself.
+    """
+    group_ids: list[int] = []
     for passage in passages:
-        made = chunk_text(passage.text).chunks
-        frames = {(p.start, p.end) for p in made if p.is_structural}
-        read = [
-            p
-            for p in made
-            if not p.is_structural and passage.text[p.start : p.end].strip()
-        ]
-        of: list[Hashable] = []
-        for p in read:
-            over = [r for r in p.context_spans if r in frames]
-            record = max(
-                (n for n, step in enumerate(p.path, 1) if isinstance(step, int)),
-                default=0,
-            )
-            of.append(p.path[:record] if record else over[-1] if over else p.start)
-        size = Counter[Hashable]()
-        for whole, p in zip(of, read, strict=True):
-            size[whole] += p.end - p.start
-        at, first = len(out), dict[Hashable, int]()
-        for n, whole in enumerate(of, at):
-            out.append(
-                first.setdefault(whole, n) if size[whole] <= MAX_CHUNK_CHARACTERS else n
-            )
-    return out
+        chunks = chunk_text(passage.text).chunks
+        header_spans = {chunk.span for chunk in chunks if chunk.is_structural}
+        scored_chunks = [c for c in chunks if c.is_scored_in(passage.text)]
+        group_keys = [_group_key(chunk, header_spans) for chunk in scored_chunks]
+        group_sizes = Counter[Hashable]()
+        for group_key, chunk in zip(group_keys, scored_chunks, strict=True):
+            group_sizes[group_key] += chunk.length
+        first_indices: dict[Hashable, int] = {}
+        for n, group_key in enumerate(group_keys, len(group_ids)):
+            first_index = first_indices.setdefault(group_key, n)
+            is_small = group_sizes[group_key] <= MAX_CHUNK_CHARACTERS
+            group_ids.append(first_index if is_small else n)
+    return group_ids
+
+
+def _group_key(chunk: TextChunk, header_spans: set[tuple[int, int]]) -> Hashable:
+    for depth in range(len(chunk.path), 0, -1):
+        if isinstance(chunk.path[depth - 1], int):
+            return chunk.path[:depth]
+    headers = [span for span in chunk.context_spans if span in header_spans]
+    return headers[-1] if headers else chunk.start

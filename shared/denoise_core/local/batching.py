@@ -26,71 +26,79 @@ def batch_by_length(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
     >>> batch_by_length([5, 1, 4, 2], 8)
     [[1, 3], [2], [0]]
     """
-    groups: list[list[int]] = []
-    filled = 0  # tokens of the newest batch without padding
-    for i in sorted(range(len(lengths)), key=lengths.__getitem__):
+    batch_rows: list[list[int]] = []
+    filled_tokens = 0  # tokens of the newest batch without padding
+    for row_index in sorted(range(len(lengths)), key=lengths.__getitem__):
         # The newest is the longest, so it decides the padded width of the batch it joins.
-        rows = len(groups[-1]) if groups else 0
-        padding = rows * lengths[i] - filled
-        if rows and (rows + 1) * lengths[i] <= max_tokens and padding <= MAX_PADDING:
-            groups[-1].append(i)
+        row_count = len(batch_rows[-1]) if batch_rows else 0
+        padding = row_count * lengths[row_index] - filled_tokens
+        if (
+            row_count
+            and (row_count + 1) * lengths[row_index] <= max_tokens
+            and padding <= MAX_PADDING
+        ):
+            batch_rows[-1].append(row_index)
         else:
-            groups.append([i])
-            filled = 0
-        filled += lengths[i]
-    return groups
+            batch_rows.append([row_index])
+            filled_tokens = 0
+        filled_tokens += lengths[row_index]
+    return batch_rows
 
 
-def split_windows(ids: Sequence[int], room: int) -> list[list[int]]:
-    """``ids`` in parts of at most ``room`` tokens, as even as can be; one part when they fit.
+def split_windows(ids: Sequence[int], max_tokens_each: int) -> list[list[int]]:
+    """``ids`` in parts of at most ``max_tokens_each`` tokens, as even as can be; one part when they fit.
 
     >>> split_windows([1, 2, 3, 4, 5], 3)
     [[1, 2, 3], [4, 5]]
     """
-    if room < 1:
+    if max_tokens_each < 1:
         raise InputError(
-            f"the instruction and the question fill the model's window: {1 - room} tokens too many; "
+            f"the instruction and the question fill the model's window: {1 - max_tokens_each} tokens too many; "
             "shorten the question, or take a model with a longer window"
         )
-    count = max(1, -(-len(ids) // room))
-    size, more = divmod(len(ids), count)
-    out, start = [], 0
-    for n in range(count):
-        end = start + size + (n < more)
-        out.append(list(ids[start:end]))
-        start = end
-    return out
+    window_count = max(1, -(-len(ids) // max_tokens_each))
+    window_size, remainder = divmod(len(ids), window_count)
+    window_ids, window_start = [], 0
+    for window_index in range(window_count):
+        window_end = window_start + window_size + (window_index < remainder)
+        window_ids.append(list(ids[window_start:window_end]))
+        window_start = window_end
+    return window_ids
 
 
 def rope_limit(config: Any) -> int | None:
     """Positions that a model reads with its own rotary frequencies; None where there is no such limit."""
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    limits: list[int] = []
-    for rope in _ropes(text):
-        kind = str(rope.get("rope_type") or rope.get("type") or "")
-        original = (
+    text_config = (
+        config.get_text_config() if hasattr(config, "get_text_config") else config
+    )
+    position_limits: list[int] = []
+    for rope in _rope_settings(text_config):
+        rope_type = str(rope.get("rope_type") or rope.get("type") or "")
+        original_limit = (
             rope.get("original_max_position_embeddings")
-            or getattr(text, "original_max_position_embeddings", None)
-            or getattr(text, "max_position_embeddings", None)
+            or getattr(text_config, "original_max_position_embeddings", None)
+            or getattr(text_config, "max_position_embeddings", None)
         )
-        if original is not None and kind == "longrope":
-            limits.append(int(original))
-        elif original is not None and "dynamic" in kind:
-            limits.append(
-                int(original) - 1
+        if original_limit is not None and rope_type == "longrope":
+            position_limits.append(int(original_limit))
+        elif original_limit is not None and "dynamic" in rope_type:
+            position_limits.append(
+                int(original_limit) - 1
             )  # only below it are the frequencies of a longer text forgotten
-    return min(limits, default=None)
+    return min(position_limits, default=None)
 
 
-def _ropes(config: Any) -> list[Mapping[str, Any]]:
+def _rope_settings(config: Any) -> list[Mapping[str, Any]]:
     """The settings, one for each kind of layer where they differ."""
-    told = getattr(config, "rope_parameters", None) or getattr(
+    rope_settings = getattr(config, "rope_parameters", None) or getattr(
         config, "rope_scaling", None
     )
-    if not isinstance(told, Mapping):
+    if not isinstance(rope_settings, Mapping):
         return []
-    inner = [v for v in told.values() if isinstance(v, Mapping)]
-    return inner or [told]
+    inner_settings = [
+        value for value in rope_settings.values() if isinstance(value, Mapping)
+    ]
+    return inner_settings or [rope_settings]
 
 
 def position_limit(model: Any, config: Any = None) -> int | None:
@@ -103,9 +111,9 @@ def position_limit(model: Any, config: Any = None) -> int | None:
     if limit is None:
         return rope_limit(config)
     for module in model.modules():
-        behind = getattr(
+        padding_index = getattr(
             getattr(module, "position_embeddings", None), "padding_idx", None
         )
-        if behind is not None:
-            return int(limit) - int(behind) - 1
+        if padding_index is not None:
+            return int(limit) - int(padding_index) - 1
     return min(int(limit), rope_limit(config) or int(limit))

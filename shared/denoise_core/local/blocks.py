@@ -42,14 +42,18 @@ class Norm:
 
     def __call__(self, states: NDArray[np.floating[Any]]) -> NDArray[np.float32]:
         """float32 states of the same shape, each normed along the last axis."""
-        x = np.asarray(states, dtype=np.float32)
+        values = np.asarray(states, dtype=np.float32)
         if self.kind == "none":
-            return x
+            return values
         if self.kind == "layer":
-            x = x - x.mean(axis=-1, keepdims=True)
+            values = values - values.mean(axis=-1, keepdims=True)
         # The mean square of massive activations can pass float32's accuracy, so it is summed in float64.
-        square = np.mean(np.square(x, dtype=np.float64), axis=-1, keepdims=True)
-        return np.asarray(x / np.sqrt(square + self.epsilon), dtype=np.float32)
+        mean_square = np.mean(
+            np.square(values, dtype=np.float64), axis=-1, keepdims=True
+        )
+        return np.asarray(
+            values / np.sqrt(mean_square + self.epsilon), dtype=np.float32
+        )
 
 
 def find_blocks(model: nn.Module) -> tuple[Any, nn.Module, nn.ModuleList]:
@@ -57,35 +61,35 @@ def find_blocks(model: nn.Module) -> tuple[Any, nn.Module, nn.ModuleList]:
 
     Raises `InputError` for an encoder-decoder model and for one whose blocks are not a list of modules.
     """
-    whole = getattr(model, "config", None)
-    if whole is None:
+    full_config = getattr(model, "config", None)
+    if full_config is None:
         raise InputError(
             f"expected a Hugging Face model (a transformers.PreTrainedModel), got {type(model).__name__}"
         )
-    base = getattr(model, "base_model", model)
+    base_model = getattr(model, "base_model", model)
     if (
-        getattr(whole, "is_encoder_decoder", False)
-        and hasattr(base, "encoder")
-        and hasattr(base, "decoder")
+        getattr(full_config, "is_encoder_decoder", False)
+        and hasattr(base_model, "encoder")
+        and hasattr(base_model, "decoder")
     ):
         raise InputError(
             "an encoder-decoder model has two stacks of blocks: pass one, model.get_encoder()"
         )
-    config = whole.get_text_config()
-    inner: Any = getattr(model, "get_decoder", None)
-    start: nn.Module = model if inner is None else inner()
-    count = config.num_hidden_layers
-    for root in (start, model):
+    config = full_config.get_text_config()
+    get_decoder: Any = getattr(model, "get_decoder", None)
+    start_module: nn.Module = model if get_decoder is None else get_decoder()
+    block_count = config.num_hidden_layers
+    for root in (start_module, model):
         for path, module in root.named_modules():
-            if isinstance(module, nn.ModuleList) and len(module) == count:
-                return config, _entrance(root, path), module
+            if isinstance(module, nn.ModuleList) and len(module) == block_count:
+                return config, _input_module(root, path), module
     raise InputError(
-        f"{type(model).__name__}: expected a list of {count} blocks and found none (blocks with shared weights, "
+        f"{type(model).__name__}: expected a list of {block_count} blocks and found none (blocks with shared weights, "
         "or not a transformer), so it cannot be stopped between them"
     )
 
 
-def _entrance(root: nn.Module, path: str) -> nn.Module:
+def _input_module(root: nn.Module, path: str) -> nn.Module:
     """The nearest module around ``path`` that takes ``input_ids``."""
     while path:
         path = path.rpartition(".")[0]
@@ -96,19 +100,28 @@ def _entrance(root: nn.Module, path: str) -> nn.Module:
 
 
 def find_final_norm(
-    decoder: nn.Module, blocks: nn.ModuleList, top: torch.Tensor, out: torch.Tensor
+    decoder: nn.Module,
+    blocks: nn.ModuleList,
+    last_hidden: torch.Tensor,
+    model_output: torch.Tensor,
 ) -> nn.Module | None:
-    """The norm that turns the last block's output ``top`` into the model's output ``out``; None without one."""
-    if top.shape == out.shape and torch.equal(top, out):
+    """The norm that turns the last block's output ``last_hidden`` into the model's output ``model_output``; None without one."""
+    if last_hidden.shape == model_output.shape and torch.equal(
+        last_hidden, model_output
+    ):
         return None
-    inside = {id(m) for m in blocks.modules()}
+    block_modules = {id(module) for module in blocks.modules()}
     # From the end: an embedding norm of the same width may hold the same numbers, in a fresh model at least.
-    for module in reversed([m for m in decoder.modules() if id(m) not in inside]):
-        weight = getattr(module, "weight", None)
-        if isinstance(weight, torch.Tensor) and tuple(weight.shape) == (top.shape[-1],):
-            tried = module(top)
-            if tried.shape == out.shape and torch.allclose(
-                tried, out, rtol=1e-3, atol=1e-3
+    for module in reversed(
+        [module for module in decoder.modules() if id(module) not in block_modules]
+    ):
+        norm_weight = getattr(module, "weight", None)
+        if isinstance(norm_weight, torch.Tensor) and tuple(norm_weight.shape) == (
+            last_hidden.shape[-1],
+        ):
+            normed = module(last_hidden)
+            if normed.shape == model_output.shape and torch.allclose(
+                normed, model_output, rtol=1e-3, atol=1e-3
             ):
                 return module
     return None
@@ -117,28 +130,32 @@ def find_final_norm(
 def remove_gain(norm: nn.Module) -> Norm:
     """The arithmetic of a norm without its gain: rms, or layer if a constant added to its input is lost."""
     epsilon = getattr(norm, "variance_epsilon", getattr(norm, "eps", 1e-6))
-    weight = norm.weight
-    assert isinstance(weight, torch.Tensor)
-    x = torch.linspace(-1, 2, weight.numel(), dtype=torch.float32).to(weight)[None]
+    norm_weight = norm.weight
+    assert isinstance(norm_weight, torch.Tensor)
+    values = torch.linspace(-1, 2, norm_weight.numel(), dtype=torch.float32).to(
+        norm_weight
+    )[None]
     with torch.inference_mode():
-        shifted = torch.allclose(norm(x), norm(x + 1), rtol=1e-2, atol=1e-2)
-    return Norm("layer" if shifted else "rms", float(epsilon))
+        ignores_shift = torch.allclose(
+            norm(values), norm(values + 1), rtol=1e-2, atol=1e-2
+        )
+    return Norm("layer" if ignores_shift else "rms", float(epsilon))
 
 
 KeyValuePair: TypeAlias = tuple[torch.Tensor, torch.Tensor]  # keys and values
-PAST = ("past_key_values", "layer_past")  # what blocks call their cache
+_CACHE_ARGUMENTS = ("past_key_values", "layer_past")  # what blocks call their cache
 
 
-class _Caught(BaseException):
+class _StopBlock(BaseException):
     """Leaves a block at its keys and values; not an `Exception`, so that nothing in a model eats it."""
 
 
-class _Catch(DynamicCache):
+class _CapturingCache(DynamicCache):
     """Takes the keys and values of a block, those of its real past in front, and leaves the block."""
 
-    def __init__(self, past: Cache | None) -> None:
+    def __init__(self, past_cache: Cache | None) -> None:
         super().__init__()
-        self.past = past
+        self.past = past_cache
         self.caught: KeyValuePair | None = None
 
     def get_seq_length(self, layer_idx: int = 0) -> int:
@@ -151,14 +168,14 @@ class _Catch(DynamicCache):
         *args: Any,
         **kwargs: Any,
     ) -> KeyValuePair:
-        found = key_states, value_states
+        key_values = key_states, value_states
         if self.past is not None:
-            found = self.past.update(key_states, value_states, *args, **kwargs)
-        self.caught = found
-        raise _Caught
+            key_values = self.past.update(key_states, value_states, *args, **kwargs)
+        self.caught = key_values
+        raise _StopBlock
 
 
-class _Given(DynamicCache):
+class _CapturedCache(DynamicCache):
     """The caught keys and values as the past of their last token, which is among them already."""
 
     def __init__(self, caught: KeyValuePair) -> None:
@@ -186,60 +203,80 @@ def run_last_token(
     None when the call holds something that is not known to be cut to one token; then run the block whole.
     Raises whatever a block raises that cannot work like this.
     """
-    names = [*inspect.signature(block.forward).parameters]
-    given = dict(zip(names, args, strict=False)) | kwargs
-    past = next((name for name in PAST if name in given), None)
-    state = given.get("hidden_states")
+    parameter_names = [*inspect.signature(block.forward).parameters]
+    call_arguments = dict(zip(parameter_names, args, strict=False)) | kwargs
+    cache_name = next(
+        (name for name in _CACHE_ARGUMENTS if name in call_arguments), None
+    )
+    hidden_state = call_arguments.get("hidden_states")
     if (
-        past is None
-        or not isinstance(state, torch.Tensor)
-        or state.ndim != 3
-        or state.shape[1] < 2
+        cache_name is None
+        or not isinstance(hidden_state, torch.Tensor)
+        or hidden_state.ndim != 3
+        or hidden_state.shape[1] < 2
     ):
         return None
-    one = {
-        name: _cut(name, value, state.shape[1])
-        for name, value in given.items()
-        if name != past
+    token_arguments = {
+        name: _last_token_argument(name, value, hidden_state.shape[1])
+        for name, value in call_arguments.items()
+        if name != cache_name
     }
-    if any(value is _UNKNOWN for value in one.values()) or not isinstance(
-        given[past], Cache | None
-    ):
+    if any(
+        value is _UNKNOWN_ARGUMENT for value in token_arguments.values()
+    ) or not isinstance(call_arguments[cache_name], Cache | None):
         return None
-    keep = {"use_cache": True} if "use_cache" in given else {}
-    catch = _Catch(given[past])
-    with contextlib.suppress(_Caught):
-        block(**given | keep | {past: catch})
-    if catch.caught is None:
+    cache_flag = {"use_cache": True} if "use_cache" in call_arguments else {}
+    capturing_cache = _CapturingCache(call_arguments[cache_name])
+    with contextlib.suppress(_StopBlock):
+        block(**call_arguments | cache_flag | {cache_name: capturing_cache})
+    if capturing_cache.caught is None:
         raise TypeError(
             "a block without keys and values"
         )  # a recurrent one: found by the trial
-    out = block(**one | keep | {past: _Given(catch.caught)})
-    state = out[0] if isinstance(out, tuple) else out
-    return state if isinstance(state, torch.Tensor) and state.shape[1] == 1 else None
+    model_output = block(
+        **token_arguments
+        | cache_flag
+        | {cache_name: _CapturedCache(capturing_cache.caught)}
+    )
+    hidden_state = model_output[0] if isinstance(model_output, tuple) else model_output
+    return (
+        hidden_state
+        if isinstance(hidden_state, torch.Tensor) and hidden_state.shape[1] == 1
+        else None
+    )
 
 
-_UNKNOWN = object()
+_UNKNOWN_ARGUMENT = object()
 
 
-def _cut(name: str, value: Any, tokens: int) -> Any:
-    """What the last token's call gets for an argument of all tokens' call, or `_UNKNOWN`."""
+def _last_token_argument(name: str, value: Any, tokens: int) -> Any:
+    """What the last token's call gets for an argument of all tokens' call, or `_UNKNOWN_ARGUMENT`."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple | list):
-        parts = [_cut(name, part, tokens) for part in value]
-        return _UNKNOWN if any(part is _UNKNOWN for part in parts) else tuple(parts)
-    along = {
+        argument_parts = [
+            _last_token_argument(name, argument_part, tokens) for argument_part in value
+        ]
+        return (
+            _UNKNOWN_ARGUMENT
+            if any(
+                argument_part is _UNKNOWN_ARGUMENT for argument_part in argument_parts
+            )
+            else tuple(argument_parts)
+        )
+    token_dimension = {
         "hidden_states": 1,
         "position_ids": -1,
         "position_embeddings": -2,
         "attention_mask": -2,
     }.get(name)
-    if not isinstance(value, torch.Tensor) or along is None:
-        return _UNKNOWN
+    if not isinstance(value, torch.Tensor) or token_dimension is None:
+        return _UNKNOWN_ARGUMENT
     # A mask of two dimensions is one of keys, for kernels that build their own.
     if value.ndim != (4 if name == "attention_mask" else value.ndim) or value.ndim < 2:
-        return _UNKNOWN
+        return _UNKNOWN_ARGUMENT
     return (
-        value.narrow(along, tokens - 1, 1) if value.shape[along] == tokens else _UNKNOWN
+        value.narrow(token_dimension, tokens - 1, 1)
+        if value.shape[token_dimension] == tokens
+        else _UNKNOWN_ARGUMENT
     )

@@ -11,7 +11,7 @@ from denoise_core.errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class ModelFingerprint:
-    """What decides a hidden state, apart from layer, layout and pooling (those stand in the probe).
+    """What decides a hidden state, apart from layer, layout and pooling (the probe has those).
 
     ``weights`` is a sha256 over a sample of every tensor of the embeddings and of the blocks up to the
     probe's layer (`denoise_core.local.partial_forward` takes it): a model changed under the same name differs, while
@@ -44,18 +44,26 @@ class ModelFingerprint:
             raise InputError(
                 f"expected a model fingerprint as a JSON object, got {type(data).__name__}"
             )
-        kinds: dict[str, Any] = dict.fromkeys(
+        field_types: dict[str, Any] = dict.fromkeys(
             ("name", "architecture", "dtype", "weights", "tokenizer"), str
         )
-        kinds |= {"hidden_size": int, "revision": str | None, "layers": int | None}
-        wrong = [f"unknown field {k!r}" for k in data if k not in kinds]
-        wrong += [
-            f"{name!r}: expected {getattr(kind, '__name__', kind)}, got {data.get(name)!r}"
-            for name, kind in kinds.items()
-            if not isinstance(data.get(name), kind)
+        field_types |= {
+            "hidden_size": int,
+            "revision": str | None,
+            "layers": int | None,
+        }
+        problems = [
+            f"unknown field {field_name!r}"
+            for field_name in data
+            if field_name not in field_types
         ]
-        if wrong:
-            raise InputError("not a model fingerprint: " + "; ".join(wrong))
+        problems += [
+            f"{name!r}: expected {getattr(field_type, '__name__', field_type)}, got {data.get(name)!r}"
+            for name, field_type in field_types.items()
+            if not isinstance(data.get(name), field_type)
+        ]
+        if problems:
+            raise InputError("not a model fingerprint: " + "; ".join(problems))
         return cls(**data)
 
     def differences(self, other: ModelFingerprint) -> list[str]:
@@ -64,27 +72,28 @@ class ModelFingerprint:
         Hashes are compared where both sides know theirs. When one side does not know its weights, the
         names have to agree instead.
         """
-        out = [
-            f"{name}: the probe was fitted on {mine!r}, this model has {its!r}"
+        problems = [
+            f"{name}: the probe was fitted on {own_value!r}, this model has {other_value!r}"
             for name in ("architecture", "hidden_size", "dtype")
-            if (mine := getattr(self, name)) != (its := getattr(other, name))
+            if (own_value := getattr(self, name))
+            != (other_value := getattr(other, name))
         ]
         if self.weights and other.weights:
-            if self.weights != other.weights and not out:
-                same = (
+            if self.weights != other.weights and not problems:
+                model_names = (
                     "the same name"
                     if self.name == other.name
                     else f"{self.name!r} and {other.name!r}"
                 )
-                out.append(
-                    f"weights: {same}, but other values in the layers the probe reads"
+                problems.append(
+                    f"weights: {model_names}, but other values in the layers the probe reads"
                 )
         elif self.name != other.name:
-            out.append(
+            problems.append(
                 f"name: the probe was fitted on {self.name!r}, this model is {other.name!r}"
             )
         if self.tokenizer and other.tokenizer and self.tokenizer != other.tokenizer:
-            out.append(
+            problems.append(
                 "tokenizer: another vocabulary or other splitting rules than the probe was fitted with"
             )
-        return out
+        return problems

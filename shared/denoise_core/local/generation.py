@@ -21,14 +21,15 @@ from denoise_core.types import Message, Reply, Usage
 @dataclass(frozen=True, slots=True)
 class GenerationEnd:
     """How a stream ended, and its whole ``text``. ``cut``: by the limit of tokens, in the middle of what the model
-    had to say."""
+    had to say.
+    """
 
     text: str
     usage: Usage
     is_truncated: bool
 
 
-_SETTINGS = ("max_new_tokens", "temperature", "seed", "stop")
+_SETTING_NAMES = ("max_new_tokens", "temperature", "seed", "stop")
 
 
 class LocalLLM:
@@ -61,9 +62,9 @@ class LocalLLM:
         self.model: Any = model
         self.tokenizer: Any = tokenizer
         self._lock = threading.Lock()
-        self._set(max_new_tokens, temperature, seed, stop)
+        self._apply_settings(max_new_tokens, temperature, seed, stop)
 
-    def _set(
+    def _apply_settings(
         self,
         max_new_tokens: int,
         temperature: float,
@@ -89,18 +90,24 @@ class LocalLLM:
         Loads the model. Raises what the constructor and loading raise.
         """
         self.load()
-        other = copy.copy(self)
-        other._set(**{name: getattr(self, name) for name in _SETTINGS} | changed)
-        return other
+        other_llm = copy.copy(self)
+        other_llm._apply_settings(
+            **{name: getattr(self, name) for name in _SETTING_NAMES} | changed
+        )
+        return other_llm
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        inputs = self._inputs(messages)
-        before = inputs["input_ids"].shape[1]
+        """The whole reply, up to a stop text or ``max_new_tokens``."""
+        inputs = self._prompt_inputs(messages)
+        prompt_length = inputs["input_ids"].shape[1]
         with self._lock:
-            made = self._generate(**inputs)[0, before:]
-        return Reply(self._text(made), Usage(before, len(made)))
+            reply_ids = self._generate(**inputs)[0, prompt_length:]
+        return Reply(
+            self._decode_reply(reply_ids), Usage(prompt_length, len(reply_ids))
+        )
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
+        """`complete` in a worker thread."""
         return await run_in_pool(self.complete, messages)
 
     def stream(
@@ -111,47 +118,54 @@ class LocalLLM:
         Generation runs in a thread; letting the iterator go stops it at the next token. What goes wrong there is
         raised here.
         """
-        inputs = self._inputs(messages)
-        before = inputs["input_ids"].shape[1]
+        inputs = self._prompt_inputs(messages)
+        prompt_length = inputs["input_ids"].shape[1]
         streamer = TokenStreamer(self.tokenizer)
-        left = threading.Event()
-        failed: list[BaseException] = []
-        made: list[int] = []
+        is_abandoned = threading.Event()
+        worker_errors: list[BaseException] = []
+        reply_ids: list[int] = []
 
-        def work() -> None:
+        def generate_in_thread() -> None:
             try:
                 with self._lock:
-                    if left.is_set():
+                    if is_abandoned.is_set():
                         return
-                    leave = [
-                        lambda ids, scores, **_: _flags([left.is_set()] * len(ids), ids)
+                    leave_criteria = [
+                        lambda ids, scores, **_: _stop_flags(
+                            [is_abandoned.is_set()] * len(ids), ids
+                        )
                     ]
-                    made.extend(
-                        self._generate(**inputs, streamer=streamer, leave=leave)[
-                            0, before:
-                        ].tolist()
+                    reply_ids.extend(
+                        self._generate(
+                            **inputs, streamer=streamer, leave_criteria=leave_criteria
+                        )[0, prompt_length:].tolist()
                     )
             except BaseException as error:
-                failed.append(error)
+                worker_errors.append(error)
             finally:
                 streamer.end()
 
-        thread = threading.Thread(target=work, name="denoise-generate", daemon=True)
+        thread = threading.Thread(
+            target=generate_in_thread, name="denoise-generate", daemon=True
+        )
         thread.start()
         try:
             yield from stream_until_stop(streamer, self.stop)
         finally:
-            left.set()
+            is_abandoned.set()
             thread.join()
-        if failed:
-            raise failed[0]
-        whole = self.tokenizer.decode(made, skip_special_tokens=True)
-        text = truncate_at_stop(whole, self.stop)
-        ended = (made[-1:] and made[-1] in self._ends()) or text != whole
+        if worker_errors:
+            raise worker_errors[0]
+        full_text = self.tokenizer.decode(reply_ids, skip_special_tokens=True)
+        text = truncate_at_stop(full_text, self.stop)
+        has_ended = (
+            reply_ids[-1:] and reply_ids[-1] in self._end_tokens()
+        ) or text != full_text
         return GenerationEnd(
             text,
-            Usage(before, len(made)),
-            is_truncated=len(made) >= self._room(before) and not ended,
+            Usage(prompt_length, len(reply_ids)),
+            is_truncated=len(reply_ids) >= self._token_budget(prompt_length)
+            and not has_ended,
         )
 
     def load(self) -> None:
@@ -171,10 +185,13 @@ class LocalLLM:
                     f"cannot load {str(name)!r} as a causal language model: {reason}"
                 ) from error
 
-    def _generate(self, leave: Sequence[Any] = (), **inputs: Any) -> Any:
+    def _generate(self, leave_criteria: Sequence[Any] = (), **inputs: Any) -> Any:
         """The model's own ``generate``; the global random state is left as it was when there is a seed."""
         torch = require("torch", extra="end")
-        criteria = [*leave, *self._stopping(inputs["input_ids"].shape[1])]
+        criteria = [
+            *leave_criteria,
+            *self._stopping_criteria(inputs["input_ids"].shape[1]),
+        ]
         if criteria:
             inputs["stopping_criteria"] = require(
                 "transformers", extra="end"
@@ -183,76 +200,80 @@ class LocalLLM:
             if self.seed is not None:
                 torch.manual_seed(self.seed)
             return self.model.generate(
-                **inputs, **self._settings(inputs["input_ids"].shape[1])
+                **inputs, **self._generation_options(inputs["input_ids"].shape[1])
             )
 
-    def _stopping(self, before: int) -> list[Any]:
-        """A criterion that is met by the rows that hold a text of ``stop``; ``before`` tokens are the prompt."""
+    def _stopping_criteria(self, prompt_length: int) -> list[Any]:
+        """A criterion that is met by the rows that hold a text of ``stop``; ``prompt_length`` tokens are the prompt."""
         if not self.stop:
             return []
-        near = (
-            max(len(s.encode("utf-8", "surrogatepass")) for s in self.stop) + 8
+        max_tail_tokens = (
+            max(
+                len(stop_text.encode("utf-8", "surrogatepass"))
+                for stop_text in self.stop
+            )
+            + 8
         )  # a token is a byte or more
 
-        def found(ids: Any, scores: Any, **_: Any) -> Any:
-            made = self.tokenizer.batch_decode(
-                ids[:, before:][:, -near:], skip_special_tokens=True
+        def contains_stop(ids: Any, scores: Any, **_: Any) -> Any:
+            reply_ids = self.tokenizer.batch_decode(
+                ids[:, prompt_length:][:, -max_tail_tokens:], skip_special_tokens=True
             )
-            return _flags(
-                [truncate_at_stop(text, self.stop) != text for text in made], ids
+            return _stop_flags(
+                [truncate_at_stop(text, self.stop) != text for text in reply_ids], ids
             )
 
-        return [found]
+        return [contains_stop]
 
-    def _text(self, made: Any) -> str:
+    def _decode_reply(self, reply_ids: Any) -> str:
         return truncate_at_stop(
-            self.tokenizer.decode(made, skip_special_tokens=True), self.stop
+            self.tokenizer.decode(reply_ids, skip_special_tokens=True), self.stop
         )
 
-    def _ends(self) -> set[int]:
-        ends = self.model.generation_config.eos_token_id
-        return set(ends if isinstance(ends, list) else [ends])
+    def _end_tokens(self) -> set[int]:
+        end_ids = self.model.generation_config.eos_token_id
+        return set(end_ids if isinstance(end_ids, list) else [end_ids])
 
-    def _inputs(self, messages: Sequence[Message]) -> dict[str, Any]:
+    def _prompt_inputs(self, messages: Sequence[Message]) -> dict[str, Any]:
         self.load()
-        return self._row(tokenize_messages(self.tokenizer, messages))
+        return self._input_row(tokenize_messages(self.tokenizer, messages))
 
-    def _row(self, ids: Sequence[int]) -> dict[str, Any]:
-        torch, window = require("torch", extra="end"), self._window()
-        if window is not None and len(ids) >= window:
+    def _input_row(self, ids: Sequence[int]) -> dict[str, Any]:
+        torch, max_positions = require("torch", extra="end"), self._max_positions()
+        if max_positions is not None and len(ids) >= max_positions:
             raise InputError(
-                f"the prompt has {len(ids)} tokens and the model's window is {window}: keep fewer passages "
+                f"the prompt has {len(ids)} tokens and the model's window is {max_positions}: keep fewer passages "
                 "(ENDDenoiser(keep=...)) or take a model with a longer window"
             )
-        row = torch.tensor([list(ids)], device=self.model.device)
-        return {"input_ids": row, "attention_mask": torch.ones_like(row)}
+        id_row = torch.tensor([list(ids)], device=self.model.device)
+        return {"input_ids": id_row, "attention_mask": torch.ones_like(id_row)}
 
-    def _window(self) -> int | None:
+    def _max_positions(self) -> int | None:
         return getattr(
             self.model.config.get_text_config(), "max_position_embeddings", None
         )
 
-    def _pad(self) -> int:
-        pad = self.tokenizer.pad_token_id
-        return int(self.tokenizer.eos_token_id if pad is None else pad)
+    def _padding_token(self) -> int:
+        padding_id = self.tokenizer.pad_token_id
+        return int(self.tokenizer.eos_token_id if padding_id is None else padding_id)
 
-    def _room(self, before: int) -> int:
-        """How many tokens may follow a prompt of ``before``: past the window a model knows no positions."""
-        window = self._window()
+    def _token_budget(self, prompt_length: int) -> int:
+        """How many tokens may follow a prompt of ``prompt_length``: past the window a model knows no positions."""
+        max_positions = self._max_positions()
         return (
             self.max_new_tokens
-            if window is None
-            else min(self.max_new_tokens, window - before)
+            if max_positions is None
+            else min(self.max_new_tokens, max_positions - prompt_length)
         )
 
-    def _settings(self, before: int) -> dict[str, Any]:
-        chosen: dict[str, Any] = {
-            "max_new_tokens": self._room(before),
+    def _generation_options(self, prompt_length: int) -> dict[str, Any]:
+        generation_options: dict[str, Any] = {
+            "max_new_tokens": self._token_budget(prompt_length),
             "do_sample": self.temperature > 0,
         }
         if self.temperature > 0:
-            chosen["temperature"] = self.temperature
-        return chosen | {"pad_token_id": self._pad()}
+            generation_options["temperature"] = self.temperature
+        return generation_options | {"pad_token_id": self._padding_token()}
 
 
 def tokenize_messages(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
@@ -267,49 +288,59 @@ def tokenize_messages(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
         return [
             *start,
             *tokenize_texts(
-                tokenizer, ["\n\n".join(m.content for m in messages)], is_trusted=False
+                tokenizer,
+                ["\n\n".join(message.content for message in messages)],
+                is_trusted=False,
             )[0],
         ]
-    marks = [f"zzMESSAGE{n}zz" for n in range(len(messages))]
-    turns = [
-        {"role": m.role, "content": mark}
-        for m, mark in zip(messages, marks, strict=True)
+    message_marks = [
+        f"zzMESSAGE{message_index}zz" for message_index in range(len(messages))
+    ]
+    chat_turns = [
+        {"role": message.role, "content": message_mark}
+        for message, message_mark in zip(messages, message_marks, strict=True)
     ]
     try:
         text = tokenizer.apply_chat_template(
-            turns, tokenize=False, add_generation_prompt=True
+            chat_turns, tokenize=False, add_generation_prompt=True
         )
     except Exception as error:  # jinja's own classes: a template refuses by raising
         if (
             len(messages) > 1 and messages[0].role == "system"
         ):  # templates that know no system message
-            merged = Message("user", f"{messages[0].content}\n\n{messages[1].content}")
-            return tokenize_messages(tokenizer, [merged, *messages[2:]])
+            merged_message = Message(
+                "user", f"{messages[0].content}\n\n{messages[1].content}"
+            )
+            return tokenize_messages(tokenizer, [merged_message, *messages[2:]])
         raise InputError(
             f"the tokenizer's chat template refuses the messages: {error}"
         ) from error
-    contents = dict(zip(marks, (m.content for m in messages), strict=True))
-    pieces = re.split("(" + "|".join(marks) + ")", text)
-    if [p for p in pieces if p in contents] != marks:
+    mark_contents = dict(
+        zip(message_marks, (message.content for message in messages), strict=True)
+    )
+    pieces = re.split("(" + "|".join(message_marks) + ")", text)
+    if [piece for piece in pieces if piece in mark_contents] != message_marks:
         raise InputError(
             "the tokenizer's chat template does not show the messages as they are, each once"
         )
-    out: list[int] = []
-    for piece in filter(None, pieces):
-        out += tokenize_texts(
-            tokenizer, [contents.get(piece, piece)], is_trusted=piece not in contents
+    token_list: list[int] = []
+    for text_piece in filter(None, pieces):
+        token_list += tokenize_texts(
+            tokenizer,
+            [mark_contents.get(text_piece, text_piece)],
+            is_trusted=text_piece not in mark_contents,
         )[0]
-    return out
+    return token_list
 
 
-def _flags(stop: list[bool], ids: Any) -> Any:
+def _stop_flags(stop: list[bool], ids: Any) -> Any:
     """The decision for every row, as transformers wants it."""
     return require("torch", extra="end").tensor(
         stop, dtype=require("torch", extra="end").bool, device=ids.device
     )
 
 
-_HALF = "\ufffd"  # what a decoder makes of the first bytes of a character
+_PARTIAL_CHARACTER = "\ufffd"  # what a decoder makes of the first bytes of a character
 
 
 class TokenStreamer:
@@ -322,7 +353,7 @@ class TokenStreamer:
         self._tokenizer = tokenizer
         self._queue: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._tokens: list[int] = []
-        self._before, self._told = (
+        self._previous_count, self._queued_count = (
             0,
             0,
         )  # where the last piece begins and ends, in tokens
@@ -334,38 +365,50 @@ class TokenStreamer:
             self._prompt = False
             return
         self._tokens += value.reshape(-1).tolist()
-        self._tell(whole=True)
+        self._queue_new_text(only_complete=True)
 
     def end(self) -> None:
-        self._tell(whole=False)
+        """Flush the last text; `generate` calls it after the last token."""
+        self._queue_new_text(only_complete=False)
         self._queue.put(None)
 
-    def _tell(self, *, whole: bool) -> None:
-        old, now = self._decoded(self._told), self._decoded(len(self._tokens))
-        if len(now) > len(old) and not (whole and now.endswith(_HALF)):
-            self._queue.put(now[len(old) :])
-            self._before, self._told = self._told, len(self._tokens)
+    def _queue_new_text(self, *, only_complete: bool) -> None:
+        old_text, new_text = (
+            self._decode_until(self._queued_count),
+            self._decode_until(len(self._tokens)),
+        )
+        if len(new_text) > len(old_text) and not (
+            only_complete and new_text.endswith(_PARTIAL_CHARACTER)
+        ):
+            self._queue.put(new_text[len(old_text) :])
+            self._previous_count, self._queued_count = (
+                self._queued_count,
+                len(self._tokens),
+            )
 
-    def _decoded(self, to: int) -> str:
+    def _decode_until(self, end_index: int) -> str:
         return str(
             self._tokenizer.decode(
-                self._tokens[self._before : to], skip_special_tokens=True
+                self._tokens[self._previous_count : end_index], skip_special_tokens=True
             )
         )
 
     def __iter__(self) -> Iterator[str]:
-        while (piece := self._queue.get()) is not None:
-            yield piece
+        while (text_piece := self._queue.get()) is not None:
+            yield text_piece
 
 
 def truncate_at_stop(text: str, stops: Sequence[str]) -> str:
-    """The text before the first place where one of ``stops`` stands.
+    """The text before the first occurrence of any of ``stops``.
 
     >>> truncate_at_stop("one. two. three", [". t"])
     'one'
     """
     return text[
-        : min((at for stop in stops if (at := text.find(stop)) >= 0), default=len(text))
+        : min(
+            (stop_offset for stop in stops if (stop_offset := text.find(stop)) >= 0),
+            default=len(text),
+        )
     ]
 
 
@@ -377,18 +420,22 @@ def stream_until_stop(pieces: Iterable[str], stops: Sequence[str]) -> Iterator[s
     >>> list(stream_until_stop(["on", "e.", " two. three"], [". th"]))
     ['o', 'ne. two']
     """
-    kept, over, longest = "", False, max((len(stop) for stop in stops), default=1)
-    for piece in pieces:
-        if over or not piece:
+    pending_text, is_stopped, longest_stop = (
+        "",
+        False,
+        max((len(stop) for stop in stops), default=1),
+    )
+    for text_piece in pieces:
+        if is_stopped or not text_piece:
             continue
-        kept += piece
-        at, known = (
-            len(truncate_at_stop(kept, stops)),
-            max(0, len(kept) + 1 - longest),
+        pending_text += text_piece
+        stop_offset, safe_length = (
+            len(truncate_at_stop(pending_text, stops)),
+            max(0, len(pending_text) + 1 - longest_stop),
         )  # no stop that begins before is half
-        over = at < len(kept) and at <= known
-        if out := kept[: min(at, known)]:
-            yield out
-        kept = "" if over else kept[len(out) :]
-    if rest := truncate_at_stop(kept, stops):
-        yield rest
+        is_stopped = stop_offset < len(pending_text) and stop_offset <= safe_length
+        if token_list := pending_text[: min(stop_offset, safe_length)]:
+            yield token_list
+        pending_text = "" if is_stopped else pending_text[len(token_list) :]
+    if last_text := truncate_at_stop(pending_text, stops):
+        yield last_text

@@ -1,4 +1,4 @@
-"""How instruction S, passage C and question Q become one prompt, [S|C|Q] unless told otherwise.
+"""Layouts: how instruction S, passage C and question Q become one prompt, by default [S|C|Q].
 
 A prompt is defined as concatenated token ids, in fitting and in scoring alike; the joint text is never
 tokenised, because a tokeniser may merge characters across a boundary and then the same passage would have
@@ -53,7 +53,7 @@ class Layout:
     """Fixed texts and the slots `PASSAGE` and `QUERY`, in order: ``system`` parts, then ``parts``.
 
     With ``chat`` the tokenizer's chat template, where it has one, renders ``system`` as the system message
-    and ``parts`` as the user's, so that the boundary between them lies on the template's special tokens.
+    and ``parts`` as the user's, so that the template's special tokens separate them.
     Without a template, or with ``chat=False``, all parts follow the tokenizer's own start token, with an
     empty line between ``system`` and ``parts``. ``pair`` is the encoders' form, question and passage as the
     tokenizer joins two texts; it has no parts.
@@ -70,44 +70,60 @@ class Layout:
     def __post_init__(self) -> None:
         object.__setattr__(self, "parts", tuple(self.parts))
         object.__setattr__(self, "system", tuple(self.system))
-        given = self.system + self.parts
-        if self.pair and given:
+        all_parts = self.system + self.parts
+        if self.pair and all_parts:
             raise InputError(
                 f"layout {self.name!r}: a pair layout is the tokenizer's own and takes no parts"
             )
-        if not self.pair and PASSAGE not in given:
+        if not self.pair and PASSAGE not in all_parts:
             raise InputError(
-                f"layout {self.name!r}: expected the slot PASSAGE among its parts, got {given!r}"
+                f"layout {self.name!r}: expected the slot PASSAGE among its parts, got {all_parts!r}"
             )
         for slot in Slot:
-            if given.count(slot) > 1:
+            if all_parts.count(slot) > 1:
                 raise InputError(
-                    f"layout {self.name!r}: the slot {slot.name} may stand there once"
+                    f"layout {self.name!r}: the slot {slot.name} may occur once"
                 )
 
     def bind(self, tokenizer: Any) -> BoundLayout:
         """The layout in one tokenizer's ids. Raises `InputError` when its chat template hides a slot."""
         if self.pair:
             return _bind_pair(self, tokenizer)
-        start: list[int] = []
+        start_ids: list[int] = []
         if self.chat and getattr(tokenizer, "chat_template", None):
-            pieces = _rendered(self, tokenizer)
+            rendered_parts = _render_template(self, tokenizer)
         else:
-            pieces = [*self.system, *(("\n\n",) if self.system else ()), *self.parts]
-            start = _special_start(tokenizer)
-        bound: list[tuple[int, ...] | Slot] = [tuple(start)] if start else []
-        for text, group in itertools.groupby(pieces, key=lambda p: isinstance(p, str)):
+            rendered_parts = [
+                *self.system,
+                *(("\n\n",) if self.system else ()),
+                *self.parts,
+            ]
+            start_ids = _special_start(tokenizer)
+        bound_parts: list[tuple[int, ...] | Slot] = (
+            [tuple(start_ids)] if start_ids else []
+        )
+        for text, part_group in itertools.groupby(
+            rendered_parts, key=lambda layout_part: isinstance(layout_part, str)
+        ):
             if text:
-                bound.append(
+                bound_parts.append(
                     tuple(
                         tokenize_texts(
-                            tokenizer, ["".join(map(str, group))], is_trusted=True
+                            tokenizer, ["".join(map(str, part_group))], is_trusted=True
                         )[0]
                     )
                 )
             else:
-                bound += [p for p in group if isinstance(p, Slot)]
-        return BoundLayout(self.name, tuple(p for p in bound if p != ()), tokenizer)
+                bound_parts += [
+                    layout_part
+                    for layout_part in part_group
+                    if isinstance(layout_part, Slot)
+                ]
+        return BoundLayout(
+            self.name,
+            tuple(layout_part for layout_part in bound_parts if layout_part != ()),
+            tokenizer,
+        )
 
 
 SCQ = Layout(
@@ -124,7 +140,7 @@ LAYOUTS = {layout.name: layout for layout in (SCQ, PAIR)}
 class TokenPrompt:
     """One prompt as token ids. The spans are half-open ranges of positions in ``ids``.
 
-    ``shared`` is how many leading ids do not depend on the question; ``types`` are the segment ids that
+    ``prefix_length`` is how many leading ids do not depend on the question; ``segment_ids`` are the segment ids that
     some encoders take, one for each id, or () for none.
     """
 
@@ -137,7 +153,7 @@ class TokenPrompt:
 
 @dataclass(frozen=True, slots=True)
 class BoundLayout:
-    """A layout in the ids of one tokenizer. ``types`` are the segment ids of the parts, in order, or ()."""
+    """A layout in the ids of one tokenizer. ``segment_ids`` are the segment ids of the parts, in order, or ()."""
 
     name: str
     parts: tuple[tuple[int, ...] | Slot, ...]
@@ -147,32 +163,42 @@ class BoundLayout:
     @property
     def fingerprint(self) -> str:
         """``name:hash`` of the parts as ids; changes with wording, chat template and vocabulary."""
-        plain = [p.value if isinstance(p, Slot) else list(p) for p in self.parts]
-        blob = json.dumps([plain, list(self.segment_ids)]).encode()
-        return f"{self.name}:{hashlib.sha256(blob).hexdigest()[:16]}"
+        plain_parts = [
+            layout_part.value if isinstance(layout_part, Slot) else list(layout_part)
+            for layout_part in self.parts
+        ]
+        serialized = json.dumps([plain_parts, list(self.segment_ids)]).encode()
+        return f"{self.name}:{hashlib.sha256(serialized).hexdigest()[:16]}"
 
     @property
     def overhead_tokens(self) -> int:
         """Tokens of a prompt besides passage and question."""
-        return sum(len(p) for p in self.parts if not isinstance(p, Slot))
+        return sum(
+            len(layout_part)
+            for layout_part in self.parts
+            if not isinstance(layout_part, Slot)
+        )
 
     @property
     def is_prefix_reusable(self) -> bool:
         """Whether the passage comes before the question, so that its keys and values can be kept."""
-        order = [p for p in self.parts if isinstance(p, Slot)]
-        return order[0] is PASSAGE
+        slot_order = [
+            layout_part for layout_part in self.parts if isinstance(layout_part, Slot)
+        ]
+        return slot_order[0] is PASSAGE
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Ids of texts from outside. Text that spells a special token stays text."""
         return tokenize_texts(self.tokenizer, texts, is_trusted=False)
 
     def assemble(self, passage: Sequence[int], query: Sequence[int]) -> TokenPrompt:
+        """The prompt of one passage and one query, both as token ids."""
         ids: list[int] = []
-        types: list[int] = []
-        spans = {PASSAGE: (0, 0), QUERY: (0, 0)}
-        shared: int | None = None
+        segment_ids: list[int] = []
+        slot_spans = {PASSAGE: (0, 0), QUERY: (0, 0)}
+        prefix_length: int | None = None
         for n, part in enumerate(self.parts):
-            new = (
+            part_ids = (
                 part
                 if isinstance(part, tuple)
                 else passage
@@ -180,23 +206,23 @@ class BoundLayout:
                 else query
             )
             if isinstance(part, Slot):
-                spans[part] = (len(ids), len(ids) + len(new))
+                slot_spans[part] = (len(ids), len(ids) + len(part_ids))
                 if part is QUERY:
-                    shared = len(ids)
-            ids += new
+                    prefix_length = len(ids)
+            ids += part_ids
             if self.segment_ids:
-                types += [self.segment_ids[n]] * len(new)
+                segment_ids += [self.segment_ids[n]] * len(part_ids)
         # Without a question every id is shared, but the last has to be run to have a state.
         return TokenPrompt(
             tuple(ids),
-            spans[PASSAGE],
-            spans[QUERY],
-            len(ids) if shared is None else shared,
-            tuple(types),
+            slot_spans[PASSAGE],
+            slot_spans[QUERY],
+            len(ids) if prefix_length is None else prefix_length,
+            tuple(segment_ids),
         )
 
 
-_tokenizing = threading.Lock()
+_tokenizer_lock = threading.Lock()
 
 
 def tokenize_texts(
@@ -204,41 +230,49 @@ def tokenize_texts(
 ) -> list[list[int]]:
     """Ids of each text, nothing added. Unless it is our ``own_text``, what spells a special token stays text."""
     # A lone surrogate, as broken JSON has it, is no Unicode text and would stop the tokenizer.
-    clean = [t.encode("utf-8", "replace").decode("utf-8") for t in texts]
-    if not clean:
+    clean_texts = [text.encode("utf-8", "replace").decode("utf-8") for text in texts]
+    if not clean_texts:
         return []
-    with _tokenizing:  # whether special tokens count is a setting of the tokenizer object, not of the call
-        given = tokenizer(
-            clean,
+    with _tokenizer_lock:  # whether special tokens count is a setting of the tokenizer object, not of the call
+        all_parts = tokenizer(
+            clean_texts,
             add_special_tokens=False,
             split_special_tokens=not is_trusted,
             return_attention_mask=False,
             return_token_type_ids=False,
             verbose=False,  # longer than the window is expected here: the reader splits
         )
-    return [list(map(int, ids)) for ids in given["input_ids"]]
+    return [list(map(int, ids)) for ids in all_parts["input_ids"]]
 
 
 def _special_start(tokenizer: Any) -> list[int]:
     """What the tokenizer puts before a single text: a start token, or nothing."""
-    marked = list(tokenizer("a", add_special_tokens=True)["input_ids"])
-    plain = list(tokenizer("a", add_special_tokens=False)["input_ids"])
-    for start in range(len(marked)):
-        if marked[start : start + len(plain)] == plain:
-            return marked[:start]
+    ids_with_special = list(tokenizer("a", add_special_tokens=True)["input_ids"])
+    plain_parts = list(tokenizer("a", add_special_tokens=False)["input_ids"])
+    for start_ids in range(len(ids_with_special)):
+        if ids_with_special[start_ids : start_ids + len(plain_parts)] == plain_parts:
+            return ids_with_special[:start_ids]
     return []
 
 
-def _rendered(layout: Layout, tokenizer: Any) -> list[LayoutPart]:
+def _render_template(layout: Layout, tokenizer: Any) -> list[LayoutPart]:
     """The conversation as the chat template writes it, cut at the slots."""
-    marks = {PASSAGE: "zzPASSAGEzz", QUERY: "zzQUESTIONzz"}
+    slot_marks = {PASSAGE: "zzPASSAGEzz", QUERY: "zzQUESTIONzz"}
     system, user = (
-        "".join(marks[p] if isinstance(p, Slot) else p for p in parts)
+        "".join(
+            slot_marks[layout_part] if isinstance(layout_part, Slot) else layout_part
+            for layout_part in parts
+        )
         for parts in (layout.system, layout.parts)
     )
-    wanted = {slot for slot in marks if marks[slot] in system + user}
+    wanted_slots = {slot for slot in slot_marks if slot_marks[slot] in system + user}
     conversations = [
-        [{"role": "user", "content": "\n\n".join(t for t in (system, user) if t)}]
+        [
+            {
+                "role": "user",
+                "content": "\n\n".join(text for text in (system, user) if text),
+            }
+        ]
     ]
     if system:
         conversations.insert(
@@ -248,7 +282,7 @@ def _rendered(layout: Layout, tokenizer: Any) -> list[LayoutPart]:
     template = tokenizer.get_chat_template()
     if "strftime_now" in template:
         template = _FIXED_DAY + template
-    why = "it does not show the passage or the question as it is"
+    refusal = "it does not show the passage or the question as it is"
     for (
         conversation
     ) in conversations:  # the second is for templates that know no system message
@@ -260,14 +294,16 @@ def _rendered(layout: Layout, tokenizer: Any) -> list[LayoutPart]:
                 add_generation_prompt=True,
             )
         except Exception as error:  # jinja's own classes: a template refuses by raising
-            why = str(error)
+            refusal = str(error)
             continue
-        if all(text.count(marks[slot]) == 1 for slot in wanted):
-            cut = re.split("(" + "|".join(marks.values()) + ")", text)
-            slots = {mark: slot for slot, mark in marks.items()}
-            return [slots.get(piece, piece) for piece in cut if piece]
+        if all(text.count(slot_marks[slot]) == 1 for slot in wanted_slots):
+            text_parts = re.split("(" + "|".join(slot_marks.values()) + ")", text)
+            slots = {slot_mark: slot for slot, slot_mark in slot_marks.items()}
+            return [
+                slots.get(text_part, text_part) for text_part in text_parts if text_part
+            ]
     raise InputError(
-        f"layout {layout.name!r}: the tokenizer's chat template cannot be used: {why}; "
+        f"layout {layout.name!r}: the tokenizer's chat template cannot be used: {refusal}; "
         "give Layout(..., chat=False)"
     )
 
@@ -275,30 +311,43 @@ def _rendered(layout: Layout, tokenizer: Any) -> list[LayoutPart]:
 def _bind_pair(layout: Layout, tokenizer: Any) -> BoundLayout:
     """[CLS] question [SEP] passage [SEP], or however the tokenizer joins two texts, taken from an example."""
     example = tokenizer("a", "b")
-    ids, owners = list(example["input_ids"]), example.sequence_ids()
-    types = (
+    ids, token_owners = list(example["input_ids"]), example.sequence_ids()
+    segment_ids = (
         list(example["token_type_ids"])
         if "token_type_ids" in tokenizer.model_input_names
         else []
     )
-    first = [i for i, o in enumerate(owners) if o == 0]
-    second = [i for i, o in enumerate(owners) if o == 1]
-    if not first or not second:
+    query_positions = [
+        position for position, owner in enumerate(token_owners) if owner == 0
+    ]
+    passage_positions = [
+        position for position, owner in enumerate(token_owners) if owner == 1
+    ]
+    if not query_positions or not passage_positions:
         raise InputError(
             "the tokenizer cannot join two texts; give a Layout with parts of your own"
         )
     ranges: list[tuple[int, int, Slot | None]] = [
-        (0, first[0], None),
-        (first[0], first[-1] + 1, QUERY),
-        (first[-1] + 1, second[0], None),
-        (second[0], second[-1] + 1, PASSAGE),
-        (second[-1] + 1, len(ids), None),
+        (0, query_positions[0], None),
+        (query_positions[0], query_positions[-1] + 1, QUERY),
+        (query_positions[-1] + 1, passage_positions[0], None),
+        (passage_positions[0], passage_positions[-1] + 1, PASSAGE),
+        (passage_positions[-1] + 1, len(ids), None),
     ]
-    filled = [(a, b, slot) for a, b, slot in ranges if b > a]
-    parts = tuple(slot or tuple(ids[a:b]) for a, b, slot in filled)
+    filled_ranges = [
+        (first_position, end_position, slot)
+        for first_position, end_position, slot in ranges
+        if end_position > first_position
+    ]
+    parts = tuple(
+        slot or tuple(ids[first_position:end_position])
+        for first_position, end_position, slot in filled_ranges
+    )
     return BoundLayout(
         layout.name,
         parts,
         tokenizer,
-        tuple(types[a] for a, _, _ in filled) if types else (),
+        tuple(segment_ids[first_position] for first_position, _, _ in filled_ranges)
+        if segment_ids
+        else (),
     )

@@ -21,10 +21,10 @@ from denoise_core.local.fingerprint import ModelFingerprint
 from denoise_core.local.partial_forward import PartialForward, get_partial_forward
 from denoise_core.runtime.caches import SingleLoadCache
 
-_models: SingleLoadCache[nn.Module] = (
+_model_cache: SingleLoadCache[nn.Module] = (
     SingleLoadCache()
 )  # by name and by how, for as long as somebody uses one
-_SAMPLE = 512  # values of each tensor that go into the weights' fingerprint
+_SAMPLED_VALUES = 512  # values of each tensor that go into the weights' fingerprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,29 +42,30 @@ class LoadOptions:
     attention: str | None = None
 
     def resolved_device(self) -> str:
+        """``device``, or CUDA if there is one, else the CPU."""
         return self.device or ("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def truncate_config(config: Any, layers: int) -> int:
     """Cut a configuration in place to ``layers`` blocks; returns how many it had."""
-    text = config.get_text_config()
-    whole = int(text.num_hidden_layers)
-    if not 1 <= layers <= whole:
+    text_config = config.get_text_config()
+    full_count = int(text_config.num_hidden_layers)
+    if not 1 <= layers <= full_count:
         raise InputError(
-            f"layers={layers}: this model has {whole} blocks, so 1 to {whole}"
+            f"layers={layers}: this model has {full_count} blocks, so 1 to {full_count}"
         )
-    for name, value in list(vars(text).items()):
+    for name, value in list(vars(text_config).items()):
         # layer_types, mlp_layer_types, no_rope_layers and the like hold one entry for each block.
         if (
             isinstance(value, list | tuple)
-            and len(value) == whole
+            and len(value) == full_count
             and name != "architectures"
         ):
-            setattr(text, name, value[:layers])
-    text.num_hidden_layers = layers
-    if getattr(text, "max_window_layers", None) is not None:
-        text.max_window_layers = min(text.max_window_layers, layers)
-    return whole
+            setattr(text_config, name, value[:layers])
+    text_config.num_hidden_layers = layers
+    if getattr(text_config, "max_window_layers", None) is not None:
+        text_config.max_window_layers = min(text_config.max_window_layers, layers)
+    return full_count
 
 
 def load_model(
@@ -91,11 +92,13 @@ def load_model(
     if load.attention is not None:
         options["attn_implementation"] = load.attention
     if layers is not None:
-        options["config"] = _config(name, load)
+        options["config"] = _load_config(name, load)
         truncate_config(options["config"], layers)
-    auto = transformers.AutoModelForCausalLM if has_lm_head else transformers.AutoModel
+    auto_class = (
+        transformers.AutoModelForCausalLM if has_lm_head else transformers.AutoModel
+    )
     try:
-        model: nn.Module = auto.from_pretrained(str(name), **options)
+        model: nn.Module = auto_class.from_pretrained(str(name), **options)
     except RuntimeError as error:
         if layers is None:
             raise
@@ -105,7 +108,7 @@ def load_model(
     return model.eval().to(load.resolved_device())  # pyright: ignore
 
 
-def _config(name: str | Path, load: LoadOptions) -> Any:
+def _load_config(name: str | Path, load: LoadOptions) -> Any:
     from transformers import AutoConfig
 
     return AutoConfig.from_pretrained(str(name), revision=load.revision)
@@ -120,27 +123,44 @@ def shared_model(
 ) -> nn.Module:
     """As `load_model`; in memory once, however many threads ask.
 
-    For reading and generating: what changes a model in place takes one of its own from `load_model`. A folder
+    For reading and generating: code that changes a model in place loads its copy with `load_model`. A folder
     whose files have changed is another model.
     """
     load = load or LoadOptions()
-    fresh = partial(load_model, name, load=load, has_lm_head=has_lm_head, layers=layers)
-    return _models(
-        (str(name), _stamp(name), load, load.resolved_device(), has_lm_head, layers),
-        fresh,
+    load_fresh = partial(
+        load_model, name, load=load, has_lm_head=has_lm_head, layers=layers
+    )
+    return _model_cache(
+        (
+            str(name),
+            _folder_stamp(name),
+            load,
+            load.resolved_device(),
+            has_lm_head,
+            layers,
+        ),
+        load_fresh,
     )
 
 
-def _stamp(name: str | Path) -> tuple[tuple[str, int, int], ...]:
-    """What tells the files of a folder from those that stood there before; () for a name."""
+def _folder_stamp(name: str | Path) -> tuple[tuple[str, int, int], ...]:
+    """Name, size and mtime of each file of a folder, to notice changed files; () for a name."""
     folder = Path(name)
     if not folder.is_dir():
         return ()
-    stats = ((p.name, p.stat()) for p in sorted(folder.iterdir()) if p.is_file())
-    return tuple((file, s.st_size, s.st_mtime_ns) for file, s in stats)
+    file_stats = (
+        (file_path.name, file_path.stat())
+        for file_path in sorted(folder.iterdir())
+        if file_path.is_file()
+    )
+    return tuple(
+        (file_name, file_stat.st_size, file_stat.st_mtime_ns)
+        for file_name, file_stat in file_stats
+    )
 
 
 def load_tokenizer(name: str | Path, *, revision: str | None = None) -> Any:
+    """The tokenizer of a model by name or folder."""
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(str(name), revision=revision)
@@ -180,15 +200,17 @@ def open_backbone(
     """
     if isinstance(model, str | Path):
         name = str(model)
-        loaded = shared_model(model, load=load, layers=layers)
-        whole = (
-            None if layers is None else truncate_config(_config(model, load), layers)
+        loaded_model = shared_model(model, load=load, layers=layers)
+        full_count = (
+            None
+            if layers is None
+            else truncate_config(_load_config(model, load), layers)
         )
     else:
-        loaded, whole = model, None
+        loaded_model, full_count = model, None
         name = str(getattr(model, "name_or_path", "") or type(model).__name__)
-    early = get_partial_forward(loaded)
-    early.check_readable()
+    partial_forward = get_partial_forward(loaded_model)
+    partial_forward.check_readable()
     if tokenizer is None or isinstance(tokenizer, str | Path):
         try:
             tokenizer = load_tokenizer(tokenizer or name, revision=load.revision)
@@ -198,21 +220,28 @@ def open_backbone(
             raise InputError(
                 f"no tokenizer was found for {name!r}: pass tokenizer=..., by name, path or object"
             ) from error
-    revision = load.revision or getattr(loaded.config, "_commit_hash", None)
+    revision = load.revision or getattr(loaded_model.config, "_commit_hash", None)
     return Backbone(
-        loaded, early, tokenizer, name, revision, whole or early.block_count
+        loaded_model,
+        partial_forward,
+        tokenizer,
+        name,
+        revision,
+        full_count or partial_forward.block_count,
     )
 
 
 def _weights_hash(parameters: Iterable[tuple[str, torch.Tensor]]) -> str:
-    """sha256 over name, shape and up to `_SAMPLE` evenly spaced values of each tensor."""
+    """sha256 over name, shape and up to `_SAMPLED_VALUES` evenly spaced values of each tensor."""
     digest = hashlib.sha256()
-    for name, tensor in sorted(parameters, key=lambda item: item[0]):
+    for name, tensor in sorted(parameters, key=lambda named_tensor: named_tensor[0]):
         digest.update(f"{name}{tuple(tensor.shape)}".encode())
         if tensor.device.type != "meta":
-            flat = tensor.detach().reshape(-1)
-            step = max(1, -(-flat.numel() // _SAMPLE))
-            digest.update(flat[::step].to("cpu", torch.float32).numpy().tobytes())
+            flat_values = tensor.detach().reshape(-1)
+            sample_step = max(1, -(-flat_values.numel() // _SAMPLED_VALUES))
+            digest.update(
+                flat_values[::sample_step].to("cpu", torch.float32).numpy().tobytes()
+            )
     return digest.hexdigest()
 
 
@@ -220,9 +249,12 @@ def tokenizer_hash(tokenizer: Any) -> str:
     """sha256 of a tokenizer's definition, apart from padding and truncation, which are settings of a call."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
-        plain = {"vocabulary": tokenizer.get_vocab(), "class": type(tokenizer).__name__}
+        definition = {
+            "vocabulary": tokenizer.get_vocab(),
+            "class": type(tokenizer).__name__,
+        }
     else:
-        plain = json.loads(backend.to_str())
-        plain.pop("padding", None)
-        plain.pop("truncation", None)
-    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+        definition = json.loads(backend.to_str())
+        definition.pop("padding", None)
+        definition.pop("truncation", None)
+    return hashlib.sha256(json.dumps(definition, sort_keys=True).encode()).hexdigest()

@@ -47,19 +47,20 @@ class StopForward(BaseException):
 class LayerRequest:
     """One pass: pool the state at each layer of ``pools``, leave at ``stop``; ``entered`` counts blocks run.
 
-    With ``last`` the final block of the pass runs for the last token only; ``inside`` is set meanwhile.
+    With ``last`` the final block of the pass runs for the last token only; ``is_in_span`` is set meanwhile.
     """
 
     owner: PartialForward
     pools: Mapping[int, PoolingFunction]
     stop: int
     last: bool = False
-    inside: bool = False
+    is_inside: bool = False
     entered: int = 0
-    found: dict[int, torch.Tensor] = field(default_factory=dict)
+    states: dict[int, torch.Tensor] = field(default_factory=dict)
 
     def arrive(self, layer: int, state: Any, entering: bool) -> None:
-        if layer in self.pools and layer not in self.found:
+        """Pool the state at ``layer`` if it was asked for; raise `StopForward` at the last layer."""
+        if layer in self.pools and layer not in self.states:
             if (
                 not isinstance(state, torch.Tensor)
                 or state.ndim != 3
@@ -74,7 +75,7 @@ class LayerRequest:
                     f"between its blocks this model carries {shape}, not one vector of width {self.owner.hidden_size} "
                     "for each token, so a probe cannot read it"
                 )
-            self.found[layer] = self.pools[layer](state)
+            self.states[layer] = self.pools[layer](state)
         if layer >= self.stop:
             raise StopForward
         self.entered += entering
@@ -82,12 +83,12 @@ class LayerRequest:
     def finish(
         self, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        """Run the final block for the last token and leave; come back when it has to be run whole."""
-        self.inside = True
+        """Run the final block for the last token and leave; return if the block has to run for all tokens."""
+        self.is_inside = True
         try:
             state = run_last_token(block, args, kwargs)
         finally:
-            self.inside = False
+            self.is_inside = False
         if state is not None:
             self.arrive(self.stop, state, entering=False)
 
@@ -98,10 +99,10 @@ current_request: contextvars.ContextVar[LayerRequest | None] = contextvars.Conte
 
 
 class LayerHook:
-    """The hook before block ``n``: its input is ``h_n``. It knows its owner weakly, or models would live on."""
+    """The hook before block ``layer_index``: its input is ``h_n``. It knows its owner weakly, or models would live on."""
 
-    def __init__(self, n: int, owner: PartialForward | None) -> None:
-        self.n = n
+    def __init__(self, layer_index: int, owner: PartialForward | None) -> None:
+        self.n = layer_index
         self.owner = weakref.ref(owner) if owner is not None else lambda: None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -110,7 +111,8 @@ class LayerHook:
     def before(
         self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> None:
-        request = self._request()
+        """Forward pre-hook: reports the block's input, and may run the last block for one token."""
+        request = self._active_request()
         if request is None:
             return
         request.arrive(
@@ -120,7 +122,8 @@ class LayerHook:
             request.finish(module, args, kwargs)
 
     def after(self, module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
-        request = self._request()
+        """Forward hook of the last block: reports its output."""
+        request = self._active_request()
         if request is not None:
             request.arrive(
                 self.n,
@@ -128,12 +131,12 @@ class LayerHook:
                 entering=False,
             )
 
-    def _request(self) -> LayerRequest | None:
+    def _active_request(self) -> LayerRequest | None:
         """The pass that is under way in this thread, if it is one of the model watched."""
         request, owner = current_request.get(), self.owner()
         return (
             request
-            if request is not None and owner is request.owner and not request.inside
+            if request is not None and owner is request.owner and not request.is_inside
             else None
         )
 
@@ -141,7 +144,7 @@ class LayerHook:
 class PartialForward:
     """One loaded model, read at any layer. Get it from `get_partial_forward`, which keeps one for each model.
 
-    ``lock`` is for whoever runs batches: one batch at a time bounds memory. ``causal`` says whether a token
+    Hold ``lock`` while running a batch: one batch at a time bounds memory. ``causal`` says whether a token
     sees those after it, ``norm`` is the final norm with its gain at one; both are found by trying, at the
     first `check`.
     """
@@ -161,8 +164,10 @@ class PartialForward:
         self._narrow: dict[int, bool] = {}
         self._refusal: str | None = None
         self._learned = False
-        for n, block in enumerate(blocks):
-            block.register_forward_pre_hook(LayerHook(n, self).before, with_kwargs=True)
+        for layer_index, block in enumerate(blocks):
+            block.register_forward_pre_hook(
+                LayerHook(layer_index, self).before, with_kwargs=True
+            )
         blocks[-1].register_forward_hook(LayerHook(self.block_count, self).after)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -171,12 +176,18 @@ class PartialForward:
 
     @property
     def device(self) -> torch.device:
+        """Device of the model's first parameter."""
         return next(self.decoder.parameters()).device
 
     @property
     def dtype(self) -> str:
+        """Name of the blocks' floating-point type, such as "bfloat16"."""
         return str(
-            next(p for p in self.blocks.parameters() if p.is_floating_point()).dtype
+            next(
+                prompt
+                for prompt in self.blocks.parameters()
+                if prompt.is_floating_point()
+            ).dtype
         ).removeprefix("torch.")
 
     @property
@@ -200,7 +211,7 @@ class PartialForward:
         self.check_readable()
         if layer not in self._checked:
             with self.lock:
-                self._compare(layer)
+                self._compare_layer(layer)
                 self._checked.add(layer)
 
     def check_readable(self) -> None:
@@ -211,20 +222,20 @@ class PartialForward:
             )
         if not self._learned:
             with self.lock:
-                self._learn()
+                self._detect_properties()
         if self._refusal:
             raise InputError(self._refusal)
 
     def read_layers(
-        self, inputs: Mapping[str, Any], layers: Sequence[int], pool: PoolingFunction
+        self, inputs: Mapping[str, Any], layers: Sequence[int], pooling: PoolingFunction
     ) -> dict[int, torch.Tensor]:
-        """``pool`` of the state at each of ``layers``, from one pass that ends at the highest.
+        """``pooling`` of the state at each of ``layers``, from one pass that ends at the highest.
 
-        ``inputs`` are those of the model's forward pass; ``pool`` gets ``(batch, tokens, width)``. Raises
+        ``inputs`` are those of the model's forward pass; ``pooling`` gets ``(batch, tokens, width)``. Raises
         `InputError` when a layer was never reached (a fused, compiled or patched forward pass).
         """
-        return self._pass(
-            inputs, LayerRequest(self, dict.fromkeys(layers, pool), max(layers))
+        return self._run_pass(
+            inputs, LayerRequest(self, dict.fromkeys(layers, pooling), max(layers))
         )
 
     def read_last_token(self, inputs: Mapping[str, Any], layer: int) -> torch.Tensor:
@@ -235,16 +246,20 @@ class PartialForward:
         """
         if layer not in self._narrow:
             self._narrow[layer] = self.is_causal and layer > 0 and self._try_last(layer)
-        return self._last(inputs, layer, self._narrow[layer])
+        return self._read_last(inputs, layer, self._narrow[layer])
 
-    def _last(
-        self, inputs: Mapping[str, Any], layer: int, narrow: bool
+    def _read_last(
+        self, inputs: Mapping[str, Any], layer: int, is_narrow: bool
     ) -> torch.Tensor:
-        pools: dict[int, PoolingFunction] = {layer: lambda h: h[:, -1].float()}
-        return self._pass(inputs, LayerRequest(self, pools, layer, last=narrow))[layer]
+        pools: dict[int, PoolingFunction] = {
+            layer: lambda hidden: hidden[:, -1].float()
+        }
+        return self._run_pass(inputs, LayerRequest(self, pools, layer, last=is_narrow))[
+            layer
+        ]
 
     @torch.inference_mode()
-    def _pass(
+    def _run_pass(
         self, inputs: Mapping[str, Any], request: LayerRequest
     ) -> dict[int, torch.Tensor]:
         token = current_request.set(request)
@@ -254,45 +269,54 @@ class PartialForward:
             pass
         finally:
             current_request.reset(token)
-        missing = sorted(request.pools.keys() - request.found.keys())
-        if missing or request.entered != request.stop:
+        missing_layers = sorted(request.pools.keys() - request.states.keys())
+        if missing_layers or request.entered != request.stop:
             raise InputError(
                 f"the model's forward pass went around its blocks: expected {request.stop} of {self.block_count} to "
                 f"run, saw {request.entered}; a fused, compiled or patched forward cannot be read, load the "
                 "model plainly"
             )
-        return request.found
+        return request.states
 
     def parameters_below(self, layer: int) -> list[tuple[str, torch.Tensor]]:
         """Named tensors that decide ``h_layer``: the first blocks, and what runs outside them before."""
-        inside = {id(m) for m in self.blocks.modules()}
+        block_modules = {id(module) for module in self.blocks.modules()}
         outside = [
-            (path, m) for path, m in self.decoder.named_modules() if id(m) not in inside
+            (module_path, module)
+            for module_path, module in self.decoder.named_modules()
+            if id(module) not in block_modules
         ]
-        used: set[str] = {""}
+        used_paths: set[str] = {""}
 
-        def note(path: str) -> Callable[..., None]:
+        def record_path(module_path: str) -> Callable[..., None]:
             # Other threads may run the whole model meanwhile; only our own pass counts.
             return lambda *_: (
-                used.add(path) if current_request.get() is not None else None
+                used_paths.add(module_path)
+                if current_request.get() is not None
+                else None
             )
 
-        handles = [m.register_forward_pre_hook(note(path)) for path, m in outside]
+        handles = [
+            module.register_forward_pre_hook(record_path(module_path))
+            for module_path, module in outside
+        ]
         try:
-            self.read_layers(self._inputs(self._sample()), [layer], lambda h: h)
+            self.read_layers(
+                self._inputs(self._sample_ids()), [layer], lambda hidden: hidden
+            )
         finally:
             for handle in handles:
                 handle.remove()
-        out: list[tuple[str, torch.Tensor]] = [
-            (f"{path}.{name}", p)
-            for path, m in outside
-            if path in used
-            for name, p in m.named_parameters(recurse=False)
+        input_tensors: list[tuple[str, torch.Tensor]] = [
+            (f"{module_path}.{name}", prompt)
+            for module_path, module in outside
+            if module_path in used_paths
+            for name, prompt in module.named_parameters(recurse=False)
         ]
-        return out + [
-            (f"blocks.{n}.{name}", p)
-            for n, block in enumerate(self.blocks[:layer])
-            for name, p in block.named_parameters()
+        return input_tensors + [
+            (f"blocks.{layer_index}.{name}", prompt)
+            for layer_index, block in enumerate(self.blocks[:layer])
+            for name, prompt in block.named_parameters()
         ]
 
     # -- what is found out by trying, once -------------------------------------------------------------
@@ -310,7 +334,7 @@ class PartialForward:
             inputs["use_cache"] = False
         return inputs
 
-    def _sample(self) -> torch.Tensor:
+    def _sample_ids(self) -> torch.Tensor:
         # A generator of our own: the global one belongs to the user.
         generator = torch.Generator().manual_seed(0)
         ids = torch.randint(int(self.config.vocab_size), (1, 8), generator=generator)
@@ -318,98 +342,109 @@ class PartialForward:
 
     def _try_last(self, layer: int) -> bool:
         """Whether the last token alone gives what the whole block gives: rows with padding, and without."""
-        ids = self._sample()[0].tolist()
-        for first in (ids, ids[3:]):
+        ids = self._sample_ids()[0].tolist()
+        for first_state in (ids, ids[3:]):
             prompts = [
-                TokenPrompt(tuple(row), (0, 0), (0, 0), 0) for row in (first, ids[::-1])
+                TokenPrompt(tuple(row), (0, 0), (0, 0), 0)
+                for row in (first_state, ids[::-1])
             ]
             inputs = model_inputs(self, prompts, 0)
-            whole = self._last(inputs, layer, narrow=False)
+            whole_state = self._read_last(inputs, layer, is_narrow=False)
             try:
-                alone = self._last(inputs, layer, narrow=True)
+                token_state = self._read_last(inputs, layer, is_narrow=True)
             except Exception:  # whatever a foreign block makes of one token and a past
                 return False
-            near = (
-                _same(alone, whole, 1e-5)
+            is_near = (
+                _is_close(token_state, whole_state, 1e-5)
                 if self.dtype in ("float32", "float64")
-                else nearly_equal(alone, whole)
+                else nearly_equal(token_state, whole_state)
             )
-            if not near:
+            if not is_near:
                 return False
         return True
 
-    def _learn(self) -> None:
+    def _detect_properties(self) -> None:
         """Direction of attention, and which module is the final norm."""
         self._learned = True
         if any(
-            "quantized.dynamic" in type(m).__module__ for m in self.blocks.modules()
+            "quantized.dynamic" in type(module).__module__
+            for module in self.blocks.modules()
         ):
             # Not left to the trial below: eight tokens do not always move the scale.
             self._refusal = (
                 "this model is quantised dynamically: its int8 arithmetic takes one scale over a whole batch, so "
-                "the state of a token changes with what stands behind it and with its neighbours; load it in "
+                "the state of a token depends on later tokens and on the other rows; load it in "
                 "float32 or bfloat16, or with weights alone in 4 or 8 bits"
             )
             return
-        ids = self._sample()
-        other = ids.clone()
-        other[0, -1] = (other[0, -1] + 1) % int(self.config.vocab_size)
+        ids = self._sample_ids()
+        changed_ids = ids.clone()
+        changed_ids[0, -1] = (changed_ids[0, -1] + 1) % int(self.config.vocab_size)
         try:
-            first, changed = (
-                self.read_layers(self._inputs(x), [1], lambda h: h[:, 0])[1]
-                for x in (ids, other)
+            first_state, changed_state = (
+                self.read_layers(
+                    self._inputs(trial_ids), [1], lambda hidden: hidden[:, 0]
+                )[1]
+                for trial_ids in (ids, changed_ids)
             )
-            self.is_causal = torch.equal(first, changed)
+            self.is_causal = torch.equal(first_state, changed_state)
             with torch.inference_mode():
-                top = self.read_layers(
-                    self._inputs(ids), [self.block_count], lambda h: h
+                last_hidden = self.read_layers(
+                    self._inputs(ids), [self.block_count], lambda hidden: hidden
                 )[self.block_count]
-                out = self.decoder(**self._inputs(ids)).last_hidden_state
-                self.final_norm = find_final_norm(self.decoder, self.blocks, top, out)
+                input_tensors = self.decoder(**self._inputs(ids)).last_hidden_state
+                self.final_norm = find_final_norm(
+                    self.decoder, self.blocks, last_hidden, input_tensors
+                )
                 if self.final_norm is not None:
                     self.unit_norm = remove_gain(self.final_norm)
         except InputError as error:
             self._refusal = str(error)
 
     @torch.inference_mode()
-    def _compare(self, layer: int) -> None:
-        inputs = self._inputs(self._sample())
-        state = self.read_layers(inputs, [layer], lambda h: h)[layer]
-        given = self.decoder(**inputs, output_hidden_states=True)
+    def _compare_layer(self, layer: int) -> None:
+        inputs = self._inputs(self._sample_ids())
+        state = self.read_layers(inputs, [layer], lambda hidden: hidden)[layer]
+        full_output = self.decoder(**inputs, output_hidden_states=True)
         if layer == self.block_count:
             state = state if self.final_norm is None else self.final_norm(state)
-            wanted = [given.last_hidden_state]
+            expected_states = [full_output.last_hidden_state]
         else:
             # Mamba-2 lists its states one place earlier; the blocks that ran were counted, so both are h_L.
-            wanted = [
-                given.hidden_states[layer],
-                given.hidden_states[max(0, layer - 1)],
+            expected_states = [
+                full_output.hidden_states[layer],
+                full_output.hidden_states[max(0, layer - 1)],
             ]
-        if not any(_same(state, w) for w in wanted):
+        if not any(_is_close(state, expected) for expected in expected_states):
             raise InputError(
                 f"the state after {layer} blocks is not the model's own hidden_states[{layer}]; this model "
                 "carries more between its blocks than their input, so it cannot be read early"
             )
 
 
-def _same(state: torch.Tensor, wanted: torch.Tensor, tolerance: float = 1e-3) -> bool:
+def _is_close(
+    state: torch.Tensor, expected_states: torch.Tensor, tolerance: float = 1e-3
+) -> bool:
     """Equal but for a kernel that adds in another order the second time."""
-    scale = float(wanted.abs().max()) or 1.0
+    scale = float(expected_states.abs().max()) or 1.0
     return (
-        state.shape == wanted.shape
-        and float((state - wanted).abs().max()) <= tolerance * scale
+        state.shape == expected_states.shape
+        and float((state - expected_states).abs().max()) <= tolerance * scale
     )
 
 
-def nearly_equal(found: torch.Tensor, wanted: torch.Tensor) -> bool:
+def nearly_equal(states: torch.Tensor, expected_states: torch.Tensor) -> bool:
     """As near, row by row, as half precision is to itself in another batch."""
     return bool(
-        (torch.cosine_similarity(found.float(), wanted.float(), dim=-1) > 0.999).all()
+        (
+            torch.cosine_similarity(states.float(), expected_states.float(), dim=-1)
+            > 0.999
+        ).all()
     )
 
 
-_KEPT = "_denoise_early_layers"
-_lock = threading.Lock()
+_PARTIAL_FORWARD_ATTRIBUTE = "_denoise_early_layers"
+_creation_lock = threading.Lock()
 
 
 def get_partial_forward(model: nn.Module) -> PartialForward:
@@ -421,45 +456,52 @@ def get_partial_forward(model: nn.Module) -> PartialForward:
         model, "_orig_mod", model
     )  # under torch.compile the hooks belong to the original
     config, decoder, blocks = find_blocks(model)
-    with _lock:
-        found = decoder.__dict__.get(_KEPT)
-        if found is None:
-            found = PartialForward(config, decoder, blocks)
+    with _creation_lock:
+        states = decoder.__dict__.get(_PARTIAL_FORWARD_ATTRIBUTE)
+        if states is None:
+            states = PartialForward(config, decoder, blocks)
             object.__setattr__(
-                decoder, _KEPT, found
+                decoder, _PARTIAL_FORWARD_ATTRIBUTE, states
             )  # past torch's own, which is for parameters and modules
-        return found
+        return states
 
 
 def model_inputs(
-    early: PartialForward, prompts: Sequence[TokenPrompt], pad: int
+    partial_forward: PartialForward, prompts: Sequence[TokenPrompt], pad: int
 ) -> dict[str, Any]:
     """Inputs of the model's forward pass. Decoders are padded on the left, encoders on the right.
 
     Decoders always get position ids, because those with learned positions would count the padding in
     (GPT-2 does); encoders number their tokens themselves, some of them not from 0 (RoBERTa).
     """
-    width = max(len(p.ids) for p in prompts)
+    width = max(len(prompt.ids) for prompt in prompts)
     ids, mask = (
         torch.full((len(prompts), width), pad),
         torch.zeros(len(prompts), width, dtype=torch.long),
     )
     types = torch.zeros(len(prompts), width, dtype=torch.long)
     for row, prompt in enumerate(prompts):
-        at = width - len(prompt.ids) if early.is_causal else 0
-        ids[row, at : at + len(prompt.ids)] = torch.tensor(prompt.ids)
-        mask[row, at : at + len(prompt.ids)] = 1
+        row_start = width - len(prompt.ids) if partial_forward.is_causal else 0
+        ids[row, row_start : row_start + len(prompt.ids)] = torch.tensor(prompt.ids)
+        mask[row, row_start : row_start + len(prompt.ids)] = 1
         if prompt.segment_ids:
-            types[row, at : at + len(prompt.ids)] = torch.tensor(prompt.segment_ids)
-    out: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
-    if early.is_causal and early.accepts_argument("position_ids"):
-        out["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
-    if any(p.segment_ids for p in prompts) and early.accepts_argument("token_type_ids"):
-        out["token_type_ids"] = types
-    out = {name: tensor.to(early.device) for name, tensor in out.items()}
-    if early.accepts_argument("use_cache"):
-        out["use_cache"] = False
-    return out
+            types[row, row_start : row_start + len(prompt.ids)] = torch.tensor(
+                prompt.segment_ids
+            )
+    input_tensors: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
+    if partial_forward.is_causal and partial_forward.accepts_argument("position_ids"):
+        input_tensors["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
+    if any(
+        prompt.segment_ids for prompt in prompts
+    ) and partial_forward.accepts_argument("token_type_ids"):
+        input_tensors["token_type_ids"] = types
+    input_tensors = {
+        name: tensor.to(partial_forward.device)
+        for name, tensor in input_tensors.items()
+    }
+    if partial_forward.accepts_argument("use_cache"):
+        input_tensors["use_cache"] = False
+    return input_tensors
 
 
 def pooling_function(pooling: str, prompts: Sequence[TokenPrompt]) -> PoolingFunction:
@@ -467,22 +509,27 @@ def pooling_function(pooling: str, prompts: Sequence[TokenPrompt]) -> PoolingFun
     mean over the question's, one after the other (three times the model's width); the mean of no tokens is 0.
     """
     if pooling == "last":
-        return lambda h: h[:, -1].float()
+        return lambda hidden: hidden[:, -1].float()
 
-    def pool(h: torch.Tensor) -> torch.Tensor:
-        at = torch.arange(h.shape[1], device=h.device)
-        parts = [h[:, 0].float()]
+    def pool_spans(hidden: torch.Tensor) -> torch.Tensor:
+        token_positions = torch.arange(hidden.shape[1], device=hidden.device)
+        pooled_parts = [hidden[:, 0].float()]
         for spans in (
-            [p.passage_span for p in prompts],
-            [p.query_span for p in prompts],
+            [prompt.passage_span for prompt in prompts],
+            [prompt.query_span for prompt in prompts],
         ):
-            ends = torch.tensor(spans, device=h.device)
-            inside = ((at >= ends[:, :1]) & (at < ends[:, 1:])).float()
-            weights = inside / inside.sum(-1, keepdim=True).clamp(min=1)
-            parts.append(torch.einsum("bt,btd->bd", weights, h.float()))
-        return torch.cat(parts, -1)
+            span_ends = torch.tensor(spans, device=hidden.device)
+            is_in_span = (
+                (token_positions >= span_ends[:, :1])
+                & (token_positions < span_ends[:, 1:])
+            ).float()
+            token_weights = is_in_span / is_in_span.sum(-1, keepdim=True).clamp(min=1)
+            pooled_parts.append(
+                torch.einsum("bt,btd->bd", token_weights, hidden.float())
+            )
+        return torch.cat(pooled_parts, -1)
 
-    return pool
+    return pool_spans
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -493,34 +540,36 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def run_halving(
-    batch: list[int], run: Callable[[list[int]], T]
+    batch_rows: list[int], run_rows: Callable[[list[int]], T]
 ) -> list[tuple[list[int], T]]:
     """``run(batch)``; a batch that does not fit into memory is halved and tried again, down to one row.
 
     Raises `InputError` when a single row does not fit.
     """
     try:
-        return [(batch, run(batch))]
+        return [(batch_rows, run_rows(batch_rows))]
     except Exception as error:
         if not is_out_of_memory(error):
             raise
-        if len(batch) == 1:
+        if len(batch_rows) == 1:
             raise InputError(
                 "a single prompt does not fit into memory; cut the passages into smaller chunks, load the model "
                 "in bfloat16, or use another device"
             ) from error
-    middle = len(batch) // 2
-    return run_halving(batch[:middle], run) + run_halving(batch[middle:], run)
+    middle_row = len(batch_rows) // 2
+    return run_halving(batch_rows[:middle_row], run_rows) + run_halving(
+        batch_rows[middle_row:], run_rows
+    )
 
 
 def run_in_batches(
-    early: PartialForward,
+    partial_forward: PartialForward,
     lengths: Sequence[int],
     max_tokens: int,
-    run: Callable[[list[int]], T],
+    run_rows: Callable[[list[int]], T],
 ) -> list[tuple[list[int], T]]:
-    """``run`` of positions of prompts of these lengths, a batch at a time (`batches`, `run_halving`)."""
-    done: list[tuple[list[int], T]] = []
-    for batch in batch_by_length(lengths, max_tokens):
-        done += run_halving(batch, run)
-    return done
+    """``run_rows`` of positions of prompts of these lengths, a batch at a time (`batches`, `run_halving`)."""
+    batch_results: list[tuple[list[int], T]] = []
+    for batch_rows in batch_by_length(lengths, max_tokens):
+        batch_results += run_halving(batch_rows, run_rows)
+    return batch_results

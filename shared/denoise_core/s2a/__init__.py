@@ -1,8 +1,13 @@
-"""System 2 Attention: a model decides what of the context deserves attention, then answers from that alone.
+"""System 2 Attention: a model selects the context a question needs, then answers from that alone.
 
-Read in this order: `prompts` (what is asked, in which form), `question` (the question), `pieces` (what is
-numbered), `replies` (asked, read, asked again), `cover` (which source stands for what was written),
-`denoiser` (the way through, and what is kept), `answer` (the whole step with step 2)."""
+In: a question and passages. Out: an `S2AResult` with the kept passages as exact spans, the dropped spans with
+reasons, and one `PassageReport` for each input passage; `S2A` adds the answer.
+
+Read in this order: `prompts` (what the model is asked, and the reply schemas), `question` (removes opinion from the
+question), `pieces` (numbered pieces of a passage), `replies` (calls, parsing, retries), `alignment` (source sentences
+for rewritten text), `denoiser` (the whole of step 1), `answer` (step 2). A new variant adds its prompt to `prompts`
+and its name to `options.Variant`; a new reply format belongs in `replies.parse_selection`.
+"""
 
 from denoise_core.protocols import StructuredLLM
 from denoise_core.runtime.caches import Cache, MemoryStore, SqliteStore, Store
@@ -21,15 +26,15 @@ __all__ = [
     "MessageDenoiser",
     "NeutralMessage",
     "Options",
+    "PassageReport",
     "Prompt",
     "Prompts",
-    "PassageReport",
     "S2AAnswer",
     "S2ADenoiser",
     "S2AResult",
-    "WrittenSentence",
     "SqliteStore",
     "Store",
     "StructuredLLM",
+    "WrittenSentence",
     "same_question",
 ]

@@ -1,8 +1,8 @@
-"""Which source sentences cover what was written: words by stem, weighted by rarity, sentences added while they
-help.
+"""Aligns written text with the source sentences that cover its words, by stem and weighted by rarity.
 
-Nothing is judged here: a sentence that turns the source's meaning round has a cover, too. What is shown is the
-cover."""
+Alignment is no check of truth: a sentence that negates the source aligns with it, too. The reader sees the source
+sentences, not the written text.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from denoise_core.text.stems import stem_word
 from denoise_core.text.wordlists import FUNCTION_WORDS
 from denoise_core.types import Passage, Span
 
-NOT_COVERED = "nothing that was written stands for it"
-LEAST = (
+NOT_COVERED = "no written sentence matches it"
+MIN_BEST_COVERAGE = (
     0.3  # share of what was written, by weight, that the best sentence alone must cover
 )
-GAIN = 0.13  # share that a further sentence must add
-MOST = 6  # sentences that cover one written sentence
-_ALIKE = 0.92  # Jaro-Winkler similarity of two forms of a word
-_UNKNOWN = 0.7  # weight of a word that no sentence has
-_RUN = 4  # words in a row that nobody writes twice by chance
-_SHORT = 4  # characters up to which a word has one form only
-_GROUPED = re.compile(r"[,'’\u00a0\u202f ](?=\d{3})")
-_LONGEST = 400  # words of a written sentence that are looked up
+MIN_COVERAGE_GAIN = 0.13  # share that a further sentence must add
+MAX_COVERING_SENTENCES = 6  # sentences that cover one written sentence
+_MIN_WORD_SIMILARITY = 0.92  # Jaro-Winkler similarity of two forms of a word
+_UNSEEN_WORD_WEIGHT = 0.7  # weight of a word that no sentence has
+_COPIED_RUN_WORDS = 4  # words in a row that nobody writes twice by chance
+_SHORT_WORD_CHARACTERS = 4  # characters up to which a word has one form only
+_DIGIT_GROUP_MARK = re.compile(r"[,'’\u00a0\u202f ](?=\d{3})")
+_MAX_SENTENCE_TERMS = 400  # words of a written sentence that are looked up
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,9 @@ class WrittenSentence:
     """One sentence that a model wrote.
 
     ``start`` and ``end`` are characters of the model's own text (half-open). ``spans`` are the source sentences
-    that cover it, none when nothing does; ``share`` in 0..1 is how much of its words they cover, by weight.
-    ``supported`` and ``why`` are the checker's word on it, where it was asked: None is unknown."""
+    that cover it, none when nothing does; ``covered_fraction`` in 0..1 is how much of its words they cover, by weight.
+    ``is_supported`` and ``check_reason`` are the checker's word on it, where it was asked: None is unknown.
+    """
 
     text: str
     start: int
@@ -59,143 +60,226 @@ def align_outcome(
 
     One that only repeats ``question`` is left out. ``offset`` is where the text begins in all that was written.
     """
-    passage, pieces, text = (
+    passage, pieces, written_text = (
         outcome.part.passage,
         outcome.part.pieces,
         outcome.written_text or "",
     )
-    source = SourceIndex(outcome.part.texts, options.language)
+    source_index = SourceIndex(outcome.part.piece_texts, options.language)
     is_checked = options.check_sentences or options.shown_text == "written"
-    sentences: list[WrittenSentence] = []
-    kept: dict[int, int] = {}
-    for span in split_pieces(Passage(text, passage.id), language=options.language):
-        sentence = text[span.start : span.end].strip()
-        if not sentence or sentence.casefold().split() == question.casefold().split():
+    written_sentences: list[WrittenSentence] = []
+    kept_places: dict[int, int] = {}
+    for span in split_pieces(
+        Passage(written_text, passage.id), language=options.language
+    ):
+        sentence_text = written_text[span.start : span.end].strip()
+        if (
+            not sentence_text
+            or sentence_text.casefold().split() == question.casefold().split()
+        ):
             continue
-        cover = source.align(sentence)
-        kept.update(dict.fromkeys(cover.sentence_indices, 0))
-        supported, why = None, ""
+        alignment = source_index.align(sentence_text)
+        kept_places.update(dict.fromkeys(alignment.sentence_indices, 0))
+        is_supported, check_reason = None, ""
         if is_checked:
-            verdict = check("", sentence, [Passage(outcome.part.text, passage.id)])
+            verdict = check("", sentence_text, [Passage(outcome.part.text, passage.id)])
             missing_facts = [
-                str(d) for claim in verdict.claims for d in claim.differences
+                str(difference)
+                for claim in verdict.claims
+                for difference in claim.differences
             ]
-            supported = False if missing_facts else None
-            why = "; ".join(missing_facts) or verdict.reason
+            is_supported = False if missing_facts else None
+            check_reason = "; ".join(missing_facts) or verdict.reason
         start, end = offset + span.start, offset + span.end
-        spans = tuple(pieces[index] for index in cover.sentence_indices)
-        sentences.append(
+        spans = tuple(pieces[index] for index in alignment.sentence_indices)
+        written_sentences.append(
             WrittenSentence(
-                sentence, start, end, spans, cover.covered_fraction, supported, why
+                sentence_text,
+                start,
+                end,
+                spans,
+                alignment.covered_fraction,
+                is_supported,
+                check_reason,
             )
         )
     problem = None
-    if sentences and not kept and options.shown_text == "source":
+    if written_sentences and not kept_places and options.shown_text == "source":
         problem = "no sentence of the text covers anything that was written"
-    reasons = dict.fromkeys(range(len(pieces)), NOT_COVERED)
+    drop_reasons = dict.fromkeys(range(len(pieces)), NOT_COVERED)
     return replace(
-        outcome, kept_places=kept, problem=problem, drop_reasons=reasons
-    ), sentences
+        outcome, kept_places=kept_places, problem=problem, drop_reasons=drop_reasons
+    ), written_sentences
 
 
 @dataclass(frozen=True, slots=True)
 class SourceAlignment:
-    """``chosen`` are positions of source sentences, in order; ``share`` in 0..1 is what they cover of the
-    words."""
+    """``sentence_indices`` are positions of source sentences, in order; ``covered_fraction`` in 0..1 is what they cover of the
+    words.
+    """
 
     sentence_indices: tuple[int, ...]
     covered_fraction: float
 
 
 class SourceIndex:
-    """Sentences, ready to be looked up in."""
+    """The sentences of one source text, indexed by word stems and word runs."""
 
     def __init__(self, sentences: Sequence[str], language: str = "en") -> None:
         self.language = language
-        self.terms = [frozenset(_terms(s, language)) for s in sentences]
-        self.runs = [
-            {tuple(w[i : i + _RUN]) for i in range(len(w) - _RUN + 1)}
-            for w in map(_words, sentences)
+        self.sentence_terms = [
+            frozenset(_content_terms(sentence_runs, language))
+            for sentence_runs in sentences
         ]
-        self._known = frozenset().union(*self.terms)
-        self._alike: dict[str, frozenset[str]] = {}
+        self.sentence_runs = [
+            {
+                tuple(w[i : i + _COPIED_RUN_WORDS])
+                for i in range(len(w) - _COPIED_RUN_WORDS + 1)
+            }
+            for w in map(_folded_words, sentences)
+        ]
+        self.source_terms = frozenset().union(*self.sentence_terms)
+        self.similar_terms: dict[str, frozenset[str]] = {}
 
-    def align(self, written: str) -> SourceAlignment:
-        """The sentences that cover ``written``: none when the best of them covers too little of it."""
-        wanted = list(dict.fromkeys(_terms(written, self.language)))[:_LONGEST]
-        having = [[t for t in wanted if self._forms(t) & given] for given in self.terms]
-        weight = {t: _weight(t, sum(t in h for h in having)) for t in wanted}
-        chosen, covered, share = _greedy(having, weight)
-        chosen += (
-            [n for n in self._copied(written, covered) if n not in chosen]
-            if chosen
+    def align(self, written_text: str) -> SourceAlignment:
+        """The sentences that cover ``written_text``: none when the best of them covers too little of it."""
+        wanted_terms = list(dict.fromkeys(_content_terms(written_text, self.language)))[
+            :_MAX_SENTENCE_TERMS
+        ]
+        covering_terms = [
+            [
+                term
+                for term in wanted_terms
+                if self._similar_source_terms(term) & source_terms
+            ]
+            for source_terms in self.sentence_terms
+        ]
+        term_weights = {
+            term: _term_weight(term, sum(term in h for h in covering_terms))
+            for term in wanted_terms
+        }
+        sentence_indices, covered_terms, covered_fraction = _choose_sentences(
+            covering_terms, term_weights
+        )
+        sentence_indices += (
+            [
+                n
+                for n in self._copied_sentences(written_text, covered_terms)
+                if n not in sentence_indices
+            ]
+            if sentence_indices
             else []
         )
-        return SourceAlignment(tuple(sorted(chosen)), min(1.0, share))
+        return SourceAlignment(
+            tuple(sorted(sentence_indices)), min(1.0, covered_fraction)
+        )
 
-    def _copied(self, written: str, covered: set[str]) -> list[int]:
-        """Sentences of which a run of words stands in ``written`` that says something not covered yet."""
-        own = _words(written)
-        runs = {tuple(own[i : i + _RUN]) for i in range(len(own) - _RUN + 1)}
+    def _copied_sentences(
+        self, written_text: str, covered_terms: set[str]
+    ) -> list[int]:
+        """Indices of sentences that share a run of four words with ``written_text`` that says something not covered yet."""
+        written_words = _folded_words(written_text)
+        runs = {
+            tuple(written_words[i : i + _COPIED_RUN_WORDS])
+            for i in range(len(written_words) - _COPIED_RUN_WORDS + 1)
+        }
         runs = {
             r
             for r in runs
-            if any(t not in covered for w in r for t in _terms(w, self.language))
+            if any(
+                term not in covered_terms
+                for w in r
+                for term in _content_terms(w, self.language)
+            )
         }
-        return [n for n, s in enumerate(self.runs) if not runs.isdisjoint(s)]
+        return [
+            n
+            for n, sentence_runs in enumerate(self.sentence_runs)
+            if not runs.isdisjoint(sentence_runs)
+        ]
 
-    def _forms(self, term: str) -> frozenset[str]:
+    def _similar_source_terms(self, term: str) -> frozenset[str]:
         """The words of the source that are ``term`` in some form."""
-        if term not in self._alike:
-            found = {term} & self._known
-            if len(term) > _SHORT and not term[0].isdigit():
-                near = (k for k in self._known if len(k) > 2 and not k[0].isdigit())
-                found |= {
-                    k
-                    for k in near
-                    if JaroWinkler.similarity(term, k, score_cutoff=_ALIKE) >= _ALIKE
+        if term not in self.similar_terms:
+            similar_terms = {term} & self.source_terms
+            if len(term) > _SHORT_WORD_CHARACTERS and not term[0].isdigit():
+                comparable_terms = (
+                    source_term
+                    for source_term in self.source_terms
+                    if len(source_term) > 2 and not source_term[0].isdigit()
+                )
+                similar_terms |= {
+                    source_term
+                    for source_term in comparable_terms
+                    if JaroWinkler.similarity(
+                        term, source_term, score_cutoff=_MIN_WORD_SIMILARITY
+                    )
+                    >= _MIN_WORD_SIMILARITY
                 }
-            self._alike[term] = frozenset(found)
-        return self._alike[term]
+            self.similar_terms[term] = frozenset(similar_terms)
+        return self.similar_terms[term]
 
 
-def _greedy(
-    having: list[list[str]], weight: dict[str, float]
+def _choose_sentences(
+    covering_terms: list[list[str]], term_weights: dict[str, float]
 ) -> tuple[list[int], set[str], float]:
     """Positions that cover most of the weight, best first, while each adds enough; what they cover; its share."""
-    total = sum(weight.values())
-    chosen: list[int] = []
-    covered: set[str] = set()
-    got = 0.0
-    while total and having and len(chosen) < MOST:
-        gains = [sum(weight[t] for t in h if t not in covered) / total for h in having]
-        best = max(range(len(gains)), key=gains.__getitem__)
-        if gains[best] < (GAIN if chosen else LEAST):
+    total_weight = sum(term_weights.values())
+    sentence_indices: list[int] = []
+    covered_terms: set[str] = set()
+    covered_fraction = 0.0
+    while (
+        total_weight
+        and covering_terms
+        and len(sentence_indices) < MAX_COVERING_SENTENCES
+    ):
+        coverage_gains = [
+            sum(
+                term_weights[term]
+                for term in sentence_terms
+                if term not in covered_terms
+            )
+            / total_weight
+            for sentence_terms in covering_terms
+        ]
+        best_index = max(range(len(coverage_gains)), key=coverage_gains.__getitem__)
+        if coverage_gains[best_index] < (
+            MIN_COVERAGE_GAIN if sentence_indices else MIN_BEST_COVERAGE
+        ):
             break
-        chosen.append(best)
-        covered.update(having[best])
-        got += gains[best]
-    return chosen, covered, got
+        sentence_indices.append(best_index)
+        covered_terms.update(covering_terms[best_index])
+        covered_fraction += coverage_gains[best_index]
+    return sentence_indices, covered_terms, covered_fraction
 
 
-def _weight(term: str, having: int) -> float:
+def _term_weight(term: str, sentence_count: int) -> float:
     """A number counts whole, a word the more the fewer sentences have it; one that none has may be another's
-    form."""
-    return 1.0 if term[0].isdigit() else 1.0 / (1 + having) if having else _UNKNOWN
+    form.
+    """
+    return (
+        1.0
+        if term[0].isdigit()
+        else 1.0 / (1 + sentence_count)
+        if sentence_count
+        else _UNSEEN_WORD_WEIGHT
+    )
 
 
-def _words(text: str) -> list[str]:
-    return [x.folded_text for x in tokenize_text(text) if x.kind != "mark"]
+def _folded_words(text: str) -> list[str]:
+    return [
+        lexeme.folded_text for lexeme in tokenize_text(text) if lexeme.kind != "mark"
+    ]
 
 
-def _terms(text: str, language: str) -> Iterator[str]:
+def _content_terms(text: str, language: str) -> Iterator[str]:
     """Words of content by stem, ideographs one by one, numbers without what groups their digits."""
-    for x in tokenize_text(text):
-        if x.kind == "number":
-            yield _GROUPED.sub("", x.text)
-        elif x.kind == "ideograph":
-            yield x.text
-        elif x.kind == "word":
-            for part in x.folded_text.removesuffix("'s").split("-"):
-                if part and part not in FUNCTION_WORDS:
-                    yield stem_word(part, language)
+    for lexeme in tokenize_text(text):
+        if lexeme.kind == "number":
+            yield _DIGIT_GROUP_MARK.sub("", lexeme.text)
+        elif lexeme.kind == "ideograph":
+            yield lexeme.text
+        elif lexeme.kind == "word":
+            for word_part in lexeme.folded_text.removesuffix("'s").split("-"):
+                if word_part and word_part not in FUNCTION_WORDS:
+                    yield stem_word(word_part, language)

@@ -1,4 +1,4 @@
-"""The whole step: regenerate the context, then answer from what is left (paper, section 2, steps 1 and 2)."""
+"""Both steps of S2A: denoise the context, then answer from the rest (paper, section 2, steps 1 and 2)."""
 
 from __future__ import annotations
 
@@ -77,30 +77,39 @@ class S2A:
 
     def flow(self, question: str, passages: Sequence[Passage]) -> Flow[S2AAnswer]:
         """Both steps, to be driven by `run` or `arun`, or from within another flow with ``yield from``."""
-        d = self.denoiser
-        prompt, original = d.options.prompts.step_2(d.variant), (question, passages)
-        if any(p.text.strip() for p in passages):
-            result = yield from d.flow(question, passages)
+        denoiser = self.denoiser
+        prompt, original = (
+            denoiser.options.prompts.step_2(denoiser.variant),
+            (question, passages),
+        )
+        if any(passage.text.strip() for passage in passages):
+            result = yield from denoiser.flow(question, passages)
         else:
-            result = yield from self._alone(question)
+            result = yield from self._neutralize_alone(question)
         text = yield from answer_from_passages(
             self.llm, prompt, result.query, result.passages, original=original
         )
         return S2AAnswer(text, result.query, result)
 
-    def _alone(self, question: str) -> Flow[S2AResult]:
-        d = self.denoiser
-        cleared = MessageDenoiser(
-            self.llm, variant=d.variant, on_error=d.on_error, options=d.options
+    def _neutralize_alone(self, question: str) -> Flow[S2AResult]:
+        denoiser = self.denoiser
+        message_denoiser = MessageDenoiser(
+            self.llm,
+            variant=denoiser.variant,
+            on_error=denoiser.on_error,
+            options=denoiser.options,
         )
-        neutral = yield from cleared.flow(question)
+        neutral_message = yield from message_denoiser.flow(question)
         context = (
-            (Passage(neutral.context, MESSAGE_ID, is_rewritten=True),)
-            if neutral.context
+            (Passage(neutral_message.context, MESSAGE_ID, is_rewritten=True),)
+            if neutral_message.context
             else ()
         )
         return S2AResult(
-            neutral.question, context, neutral.dropped, fallback=neutral.fallback
+            neutral_message.question,
+            context,
+            neutral_message.dropped,
+            fallback=neutral_message.fallback,
         )
 
 
@@ -116,17 +125,21 @@ def answer_from_passages(
 
     ``original`` is the question and the passages as they came, for a prompt that has the field for it.
     """
-    values = {"context": _enclosed(passages), "question": question}
+    field_values = {"context": _context_block(passages), "question": question}
     if "original" in prompt.field_names:
-        asked, came = original or (question, passages)
-        values["original"] = f"{_enclosed(came)}Question:\n{asked}\n"
+        original_question, original_passages = original or (question, passages)
+        field_values["original"] = (
+            f"{_context_block(original_passages)}Question:\n{original_question}\n"
+        )
     reply = yield from complete(
-        prompt.render(by_schema=False, **values), tag="s2a.answer", llm=llm
+        prompt.render(by_schema=False, **field_values), tag="s2a.answer", llm=llm
     )
     return reply.text.strip()
 
 
-def _enclosed(passages: Sequence[Passage]) -> str:
+def _context_block(passages: Sequence[Passage]) -> str:
     """The passages in the envelope of text that is not ours, and a blank line; "" without any text."""
-    text = "\n\n".join(p.text_with_header.strip() for p in passages if p.text.strip())
+    text = "\n\n".join(
+        passage.text_with_header.strip() for passage in passages if passage.text.strip()
+    )
     return f"{wrap_in_envelope(text)}\n\n" if text else ""

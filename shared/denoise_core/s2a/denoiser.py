@@ -1,4 +1,4 @@
-"""S2A as a denoiser: ask -> read -> kept and dropped text, passage by passage (paper, section 2.2)."""
+"""The S2A denoiser: asks a model, reads its selection and assembles kept and dropped text (paper, section 2.2)."""
 
 from __future__ import annotations
 
@@ -55,18 +55,19 @@ _MOST_RECHECKED = 3  # passages that are looked at again
 _LOOKED_RELEVANT = (
     "nothing was kept of any passage, though this one looked relevant: asked once more"
 )
-_TEXT, _WRITTEN = attrgetter("text"), attrgetter("written_text")
+_GET_TEXT, _GET_WRITTEN_TEXT = attrgetter("text"), attrgetter("written_text")
 
 
 @dataclass(frozen=True, slots=True)
 class PassageReport:
-    """How one passage fared.
+    """What happened to one passage.
 
-    ``calls`` is the number of calls it took part in: 0 when it was skipped or known, more than 1 when it was too
-    long for one and was split, or asked about again. ``notes`` name everything unusual that did not lose the
-    reply; ``problem`` is why the passage fell back to the policy, None when it did not. ``written`` is what the
-    model wrote, ``sentences`` the same sentence by sentence. ``context`` are spans that were kept only because
-    another piece cannot be read without them: a table's header, a list's stem, the sentence before a pronoun."""
+    ``call_count`` is the number of calls it took part in: 0 when it was skipped or known, more than 1 when it was too
+    long for one and was split, or asked about again. ``call_notes`` name everything unusual that did not lose the
+    reply; ``failure_reason`` is why the passage fell back to the policy, None when it did not. ``written_text`` is what the
+    model wrote, ``sentences`` the same sentence by sentence. ``context_spans`` are spans that were kept only because
+    another piece cannot be read without them: a table's header, a list's stem, the sentence before a pronoun.
+    """
 
     passage_id: str
     call_count: int
@@ -79,12 +80,14 @@ class PassageReport:
     @property
     def uncovered_sentences(self) -> tuple[WrittenSentence, ...]:
         """The written sentences that no source sentence covers."""
-        return tuple(s for s in self.sentences if not s.spans)
+        return tuple(sentence for sentence in self.sentences if not sentence.spans)
 
     @property
     def unsupported_sentences(self) -> tuple[WrittenSentence, ...]:
         """The written sentences that the checker does not find in the source; empty where it was not asked."""
-        return tuple(s for s in self.sentences if s.supported is False)
+        return tuple(
+            sentence for sentence in self.sentences if sentence.supported is False
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ class S2ADenoiser:
     """Has a model leave out what does not help to answer the query: the irrelevant and the opinionated
     (System 2 Attention, arXiv 2311.11829, section 2.2, step 1; variants, section 2.3).
 
-    The question is cleared of opinion first, in a call of its own that sees no passage and is made only where it
+    The question is cleared of opinion first, in a separate call that sees no passage and is made only where it
     has more than one clause: ``result.query``, the person's own words. Passages are asked about it and never write
     it.
 
@@ -175,207 +178,249 @@ class S2ADenoiser:
 
         Output is the text itself for the rewriting variants, three tokens a piece for the others.
         """
-        _, requests = self._plan(query, check_passages(passages))
+        _, requests = self._plan_requests(query, check_passages(passages))
         characters = output = 0
         for request in requests:
             characters += sum(
                 len(message.content) for message in request.messages(False)
             )
-            for part in request.parts:
+            for passage_slice in request.parts:
                 output += (
-                    3 * len(part.pieces)
-                    if request.numbered
-                    else len(part.text) // CHARACTERS_PER_TOKEN
+                    3 * len(passage_slice.pieces)
+                    if request.is_numbered
+                    else len(passage_slice.text) // CHARACTERS_PER_TOKEN
                 )
         return len(requests), Usage(
             characters // CHARACTERS_PER_TOKEN, output, is_estimated=True
         )
 
     def flow(self, query: str, passages: Sequence[Passage]) -> Flow[S2AResult]:
-        """The logic, to be driven by `run` or `arun`, or from within another flow with ``yield from``."""
+        """The sans-IO flow, to be driven by `run` or `arun`, or from within another flow with ``yield from``."""
         passages = check_passages(passages)
         question = NeutralQuestion(query)
-        outcomes: list[SliceOutcome] = []
-        if any(map(str.strip, map(_TEXT, passages))):
+        slice_outcomes: list[SliceOutcome] = []
+        if any(map(str.strip, map(_GET_TEXT, passages))):
             question = yield from neutralize_question(
                 self.llm, query, self.options, on_error=self.on_error
             )
-            outcomes = yield from self._ask(question.text, passages)
+            slice_outcomes = yield from self._ask_model(question.text, passages)
         if self.keep is not None:
-            outcomes = apply_rule(self.keep, outcomes)
-        return self._assemble(question, passages, outcomes)
+            slice_outcomes = apply_rule(self.keep, slice_outcomes)
+        return self._assemble_result(question, passages, slice_outcomes)
 
-    def _ask(self, query: str, passages: Sequence[Passage]) -> Flow[list[SliceOutcome]]:
-        """The outcomes of all parts, those known before and those of the calls."""
+    def _ask_model(
+        self, query: str, passages: Sequence[Passage]
+    ) -> Flow[list[SliceOutcome]]:
+        """Outcomes of all slices: from the cache, then from the model's replies."""
         cache = self.options.cache
-        known, requests = self._plan(query, passages)
-        outcomes: list[SliceOutcome] = []
+        known_outcomes, requests = self._plan_requests(query, passages)
+        slice_outcomes: list[SliceOutcome] = []
         if requests:
-            read = partial(
+            read_reply = partial(
                 read_rewriting,
-                names=("message" if self.variant == "single" else "context",),
+                label_names=("message" if self.variant == "single" else "context",),
             )
             if self.variant in EXTRACTIVE:
-                read = partial(read_selection, variant=self.variant)
-            caller = LLMCaller(self.llm, self.options, f"s2a.{self.variant}", read)
-            outcomes = yield from caller.outcomes(requests)
+                read_reply = partial(read_selection, variant=self.variant)
+            llm_caller = LLMCaller(
+                self.llm, self.options, f"s2a.{self.variant}", read_reply
+            )
+            slice_outcomes = yield from llm_caller.outcomes(requests)
             if cache is not None and self.variant in EXTRACTIVE:
-                store_selections(cache, outcomes)
-        for outcome in outcomes:
-            if outcome.kept_places is None or outcome.kept_places:
-                return known + outcomes
-        if not outcomes or any(outcome.kept_places for outcome in known):
-            return known + outcomes
-        return (yield from self._recheck(query, passages, known + outcomes))
+                store_selections(cache, slice_outcomes)
+        for slice_outcome in slice_outcomes:
+            if slice_outcome.kept_places is None or slice_outcome.kept_places:
+                return known_outcomes + slice_outcomes
+        if not slice_outcomes or any(
+            slice_outcome.kept_places for slice_outcome in known_outcomes
+        ):
+            return known_outcomes + slice_outcomes
+        return (
+            yield from self._recheck_relevant(
+                query, passages, known_outcomes + slice_outcomes
+            )
+        )
 
-    def _plan(
+    def _plan_requests(
         self, query: str, passages: Sequence[Passage]
     ) -> tuple[list[SliceOutcome], list[SliceRequest]]:
-        """What the cache knows of the passages, and the calls about the others."""
+        """Returns the cached outcomes and one request for each group of other slices."""
         options = self.options
-        numbered = self.variant in EXTRACTIVE
-        prompt = options.prompts.step_1(self.variant, ranked=self.keep is not None)
-        known: list[SliceOutcome] = []
-        unknown: list[PassageSlice] = []
+        is_numbered = self.variant in EXTRACTIVE
+        prompt = options.prompts.step_1(self.variant, is_ranked=self.keep is not None)
+        known_outcomes: list[SliceOutcome] = []
+        unknown_slices: list[PassageSlice] = []
         for passage in passages:
-            for part in slice_passage(passage, options) if passage.text.strip() else ():
-                outcome = None
-                if options.cache is not None and numbered:
-                    part = replace(
-                        part,
-                        cache_key=selection_key(options.cache, query, part, prompt),
+            for passage_slice in (
+                slice_passage(passage, options) if passage.text.strip() else ()
+            ):
+                slice_outcome = None
+                if options.cache is not None and is_numbered:
+                    passage_slice = replace(
+                        passage_slice,
+                        cache_key=selection_key(
+                            options.cache, query, passage_slice, prompt
+                        ),
                     )
-                    outcome = look_up_selection(options.cache, part)
-                if outcome is None:
-                    unknown.append(part)
+                    slice_outcome = look_up_selection(options.cache, passage_slice)
+                if slice_outcome is None:
+                    unknown_slices.append(passage_slice)
                 else:
-                    known.append(outcome)
+                    known_outcomes.append(slice_outcome)
         longest_shared = 0
-        if numbered and options.join_passages is not False:
+        if is_numbered and options.join_passages is not False:
             longest_shared = (
                 options.max_characters
                 if options.join_passages
                 else min(options.max_joint_characters, options.max_characters)
             )
-        form = REPLY_FORMS.get(self.variant, CONTEXT_FORM)
+        reply_form = REPLY_FORMS.get(self.variant, CONTEXT_FORM)
         requests: list[SliceRequest] = []
-        for group in group_slices(unknown, longest_shared, options):
-            requests.append(SliceRequest(tuple(group), prompt, form, numbered, query))
-        return known, requests
+        for slice_group in group_slices(unknown_slices, longest_shared, options):
+            requests.append(
+                SliceRequest(tuple(slice_group), prompt, reply_form, is_numbered, query)
+            )
+        return known_outcomes, requests
 
-    def _recheck(
-        self, query: str, passages: Sequence[Passage], outcomes: list[SliceOutcome]
+    def _recheck_relevant(
+        self,
+        query: str,
+        passages: Sequence[Passage],
+        slice_outcomes: list[SliceOutcome],
     ) -> Flow[list[SliceOutcome]]:
         """One more call about the passages that a scorer finds clearly relevant, if any."""
         options = self.options
-        passages = [p for p in passages if p.text.strip()]
+        passages = [passage for passage in passages if passage.text.strip()]
         scores = score_passages(query, passages, options)
         if scores is None:
-            return outcomes
-        least = (
+            return slice_outcomes
+        min_score = (
             RECHECK_THRESHOLD
             if options.recheck_threshold is None
             else options.recheck_threshold
         )
         parts: list[PassageSlice] = []
         for n in np.argsort(-scores, kind="stable")[:_MOST_RECHECKED]:
-            if scores[n] >= least:
+            if scores[n] >= min_score:
                 parts += [
-                    o.part for o in outcomes if o.part.passage.id == passages[n].id
+                    slice_outcome.part
+                    for slice_outcome in slice_outcomes
+                    if slice_outcome.part.passage.id == passages[n].id
                 ]
         if not parts:
-            return outcomes
-        group = group_slices(parts, options.max_characters, options)[0]
+            return slice_outcomes
+        slice_group = group_slices(parts, options.max_characters, options)[0]
         request = SliceRequest(
-            tuple(group),
+            tuple(slice_group),
             options.prompts.confirm,
             KEEP_FORM,
-            numbered=True,
+            is_numbered=True,
             question=query,
         )
-        caller = LLMCaller(
+        llm_caller = LLMCaller(
             self.llm, options, "s2a.confirm", partial(read_selection, variant="select")
         )
-        again = {id(o.part): o for o in (yield from caller.outcomes([request]))}
-        return [_merge(first, again.get(id(first.part))) for first in outcomes]
+        new_outcomes = {
+            id(slice_outcome.part): slice_outcome
+            for slice_outcome in (yield from llm_caller.outcomes([request]))
+        }
+        return [
+            _merge_recheck(first, new_outcomes.get(id(first.part)))
+            for first in slice_outcomes
+        ]
 
-    def _assemble(
+    def _assemble_result(
         self,
         question: NeutralQuestion,
         passages: Sequence[Passage],
-        outcomes: list[SliceOutcome],
+        slice_outcomes: list[SliceOutcome],
     ) -> S2AResult:
         by_passage: dict[str, list[SliceOutcome]] = {}
-        for outcome in outcomes:
-            by_passage.setdefault(outcome.part.passage.id, []).append(outcome)
-        assembled: list[Assembled] = []
-        failures: dict[str, str] = {}
+        for slice_outcome in slice_outcomes:
+            by_passage.setdefault(slice_outcome.part.passage.id, []).append(
+                slice_outcome
+            )
+        passage_results: list[AssembledPassage] = []
+        passage_failures: dict[str, str] = {}
         for passage in passages:
-            own = by_passage.get(passage.id, [])
-            if len(own) > 1:  # what was known comes before what was asked
-                own.sort(key=lambda outcome: outcome.part.pieces[0].start)
-            assembled.append(
+            passage_outcomes = by_passage.get(passage.id, [])
+            if len(passage_outcomes) > 1:  # what was known comes before what was asked
+                passage_outcomes.sort(
+                    key=lambda slice_outcome: slice_outcome.part.pieces[0].start
+                )
+            passage_results.append(
                 assemble_passage(
-                    passage, own, self.on_error, self.options, question=question.text
+                    passage,
+                    passage_outcomes,
+                    self.on_error,
+                    self.options,
+                    question=question.text,
                 )
             )
-            problem = assembled[-1].report.problem
-            if problem is not None:
-                failures[passage.id] = problem
-                self._fall_back(passage, problem, own)
+            failure_reason = passage_results[-1].report.problem
+            if failure_reason is not None:
+                passage_failures[passage.id] = failure_reason
+                self._handle_failure(passage, failure_reason, passage_outcomes)
         if self.options.min_passages:
-            ensure_min_passages(question.text, passages, assembled, self.options)
+            ensure_min_passages(question.text, passages, passage_results, self.options)
         kept: list[Passage] = []
-        drops: list[Drop] = []
-        reports: list[PassageReport] = []
-        for one in assembled:
-            if one.passage is not None:
-                kept.append(one.passage)
-            drops += one.drops
-            reports.append(one.report)
+        dropped_spans: list[Drop] = []
+        passage_reports: list[PassageReport] = []
+        for passage_result in passage_results:
+            if passage_result.passage is not None:
+                kept.append(passage_result.passage)
+            dropped_spans += passage_result.drops
+            passage_reports.append(passage_result.report)
         return S2AResult(
             question.text,
             tuple(kept),
-            tuple(drops),
-            fallback=_describe(failures, self.on_error) if failures else None,
-            failures=failures,
-            reports=tuple(reports),
+            tuple(dropped_spans),
+            fallback=_describe_fallbacks(passage_failures, self.on_error)
+            if passage_failures
+            else None,
+            failures=passage_failures,
+            reports=tuple(passage_reports),
             question_note=question.note,
         )
 
-    def _fall_back(
-        self, passage: Passage, problem: str, outcomes: list[SliceOutcome]
+    def _handle_failure(
+        self, passage: Passage, failure_reason: str, slice_outcomes: list[SliceOutcome]
     ) -> None:
-        errors = [o.error for o in outcomes if o.error is not None]
-        error = (
-            errors[0]
-            if errors
-            else UnparsableReply(f"passage {passage.id!r}: {problem}")
+        call_errors = [
+            slice_outcome.error
+            for slice_outcome in slice_outcomes
+            if slice_outcome.error is not None
+        ]
+        first_error = (
+            call_errors[0]
+            if call_errors
+            else UnparsableReply(f"passage {passage.id!r}: {failure_reason}")
         )
         if self.on_error == "raise":
-            raise error
-        instead = (
+            raise first_error
+        policy_effect = (
             "the passage was kept as it was"
             if self.on_error == "keep"
             else "the passage was dropped"
         )
-        log_fallback("S2ADenoiser", error, instead)
+        log_fallback("S2ADenoiser", first_error, policy_effect)
 
 
-def _describe(failures: Mapping[str, str], policy: OnError) -> str:
-    """One line that names every passage that fell back, grouped by what went wrong."""
+def _describe_fallbacks(passage_failures: Mapping[str, str], policy: OnError) -> str:
+    """One line that names every passage that fell back, grouped by reason."""
     by_problem: dict[str, list[str]] = {}
-    for passage_id, problem in failures.items():
-        by_problem.setdefault(problem, []).append(repr(passage_id))
-    done = "kept as they were" if policy == "keep" else "dropped"
+    for passage_id, failure_reason in passage_failures.items():
+        by_problem.setdefault(failure_reason, []).append(repr(passage_id))
+    policy_effect = "kept as they were" if policy == "keep" else "dropped"
     return "; ".join(
-        f"{', '.join(ids)} {done}: {problem}" for problem, ids in by_problem.items()
+        f"{', '.join(ids)} {policy_effect}: {failure_reason}"
+        for failure_reason, ids in by_problem.items()
     )
 
 
 @dataclass(frozen=True, slots=True)
-class Assembled:
-    """``passage`` is None when nothing is left of it."""
+class AssembledPassage:
+    """One passage after step 1; ``passage`` is None if all of it was dropped."""
 
     passage: Passage | None
     drops: Sequence[Drop]
@@ -384,146 +429,175 @@ class Assembled:
 
 def assemble_passage(
     passage: Passage,
-    outcomes: Sequence[SliceOutcome],
+    slice_outcomes: Sequence[SliceOutcome],
     policy: OnError,
     options: Options,
     *,
     question: str = "",
-) -> Assembled:
+) -> AssembledPassage:
     """What the outcomes leave of a passage: kept pieces of the source, at exact spans, and what they need.
 
-    Of a written text they are the source sentences that cover it; with ``show="written"`` it is the text itself.
+    Of a written text they are the source sentences that cover it; with ``shown_text="written"`` it is the text itself.
     ``question`` is what a written sentence may repeat without saying anything.
     """
-    if not outcomes:
-        blank = Drop(Span(passage.id, 0, len(passage.text)), "blank")
-        return Assembled(None, [blank], PassageReport(passage.id, 0))
-    outcomes, sentences = _settle(outcomes, policy, options, question)
-    pieces: list[Span] = []
-    texts: list[str] = []
+    if not slice_outcomes:
+        blank_drop = Drop(Span(passage.id, 0, len(passage.text)), "blank")
+        return AssembledPassage(None, [blank_drop], PassageReport(passage.id, 0))
+    slice_outcomes, sentences = _resolve_outcomes(
+        slice_outcomes, policy, options, question
+    )
+    piece_spans: list[Span] = []
+    piece_texts: list[str] = []
     kept: set[int] = set()
     reasons: list[str] = []
-    problems: list[str] = []
-    notes: list[str] = []
-    text = "\n".join(filter(None, map(_WRITTEN, outcomes)))
-    calls = 0
-    for outcome in outcomes:
-        for index, piece in enumerate(outcome.part.pieces):
-            if index in (outcome.kept_places or ()):
-                kept.add(len(pieces))
-            pieces.append(piece)
+    failure_reasons: list[str] = []
+    call_notes: list[str] = []
+    text = "\n".join(filter(None, map(_GET_WRITTEN_TEXT, slice_outcomes)))
+    call_count = 0
+    for slice_outcome in slice_outcomes:
+        for piece_index, piece in enumerate(slice_outcome.part.pieces):
+            if piece_index in (slice_outcome.kept_places or ()):
+                kept.add(len(piece_spans))
+            piece_spans.append(piece)
             reasons.append(
-                outcome.problem or outcome.drop_reasons.get(index, NOT_NEEDED)
+                slice_outcome.problem
+                or slice_outcome.drop_reasons.get(piece_index, NOT_NEEDED)
             )
-        texts += outcome.part.texts
-        problems += filter(None, [outcome.problem])
-        notes += outcome.notes
-        calls += outcome.calls
-    if len(outcomes) > 1:
-        notes.append(
-            f"split over {len(outcomes)} calls, because it is longer than one may be"
+        piece_texts += slice_outcome.part.piece_texts
+        failure_reasons += filter(None, [slice_outcome.problem])
+        call_notes += slice_outcome.notes
+        call_count += slice_outcome.calls
+    if len(slice_outcomes) > 1:
+        call_notes.append(
+            f"split over {len(slice_outcomes)} calls, because it is longer than one may be"
         )
-    brought: set[int] = set()
-    if options.keep_context and 0 < len(kept) < len(pieces):
-        brought = find_context_pieces(texts, kept)
-    spans: list[Span] = []
-    drops: list[Drop] = []
-    context: list[Span] = []
-    for index, piece in enumerate(pieces):
-        if index in brought:
-            context.append(piece)
-        if index in kept or index in brought:
-            spans.append(piece)
-        else:
-            drops.append(Drop(piece, reasons[index]))
-    problem = "; ".join(dict.fromkeys(problems)) or None
+    context_indices: set[int] = set()
+    if options.keep_context and 0 < len(kept) < len(piece_spans):
+        context_indices = find_context_pieces(piece_texts, kept)
+    kept_spans, dropped_spans = _split_kept(
+        piece_spans, kept | context_indices, reasons
+    )
+    context = [piece_spans[index] for index in sorted(context_indices)]
+    failure_reason = "; ".join(dict.fromkeys(failure_reasons)) or None
     report = PassageReport(
         passage.id,
-        calls,
-        tuple(dict.fromkeys(notes)),
-        problem,
+        call_count,
+        tuple(dict.fromkeys(call_notes)),
+        failure_reason,
         text or None,
         tuple(sentences),
         tuple(context),
     )
-    if text and options.shown_text == "written" and problem is None:
-        # The model's own text; one without a source stands for the whole of it.
-        source = extract_spans(passage, spans) or passage
-        whole = replace(
+    if text and options.shown_text == "written" and failure_reason is None:
+        # The model's own text; if nothing aligns, its source is the whole passage.
+        source = extract_spans(passage, kept_spans) or passage
+        rewritten_passage = replace(
             passage, text=text.strip(), spans=source.source_spans, is_rewritten=True
         )
-        return Assembled(whole, drops if spans else [], report)
-    if drops and spans and not text and not options.keep_context:
-        drops += _trim_end(passage.text, spans)
-    return Assembled(extract_spans(passage, spans), drops, report)
+        return AssembledPassage(
+            rewritten_passage, dropped_spans if kept_spans else [], report
+        )
+    if dropped_spans and kept_spans and not text and not options.keep_context:
+        dropped_spans += _trim_end(passage.text, kept_spans)
+    return AssembledPassage(extract_spans(passage, kept_spans), dropped_spans, report)
 
 
-def _settle(
-    outcomes: Sequence[SliceOutcome], policy: OnError, options: Options, question: str
+def _split_kept(
+    piece_spans: Sequence[Span], kept_indices: set[int], drop_reasons: Sequence[str]
+) -> tuple[list[Span], list[Drop]]:
+    """The kept pieces and the drops, both in the passage's order."""
+    kept_spans: list[Span] = []
+    dropped_spans: list[Drop] = []
+    for index, piece_span in enumerate(piece_spans):
+        if index in kept_indices:
+            kept_spans.append(piece_span)
+        else:
+            dropped_spans.append(Drop(piece_span, drop_reasons[index]))
+    return kept_spans, dropped_spans
+
+
+def _resolve_outcomes(
+    slice_outcomes: Sequence[SliceOutcome],
+    policy: OnError,
+    options: Options,
+    question: str,
 ) -> tuple[list[SliceOutcome], list[WrittenSentence]]:
     """The outcomes with what is kept of the written ones and of those with a problem; and what was written."""
-    settled: list[SliceOutcome] = []
+    resolved_outcomes: list[SliceOutcome] = []
     sentences: list[WrittenSentence] = []
     offset = 0
-    for outcome in outcomes:
-        if outcome.written_text is not None:
-            outcome, aligned = align_outcome(outcome, options, question, offset=offset)
-            sentences += aligned
-            offset += len(outcome.written_text or "") + 1 if outcome.written_text else 0
-        if outcome.problem is not None and policy == "keep":
-            outcome = replace(
-                outcome, kept_places=dict.fromkeys(range(len(outcome.part.pieces)), 0)
+    for slice_outcome in slice_outcomes:
+        if slice_outcome.written_text is not None:
+            slice_outcome, aligned_sentences = align_outcome(
+                slice_outcome, options, question, offset=offset
             )
-        settled.append(outcome)
-    return settled, sentences
+            sentences += aligned_sentences
+            offset += (
+                len(slice_outcome.written_text or "") + 1
+                if slice_outcome.written_text
+                else 0
+            )
+        if slice_outcome.problem is not None and policy == "keep":
+            slice_outcome = replace(
+                slice_outcome,
+                kept_places=dict.fromkeys(range(len(slice_outcome.part.pieces)), 0),
+            )
+        resolved_outcomes.append(slice_outcome)
+    return resolved_outcomes, sentences
 
 
-def _trim_end(text: str, spans: list[Span]) -> list[Drop]:
-    """The white space behind the last piece kept, which the model did not name; it is taken off ``spans``."""
-    last = spans[-1]
-    end = last.start + len(text[last.start : last.end].rstrip())
-    if end == last.end:
+def _trim_end(text: str, kept_spans: list[Span]) -> list[Drop]:
+    """The white space behind the last piece kept, which the model did not name; it is taken off ``kept_spans``."""
+    last_span = kept_spans[-1]
+    end = last_span.start + len(text[last_span.start : last_span.end].rstrip())
+    if end == last_span.end:
         return []
-    spans[-1] = replace(last, end=end)
-    return [Drop(replace(last, start=end), NOT_NEEDED)]
+    kept_spans[-1] = replace(last_span, end=end)
+    return [Drop(replace(last_span, start=end), NOT_NEEDED)]
 
 
-def apply_rule(rule: PieceRule, outcomes: Sequence[SliceOutcome]) -> list[SliceOutcome]:
+def apply_rule(
+    rule: PieceRule, slice_outcomes: Sequence[SliceOutcome]
+) -> list[SliceOutcome]:
     """The outcomes with only the kept pieces that ``rule`` chooses.
 
     A piece's score is its place in the reply that named it: the first pieces of all replies come before the second
     ones. It is measured with what it cannot be read without. Outcomes with a problem stay as they are.
     """
-    candidates: list[str] = []
-    places: list[int] = []
-    for outcome in outcomes:
-        texts = outcome.part.texts
-        for index, place in (outcome.kept_places or {}).items():
-            candidates.append(
+    candidate_texts: list[str] = []
+    reply_places: list[int] = []
+    for slice_outcome in slice_outcomes:
+        piece_texts = slice_outcome.part.piece_texts
+        for piece_index, reply_place in (slice_outcome.kept_places or {}).items():
+            candidate_texts.append(
                 "".join(
-                    texts[n]
-                    for n in sorted(find_context_pieces(texts, {index}) | {index})
+                    piece_texts[n]
+                    for n in sorted(
+                        find_context_pieces(piece_texts, {piece_index}) | {piece_index}
+                    )
                 )
             )
-            places.append(place)
-    if not candidates:
-        return list(outcomes)
-    mask = iter(rule.choose(-np.array(places, dtype=np.float32), candidates))
-    narrowed: list[SliceOutcome] = []
-    for outcome in outcomes:
+            reply_places.append(reply_place)
+    if not candidate_texts:
+        return list(slice_outcomes)
+    rule_mask = iter(
+        rule.choose(-np.array(reply_places, dtype=np.float32), candidate_texts)
+    )
+    narrowed_outcomes: list[SliceOutcome] = []
+    for slice_outcome in slice_outcomes:
         kept: dict[int, int] = {}
         reasons: dict[int, str] = {}
-        for index, place in (outcome.kept_places or {}).items():
-            if next(mask):
-                kept[index] = place
+        for piece_index, reply_place in (slice_outcome.kept_places or {}).items():
+            if next(rule_mask):
+                kept[piece_index] = reply_place
             else:
-                reasons[index] = rule.reason()
-        narrowed.append(
-            replace(outcome, kept_places=kept, drop_reasons=reasons)
-            if outcome.kept_places
-            else outcome
+                reasons[piece_index] = rule.reason()
+        narrowed_outcomes.append(
+            replace(slice_outcome, kept_places=kept, drop_reasons=reasons)
+            if slice_outcome.kept_places
+            else slice_outcome
         )
-    return narrowed
+    return narrowed_outcomes
 
 
 def score_passages(
@@ -539,16 +613,18 @@ def score_passages(
         scorer = DefaultScorer()
     try:
         return np.asarray(
-            scorer.score(query, [p.text_with_header for p in passages]),
+            scorer.score(query, [passage.text_with_header for passage in passages]),
             dtype=np.float32,
         )
-    except MissingExtra as error:
-        log_fallback("S2ADenoiser", error, "a selection of nothing was not confirmed")
+    except MissingExtra as first_error:
+        log_fallback(
+            "S2ADenoiser", first_error, "a selection of nothing was not confirmed"
+        )
         return None
 
 
-def _merge(first: SliceOutcome, second: SliceOutcome | None) -> SliceOutcome:
-    """The outcome of the second look, with what the first one cost; one that failed leaves the first."""
+def _merge_recheck(first: SliceOutcome, second: SliceOutcome | None) -> SliceOutcome:
+    """The recheck's outcome plus the first one's calls; a failed recheck keeps the first outcome."""
     if second is None:
         return first
     if second.problem is not None:
@@ -562,27 +638,31 @@ def _merge(first: SliceOutcome, second: SliceOutcome | None) -> SliceOutcome:
 def ensure_min_passages(
     query: str,
     passages: Sequence[Passage],
-    assembled: list[Assembled],
+    passage_results: list[AssembledPassage],
     options: Options,
 ) -> None:
     """Keep the best passages by the scorer whole, in place, where fewer than ``options.min_passages`` are kept."""
-    dropped: list[int] = []
-    for n, one in enumerate(assembled):
-        if one.passage is None and passages[n].text.strip():
-            dropped.append(n)
-    missing = options.min_passages - sum(one.passage is not None for one in assembled)
-    if missing <= 0 or not dropped:
-        return
-    scores = score_passages(query, [passages[n] for n in dropped], options)
-    order = (
-        range(len(dropped)) if scores is None else np.argsort(-scores, kind="stable")
+    dropped_indices: list[int] = []
+    for n, passage_result in enumerate(passage_results):
+        if passage_result.passage is None and passages[n].text.strip():
+            dropped_indices.append(n)
+    missing_count = options.min_passages - sum(
+        passage_result.passage is not None for passage_result in passage_results
     )
-    for place in order[:missing]:
-        n = dropped[place]
-        notes = (
-            *assembled[n].report.notes,
+    if missing_count <= 0 or not dropped_indices:
+        return
+    scores = score_passages(query, [passages[n] for n in dropped_indices], options)
+    score_order = (
+        range(len(dropped_indices))
+        if scores is None
+        else np.argsort(-scores, kind="stable")
+    )
+    for reply_place in score_order[:missing_count]:
+        n = dropped_indices[reply_place]
+        call_notes = (
+            *passage_results[n].report.notes,
             f"kept whole: min_passages={options.min_passages} passages stay",
         )
-        assembled[n] = Assembled(
-            passages[n], (), replace(assembled[n].report, notes=notes)
+        passage_results[n] = AssembledPassage(
+            passages[n], (), replace(passage_results[n].report, notes=call_notes)
         )

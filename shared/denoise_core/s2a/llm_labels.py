@@ -1,4 +1,4 @@
-"""The expensive method teaches the cheap one: a model's selection labels questions, END is calibrated on them."""
+"""Labels questions with a model's selection (S2A) and calibrates END on the labels."""
 
 from __future__ import annotations
 
@@ -28,22 +28,24 @@ def label_questions(
 ) -> Iterator[Question | str]:
     """Each question with the passages as gold of which ``llm`` selects a part, or why there are none.
 
-    One call a question where its passages are short. ``progress`` hears of questions done, and of all. That a
-    model fails on one question is told in its place; mistakes raise.
+    One call a question where its passages are short. ``progress`` hears of questions done, and of all. If the
+    model fails on one question, its reason takes that position; user errors raise.
     """
-    selecting = S2ADenoiser(llm, on_error="raise")
+    s2a_denoiser = S2ADenoiser(llm, on_error="raise")
     for n, question in enumerate(questions, 1):
         try:
-            kept = selecting.denoise(question.text, question.passages).passages
+            kept_passages = s2a_denoiser.denoise(
+                question.text, question.passages
+            ).passages
         except Exception as error:  # the model's failure on this question
             if is_user_error(error):
                 raise
             yield f"it could not be labelled: {format_error(error)}"
         else:
-            gold = frozenset(p.id for p in kept)
+            gold_ids = frozenset(passage.id for passage in kept_passages)
             yield (
-                replace(question, gold=gold)
-                if gold
+                replace(question, gold=gold_ids)
+                if gold_ids
                 else "no passage is needed, says the model"
             )
         if progress is not None:
@@ -53,31 +55,36 @@ def label_questions(
 def write_labels(questions: Iterable[Question], path: str | Path) -> Path:
     """Questions, passages and labels as JSON lines, for a person to correct; `read_questions` reads them.
 
-    Beside them a page to look through and correct them in, ``path`` with ``.html`` behind it (extra ``cli``).
+    Also writes a page for correcting them, ``path`` plus ``.html`` (needs the extra ``cli``).
     """
-    lines = [
+    json_lines = [
         {
-            "question": q.text,
-            "id": q.id,
-            "answers": q.answers,
+            "question": question.text,
+            "id": question.id,
+            "answers": question.answers,
             "passages": [
                 {
-                    "is_gold": gold,
-                    "id": p.id,
-                    "source": str(p.metadata.get("source", "")),
-                    "text": p.text_with_header,
+                    "is_gold": gold_ids,
+                    "id": passage.id,
+                    "source": str(passage.metadata.get("source", "")),
+                    "text": passage.text_with_header,
                 }
-                for p, gold in zip(q.passages, q.labels, strict=True)
+                for passage, gold_ids in zip(
+                    question.passages, question.labels, strict=True
+                )
             ],
         }
-        for q in questions
+        for question in questions
     ]
     path = Path(path)
     write_whole(
-        path, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+        path,
+        "".join(
+            json.dumps(json_line, ensure_ascii=False) + "\n" for json_line in json_lines
+        ),
     )
-    if (page := render_html("labels", lines)) is not None:
-        write_whole(path.with_name(f"{path.name}.html"), page)
+    if (html_page := render_html("labels", json_lines)) is not None:
+        write_whole(path.with_name(f"{path.name}.html"), html_page)
     return path
 
 
@@ -95,31 +102,50 @@ def calibrate(
     needed, and `fit_denoiser` learns from that; ``model`` and ``risk`` are its own, and so is what it raises.
 
     A `Question` keeps its passages and, where it has any, its labels, so that people's take the same way; then
-    retriever or ``llm`` may be None. ``labels`` is a file for all of them, with a page beside it (`write_labels`).
+    retriever or ``llm`` may be None. ``labels`` is a file for all of them, plus an HTML page (`write_labels`).
     A question that the model fails on, or needs nothing for, is left out with a warning in the log. ``progress``
     hears of questions labelled, and of all. Raises `InputError` for a text without a retriever.
     """
-    asked = [q if isinstance(q, Question) else _found(q, retriever) for q in questions]
-    unknown = [q for q in asked if not q.gold]
-    made = iter(() if llm is None else label_questions(unknown, llm, progress))
-    found = [q if q.gold else next(made, "nobody has labelled it") for q in asked]
-    known = [q for q in found if isinstance(q, Question)]
-    for reason in (why for why in found if isinstance(why, str)):
+    all_questions = [
+        question
+        if isinstance(question, Question)
+        else _retrieve_question(question, retriever)
+        for question in questions
+    ]
+    unlabelled_questions = [question for question in all_questions if not question.gold]
+    model_labels = iter(
+        () if llm is None else label_questions(unlabelled_questions, llm, progress)
+    )
+    labelled_or_reasons = [
+        question if question.gold else next(model_labels, "nobody has labelled it")
+        for question in all_questions
+    ]
+    labelled_questions = [
+        question for question in labelled_or_reasons if isinstance(question, Question)
+    ]
+    for reason in (
+        drop_reason
+        for drop_reason in labelled_or_reasons
+        if isinstance(drop_reason, str)
+    ):
         log.warning("a question is left out of the calibration: %s", reason)
     if labels is not None:
-        write_labels(known, labels)
-    return fit_denoiser(known, model, risk=risk)
+        write_labels(labelled_questions, labels)
+    return fit_denoiser(labelled_questions, model, risk=risk)
 
 
-def _found(text: str, retriever: Retriever | None) -> Question:
+def _retrieve_question(text: str, retriever: Retriever | None) -> Question:
     if retriever is None:
         raise InputError(
             f"{text[:60]!r} has no passages: give a retriever, or a Question"
         )
     passages = expect_retriever(retriever).retrieve(text)
-    ids = unique_ids([p.id for p in passages])
+    passage_ids = unique_ids([passage.id for passage in passages])
     return Question(
         text,
-        tuple(replace(p, id=i) for p, i in zip(passages, ids, strict=True)),
+        tuple(
+            replace(passage, id=passage_id)
+            for passage, passage_id in zip(passages, passage_ids, strict=True)
+        ),
         frozenset(),
     )

@@ -38,16 +38,17 @@ from denoise_core.s2a.replies import (
 )
 from denoise_core.types import Drop, Message, Passage, Span
 
-_OPINION = "opinion, or of no use to the request"
+_OPINION_REASON = "opinion, or of no use to the request"
 
 
 @dataclass(frozen=True, slots=True)
 class NeutralMessage:
-    """A message parted in two.
+    """A message without its opinion: context and neutral question.
 
-    ``source`` is the message's own text, to which ``dropped`` (what was left out, opinion mostly) and the spans of
+    ``source_text`` is the message's own text, to which ``dropped`` (what was left out, opinion mostly) and the spans of
     ``sentences`` refer; these are what the model wrote as context. ``fallback`` says why the message was kept as
-    it is, or its question was; None when neither."""
+    it is, or its question was; None when neither.
+    """
 
     context: str
     question: str
@@ -96,50 +97,53 @@ class MessageDenoiser:
 
     def neutralize(self, message: str | Sequence[Message]) -> NeutralMessage:
         """The message without opinion; with ``on_error="raise"``, raises what failed."""
-        found, trace = run(self.flow(message), budget=self.budget)
-        return replace(found, trace=trace)
+        neutral_message, trace = run(self.flow(message), budget=self.budget)
+        return replace(neutral_message, trace=trace)
 
     async def aneutralize(self, message: str | Sequence[Message]) -> NeutralMessage:
         """`neutral` for async; the same result."""
-        found, trace = await arun(self.flow(message), budget=self.budget)
-        return replace(found, trace=trace)
+        neutral_message, trace = await arun(self.flow(message), budget=self.budget)
+        return replace(neutral_message, trace=trace)
 
     def flow(self, message: str | Sequence[Message]) -> Flow[NeutralMessage]:
         """The logic, to be driven by `run` or `arun`, or from within another flow with ``yield from``."""
-        source = message if isinstance(message, str) else _persons_turns(message)
-        if not source.strip():
-            return NeutralMessage("", source, source)
+        source_text = message if isinstance(message, str) else _join_user_turns(message)
+        if not source_text.strip():
+            return NeutralMessage("", source_text, source_text)
         if self.variant in EXTRACTIVE:
-            return (yield from self._chosen(source))
-        return (yield from self._rewritten(source))
+            return (yield from self._select_clauses(source_text))
+        return (yield from self._rewrite_message(source_text))
 
-    def _chosen(self, source: str) -> Flow[NeutralMessage]:
-        spans = split_clauses(source, language=self.options.language)
-        if (
-            len(spans) < 2
-        ):  # whoever asks for a message to be cleared has every clause looked at
-            return NeutralMessage("", open_tag_question(source), source)
+    def _select_clauses(self, source_text: str) -> Flow[NeutralMessage]:
+        clause_spans = split_clauses(source_text, language=self.options.language)
+        if len(clause_spans) < 2:  # one clause cannot be split into request and opinion
+            return NeutralMessage("", open_tag_question(source_text), source_text)
         question = yield from choose_clauses(
-            self.llm, source, spans, self.options, on_error=self.on_error
+            self.llm, source_text, clause_spans, self.options, on_error=self.on_error
         )
         if question.note is not None:
-            return _kept(source, question.note)
-        drops = tuple(
-            Drop(span, _OPINION) for span in spans if span not in question.kept
+            return _keep_message(source_text, question.note)
+        dropped_clauses = tuple(
+            Drop(span, _OPINION_REASON)
+            for span in clause_spans
+            if span not in question.kept
         )
-        return NeutralMessage("", question.text, source, drops)
+        return NeutralMessage("", question.text, source_text, dropped_clauses)
 
-    def _rewritten(self, source: str) -> Flow[NeutralMessage]:
-        passage = Passage(source, MESSAGE_ID)
-        part = PassageSlice(
+    def _rewrite_message(self, source_text: str) -> Flow[NeutralMessage]:
+        passage = Passage(source_text, MESSAGE_ID)
+        passage_slice = PassageSlice(
             passage, split_pieces(passage, language=self.options.language)
         )
         prompts = self.options.prompts
         if self.variant == "single":
             request = SliceRequest(
-                (part,), prompts.message_single, MESSAGE_FORM, numbered=False
+                (passage_slice,),
+                prompts.message_single,
+                MESSAGE_FORM,
+                is_numbered=False,
             )
-            names: tuple[str, ...] = ("message",)
+            label_names: tuple[str, ...] = ("message",)
         else:
             prompt = (
                 prompts.message_relevance
@@ -147,63 +151,93 @@ class MessageDenoiser:
                 else prompts.message
             )
             request = SliceRequest(
-                (part,), prompt, CONTEXT_QUESTION_FORM, numbered=False
+                (passage_slice,), prompt, CONTEXT_QUESTION_FORM, is_numbered=False
             )
-            names = ("context", "question")
-        read = partial(read_rewriting, names=names)
-        caller = LLMCaller(self.llm, self.options, f"s2a.message.{self.variant}", read)
-        (outcome,) = yield from caller.outcomes([request])
-        if outcome.error is not None:
-            if self.on_error == "raise" or is_user_error(outcome.error):
-                raise outcome.error
-            return _kept(
-                source,
-                f"the message was kept as it is: {outcome.problem}",
-                outcome.error,
+            label_names = ("context", "question")
+        read_reply = partial(read_rewriting, label_names=label_names)
+        llm_caller = LLMCaller(
+            self.llm, self.options, f"s2a.message.{self.variant}", read_reply
+        )
+        (slice_outcome,) = yield from llm_caller.outcomes([request])
+        if slice_outcome.error is not None:
+            if self.on_error == "raise" or is_user_error(slice_outcome.error):
+                raise slice_outcome.error
+            return _keep_message(
+                source_text,
+                f"the message was kept as it is: {slice_outcome.problem}",
+                slice_outcome.error,
             )
         if self.variant == "single":
-            outcome = replace(
-                outcome,
+            slice_outcome = replace(
+                slice_outcome,
                 question=_last_question(
-                    outcome.written_text or "", self.options.language
+                    slice_outcome.written_text or "", self.options.language
                 ),
             )
-        return self._written(source, outcome)
+        return self._assemble_rewriting(source_text, slice_outcome)
 
-    def _written(self, source: str, outcome: SliceOutcome) -> NeutralMessage:
-        question = outcome.question
+    def _assemble_rewriting(
+        self, source_text: str, slice_outcome: SliceOutcome
+    ) -> NeutralMessage:
+        question = slice_outcome.question
         options = replace(self.options, keep_context=False)
-        done = assemble_passage(
-            outcome.part.passage, [outcome], "drop", options, question=question
+        assembled_passage = assemble_passage(
+            slice_outcome.part.passage,
+            [slice_outcome],
+            "drop",
+            options,
+            question=question,
         )
-        problem = same_question(source, question, language=options.language)
+        problem = same_question(source_text, question, language=options.language)
         if problem is not None:
             fallback = f"the message was kept as it is, the model's request was not taken: {problem}"
-            return replace(_kept(source, fallback), sentences=done.report.sentences)
-        context = done.passage.text.strip() if done.passage else ""
-        drops = tuple(d for d in done.drops if not _stands_in(source, d.span, question))
-        return NeutralMessage(context, question, source, drops, done.report.sentences)
+            return replace(
+                _keep_message(source_text, fallback),
+                sentences=assembled_passage.report.sentences,
+            )
+        context = (
+            assembled_passage.passage.text.strip() if assembled_passage.passage else ""
+        )
+        dropped_clauses = tuple(
+            drop
+            for drop in assembled_passage.drops
+            if not _is_part_of(source_text, drop.span, question)
+        )
+        return NeutralMessage(
+            context,
+            question,
+            source_text,
+            dropped_clauses,
+            assembled_passage.report.sentences,
+        )
 
 
-def _kept(source: str, fallback: str, error: Exception | None = None) -> NeutralMessage:
+def _keep_message(
+    source_text: str, fallback: str, error: Exception | None = None
+) -> NeutralMessage:
     """The message as it was; the log has the error where there was one."""
     log_fallback("MessageDenoiser", error or fallback, "the message was kept as it was")
-    return NeutralMessage("", source, source, fallback=fallback)
+    return NeutralMessage("", source_text, source_text, fallback=fallback)
 
 
-def _persons_turns(messages: Sequence[Message]) -> str:
-    return "\n\n".join(m.content for m in messages if m.role == "user")
+def _join_user_turns(messages: Sequence[Message]) -> str:
+    return "\n\n".join(turn.content for turn in messages if turn.role == "user")
 
 
 def _last_question(text: str, language: str) -> str:
     """The last sentence that asks, or the last one."""
-    said = [
-        text[s.start : s.end].strip()
-        for s in split_pieces(Passage(text, MESSAGE_ID), language=language)
+    written_sentences = [
+        text[sentence.start : sentence.end].strip()
+        for sentence in split_pieces(Passage(text, MESSAGE_ID), language=language)
     ]
-    return next((s for s in reversed(said) if "?" in s), said[-1] if said else "")
+    return next(
+        (sentence for sentence in reversed(written_sentences) if "?" in sentence),
+        written_sentences[-1] if written_sentences else "",
+    )
 
 
-def _stands_in(text: str, span: Span, asked: str) -> bool:
+def _is_part_of(text: str, span: Span, question_text: str) -> bool:
     """Whether this piece of the message went into the question, and so was not left out."""
-    return " ".join(text[span.start : span.end].split()) in " ".join(asked.split())
+    return " ".join(text[span.start : span.end].split()) in " ".join(
+        question_text.split()
+    )

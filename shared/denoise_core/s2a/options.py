@@ -1,4 +1,4 @@
-"""The settings of S2A: the variants, and in one value what most users leave alone."""
+"""Settings of S2A: the variants, and the `Options` that most users keep at their defaults."""
 
 from __future__ import annotations
 
@@ -27,12 +27,15 @@ EXTRACTIVE = ("select", "remove", "auto")
 
 
 class PieceRule(Protocol):
-    """What keeps some of scored texts, best first, such as END's ``TokenLimit(2000)``: a mask, and why the "
-    "rest goes."""
+    """Chooses among scored texts, best first, such as END's ``TokenLimit(2000)``."""
 
-    def choose(self, scores: Any, texts: Any) -> Any: ...
+    def choose(self, scores: Any, texts: Any) -> Any:
+        """A boolean mask over ``texts``: True is kept."""
+        ...
 
-    def reason(self) -> str: ...
+    def reason(self) -> str:
+        """Why a text outside the mask is dropped."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,7 @@ class Options:
 
     ``shown_text`` is what the rewriting variants give: ``"source"``, the source sentences that cover what was written,
     or ``"written"``, the model's own text as in the paper, marked ``rewritten``, with the checker's word on each
-    sentence. ``check_sentences`` has the checker's word beside the source, too.
+    sentence. ``check_sentences`` adds the checker's verdict to the source sentences, too.
 
     ``min_passages`` is how many passages are kept at least, the best by ``scorer`` whole where the model named fewer.
     ``scorer`` also says whether a NONE over everything is to be confirmed: a passage that it finds at

@@ -18,23 +18,25 @@ from denoise_core.s2a.options import Options
 from denoise_core.text.chunk import sentence_spans
 from denoise_core.types import Passage, Span
 
-_FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
-_ROW = re.compile(r"[ \t]{0,9}\|.*\|[ \t]{0,9}$|[^\t\n]*\t[^\n]*$")
-_ITEM = re.compile(r"[ \t]{0,9}(?:[-*+•‣◦]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])[ \t]{1,9}\S")
-_INITIAL = re.compile(
+_FENCE_LINE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})")
+_TABLE_ROW = re.compile(r"[ \t]{0,9}\|.*\|[ \t]{0,9}$|[^\t\n]*\t[^\n]*$")
+_LIST_ITEM = re.compile(
+    r"[ \t]{0,9}(?:[-*+•‣◦]|\(?\d{1,3}[.)]|\(?[a-zA-Z][.)])[ \t]{1,9}\S"
+)
+_NAME_INITIAL = re.compile(
     r"[ \t]{0,9}[A-Z]\.[ \t]"
 )  # an item of a list; alone in a text, a person's initial
-_TURN = re.compile(
+_DIALOGUE_TURN = re.compile(
     r"[ \t]{0,9}(?:\*\*|\[)?([^\W\d_][\w.'’ -]{0,29})(?:\*\*|\])?[:：](?:\*\*)?[ \t]{1,9}\S"
 )
 _QUESTION_END = re.compile(r"[?？؟][\"'”’»)\]]{0,3}\s{1,9}(?=[\"'“‘«(\[]?[^\W\d_a-z])")
 _SENTENCE_END = re.compile(r"[.!?…。！？؟।:;][\"'”’»)\]]*$")
 _TABLE_RULE = re.compile(r"[\s|:+=-]+$")
 
-_LOOK_BACK = (
+_MAX_LOOK_BACK = (
     200  # pieces looked back over for a header, the opening of a list or of a block
 )
-_CHAIN = 2  # sentences brought by pronouns, one after the other
+_MAX_CHAINED_SENTENCES = 2  # sentences brought by pronouns, one after the other
 _POINTS_BACK = re.compile(
     r"[\s\"'“”‘’«»(\[*_-]{0,6}(?:"
     # English pronouns and connectives, then German, French, Spanish, Portuguese, Italian, Dutch, Russian.
@@ -65,13 +67,13 @@ _POINTS_BACK = re.compile(
 def split_pieces(passage: Passage, *, language: str = "en") -> tuple[Span, ...]:
     """The pieces of ``passage`` in order; none for an empty text. ``language`` as in `chunk.sentences`."""
     text = passage.text
-    ends: list[int] = []
-    for start, end, is_prose in _blocks(text):
-        ends += _sentence_ends(text, start, end, language) if is_prose else [end]
+    end_offsets: list[int] = []
+    for start, end, is_prose in _split_blocks(text):
+        end_offsets += _sentence_ends(text, start, end, language) if is_prose else [end]
     pieces: list[Span] = []
     # White space alone goes with what is before it, or after it at the very beginning.
     has_text = True
-    for start, end in itertools.pairwise(sorted({0, *ends, len(text)})):
+    for start, end in itertools.pairwise(sorted({0, *end_offsets, len(text)})):
         is_blank = text[start:end].isspace()
         if pieces and (is_blank or not has_text):
             pieces[-1] = Span(passage.id, pieces[-1].start, end)
@@ -82,104 +84,108 @@ def split_pieces(passage: Passage, *, language: str = "en") -> tuple[Span, ...]:
     return tuple(pieces)
 
 
-def _blocks(text: str) -> list[tuple[int, int, bool]]:
+def _split_blocks(text: str) -> list[tuple[int, int, bool]]:
     """``(start, end, is_prose)``: neighbouring lines of prose, or the lines of one code block, item or turn."""
     lines = text.splitlines(keepends=True)
-    dialogue, has_one_initial = _speakers(lines)
-    blocks: list[tuple[int, int, bool]] = []
-    fence = ""
+    speaker_names, has_one_initial = _find_speakers(lines)
+    line_blocks: list[tuple[int, int, bool]] = []
+    open_fence = ""
     block_kind = ""  # an item or a turn takes further lines, until a blank line or the next item or turn
     end = 0
     for line in lines:
         start, end = end, end + len(line)
-        opening = _FENCE.match(line)
-        if fence:
-            blocks[-1] = (blocks[-1][0], end, False)
+        fence_match = _FENCE_LINE.match(line)
+        if open_fence:
+            line_blocks[-1] = (line_blocks[-1][0], end, False)
             if (
-                opening
-                and opening[1].startswith(fence)
-                and not line[opening.end() :].strip()
+                fence_match
+                and fence_match[1].startswith(open_fence)
+                and not line[fence_match.end() :].strip()
             ):
-                fence = ""
+                open_fence = ""
             continue
-        kind = "fence" if opening else _line_kind(line, dialogue, has_one_initial)
-        continues_turn = kind == "text" and block_kind == "turn"
+        line_kind = (
+            "fence" if fence_match else _line_kind(line, speaker_names, has_one_initial)
+        )
+        continues_turn = line_kind == "text" and block_kind == "turn"
         continues_item = (
-            kind == "text"
+            line_kind == "text"
             and block_kind == "item"
             and (line[0].isspace() or line[0].islower())
         )
-        is_prose = kind in ("text", "blank")
+        is_prose = line_kind in ("text", "blank")
         if continues_turn or continues_item:
-            blocks[-1] = (blocks[-1][0], end, False)
+            line_blocks[-1] = (line_blocks[-1][0], end, False)
             continue
-        block_kind = kind
-        fence = opening[1] if opening else ""
-        if is_prose and blocks and blocks[-1][2]:
-            blocks[-1] = (blocks[-1][0], end, True)
+        block_kind = line_kind
+        open_fence = fence_match[1] if fence_match else ""
+        if is_prose and line_blocks and line_blocks[-1][2]:
+            line_blocks[-1] = (line_blocks[-1][0], end, True)
         else:
-            blocks.append((start, end, is_prose))
-    return blocks
+            line_blocks.append((start, end, is_prose))
+    return line_blocks
 
 
-def _speakers(lines: list[str]) -> tuple[set[str], bool]:
+def _find_speakers(lines: list[str]) -> tuple[set[str], bool]:
     """Who speaks in a dialogue: names before a colon twice, or all of them where every other line has one; and
-    whether one line alone begins as a person's initial does."""
-    names: list[str] = []
-    written_lines = initials = 0
+    whether one line alone begins as a person's initial does.
+    """
+    turn_names: list[str] = []
+    written_lines = initial_count = 0
     for line in lines:
-        turn = _TURN.match(line)
-        if turn:
-            names.append(turn[1].strip())
+        turn_match = _DIALOGUE_TURN.match(line)
+        if turn_match:
+            turn_names.append(turn_match[1].strip())
         written_lines += not line.isspace()
-        initials += _INITIAL.match(line) is not None
-    counts = Counter(names)
-    if len(names) < 2 or len(names) < written_lines / 2:
-        for name in names:
-            if counts[name] == 1:
-                del counts[name]
-    return set(counts), initials == 1
+        initial_count += _NAME_INITIAL.match(line) is not None
+    name_counts = Counter(turn_names)
+    if len(turn_names) < 2 or len(turn_names) < written_lines / 2:
+        for name in turn_names:
+            if name_counts[name] == 1:
+                del name_counts[name]
+    return set(name_counts), initial_count == 1
 
 
-def _line_kind(line: str, dialogue: set[str], has_one_initial: bool) -> str:
-    if _ROW.match(line.rstrip("\r\n")):
+def _line_kind(line: str, speaker_names: set[str], has_one_initial: bool) -> str:
+    if _TABLE_ROW.match(line.rstrip("\r\n")):
         return "row"
-    turn = _TURN.match(line)
-    if turn and turn[1].strip() in dialogue:
+    turn_match = _DIALOGUE_TURN.match(line)
+    if turn_match and turn_match[1].strip() in speaker_names:
         return "turn"
-    if _ITEM.match(line) and not (has_one_initial and _INITIAL.match(line)):
+    if _LIST_ITEM.match(line) and not (has_one_initial and _NAME_INITIAL.match(line)):
         return "item"
     return "text" if line.strip() else "blank"
 
 
 def _sentence_ends(text: str, start: int, end: int, language: str) -> list[int]:
     """Ends of the sentences in ``text[start:end]``; a sentence that a line break cuts in two is joined."""
-    prose = text[start:end]
-    ends = [end]
+    prose_text = text[start:end]
+    end_offsets = [end]
     # A question mark ends a sentence also after an abbreviation ("in the U.S.? I think ...").
-    for match in _QUESTION_END.finditer(prose):
-        ends.append(start + match.end())
-    for sentence, following in itertools.pairwise(
-        sentence_spans(Passage(prose, id=""), language=language)
+    for match in _QUESTION_END.finditer(prose_text):
+        end_offsets.append(start + match.end())
+    for sentence, next_sentence in itertools.pairwise(
+        sentence_spans(Passage(prose_text, id=""), language=language)
     ):
-        before = prose[sentence.start : sentence.end]
-        ends_in_one_line_break = before.endswith("\n") and not before.rstrip(
-            " \t"
-        ).endswith("\n\n")
-        goes_on = prose[following.start].islower() and not _SENTENCE_END.search(
-            before.rstrip()
-        )
-        if not (ends_in_one_line_break and goes_on):
-            ends.append(start + sentence.end)
-    return ends
+        previous_text = prose_text[sentence.start : sentence.end]
+        ends_in_one_line_break = previous_text.endswith(
+            "\n"
+        ) and not previous_text.rstrip(" \t").endswith("\n\n")
+        continues_sentence = prose_text[
+            next_sentence.start
+        ].islower() and not _SENTENCE_END.search(previous_text.rstrip())
+        if not (ends_in_one_line_break and continues_sentence):
+            end_offsets.append(start + sentence.end)
+    return end_offsets
 
 
 @dataclass(frozen=True, slots=True)
 class PassageSlice:
     """Neighbouring pieces of one passage, as one request shows them: all of it, unless it is too long.
 
-    ``heading`` are lines above its text: titles and the like. A piece of more than ``window`` characters shows its
-    two ends. ``cache_key`` is where its selection is kept, "" without a cache."""
+    ``heading_lines`` are lines above its text: titles and the like. A piece of more than ``window`` characters shows its
+    two ends. ``cache_key`` is where its selection is kept, "" without a cache.
+    """
 
     passage: Passage
     pieces: tuple[Span, ...]
@@ -193,7 +199,7 @@ class PassageSlice:
         return self.passage.text[self.pieces[0].start : self.pieces[-1].end]
 
     @property
-    def texts(self) -> list[str]:
+    def piece_texts(self) -> list[str]:
         """The text of each piece."""
         return [self.passage.text[piece.start : piece.end] for piece in self.pieces]
 
@@ -205,78 +211,86 @@ class PassageSlice:
         """
         lines: list[str] = []
         for line in self.heading:
-            lines.append(f"({_INDENTED.join(line.splitlines())})")
+            lines.append(f"({_CONTINUATION_BREAK.join(line.splitlines())})")
         if first_number is None:
             return [*lines, self.text.strip()]
-        for number, text in enumerate(self.texts, first_number):
+        for number, text in enumerate(self.piece_texts, first_number):
             text = text.rstrip()
             if len(text) > self.window:
-                half = max(1, self.window // 2)
-                text = f"{text[:half]} (... {len(text) - 2 * half} characters ...) {text[-half:]}"
-            lines.append(f"{number} {_INDENTED.join(text.splitlines())}")
+                half_length = max(1, self.window // 2)
+                text = f"{text[:half_length]} (... {len(text) - 2 * half_length} characters ...) {text[-half_length:]}"
+            lines.append(f"{number} {_CONTINUATION_BREAK.join(text.splitlines())}")
         return lines
 
 
-_INDENTED = "\n    "
+_CONTINUATION_BREAK = "\n    "
 
 
 def slice_passage(passage: Passage, options: Options) -> list[PassageSlice]:
     """Slices of at most ``options.pieces`` pieces and ``options.window`` characters; a longer piece is a slice of
-    its own. The metadata that is shown above the text is as untrusted as the text itself."""
-    heading: list[str] = []
+    its own. The metadata that is shown above the text is as untrusted as the text itself.
+    """
+    heading_lines: list[str] = []
     for key in options.metadata:
         if key in passage.metadata:
-            heading.append(f"{key}: {passage.metadata[key]}")
+            heading_lines.append(f"{key}: {passage.metadata[key]}")
     if passage.header:
-        heading.append(passage.header)
-    slices: list[PassageSlice] = []
-    run: list[Span] = []
+        heading_lines.append(passage.header)
+    passage_slices: list[PassageSlice] = []
+    piece_run: list[Span] = []
     for piece in split_pieces(passage, language=options.language):
-        if run and (
-            piece.end - run[0].start > options.max_characters
-            or len(run) == options.max_pieces
+        if piece_run and (
+            piece.end - piece_run[0].start > options.max_characters
+            or len(piece_run) == options.max_pieces
         ):
-            slices.append(
+            passage_slices.append(
                 PassageSlice(
-                    passage, tuple(run), tuple(heading), options.max_characters
+                    passage,
+                    tuple(piece_run),
+                    tuple(heading_lines),
+                    options.max_characters,
                 )
             )
-            run = []
-        run.append(piece)
-    slices.append(
-        PassageSlice(passage, tuple(run), tuple(heading), options.max_characters)
+            piece_run = []
+        piece_run.append(piece)
+    passage_slices.append(
+        PassageSlice(
+            passage, tuple(piece_run), tuple(heading_lines), options.max_characters
+        )
     )
-    return slices
+    return passage_slices
 
 
 def group_slices(
-    slices: Sequence[PassageSlice], longest_shared: int, options: Options
+    passage_slices: Sequence[PassageSlice], longest_shared: int, options: Options
 ) -> list[list[PassageSlice]]:
     """The slices of each request: neighbours up to ``longest_shared`` characters share one as far as they fit."""
-    groups: list[list[PassageSlice]] = []
+    slice_groups: list[list[PassageSlice]] = []
     group_size = group_pieces = 0
-    for part in slices:
-        size, count = len(part.text), len(part.pieces)
-        fits = (
-            group_size + size <= options.max_characters
-            and group_pieces + count <= options.max_pieces
+    for passage_slice in passage_slices:
+        slice_size, piece_count = len(passage_slice.text), len(passage_slice.pieces)
+        has_room = (
+            group_size + slice_size <= options.max_characters
+            and group_pieces + piece_count <= options.max_pieces
         )
-        if not groups or not fits or size > longest_shared:
-            groups.append([])
+        if not slice_groups or not has_room or slice_size > longest_shared:
+            slice_groups.append([])
             group_size = group_pieces = 0
-        groups[-1].append(part)
+        slice_groups[-1].append(passage_slice)
         # A slice that shares no request leaves no room for the next one.
-        group_size += size if size <= longest_shared else options.max_characters
-        group_pieces += count
-    return groups
+        group_size += (
+            slice_size if slice_size <= longest_shared else options.max_characters
+        )
+        group_pieces += piece_count
+    return slice_groups
 
 
-def find_context_pieces(texts: Sequence[str], kept: set[int]) -> set[int]:
-    """The indices of further pieces, of which ``texts`` has all of a passage, that the ``kept`` ones need."""
-    needed: set[int] = set()
-    for index in kept:
-        needed.update(_needed_before(index, texts, kept))
-    return needed - kept
+def find_context_pieces(piece_texts: Sequence[str], kept_indices: set[int]) -> set[int]:
+    """The indices of further pieces, of which ``piece_texts`` has all of a passage, that the ``kept_indices`` ones need."""
+    needed_indices: set[int] = set()
+    for index in kept_indices:
+        needed_indices.update(_needed_before(index, piece_texts, kept_indices))
+    return needed_indices - kept_indices
 
 
 def points_back(text: str) -> bool:
@@ -284,75 +298,93 @@ def points_back(text: str) -> bool:
     return _POINTS_BACK.match(text) is not None
 
 
-def _needed_before(index: int, texts: Sequence[str], kept: set[int]) -> list[int]:
-    text = texts[index]
-    if _ROW.match(text.rstrip()):
-        return _table_header(index, texts)
-    if _ITEM.match(text):
-        return _list_opening(index, texts)
+def _needed_before(
+    index: int, piece_texts: Sequence[str], kept_indices: set[int]
+) -> list[int]:
+    text = piece_texts[index]
+    if _TABLE_ROW.match(text.rstrip()):
+        return _table_header(index, piece_texts)
+    if _LIST_ITEM.match(text):
+        return _list_opening(index, piece_texts)
     if text[:1] in (" ", "\t") and text.strip():
-        return _outer_lines(index, texts)
-    if kept.intersection(range(index - _CHAIN, index)):
+        return _outer_lines(index, piece_texts)
+    if kept_indices.intersection(range(index - _MAX_CHAINED_SENTENCES, index)):
         return []  # what it points to is most likely in what is kept right before
-    needed: list[int] = []
-    while index and len(needed) < _CHAIN and points_back(texts[index]):
-        before = texts[index - 1]
-        if _ends_paragraph(before) or _ROW.match(before.rstrip()) or not before.strip():
+    needed_indices: list[int] = []
+    while (
+        index
+        and len(needed_indices) < _MAX_CHAINED_SENTENCES
+        and points_back(piece_texts[index])
+    ):
+        previous_text = piece_texts[index - 1]
+        if (
+            _ends_paragraph(previous_text)
+            or _TABLE_ROW.match(previous_text.rstrip())
+            or not previous_text.strip()
+        ):
             break
         index -= 1
-        needed.append(index)
-    return needed
+        needed_indices.append(index)
+    return needed_indices
 
 
-def _table_header(row: int, texts: Sequence[str]) -> list[int]:
-    """The first row of the table that ``row`` is in, and the rule beneath it."""
-    first = row
-    while first and row - first < _LOOK_BACK:
-        before = texts[first - 1]
-        blank_line_follows = before.count("\n") - before.rstrip().count("\n") > 1
-        if blank_line_follows or not _ROW.match(before.rstrip()):
+def _table_header(row_index: int, piece_texts: Sequence[str]) -> list[int]:
+    """The first row of the table that ``row_index`` is in, and the rule beneath it."""
+    first_index = row_index
+    while first_index and row_index - first_index < _MAX_LOOK_BACK:
+        previous_text = piece_texts[first_index - 1]
+        blank_line_follows = (
+            previous_text.count("\n") - previous_text.rstrip().count("\n") > 1
+        )
+        if blank_line_follows or not _TABLE_ROW.match(previous_text.rstrip()):
             break
-        first -= 1
-    if first == row or row - first >= _LOOK_BACK:
+        first_index -= 1
+    if first_index == row_index or row_index - first_index >= _MAX_LOOK_BACK:
         return []
-    if first + 1 < row and _TABLE_RULE.match(texts[first + 1].strip()):
-        return [first, first + 1]
-    return [first]
+    if first_index + 1 < row_index and _TABLE_RULE.match(
+        piece_texts[first_index + 1].strip()
+    ):
+        return [first_index, first_index + 1]
+    return [first_index]
 
 
-def _list_opening(item: int, texts: Sequence[str]) -> list[int]:
+def _list_opening(item_index: int, piece_texts: Sequence[str]) -> list[int]:
     """The line that opens the list, and the items that this one is part of."""
-    outer = _outer_lines(item, texts, _ITEM)
-    first = next(
+    outer_items = _outer_lines(item_index, piece_texts, _LIST_ITEM)
+    first_index = next(
         (
-            n
-            for n in range(item - 1, max(-1, item - _LOOK_BACK), -1)
-            if not _ITEM.match(texts[n])
+            piece_index
+            for piece_index in range(
+                item_index - 1, max(-1, item_index - _MAX_LOOK_BACK), -1
+            )
+            if not _LIST_ITEM.match(piece_texts[piece_index])
         ),
         None,
     )
-    if first is not None and texts[first].rstrip().endswith((":", "：", "؛", ";")):
-        outer.append(first)
-    return outer
+    if first_index is not None and piece_texts[first_index].rstrip().endswith(
+        (":", "：", "؛", ";")
+    ):
+        outer_items.append(first_index)
+    return outer_items
 
 
 def _outer_lines(
-    line: int, texts: Sequence[str], kind: re.Pattern[str] | None = None
+    line: int, piece_texts: Sequence[str], line_kind: re.Pattern[str] | None = None
 ) -> list[int]:
-    """The less indented lines that an indented line belongs to, as far as they are of the ``kind``."""
-    needed: list[int] = []
-    indent = _indent(texts[line])
-    for before in range(line - 1, max(-1, line - _LOOK_BACK), -1):
-        text = texts[before]
-        if kind is not None and not kind.match(text):
+    """The less indented lines that an indented line belongs to, as far as they are of the ``line_kind``."""
+    needed_indices: list[int] = []
+    indent_width = _indent_width(piece_texts[line])
+    for previous_text in range(line - 1, max(-1, line - _MAX_LOOK_BACK), -1):
+        text = piece_texts[previous_text]
+        if line_kind is not None and not line_kind.match(text):
             break
-        if text.strip() and _indent(text) < indent:
-            needed.append(before)
-            indent = _indent(text)
-    return needed
+        if text.strip() and _indent_width(text) < indent_width:
+            needed_indices.append(previous_text)
+            indent_width = _indent_width(text)
+    return needed_indices
 
 
-def _indent(text: str) -> int:
+def _indent_width(text: str) -> int:
     return len(text) - len(text.lstrip(" \t"))
 
 

@@ -1,4 +1,4 @@
-"""From requests to what their replies mean for the passages: asked, read, asked again, remembered.
+"""Calls the model about passages, parses its replies, retries and caches them.
 
 A reply is read by a strict grammar: JSON, also in fences, or one list of numbers and ranges, or NONE. Nothing is
 guessed from prose, and words are no numbers: a reply that is neither is asked for once more in the same call, then
@@ -39,9 +39,9 @@ from denoise_core.text.replies import (
 )
 from denoise_core.types import Message, Reply
 
-Verb = Literal["keep", "drop"]
+ListVerb = Literal["keep", "drop"]
 
-_TAGS = frozenset(
+_REPLY_TAGS = frozenset(
     (
         "context",
         "drop",
@@ -57,12 +57,12 @@ _TAGS = frozenset(
 _DASHES_AND_DIGITS = str.maketrans(
     dict.fromkeys("‐‑‒–—−~～－", "-")
     | dict.fromkeys("、，", ",")
-    | {chr(0xFF10 + n): str(n) for n in range(10)}
+    | {chr(0xFF10 + request_index): str(request_index) for request_index in range(10)}
 )
-_LIST_LABELS: dict[str, Verb | None] = {
+_LIST_LABELS: dict[str, ListVerb | None] = {
     "answer": None, "pieces": None, "numbers": None, "keep": "keep", "drop": "drop",
 }  # fmt: skip
-_NONE = ("none", "n/a", "null", "nothing", "empty", "")
+_NONE_WORDS = ("none", "n/a", "null", "nothing", "empty", "")
 _NUMBER_KEYS = {"n", "id", "number", "piece", "index"}
 _OTHER_KEYS = {
     "starts",
@@ -74,205 +74,239 @@ _FIRST_LETTERS = 12  # letters and digits of a piece's first words that must agr
 
 @dataclass(frozen=True, slots=True)
 class ParsedSelection:
-    """Numbers that a reply named, each once, all within ``1..total``, in the reply's order.
+    """Piece numbers that a reply selected, each once, within ``1..piece_count``, in the reply's order.
 
-    ``verb`` is what it said to do with them, None where it only listed them; ``starts`` the first words that it
-    gave with a number. ``others`` are the numbers of its second list, where it parted pieces in two."""
+    ``list_verb`` is what it said to do with them, None where it only listed them; ``first_words`` the first words that it
+    gave with a number. ``second_list`` are the numbers of its second list, where it parted pieces in two.
+    """
 
     numbers: tuple[int, ...]
-    verb: Verb | None = None
+    verb: ListVerb | None = None
     first_words: Mapping[int, str] = field(default_factory=dict)
     second_list: tuple[int, ...] = ()
 
 
-def parse_selection(reply: Reply | str, total: int) -> ParsedSelection:
-    """The numbers of a reply about ``total`` pieces. Raises `UnparsableReply` for what is not in the grammar."""
-    text = reply_text(reply)
-    value = parse_whole_json(text)
-    return _read_line(text, total) if value is None else _read_json(value, total)
+def parse_selection(reply: Reply | str, piece_count: int) -> ParsedSelection:
+    """The numbers of a reply about ``piece_count`` pieces. Raises `UnparsableReply` for what is not in the grammar."""
+    reply_part = clean_reply_text(reply)
+    value = parse_whole_json(reply_part)
+    return (
+        _parse_line(reply_part, piece_count)
+        if value is None
+        else _parse_json_selection(value, piece_count)
+    )
 
 
-def parse_texts(reply: Reply | str, *names: str) -> tuple[str, ...]:
-    """The texts under the labels ``names`` (``Context:``), or in JSON under these keys; "" for NONE.
+def parse_texts(reply: Reply | str, *label_names: str) -> tuple[str, ...]:
+    """The texts under the labels ``label_names`` (``Context:``), or in JSON under these keys; "" for NONE.
 
     A single name ``message`` is a reply without a label. Raises `UnparsableReply` when one is missing.
     """
-    text = reply_text(reply)
-    value = parse_whole_json(text)
+    reply_part = clean_reply_text(reply)
+    value = parse_whole_json(reply_part)
     if isinstance(value, dict):
-        texts = _arguments(value)
-    elif names == ("message",):
-        return (text,)
-    elif len(names) == 1 and _is_none(text):
+        texts = _call_arguments(value)
+    elif label_names == ("message",):
+        return (reply_part,)
+    elif len(label_names) == 1 and _is_none(reply_part):
         return ("",)
     else:
-        texts = _labelled_texts(text, names)
+        texts = _parse_labels(reply_part, label_names)
     contents: list[str] = []
-    for name in names:
-        content = texts.get(name)
+    for label_name in label_names:
+        content = texts.get(label_name)
         if not isinstance(content, str):
             raise UnparsableReply(
-                f"expected JSON with {names!r} as text; it has {tuple(texts)!r}"
+                f"expected JSON with {label_names!r} as text; it has {tuple(texts)!r}"
             )
         contents.append("" if _is_none(content) else content.strip())
     return tuple(contents)
 
 
-def _arguments(value: dict[str, Any]) -> dict[str, Any]:
+def _call_arguments(value: dict[str, Any]) -> dict[str, Any]:
     """The object itself, or the arguments of the tool call that it describes."""
     arguments = value.get("arguments") or value.get("parameters")
     return arguments if isinstance(arguments, dict) else value
 
 
-def _labelled_texts(text: str, names: tuple[str, ...]) -> dict[str, str]:
+def _parse_labels(reply_part: str, label_names: tuple[str, ...]) -> dict[str, str]:
     texts: dict[str, str] = {}
-    name = ""
-    for line in text.strip("*").split("\n"):
-        label, colon, rest = line.partition(":")
-        key = label.lstrip(" \t").lower()
-        if colon and key in ("context", "question") and len(label) <= len(key) + 3:
-            name = key if key not in texts else "a label twice"
-            texts[name] = rest
-        elif name or line.strip():
-            texts[name] = f"{texts.get(name, '')}\n{line}"
+    label_name = ""
+    for line in reply_part.strip("*").split("\n"):
+        list_label, colon, unlabelled_line = line.partition(":")
+        list_key = list_label.lstrip(" \t").lower()
+        if (
+            colon
+            and list_key in ("context", "question")
+            and len(list_label) <= len(list_key) + 3
+        ):
+            label_name = list_key if list_key not in texts else "a label twice"
+            texts[label_name] = unlabelled_line
+        elif label_name or line.strip():
+            texts[label_name] = f"{texts.get(label_name, '')}\n{line}"
     question = texts.get("question", "one line").strip()
-    if set(texts) != set(names) or not question or "\n" in question:
-        labels = " and ".join(f"{name.capitalize()}:" for name in names)
+    if set(texts) != set(label_names) or not question or "\n" in question:
+        labels = " and ".join(
+            f"{label_name.capitalize()}:" for label_name in label_names
+        )
         raise UnparsableReply(
             f"expected {labels}, nothing before it, and a question on one line"
         )
     return texts
 
 
-def reply_text(reply: Reply | str) -> str:
+def clean_reply_text(reply: Reply | str) -> str:
     """What the reply says, without a fence or a tag around it.
 
     Raises `UnparsableReply` for no text, and for a reply that ends before the model is done thinking.
     """
-    text = reply if isinstance(reply, str) else reply.text
-    if not isinstance(text, str):
-        raise UnparsableReply(f"expected a text as reply, got {type(text).__name__}")
-    text = strip_fence(strip_tag(strip_reasoning(text), _TAGS))
-    if not text:
-        raise UnparsableReply("the reply is empty")
-    return text
-
-
-def _read_json(value: Any, total: int) -> ParsedSelection:
-    values = _arguments(value) if isinstance(value, dict) else {"": value}
-    lists = {
-        str(key).lower(): items
-        for key, items in values.items()
-        if isinstance(items, list)
-    }
-    if "request" in lists:
-        others, _ = _read_items(lists.get("opinion", []), total)
-        return ParsedSelection(
-            _read_items(lists["request"], total)[0], "keep", second_list=others
-        )
-    if len(lists) > 1:  # of "keep" and "drop" one may be empty
-        lists = {
-            key: items
-            for key, items in lists.items()
-            if items or key not in ("keep", "drop")
-        }
-    if len(lists) != 1:
+    reply_part = reply if isinstance(reply, str) else reply.text
+    if not isinstance(reply_part, str):
         raise UnparsableReply(
-            f"expected one list of numbers, got {len(lists)} in {list(values)!r:.80}"
+            f"expected a text as reply, got {type(reply_part).__name__}"
         )
-    ((key, items),) = lists.items()
-    numbers, starts = _read_items(items, total)
+    reply_part = strip_fence(strip_tag(strip_reasoning(reply_part), _REPLY_TAGS))
+    if not reply_part:
+        raise UnparsableReply("the reply is empty")
+    return reply_part
+
+
+def _parse_json_selection(value: Any, piece_count: int) -> ParsedSelection:
+    values = _call_arguments(value) if isinstance(value, dict) else {"": value}
+    number_lists = {
+        str(list_key).lower(): list_items
+        for list_key, list_items in values.items()
+        if isinstance(list_items, list)
+    }
+    if "request" in number_lists:
+        second_list, _ = _parse_items(number_lists.get("opinion", []), piece_count)
+        return ParsedSelection(
+            _parse_items(number_lists["request"], piece_count)[0],
+            "keep",
+            second_list=second_list,
+        )
+    if len(number_lists) > 1:  # of "keep" and "drop" one may be empty
+        number_lists = {
+            list_key: list_items
+            for list_key, list_items in number_lists.items()
+            if list_items or list_key not in ("keep", "drop")
+        }
+    if len(number_lists) != 1:
+        raise UnparsableReply(
+            f"expected one list of numbers, got {len(number_lists)} in {list(values)!r:.80}"
+        )
+    ((list_key, list_items),) = number_lists.items()
+    piece_numbers, first_words = _parse_items(list_items, piece_count)
     return ParsedSelection(
-        numbers, _LIST_LABELS.get(str(values.get("list", key)).lower()), starts
+        piece_numbers,
+        _LIST_LABELS.get(str(values.get("list", list_key)).lower()),
+        first_words,
     )
 
 
-def _read_items(items: list[Any], total: int) -> tuple[tuple[int, ...], dict[int, str]]:
+def _parse_items(
+    list_items: list[Any], piece_count: int
+) -> tuple[tuple[int, ...], dict[int, str]]:
     """The numbers of a JSON list, and the first words that it gives with them."""
-    numbers: list[int] = []
-    starts: dict[int, str] = {}
-    if len(items) == 1 and isinstance(items[0], str) and _is_none(items[0]):
-        return (), starts
-    for item in items:
-        number, words = item, None
-        if isinstance(item, dict):
-            keys = item.keys() - _OTHER_KEYS
-            number = (
-                item[keys.pop()] if len(keys) == 1 and keys <= _NUMBER_KEYS else None
+    piece_numbers: list[int] = []
+    first_words: dict[int, str] = {}
+    if (
+        len(list_items) == 1
+        and isinstance(list_items[0], str)
+        and _is_none(list_items[0])
+    ):
+        return (), first_words
+    for list_item in list_items:
+        piece_number, stated_words = list_item, None
+        if isinstance(list_item, dict):
+            keys = list_item.keys() - _OTHER_KEYS
+            piece_number = (
+                list_item[keys.pop()]
+                if len(keys) == 1 and keys <= _NUMBER_KEYS
+                else None
             )
-            words = item.get("starts")
-        if isinstance(number, bool) or not isinstance(number, (int, str)):
-            raise UnparsableReply(f"expected numbers of pieces, got {item!r:.80}")
-        listed = str(number).strip(" ,;\n\t")
-        chosen = _check_numbers(
-            parse_number_ranges(listed) if listed else [], total, listed
+            stated_words = list_item.get("starts")
+        if isinstance(piece_number, bool) or not isinstance(piece_number, (int, str)):
+            raise UnparsableReply(f"expected numbers of pieces, got {list_item!r:.80}")
+        listed_text = str(piece_number).strip(" ,;\n\t")
+        item_numbers = _check_numbers(
+            parse_number_ranges(listed_text) if listed_text else [],
+            piece_count,
+            listed_text,
         )
-        numbers += chosen
-        if isinstance(words, str) and len(chosen) == 1:
-            starts[chosen[0]] = words
-    return tuple(dict.fromkeys(numbers)), starts
+        piece_numbers += item_numbers
+        if isinstance(stated_words, str) and len(item_numbers) == 1:
+            first_words[item_numbers[0]] = stated_words
+    return tuple(dict.fromkeys(piece_numbers)), first_words
 
 
-def _read_line(text: str, total: int) -> ParsedSelection:
-    line = text.translate(_DASHES_AND_DIGITS).strip(" \n\t*#_.").casefold()
-    ranges, verb = parse_number_ranges(line), None
-    if ranges is None:
+def _parse_line(reply_part: str, piece_count: int) -> ParsedSelection:
+    line = reply_part.translate(_DASHES_AND_DIGITS).strip(" \n\t*#_.").casefold()
+    number_ranges, list_verb = parse_number_ranges(line), None
+    if number_ranges is None:
         says_none = line.startswith("none") and not any(map(str.isdigit, line))
         if says_none or (line and _is_none(line)):
             return ParsedSelection(())
-        items, verb = _split_label(line)
-        if items.startswith("[") and items.endswith("]"):
-            items = items[1:-1].strip()
-        if items == "none":
-            return ParsedSelection((), verb)
-        ranges = [(1, total)] if items == "all" else parse_number_ranges(items)
-    return ParsedSelection(_check_numbers(ranges, total, line), verb)
+        list_items, list_verb = _split_label(line)
+        if list_items.startswith("[") and list_items.endswith("]"):
+            list_items = list_items[1:-1].strip()
+        if list_items == "none":
+            return ParsedSelection((), list_verb)
+        number_ranges = (
+            [(1, piece_count)]
+            if list_items == "all"
+            else parse_number_ranges(list_items)
+        )
+    return ParsedSelection(_check_numbers(number_ranges, piece_count, line), list_verb)
 
 
-def _split_label(line: str) -> tuple[str, Verb | None]:
+def _split_label(line: str) -> tuple[str, ListVerb | None]:
     """The line without ``answer:``, ``keep`` and the like before its numbers, and what the label says to do."""
-    rest = line.removeprefix("final ")
-    for label, verb in _LIST_LABELS.items():
-        items = rest.removeprefix(label)
-        if items != rest and (items[:1].isspace() or items.startswith(":")):
-            return items.lstrip().removeprefix(":").lstrip(), verb
+    unlabelled_line = line.removeprefix("final ")
+    for list_label, list_verb in _LIST_LABELS.items():
+        list_items = unlabelled_line.removeprefix(list_label)
+        if list_items != unlabelled_line and (
+            list_items[:1].isspace() or list_items.startswith(":")
+        ):
+            return list_items.lstrip().removeprefix(":").lstrip(), list_verb
     return line, None
 
 
 def _check_numbers(
-    ranges: list[tuple[int, int]] | None, total: int, text: str
+    number_ranges: list[tuple[int, int]] | None, piece_count: int, reply_part: str
 ) -> tuple[int, ...]:
-    """Each number of the ranges once. Raises for None, which is other ``text``, and for numbers outside
-    ``1..total``."""
-    if ranges is None:
+    """Each number of the ranges once. Raises for None, which is other ``reply_part``, and for numbers outside
+    ``1..total``.
+    """
+    if number_ranges is None:
         raise UnparsableReply(
-            f"expected one line of numbers, or NONE; the reply begins {text[:80]!r}"
+            f"expected one line of numbers, or NONE; the reply begins {reply_part[:80]!r}"
         )
-    numbers: dict[int, None] = {}
-    for first, last in ranges:
-        if not 1 <= first <= last <= total:
+    piece_numbers: dict[int, None] = {}
+    for first, last in number_ranges:
+        if not 1 <= first <= last <= piece_count:
             raise UnparsableReply(
-                f"there are the pieces 1 to {total}, and it names {first}-{last}"
+                f"there are the pieces 1 to {piece_count}, and it names {first}-{last}"
             )
-        numbers.update(dict.fromkeys(range(first, last + 1)))
-    return tuple(numbers)
+        piece_numbers.update(dict.fromkeys(range(first, last + 1)))
+    return tuple(piece_numbers)
 
 
-def _is_none(text: str) -> bool:
-    return text.strip(" .*\"'()[]\n\t").casefold() in _NONE
+def _is_none(reply_part: str) -> bool:
+    return reply_part.strip(" .*\"'()[]\n\t").casefold() in _NONE_WORDS
 
 
 @dataclass(frozen=True, slots=True)
 class SliceRequest:
     """One call: slices of passages, a prompt about them, and the form of the reply.
 
-    ``numbered`` when each piece has its number in the document that the prompt shows, from 1.
+    ``is_numbered`` when each piece has its number in the document that the prompt shows, from 1.
     """
 
     parts: tuple[PassageSlice, ...]
     prompt: Prompt
     form: ReplyForm
-    numbered: bool
+    is_numbered: bool
     question: str = ""
 
     def messages(self, by_schema: bool) -> tuple[Message, ...]:
@@ -285,23 +319,31 @@ class SliceRequest:
     @property
     def document(self) -> str:
         """What the prompt shows of the slices, in the envelope of text that is not ours."""
-        blocks: list[str] = []
-        number = 1
-        for part in self.parts:
-            blocks.append("\n".join(part.lines(number if self.numbered else None)))
-            number += len(part.pieces)
-        return wrap_in_envelope("\n\n".join(blocks).rstrip())
+        document_blocks: list[str] = []
+        piece_number = 1
+        for passage_slice in self.parts:
+            document_blocks.append(
+                "\n".join(
+                    passage_slice.lines(piece_number if self.is_numbered else None)
+                )
+            )
+            piece_number += len(passage_slice.pieces)
+        return wrap_in_envelope("\n\n".join(document_blocks).rstrip())
 
     @property
-    def texts(self) -> list[str]:
+    def piece_texts(self) -> list[str]:
         """The text of each numbered piece, number 1 first."""
-        return list(chain.from_iterable(part.texts for part in self.parts))
+        return list(
+            chain.from_iterable(
+                passage_slice.piece_texts for passage_slice in self.parts
+            )
+        )
 
-    def divided(self, size: int) -> list[SliceRequest]:
+    def divide(self, size: int) -> list[SliceRequest]:
         """The same request about ``size`` parts at a time."""
         return [
-            replace(self, parts=self.parts[n : n + size])
-            for n in range(0, len(self.parts), size)
+            replace(self, parts=self.parts[request_index : request_index + size])
+            for request_index in range(0, len(self.parts), size)
         ]
 
 
@@ -309,10 +351,11 @@ class SliceRequest:
 class SliceOutcome:
     """One part after its calls: the pieces to keep (extractive), or the text written for it (rewriting).
 
-    ``kept`` has the index of each kept piece and its place in the reply, 0 for the first. ``question`` is the
+    ``kept_places`` has the index of each kept piece and its place in the reply, 0 for the first. ``question`` is the
     request that a rewritten message makes. ``problem`` is set when the part has to fall back; then there is none
     of them. ``drop_reasons`` say of pieces that the reply named why they are not kept after all. ``calls`` is how
-    many were made about it."""
+    many were made about it.
+    """
 
     part: PassageSlice
     kept_places: Mapping[int, int] | None = None
@@ -336,112 +379,133 @@ def read_selection(
 
     Raises `UnparsableReply`, also where first words do not agree.
     """
-    total = sum(map(len, map(_PIECES, request.parts)))
-    selection = parse_selection(reply, total)
+    piece_count = sum(map(len, map(_GET_PIECES, request.parts)))
+    selection = parse_selection(reply, piece_count)
     if (
         variant == "auto" and selection.verb is None
     ):  # also for a bare NONE: none to keep, or none to leave out?
         raise UnparsableReply("expected KEEP or DROP before the numbers")
     if selection.first_words:
         _check_first_words(request, selection.first_words)
-    numbers: Iterable[int] = selection.numbers
-    default = "drop" if variant == "remove" else "keep"
-    if (selection.verb or default) == "drop":
-        numbers = sorted(set(range(1, total + 1)).difference(numbers))
-    places = dict(zip(numbers, count()))
+    piece_numbers: Iterable[int] = selection.numbers
+    default_verb = "drop" if variant == "remove" else "keep"
+    if (selection.verb or default_verb) == "drop":
+        piece_numbers = sorted(set(range(1, piece_count + 1)).difference(piece_numbers))
+    reply_places = dict(zip(piece_numbers, count()))
     outcomes: list[SliceOutcome] = []
-    number = 0
-    for part in request.parts:
-        kept: dict[int, int] = {}
-        for index in range(len(part.pieces)):
-            number += 1
-            if number in places:
-                kept[index] = places[number]
-        outcomes.append(SliceOutcome(part, kept))
+    piece_number = 0
+    for passage_slice in request.parts:
+        kept_places: dict[int, int] = {}
+        for index in range(len(passage_slice.pieces)):
+            piece_number += 1
+            if piece_number in reply_places:
+                kept_places[index] = reply_places[piece_number]
+        outcomes.append(SliceOutcome(passage_slice, kept_places))
     return outcomes
 
 
-_PIECES = attrgetter("pieces")
+_GET_PIECES = attrgetter("pieces")
 
 
-def _check_first_words(request: SliceRequest, starts: Mapping[int, str]) -> None:
-    texts = request.texts
-    for number, words in starts.items():
-        actual, told = _first_letters(texts[number - 1]), _first_letters(words)
-        if told and actual and not actual.startswith(told[: len(actual)]):
-            raise UnparsableReply(f"piece {number} does not begin with {words[:60]!r}")
+def _check_first_words(request: SliceRequest, first_words: Mapping[int, str]) -> None:
+    texts = request.piece_texts
+    for piece_number, stated_words in first_words.items():
+        actual_letters, stated_letters = (
+            _first_letters(texts[piece_number - 1]),
+            _first_letters(stated_words),
+        )
+        if (
+            stated_letters
+            and actual_letters
+            and not actual_letters.startswith(stated_letters[: len(actual_letters)])
+        ):
+            raise UnparsableReply(
+                f"piece {piece_number} does not begin with {stated_words[:60]!r}"
+            )
 
 
-def _first_letters(text: str) -> str:
-    return "".join(filter(str.isalnum, text.casefold()))[:_FIRST_LETTERS]
+def _first_letters(reply_part: str) -> str:
+    return "".join(filter(str.isalnum, reply_part.casefold()))[:_FIRST_LETTERS]
 
 
 def read_rewriting(
-    request: SliceRequest, reply: Reply, names: Sequence[str]
+    request: SliceRequest, reply: Reply, label_names: Sequence[str]
 ) -> list[SliceOutcome]:
-    """The outcome of a written reply with the texts ``names``: a context or a message, and a question.
+    """The outcome of a written reply with the texts ``label_names``: a context or a message, and a question.
 
     Raises `UnparsableReply`, also for a reply far longer than what it was to shorten.
     """
-    (part,) = request.parts
-    text = reply_text(reply)
-    if len(text) > 4 * len(part.text) + 20_000:
+    (passage_slice,) = request.parts
+    reply_part = clean_reply_text(reply)
+    if len(reply_part) > 4 * len(passage_slice.text) + 20_000:
         raise UnparsableReply(
-            f"a reply of {len(text)} characters for a text of {len(part.text)}"
+            f"a reply of {len(reply_part)} characters for a text of {len(passage_slice.text)}"
         )
     marker = request.document.partition("\n")[0].rpartition(" ")[2]
-    context, *question = parse_texts(text.replace(marker, ""), *names)
-    return [SliceOutcome(part, written_text=context, question="".join(question))]
+    context, *question = parse_texts(reply_part.replace(marker, ""), *label_names)
+    return [
+        SliceOutcome(passage_slice, written_text=context, question="".join(question))
+    ]
 
 
-CORRECTED = "asked again in the same call: the first reply was unreadable"
-ALONE = "asked again, alone: the joint replies were unreadable"
-HALVED = "asked again with fewer: the joint call was refused"
+CORRECTED_NOTE = "asked again in the same call: the first reply was unreadable"
+ALONE_NOTE = "asked again, alone: the joint replies were unreadable"
+HALVED_NOTE = "asked again with fewer: the joint call was refused"
 _SHOWN_CHARACTERS = 2000  # of an unreadable reply, when the model sees it again
 
-_Results: TypeAlias = list[list[SliceOutcome]]
+_RequestOutcomes: TypeAlias = list[list[SliceOutcome]]
 
 
 @dataclass(frozen=True, slots=True)
 class LLMCaller:
-    """Who is asked, and how. ``read`` gives the outcomes of a reply, or raises `UnparsableReply`."""
+    """Sends requests to a model and turns the replies into outcomes. ``read_reply`` gives the outcomes of a reply, or raises `UnparsableReply`."""
 
     llm: LLM
     options: Options
     tag: str
-    read: Callable[[SliceRequest, Reply], list[SliceOutcome]]
+    read_reply: Callable[[SliceRequest, Reply], list[SliceOutcome]]
 
     def outcomes(self, requests: Sequence[SliceRequest]) -> Flow[list[SliceOutcome]]:
         """The outcomes of all requests. Raises a mistake; anything else becomes the problem of the parts it was
-        about."""
-        results = yield from self._ask(requests)
-        unread: list[int] = []
-        for n, outcomes in enumerate(results):
+        about.
+        """
+        results = yield from self._ask_requests(requests)
+        unread_indices: list[int] = []
+        for request_index, outcomes in enumerate(results):
             if _is_unread(outcomes):
-                unread.append(n)
-        if unread:
+                unread_indices.append(request_index)
+        if unread_indices:
             replies = yield from batch(
-                tuple(self._correct(requests[n], results[n][0]) for n in unread)
+                tuple(
+                    self._ask_correction(
+                        requests[request_index], results[request_index][0]
+                    )
+                    for request_index in unread_indices
+                )
             )
-            for n, reply in zip(unread, replies, strict=True):
-                results[n] = [
-                    o.with_note(CORRECTED, 1) for o in self._read(requests[n], reply)
+            for request_index, reply in zip(unread_indices, replies, strict=True):
+                results[request_index] = [
+                    outcome.with_note(CORRECTED_NOTE, 1)
+                    for outcome in self._read_outcomes(requests[request_index], reply)
                 ]
-            joint = [
-                n
-                for n in unread
-                if _is_unread(results[n]) and len(requests[n].parts) > 1
+            joint_indices = [
+                request_index
+                for request_index in unread_indices
+                if _is_unread(results[request_index])
+                and len(requests[request_index].parts) > 1
             ]
-            yield from self._divide(
-                requests, results, dict.fromkeys(joint, 1), ALONE, 2
+            yield from self._ask_divided(
+                requests, results, dict.fromkeys(joint_indices, 1), ALONE_NOTE, 2
             )
         return list(chain.from_iterable(results))
 
-    def _ask(self, requests: Sequence[SliceRequest], depth: int = 0) -> Flow[_Results]:
+    def _ask_requests(
+        self, requests: Sequence[SliceRequest], retry_depth: int = 0
+    ) -> Flow[_RequestOutcomes]:
         """The outcomes of each request; those that were refused are asked again in halves.
 
         Where halves and their halves are all refused too it is no matter of one part, and they are left as they
-        are: ``depth`` counts the rounds since one came through.
+        are: ``retry_depth`` counts the rounds since one came through.
         """
         replies: list[Reply | FailedItem] = []
         if (
@@ -449,53 +513,72 @@ class LLMCaller:
             and self.options.use_json_schema
             and supports_schema(self.llm) is None
         ):
-            replies = yield from batch((self._call(requests[0]),))
-        replies += yield from batch(tuple(map(self._call, requests[len(replies) :])))
-        results = list(map(self._read, requests, replies))
-        errors: list[Exception | None] = []
+            replies = yield from batch((self._make_call(requests[0]),))
+        replies += yield from batch(
+            tuple(map(self._make_call, requests[len(replies) :]))
+        )
+        results = list(map(self._read_outcomes, requests, replies))
+        call_errors: list[Exception | None] = []
         for outcomes in results:
-            errors.append(outcomes[0].error)
-        if any(errors):
-            depth = depth if all(errors) else 0
-            halves: dict[int, int] = {}
-            for n, request in enumerate(requests):
-                if len(request.parts) > 1 and _may_concern_one_part(errors[n], depth):
-                    halves[n] = (len(request.parts) + 1) // 2
-            yield from self._divide(requests, results, halves, HALVED, 1, depth + 1)
+            call_errors.append(outcomes[0].error)
+        if any(call_errors):
+            retry_depth = retry_depth if all(call_errors) else 0
+            half_sizes: dict[int, int] = {}
+            for request_index, request in enumerate(requests):
+                if len(request.parts) > 1 and _may_concern_one_part(
+                    call_errors[request_index], retry_depth
+                ):
+                    half_sizes[request_index] = (len(request.parts) + 1) // 2
+            yield from self._ask_divided(
+                requests, results, half_sizes, HALVED_NOTE, 1, retry_depth + 1
+            )
         return results
 
-    def _divide(
+    def _ask_divided(
         self,
         requests: Sequence[SliceRequest],
-        results: _Results,
-        sizes: Mapping[int, int],
+        results: _RequestOutcomes,
+        slice_counts: Mapping[int, int],
         note: str,
         calls: int,
-        depth: int = 0,
+        retry_depth: int = 0,
     ) -> Flow[None]:
-        """Ask requests again, in place, with so many parts at a time as ``sizes`` has by their indices."""
-        divided = {n: requests[n].divided(size) for n, size in sizes.items()}
-        if not divided:
+        """Ask requests again, in place, with so many parts at a time as ``slice_counts`` has by their indices."""
+        divided_by_index = {
+            request_index: requests[request_index].divide(size)
+            for request_index, size in slice_counts.items()
+        }
+        if not divided_by_index:
             return
-        answers = iter(
-            (yield from self._ask(list(chain.from_iterable(divided.values())), depth))
+        outcome_iterator = iter(
+            (
+                yield from self._ask_requests(
+                    list(chain.from_iterable(divided_by_index.values())), retry_depth
+                )
+            )
         )
-        for n, fewer in divided.items():
-            outcomes = chain.from_iterable(islice(answers, len(fewer)))
-            results[n] = [outcome.with_note(note, calls) for outcome in outcomes]
+        for request_index, divided_requests in divided_by_index.items():
+            outcomes = chain.from_iterable(
+                islice(outcome_iterator, len(divided_requests))
+            )
+            results[request_index] = [
+                outcome.with_note(note, calls) for outcome in outcomes
+            ]
 
-    def _call(self, request: SliceRequest, turns: tuple[Message, ...] = ()) -> Complete:
+    def _make_call(
+        self, request: SliceRequest, extra_messages: tuple[Message, ...] = ()
+    ) -> Complete:
         is_held = (
             self.options.use_json_schema and supports_schema(self.llm) is not False
         )
         llm = with_schema(self.llm, request.form.schema) if is_held else self.llm
         if self.options.cache is not None:
             llm = self.options.cache.bind(
-                llm, lambda reply: not _is_unread(self._read(request, reply))
+                llm, lambda reply: not _is_unread(self._read_outcomes(request, reply))
             )
-        return Complete((*request.messages(is_held), *turns), self.tag, llm)
+        return Complete((*request.messages(is_held), *extra_messages), self.tag, llm)
 
-    def _correct(self, request: SliceRequest, outcome: SliceOutcome) -> Complete:
+    def _ask_correction(self, request: SliceRequest, outcome: SliceOutcome) -> Complete:
         """The same call with the reply in it, and one turn that asks for the form alone.
 
         What was wrong is enclosed: it may quote the reply, and so the document.
@@ -506,29 +589,30 @@ class LLMCaller:
             f"Give the same reply again, as JSON and nothing else: {request.form.restated}"
         )
         shown_reply = sanitize_text(reply[:_SHOWN_CHARACTERS])
-        return self._call(
+        return self._make_call(
             request, (Message("assistant", shown_reply), Message("user", correction))
         )
 
-    def _read(
+    def _read_outcomes(
         self, request: SliceRequest, reply: Reply | FailedItem
     ) -> list[SliceOutcome]:
-        error: Exception
+        call_error: Exception
         if isinstance(reply, FailedItem):
-            error = reply.error
-            if is_user_error(error):
-                raise error
+            call_error = reply.error
+            if is_user_error(call_error):
+                raise call_error
         else:
             try:
-                return self.read(request, reply)
+                return self.read_reply(request, reply)
             except UnparsableReply as unparsable:
                 unparsable.reply = reply.text if isinstance(reply.text, str) else ""  # type: ignore[attr-defined]
-                error = unparsable
+                call_error = unparsable
         problem = format_error(
-            str(error) if isinstance(error, UnparsableReply) else error
+            str(call_error) if isinstance(call_error, UnparsableReply) else call_error
         )
         return [
-            SliceOutcome(part, problem=problem, error=error) for part in request.parts
+            SliceOutcome(passage_slice, problem=problem, error=call_error)
+            for passage_slice in request.parts
         ]
 
 
@@ -536,32 +620,35 @@ def _is_unread(outcomes: Sequence[SliceOutcome]) -> bool:
     return any(isinstance(outcome.error, UnparsableReply) for outcome in outcomes)
 
 
-def _may_concern_one_part(error: Exception | None, depth: int) -> bool:
-    """Whether a call may have failed for one of the parts in it, ``depth`` rounds after one came through: a status
-    says that the request was refused, or there is none and the error is none of the moment."""
-    if error is None or isinstance(error, (UnparsableReply, BudgetExceeded)):
+def _may_concern_one_part(call_error: Exception | None, retry_depth: int) -> bool:
+    """Whether a call may have failed for one of the parts in it, ``retry_depth`` rounds after one came through: a status
+    says that the request was refused, or there is none and the error is none of the moment.
+    """
+    if call_error is None or isinstance(call_error, (UnparsableReply, BudgetExceeded)):
         return False
-    for place in (error, getattr(error, "response", None)):
-        for name in ("status_code", "status", "code"):
-            status = getattr(place, name, None)
-            if isinstance(status, int):
-                return status in (400, 413, 422) and depth < 2
-    return depth < 1 and not isinstance(
-        error, (TimeoutError, OSError, ContractViolation)
+    for reply_place in (call_error, getattr(call_error, "response", None)):
+        for label_name in ("status_code", "status", "code"):
+            http_status = getattr(reply_place, label_name, None)
+            if isinstance(http_status, int):
+                return http_status in (400, 413, 422) and retry_depth < 2
+    return retry_depth < 1 and not isinstance(
+        call_error, (TimeoutError, OSError, ContractViolation)
     )
 
 
-KNOWN = "known from an earlier call"
+CACHED_NOTE = "known from an earlier call"
 
 
-def selection_key(cache: Cache, query: str, part: PassageSlice, prompt: Prompt) -> str:
+def selection_key(
+    cache: Cache, query: str, passage_slice: PassageSlice, prompt: Prompt
+) -> str:
     """Where the selection of a part is kept: by the model, the wording, the question, and all that a model sees.
 
     A list in another order, or with others, asks nothing again. What is kept of a document may depend on the
     others in its call; a known selection is the one made then.
     """
     wording = f"{prompt.name} {prompt.version}\n{prompt.system}\n{prompt.user}\n{prompt.user_json}"
-    document = "\n".join(part.lines(1))
+    document = "\n".join(passage_slice.lines(1))
     return cache.key(
         (
             Message("system", f"selection: {wording}"),
@@ -571,22 +658,22 @@ def selection_key(cache: Cache, query: str, part: PassageSlice, prompt: Prompt) 
     )
 
 
-def look_up_selection(cache: Cache, part: PassageSlice) -> SliceOutcome | None:
-    """The outcome of a part that is known. A store that fails knows nothing."""
-    text = cache.known(part.cache_key)
-    if text is None:
+def look_up_selection(cache: Cache, passage_slice: PassageSlice) -> SliceOutcome | None:
+    """The cached outcome of a slice, or None; a store that fails returns None."""
+    reply_part = cache.known(passage_slice.cache_key)
+    if reply_part is None:
         return None
-    kept: dict[int, int] = {}
+    kept_places: dict[int, int] = {}
     try:
-        for index, place in json.loads(text):
-            kept[range(len(part.pieces))[index]] = int(place)
+        for index, reply_place in json.loads(reply_part):
+            kept_places[range(len(passage_slice.pieces))[index]] = int(reply_place)
     except (ValueError, TypeError, IndexError):
         return None  # another program's entry
-    return SliceOutcome(part, kept, notes=(KNOWN,), calls=0)
+    return SliceOutcome(passage_slice, kept_places, notes=(CACHED_NOTE,), calls=0)
 
 
 def store_selections(cache: Cache, outcomes: Sequence[SliceOutcome]) -> None:
-    """Keep what could be read."""
+    """Store the selections that could be read."""
     for outcome in outcomes:
         if outcome.problem is None and outcome.kept_places is not None:
             cache.keep(

@@ -1,145 +1,185 @@
-"""Cut a passage into spans that tile it: joined in order, their texts give the text back.
+"""Cut a passage into spans that tile it: joined in order, they give the text back.
 
-Sentence boundaries come from `sentencex <https://github.com/wikimedia/sentencex>`_ (rules for some 300
-languages: abbreviations, decimals, ellipses, CJK and right-to-left scripts).
+Sentence boundaries come from `sentencex <https://github.com/wikimedia/sentencex>`_:
+rules for some 300 languages, with abbreviations, decimals, ellipses, CJK and
+right-to-left scripts.
 """
 
 from __future__ import annotations
 
 import importlib
 import re
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 from denoise_core.errors import ContractViolation, InputError
-from denoise_core.spans import join_spans, merge_in_passage, tile_passage
+from denoise_core.spans import (
+    Ranges,
+    join_spans,
+    merge_spans,
+    passage_spans,
+    tile_spans,
+)
 from denoise_core.types import Passage, Span, replace_surrogates
 
 Chunker: TypeAlias = Callable[[Passage], Sequence[Span]]
 
-# White space of several bytes, which the splitter takes for one: a capital, such a space and a full stop broke it.
+# The splitter panics on a capital, a multi-byte space and a full stop: it counts such
+# a space as one byte. It sees a plain space instead.
 _WIDE_SPACES = (
-    "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f"
-    "\u205f\u3000"
+    "\x85\xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
 )
-_NARROWED = dict.fromkeys(map(ord, _WIDE_SPACES), " ")
-_BLOCK = 20_000  # characters given to the splitter at once: its time grows faster than the text
+_NARROW_SPACES = dict.fromkeys(map(ord, _WIDE_SPACES), " ")
+
+# The splitter's time grows faster than the text, so it gets this many characters.
+_BLOCK_CHARACTERS = 20_000
+
+# A unit after a number is no abbreviation: "330 m. It is old." On rewrites made by
+# people (s2a_by_hand) this raised the needed sentences shown from 28 to 29 of 29.
+_UNIT_BEFORE_STOP = re.compile(
+    r"\d\s?(?:[kcmµ]?m|[mk]?g|ml|l|t|s|h|ha|[kMG]?W|[kMGT]B|°C|%)"
+    r"\.\s{1,9}(?=[\"“(]?[A-Z])"
+)
 
 
 def no_chunking(passage: Passage) -> tuple[Span, ...]:
-    """The passage as one chunk; an empty passage is one empty chunk."""
+    """Return the passage as one chunk; an empty passage is one empty chunk."""
     return (Span(passage.id, 0, len(passage.text)),)
 
 
 def sentence_spans(passage: Passage, *, language: str = "en") -> tuple[Span, ...]:
-    """Sentences with the white space that follows them; none for an empty text.
+    """Return the sentences of a passage, each with the white space after it.
 
-    ``language`` is an ISO 639-1 code; it decides abbreviations. Sentence marks of all scripts count in
-    every language, and so does a line break.
+    Args:
+        passage: An empty text has no sentences.
+        language: ISO 639-1 code, which decides abbreviations. Sentence marks of all
+            scripts, and line breaks, end a sentence in every language.
     """
-    cuts = _sentence_cuts(passage.text, language)
-    spans = tile_passage(passage.id, len(passage.text), cuts)
-    starts = [s.start for s in spans if passage.text[s.start : s.end].strip()]
-    return tile_passage(
-        passage.id, len(passage.text), starts[1:]
-    )  # blank lines go with what stands before them
+    ranges = sentence_ranges(passage.text, language=language)
+    return passage_spans(passage.id, ranges)
+
+
+def sentence_ranges(
+    text: str,
+    start: int = 0,
+    end: int = sys.maxsize,
+    *,
+    language: str = "en",
+) -> Ranges:
+    """Return the sentences of ``text[start:end]`` as ranges of ``text``."""
+    text_end = min(end, len(text))
+    boundaries = _sentence_boundaries(text, start, text_end, language)
+    sentence_starts = []
+    for sentence_start, sentence_end in tile_spans(boundaries, start, text_end):
+        if text[sentence_start:sentence_end].strip():
+            sentence_starts.append(sentence_start)
+    # Blank lines belong to the sentence before them.
+    return tile_spans(sentence_starts[1:], start, text_end)
 
 
 def sentence_chunker(max_characters: int = 1000, *, language: str = "en") -> Chunker:
-    """A chunker that packs whole sentences into chunks of at most ``max_characters``.
+    """Return a chunker that packs whole sentences into chunks.
 
-    A longer sentence is cut at white space, or where it must be when it has none.
-    Raises `InputError` for ``max_characters < 1``.
+    Args:
+        max_characters: Largest chunk. A longer sentence is cut at white space, or
+            anywhere if it has none.
+        language: See `sentence_spans`.
+
+    Raises:
+        InputError: For ``max_characters < 1``.
     """
     if max_characters < 1:
         raise InputError(f"max_characters={max_characters}: expected 1 or more")
 
-    def cut(passage: Passage) -> tuple[Span, ...]:
-        ends: list[int] = []
-        start = end = 0
-        for sentence in sentence_spans(passage, language=language):
-            if sentence.end - start > max_characters and end > start:
-                ends.append(end)
-                start = end
-            while sentence.end - start > max_characters:
-                start = _break(passage.text, start, start + max_characters)
-                ends.append(start)
-            end = sentence.end
-        return tile_passage(passage.id, len(passage.text), ends)
+    def chunk_passage(passage: Passage) -> tuple[Span, ...]:
+        boundaries = []
+        chunk_start = chunk_end = 0
+        for _, sentence_end in sentence_ranges(passage.text, language=language):
+            if sentence_end - chunk_start > max_characters and chunk_end > chunk_start:
+                boundaries.append(chunk_end)
+                chunk_start = chunk_end
+            while sentence_end - chunk_start > max_characters:
+                limit = chunk_start + max_characters
+                chunk_start = _last_break(passage.text, chunk_start, limit)
+                boundaries.append(chunk_start)
+            chunk_end = sentence_end
+        ranges = tile_spans(boundaries, 0, len(passage.text))
+        return passage_spans(passage.id, ranges)
 
-    return cut
+    return chunk_passage
 
 
-def extract_spans(passage: Passage, keep: Iterable[Span]) -> Passage | None:
-    """``passage`` with only the spans in ``keep``, in the text's order; None when nothing is left.
+def extract_spans(passage: Passage, kept_spans: Iterable[Span]) -> Passage | None:
+    """Return ``passage`` with only these spans, in the order of its text.
 
-    Neighbouring spans are merged. All of it kept gives the passage with ``spans`` empty. Spans name the
-    characters of ``passage`` as it is given here, also when it is itself the result of an earlier step.
+    Args:
+        passage: May be the result of an earlier step.
+        kept_spans: Ranges of ``passage.text`` as it is now. Neighbours are merged.
+
+    Returns:
+        None if nothing is kept; a passage with empty ``spans`` if all is kept.
     """
-    merged = merge_in_passage(passage.id, keep)
-    if not merged:
+    ranges = merge_spans([(span.start, span.end) for span in kept_spans])
+    if not ranges:
         return None
-    if merged == (Span(passage.id, 0, len(passage.text)),):
-        return (
-            replace(passage, spans=(), is_rewritten=False)
-            if passage.spans or passage.is_rewritten
-            else passage
-        )
-    text = join_spans(passage.text, ((s.start, s.end) for s in merged))
-    return replace(passage, is_rewritten=False, text=text, spans=merged)
+    if ranges == [(0, len(passage.text))]:
+        if not passage.spans and not passage.is_rewritten:
+            return passage
+        return replace(passage, spans=(), is_rewritten=False)
+    return replace(
+        passage,
+        is_rewritten=False,
+        text=join_spans(passage.text, ranges),
+        spans=passage_spans(passage.id, ranges),
+    )
 
 
-def _sentence_cuts(text: str, language: str) -> list[int]:
-    """Where sentences end, found block by block; a sentence that a block cuts off is read again in the next."""
-    cuts: list[int] = []
-    start = 0
-    while start < len(text):
-        end = (
-            len(text)
-            if len(text) - start <= _BLOCK
-            else _break(text, start, start + _BLOCK)
-        )
-        ends = _sentence_ends(text[start:end], start, language)
-        inner = [e for e in ends if start < e < end]
-        if end < len(text) and inner:
-            end = max(inner)
-        cuts += [*inner, end]
-        start = end
-    return cuts
+def _sentence_boundaries(text: str, start: int, end: int, language: str) -> list[int]:
+    """Find sentence ends block by block.
+
+    A sentence that a block cuts off is read again at the start of the next block.
+    """
+    boundaries = []
+    while start < end:
+        block_end = end
+        if end - start > _BLOCK_CHARACTERS:
+            block_end = _last_break(text, start, start + _BLOCK_CHARACTERS)
+        candidates = _split_block(text[start:block_end], language)
+        inner_ends = [start + n for n in candidates if 0 < n < block_end - start]
+        if block_end < end and inner_ends:
+            block_end = max(inner_ends)
+        boundaries += [*inner_ends, block_end]
+        start = block_end
+    return boundaries
 
 
-def _break(text: str, start: int, limit: int) -> int:
-    """The last place in ``(start, limit]`` after white space, or ``limit`` if there is none."""
-    for mark in ("\n", " ", "\t"):
-        at = text.rfind(mark, start, limit)
-        if at >= start:
-            return at + 1
+def _last_break(text: str, start: int, limit: int) -> int:
+    """Return the last position in ``(start, limit]`` after white space, or limit."""
+    for separator in ("\n", " ", "\t"):
+        position = text.rfind(separator, start, limit)
+        if position >= start:
+            return position + 1
     return limit
 
 
-# A unit behind a number is no abbreviation: "330 m. It is old." On rewrites by another hand (s2a_by_hand) 28 of 29
-# needed sentences were shown, and then 29.
-_MEASURED = re.compile(
-    r"\d\s?(?:[kcmµ]?m|[mk]?g|ml|l|t|s|h|ha|[kMG]?W|[kMGT]B|°C|%)\.\s{1,9}(?=[\"“(]?[A-Z])"
-)
-
-
-def _sentence_ends(text: str, offset: int, language: str) -> list[int]:
-    splitter: Any = importlib.import_module(
-        "sentencex"
-    )  # compiled, without stubs; not needed by whole passages
-    shown = replace_surrogates(text).translate(_NARROWED)
+def _split_block(block_text: str, language: str) -> list[int]:
+    """Return the positions after each sentence and line break of a block."""
+    # Compiled and without stubs; a passage that is one chunk does not need it.
+    splitter: Any = importlib.import_module("sentencex")
+    readable_text = replace_surrogates(block_text).translate(_NARROW_SPACES)
     try:
-        found = splitter.get_sentence_boundaries(language, shown)
+        sentences = splitter.get_sentence_boundaries(language, readable_text)
     except BaseException as error:
         if type(error).__name__ != "PanicException":
             raise
-        # A panic of compiled code is no `Exception`: it would end the process through every policy.
+        # A panic of compiled code is no `Exception`: it would pass every error
+        # policy and end the process.
         raise ContractViolation(
-            f"the sentence splitter broke on a text of {len(text)} characters: {error}"
+            f"the sentence splitter failed on {len(block_text)} characters: {error}"
         ) from error
-    ends = [offset + b["end_index"] for b in found]
-    ends += [offset + m.end() for m in _MEASURED.finditer(text)]
-    lines = [offset + i + 1 for i, c in enumerate(text) if c == "\n"]
-    return ends + lines
+    sentence_ends = [sentence["end_index"] for sentence in sentences]
+    sentence_ends += [match.end() for match in _UNIT_BEFORE_STOP.finditer(block_text)]
+    return sentence_ends + [match.end() for match in re.finditer("\n", block_text)]

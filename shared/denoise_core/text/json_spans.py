@@ -1,6 +1,7 @@
-"""JSON with the places of its values: one walker for cutting, for evidence and for answers.
+"""JSON with the position of every value: one walker for chunking, evidence, answers.
 
-Every place is a character of the raw text. A raw line break in a string is taken, as models and logs write it.
+Every position is a character of the raw text. A raw line break in a string is
+accepted, because models and logs write it.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ import json
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple, TypeAlias
 
-from denoise_core.spans import Range, clip_spans, complement_spans, join_spans
+from denoise_core.spans import Ranges, clip_spans, complement_spans, join_spans
 
 JsonPath: TypeAlias = tuple[str | int, ...]
 
@@ -20,11 +22,19 @@ _DECODER = json.JSONDecoder(strict=False)
 _ESCAPE = re.compile(
     r"\\u[dD][89abAB][\da-fA-F]{2}\\u[dD][c-fC-F][\da-fA-F]{2}|\\u[\da-fA-F]{4}|\\."
 )
+_OPENING = ("{", "[")
 
 
 class JsonMember(NamedTuple):
-    """A field of an object or an element of a list, under its name or number. The characters ``[start, end)`` are
-    its own with its name, ``[value_start, end)`` those of the value."""
+    """A field of an object or an element of a list.
+
+    Attributes:
+        name: The field's name or the element's number.
+        start: First character of the name, or of the element.
+        value_start: First character of the value.
+        end: Character after the value.
+        value: The parsed value.
+    """
 
     name: str | int
     start: int
@@ -33,169 +43,217 @@ class JsonMember(NamedTuple):
     value: Any
 
 
-def skip_space(text: str, at: int) -> int:
-    """The next place from ``at`` on that is no white space."""
-    while at < len(text) and text[at] in " \t\n\r":
-        at += 1
-    return at
+def skip_space(text: str, position: int) -> int:
+    """Return the first position from ``position`` on that is not white space."""
+    while position < len(text) and text[position] in " \t\n\r":
+        position += 1
+    return position
 
 
 def load_json(text: str) -> Any:
-    """The value of a JSON text; None for any other text."""
+    """Return the value of a JSON text; None for any other text."""
     try:
         return _DECODER.decode(text)
     except (ValueError, RecursionError):
         return None
 
 
-def parse_json_at(text: str, at: int) -> tuple[Any, int] | None:
-    """The JSON value that begins at ``at``, and where it ends; None where none begins."""
+def parse_json_at(text: str, position: int) -> tuple[Any, int] | None:
+    """Return the JSON value that begins here and its end; None if none does."""
     try:
-        return _DECODER.raw_decode(text, at)
+        return _DECODER.raw_decode(text, position)
     except (ValueError, RecursionError):
         return None
 
 
-def json_members(text: str, at: int) -> Iterator[JsonMember]:
-    """The members of the object or list that begins at ``at``.
+def json_members(text: str, position: int) -> Iterator[JsonMember]:
+    """Yield the members of the object or list that begins at ``position``.
 
-    Raises `ValueError`, `IndexError` or `RecursionError` where it is no whole JSON.
+    Raises:
+        ValueError: The JSON is incomplete or invalid.
+        IndexError: The text ends before the JSON does.
+        RecursionError: The JSON is nested too deeply.
     """
-    is_list = text[at] == "["
-    at = skip_space(text, at + 1)
-    number = 0
-    while text[at] not in "]}":
-        start = at
-        name: str | int = number
+    is_list = text[position] == "["
+    position = skip_space(text, position + 1)
+    element_number = 0
+    while text[position] not in "]}":
+        member_start = position
+        member_name: str | int = element_number
         if not is_list:
-            name, at = _DECODER.raw_decode(text, at)
-            at = skip_space(text, skip_space(text, at) + 1)
-        value, end = _DECODER.raw_decode(text, at)
-        yield JsonMember(name, start, at, end, value)
-        at = skip_space(text, end)
-        if text[at] == ",":
-            at = skip_space(text, at + 1)
-        number += 1
+            member_name, position = _DECODER.raw_decode(text, position)
+            position = skip_space(text, skip_space(text, position) + 1)
+        value, value_end = _DECODER.raw_decode(text, position)
+        yield JsonMember(member_name, member_start, position, value_end, value)
+        position = skip_space(text, value_end)
+        if text[position] == ",":
+            position = skip_space(text, position + 1)
+        element_number += 1
 
 
-def json_leaves(text: str, at: int) -> Iterator[tuple[JsonPath, int, int]]:
-    """The path and the characters of each value in the JSON that begins at ``at``, which is known to be whole."""
-    todo: list[tuple[JsonPath, int, int]] = [((), at, at)]
-    while todo:
-        path, start, end = todo.pop()
-        if text[start] in "{[":
-            inside = [
-                ((*path, m.name), m.value_start, m.end)
-                for m in json_members(text, start)
-            ]
-            todo += reversed(inside)
-        else:
+def json_leaves(text: str, position: int) -> Iterator[tuple[JsonPath, int, int]]:
+    """Yield the path and the range of each value in the valid JSON at ``position``."""
+    pending: list[tuple[JsonPath, int, int]] = [((), position, position)]
+    while pending:
+        path, start, end = pending.pop()
+        if text[start] not in _OPENING:
             yield path, start, end
+            continue
+        for member in reversed(list(json_members(text, start))):
+            member_path = (*path, member.name)
+            pending.append((member_path, member.value_start, member.end))
 
 
-def field_ranges(text: str, start: int, end: int) -> list[Range] | None:
-    """The fields of the object at ``[start, end)``, behind its name or not, as ranges that tile it; None for
-    anything else, and for one field."""
-    at = skip_space(text, start)
-    if text[at : at + 1] == '"':
-        at = text.find("{", start, end)
-    if at < 0 or text[at : at + 1] != "{":
+def field_ranges(text: str, start: int, end: int) -> Ranges | None:
+    """Return ranges that tile the object in ``text[start:end]``, one for each field.
+
+    The object may follow its name. None for anything else and for a single field.
+    """
+    position = skip_space(text, start)
+    if text[position : position + 1] == '"':
+        position = text.find("{", start, end)
+    if position < 0 or text[position : position + 1] != "{":
         return None
     try:
-        starts = [m.start for m in json_members(text, at)]
+        field_starts = [member.start for member in json_members(text, position)]
     except (ValueError, IndexError, RecursionError):
         return None
-    return list(pairwise([start, *starts[1:], end])) if len(starts) > 1 else None
+    if len(field_starts) < 2:
+        return None
+    return list(pairwise([start, *field_starts[1:], end]))
 
 
 def map_string_offsets(text: str, start: int, end: int) -> Callable[[int], int]:
-    """From a character of a string's value to its place in the raw text, where the string is ``[start, end)``."""
-    value_places, raw_places = [0], [start]
+    """Return a function from an offset in a string's value to one in the raw text.
+
+    Args:
+        text: The raw JSON.
+        start: First character of the string after its quotation mark.
+        end: Position of the closing quotation mark.
+    """
+    value_offsets, raw_offsets = [0], [start]
     for escape in _ESCAPE.finditer(text, start, end):
-        value_places.append(value_places[-1] + escape.start() - raw_places[-1] + 1)
-        raw_places.append(escape.end())
+        plain_characters = escape.start() - raw_offsets[-1]
+        value_offsets.append(value_offsets[-1] + plain_characters + 1)
+        raw_offsets.append(escape.end())
 
-    def place(at: int) -> int:
-        last = bisect_right(value_places, at) - 1
-        return raw_places[last] + at - value_places[last]
+    def raw_offset(value_offset: int) -> int:
+        index = bisect_right(value_offsets, value_offset) - 1
+        return raw_offsets[index] + value_offset - value_offsets[index]
 
-    return place
+    return raw_offset
 
 
-def remove_items(items: Sequence[Range], kept: Sequence[Range]) -> list[Range]:
-    """The ranges of a list's items of which nothing is kept, with the commas that would be too many then."""
-    removed: list[Range] = []
+def remove_items(items: Ranges, kept_spans: Ranges) -> Ranges:
+    """Return the ranges of list items without a kept character.
+
+    Each range includes the comma that would be left over.
+    """
+    removed_spans = []
     last_kept_end: int | None = None
     next_starts = [start for start, _ in items[1:]]
     for n, (start, end) in enumerate(items):
-        if clip_spans(kept, start, end):
+        if clip_spans(kept_spans, start, end):
             last_kept_end = end
         elif n < len(next_starts):
-            removed.append((start, next_starts[n]))
+            removed_spans.append((start, next_starts[n]))
+        elif last_kept_end is None:
+            removed_spans.append((start, end))
         else:
-            removed.append((start if last_kept_end is None else last_kept_end, end))
-    return removed
+            removed_spans.append((last_kept_end, end))
+    return removed_spans
 
 
 def remove_elements(
-    text: str, pieces: Sequence[tuple[JsonPath, int]], kept: Sequence[Range]
-) -> list[Range]:
-    """The ranges of list elements of which nothing is kept.
+    text: str,
+    chunks: Sequence[tuple[JsonPath, int]],
+    kept_spans: Ranges,
+) -> Ranges:
+    """Return the ranges of list elements without a kept character.
 
-    ``pieces`` are paths, each with the place where its piece begins, in order; a list goes by elements where a
-    path through it has a number for its step. A path may lead to several lists, since a key may come twice.
-    ``kept`` is apart.
+    Args:
+        text: The raw JSON.
+        chunks: Path and first character of each chunk, in order. A number in a path
+            marks a list that is reduced by elements. One path may lead to several
+            lists, because a key may occur twice.
+        kept_spans: Merged ranges of the raw text.
     """
-    lists: dict[JsonPath, list[int]] = {}
-    for path, start in pieces:
-        for n, step in enumerate(path):
+    remover = _ElementRemover(text, kept_spans)
+    for path, chunk_start in chunks:
+        for depth, step in enumerate(path):
             if isinstance(step, int):
-                lists.setdefault(path[:n], []).append(start)
-    reached = {path[:n] for path in lists for n in range(len(path) + 1)}
-    removed: list[Range] = []
-
-    def walk(at: int, end: int, path: JsonPath) -> None:
-        starts = lists.get(path, [])
-        by_element = text[at] == "[" and bisect_left(starts, at) < bisect_left(
-            starts, end
-        )
-        inside = list(json_members(text, at))
-        if by_element:
-            removed.extend(remove_items([(m.start, m.end) for m in inside], kept))
-            inside = [m for m in inside if clip_spans(kept, m.start, m.end)]
-        for member in inside:
-            step = (*path, member.name if by_element else str(member.name))
-            if step in reached and text[member.value_start] in "{[":
-                walk(member.value_start, member.end, step)
-
-    if lists:
-        walk(skip_space(text, 0), len(text), ())
-    return removed
+                remover.list_chunks.setdefault(path[:depth], []).append(chunk_start)
+    for path in remover.list_chunks:
+        remover.open_paths.update(path[:depth] for depth in range(len(path) + 1))
+    if remover.list_chunks:
+        remover.visit(skip_space(text, 0), len(text), ())
+    return remover.removed_spans
 
 
-def value_without(value: Any, text: str, removed: Sequence[Range]) -> Any:
-    """The value of which ``text`` is the JSON, without ranges that are apart: elements, and parts of strings.
+@dataclass(slots=True)
+class _ElementRemover:
+    """Walks the JSON along the paths that lead to lists of chunks.
 
-    What nothing is removed from is the same object, so keys and rows keep the types that JSON does not have.
+    ``list_chunks`` has the starts of the chunks under each list, in order.
     """
 
-    def walk(part: Any, start: int, end: int) -> Any:
-        here = clip_spans(removed, start, end)
-        if not here:
+    text: str
+    kept_spans: Ranges
+    list_chunks: dict[JsonPath, list[int]] = field(default_factory=dict)
+    open_paths: set[JsonPath] = field(default_factory=set)
+    removed_spans: Ranges = field(default_factory=list)
+
+    def visit(self, start: int, end: int, path: JsonPath) -> None:
+        chunk_starts = self.list_chunks.get(path, [])
+        first_chunk = bisect_left(chunk_starts, start)
+        has_chunks = first_chunk < bisect_left(chunk_starts, end)
+        by_element = self.text[start] == "[" and has_chunks
+        members = list(json_members(self.text, start))
+        if by_element:
+            elements = [(member.start, member.end) for member in members]
+            self.removed_spans += remove_items(elements, self.kept_spans)
+        for member in members:
+            step = member.name if by_element else str(member.name)
+            member_path = (*path, step)
+            if by_element and not clip_spans(self.kept_spans, member.start, member.end):
+                continue
+            is_open = self.text[member.value_start] in _OPENING
+            if is_open and member_path in self.open_paths:
+                self.visit(member.value_start, member.end, member_path)
+
+
+def value_without(value: Any, text: str, removed_spans: Ranges) -> Any:
+    """Return a value without list elements and parts of strings.
+
+    Args:
+        value: The value whose JSON is ``text``.
+        text: The JSON.
+        removed_spans: Merged ranges of the JSON.
+
+    Returns:
+        A reduced copy. Parts from which nothing is removed are the same objects, so
+        keys and rows keep the types that JSON does not have.
+    """
+
+    def reduce_part(part: Any, start: int, end: int) -> Any:
+        inner_spans = clip_spans(removed_spans, start, end)
+        if not inner_spans:
             return part
         if isinstance(part, str):
-            return _DECODER.decode(join_spans(text, complement_spans(here, start, end)))
-        inside = [(m.value_start, m.end) for m in json_members(text, start)]
-        if isinstance(part, dict):
-            return {
-                key: walk(part[key], *place)
-                for key, place in zip(part, inside, strict=True)
-            }
-        left = [
-            walk(element, *place)
-            for element, place in zip(part, inside, strict=True)
-            if clip_spans(removed, *place) != [place]
+            kept_spans = complement_spans(inner_spans, start, end)
+            return _DECODER.decode(join_spans(text, kept_spans))
+        value_spans = [
+            (member.value_start, member.end) for member in json_members(text, start)
         ]
-        return tuple(left) if isinstance(part, tuple) else left
+        if isinstance(part, dict):
+            fields = zip(part.items(), value_spans, strict=True)
+            return {key: reduce_part(item, *span) for (key, item), span in fields}
+        kept_elements = []
+        for element, span in zip(part, value_spans, strict=True):
+            if clip_spans(removed_spans, *span) != [span]:
+                kept_elements.append(reduce_part(element, *span))
+        if isinstance(part, tuple):
+            return tuple(kept_elements)
+        return kept_elements
 
-    return walk(value, 0, len(text))
+    return reduce_part(value, 0, len(text))

@@ -1,4 +1,7 @@
-"""Which language a text is in, as far as reading its numbers and months needs it: by its small words."""
+"""Detect the language of a text by its most frequent words.
+
+Accurate enough to read numbers and months, and to choose function words and stems.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,26 @@ from functools import lru_cache
 
 from denoise_core.text.wordlists import words_by_key
 
-_SMALL = {
-    "en": "the of and is was in to that it for with on by from are were be as at this which had has have an not",
-    "de": "der die das und ist war in den dem des ein eine nicht von mit für auf im zu wurde sich auch es an wird",
-    "fr": "le la les des et est dans que qui une un du en pour par sur était il elle au aux ne pas ce avec",
-    "es": "el la los las y en de que una un del por con para fue es se su al lo no como más sus está",
+_FREQUENT_WORDS = {
+    "en": "the of and is was in to that it for with on by from are were be as at this "
+    "which had has have an not",
+    "de": "der die das und ist war in den dem des ein eine nicht von mit für auf im zu "
+    "wurde sich auch es an wird",
+    "fr": "le la les des et est dans que qui une un du en pour par sur était il elle au "
+    "aux ne pas ce avec",
+    "es": "el la los las y en de que una un del por con para fue es se su al lo no como "
+    "más sus está",
 }
-_LANGUAGES_OF: dict[str, list[str]] = {}
-for _language, _words in _SMALL.items():
+_LANGUAGES_OF_WORD: dict[str, list[str]] = {}
+for _language, _words in _FREQUENT_WORDS.items():
     for _word in _words.split():
-        _LANGUAGES_OF.setdefault(_word, []).append(_language)
+        _LANGUAGES_OF_WORD.setdefault(_word, []).append(_language)
 
 _WORD = re.compile(r"[^\W\d_]+")
-_READ = 4000  # characters that decide
-_SCRIPTS = words_by_key(
+_DETECTION_CHARACTERS = 4000
+_SCRIPT_CHARACTERS = 400
+_LAST_LATIN = "\u0370"  # Greek begins here
+_SCRIPT_LANGUAGES = words_by_key(
     """
     zh: CJK
     ja: HIRAGANA KATAKANA
@@ -35,44 +44,54 @@ _SCRIPTS = words_by_key(
     hi: DEVANAGARI
     """
 )
-_MARKS = (
+_SPECIAL_LETTERS = (
     dict.fromkeys("ßäö", "de")
     | dict.fromkeys("ñ¿¡", "es")
     | dict.fromkeys("çèêœ", "fr")
 )
+# "war" is a German word, "War" hardly ever: a capitalised word counts less.
+_CAPITALIZED_WEIGHT = 0.4
+_LETTER_WEIGHT = 0.7
 
 
 @lru_cache(maxsize=1024)
 def detect_language(text: str, default: str = "") -> str:
-    """An ISO 639-1 code among en, de, fr, es and one for each other script; ``default`` when nothing tells.
+    """Return an ISO 639-1 code: en, de, fr, es, or one for each non-Latin script.
 
     >>> detect_language("Die Schule wurde 1903 gegründet."), detect_language("48 %")
     ('de', '')
+
+    Args:
+        text: Its first 4,000 characters decide.
+        default: Returned if nothing, or a tie, decides.
     """
-    head = text[:_READ]
-    script = _script(head)
-    if script:
-        return script
-    count: defaultdict[str, float] = defaultdict(float)
-    for raw in _WORD.findall(head):  # "war" is a German word, "War" hardly
-        languages = _LANGUAGES_OF.get(raw.lower(), ())
+    text_head = text[:_DETECTION_CHARACTERS]
+    script_language = _detect_script(text_head)
+    if script_language:
+        return script_language
+    scores: defaultdict[str, float] = defaultdict(float)
+    for raw_word in _WORD.findall(text_head):
+        languages = _LANGUAGES_OF_WORD.get(raw_word.lower(), ())
+        weight = 1.0 if raw_word.islower() else _CAPITALIZED_WEIGHT
         for language in languages:
-            count[language] += (1.0 if raw.islower() else 0.4) / len(languages)
-    for character in head.casefold():
-        if character in _MARKS:
-            count[_MARKS[character]] += 0.7
-    ranked = sorted(count.items(), key=lambda x: -x[1])[:2]
-    if not ranked or (len(ranked) > 1 and ranked[0][1] == ranked[1][1]):
-        return default
-    return ranked[0][0]
+            scores[language] += weight / len(languages)
+    for letter in text_head.casefold():
+        if letter in _SPECIAL_LETTERS:
+            scores[_SPECIAL_LETTERS[letter]] += _LETTER_WEIGHT
+    best_score = max(scores.values(), default=0.0)
+    best_languages = [code for code, score in scores.items() if score == best_score]
+    if len(best_languages) == 1:
+        return best_languages[0]
+    return default
 
 
-def _script(text: str) -> str:
-    """The language that stands for a script other than Latin, when most letters are of it."""
-    letters = [c for c in text[:400] if c.isalpha()]
-    if not letters or all(c < "\u0370" for c in letters):
+def _detect_script(text: str) -> str:
+    """Return the language of a non-Latin script that most letters belong to."""
+    letters = list(filter(str.isalpha, text[:_SCRIPT_CHARACTERS]))
+    if not letters or max(letters) < _LAST_LATIN:
         return ""
-    names = Counter(unicodedata.name(c, "LATIN").split()[0] for c in letters)
-    if "HIRAGANA" in names or "KATAKANA" in names:
+    scripts = [unicodedata.name(letter, "LATIN").split()[0] for letter in letters]
+    if "HIRAGANA" in scripts or "KATAKANA" in scripts:
         return "ja"
-    return _SCRIPTS.get(names.most_common(1)[0][0], "")
+    main_script = Counter(scripts).most_common(1)[0][0]
+    return _SCRIPT_LANGUAGES.get(main_script, "")

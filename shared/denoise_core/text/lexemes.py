@@ -1,4 +1,4 @@
-"""A text as words, numbers and marks with their places; what every reader of facts walks over."""
+"""A text as words, numbers and marks with their positions, for every fact reader."""
 
 from __future__ import annotations
 
@@ -6,34 +6,47 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 LexemeKind = Literal["word", "number", "ideograph", "mark"]
 
-IDEOGRAPHS = "\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-# Marks that are written over and under letters, which are no letters by themselves.
-_MARKS = (
-    "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc"
-    "\u0900-\u0903\u093a-\u094f\u0962\u0963\u0981-\u0983\u09bc-\u09cd\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u200d"
+_IDEOGRAPHS = "\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+# Marks written over and under letters: part of a word, but no letters themselves.
+_VOWEL_MARKS = (
+    "\u0300-\u036f\u0483-\u0487\u0591-\u05bd\u05bf\u05c1\u05c2\u0610-\u061a\u064b-\u065f"
+    "\u0670\u06d6-\u06dc\u0900-\u0903\u093a-\u094f\u0962\u0963\u0981-\u0983\u09bc-\u09cd"
+    "\u0e31\u0e34-\u0e3a\u0e47-\u0e4e\u200d"
 )
 _APOSTROPHES = "'’ʼ‘`´"
 _HYPHENS = "-‐‑\u00ad"
 _LEXEME = re.compile(
     r"(?P<number>\d+(?:[.,:/'’\u00a0\u202f]\d+)*)"
-    rf"|(?P<ideograph>[{IDEOGRAPHS}])"
-    rf"|(?P<word>[^\W\d_{IDEOGRAPHS}]+"
-    rf"(?:(?:[{_APOSTROPHES}]|[{_HYPHENS}](?:\n[ \t]{{0,9}})?|_)?(?:[^\W_{IDEOGRAPHS}]|[{_MARKS}])+)*)"
+    rf"|(?P<ideograph>[{_IDEOGRAPHS}])"
+    rf"|(?P<word>[^\W\d_{_IDEOGRAPHS}]+"
+    rf"(?:(?:[{_APOSTROPHES}]|[{_HYPHENS}](?:\n[ \t]{{0,9}})?|_)?"
+    rf"(?:[^\W_{_IDEOGRAPHS}]|[{_VOWEL_MARKS}])+)*)"
     r"|(?P<mark>[^\w\s]|_)"
 )
-_FOLDED = str.maketrans(dict.fromkeys(_APOSTROPHES, "'") | dict.fromkeys(_HYPHENS, "-"))
-_BROKEN = re.compile(rf"[{_HYPHENS}]\n[ \t]{{0,9}}|\u00ad")
-_SPACED = re.compile(r"\d{1,3}(?: \d{3})+(?![\d.,:/]*\d)")
+_PLAIN_MARKS = str.maketrans(
+    dict.fromkeys(_APOSTROPHES, "'") | dict.fromkeys(_HYPHENS, "-")
+)
+_BROKEN_WORD = re.compile(rf"[{_HYPHENS}]\n[ \t]{{0,9}}|\u00ad")
+_SPACED_NUMBER = re.compile(r"\d{1,3}(?: \d{3})+(?![\d.,:/]*\d)")
+_PADDING = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Lexeme:
-    """``lower`` is the folded form: case, compatibility forms, one kind of apostrophe and hyphen, words that a
-    line break hyphenates in one piece. The characters are ``[start, end)``; ``line`` tells that a line begins."""
+    """A word, number, ideograph or mark.
+
+    Attributes:
+        text: The raw characters ``[start, end)``.
+        folded_text: For comparison: see `fold_case`.
+        kind: Which of the four it is.
+        start: First character.
+        end: Character after the last one.
+        starts_line: True if a line begins with it.
+    """
 
     text: str
     folded_text: str
@@ -44,48 +57,56 @@ class Lexeme:
 
     @property
     def is_capitalized(self) -> bool:
+        """Whether the first character is upper case."""
         return self.text[:1].isupper() or self.text[:1].istitle()
 
 
+Lexemes: TypeAlias = Sequence[Lexeme]
+
 OUTSIDE = Lexeme("", "", "mark", -9, -9)
-"""Stands before the first and behind the last lexeme: no word, and near nothing."""
+"""What is before the first and after the last lexeme: adjacent to nothing."""
 
 
-def pad_lexemes(found: Sequence[Lexeme]) -> list[Lexeme]:
-    """The lexemes with `OUTSIDE` behind them often enough to look at some places before and behind each."""
-    return [*found, *[OUTSIDE] * 5]
+def pad_lexemes(lexemes: Lexemes) -> list[Lexeme]:
+    """Append copies of `OUTSIDE`, so a reader may look a few positions around each.
+
+    Negative indices reach them too, so they also precede the first lexeme.
+    """
+    return [*lexemes, *[OUTSIDE] * _PADDING]
 
 
 def tokenize_text(text: str) -> list[Lexeme]:
-    """In order; white space is left out. Linear in the length of the text."""
-    found: list[Lexeme] = []
-    at = 0
-    while match := _LEXEME.search(text, at):
-        shape: LexemeKind = match.lastgroup  # type: ignore[assignment]
-        start, end = match.span()
-        if (
-            shape == "number"
-            and end - start <= 3
-            and (spaced := _SPACED.match(text, start))
-        ):
-            end = spaced.end()
-        raw = text[start:end]
-        line = not found or "\n" in text[found[-1].end : start]
-        found.append(
-            Lexeme(
-                raw, fold_case(raw) if shape != "mark" else raw, shape, start, end, line
-            )
-        )
-        at = end
-    return found
+    """Return the lexemes of a text in order, without white space.
 
-
-def fold_case(raw: str) -> str:
+    Linear in the length of the text.
     """
-    >>> fold_case("O’Brien"), fold_case("luke-\\nwarm")
+    lexemes: list[Lexeme] = []
+    previous_end = 0
+    while match := _LEXEME.search(text, previous_end):
+        kind: LexemeKind = match.lastgroup  # type: ignore[assignment]
+        start, end = match.span()
+        if kind == "number" and end - start <= 3:
+            spaced_number = _SPACED_NUMBER.match(text, start)
+            end = spaced_number.end() if spaced_number else end
+        raw_text = text[start:end]
+        folded_text = raw_text if kind == "mark" else fold_case(raw_text)
+        starts_line = not lexemes or "\n" in text[previous_end:start]
+        lexemes.append(Lexeme(raw_text, folded_text, kind, start, end, starts_line))
+        previous_end = end
+    return lexemes
+
+
+def fold_case(raw_text: str) -> str:
+    r"""Return a word for comparison.
+
+    Lower case, without compatibility forms, with one kind of apostrophe and hyphen,
+    and joined if a line break hyphenates it.
+
+    >>> fold_case("O’Brien"), fold_case("luke-\nwarm")
     ("o'brien", 'lukewarm')
     """
-    if raw.isascii() and "\n" not in raw:
-        return raw.lower().replace("`", "'")
-    joined = _BROKEN.sub("", raw)
-    return unicodedata.normalize("NFKC", joined).casefold().translate(_FOLDED)
+    if raw_text.isascii() and "\n" not in raw_text:
+        return raw_text.lower().replace("`", "'")
+    joined_word = _BROKEN_WORD.sub("", raw_text)
+    folded_word = unicodedata.normalize("NFKC", joined_word).casefold()
+    return folded_word.translate(_PLAIN_MARKS)

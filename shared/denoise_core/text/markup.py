@@ -1,196 +1,238 @@
-"""HTML by its blocks, with exact ranges in the raw text: headings, paragraphs, list items, rows under their
-header.
+"""Chunk HTML by its blocks: headings, paragraphs, list items, table rows.
 
-Tags are found by one scan: `html.parser` gives positions too, and takes six times the time a cut may take.
+Ranges are exact in the raw text. One scan finds the tags: `html.parser` gives
+positions too, but takes six times as long as all of chunking may take.
 """
 
 from __future__ import annotations
 
 import html
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from denoise_core.spans import Range
+from denoise_core.spans import RangeTuple
 from denoise_core.text.text_chunk import (
     MAX_CHUNK_CHARACTERS,
     TextChunk,
     fill_gaps,
     with_title,
 )
+from denoise_core.text.wordlists import word_set
 
-UNSEEN = frozenset(
-    ("script", "style", "template", "noscript", "svg", "head", "nav")
-)  # no part of what is read
-_INLINE = frozenset(
-    ("a", "abbr", "b", "bdi", "bdo", "br", "button", "cite", "code", "data", "del", "dfn", "em", "font", "i",
-     "img", "input", "ins", "kbd", "label", "mark", "q", "s", "samp", "small", "span", "strong", "sub", "sup",
-     "td", "th", "time", "tt", "u", "var", "wbr")
-)  # fmt: skip
-_CELLS = frozenset(("td", "th"))
-_HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
-_BLOCKS = frozenset(
-    ("p", "div", "li", "td", "body", "section", "article", "h1", "h2", "h3")
+_INVISIBLE_TAGS = word_set("script style template noscript svg head nav")
+_INLINE_TAGS = word_set(
+    """
+    a abbr b bdi bdo br button cite code data del dfn em font i img input ins kbd
+    label mark q s samp small span strong sub sup td th time tt u var wbr
+    """
 )
-_TOKEN = re.compile(r"<(?:(/?)([a-zA-Z][\w:-]*+)[^<>]*+>|(!--)|[!?][^<>]*>)")
+_CELL_TAGS = word_set("td th")
+_LIST_TAGS = word_set("ul ol dl")
+_HEADING_LEVELS = {"h1": 1, "h2": 2, "h3": 3, "h4": 4, "h5": 5, "h6": 6}
+_BLOCK_TAGS = word_set("p div li td body section article h1 h2 h3")
+_TAG = re.compile(r"<(?:(/?)([a-zA-Z][\w:-]*+)[^<>]*+>|(!--)|[!?][^<>]*>)")
+_HIDDEN = "!"  # name of a comment, a declaration or an invisible element
+
+
+class _Tag(NamedTuple):
+    """A tag with its range; an invisible element is one tag named `_HIDDEN`."""
+
+    name: str
+    is_closing: bool
+    start: int
+    end: int
 
 
 def detect_markup(text: str) -> str:
-    """``"html"`` for a text that begins with a tag and closes a block somewhere, else ``""``."""
-    start = text.lstrip()[:200].lower()
-    if not start.startswith("<"):
+    """Return ``"html"`` for a text that starts with a tag and closes a block."""
+    text_head = text.lstrip()[:200].lower()
+    if not text_head.startswith("<"):
         return ""
-    if start.startswith(("<!doctype html", "<html")):
+    if text_head.startswith(("<!doctype html", "<html")):
         return "html"
-    closed = {m[2].lower() for m in _TOKEN.finditer(text[:20_000]) if m[1]}
-    return "html" if closed & _BLOCKS else ""
+    tags = _TAG.finditer(text[:20_000])
+    closed_names = {match[2].lower() for match in tags if match[1]}
+    return "html" if closed_names & _BLOCK_TAGS else ""
 
 
-def strip_tags(raw: str) -> str:
-    """HTML without tags and unseen parts, a line for each row or block."""
-    out: list[str] = []
-    at = 0
-    for tag, closing, start, end in _tags(raw):
-        out += (raw[at:start], _gap(tag, closing))
-        at = end
-    return _tidy([*out, raw[at:]])
-
-
-def _gap(tag: str, closing: bool) -> str:
-    """What stands in the place of a tag."""
-    if tag in _CELLS:
-        return "" if closing else " | "
-    return "" if tag in _INLINE and tag != "br" else "\n"
-
-
-def _tidy(parts: list[str]) -> str:
-    lines = (
-        " ".join(line.split()).removeprefix("| ")
-        for line in html.unescape("".join(parts)).split("\n")
-    )
-    return "\n".join(line for line in lines if line)
+def strip_tags(raw_html: str) -> str:
+    """Return the visible text of HTML, one line for each row or block."""
+    text_parts: list[str] = []
+    position = 0
+    for tag in _find_tags(raw_html):
+        text_parts += (raw_html[position : tag.start], _tag_text(tag))
+        position = tag.end
+    return _normalize_space([*text_parts, raw_html[position:]])
 
 
 def html_chunks(text: str) -> list[TextChunk]:
-    """The blocks of a page. What is markup alone is frame, and so are scripts, styles and navigation."""
-    reader = _Reader(text)
-    at = 0
-    for tag, closing, start, end in _tags(text):
-        reader.text_between(at, start)
-        reader.tag(tag, closing, start, end)
-        at = end
-    reader.text_between(at, len(text))
-    reader.flush(len(text))
+    """Chunk a page by its blocks.
+
+    Markup without text is structural, and so are scripts, styles and navigation.
+    """
+    reader = _BlockReader(text)
+    position = 0
+    for tag in _find_tags(text):
+        reader.read_text(position, tag.start)
+        reader.read_tag(tag)
+        position = tag.end
+    reader.read_text(position, len(text))
+    reader.close_block(len(text))
+    chunks = reader.chunks
     if len(reader.titles) == 1:
         title = reader.titles[0]
-        reader.made = with_title(
-            title.display_text, (title.start, title.end), reader.made
-        )
-    return fill_gaps(text, reader.made)
+        chunks = with_title(title.display_text, title.span, chunks)
+    return fill_gaps(text, chunks)
 
 
-def _tags(text: str) -> list[tuple[str, bool, int, int]]:
-    """Name, whether it closes, and range of each tag; an unseen element and a comment are one, named ``"!"``."""
-    out: list[tuple[str, bool, int, int]] = []
-    seen = 0  # up to where an unseen element or a comment reaches
-    for found in _TOKEN.finditer(text):
-        start, end = found.span()
-        if start < seen:
+def _tag_text(tag: _Tag) -> str:
+    """Return what replaces a tag in the visible text."""
+    if tag.name in _CELL_TAGS:
+        return "" if tag.is_closing else " | "
+    is_line_break = tag.name not in _INLINE_TAGS or tag.name == "br"
+    return "\n" if is_line_break else ""
+
+
+def _normalize_space(text_parts: list[str]) -> str:
+    raw_lines = html.unescape("".join(text_parts)).split("\n")
+    lines = [" ".join(line.split()).removeprefix("| ") for line in raw_lines]
+    return "\n".join(filter(None, lines))
+
+
+def _find_tags(text: str) -> Iterator[_Tag]:
+    hidden_end = 0
+    for match in _TAG.finditer(text):
+        start, end = match.span()
+        if start < hidden_end:
             continue
-        closing, name, comment = found.groups()
-        tag = name.lower() if name else "!"
-        if comment:
-            stop = text.find("-->", end)
-            seen = end = len(text) if stop < 0 else stop + 3
-        elif tag in UNSEEN and not closing:
-            stop_at = re.compile(rf"</{tag}\s*>", re.IGNORECASE).search(text, end)
-            seen, tag = (stop_at.end() if stop_at else end), "!"
-            end = seen
-        out.append((tag, bool(closing), start, end))
-    return out
+        slash, raw_name, comment_mark = match.groups()
+        name = raw_name.lower() if raw_name else _HIDDEN
+        if comment_mark:
+            comment_end = text.find("-->", end)
+            hidden_end = end = len(text) if comment_end < 0 else comment_end + 3
+        elif name in _INVISIBLE_TAGS and not slash:
+            end_tag = re.compile(rf"</{name}\s*>", re.IGNORECASE).search(text, end)
+            hidden_end = end = end_tag.end() if end_tag else end
+            name = _HIDDEN
+        yield _Tag(name, bool(slash), start, end)
 
 
 @dataclass(slots=True)
-class _Reader:
-    """One walk over the tags. ``begun`` is where the open block starts, ``words`` what it says so far."""
+class _BlockReader:
+    """Walks once over tags and texts and collects a chunk for each block.
+
+    Attributes:
+        block_start: Start of the open block; None between blocks.
+        block_parts: Visible text of the open block so far.
+        enclosing_tag: ``"tr"`` or ``"pre"``, inside which blocks do not count.
+        heading_level: 1 to 6 if the open block is a heading, else 0.
+        row_cells: Cell tags (``td``, ``th``) of the open row.
+        open_headings: Level and chunk index of each heading above.
+        titles: Headings of level 1.
+        list_lead: Range of the sentence that introduces a list, at most one.
+        table_header: Range of the open table's header row, at most one.
+    """
 
     text: str
-    made: list[TextChunk] = field(default_factory=list)
-    begun: int | None = None
+    chunks: list[TextChunk] = field(default_factory=list)
+    block_start: int | None = None
     has_text: bool = False
-    words: list[str] = field(default_factory=list)
-    inside: str = ""  # "tr" or "pre", in which blocks are not told apart
-    level: int = 0  # of the open heading
-    cells: frozenset[str] = frozenset()  # kinds of cells in the open row
-    headings: list[tuple[int, int]] = field(
-        default_factory=list
-    )  # level, number of the piece
-    titles: list[TextChunk] = field(default_factory=list)  # headings of the first level
-    lead: tuple[Range, ...] = ()
-    head: tuple[Range, ...] = ()  # of the open table
+    block_parts: list[str] = field(default_factory=list)
+    enclosing_tag: str = ""
+    heading_level: int = 0
+    row_cells: frozenset[str] = frozenset()
+    open_headings: list[tuple[int, int]] = field(default_factory=list)
+    titles: list[TextChunk] = field(default_factory=list)
+    list_lead: RangeTuple = ()
+    table_header: RangeTuple = ()
 
-    def text_between(self, start: int, end: int) -> None:
-        between = self.text[start:end]
-        if between.strip() and not self.has_text:
+    def read_text(self, start: int, end: int) -> None:
+        part = self.text[start:end]
+        if part.strip() and not self.has_text:
             self.has_text = True
-            self.begun = start if self.begun is None else self.begun
-        if self.begun is not None:
-            self.words.append(between)
+            if self.block_start is None:
+                self.block_start = start
+        if self.block_start is not None:
+            self.block_parts.append(part)
 
-    def tag(self, tag: str, closing: bool, start: int, end: int) -> None:
-        if tag == "table":
-            self.inside, self.head = "", ()
-        if tag in _CELLS and self.inside == "tr" and not closing:
-            self.cells |= {tag}
-        is_hidden = self.inside and tag != "tr" and not (closing and tag == self.inside)
-        if tag in _INLINE or is_hidden:
-            if self.begun is None and tag in _INLINE and tag not in _CELLS:
-                self.begun = start
-            if self.begun is not None:
-                self.words.append(_gap(tag, closing))
-        elif closing:
-            self.flush(end if self.has_text else start)
-            self.inside = ""
-            if tag in ("ul", "ol", "dl"):
-                self.lead = ()
+    def read_tag(self, tag: _Tag) -> None:
+        if tag.name == "table":
+            self.enclosing_tag, self.table_header = "", ()
+        is_cell = tag.name in _CELL_TAGS
+        if is_cell and self.enclosing_tag == "tr" and not tag.is_closing:
+            self.row_cells |= {tag.name}
+        is_inline = tag.name in _INLINE_TAGS
+        if is_inline or self.ignores_block(tag):
+            if self.block_start is None and is_inline and not is_cell:
+                self.block_start = tag.start
+            if self.block_start is not None:
+                self.block_parts.append(_tag_text(tag))
+        elif tag.is_closing:
+            self.close_block(tag.end if self.has_text else tag.start)
+            self.enclosing_tag = ""
+            if tag.name in _LIST_TAGS:
+                self.list_lead = ()
         else:
-            self.flush(start)
-            self.begun = None if tag == "!" else start
-            if tag in ("tr", "pre"):
-                self.inside, self.cells = tag, frozenset()
-            self.level = int(tag[1]) if tag in _HEADINGS else 0
+            self.open_block(tag)
 
-    def flush(self, end: int) -> None:
-        """The open block, if it has text, is a piece up to ``end``."""
-        start, level, cells, own = self.begun, self.level, self.cells, _tidy(self.words)
-        self.begun, self.level, self.cells, self.words = None, 0, frozenset(), []
-        has_text, self.has_text = self.has_text, False
-        if start is None or not has_text or not own:
+    def ignores_block(self, tag: _Tag) -> bool:
+        if not self.enclosing_tag or tag.name == "tr":
+            return False
+        return not (tag.is_closing and tag.name == self.enclosing_tag)
+
+    def open_block(self, tag: _Tag) -> None:
+        self.close_block(tag.start)
+        self.block_start = None if tag.name == _HIDDEN else tag.start
+        if tag.name in ("tr", "pre"):
+            self.enclosing_tag, self.row_cells = tag.name, frozenset()
+        self.heading_level = _HEADING_LEVELS.get(tag.name, 0)
+
+    def close_block(self, end: int) -> None:
+        """Add the open block as a chunk up to ``end`` if it has visible text."""
+        start, level, row_cells = self.block_start, self.heading_level, self.row_cells
+        block_text = _normalize_space(self.block_parts) if self.has_text else ""
+        self.block_start, self.heading_level, self.row_cells = None, 0, frozenset()
+        self.block_parts, self.has_text = [], False
+        if start is None or not block_text:
             return
-        while level and self.headings and self.headings[-1][0] >= level:
-            self.headings.pop()
-        piece = TextChunk(start, end, self.over(), "", own)
-        place = ((start, end),)
+        context_spans = self.heading_spans(level)
+        span = ((start, end),)
+        is_header_row = not level and row_cells == {"th"}
         if level:
-            self.headings.append((level, len(self.made)))
-            self.titles += [piece] if level == 1 else []
-            self.lead = self.head = ()
-        elif cells == {"th"}:
-            piece = piece._replace(
-                context_spans=piece.context_spans + self.lead, is_structural=True
-            )
-            self.head = place
+            self.open_headings.append((level, len(self.chunks)))
+            self.list_lead = self.table_header = ()
+        elif is_header_row:
+            context_spans += self.list_lead
+            self.table_header = span
+        elif row_cells:
+            context_spans += self.list_lead + self.table_header
         else:
-            piece = piece._replace(
-                context_spans=piece.context_spans
-                + self.lead
-                + (self.head if cells else ())
-            )
-            if not cells and own.endswith(":") and len(own) <= MAX_CHUNK_CHARACTERS:
-                self.lead = place
-        self.made.append(piece)
+            context_spans += self.list_lead
+            if block_text.endswith(":") and len(block_text) <= MAX_CHUNK_CHARACTERS:
+                self.list_lead = span
+        chunk = TextChunk(
+            start,
+            end,
+            context_spans,
+            display_text=block_text,
+            is_structural=is_header_row,
+        )
+        self.chunks.append(chunk)
+        if level == 1:
+            self.titles.append(chunk)
 
-    def over(self) -> tuple[Range, ...]:
-        """Ranges of the open headings; those under which something comes are frame from now on."""
-        for _, n in self.headings:
-            self.made[n] = self.made[n]._replace(is_structural=True)
-        return tuple((self.made[n].start, self.made[n].end) for _, n in self.headings)
+    def heading_spans(self, level: int) -> RangeTuple:
+        """Return the ranges of the open headings, which get text under them now.
+
+        A heading of some level closes those of the same and deeper levels.
+        """
+        while level and self.open_headings and self.open_headings[-1][0] >= level:
+            self.open_headings.pop()
+        spans = []
+        for _, index in self.open_headings:
+            heading = self.chunks[index]._replace(is_structural=True)
+            self.chunks[index] = heading
+            spans.append(heading.span)
+        return tuple(spans)

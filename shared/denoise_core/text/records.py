@@ -1,14 +1,15 @@
-"""Records with exact ranges in the raw text: the rows of CSV, the elements of JSON's lists, lines of JSON."""
+"""Records with exact ranges in the raw text: CSV rows, JSON list elements, JSON lines."""
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, groupby
 from typing import Any, TypeAlias
 
-from denoise_core.spans import Range, clip_spans, merge_spans
+from denoise_core.spans import Range, Ranges, RangeTuple, clip_spans, merge_spans
 from denoise_core.text.json_spans import (
     JsonMember,
     JsonPath,
@@ -26,345 +27,395 @@ from denoise_core.text.text_chunk import (
     line_spans,
 )
 
-InnerChunker: TypeAlias = Callable[[str], Sequence[tuple[TextChunk, str, str]] | None]
-"""Cuts a text that stands in JSON: each piece, what is read above it, and its own words; None for one piece."""
+InnerChunker: TypeAlias = Callable[[str], list[TextChunk]]
+"""Chunks a string inside JSON: with context as ``header``, and with ``display_text``."""
 
-_DEEP = 12  # levels of nesting that are looked into
-_SNIFFED = 50  # lines of a text that tell whether it is a table
-_CSV_LIMIT = 2  # separators in each line, at least; with fewer, `_LEAST` lines
-_LEAST = 4
+_MAX_DEPTH = 12  # levels of nesting that are split
+_LONG_VALUE = MAX_CHUNK_CHARACTERS // 2  # characters of a value that is its own chunk
+
+# A table with one delimiter a line may be prose, so it needs more lines.
+_DETECTION_LINES = 50
+_CLEAR_DELIMITERS = 2
+_MIN_CLEAR_ROWS = 2
+_MIN_ROWS = 4
+_MAX_HEADER_CHARACTERS = 60
+
+# A string, a bracket, or a run of anything else. A string without an end reaches to the
+# end of the text and sets a group: scanning for its end again would be quadratic.
+_PYTHON_TOKEN = re.compile(
+    r"'(?:[^'\\]|\\.)*+(?:'|(\\?\Z))|\"(?:[^\"\\]|\\.)*+(?:\"|(\\?\Z))"
+    r"|[^\"'()\[\]{}]++|.",
+    re.DOTALL,
+)
 
 
 def detect_record_format(text: str) -> str:
-    """``"json"``, ``"jsonl"``, ``"rows"``, ``"csv"``, or ``""`` for a text that is none of them."""
-    first = text[skip_space(text, 0) :][:1]
-    if first in ("{", "["):
+    """Return ``"json"``, ``"jsonl"``, ``"rows"``, ``"csv"``, or ``""`` for none."""
+    start = skip_space(text, 0)
+    first_character = text[start : start + 1]
+    if first_character in ("{", "["):
         if load_json(text) is not None:
             return "json"
-        if first == "[" and parse_python_rows(text) is not None:
+        if first_character == "[" and parse_python_rows(text) is not None:
             return "rows"
-        if first == "{" and all(
-            line.lstrip()[:1] == "{" for line in text.split("\n") if line.strip()
-        ):
+        first_characters = {line.lstrip()[:1] for line in text.split("\n")}
+        if first_characters <= {"{", ""}:
             return "jsonl"
     return "csv" if detect_delimiter(text) else ""
 
 
-# --- rows as a database's client prints them
+# --- Rows as a database client prints them
 
 
 def parse_python_rows(text: str) -> list[TextChunk] | None:
-    """The tuples or records of a list as Python prints it, ``[(1, 'a', Decimal('2')), (2, ...)]``: a piece each.
+    """Chunk a list as Python prints it, ``[(1, 'a', Decimal('2')), (2, ...)]``.
 
-    None where brackets and quotes do not close, or where it is no list of these.
+    Returns:
+        One chunk for each row; None if brackets or quotation marks do not close, or
+        if it is no list of at least two rows.
     """
-    start, end = text.find("["), text.rstrip().rfind("]")
-    made: list[TextChunk] = []
-    depth, quote, at, begun = 0, "", start + 1, -1
-    while at < end:
-        sign = text[at]
-        if quote:
-            at += sign == "\\"
-            quote = "" if sign == quote else quote
-        elif sign in "\"'" and depth:
-            quote = sign
-        elif sign in "([{":
-            begun, depth = (at if not depth else begun), depth + 1
-        elif sign in ")]}":
+    rows = []
+    depth = row_start = 0
+    list_end = text.rstrip().rfind("]")
+    for token in _PYTHON_TOKEN.finditer(text, text.find("[") + 1, list_end):
+        symbol = token[0]
+        if symbol in "([{":
+            if not depth:
+                row_start = token.start()
+            depth += 1
+        elif symbol in ")]}":
             depth -= 1
             if not depth:
-                made.append(TextChunk(begun, at + 1, is_atomic=True))
-        elif not depth and sign not in ", \t\r\n":
+                rows.append(TextChunk(row_start, token.end(), is_atomic=True))
+        elif token.lastindex or (not depth and symbol.strip(", \t\r\n")):
             return None
-        at += 1
-    return fill_gaps(text, made) if len(made) > 1 and not depth and not quote else None
+    if len(rows) > 1 and not depth:
+        return fill_gaps(text, rows)
+    return None
 
 
 # --- CSV
 
 
 def detect_delimiter(text: str) -> str:
-    """What parts the cells of a table without bars: the sign of which each line has as many; "" for no table."""
-    lines = text[:20_000].split("\n")[: _SNIFFED + 1]
-    if len(lines) < 3 or ('"' in lines[0][1:] and lines[0].count('"') % 2):
+    """Return the delimiter of a CSV text; ``""`` for a text that is no table.
+
+    Every line must have as many cells as the first one.
+    """
+    lines = text[:20_000].split("\n")[: _DETECTION_LINES + 1]
+    first_line = lines[0]
+    has_open_quote = '"' in first_line[1:] and first_line.count('"') % 2
+    if len(lines) < 3 or has_open_quote:
         return ""
-    for mark in ",;\t":
-        wanted = lines[0].count(mark)
-        if not wanted:
-            continue
-        try:
-            rows = list(
-                csv.reader(
-                    (line for line in lines[:-1] if line.strip()), delimiter=mark
-                )
-            )
-        except csv.Error:
-            continue
-        if (
-            len(rows) < (2 if wanted >= _CSV_LIMIT else _LEAST)
-            or len({len(r) for r in rows}) != 1
-        ):
-            continue
-        if all(
-            len(cell) <= 60 and cell[-1:] not in (".", "!", "?") for cell in rows[0]
-        ):
-            return mark
+    for delimiter in ",;\t":
+        delimiter_count = first_line.count(delimiter)
+        if delimiter_count and _is_table(lines[:-1], delimiter, delimiter_count):
+            return delimiter
     return ""
 
 
-def csv_chunks(text: str) -> list[TextChunk] | None:
-    """A piece for each row, under the header row; None where csv cannot read it."""
-    lines = [text[start:end] for start, end in line_spans(text)]
-    line_starts = [0, *accumulate(map(len, lines))]
-    rows: list[TextChunk] = []
-    header: list[str] = []
-    reader = csv.reader(lines, delimiter=detect_delimiter(text) or ",")
-    start = 0
+def _is_table(lines: Sequence[str], delimiter: str, delimiter_count: int) -> bool:
+    is_clear = delimiter_count >= _CLEAR_DELIMITERS
+    min_rows = _MIN_CLEAR_ROWS if is_clear else _MIN_ROWS
     try:
-        for row in reader:
-            end = line_starts[reader.line_num]
-            has_numbers = any(cell[:1].isdigit() for cell in row)
-            if not rows and not has_numbers and len(set(row)) == len(row):
-                header = row
-                rows.append(TextChunk(start, end, is_structural=True))
-            elif not any(row) and rows:
-                rows[-1] = rows[-1]._replace(end=end, is_atomic=True)
+        rows = list(csv.reader(filter(str.strip, lines), delimiter=delimiter))
+    except csv.Error:
+        return False
+    if len(rows) < min_rows or len(set(map(len, rows))) != 1:
+        return False
+    return all(map(_is_header_cell, rows[0]))
+
+
+def _is_header_cell(cell: str) -> bool:
+    return len(cell) <= _MAX_HEADER_CHARACTERS and cell[-1:] not in (".", "!", "?")
+
+
+def csv_chunks(text: str) -> list[TextChunk] | None:
+    """Chunk a CSV text: one chunk a row, with the header row as context.
+
+    None if the `csv` module cannot read it.
+    """
+    lines = [text[start:end] for start, end in line_spans(text)]
+    line_offsets = [0, *accumulate(map(len, lines))]
+    rows: list[TextChunk] = []
+    header_cells = []
+    reader = csv.reader(lines, delimiter=detect_delimiter(text) or ",")
+    row_start = 0
+    try:
+        for cells in reader:
+            row_end = line_offsets[reader.line_num]
+            if not rows and _is_header_row(cells):
+                header_cells = cells
+                rows.append(TextChunk(row_start, row_end, is_structural=True))
+            elif not any(cells) and rows:
+                rows[-1] = rows[-1]._replace(end=row_end, is_atomic=True)
             else:
-                above = ((rows[0].start, rows[0].end),) if header else ()
-                said = "; ".join(
-                    f"{name}: {cell}"
-                    for name, cell in zip(header, row, strict=False)
-                    if cell
-                )
-                rows.append(
-                    TextChunk(start, end, above, display_text=said, is_atomic=True)
-                )
-            start = end
+                context_spans = (rows[0].span,) if header_cells else ()
+                row = TextChunk(row_start, row_end, context_spans, is_atomic=True)
+                named_cells = zip(header_cells, cells, strict=False)
+                cell_texts = [f"{name}: {cell}" for name, cell in named_cells if cell]
+                rows.append(row._replace(display_text="; ".join(cell_texts)))
+            row_start = row_end
     except csv.Error:
         return None
-    return fill_gaps(text, rows) if len(rows) != 1 else [TextChunk(0, len(text))]
+    if len(rows) == 1:
+        return [TextChunk(0, len(text))]
+    return fill_gaps(text, rows)
+
+
+def _is_header_row(cells: Sequence[str]) -> bool:
+    has_numbers = any(cell[:1].isdigit() for cell in cells)
+    return not has_numbers and len(set(cells)) == len(cells)
 
 
 # --- JSON
 
 
 def json_line_chunks(text: str) -> list[TextChunk]:
-    """A piece for each line."""
-    rows: list[TextChunk] = []
+    """Chunk JSON lines: one chunk a line."""
+    rows = []
     for start, end in line_spans(text):
         line = text[start:end]
         if line.strip():
-            value = load_json(line)
-            rows.append(
-                TextChunk(
-                    start,
-                    end,
-                    display_text="" if value is None else render_json_value(value),
-                    is_atomic=True,
-                )
-            )
+            row_text = render_json_value(load_json(line))
+            rows.append(TextChunk(start, end, display_text=row_text, is_atomic=True))
     return fill_gaps(text, rows)
 
 
-def json_chunks(text: str, inner: InnerChunker) -> list[TextChunk] | None:
-    """Each element of a list of records is a piece, the fields around them another; long texts in it are cut by
-    ``inner``."""
+def json_chunks(text: str, chunk_string: InnerChunker) -> list[TextChunk] | None:
+    """Chunk a JSON text.
+
+    Each element of a list of records is a chunk, and so are the fields around them
+    together. ``chunk_string`` splits long strings. None if ``text`` is no JSON object
+    or list.
+    """
     value = load_json(text)
     if not isinstance(value, dict | list):
         return None
-    walk = _Walk(text, inner)
+    chunker = _JsonChunker(text, chunk_string)
     try:
-        walk.container(skip_space(text, 0), value, (), ())
+        chunker.add_container(skip_space(text, 0), value, (), ())
     except (RecursionError, IndexError, ValueError):
         return None
-    return fill_gaps(text, walk.made)
+    return fill_gaps(text, chunker.chunks)
 
 
 @dataclass(slots=True)
-class _Walk:
+class _JsonChunker:
     text: str
-    inner: InnerChunker
-    made: list[TextChunk] = field(default_factory=list)
+    chunk_string: InnerChunker
+    chunks: list[TextChunk] = field(default_factory=list)
 
-    def container(
-        self, start: int, value: Any, path: JsonPath, above: tuple[Range, ...]
+    def add_container(
+        self,
+        start: int,
+        value: Any,
+        path: JsonPath,
+        context_spans: RangeTuple,
     ) -> None:
-        """The members of the object or list that begins at ``start``: what is small goes together."""
-        is_list = isinstance(value, list)
-        by_element = (
-            is_list
-            and len(value) > 1
-            and all(isinstance(v, dict | list | str) for v in value)
-        )
+        """Chunk the object or list that begins at ``start``.
+
+        Neighbouring small members are one chunk. In a record the first such chunk is
+        context of the rest: it usually names the record.
+        """
+        by_element = _is_list_of_items(value)
         is_record = bool(path) and isinstance(path[-1], int)
-        run: list[JsonMember] = []
-        first = above
+        inner_context = context_spans
 
-        def flush() -> None:
-            """Small members side by side are one piece; in a record, the first of them stands above the rest."""
-            nonlocal first
-            if run:
-                own = run[0].start, run[-1].end
-                values = (
-                    [m.value for m in run]
-                    if is_list
-                    else {str(m.name): m.value for m in run}
-                )
-                self.made.append(
-                    TextChunk(
-                        *own,
-                        first,
-                        _named(path),
-                        render_json_value(values),
-                        is_atomic=True,
-                        path=path,
-                    )
-                )
-                run.clear()
-                if (
-                    is_record
-                    and first == above
-                    and own[1] - own[0] <= MAX_CHUNK_CHARACTERS
-                ):
-                    first = (*above, own)
+        def is_separate(member: JsonMember) -> bool:
+            return by_element or _is_large(member, len(path))
 
-        for member in json_members(self.text, start):
-            inner, size = member.value, member.end - member.value_start
-            here = (
-                *path,
-                member.name if by_element else str(member.name),
-            )  # a number leads to what may go
-            nested = isinstance(inner, dict | list) and len(path) < _DEEP
-            is_long = isinstance(inner, str) and size > MAX_CHUNK_CHARACTERS // 2
-            if not (
-                by_element
-                or is_long
-                or (nested and (size > MAX_CHUNK_CHARACTERS // 2 or _records(inner)))
-            ):
-                run.append(member)
+        members = json_members(self.text, start)
+        for has_own_chunk, group in groupby(members, is_separate):
+            if not has_own_chunk:
+                chunk = self.add_small_members(list(group), path, inner_context)
+                is_short = chunk.length <= MAX_CHUNK_CHARACTERS
+                if is_record and inner_context == context_spans and is_short:
+                    inner_context = (*context_spans, chunk.span)
                 continue
-            flush()
-            holds_records = isinstance(inner, dict) and any(
-                map(_records, inner.values())
-            )
-            if nested and (
-                size > (2 - holds_records) * MAX_CHUNK_CHARACTERS or not by_element
-            ):
-                self.container(member.value_start, inner, here, first)
-            elif is_long:
-                self.string(member, here, first)
-            else:
-                name, said = _named(here), render_json_value(inner)
-                self.made.append(
-                    TextChunk(
-                        member.start,
-                        member.end,
-                        first,
-                        name,
-                        said,
-                        is_atomic=True,
-                        path=here,
-                    )
-                )
-        flush()
+            for member in group:
+                # A number in a path marks an element that can be dropped.
+                step = member.name if by_element else str(member.name)
+                self.add_member(member, (*path, step), inner_context)
 
-    def string(
-        self, member: JsonMember, path: JsonPath, above: tuple[Range, ...]
+    def add_small_members(
+        self,
+        members: list[JsonMember],
+        path: JsonPath,
+        context_spans: RangeTuple,
+    ) -> TextChunk:
+        value: Any = {str(member.name): member.value for member in members}
+        if isinstance(members[0].name, int):
+            value = list(value.values())
+        span = members[0].start, members[-1].end
+        return self.add_value(span, value, path, context_spans)
+
+    def add_member(
+        self,
+        member: JsonMember,
+        path: JsonPath,
+        context_spans: RangeTuple,
     ) -> None:
-        """A long text, cut in its turn."""
-        name, inside = _named(path), (member.value_start + 1, member.end - 1)
-        whole = TextChunk(
-            member.start,
-            member.end,
-            above,
-            name,
-            member.value,
+        value, size = member.value, member.end - member.value_start
+        max_size = 2 * MAX_CHUNK_CHARACTERS
+        if isinstance(value, dict) and any(map(_is_record_list, value.values())):
+            max_size = MAX_CHUNK_CHARACTERS
+        is_element = isinstance(path[-1], int)
+        if _is_nested(value, len(path) - 1) and (size > max_size or not is_element):
+            self.add_container(member.value_start, value, path, context_spans)
+        elif isinstance(value, str) and size > _LONG_VALUE:
+            self.add_string(member, path, context_spans)
+        else:
+            self.add_value((member.start, member.end), value, path, context_spans)
+
+    def add_value(
+        self,
+        span: Range,
+        value: Any,
+        path: JsonPath,
+        context_spans: RangeTuple,
+    ) -> TextChunk:
+        chunk = TextChunk(
+            *span,
+            context_spans,
+            _path_header(path),
+            render_json_value(value),
             is_atomic=True,
             path=path,
-            string_span=inside,
         )
-        parts = self.inner(member.value) or [
-            (TextChunk(0, len(member.value)), "", member.value)
-        ]
-        place = map_string_offsets(self.text, *inside)
-        for n, (part, over, said) in enumerate(parts):
-            start, end = place(part.start), place(part.end)
-            tops = (*above, *((place(a), place(b)) for a, b in part.context_spans))
-            self.made.append(
-                whole._replace(
-                    start=member.start if n == 0 else start,
-                    end=member.end if n == len(parts) - 1 else end,
-                    context_spans=tops,
-                    header="\n".join(s for s in (name, over) if s),
-                    display_text=said,
-                    is_structural=part.is_structural,
-                    string_span=(start, end),
-                )
+        self.chunks.append(chunk)
+        return chunk
+
+    def add_string(
+        self,
+        member: JsonMember,
+        path: JsonPath,
+        context_spans: RangeTuple,
+    ) -> None:
+        """Add the chunks of a long string, at their ranges in the raw JSON."""
+        header = _path_header(path)
+        string_end = member.end - 1
+        raw_offset = map_string_offsets(self.text, member.value_start + 1, string_end)
+
+        def raw_span(span: Range) -> Range:
+            return raw_offset(span[0]), raw_offset(span[1])
+
+        for inner_chunk in self.chunk_string(member.value):
+            start, end = raw_span(inner_chunk.span)
+            inner_spans = map(raw_span, inner_chunk.context_spans)
+            chunk = inner_chunk._replace(
+                # The first chunk includes the name, the last the closing quote.
+                start=start if inner_chunk.start else member.start,
+                end=end if end < string_end else member.end,
+                context_spans=(*context_spans, *inner_spans),
+                header="\n".join(filter(None, (header, inner_chunk.header))),
+                is_atomic=True,
+                path=path,
+                string_span=(start, end),
             )
+            self.chunks.append(chunk)
 
 
-def _records(value: Any) -> bool:
-    """Whether it is a list of objects, or of rows with a text in each."""
-
-    def row(cells: Any) -> bool:
-        return isinstance(cells, list) and any(isinstance(cell, str) for cell in cells)
-
-    return (
-        isinstance(value, list)
-        and len(value) > 1
-        and (all(isinstance(v, dict) for v in value) or all(map(row, value)))
-    )
+def _is_list_of_items(value: Any) -> bool:
+    """Whether this is a list whose elements can be dropped one by one."""
+    if not isinstance(value, list) or len(value) < 2:
+        return False
+    return all(isinstance(item, dict | list | str) for item in value)
 
 
-def _named(path: JsonPath) -> str:
-    return ".".join(p for p in path if isinstance(p, str) and not p.isdigit())
+def _is_nested(value: Any, depth: int) -> bool:
+    return isinstance(value, dict | list) and depth < _MAX_DEPTH
+
+
+def _is_large(member: JsonMember, depth: int) -> bool:
+    """Whether a member of a container at this depth is chunked by itself."""
+    is_long = member.end - member.value_start > _LONG_VALUE
+    if isinstance(member.value, str):
+        return is_long
+    is_splittable = _is_nested(member.value, depth)
+    return is_splittable and (is_long or _is_record_list(member.value))
+
+
+def _is_record_list(value: Any) -> bool:
+    """Whether this is a list of objects, or of rows that each hold a text."""
+    if not isinstance(value, list) or len(value) < 2:
+        return False
+    return all(isinstance(item, dict) for item in value) or all(map(_is_row, value))
+
+
+def _is_row(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(cell, str) for cell in value)
+
+
+def _path_header(path: JsonPath) -> str:
+    """Return the names in a path; numbers say nothing to a reader."""
+    steps = [step for step in path if isinstance(step, str) and not step.isdigit()]
+    return ".".join(steps)
 
 
 def render_json_value(value: Any, name: str = "") -> str:
-    """The names and values of a JSON value, a line each; nothing empty."""
+    """Render the names and values of a JSON value, one a line, without empty ones."""
+    return "\n".join(_value_lines(value, name))
+
+
+def _value_lines(value: Any, name: str) -> Iterator[str]:
     if isinstance(value, dict):
-        return "\n".join(
-            s
-            for k, v in value.items()
-            if (s := render_json_value(v, f"{name}.{k}" if name else str(k)))
-        )
+        prefix = f"{name}." if name else ""
+        for key, item in value.items():
+            yield from _value_lines(item, f"{prefix}{key}")
+        return
     if isinstance(value, list):
-        if all(not isinstance(v, dict | list) for v in value):
-            shown = ", ".join(str(v) for v in value if v not in (None, ""))
-            return (f"{name}: {shown}" if name else shown) if shown else ""
-        return "\n".join(s for v in value if (s := render_json_value(v, name)))
-    if value is None or value == "":
-        return ""
-    return f"{name}: {value}" if name else str(value)
+        if any(isinstance(item, dict | list) for item in value):
+            for item in value:
+                yield from _value_lines(item, name)
+            return
+        value = ", ".join(str(item) for item in value if item not in (None, ""))
+    if value is not None and value != "":
+        yield f"{name}: {value}" if name else str(value)
 
 
-# --- What goes out of a list or a text
+# --- What is removed from a list or a string
 
 
 def removed_row_spans(
-    text: str, pieces: Sequence[TextChunk], kept: Sequence[Range]
-) -> list[Range]:
-    """The ranges of a list as Python prints it that go: rows of which nothing is kept. ``kept`` is apart."""
-    rows = [
-        (p.start, p.start + len(text[p.start : p.end].rstrip(", \t\r\n")))
-        for p in pieces
-        if not p.is_structural
-    ]
-    return merge_spans(remove_items(rows, kept))
+    text: str,
+    chunks: Sequence[TextChunk],
+    kept_spans: Ranges,
+) -> Ranges:
+    """Return the ranges of Python rows without a kept character.
+
+    Args:
+        text: The printed list.
+        chunks: Its chunks.
+        kept_spans: Merged ranges of the text.
+    """
+    row_spans = []
+    for chunk in chunks:
+        if not chunk.is_structural:
+            row_text = text[chunk.start : chunk.end].rstrip(", \t\r\n")
+            row_spans.append((chunk.start, chunk.start + len(row_text)))
+    return merge_spans(remove_items(row_spans, kept_spans))
 
 
 def removed_json_spans(
-    text: str, pieces: Sequence[TextChunk], kept: Sequence[Range]
-) -> list[Range]:
-    """The ranges of a JSON text that go: elements of lists and parts of strings of which nothing is kept.
+    text: str,
+    chunks: Sequence[TextChunk],
+    kept_spans: Ranges,
+) -> Ranges:
+    """Return the ranges of list elements and string parts without a kept character.
 
-    What is left is JSON again, and every character of it that is kept stands as it did. ``kept`` is apart.
+    What is left is valid JSON, and every kept character is unchanged.
+
+    Args:
+        text: The JSON.
+        chunks: Its chunks.
+        kept_spans: Merged ranges of the text.
     """
-    parts = [
-        p.string_span
-        for p in pieces
-        if p.string_span is not None and not clip_spans(kept, *p.string_span)
-    ]
-    return merge_spans(
-        [*parts, *remove_elements(text, [(p.path, p.start) for p in pieces], kept)]
-    )
+    removed_spans = []
+    for chunk in chunks:
+        string_span = chunk.string_span
+        if string_span is not None and not clip_spans(kept_spans, *string_span):
+            removed_spans.append(string_span)
+    chunk_paths = [(chunk.path, chunk.start) for chunk in chunks]
+    removed_spans += remove_elements(text, chunk_paths, kept_spans)
+    return merge_spans(removed_spans)

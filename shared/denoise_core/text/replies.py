@@ -1,6 +1,6 @@
-"""A model's reply without its manners: thinking, channels, turn tokens and fences go, what it says stays.
+"""Removes reasoning blocks, channels, turn tokens and fences from a model's reply; parses JSON and number lists.
 
-Only what stands at the very beginning or end is taken off, so that a text *about* such tags keeps them. Every
+Markup is removed only at the very beginning or end, so that a text *about* such tags keeps them. Every
 function is linear in the length of the reply.
 """
 
@@ -13,18 +13,20 @@ from typing import Any
 
 from denoise_core.errors import UnparsableReply
 
-_THOUGHTS = "think|thinking|thought|thoughts|reasoning|reason|reflection|scratchpad|analysis|seed:think|internal"
-_OPEN = re.compile(
-    rf"\s{{0,9}}(?:<(?P<xml>{_THOUGHTS})(?:\s[^>\n]{{0,80}})?>|\[(?P<square>{_THOUGHTS})\]|◁(?P<kimi>think)▷"
+_REASONING_NAMES = "think|thinking|thought|thoughts|reasoning|reason|reflection|scratchpad|analysis|seed:think|internal"
+_REASONING_START = re.compile(
+    rf"\s{{0,9}}(?:<(?P<xml>{_REASONING_NAMES})(?:\s[^>\n]{{0,80}})?>|\[(?P<square>{_REASONING_NAMES})\]|◁(?P<kimi>think)▷"
     r"|<\|(?:START_THINKING|begin_of_thought|thinking|think)\|>|<\|channel>(?:thought|analysis)\b)",
     re.IGNORECASE,
 )
-_CLOSE = re.compile(
-    rf"</(?:{_THOUGHTS})>|\[/(?:{_THOUGHTS})\]|◁/think▷|<\|(?:END_THINKING|end_of_thought|/thinking|/think)\|>"
+_REASONING_END = re.compile(
+    rf"</(?:{_REASONING_NAMES})>|\[/(?:{_REASONING_NAMES})\]|◁/think▷|<\|(?:END_THINKING|end_of_thought|/thinking|/think)\|>"
     r"|<channel\|>",
     re.IGNORECASE,
 )
-_ANY_OPEN = re.compile(_OPEN.pattern.removeprefix(r"\s{0,9}"), re.IGNORECASE)
+_ANY_REASONING_START = re.compile(
+    _REASONING_START.pattern.removeprefix(r"\s{0,9}"), re.IGNORECASE
+)
 _TURN_BEGINS = re.compile(
     r"\s{0,9}(?:<s>|<bos>|<\|(?:begin_of_text|endoftext|python_tag)\|>"
     r"|<\|start_header_id\|>\s{0,9}\w+\s{0,9}<\|end_header_id\|>|<\|im_start\|>\s{0,9}assistant\b|<start_of_turn>\s{0,9}model\b"
@@ -40,35 +42,35 @@ _NEXT_TURN = re.compile(
     r"(?:<\|(?:im_end|eot_id|eom_id|end|end_of_turn|end_of_text|endoftext)\|>|<end_of_turn>|</s>)\s{0,9}"
     r"(?:<\|im_start\|>|<\|start_header_id\|>|<\|start\|>|<start_of_turn>|\[INST\]|<\|user\|>|(?:Human|User|Assistant)\s{0,2}:)"
 )
-_FINAL = re.compile(
+_FINAL_CHANNEL = re.compile(
     r"<\|channel\|>\s{0,9}final[^<\n]{0,60}<\|message\|>", re.IGNORECASE
 )
-_WRAPPERS = frozenset(
+_WRAPPER_TAGS = frozenset(
     ["response", "answer", "output", "result", "reply", "final_answer", "final"]
 )
-_CUT_OFF = "the reply ends inside its thinking"
+_TRUNCATED_REASONING = "the reply ends inside its thinking"
 
 
 def strip_reasoning(reply: str) -> str:
-    """What the reply says, stripped.
+    """The reply's answer text, without reasoning and markup.
 
     Raises `UnparsableReply` when it ends before its answer begins: an open thinking block, no final channel.
     """
     text = _final_channel(reply)
     text = _without_thoughts(text)
-    if following := _NEXT_TURN.search(text):
-        text = text[: following.start()]
+    if next_turn := _NEXT_TURN.search(text):
+        text = text[: next_turn.start()]
     end = len(text)
-    while ending := _TURN_ENDS.search(text, max(0, end - 80), end):
-        end = ending.start()
+    while turn_end := _TURN_ENDS.search(text, max(0, end - 80), end):
+        end = turn_end.start()
     return strip_fence(strip_tag(text[:end]))
 
 
-def strip_tag(text: str, names: frozenset[str] = _WRAPPERS) -> str:
+def strip_tag(text: str, names: frozenset[str] = _WRAPPER_TAGS) -> str:
     """The text without a tag around the whole of it, where the tag has one of the ``names``."""
     text = text.strip()
-    name, closes, _ = text[1:].partition(">")
-    if text.startswith("<") and closes and name.lower() in names:
+    name, closing_mark, _ = text[1:].partition(">")
+    if text.startswith("<") and closing_mark and name.lower() in names:
         end = f"</{name}>"
         if text.lower().endswith(end.lower()):
             return text[len(name) + 2 : -len(end)].strip()
@@ -78,40 +80,42 @@ def strip_tag(text: str, names: frozenset[str] = _WRAPPERS) -> str:
 def strip_fence(text: str) -> str:
     """The text without a code fence around the whole of it; one on a single line has no language name."""
     text = text.strip()
-    for mark in ("```", "~~~"):
-        inner = text[3:-3]
+    for fence_mark in ("```", "~~~"):
+        inner_text = text[3:-3]
         if (
-            text.startswith(mark)
-            and text.endswith(mark)
+            text.startswith(fence_mark)
+            and text.endswith(fence_mark)
             and len(text) >= 6
-            and mark not in inner
+            and fence_mark not in inner_text
         ):
-            first, broken, rest = inner.partition("\n")
-            return (rest if broken and _is_language(first) else inner).strip()
+            first, line_break, later_lines = inner_text.partition("\n")
+            return (
+                later_lines if line_break and _is_language(first) else inner_text
+            ).strip()
     return text
 
 
 def fenced_blocks(text: str) -> list[str]:
     """The contents of the code fences in ``text``, in order; an open one at the end is none."""
-    contents: list[str] = []
+    block_texts: list[str] = []
     lines: list[str] = []
-    fence = ""
+    fence_mark = ""
     for line in text.split("\n"):
-        bare = line.strip(" \t")
-        if fence and bare.endswith(
-            fence
+        stripped_line = line.strip(" \t")
+        if fence_mark and stripped_line.endswith(
+            fence_mark
         ):  # models close a fence behind their last line, too
-            lines.append(bare.removesuffix(fence))
-            contents.append("\n".join(lines).strip())
-            fence = ""
-        elif fence:
+            lines.append(stripped_line.removesuffix(fence_mark))
+            block_texts.append("\n".join(lines).strip())
+            fence_mark = ""
+        elif fence_mark:
             lines.append(line)
-        elif bare.startswith(("```", "~~~")) and _is_language(
-            language := bare.lstrip(bare[0])
+        elif stripped_line.startswith(("```", "~~~")) and _is_language(
+            language := stripped_line.lstrip(stripped_line[0])
         ):
-            fence = bare.removesuffix(language)
+            fence_mark = stripped_line.removesuffix(language)
             lines = []
-    return contents
+    return block_texts
 
 
 def _is_language(text: str) -> bool:
@@ -131,8 +135,12 @@ def parse_whole_json(text: str) -> Any:
     text = text.strip()
     if not text.startswith(("{", "[")):
         return None
-    value = _loads(text)
-    return _loads(text.translate(_QUOTES)) if value is None else value
+    json_value = _load_json(text)
+    return (
+        _load_json(text.translate(_TYPOGRAPHIC_MARKS))
+        if json_value is None
+        else json_value
+    )
 
 
 def parse_json(text: str) -> Any:
@@ -141,17 +149,17 @@ def parse_json(text: str) -> Any:
     Raises `UnparsableReply` when the object before the last one says otherwise.
     """
     for candidate in [text, *fenced_blocks(text)[-1:]]:
-        value = parse_whole_json(candidate)
-        if value is not None:
-            return value
-    value, start = _last_object(text)
-    if value is not None:
-        earlier, _ = _last_object(text[:start])
-        if earlier is not None and any(
-            k in value and value[k] != v for k, v in earlier.items()
+        json_value = parse_whole_json(candidate)
+        if json_value is not None:
+            return json_value
+    json_value, start = _last_object(text)
+    if json_value is not None:
+        earlier_object, _ = _last_object(text[:start])
+        if earlier_object is not None and any(
+            k in json_value and json_value[k] != v for k, v in earlier_object.items()
         ):
             raise unparsable_reply("one object, or two that agree", text)
-    return value
+    return json_value
 
 
 def _last_object(text: str) -> tuple[dict[str, Any] | None, int]:
@@ -161,14 +169,14 @@ def _last_object(text: str) -> tuple[dict[str, Any] | None, int]:
     for _ in range(20):  # a reply has its object at the end, with few braces inside
         if start < 0:
             break
-        value = _loads(text[start : end + 1])
-        if isinstance(value, dict):
-            return value, start
+        json_value = _load_json(text[start : end + 1])
+        if isinstance(json_value, dict):
+            return json_value, start
         start = text.rfind("{", max(0, start - 2000), start)
     return None, 0
 
 
-_SEPARATORS = {
+_NUMBER_SEPARATORS = {
     "",
     ",",
     ";",
@@ -189,72 +197,81 @@ def parse_number_ranges(text: str) -> list[tuple[int, int]] | None:
     ranges: list[tuple[int, int]] = []
     separator, is_range = ",", True
     for is_number, characters in itertools.groupby(text, str.isdecimal):
-        run = "".join(characters)
+        run_text = "".join(characters)
         if not is_number:
-            separator = run.replace(" ", "").replace("\t", "")
-        elif len(run) <= 6 and separator in _SEPARATORS:
-            ranges.append((int(run), int(run)))
+            separator = run_text.replace(" ", "").replace("\t", "")
+        elif len(run_text) <= 6 and separator in _NUMBER_SEPARATORS:
+            ranges.append((int(run_text), int(run_text)))
             is_range = False
-        elif len(run) <= 6 and separator in ("-", "-\n") and not is_range:
-            ranges[-1] = (ranges[-1][0], int(run))
+        elif len(run_text) <= 6 and separator in ("-", "-\n") and not is_range:
+            ranges[-1] = (ranges[-1][0], int(run_text))
             is_range = True
         else:
             return None
     return ranges if text[:1].isdecimal() and text[-1:].isdecimal() else None
 
 
-def unparsable_reply(expected: str, reply: str) -> UnparsableReply:
+def unparsable_reply(expected_form: str, reply: str) -> UnparsableReply:
     """The error that says what was expected and how the reply begins."""
-    begins = reply.strip()[:80]
+    reply_start = reply.strip()[:80]
     return UnparsableReply(
-        f"{expected}; the reply begins {begins!r}" if begins else "the reply is empty"
+        f"{expected_form}; the reply begins {reply_start!r}"
+        if reply_start
+        else "the reply is empty"
     )
 
 
-_QUOTES = str.maketrans({"“": '"', "”": '"', "„": '"', "’": "'", "，": ",", "：": ":"})
+_TYPOGRAPHIC_MARKS = str.maketrans(
+    {"“": '"', "”": '"', "„": '"', "’": "'", "，": ",", "：": ":"}
+)
 
 
 def _final_channel(text: str) -> str:
-    head = text.lstrip()[:400]
-    if head.startswith(("<|channel|>", "<|start|>")):
-        finals = list(_FINAL.finditer(text))
-        if finals:
-            return text[finals[-1].end() :]
-        if "<|channel|>" in head:
-            raise UnparsableReply(_CUT_OFF + ": no final channel")
-    if head.startswith("analysis") and (at := text.rfind("assistantfinal")) > 0:
-        return text[at + len("assistantfinal") :]
+    reply_head = text.lstrip()[:400]
+    if reply_head.startswith(("<|channel|>", "<|start|>")):
+        final_marks = list(_FINAL_CHANNEL.finditer(text))
+        if final_marks:
+            return text[final_marks[-1].end() :]
+        if "<|channel|>" in reply_head:
+            raise UnparsableReply(_TRUNCATED_REASONING + ": no final channel")
+    if (
+        reply_head.startswith("analysis")
+        and (offset := text.rfind("assistantfinal")) > 0
+    ):
+        return text[offset + len("assistantfinal") :]
     return text
 
 
 def _without_thoughts(text: str) -> str:
-    at, orphan = 0, True
+    offset, may_be_open = 0, True
     while True:
-        if head := _TURN_BEGINS.match(text, at):
-            at = head.end()
+        if reply_head := _TURN_BEGINS.match(text, offset):
+            offset = reply_head.end()
             continue
-        if _OPEN.match(text, at):
-            close = _CLOSE.search(text, at)
-            if close is None:
-                raise UnparsableReply(_CUT_OFF)
-            at = close.end()
+        if _REASONING_START.match(text, offset):
+            end_match = _REASONING_END.search(text, offset)
+            if end_match is None:
+                raise UnparsableReply(_TRUNCATED_REASONING)
+            offset = end_match.end()
             continue
         # A closing tag without its opening one: the template had opened the block already.
-        close = _CLOSE.search(text, at) if orphan else None
-        opened = _ANY_OPEN.search(text, at) if close else None
-        if close is None or (opened is not None and opened.start() < close.start()):
-            return text[at:]
-        at, orphan = close.end(), False
+        end_match = _REASONING_END.search(text, offset) if may_be_open else None
+        start_match = _ANY_REASONING_START.search(text, offset) if end_match else None
+        if end_match is None or (
+            start_match is not None and start_match.start() < end_match.start()
+        ):
+            return text[offset:]
+        offset, may_be_open = end_match.end(), False
 
 
-def _loads(text: str) -> Any:
+def _load_json(text: str) -> Any:
     try:
-        return json.loads(text, strict=False, object_pairs_hook=_unique)
+        return json.loads(text, strict=False, object_pairs_hook=_unique_keys)
     except (ValueError, RecursionError):
         return None
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    if len({k for k, _ in pairs}) != len(pairs):
-        raise ValueError("a key stands twice")
-    return dict(pairs)
+def _unique_keys(key_values: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len({k for k, _ in key_values}) != len(key_values):
+        raise ValueError("a key occurs twice")
+    return dict(key_values)

@@ -1,18 +1,18 @@
-"""Words that carry content, as stems that two texts are compared by."""
+"""Content words as stems, by which two texts are compared."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 
 import Stemmer
 
-from denoise_core.text.lexemes import Lexeme
+from denoise_core.text.lexemes import OUTSIDE, Lexeme, Lexemes
 from denoise_core.text.wordlists import FUNCTION_WORDS, word_set
 
-_NAMES = {
+_SNOWBALL_NAMES = {
     "en": "english",
     "de": "german",
     "fr": "french",
@@ -20,40 +20,44 @@ _NAMES = {
     "ru": "russian",
     "ar": "arabic",
 }
-_SMALL = {
+_FUNCTION_WORDS = {
     "en": FUNCTION_WORDS | word_set("yes no would could like please"),
     "de": word_set(
         """
-        der die das den dem des ein eine einen einem einer eines und oder aber auch als am an auf aus bei bis da
-        dann dass daß denn dies diese dieser dieses doch durch er es für hat haben hatte hatten ich ihr ihre ihren
-        im in ins ist kann man mit nach nicht noch nun nur ob sein seine seiner seit sich sie sind so über um uns
-        unter vom von vor war waren was wegen weil welche welcher welches wenn wer werden wie wird wir wo wurde
-        wurden zu zum zur zwischen wann warum wieviel viele viel hier dort schon wieder ja nein
+        der die das den dem des ein eine einen einem einer eines und oder aber auch als
+        am an auf aus bei bis da dann dass daß denn dies diese dieser dieses doch durch
+        er es für hat haben hatte hatten ich ihr ihre ihren im in ins ist kann man mit
+        nach nicht noch nun nur ob sein seine seiner seit sich sie sind so über um uns
+        unter vom von vor war waren was wegen weil welche welcher welches wenn wer
+        werden wie wird wir wo wurde wurden zu zum zur zwischen wann warum wieviel viele
+        viel hier dort schon wieder ja nein
         """
     ),
     "fr": word_set(
         """
-        le la les l un une des du de d et ou mais au aux avec ce cet cette ces dans elle elles en est était été
-        être il ils je leur leurs lui ne nous on par pas plus pour qu que quel quelle qui s sa se ses si son sont
-        sur vous y a ont où quand comment pourquoi combien c n j oui non
+        le la les l un une des du de d et ou mais au aux avec ce cet cette ces dans elle
+        elles en est était été être il ils je leur leurs lui ne nous on par pas plus
+        pour qu que quel quelle qui s sa se ses si son sont sur vous y a ont où quand
+        comment pourquoi combien c n j oui non
         """
     ),
     "es": word_set(
         """
-        el la los las lo un una uno unos unas y o pero al del de con como cual cuando cuándo cuánto cuántos cuánta
-        cuántas dónde donde e en entre era eran es esa ese eso esta estaba este esto está fue fueron ha han había
-        hay le les más me mi no nos para por porque qué que quién quien se ser si sin sobre son su sus también te
-        tiene ya cuál sí a
+        el la los las lo un una uno unos unas y o pero al del de con como cual cuando
+        cuándo cuánto cuántos cuánta cuántas dónde donde e en entre era eran es esa ese
+        eso esta estaba este esto está fue fueron ha han había hay le les más me mi no
+        nos para por porque qué que quién quien se ser si sin sobre son su sus también
+        te tiene ya cuál sí a
         """
     ),
 }
-_IDEOGRAPHS = frozenset(
+_FUNCTION_IDEOGRAPHS = frozenset(
     "在的了是于和有也就都而及与这那吗呢吧请个他她它我你们被由从到为之其はがのをにでともたてだす"
 )
-_EVERY = _SMALL["en"] | _SMALL["de"] | _SMALL["fr"] | _SMALL["es"]
-_LONGEST = 64  # characters; what is longer is no word
-
-_local = threading.local()
+_ALL_FUNCTION_WORDS = frozenset[str]().union(*_FUNCTION_WORDS.values())
+_ELIDED_ARTICLES = word_set("l d n j s c m qu")
+_MAX_STEM_CHARACTERS = 64  # what is longer is no word
+_thread_stemmers = threading.local()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,79 +70,72 @@ class StemmedWord:
 
 
 def is_function_word(word: str, language: str) -> bool:
-    """A folded word that carries no content in English or in this language."""
-    return word in _SMALL["en"] or word in _SMALL.get(language, ())
+    """Whether a folded word carries no content in English or in this language."""
+    return word in _FUNCTION_WORDS["en"] or word in _FUNCTION_WORDS.get(language, ())
 
 
-def content_stems(found: Sequence[Lexeme], language: str) -> list[StemmedWord]:
-    """The words that are no small ones, numbers not among them; ideographs one by one, with what follows."""
-    out: list[StemmedWord] = []
-    small = _SMALL.get(language, _EVERY)
-    for n, x in enumerate(found):
-        if x.kind == "word":
-            lower = x.folded_text
-            if "'" in lower:
-                lower = _open(lower, language)
-            if lower not in small and len(lower) > 1:
-                out.append(StemmedWord(stem_word(lower, language), x.start, x.end))
-        elif x.kind == "ideograph" and x.text not in _IDEOGRAPHS:
-            after = found[n + 1] if n + 1 < len(found) else None
-            if (
-                after
-                and after.kind == "ideograph"
-                and after.text not in _IDEOGRAPHS
-                and after.start == x.end
-            ):
-                out.append(StemmedWord(x.text + after.text, x.start, after.end))
-            elif not (
-                n
-                and found[n - 1].kind == "ideograph"
-                and found[n - 1].text not in _IDEOGRAPHS
-            ):
-                out.append(StemmedWord(x.text, x.start, x.end))
-    return out
+def content_stems(lexemes: Lexemes, language: str) -> list[StemmedWord]:
+    """Return the words that are no function words; numbers are left out.
+
+    An ideograph forms a word with the one that follows it, or alone if it has no
+    neighbour.
+    """
+    stemmed_words = []
+    function_words = _FUNCTION_WORDS.get(language, _ALL_FUNCTION_WORDS)
+    previous = OUTSIDE
+    for lexeme, following in pairwise([*lexemes, OUTSIDE]):
+        if lexeme.kind == "word":
+            word = _without_elision(lexeme.folded_text, language)
+            if word not in function_words and len(word) > 1:
+                stem = stem_word(word, language)
+                stemmed_words.append(StemmedWord(stem, lexeme.start, lexeme.end))
+        elif _is_content_ideograph(lexeme):
+            is_pair = following.start == lexeme.end and _is_content_ideograph(following)
+            if is_pair:
+                pair = lexeme.text + following.text
+                stemmed_words.append(StemmedWord(pair, lexeme.start, following.end))
+            elif not _is_content_ideograph(previous):
+                single = StemmedWord(lexeme.text, lexeme.start, lexeme.end)
+                stemmed_words.append(single)
+        previous = lexeme
+    return stemmed_words
 
 
 @lru_cache(maxsize=65536)
 def stem_word(word: str, language: str = "en") -> str:
-    """The Snowball stem of a folded word, without accents, hyphens and apostrophes.
+    """Return the Snowball stem of a folded word.
+
+    Accents, hyphens and apostrophes are removed.
 
     >>> stem_word("bridges"), stem_word("gebaut", "de")
     ('bridg', 'gebaut')
     """
-    bare = word.replace("-", "").replace("'", "").replace("_", "")[:_LONGEST]
-    if language == "de":
-        bare = _participle(bare)
-    found: str = _stemmer(language).stemWord(bare)
-    return found
+    letters = word.replace("-", "").replace("'", "").replace("_", "")
+    letters = letters[:_MAX_STEM_CHARACTERS]
+    is_participle = letters.startswith("ge") and letters.endswith(("t", "en"))
+    if language == "de" and is_participle and len(letters) > 6:
+        letters = letters[2:]  # gegründet and gründete have one stem
+    stem: str = _stemmer(language).stemWord(letters)
+    return stem
 
 
-def _open(lower: str, language: str) -> str:
-    """Without an elided article or a possessive: l'éditeur, Brenner's."""
-    head, _, tail = lower.partition("'")
-    if (
-        len(tail) > 2
-        and head in ("l", "d", "n", "j", "s", "c", "qu", "m")
-        and language != "en"
-    ):
+def _is_content_ideograph(lexeme: Lexeme) -> bool:
+    return lexeme.kind == "ideograph" and lexeme.text not in _FUNCTION_IDEOGRAPHS
+
+
+def _without_elision(word: str, language: str) -> str:
+    """Remove an elided article or a possessive: l'éditeur, Brenner's."""
+    head, _, tail = word.partition("'")
+    if len(tail) > 2 and head in _ELIDED_ARTICLES and language != "en":
         return tail
-    if tail in ("s", ""):
-        return head
-    return lower
-
-
-def _participle(word: str) -> str:
-    """gegründet and gründete, gebaut and baute have one stem."""
-    if word.startswith("ge") and len(word) > 6 and word.endswith(("t", "en")):
-        return word[2:]
-    return word
+    return head if tail in ("s", "") else word
 
 
 def _stemmer(language: str) -> Stemmer.Stemmer:
-    """One for each thread: a Snowball stemmer keeps state while it works."""
-    name = _NAMES.get(language, "english")
-    found: Stemmer.Stemmer | None = getattr(_local, name, None)
-    if found is None:
-        found = Stemmer.Stemmer(name)
-        setattr(_local, name, found)
-    return found
+    """Return this thread's stemmer: a Snowball stemmer keeps state while it works."""
+    name = _SNOWBALL_NAMES.get(language, "english")
+    stemmer: Stemmer.Stemmer | None = getattr(_thread_stemmers, name, None)
+    if stemmer is None:
+        stemmer = Stemmer.Stemmer(name)
+        setattr(_thread_stemmers, name, stemmer)
+    return stemmer

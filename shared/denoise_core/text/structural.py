@@ -1,10 +1,13 @@
-"""One way to cut a text, by the structure that it has, for library, command, adapters, tool results and service.
+"""Chunk any text by its own structure.
 
-A text becomes `Piece`\\ s that tile it: Markdown and plain text by headings, paragraphs, list items, table rows
-and code blocks, mail by message and quoted reply, HTML by its blocks, CSV by rows, JSON by the records of its
-lists, logs by entries and transcripts by turns, code by the units of its indentation. Nothing is told about the
-kind: what the text looks like decides, so every door cuts alike. A text that turns out not to be what it looked
-like is cut as text.
+Comes in: a string, bytes, or a JSON-like value. Goes out: a `ChunkedText`, whose
+`TextChunk` list tiles the text. Markdown and plain text are cut at headings,
+paragraphs, list items, table rows and code blocks; mail by message and quoted reply;
+HTML by block; CSV by row; JSON by the records of its lists; logs by entry;
+transcripts by turn; source code by indentation.
+
+The text alone decides the format, so the library, the command, the adapters and the
+service cut alike. A text that is not what it looks like is cut as plain text.
 """
 
 from __future__ import annotations
@@ -19,26 +22,35 @@ from typing import Any
 from denoise_core.errors import InputError
 from denoise_core.spans import (
     Range,
+    Ranges,
+    RangeTuple,
     clip_spans,
     complement_spans,
     join_spans,
     merge_spans,
+    passage_spans,
 )
 from denoise_core.text import lines, markup, records
-from denoise_core.text.chunk import sentence_spans
+from denoise_core.text.chunk import sentence_ranges
 from denoise_core.text.json_spans import field_ranges, value_without
 from denoise_core.text.text_chunk import TextChunk, line_spans
 from denoise_core.types import Passage, Span, replace_surrogates
 
-_TEXT = (lines.PLAIN_TEXT, lines.SOURCE_CODE, lines.LOG_ENTRIES)
+_LINE_FORMATS = (lines.PLAIN_TEXT, lines.SOURCE_CODE, lines.LOG_ENTRIES)
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkedText:
-    """A text and the pieces that tile it. ``kind`` is ``"text"``, ``"code"``, ``"entries"`` (a log or transcript),
-    ``"html"``, ``"csv"``, ``"json"``, ``"jsonl"`` or ``"rows"`` (a list of tuples as Python prints it).
+    """A text and the chunks that tile it.
 
-    ``given`` is what `cut` was given, when that was no text; `back` gives the same type.
+    Attributes:
+        text: The whole text.
+        text_format: ``"text"``, ``"code"``, ``"entries"`` (log or transcript),
+            ``"html"``, ``"csv"``, ``"json"``, ``"jsonl"`` or ``"rows"`` (a list of
+            tuples as Python prints it).
+        chunks: The chunks in order.
+        source_value: The argument of `chunk_text` if it was not a string; `restore`
+            returns this type.
     """
 
     text: str
@@ -46,181 +58,209 @@ class ChunkedText:
     chunks: tuple[TextChunk, ...]
     source_value: Any = None
 
-    def chunk_index(self, start: int) -> int:
-        """The number of the piece that holds the character ``start``."""
-        return max(0, bisect_right(self.chunks, start, key=lambda p: p.start) - 1)
+    def chunk_index(self, position: int) -> int:
+        """Return the index of the chunk that holds this character."""
+        index = bisect_right(self.chunks, position, key=lambda chunk: chunk.start)
+        return max(0, index - 1)
 
-    def chunk_context_and_text(self, piece: TextChunk) -> tuple[str, str]:
-        """What is read above a piece (headings, header row, the question that was answered), and its own text."""
-        own = piece.display_text or self.text[piece.start : piece.end]
-        above = [self.readable_text(a, b).strip() for a, b in piece.context_spans]
-        return "\n".join(s for s in (piece.header, *above) if s), own
+    def chunk_context_and_text(self, chunk: TextChunk) -> tuple[str, str]:
+        """Return the chunk's context (headings, header row, question) and own text."""
+        context_texts = [chunk.header]
+        for start, end in chunk.context_spans:
+            context_texts.append(self.readable_text(start, end).strip())
+        chunk_text = chunk.display_text or chunk.text_of(self.text)
+        return "\n".join(filter(None, context_texts)), chunk_text
 
-    def split_chunk(self, piece: TextChunk) -> tuple[Range, ...]:
-        """The sentences, lines or members that a piece may be cut at, to fit a budget; one range where it
-        cannot be cut."""
-        own = self.text[piece.start : piece.end]
-        if self.text_format == "json" and piece.string_span is None:
-            return tuple(
-                field_ranges(self.text, piece.start, piece.end)
-                or ((piece.start, piece.end),)
-            )
-        if piece.is_atomic or (self.text_format == "html" and "<" in own.strip()[1:-1]):
-            return ((piece.start, piece.end),)
-        if self.text_format in (lines.SOURCE_CODE, lines.LOG_ENTRIES):
-            return tuple(line_spans(self.text, piece.start, piece.end))
-        found = sentence_spans(Passage(own, ""))
-        return tuple((piece.start + s.start, piece.start + s.end) for s in found) or (
-            (piece.start, piece.end),
-        )
+    def split_chunk(self, chunk: TextChunk) -> RangeTuple:
+        """Split a chunk into sentences, lines or members, to fit a token budget.
+
+        Returns:
+            Half-open ranges that tile the chunk; one if it cannot be split.
+        """
+        ranges: Iterable[Range] | None = None
+        if self.text_format == "json" and chunk.string_span is None:
+            ranges = field_ranges(self.text, *chunk.span)
+        elif self.text_format in (lines.SOURCE_CODE, lines.LOG_ENTRIES):
+            ranges = line_spans(self.text, *chunk.span)
+        elif not chunk.is_atomic and not self._has_inner_tags(chunk):
+            ranges = sentence_ranges(self.text, *chunk.span)
+        return tuple(ranges or ()) or (chunk.span,)
 
     def readable_text(self, start: int, end: int) -> str:
-        """The characters ``[start, end)`` for a person to read: HTML without its tags."""
-        own = self.text[start:end]
-        return markup.strip_tags(own) if self.text_format == "html" else own
+        """Return ``text[start:end]`` for a person to read: HTML without its tags."""
+        raw_text = self.text[start:end]
+        if self.text_format == "html":
+            return markup.strip_tags(raw_text)
+        return raw_text
 
-    def retained_spans(self, kept: Iterable[Range | Span]) -> list[Range]:
-        """What is left of `text` where these ranges are kept, in order and apart: never less than they are.
+    def retained_spans(self, kept_spans: Iterable[Range | Span]) -> Ranges:
+        """Return what is left of the text if these spans are kept.
 
-        JSON stays JSON: records of which nothing is kept leave their list, long texts keep the sentences that
-        stay, and all else (counts, cursors, ids) stands as it was. CSV keeps its header row. Of any other text the
-        kept ranges are left, each with what it cannot be read without.
+        JSON stays JSON: records without a kept character leave their list, long
+        strings keep their kept sentences, and all else (counts, cursors, ids) stays.
+        CSV keeps its header row. In any other text each kept span keeps its context.
+
+        Args:
+            kept_spans: Half-open ranges of the text, in any order.
+
+        Returns:
+            Merged ranges in order, which cover at least ``kept_spans``.
         """
-        as_pairs = (
-            (s.start, s.end) if isinstance(s, Span) else (int(s[0]), int(s[1]))
-            for s in kept
-        )
-        ranges = clip_spans(
-            merge_spans((a, b) for a, b in as_pairs if a < b), 0, len(self.text)
-        )
-        touched = [p for p in self.chunks if clip_spans(ranges, p.start, p.end)]
-        above = {r for p in touched for r in p.context_spans}
+        valid_ranges = [r for r in map(_to_range, kept_spans) if r[0] < r[1]]
+        ranges = clip_spans(merge_spans(valid_ranges), 0, len(self.text))
+        touched_chunks = [c for c in self.chunks if clip_spans(ranges, *c.span)]
+        context_spans = _context_spans(touched_chunks)
+        removed_spans = []
         if self.text_format == "json":
-            removed = records.removed_json_spans(
-                self.text, self.chunks, merge_spans([*ranges, *above])
+            all_spans = merge_spans([*ranges, *context_spans])
+            removed_spans = records.removed_json_spans(
+                self.text, self.chunks, all_spans
             )
         elif self.text_format == "rows":
-            removed = records.removed_row_spans(self.text, self.chunks, ranges)
-        elif self._is_container:
-            removed = []  # it could not be read as JSON: all of it stays
-        else:
-            # What stands above brings no more.
-            above = {
-                r
-                for p in touched
-                if (p.start, p.end) not in above
-                for r in p.context_spans
-            }
-            return merge_spans([*above, *ranges])
-        return complement_spans(removed, 0, len(self.text))
+            removed_spans = records.removed_row_spans(self.text, self.chunks, ranges)
+        elif not self._is_container:
+            # A chunk kept only as context brings no further context.
+            main_chunks = [c for c in touched_chunks if c.span not in context_spans]
+            return merge_spans([*_context_spans(main_chunks), *ranges])
+        # A container that could not be read as JSON keeps everything.
+        return complement_spans(removed_spans, 0, len(self.text))
 
-    def restore(self, kept: Iterable[Range | Span]) -> Any:
-        """What was given with what is `remaining` of it, in the same shape, every kept character as it stood."""
-        left = self.retained_spans(kept)
-        if left == [(0, len(self.text))]:
-            return self.text if self.source_value is None else self.source_value
+    def restore(self, kept_spans: Iterable[Range | Span]) -> Any:
+        """Return the source value reduced to its `retained_spans`.
+
+        The result has the type of the value that `chunk_text` received, and every
+        kept character is unchanged.
+        """
+        retained_spans = self.retained_spans(kept_spans)
+        if retained_spans == [(0, len(self.text))]:
+            if self.source_value is None:
+                return self.text
+            return self.source_value
         if self._is_container:
-            removed = complement_spans(left, 0, len(self.text))
-            return value_without(self.source_value, self.text, removed)
+            removed_spans = complement_spans(retained_spans, 0, len(self.text))
+            return value_without(self.source_value, self.text, removed_spans)
         if isinstance(self.source_value, bytes):
-            source = self.source_value.decode("utf-8", "surrogateescape")
-            return join_spans(source, left).encode("utf-8", "surrogateescape")
-        return join_spans(self.text, left)
+            source_text = self.source_value.decode("utf-8", "surrogateescape")
+            joined_text = join_spans(source_text, retained_spans)
+            return joined_text.encode("utf-8", "surrogateescape")
+        return join_spans(self.text, retained_spans)
+
+    def _has_inner_tags(self, chunk: TextChunk) -> bool:
+        is_html = self.text_format == "html"
+        return is_html and "<" in chunk.text_of(self.text).strip()[1:-1]
 
     @property
     def _is_container(self) -> bool:
-        return self.source_value is not None and not isinstance(
-            self.source_value, str | bytes
-        )
+        return not isinstance(self.source_value, str | bytes | None)
 
 
-def chunk_text(given: Any) -> ChunkedText:
-    """Cut a text, the bytes of one (UTF-8), or a list or dict such as a tool's result, into pieces that tile it.
+def chunk_text(source_value: Any) -> ChunkedText:
+    """Chunk a text, UTF-8 bytes, or a list or dict such as a tool's result.
 
-    For a tool's result, or any text, in every door alike::
+    Example::
 
-        shape = cut(result)  # str, bytes, list or dict
-        found = denoiser.denoise(query, [Passage(shape.text, "result", provenance="tool")])
-        result = shape.back(span for p in found.passages for span in p.source_spans)  # of the type it was
+        chunked = chunk_text(tool_result)  # str, bytes, list or dict
+        passage = Passage(chunked.text, "result", provenance="tool")
+        result = denoiser.denoise(query, [passage])
+        kept_spans = [span for p in result.passages for span in p.covered]
+        tool_result = chunked.restore(kept_spans)  # the type it had
 
-    The denoiser must cut as this does: ``ENDDenoiser(..., chunker="auto")``, as `default_denoiser` is. Raises
-    `InputError` for any other value, and for what JSON does not hold.
+    The denoiser must chunk the same way: ``ENDDenoiser(..., chunker="auto")``, as
+    `default_denoiser` does.
+
+    Raises:
+        InputError: For any other value, and for a value that JSON cannot hold.
     """
-    if isinstance(given, str):
-        return _chunk_string(given)
-    if isinstance(given, bytes):
-        # A byte that is no UTF-8 is one character, so that places in the text are places in the bytes.
-        return replace(
-            _chunk_string(replace_surrogates(given.decode("utf-8", "surrogateescape"))),
-            source_value=given,
-        )
+    if isinstance(source_value, str):
+        return _chunk_string(source_value)
+    if isinstance(source_value, bytes):
+        # An invalid byte becomes one character, so text offsets are byte positions
+        # of the decoded source.
+        decoded_text = source_value.decode("utf-8", "surrogateescape")
+        chunked = _chunk_string(replace_surrogates(decoded_text))
+        return replace(chunked, source_value=source_value)
     try:
-        if not isinstance(given, dict | list | tuple):
+        if not isinstance(source_value, dict | list | tuple):
             raise TypeError("not a list or an object")
-        return replace(
-            _chunk_string(json.dumps(given, ensure_ascii=False)), source_value=given
-        )
+        json_text = json.dumps(source_value, ensure_ascii=False)
+        return replace(_chunk_string(json_text), source_value=source_value)
     except (TypeError, ValueError, RecursionError) as error:
         raise InputError(
-            f"cut: expected a text, bytes, or a list or dict that JSON holds, got {type(given).__name__}: {error}"
+            "chunk_text: expected a text, bytes, or a list or dict that JSON holds, "
+            f"got {type(source_value).__name__}: {error}"
         ) from error
 
 
 def structural_chunker(passage: Passage) -> tuple[Span, ...]:
-    """The pieces of a passage as spans that tile it; an empty passage is one empty piece."""
-    if not passage.text:
-        return (Span(passage.id, 0, 0),)
-    return tuple(
-        Span(passage.id, p.start, p.end) for p in chunk_text(passage.text).chunks
-    )
+    """Chunk a passage into spans that tile it; an empty passage is one empty span."""
+    chunks = chunk_text(passage.text).chunks
+    return passage_spans(passage.id, [chunk.span for chunk in chunks])
 
 
 def context_spans_of(passage: Passage, span: Span) -> tuple[Span, ...]:
-    """The ranges of the passage that a kept piece brings along: what stands above it, the sentence a pronoun
-    points to. For any other span, those of the pieces it lies in."""
-    own = chunk_text(passage.text)
-    out: list[Span] = []
-    for piece in own.chunks[
-        own.chunk_index(span.start) : own.chunk_index(max(span.start, span.end - 1)) + 1
-    ]:
-        out += [
-            Span(passage.id, *r)
-            for r in (
-                *piece.context_spans,
-                *lines.antecedent_sentence(own.text, piece, own.text_format in _TEXT),
-            )
-        ]
-    return tuple(out)
+    """Return the spans that keeping ``span`` must also keep.
+
+    These are the context spans of every chunk it touches, and the sentence that a
+    pronoun at a chunk's start refers to.
+    """
+    chunked = chunk_text(passage.text)
+    first_index = chunked.chunk_index(span.start)
+    last_index = chunked.chunk_index(max(span.start, span.end - 1))
+    ranges: Ranges = []
+    for chunk in chunked.chunks[first_index : last_index + 1]:
+        ranges += chunk.context_spans
+        if chunked.text_format in _LINE_FORMATS:
+            ranges += lines.antecedent_sentence(chunked.text, chunk)
+    return passage_spans(passage.id, ranges)
+
+
+def _to_range(span: Range | Span) -> Range:
+    if isinstance(span, Span):
+        return (span.start, span.end)
+    return span
+
+
+def _context_spans(chunks: Iterable[TextChunk]) -> set[Range]:
+    context_spans: set[Range] = set()
+    for chunk in chunks:
+        context_spans.update(chunk.context_spans)
+    return context_spans
 
 
 @lru_cache(maxsize=256)
 def _chunk_string(text: str) -> ChunkedText:
-    kind = (
+    text_format = (
         records.detect_record_format(text)
         or markup.detect_markup(text)
         or lines.detect_line_format(text)
     )
-    made = _CUTTERS[kind](text) if kind in _CUTTERS else None
-    if made is None:
-        kind = kind if kind in _TEXT else lines.PLAIN_TEXT
-        made = lines.line_chunks(text, kind)
-    if all(p.is_structural or not text[p.start : p.end].strip() for p in made):
-        made = [TextChunk(0, len(text))]  # structure with nothing in it: all there is
-    return ChunkedText(text, kind, tuple(made))
+    chunks = None
+    if text_format in _FORMAT_CHUNKERS:
+        chunks = _FORMAT_CHUNKERS[text_format](text)
+        text_format = text_format if chunks else lines.PLAIN_TEXT
+    if not chunks:
+        chunks = lines.line_chunks(text, text_format)
+    if not any(chunk.is_scored_in(text) for chunk in chunks):
+        chunks = [TextChunk(0, len(text))]  # nothing but structure: keep it scorable
+    return ChunkedText(text, text_format, tuple(chunks))
 
 
-def _inside(text: str) -> list[tuple[TextChunk, str, str]] | None:
-    """The pieces of a text that stands in JSON, with what is read of each; None where it is one."""
-    own = _chunk_string(text)
-    return (
-        None
-        if len(own.chunks) < 2
-        else [(p, *own.chunk_context_and_text(p)) for p in own.chunks]
-    )
+def _chunk_embedded(text: str) -> list[TextChunk]:
+    """Chunk a string inside JSON, with context in the header and text to display."""
+    chunked = _chunk_string(text)
+    if len(chunked.chunks) < 2:
+        return [TextChunk(0, len(text), display_text=text)]
+    chunks = []
+    for chunk in chunked.chunks:
+        context, chunk_text = chunked.chunk_context_and_text(chunk)
+        chunks.append(chunk._replace(header=context, display_text=chunk_text))
+    return chunks
 
 
-_CUTTERS: dict[str, Callable[[str], list[TextChunk] | None]] = {
-    "json": lambda text: records.json_chunks(text, _inside),
+# A new format needs a detector (see `_chunk_string`) and a function here that returns
+# chunks that tile the text, or None if the text is not in that format after all.
+_FORMAT_CHUNKERS: dict[str, Callable[[str], list[TextChunk] | None]] = {
+    "json": lambda text: records.json_chunks(text, _chunk_embedded),
     "jsonl": records.json_line_chunks,
     "csv": records.csv_chunks,
     "rows": records.parse_python_rows,

@@ -1,4 +1,4 @@
-"""One estimate of how many tokens a text has, and one budget from which texts are paid."""
+"""One estimate of the tokens of a text, and one budget that texts are paid from."""
 
 from __future__ import annotations
 
@@ -6,32 +6,41 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 CHARACTERS_PER_TOKEN = 4
-"""Characters (code points) a token: a rule of thumb for alphabets, used where no tokenizer is at hand."""
+"""Code points a token: a rule of thumb for alphabets, used without a tokenizer."""
 
-_FIRST_WIDE = 0x2E80  # from here on (CJK scripts, emoji) a character is about a token
+# From here on (CJK scripts, emoji) a character is about one token.
+_FIRST_WIDE_CODE_POINT = 0x2E80
 
 
 def estimate_tokens(text: str) -> int:
-    """Tokens of a text without a tokenizer: four characters a token, of CJK scripts and emoji one.
+    """Estimate tokens without a tokenizer.
+
+    Four characters count as one token; each CJK character or emoji as one.
 
     >>> estimate_tokens("The hall is old."), estimate_tokens("東京"), estimate_tokens("")
     (4, 2, 0)
     """
-    wide = (
-        0
-        if text.isascii()
-        else sum(ord(character) >= _FIRST_WIDE for character in text)
-    )
-    return -(-(len(text) - wide) // CHARACTERS_PER_TOKEN) + wide
+    wide_characters = 0
+    if not text.isascii():
+        wide_characters = sum(ord(symbol) >= _FIRST_WIDE_CODE_POINT for symbol in text)
+    narrow_characters = len(text) - wide_characters
+    return -(-narrow_characters // CHARACTERS_PER_TOKEN) + wide_characters
 
 
 @dataclass(slots=True)
 class TokenBudget:
-    """``limit`` tokens, spent text by text. ``count`` gives the tokens of a text, exactly or by estimate.
+    """A number of tokens, spent text by text.
 
     >>> budget = TokenBudget(5)
-    >>> budget.try_add("sixteen letters!"), budget.try_add("too long"), budget.try_add("fits"), budget.remaining_tokens
-    (True, False, True, 0)
+    >>> budget.try_add("sixteen letters!"), budget.try_add("too long")
+    (True, False)
+    >>> budget.try_add("fits"), budget.remaining_tokens
+    (True, 0)
+
+    Attributes:
+        limit: Tokens in all.
+        count_tokens: Returns the tokens of a text, exactly or by estimate.
+        spent_tokens: Tokens spent so far.
     """
 
     limit: int
@@ -44,11 +53,11 @@ class TokenBudget:
         return self.limit - self.spent_tokens
 
     def try_add(self, text: str) -> bool:
-        """Pay for a text; False, and nothing is paid, where it does not fit."""
+        """Spend the tokens of a text; return False and spend nothing if too many."""
         return self.try_spend(self.count_tokens(text))
 
     def try_spend(self, tokens: int) -> bool:
-        """Pay so many tokens; False, and nothing is paid, where they are more than are left."""
+        """Spend this many tokens; return False and spend nothing if too many."""
         if tokens > self.remaining_tokens:
             return False
         self.spent_tokens += tokens

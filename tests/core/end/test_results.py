@@ -1,4 +1,4 @@
-"""What stays of a tool's result: within its share, whole records, nothing twice, lines and pages as they stand."""
+"""What is kept of a tool's result: its fraction, complete records, nothing twice, unchanged lines and pages."""
 
 import json
 
@@ -18,8 +18,8 @@ from denoise_core.text.structural import chunk_text
 from denoise_core.tool_results import read_result
 
 
-class Named(FunctionScorer):
-    """Scores 1 for what names the word in question, and has a scale."""
+class WordScorer(FunctionScorer):
+    """Scores 1 for texts with a word, and has a calibration."""
 
     scale = ScoreCalibration({0.1: 1.0}, None, 9.0, 100)
 
@@ -27,10 +27,12 @@ class Named(FunctionScorer):
         super().__init__(lambda query, text: float(word in text))
 
 
-def cleared(value, word, query=""):
-    read = read_result(value)
-    denoiser = for_tool_results(ENDDenoiser(Named(word), keep="auto"), read.passages)
-    return read.restore(denoiser.denoise(query or word, read.passages))
+def denoise_value(value, word, query=""):
+    tool_result = read_result(value)
+    denoiser = for_tool_results(
+        ENDDenoiser(WordScorer(word), keep="auto"), tool_result.passages
+    )
+    return tool_result.restore(denoiser.denoise(query or word, tool_result.passages))
 
 
 TRACE = "\n".join(
@@ -56,9 +58,9 @@ ROWS = {
         ]
     }
 }
-MORE = "More of it is said here. " * 20
+FILLER_TEXT = "More of it is said here. " * 20
 PAGES = "\n\n".join(
-    f"[Page {n} of 6]\nBudget report   {n}\n\n{name} costs {n} million. {MORE}"
+    f"[Page {n} of 6]\nBudget report   {n}\n\n{name} costs {n} million. {FILLER_TEXT}"
     for n, name in enumerate(
         ("School", "Road", "Harbour", "Culture", "Debt", "Staff"), 1
     )
@@ -74,69 +76,85 @@ SECTIONS = "\n".join(
     [TRACE, json.dumps(ROWS), PAGES, SECTIONS],
     ids=("trace", "rows", "pages", "sections"),
 )
-def test_what_stays_lies_within_the_share_with_all_that_it_brings(value):
-    left = cleared(value, "31")
-    assert 0 < len(left) <= KEPT_FRACTION * len(value) + 200, (
-        "what stands around the records of JSON, and its ends, stay"
+def test_what_is_kept_is_within_the_fraction_with_its_context(value):
+    kept_text = denoise_value(value, "31")
+    assert 0 < len(kept_text) <= KEPT_FRACTION * len(value) + 200, (
+        "fields around JSON records and the edge lines are kept too"
     )
 
 
 def test_a_list_of_rows_is_cut_row_by_row():
-    left = cleared(ROWS, "order=31")["data"]["values"]
-    assert ["31", "level=info order=31 total=31.20 currency=EUR"] in left
-    assert len(left) < 30
+    kept_text = denoise_value(ROWS, "order=31")["data"]["values"]
+    assert ["31", "level=info order=31 total=31.20 currency=EUR"] in kept_text
+    assert len(kept_text) < 30
 
 
 def test_a_long_entry_or_stack_trace_is_cut_at_lines_alone():
-    lines = set(TRACE.split("\n"))
-    left = [line for line in cleared(TRACE, "ArithmeticException").split("\n") if line]
-    assert set(left) <= lines
-    assert any("Caused by" in line for line in left)
-    shape = chunk_text(TRACE)
+    trace_lines = set(TRACE.split("\n"))
+    kept_text = [
+        line for line in denoise_value(TRACE, "ArithmeticException").split("\n") if line
+    ]
+    assert set(kept_text) <= trace_lines
+    assert any("Caused by" in line for line in kept_text)
+    chunked_text = chunk_text(TRACE)
     assert {
-        TRACE[a:b].rstrip("\n") for p in shape.chunks for a, b in shape.split_chunk(p)
-    } <= lines
+        TRACE[start:end].rstrip("\n")
+        for chunk in chunked_text.chunks
+        for start, end in chunked_text.split_chunk(chunk)
+    } <= trace_lines
 
 
 def test_the_head_of_a_page_stays_above_what_is_kept_of_it_and_prices_are_no_heads():
-    left = cleared(PAGES, "Harbour")
-    assert -1 < left.find("[Page 3 of 6]") < left.index("Harbour costs")
-    prices = "\n\n".join(
+    kept_text = denoise_value(PAGES, "Harbour")
+    assert -1 < kept_text.find("[Page 3 of 6]") < kept_text.index("Harbour costs")
+    price_lines = "\n\n".join(
         f"€{price} with tax, {price} in stock" for price in (289, 179, 290, 180)
     )
-    assert not any(p.is_structural for p in chunk_text(prices).chunks)
+    assert not any(chunk.is_structural for chunk in chunk_text(price_lines).chunks)
 
 
-def test_what_stands_under_a_heading_is_kept_as_a_whole():
-    left = cleared(SECTIONS, "7b")
+def test_the_text_under_one_heading_is_kept_together():
+    kept_text = denoise_value(SECTIONS, "7b")
     assert all(
-        s in left
-        for s in ("## Part 7\n", "7a is first", "Do 7b", "Then do 7c", "At last 7d")
+        section_text in kept_text
+        for section_text in (
+            "## Part 7\n",
+            "7a is first",
+            "Do 7b",
+            "Then do 7c",
+            "At last 7d",
+        )
     )
     assert len(set(group_chunks([Passage(SECTIONS, "s")]))) == 20
 
 
-def test_of_texts_that_say_the_same_the_second_gives_way_to_another():
-    painted = "The dome was painted and the road was closed"
-    texts = [f"{painted} by snow.", f"{painted}.", "Costs are borne by the supplier."]
-    first, second, other = LexicalBoostScorer(
-        FunctionScorer(lambda q, t: float("dome" in t))
+def test_of_texts_that_say_the_same_the_second_ranks_below_another():
+    common_words = "The dome was painted and the road was closed"
+    texts = [
+        f"{common_words} by snow.",
+        f"{common_words}.",
+        "Costs are borne by the supplier.",
+    ]
+    first_score, second_score, other_score = LexicalBoostScorer(
+        FunctionScorer(lambda query, text: float("dome" in text))
     ).score("who pays", texts)
-    assert first > other > second
+    assert first_score > other_score > second_score
 
 
-def test_a_turn_that_is_brought_brings_no_turn_of_its_own():
+def test_a_turn_kept_as_context_adds_no_further_context():
     turns = [
         f"[00:0{n}:00] {'Ann' if n % 2 else 'Bob'}: This is what turn {n} says, and no more."
         for n in range(9)
     ]
     text = "\n".join(turns)
-    shape = chunk_text(text)
+    chunked_text = chunk_text(text)
     assert (
-        shape.restore([(shape.chunks[5].start, shape.chunks[5].end)])
+        chunked_text.restore([chunked_text.chunks[5].span])
         == "\n".join(turns[4:6]) + "\n"
     )
     assert (
-        shape.restore([(shape.chunks[4].start, shape.chunks[5].end)])
+        chunked_text.restore(
+            [(chunked_text.chunks[4].start, chunked_text.chunks[5].end)]
+        )
         == "\n".join(turns[4:6]) + "\n"
     )

@@ -199,10 +199,10 @@ def test_a_text_that_imitates_the_numbering_shifts_no_number(lines, copies):
     options = Options(metadata=("title",), max_characters=10**6, max_pieces=10**6)
     parts = tuple(part for p in passages for part in slice_passage(p, options))
     ask = SliceRequest(
-        parts, Prompts().select, KEEP_FORM, numbered=True, question=QUERY
+        parts, Prompts().select, KEEP_FORM, is_numbered=True, question=QUERY
     )
     shown = re.split(r"\n(?=\d)|\A(?=\d)", "\n" + document(ask.messages(False)))[1:]
-    texts = ask.texts
+    texts = ask.piece_texts
     assert [int(re.match(r"\d+", piece)[0]) for piece in shown] == list(
         range(1, len(texts) + 1)
     )

@@ -1,4 +1,4 @@
-"""Facts of a text: how each is read, and that texts which say the same in another way have the same facts."""
+"""Facts of a text: how each is parsed, and that texts which say the same in other words have the same facts."""
 
 import re
 
@@ -9,8 +9,12 @@ from hypothesis import strategies as st
 from denoise_core.text.facts import extract_facts, find_differences
 
 
-def norms(text, kind, language=""):
-    return [f.norm for f in extract_facts(text, language=language) if f.kind == kind]
+def fact_norms(text, kind, language=""):
+    return [
+        fact.norm
+        for fact in extract_facts(text, language=language)
+        if fact.kind == kind
+    ]
 
 
 @pytest.mark.parametrize(
@@ -20,7 +24,7 @@ def norms(text, kind, language=""):
      "le 4 juillet 1962", "04.07.1962", "1962/07/04", "Jul. 4, 1962"],
 )  # fmt: skip
 def test_one_date_in_many_forms(text):
-    assert norms(f"It was {text}." if text.isascii() else text, "date") == [
+    assert fact_norms(f"It was {text}." if text.isascii() else text, "date") == [
         "1962-07-04"
     ]
 
@@ -31,7 +35,7 @@ def test_one_date_in_many_forms(text):
      ("since March", "????-03")],
 )  # fmt: skip
 def test_dates_that_leave_something_open(text, norm):
-    assert norms(text, "date") == [norm]
+    assert fact_norms(text, "date") == [norm]
 
 
 @pytest.mark.parametrize(
@@ -39,7 +43,7 @@ def test_dates_that_leave_something_open(text, norm):
     ["He may go.", "They march on.", "I sat, Mark won.", "Version 1.2.3 of 12 items"],
 )
 def test_what_is_no_date(text):
-    assert norms(text, "date") == []
+    assert fact_norms(text, "date") == []
 
 
 @pytest.mark.parametrize(
@@ -49,12 +53,12 @@ def test_what_is_no_date(text):
      ("$4.1 billion", 4.1e9), ("12k", 12000)],
 )  # fmt: skip
 def test_one_number_in_many_forms(text, value):
-    (found,) = [
-        f
-        for f in extract_facts(text, language="de" if "Millionen" in text else "")
-        if f.kind == "number"
+    (fact,) = [
+        fact
+        for fact in extract_facts(text, language="de" if "Millionen" in text else "")
+        if fact.kind == "number"
     ]
-    assert value in [pytest.approx(v) for v in found.values]
+    assert value in [pytest.approx(number) for number in fact.values]
 
 
 @pytest.mark.parametrize(
@@ -65,10 +69,10 @@ def test_one_number_in_many_forms(text, value):
      ("He said nothing.", []), ("in der Stadt", [])],
 )  # fmt: skip
 def test_names(text, names):
-    assert norms(text, "name", "en" if names else "") == names
+    assert fact_norms(text, "name", "en" if names else "") == names
 
 
-SAME = [
+EQUIVALENT_TEXTS = [
     ("He is twenty-one.", "He is 21 years old."),
     ("It cost 3,200,000 dollars.", "It cost $3.2 million."),
     ("It cost 3.2M USD.", "It cost $3.2m."),
@@ -80,7 +84,7 @@ SAME = [
     ("It weighs 2 kg.", "It weighs 2000 g."),
     ("Clean it with lukewarm water.", "Clean it with luke-\nwarm water."),
 ]
-OTHER = [
+DIFFERENT_TEXTS = [
     ("It cost $3.2 billion.", "It cost $3.2 million.", "number"),
     ("It cost $3.2m.", "It is 3.2 m tall.", "number"),
     ("It was 5 degrees.", "It was -5 degrees.", "number"),
@@ -92,26 +96,31 @@ OTHER = [
 ]
 
 
-@pytest.mark.parametrize(("claim", "source"), SAME)
+@pytest.mark.parametrize(("claim", "source"), EQUIVALENT_TEXTS)
 def test_the_same_in_other_words(claim, source):
     assert find_differences(claim, source) == ()
 
 
-@pytest.mark.parametrize(("claim", "source", "kind"), OTHER)
+@pytest.mark.parametrize(("claim", "source", "kind"), DIFFERENT_TEXTS)
 def test_what_differs_is_named(claim, source, kind):
-    kinds = [d.kind for d in find_differences(claim, source)]
-    assert (kind in kinds) if kind else not kinds
+    difference_kinds = [
+        difference.kind for difference in find_differences(claim, source)
+    ]
+    assert (kind in difference_kinds) if kind else not difference_kinds
 
 
 @pytest.mark.parametrize(
-    "text", [one for one, _ in SAME] + [two for _, two in SAME] + [o[1] for o in OTHER]
+    "text",
+    [one for one, _ in EQUIVALENT_TEXTS]
+    + [two for _, two in EQUIVALENT_TEXTS]
+    + [o[1] for o in DIFFERENT_TEXTS],
 )
-def test_a_text_bears_itself_out(text):
+def test_a_text_supports_itself(text):
     assert find_differences(text, text) == ()
 
 
 @given(st.text(max_size=300))
-def test_any_text_is_read_and_its_places_are_its_own(text):
+def test_facts_of_any_text_are_inside_it(text):
     for fact in extract_facts(text):
         assert 0 <= fact.start < fact.end <= len(text)
     find_differences(text, text[::-1])
@@ -140,12 +149,14 @@ def test_any_text_is_read_and_its_places_are_its_own(text):
 )
 def test_any_row_of_words_is_read(words):
     text = " ".join(words)
-    found = extract_facts(text)
-    assert list(found) == sorted(found, key=lambda f: (f.start, f.end, f.kind))
+    facts = extract_facts(text)
+    assert list(facts) == sorted(
+        facts, key=lambda fact: (fact.start, fact.end, fact.kind)
+    )
 
 
 def test_time_grows_with_the_text():
     """Counted, not timed: twice the text gives twice the facts, and each is read once."""
-    once = "In 2021 Ann Lee did not pay $3.2 million. "
-    assert len(extract_facts(once * 200)) == 2 * len(extract_facts(once * 100))
-    assert re.search(r"\d", once)
+    sentence = "In 2021 Ann Lee did not pay $3.2 million. "
+    assert len(extract_facts(sentence * 200)) == 2 * len(extract_facts(sentence * 100))
+    assert re.search(r"\d", sentence)

@@ -1,4 +1,4 @@
-"""Pieces tile any text, have what they cannot be read without above them, and go back into the text's shape."""
+"""Chunks tile any text, have the context they need, and are restored to the text's shape."""
 
 import json
 from itertools import pairwise
@@ -160,21 +160,22 @@ SCRAPS = st.lists(
 ).map("\n".join)
 
 
-def read(text, holding):
-    """What is read above the scored piece that holds some words, and its own text."""
-    own = chunk_text(text)
+def read_chunk(text, phrase):
+    """Context and text of the scored chunk that contains a phrase."""
+    chunked_text = chunk_text(text)
     return next(
-        own.chunk_context_and_text(p)
-        for p in own.chunks
-        if not p.is_structural and holding in own.chunk_context_and_text(p)[1]
+        chunked_text.chunk_context_and_text(chunk)
+        for chunk in chunked_text.chunks
+        if not chunk.is_structural
+        and phrase in chunked_text.chunk_context_and_text(chunk)[1]
     )
 
 
-def raws(text):
+def raw_texts(text):
     return [
-        text[p.start : p.end].strip()
-        for p in chunk_text(text).chunks
-        if not p.is_structural
+        text[chunk.start : chunk.end].strip()
+        for chunk in chunk_text(text).chunks
+        if not chunk.is_structural
     ]
 
 
@@ -190,43 +191,51 @@ def raws(text):
 @example("\r\n".join(["a,b"] * 9))
 @example('{"a": "\\ud83d\\ude00 \\u00e9"}')
 @example("[" * 3000)
-def test_pieces_tile_any_text_and_what_stands_above_lies_in_it(text):
+def test_chunks_tile_any_text_and_their_context_is_inside_it(text):
     passage = Passage(text, "p")
     check_tiling(passage, structural_chunker(passage))
-    own = chunk_text(text)
-    for piece in own.chunks:
-        assert all(0 <= a < b <= len(text) for a, b in piece.context_spans)
+    chunked_text = chunk_text(text)
+    for chunk in chunked_text.chunks:
+        assert all(0 <= start < end <= len(text) for start, end in chunk.context_spans)
         assert all(
-            0 <= s.start < s.end <= len(text)
-            for s in context_spans_of(passage, Span("p", piece.start, piece.end))
+            0 <= span.start < span.end <= len(text)
+            for span in context_spans_of(passage, Span("p", chunk.start, chunk.end))
         )
-        parts = own.split_chunk(piece)
-        assert [parts[0][0], parts[-1][1]] == [piece.start, piece.end]
-        assert all(a[1] == b[0] for a, b in pairwise(parts))
-    assert not text.strip() or any(not p.is_structural for p in own.chunks)
+        part_spans = chunked_text.split_chunk(chunk)
+        assert [part_spans[0][0], part_spans[-1][1]] == [chunk.start, chunk.end]
+        assert all(start[1] == end[0] for start, end in pairwise(part_spans))
+    assert not text.strip() or any(
+        not chunk.is_structural for chunk in chunked_text.chunks
+    )
 
 
 @given(st.sampled_from(sorted(SAMPLES)), st.data())
-def test_every_format_is_known_and_tiles_also_where_it_is_cut_off(name, data):
-    text = SAMPLES[name]
-    assert chunk_text(text).text_format == KINDS[name]
-    part = text[
-        data.draw(st.integers(0, len(text))) : data.draw(st.integers(0, len(text)))
+def test_every_format_is_known_and_tiles_also_where_it_is_cut_off(
+    sample_name, hypothesis_data
+):
+    text = SAMPLES[sample_name]
+    assert chunk_text(text).text_format == KINDS[sample_name]
+    text_part = text[
+        hypothesis_data.draw(st.integers(0, len(text))) : hypothesis_data.draw(
+            st.integers(0, len(text))
+        )
     ]
-    check_tiling(Passage(part, "p"), structural_chunker(Passage(part, "p")))
+    check_tiling(Passage(text_part, "p"), structural_chunker(Passage(text_part, "p")))
 
 
-@pytest.mark.parametrize("name", sorted(SAMPLES))
-def test_what_is_kept_whole_goes_back_as_it_was(name):
-    text = SAMPLES[name]
-    back = chunk_text(text).restore([(0, len(text))])
+@pytest.mark.parametrize("sample_name", sorted(SAMPLES))
+def test_a_text_kept_completely_is_restored_unchanged(sample_name):
+    text = SAMPLES[sample_name]
+    restored_value = chunk_text(text).restore([(0, len(text))])
     assert (
-        json.loads(back) == json.loads(text) if KINDS[name] == "json" else back == text
+        json.loads(restored_value) == json.loads(text)
+        if KINDS[sample_name] == "json"
+        else restored_value == text
     )
 
 
 def test_markdown_is_cut_at_headings_paragraphs_items_rows_and_its_code_stays_whole():
-    assert raws(MARKDOWN) == [
+    assert raw_texts(MARKDOWN) == [
         "Open from May.",
         "Every room has a bed. It costs 80 euros.",
         "- with breakfast",
@@ -236,18 +245,18 @@ def test_markdown_is_cut_at_headings_paragraphs_items_rows_and_its_code_stays_wh
         "| double | 120 |",
         "The pool opens at nine.",
     ]
-    assert read(MARKDOWN, "120")[0].split("\n") == [
+    assert read_chunk(MARKDOWN, "120")[0].split("\n") == [
         "# Hotel Sun",
         "## Rooms",
         "### Prices",
         "| room | euros |",
         "|---|---|",
     ]
-    assert read(MARKDOWN, "nine")[0] == "# Hotel Sun\n## Pool"
+    assert read_chunk(MARKDOWN, "nine")[0] == "# Hotel Sun\n## Pool"
 
 
-def test_four_paragraphs_of_a_short_text_are_four_pieces():
-    assert raws("One.\n\nTwo.\n\nThree.\n\nFour.") == [
+def test_four_paragraphs_of_a_short_text_are_four_chunks():
+    assert raw_texts("One.\n\nTwo.\n\nThree.\n\nFour.") == [
         "One.",
         "Two.",
         "Three.",
@@ -256,33 +265,41 @@ def test_four_paragraphs_of_a_short_text_are_four_pieces():
 
 
 def test_html_is_cut_in_the_raw_text_and_read_without_tags():
-    assert read(PAGE, "return label") == (
+    assert read_chunk(PAGE, "return label") == (
         "Returns",
         "The customer pays for the return label.",
     )
-    assert read(PAGE, "Ireland") == (
+    assert read_chunk(PAGE, "Ireland") == (
         "Returns\nPrices\nCountry | Cost",
         "Ireland | 3 euro",
     )
-    assert "<li>Two <em>and</em> a half</li>" in raws(PAGE)
-    assert not any("Home" in r or "let p" in r or "p{}" in r for r in raws(PAGE))
+    assert "<li>Two <em>and</em> a half</li>" in raw_texts(PAGE)
+    assert not any(
+        "Home" in raw_text or "let p" in raw_text or "p{}" in raw_text
+        for raw_text in raw_texts(PAGE)
+    )
 
 
-def test_a_reply_stands_under_who_wrote_it_and_quotes_apart():
-    assert "Subject: Hall" in read(MAIL, "is booked")[0]
-    assert read(MAIL, "chairs")[0] == "> On Wed, Bo wrote:\n>"
-    assert read(MAIL, "Which hall")[0] == ">> On Mon, Ada wrote:\n>>"
+def test_a_reply_has_its_author_as_context_and_each_quote_its_own():
+    assert "Subject: Hall" in read_chunk(MAIL, "is booked")[0]
+    assert read_chunk(MAIL, "chairs")[0] == "> On Wed, Bo wrote:\n>"
+    assert read_chunk(MAIL, "Which hall")[0] == ">> On Mon, Ada wrote:\n>>"
 
 
 def test_an_entry_has_the_lines_that_follow_it_and_an_answer_the_question_before():
-    assert len(raws(LOG)) == 9
-    assert any(r.endswith("at line 3") for r in raws(LOG))
-    assert read(TALK, "good coat")[0] == "[00:00:04] Interviewer: What did you wear?"
+    assert len(raw_texts(LOG)) == 9
+    assert any(raw_text.endswith("at line 3") for raw_text in raw_texts(LOG))
+    assert (
+        read_chunk(TALK, "good coat")[0] == "[00:00:04] Interviewer: What did you wear?"
+    )
 
 
 def test_rows_of_csv_are_read_with_their_names_and_may_run_over_lines():
-    assert read(TABLE, "lock")[1] == "code: A2; item: Nut, lock\nlong; price, net: 1.05"
-    assert raws(TABLE)[1] == 'A2,"Nut, lock\nlong",1.05'
+    assert (
+        read_chunk(TABLE, "lock")[1]
+        == "code: A2; item: Nut, lock\nlong; price, net: 1.05"
+    )
+    assert raw_texts(TABLE)[1] == 'A2,"Nut, lock\nlong",1.05'
     assert (
         chunk_text(TABLE)
         .restore([(TABLE.index("A3"), TABLE.index("A3") + 5)])
@@ -291,27 +308,38 @@ def test_rows_of_csv_are_read_with_their_names_and_may_run_over_lines():
 
 
 def test_json_keeps_its_shape_with_the_records_and_the_sentences_that_are_left():
-    for given_ in (
+    for source_value in (
         RECORDS,
         json.dumps(RECORDS),
         json.dumps(RECORDS, ensure_ascii=False, indent=1).encode(),
     ):
-        own = chunk_text(given_)
-        first = next(
-            p for p in own.chunks if "19 June" in own.chunk_context_and_text(p)[1]
+        chunked_text = chunk_text(source_value)
+        first_text = next(
+            chunk
+            for chunk in chunked_text.chunks
+            if "19 June" in chunked_text.chunk_context_and_text(chunk)[1]
         )
-        second = next(
-            p for p in own.chunks if "Second" in own.chunk_context_and_text(p)[1]
+        second_text = next(
+            chunk
+            for chunk in chunked_text.chunks
+            if "Second" in chunked_text.chunk_context_and_text(chunk)[1]
         )
-        assert "Boats" in own.chunk_context_and_text(first)[1]
-        back = own.restore(
-            [(first.start, first.end), Span("p", second.start, second.end)]
+        assert "Boats" in chunked_text.chunk_context_and_text(first_text)[1]
+        restored_value = chunked_text.restore(
+            [
+                (first_text.start, first_text.end),
+                Span("p", second_text.start, second_text.end),
+            ]
         )
-        assert type(back) is type(given_)
-        value = back if isinstance(back, dict) else json.loads(back)
+        assert type(restored_value) is type(source_value)
+        value = (
+            restored_value
+            if isinstance(restored_value, dict)
+            else json.loads(restored_value)
+        )
         assert value["count"] == 2
         assert value["next"] == "abc"
-        assert [r["id"] for r in value["results"]] == [1]
+        assert [raw_text["id"] for raw_text in value["results"]] == [1]
         assert "Second \U0001f600" in value["log"]
         assert "First" not in value["log"]
 
@@ -319,16 +347,18 @@ def test_json_keeps_its_shape_with_the_records_and_the_sentences_that_are_left()
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),
-        lambda v: st.lists(v) | st.dictionaries(st.text(), v),
-    ).filter(lambda v: isinstance(v, list | dict))
+        lambda json_value: (
+            st.lists(json_value) | st.dictionaries(st.text(), json_value)
+        ),
+    ).filter(lambda json_value: isinstance(json_value, list | dict))
 )
-def test_any_json_value_comes_back_whole_and_never_grows(value):
-    own = chunk_text(value)
-    assert own.restore([(0, len(own.text))]) == value
-    assert len(json.dumps(own.restore([]))) <= len(json.dumps(value))
+def test_any_json_value_is_restored_and_never_grows(value):
+    chunked_text = chunk_text(value)
+    assert chunked_text.restore([(0, len(chunked_text.text))]) == value
+    assert len(json.dumps(chunked_text.restore([]))) <= len(json.dumps(value))
 
 
-def test_what_is_no_text_and_no_json_is_told():
+def test_a_value_that_is_neither_text_nor_json_is_an_error():
     with pytest.raises(
         InputError,
         match="expected a text, bytes, or a list or dict that JSON holds, got object",
@@ -336,30 +366,38 @@ def test_what_is_no_text_and_no_json_is_told():
         chunk_text(object())
 
 
-def test_a_kept_piece_brings_its_heading_and_whom_its_pronoun_means():
+def test_a_kept_chunk_keeps_its_heading_and_the_antecedent_of_its_pronoun():
     denoiser = ENDDenoiser(
-        FunctionScorer(lambda q, t: float("nine" in t)), keep=1, chunker="auto"
+        FunctionScorer(lambda query, chunk_text_: float("nine" in chunk_text_)),
+        keep=1,
+        chunker="auto",
     )
     text = MARKDOWN.replace("The pool opens", "The pool is warm.\n\nIt opens")
-    kept = denoiser.denoise("when?", [Passage(text, "p")]).passages[0]
-    assert kept.text == "## Pool\n\nThe pool is warm.\n\nIt opens at nine.\n"
+    kept_passage = denoiser.denoise("when?", [Passage(text, "p")]).passages[0]
+    assert kept_passage.text == "## Pool\n\nThe pool is warm.\n\nIt opens at nine.\n"
 
 
-def test_the_heading_is_read_with_the_piece_and_with_the_header():
-    seen = []
-    scorer = FunctionScorer(lambda q, t: seen.append(t) or 0.0)
+def test_the_scorer_reads_a_chunk_with_its_heading_and_header():
+    scorer_inputs = []
+    scorer = FunctionScorer(
+        lambda query, chunk_text_: scorer_inputs.append(chunk_text_) or 0.0
+    )
     ENDDenoiser(scorer, keep=1, chunker="auto").denoise(
         "q", [Passage(MARKDOWN, "p", header="Guide")]
     )
-    assert all(t.startswith("Guide\n# Hotel Sun\n") for t in seen)
+    assert all(
+        chunk_text_.startswith("Guide\n# Hotel Sun\n") for chunk_text_ in scorer_inputs
+    )
 
 
 @given(SCRAPS, SCRAPS)
-def test_laws_hold_with_pieces_and_headers(first, second):
-    passages = [Passage(first, "a", header="Title"), Passage(second, "b")]
+def test_laws_hold_with_chunks_and_headers(first_text, second_text):
+    passages = [Passage(first_text, "a", header="Title"), Passage(second_text, "b")]
     check_denoiser(
         lambda: ENDDenoiser(
-            FunctionScorer(lambda q, t: float(len(t) % 7)), keep=0.4, chunker="auto"
+            FunctionScorer(lambda query, chunk_text_: float(len(chunk_text_) % 7)),
+            keep=0.4,
+            chunker="auto",
         ),
         "q",
         passages,
@@ -367,53 +405,80 @@ def test_laws_hold_with_pieces_and_headers(first, second):
 
 
 def test_a_rule_between_records_ends_them_and_their_fields_are_no_speakers():
-    hit = "[{0}] Town {0}\nURL: https://a.example/{0}\nSnippet: In town {0} it rains, and the harbour is old.\n"
-    text = "Found 6 results\n\n" + "---\n".join(hit.format(n) for n in range(6))
-    shape = chunk_text(text)
-    assert shape.text_format == "text"
+    record_template = (
+        "[{0}] Town {0}\nURL: https://a.example/{0}\n"
+        "Snippet: In town {0} it rains, and the harbour is old.\n"
+    )
+    text = "Found 6 results\n\n" + "---\n".join(
+        record_template.format(n) for n in range(6)
+    )
+    chunked_text = chunk_text(text)
+    assert chunked_text.text_format == "text"
     assert [
         n
         for n in range(6)
-        if sum(f"Town {n}" in text[p.start : p.end] for p in shape.chunks) == 1
+        if sum(
+            f"Town {n}" in text[chunk.start : chunk.end]
+            for chunk in chunked_text.chunks
+        )
+        == 1
     ] == [*range(6)]
-    assert all(text[p.start : p.end].count("Snippet") < 2 for p in shape.chunks)
+    assert all(
+        text[chunk.start : chunk.end].count("Snippet") < 2
+        for chunk in chunked_text.chunks
+    )
 
 
-def test_records_in_a_long_record_of_a_list_are_pieces():
-    hours = [
+def test_records_inside_a_long_record_are_chunks():
+    hour_records = [
         {
-            "time": f"2026-10-10T{h:02}:00",
-            "gust_kmh": 30.5 + h,
+            "time": f"2026-10-10T{hour:02}:00",
+            "gust_kmh": 30.5 + hour,
             "summary": "windy with rain",
         }
-        for h in range(14)
+        for hour in range(14)
     ]
-    shape = chunk_text(
-        {"daily": [{"date": f"2026-10-{d}", "hours": hours} for d in (10, 11)]}
+    chunked_text = chunk_text(
+        {
+            "daily": [
+                {"date": f"2026-10-{day}", "hours": hour_records} for day in (10, 11)
+            ]
+        }
     )
-    assert sum(p.path[-2:-1] == ("hours",) for p in shape.chunks) == 28
+    assert sum(chunk.path[-2:-1] == ("hours",) for chunk in chunked_text.chunks) == 28
 
 
-def test_what_is_kept_of_json_is_spelled_as_it_was():
+def test_kept_json_is_spelled_as_in_the_source():
     text = (
         '{"a": 1.50, "a": 2e2, "rows": [{"t": "x"}, {"t": "\\u00e9\\/"}, {"t": "z"}]}'
     )
-    row = text.index('{"t": "\\u00e9')
+    row_start = text.index('{"t": "\\u00e9')
     assert (
-        chunk_text(text).restore([(row, row + 5)])
+        chunk_text(text).restore([(row_start, row_start + 5)])
         == '{"a": 1.50, "a": 2e2, "rows": [{"t": "\\u00e9\\/"}]}'
     )
 
 
 def test_keys_and_rows_keep_the_types_that_json_does_not_have():
     value = {1: (1, 2), "1": [{"t": "x"}, {"t": "y"}], None: "z"}
-    shape = chunk_text(value)
-    row = shape.text.index('{"t": "y"}')
-    back = shape.restore([(row, row + 4)])
-    assert back == {1: (1, 2), "1": [{"t": "y"}], None: "z"}
-    assert back[1] is value[1]
+    chunked_text = chunk_text(value)
+    row_start = chunked_text.text.index('{"t": "y"}')
+    restored_value = chunked_text.restore([(row_start, row_start + 4)])
+    assert restored_value == {1: (1, 2), "1": [{"t": "y"}], None: "z"}
+    assert restored_value[1] is value[1]
 
 
 def test_a_line_separator_in_a_cell_begins_no_row():
     text = "id,place\n" + "".join(f"{n},town\u2028{n}\n" for n in range(4))
-    assert raws(text) == [f"{n},town\u2028{n}" for n in range(4)]
+    assert raw_texts(text) == [f"{n},town\u2028{n}" for n in range(4)]
+
+
+def test_long_code_without_indentation_has_no_empty_context():
+    """The context was the empty range before the unit."""
+    calls = "\n".join(f"call_{n}(first_argument, second_argument)" for n in range(50))
+    text = f"{CODE}\n\n{CODE}\n\n{CODE}\n\n{calls}\n"
+    chunked_text = chunk_text(text)
+    assert chunked_text.text_format == "code"
+    last_chunks = [c for c in chunked_text.chunks if c.start > text.index("call_1(")]
+    assert len(last_chunks) > 1
+    assert not any(chunk.context_spans for chunk in last_chunks)

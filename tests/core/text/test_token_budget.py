@@ -10,10 +10,12 @@ from denoise_core.text.token_budget import TokenBudget, estimate_tokens
 def test_what_fits_is_paid_and_nothing_else(texts, limit):
     budget = TokenBudget(limit, len)
     for text in texts:
-        left = budget.remaining_tokens
-        assert budget.try_add(text) == (len(text) <= left)
+        remaining_tokens = budget.remaining_tokens
+        assert budget.try_add(text) == (len(text) <= remaining_tokens)
         assert budget.remaining_tokens == (
-            left - len(text) if len(text) <= left else left
+            remaining_tokens - len(text)
+            if len(text) <= remaining_tokens
+            else remaining_tokens
         )
     assert 0 <= budget.spent_tokens <= limit
 
@@ -22,5 +24,7 @@ def test_what_fits_is_paid_and_nothing_else(texts, limit):
     st.text(alphabet="abc é.", max_size=40),
     st.text(alphabet="東京タワー🗼", max_size=10),
 )
-def test_four_letters_are_a_token_and_a_wide_character_is_one(letters, wide):
-    assert estimate_tokens(letters + wide) == -(-len(letters) // 4) + len(wide)
+def test_four_letters_are_a_token_and_a_wide_character_is_one(narrow_text, wide_text):
+    assert estimate_tokens(narrow_text + wide_text) == -(-len(narrow_text) // 4) + len(
+        wide_text
+    )

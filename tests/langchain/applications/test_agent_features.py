@@ -1,4 +1,4 @@
-"""Whole applications with what stands around retrieval: stores, histories, limits, contexts, typed answers."""
+"""Whole applications with what surrounds retrieval: stores, histories, limits, contexts, typed answers."""
 
 import asyncio
 from dataclasses import dataclass
@@ -31,26 +31,26 @@ from langchain_denoise.middleware import DenoiseToolResults, VerificationMiddlew
 TOWER = "The Eiffel Tower was completed in 1889."
 WRONG = "The Eiffel Tower was completed in 1912."
 QUESTION = "When was the Eiffel Tower completed?"
-ASKED = {"messages": [HumanMessage(QUESTION)]}
-FOUND = [
-    Document(page_content=t, id=i, metadata={"source": f"{i}.md"})
-    for i, t in (
+QUESTION_INPUT = {"messages": [HumanMessage(QUESTION)]}
+SOURCE_DOCUMENTS = [
+    Document(page_content=text, id=i, metadata={"source": f"{i}.md"})
+    for i, text in (
         ("tower", TOWER),
         ("fruit", "Bananas are yellow."),
         ("paint", "The Eiffel Tower is brown."),
     )
 ]
 
-both_ways = pytest.mark.parametrize("sync", [True, False], ids=["sync", "async"])
+both_ways = pytest.mark.parametrize("is_sync", [True, False], ids=["sync", "async"])
 pytestmark = pytest.mark.filterwarnings(
     "ignore::langchain_core._api.LangChainDeprecationWarning"
 )
 
 
-async def asked(app, given, sync, config=None, **more):
-    if sync:
-        return await asyncio.to_thread(lambda: app.invoke(given, config, **more))
-    return await app.ainvoke(given, config, **more)
+async def asked(app, input_value, is_sync, config=None, **more):
+    if is_sync:
+        return await asyncio.to_thread(lambda: app.invoke(input_value, config, **more))
+    return await app.ainvoke(input_value, config, **more)
 
 
 def by_tower(keep=1):
@@ -69,7 +69,7 @@ def looking_up(answer):
     """A model that calls ``look`` first and then says ``answer(messages)``."""
 
     def reply(messages):
-        if not any(isinstance(m, ToolMessage) for m in messages):
+        if not any(isinstance(message, ToolMessage) for message in messages):
             return calls("look", query="Eiffel Tower")
         return answer(messages)
 
@@ -89,17 +89,19 @@ def look(query: str) -> str:
 @both_ways
 @pytest.mark.parametrize("settings", [{}, {"record": "none"}], ids=str)
 async def test_several_wordings_of_a_question_bring_each_document_once(
-    kit, sync, settings
+    test_kit, is_sync, settings
 ):
     """The model clears one wording and not the others; the documents it left are the same."""
-    model = kit.chat(
-        lambda m: "1" if "cut into numbered pieces" in m[-1].text else "ALL"
+    model = test_kit.chat(
+        lambda message: "1" if "cut into numbered pieces" in message[-1].text else "ALL"
     )
     better = DenoisingRetriever.from_llm(
-        model, retriever=kit.ListRetriever(found=FOUND), **settings
+        model, retriever=test_kit.ListRetriever(found=SOURCE_DOCUMENTS), **settings
     )
-    wordings = kit.chat(
-        lambda m: f"{QUESTION}, I love towers. Who does not? When was it completed?"
+    wordings = test_kit.chat(
+        lambda message: (
+            f"{QUESTION}, I love towers. Who does not? When was it completed?"
+        )
     )
     asking = (
         ChatPromptTemplate.from_template("{question}")
@@ -107,59 +109,66 @@ async def test_several_wordings_of_a_question_bring_each_document_once(
         | CommaSeparatedListOutputParser()
     )
     many = MultiQueryRetriever(retriever=better, llm_chain=asking)
-    assert [d.id for d in await asked(many, QUESTION, sync)] == [
+    assert [document.id for document in await asked(many, QUESTION, is_sync)] == [
         "tower",
         "fruit",
         "paint",
     ]
 
 
-def test_a_history_inside_a_verified_chain_is_refused(kit):
-    """Every rejected draft stood in the user's history."""
-    kept = InMemoryChatMessageHistory()
-    chain = RunnableWithMessageHistory(kit.chat(second_time), lambda session_id: kept)
+def test_a_history_inside_a_verified_chain_is_refused(test_kit):
+    """Every rejected draft used to be in the user's history."""
+    kept_items = InMemoryChatMessageHistory()
+    chain = RunnableWithMessageHistory(
+        test_kit.chat(second_time), lambda session_id: kept_items
+    )
     with pytest.raises(InputError, match="a history inside verified"):
         verified({"x": chain})
 
 
 @both_ways
 @pytest.mark.parametrize(
-    "said", ["Hello! How can I help you?", "Which tower do you mean?"]
+    "message_text", ["Hello! How can I help you?", "Which tower do you mean?"]
 )
-async def test_a_conversation_is_no_claim(kit, sync, said):
+async def test_a_conversation_is_no_claim(test_kit, is_sync, message_text):
     """With ``unsupported="abstain"`` a greeting became "I found no answer to this"."""
     verifier = Verifier(limits=LoopLimits(unsupported="abstain"))
-    chain = verified(lambda given: {"answer": said, "context": FOUND}, verifier)
-    assert (await asked(chain, {"question": "hi"}, sync))["answer"] == said
-    agent = create_agent(
-        kit.chat(looking_up(lambda m: said)),
+    chain = verified(
+        lambda input_value: {"answer": message_text, "context": SOURCE_DOCUMENTS},
+        verifier,
+    )
+    assert (await asked(chain, {"question": "hi"}, is_sync))["answer"] == message_text
+    denoising_agent = create_agent(
+        test_kit.chat(looking_up(lambda message: message_text)),
         [look],
         middleware=[VerificationMiddleware(verifier)],
     )
-    assert (await asked(agent, ASKED, sync))["messages"][-1].text == said
-    agent = create_agent(
-        kit.chat(looking_up(lambda m: WRONG)),
+    assert (await asked(denoising_agent, QUESTION_INPUT, is_sync))["messages"][
+        -1
+    ].text == message_text
+    denoising_agent = create_agent(
+        test_kit.chat(looking_up(lambda message: WRONG)),
         [look],
         middleware=[VerificationMiddleware(verifier)],
     )
-    assert (await asked(agent, ASKED, sync))["messages"][-1].text.startswith(
-        QUESTION_ANSWERING.abstention_text
-    )
+    assert (await asked(denoising_agent, QUESTION_INPUT, is_sync))["messages"][
+        -1
+    ].text.startswith(QUESTION_ANSWERING.abstention_text)
 
 
 @both_ways
-async def test_drafts_count_as_calls_of_the_model(kit, sync):
+async def test_drafts_count_as_calls_of_the_model(test_kit, is_sync):
     """Of four calls LangChain's limit had counted two."""
-    model = kit.chat(looking_up(second_time))
-    agent = create_agent(
+    model = test_kit.chat(looking_up(second_time))
+    denoising_agent = create_agent(
         model, [look], middleware=[VerificationMiddleware(), ModelCallLimitMiddleware(thread_limit=3)],
         checkpointer=_saver(),
     )  # fmt: skip
     thread = {"configurable": {"thread_id": "1"}}
-    out = await asked(agent, ASKED, sync, thread)
-    assert (out["messages"][-1].text, len(model.calls)) == (TOWER, 3)
-    again = await asked(agent, ASKED, sync, thread)
-    assert "limit" in again["messages"][-1].text
+    run_output = await asked(denoising_agent, QUESTION_INPUT, is_sync, thread)
+    assert (run_output["messages"][-1].text, len(model.calls)) == (TOWER, 3)
+    second_result = await asked(denoising_agent, QUESTION_INPUT, is_sync, thread)
+    assert "limit" in second_result["messages"][-1].text
     assert len(model.calls) == 3
 
 
@@ -176,24 +185,35 @@ class Context:
 
 
 @both_ways
-async def test_an_agents_context_says_how_much_is_kept(kit, sync):
+async def test_an_agents_context_says_how_much_is_kept(test_kit, is_sync):
     @tool(response_format="content_and_artifact")
     def search(query: str) -> tuple[str, list[Document]]:
         """Searches."""
-        return "\n".join(d.page_content for d in FOUND), FOUND
+        return "\n".join(
+            document.page_content for document in SOURCE_DOCUMENTS
+        ), SOURCE_DOCUMENTS
 
     def reply(messages):
         return (
             TOWER
-            if any(isinstance(m, ToolMessage) for m in messages)
+            if any(isinstance(message, ToolMessage) for message in messages)
             else calls("search", query="tower")
         )
 
     middleware = DenoiseToolResults(ENDDenoiser(by_tower(), keep=1))
-    agent = create_agent(
-        kit.chat(reply), [search], middleware=[middleware], context_schema=Context
+    denoising_agent = create_agent(
+        test_kit.chat(reply), [search], middleware=[middleware], context_schema=Context
     )
-    for chosen, kept in ((None, 1), ({"keep": 2}, 2), (Denoise(keep=3), 3)):
-        out = await asked(agent, ASKED, sync, context=Context(denoise=chosen))
-        (found,) = (m for m in out["messages"] if isinstance(m, ToolMessage))
-        assert len(found.artifact) == kept
+    for chosen_value, kept_items in ((None, 1), ({"keep": 2}, 2), (Denoise(keep=3), 3)):
+        run_output = await asked(
+            denoising_agent,
+            QUESTION_INPUT,
+            is_sync,
+            context=Context(denoise=chosen_value),
+        )
+        (found_documents,) = (
+            message
+            for message in run_output["messages"]
+            if isinstance(message, ToolMessage)
+        )
+        assert len(found_documents.artifact) == kept_items

@@ -28,21 +28,21 @@ from langchain_denoise.middleware import (
 from langchain_denoise.testing import FunctionChatModel
 
 TOWER = "The Eiffel Tower was completed in 1889."
-FOUND = [
-    Document(page_content=t, id=i)
-    for i, t in (("tower", TOWER), ("fruit", "Bananas are yellow."))
+SOURCE_DOCUMENTS = [
+    Document(page_content=text, id=i)
+    for i, text in (("tower", TOWER), ("fruit", "Bananas are yellow."))
 ]
 QUESTION = "When was the Eiffel Tower completed?"
 WRONG = "It was completed in 1912 by Otto Brenner."
 
-both_ways = pytest.mark.parametrize("sync", [True, False])
+both_ways = pytest.mark.parametrize("is_sync", [True, False])
 
 
-async def asked(app, given, sync, config=None):
+async def asked(app, input_value, is_sync, config=None):
     return (
-        await asyncio.to_thread(app.invoke, given, config)
-        if sync
-        else await app.ainvoke(given, config)
+        await asyncio.to_thread(app.invoke, input_value, config)
+        if is_sync
+        else await app.ainvoke(input_value, config)
     )
 
 
@@ -59,9 +59,9 @@ def calls(name, **args):
 
 
 @pytest.fixture
-def search(kit):
+def search(test_kit):
     return create_retriever_tool(
-        kit.ListRetriever(found=FOUND),
+        test_kit.ListRetriever(found=SOURCE_DOCUMENTS),
         "search",
         "Searches.",
         response_format="content_and_artifact",
@@ -69,14 +69,14 @@ def search(kit):
 
 
 @both_ways
-async def test_an_agent_with_interrupt_and_checkpointer(sync, search):
+async def test_an_agent_with_interrupt_and_checkpointer(is_sync, search):
     """A mail is sent once, although the answer is written twice."""
-    sent = []
+    sent_messages = []
 
     @tool
     def send_mail(text: str) -> str:
         """Sends a mail."""
-        sent.append(text)
+        sent_messages.append(text)
         return "sent"
 
     def reply(messages):
@@ -89,7 +89,7 @@ async def test_an_agent_with_interrupt_and_checkpointer(sync, search):
             else calls("search", query="tower")
         )
 
-    agent = create_agent(
+    denoising_agent = create_agent(
         FunctionChatModel(reply=reply),
         [search, send_mail],
         middleware=[
@@ -100,20 +100,30 @@ async def test_an_agent_with_interrupt_and_checkpointer(sync, search):
         checkpointer=InMemorySaver(),
     )
     thread = {"configurable": {"thread_id": "1"}}
-    waiting = await asked(agent, {"messages": [HumanMessage(QUESTION)]}, sync, thread)
+    waiting = await asked(
+        denoising_agent, {"messages": [HumanMessage(QUESTION)]}, is_sync, thread
+    )
     assert waiting["__interrupt__"]
-    assert sent == []
-    out = await asked(
-        agent, Command(resume={"decisions": [{"type": "approve"}]}), sync, thread
+    assert sent_messages == []
+    run_output = await asked(
+        denoising_agent,
+        Command(resume={"decisions": [{"type": "approve"}]}),
+        is_sync,
+        thread,
     )
-    assert out["messages"][-1].text == TOWER
-    assert out["messages"][-1].response_metadata["denoise"]["outcome"] == "supported"
-    assert sent == ["tower"]
-    found = next(
-        m for m in out["messages"] if isinstance(m, ToolMessage) and m.name == "search"
+    assert run_output["messages"][-1].text == TOWER
+    assert (
+        run_output["messages"][-1].response_metadata["denoise"]["outcome"]
+        == "supported"
     )
-    assert "Bananas" not in found.text
-    assert [m.type for m in out["messages"]] == [
+    assert sent_messages == ["tower"]
+    found_documents = next(
+        message
+        for message in run_output["messages"]
+        if isinstance(message, ToolMessage) and message.name == "search"
+    )
+    assert "Bananas" not in found_documents.text
+    assert [message.type for message in run_output["messages"]] == [
         "human",
         "ai",
         "tool",
@@ -124,7 +134,7 @@ async def test_an_agent_with_interrupt_and_checkpointer(sync, search):
 
 
 @both_ways
-async def test_tools_as_mcp_servers_give_them(sync):
+async def test_tools_as_mcp_servers_give_them(is_sync):
     """Content blocks of text and images, a structured artifact, and more tools than a turn needs."""
     image = {"type": "image", "base64": "AA==", "mime_type": "image/png"}
 
@@ -139,24 +149,24 @@ async def test_tools_as_mcp_servers_give_them(sync):
         return blocks, {"structured_content": {"n": 3}}
 
     def other(i):
-        def run(x: str) -> str:
-            return x
+        def run(item: str) -> str:
+            return item
 
         return tool(f"other_{i}", description=f"Cooks dish number {i}.")(run)
 
-    shown = []
+    shown_texts = []
 
     class Model(FunctionChatModel):
         def bind_tools(self, tools, **kwargs):
-            shown.append([t.name for t in tools])
+            shown_texts.append([text.name for text in tools])
             return self
 
     model = Model(
-        reply=lambda m: (
-            TOWER if m[-1].type == "tool" else calls("web_search", query="tower")
+        reply=lambda message: (
+            TOWER if message[-1].type == "tool" else calls("web_search", query="tower")
         )
     )
-    agent = create_agent(
+    denoising_agent = create_agent(
         model,
         [other(1), web_search, *(other(i) for i in range(2, 9))],
         middleware=[
@@ -167,17 +177,26 @@ async def test_tools_as_mcp_servers_give_them(sync):
             VerificationMiddleware(),
         ],
     )
-    out = await asked(agent, {"messages": [HumanMessage(QUESTION)]}, sync)
-    found = next(m for m in out["messages"] if isinstance(m, ToolMessage))
-    assert [b["type"] for b in found.content] == ["text", "image"]
-    assert found.content[0]["text"].strip() == TOWER
-    assert found.artifact == {"structured_content": {"n": 3}}
-    assert out["messages"][-1].response_metadata["denoise"]["outcome"] == "supported"
-    assert set(map(tuple, shown)) == {("web_search",)}
+    run_output = await asked(
+        denoising_agent, {"messages": [HumanMessage(QUESTION)]}, is_sync
+    )
+    found_documents = next(
+        message
+        for message in run_output["messages"]
+        if isinstance(message, ToolMessage)
+    )
+    assert [block["type"] for block in found_documents.content] == ["text", "image"]
+    assert found_documents.content[0]["text"].strip() == TOWER
+    assert found_documents.artifact == {"structured_content": {"n": 3}}
+    assert (
+        run_output["messages"][-1].response_metadata["denoise"]["outcome"]
+        == "supported"
+    )
+    assert set(map(tuple, shown_texts)) == {("web_search",)}
 
 
 @both_ways
-async def test_beside_the_stock_middleware(sync, search):
+async def test_beside_the_stock_middleware(is_sync, search):
     """Summaries, context editing, masking and retries; a tool call keeps its message in all of them."""
     faults = iter([ConnectionError("once")])
 
@@ -189,12 +208,12 @@ async def test_beside_the_stock_middleware(sync, search):
         return TOWER if messages[-1].type == "tool" else calls("search", query="tower")
 
     model = FunctionChatModel(reply=reply)
-    agent = create_agent(
+    denoising_agent = create_agent(
         model,
         [search],
         middleware=[
             SummarizationMiddleware(
-                model=FunctionChatModel(reply=lambda m: "A summary."),
+                model=FunctionChatModel(reply=lambda message: "A summary."),
                 trigger=("messages", 6),
             ),
             ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=10_000)]),
@@ -207,19 +226,21 @@ async def test_beside_the_stock_middleware(sync, search):
     )
     thread = {"configurable": {"thread_id": "1"}}
     for _ in range(3):
-        out = await asked(
-            agent,
+        run_output = await asked(
+            denoising_agent,
             {"messages": [HumanMessage(f"{QUESTION} Mail me at a@b.example.")]},
-            sync,
+            is_sync,
             thread,
         )
-        assert out["messages"][-1].text == TOWER
-    called = {
-        c["id"]
-        for m in out["messages"]
-        if isinstance(m, AIMessage)
-        for c in m.tool_calls
+        assert run_output["messages"][-1].text == TOWER
+    called_tools = {
+        call["id"]
+        for message in run_output["messages"]
+        if isinstance(message, AIMessage)
+        for call in message.tool_calls
     }
     assert {
-        m.tool_call_id for m in out["messages"] if isinstance(m, ToolMessage)
-    } <= called
+        message.tool_call_id
+        for message in run_output["messages"]
+        if isinstance(message, ToolMessage)
+    } <= called_tools

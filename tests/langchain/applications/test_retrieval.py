@@ -32,43 +32,43 @@ DOCUMENTS = [
 QUESTION = "When was the Eiffel Tower completed?"
 
 
-def asked(runnable, given, sync, config=None):
+def asked(runnable, input_value, is_sync, config=None):
     return (
-        runnable.invoke(given, config)
-        if sync
-        else asyncio.run(runnable.ainvoke(given, config))
+        runnable.invoke(input_value, config)
+        if is_sync
+        else asyncio.run(runnable.ainvoke(input_value, config))
     )
 
 
 def store(documents=DOCUMENTS):
-    made = InMemoryVectorStore(EmbeddedEmbeddings())
-    made.add_documents(documents)
-    return made
+    built_value = InMemoryVectorStore(EmbeddedEmbeddings())
+    built_value.add_documents(documents)
+    return built_value
 
 
 def reader(messages):
     """Answers with the sentence of the prompt that holds a year, as a model does that reads its context."""
-    said = "\n".join(str(m.text) for m in messages)
+    message_text = "\n".join(str(message.text) for message in messages)
     return next(
         (
-            s.strip() + "."
-            for s in said.replace("\n", " ").split(". ")
-            if "completed in" in s
+            source.strip() + "."
+            for source in message_text.replace("\n", " ").split(". ")
+            if "completed in" in source
         ),
         "I do not know.",
     )
 
 
 PROMPT = ChatPromptTemplate.from_template("{context}\n\nQuestion: {question}")
-both_ways = pytest.mark.parametrize("sync", [True, False])
+both_ways = pytest.mark.parametrize("is_sync", [True, False])
 
 
 def joined(documents):
-    return "\n\n".join(d.page_content for d in documents)
+    return "\n\n".join(document.page_content for document in documents)
 
 
 @both_ways
-def test_a_vector_store(sync):
+def test_a_vector_store(is_sync):
     retriever = DenoisingRetriever(
         retriever=store().as_retriever(search_kwargs={"k": 5}), top_n=2
     )
@@ -79,35 +79,35 @@ def test_a_vector_store(sync):
         | model
         | StrOutputParser()
     )
-    assert "1889" in asked(chain, QUESTION, sync)
+    assert "1889" in asked(chain, QUESTION, is_sync)
     assert "Bananas" not in model.calls[0][0].text
 
 
 @both_ways
-def test_lcel_with_streaming(sync):
+def test_lcel_with_streaming(is_sync):
     retriever = DenoisingRetriever(
         retriever=store().as_retriever(search_kwargs={"k": 5}), keep=1
     )
     chain = (
         RunnablePassthrough.assign(
-            context=lambda x: joined(retriever.invoke(x["question"]))
+            context=lambda item: joined(retriever.invoke(item["question"]))
         )
         | PROMPT
         | FunctionChatModel(reply=reader)
         | StrOutputParser()
     )
-    given = {"question": QUESTION}
+    input_value = {"question": QUESTION}
 
     async def streamed():
-        return [piece async for piece in chain.astream(given)]
+        return [piece async for piece in chain.astream(input_value)]
 
-    pieces = list(chain.stream(given)) if sync else asyncio.run(streamed())
+    pieces = list(chain.stream(input_value)) if is_sync else asyncio.run(streamed())
     assert len(pieces) > 5
     assert "1889" in "".join(pieces)
 
 
 @both_ways
-def test_a_batch_with_faults(sync):
+def test_a_batch_with_faults(is_sync):
     calls = iter(range(100))
 
     class Flaky(BaseRetriever):
@@ -125,10 +125,14 @@ def test_a_batch_with_faults(sync):
         retriever=Flaky(), scorer=FunctionScorer(breaks), top_n=1
     )
     queries = ["tower", "odd", "down", "tower"]
-    if sync:
-        out = retriever.batch(queries, return_exceptions=True)
+    if is_sync:
+        run_output = retriever.batch(queries, return_exceptions=True)
     else:
-        out = asyncio.run(retriever.abatch(queries, return_exceptions=True))
-    assert [d.id for d in out[0]] == [d.id for d in out[3]] == ["Eiffel Tower"]
-    assert "the scorer is away" in out[1][0].metadata["denoise_fallback"]
-    assert isinstance(out[2], ConnectionError)
+        run_output = asyncio.run(retriever.abatch(queries, return_exceptions=True))
+    assert (
+        [document.id for document in run_output[0]]
+        == [document.id for document in run_output[3]]
+        == ["Eiffel Tower"]
+    )
+    assert "the scorer is away" in run_output[1][0].metadata["denoise_fallback"]
+    assert isinstance(run_output[2], ConnectionError)

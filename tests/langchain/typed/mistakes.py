@@ -39,10 +39,6 @@ def wrong(model: BaseChatModel, retriever: BaseRetriever, store: VectorStore) ->
     DenoiseCompressor.from_llm(model, kep=3)  # mistake: no such setting
     DenoiseCompressor.from_embeddings(model)  # mistake: a model is no embeddings
     DenoisingRetriever(retriever=store)  # mistake: a store is no retriever
-    DenoisingRetriever.from_llm(
-        retriever, retriever=model
-    )  # mistake: the other way round
-    DenoisingRetriever.from_llm(
-        model, retriever=retriever, order="best"
-    )  # mistake: no such order
+    DenoisingRetriever.from_llm(retriever, retriever=model)  # mistake: swapped
+    DenoisingRetriever.from_llm(model, retriever=retriever, order="best")  # mistake
     S2AMessages(model=5)  # mistake: a number is no model

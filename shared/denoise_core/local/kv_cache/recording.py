@@ -17,7 +17,7 @@ from denoise_core.local.blocks import KeyValuePair
 from denoise_core.local.layout import TokenPrompt
 from denoise_core.local.partial_forward import PartialForward, model_inputs
 
-Pairs = list[KeyValuePair]
+KeyValuePairs = list[KeyValuePair]
 
 
 class PlaceholderCache(DynamicLayer):
@@ -28,17 +28,19 @@ class PlaceholderCache(DynamicLayer):
         self.length = length
 
     def get_seq_length(self) -> int:
+        """Tokens before the current ones."""
         return self.length
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
+        """Number of keys, and where they begin."""
         return self.length + query_length, 0
 
 
 def make_cache(layers: Sequence[DynamicLayer]) -> DynamicCache:
     """A cache of these layers. Without a configuration: with one, window models get layers that crop."""
     cache = DynamicCache()
-    plain: list[Any] = [*layers]
-    cache.layers = plain
+    cache_layers: list[Any] = [*layers]
+    cache.layers = cache_layers
     return cache
 
 
@@ -51,6 +53,7 @@ class CachedPrefix:
 
     @property
     def nbytes(self) -> int:
+        """Memory of all keys and values, in bytes."""
         return sum(
             tensor.numel() * tensor.element_size()
             for pair in self.blocks
@@ -58,13 +61,13 @@ class CachedPrefix:
         )
 
 
-class _Recorder(DynamicLayer):
+class _RecordingLayer(DynamicLayer):
     """A cache layer that starts empty and remembers the rows' prefixes."""
 
-    def __init__(self, spans: Sequence[tuple[int, int]]) -> None:
+    def __init__(self, prefix_spans: Sequence[tuple[int, int]]) -> None:
         super().__init__()  # type: ignore[no-untyped-call, unused-ignore]
-        self.spans = spans
-        self.kept: Pairs = []
+        self.spans = prefix_spans
+        self.kept: KeyValuePairs = []
 
     def update(
         self,
@@ -75,22 +78,27 @@ class _Recorder(DynamicLayer):
     ) -> KeyValuePair:
         # Copies, or every kept prefix would hold on to its whole padded batch.
         self.kept = [
-            (key_states[row, :, a:b].clone(), value_states[row, :, a:b].clone())
-            for row, (a, b) in enumerate(self.spans)
+            (
+                key_states[row, :, row_start:row_end].clone(),
+                value_states[row, :, row_start:row_end].clone(),
+            )
+            for row, (row_start, row_end) in enumerate(self.spans)
         ]
         return key_states, value_states
 
 
-class _Resumed(PlaceholderCache):
-    """A cache layer that stands for the kept prefixes of one block, padded on the left to ``length``.
+class _ResumedLayer(PlaceholderCache):
+    """A cache layer with the kept prefixes of one block, padded on the left to ``length``.
 
     The padded keys exist only while the block runs, in a work space that all blocks share: a whole padded
     cache would cost more memory traffic than the attention itself.
     """
 
-    def __init__(self, rows: Pairs, length: int, space: BatchBuffer) -> None:
+    def __init__(
+        self, rows: KeyValuePairs, length: int, batch_buffer: BatchBuffer
+    ) -> None:
         super().__init__(length)
-        self.rows, self.space = rows, space
+        self.rows, self.space = rows, batch_buffer
 
     def update(
         self,
@@ -100,23 +108,25 @@ class _Resumed(PlaceholderCache):
         **kwargs: Any,
     ) -> KeyValuePair:
         return (
-            self._padded(0, [k for k, _ in self.rows], key_states),
-            self._padded(1, [v for _, v in self.rows], value_states),
+            self._pad_rows(0, [prefix for prefix, _ in self.rows], key_states),
+            self._pad_rows(1, [values for _, values in self.rows], value_states),
         )
 
-    def _padded(
-        self, which: int, rows: Sequence[torch.Tensor], new: torch.Tensor
+    def _pad_rows(
+        self, buffer_index: int, rows: Sequence[torch.Tensor], new_states: torch.Tensor
     ) -> torch.Tensor:
-        batch, heads, more, size = new.shape
-        whole = self.space.take(which, (batch, heads, self.length + more, size), new)
-        for row, kept in enumerate(rows):
-            start = self.length - kept.shape[1]
-            whole[row, :, :start] = (
+        batch, heads, new_tokens, size = new_states.shape
+        padded_states = self.space.take(
+            buffer_index, (batch, heads, self.length + new_tokens, size), new_states
+        )
+        for row, cached_rows in enumerate(rows):
+            start = self.length - cached_rows.shape[1]
+            padded_states[row, :, :start] = (
                 0  # masked out, but not-a-number from old memory would spread
             )
-            whole[row, :, start : self.length] = kept
-        whole[:, :, self.length :] = new
-        return whole
+            padded_states[row, :, start : self.length] = cached_rows
+        padded_states[:, :, self.length :] = new_states
+        return padded_states
 
 
 class BatchBuffer:
@@ -126,69 +136,87 @@ class BatchBuffer:
         self.buffers: dict[int, torch.Tensor] = {}
 
     def take(
-        self, which: int, shape: tuple[int, ...], like: torch.Tensor
+        self, buffer_index: int, shape: tuple[int, ...], example: torch.Tensor
     ) -> torch.Tensor:
+        """A view of ``shape`` on buffer ``buffer_index``; overwrites what the last block put there."""
         size = int(torch.Size(shape).numel())
-        buffer = self.buffers.get(which)
+        buffer = self.buffers.get(buffer_index)
         if (
             buffer is None
             or buffer.numel() < size
-            or buffer.dtype != like.dtype
-            or buffer.device != like.device
+            or buffer.dtype != example.dtype
+            or buffer.device != example.device
         ):
-            buffer = self.buffers[which] = torch.empty(
-                size, dtype=like.dtype, device=like.device
+            buffer = self.buffers[buffer_index] = torch.empty(
+                size, dtype=example.dtype, device=example.device
             )
         return buffer[:size].view(shape)
 
 
 @torch.inference_mode()
 def record_prefixes(
-    early: PartialForward,
+    partial_forward: PartialForward,
     prompts: Sequence[TokenPrompt],
-    shared: Sequence[int],
+    prefix_lengths: Sequence[int],
     layer: int,
     pad: int,
 ) -> tuple[torch.Tensor, list[CachedPrefix]]:
-    """One whole pass: the last tokens' states, and each prompt's first ``shared`` tokens kept."""
-    inputs = model_inputs(early, prompts, pad)
-    width = inputs["input_ids"].shape[1]
-    spans = [
-        (width - len(p.ids), width - len(p.ids) + n)
-        for p, n in zip(prompts, shared, strict=True)
+    """One whole pass: the last tokens' states, and each prompt's first ``prefix_lengths`` tokens kept."""
+    inputs = model_inputs(partial_forward, prompts, pad)
+    padded_width = inputs["input_ids"].shape[1]
+    prefix_spans = [
+        (padded_width - len(p.ids), padded_width - len(p.ids) + prefix_length)
+        for p, prefix_length in zip(prompts, prefix_lengths, strict=True)
     ]
-    layers = [_Recorder(spans) for _ in range(early.block_count)]
+    layers = [_RecordingLayer(prefix_spans) for _ in range(partial_forward.block_count)]
     inputs |= {"past_key_values": make_cache(layers), "use_cache": True}
-    last = early.read_last_token(inputs, layer)
+    last_states = partial_forward.read_last_token(inputs, layer)
     blocks = [recorder.kept for recorder in layers[:layer]]
-    return last, [
-        CachedPrefix(n, tuple(kept[row] for kept in blocks))
-        for row, n in enumerate(shared)
+    return last_states, [
+        CachedPrefix(prefix_length, tuple(cached_rows[row] for cached_rows in blocks))
+        for row, prefix_length in enumerate(prefix_lengths)
     ]
 
 
 @torch.inference_mode()
 def resume_prefixes(
-    early: PartialForward,
-    kept: Sequence[CachedPrefix],
-    rest: Sequence[Sequence[int]],
+    partial_forward: PartialForward,
+    cached_rows: Sequence[CachedPrefix],
+    suffixes: Sequence[Sequence[int]],
     layer: int,
-    space: BatchBuffer,
+    batch_buffer: BatchBuffer,
 ) -> torch.Tensor:
-    """The last tokens' states of prefixes and the ``rest`` of their prompts, all of one length."""
-    more, width = len(rest[0]), max(k.tokens for k in kept)
-    lengths = torch.tensor([k.tokens for k in kept])[:, None]
-    at = torch.arange(width + more)
-    mask = (at >= width - lengths).long()
-    blocks = [_Resumed([k.blocks[n] for k in kept], width, space) for n in range(layer)]
+    """The last tokens' states of prefixes and the ``suffixes`` of their prompts, all of one length."""
+    new_tokens, padded_width = (
+        len(suffixes[0]),
+        max(prefix.tokens for prefix in cached_rows),
+    )
+    lengths = torch.tensor([prefix.tokens for prefix in cached_rows])[:, None]
+    positions = torch.arange(padded_width + new_tokens)
+    mask = (positions >= padded_width - lengths).long()
+    blocks = [
+        _ResumedLayer(
+            [prefix.blocks[prefix_length] for prefix in cached_rows],
+            padded_width,
+            batch_buffer,
+        )
+        for prefix_length in range(layer)
+    ]
     # Masks are made for every block before the first runs, so those above L need to exist as well.
-    blocks += [_Resumed([], width, space) for _ in range(early.block_count - layer)]
+    blocks += [
+        _ResumedLayer([], padded_width, batch_buffer)
+        for _ in range(partial_forward.block_count - layer)
+    ]
     inputs: dict[str, Any] = {
-        "input_ids": torch.tensor([list(r) for r in rest]).to(early.device),
-        "attention_mask": mask.to(early.device),
+        "input_ids": torch.tensor([list(suffix) for suffix in suffixes]).to(
+            partial_forward.device
+        ),
+        "attention_mask": mask.to(partial_forward.device),
         "past_key_values": make_cache(blocks),
         "use_cache": True,
     }
-    if early.accepts_argument("position_ids"):
-        inputs["position_ids"] = (lengths + torch.arange(more)).to(early.device)
-    return early.read_last_token(inputs, layer)
+    if partial_forward.accepts_argument("position_ids"):
+        inputs["position_ids"] = (lengths + torch.arange(new_tokens)).to(
+            partial_forward.device
+        )
+    return partial_forward.read_last_token(inputs, layer)

@@ -40,13 +40,13 @@ class PrefixReuse:
 
     def __init__(
         self,
-        early: PartialForward,
+        partial_forward: PartialForward,
         cache: PrefixCache,
         scope: Callable[[int], Hashable],
         max_tokens: int,
         pad: int,
     ) -> None:
-        self.partial_forward = early
+        self.partial_forward = partial_forward
         self.cache = cache
         self.scope = scope
         self.max_tokens = max_tokens
@@ -60,7 +60,7 @@ class PrefixReuse:
             self._tried[layer] = (
                 "layer 0 is the embeddings, which need no keeping"
                 if layer == 0
-                else self._try(layer)
+                else self._find_problem(layer)
             )
         return self._tried[layer]
 
@@ -68,30 +68,41 @@ class PrefixReuse:
         self, prompts: Sequence[TokenPrompt], layer: int
     ) -> list[tuple[list[int], Floats]]:
         """Pooled last-token states in batches: ``(positions in prompts, states)``."""
-        shared = [
-            min(p.prefix_length, len(p.ids) - 1) for p in prompts
+        prefix_lengths = [
+            min(prompt.prefix_length, len(prompt.ids) - 1) for prompt in prompts
         ]  # the last token has to be run to have a state
-        hits: dict[int, CachedPrefix] = {}
-        missed: list[int] = []
-        for i, (prompt, n) in enumerate(zip(prompts, shared, strict=True)):
-            kept = self.cache.get(self._key(prompt, n, layer))
-            if kept is None:
-                missed.append(i)
-            else:
-                hits[i] = kept
-        out: list[tuple[list[int], Floats]] = []
-        for rows, states in self._recorded(
-            [(prompts[i], shared[i]) for i in missed], layer
+        cached_prefixes: dict[int, CachedPrefix] = {}
+        missing_rows: list[int] = []
+        for row_index, (prompt, prefix_length) in enumerate(
+            zip(prompts, prefix_lengths, strict=True)
         ):
-            out.append(([missed[row] for row in rows], states))
+            cached_prefix = self.cache.get(
+                self._cache_key(prompt, prefix_length, layer)
+            )
+            if cached_prefix is None:
+                missing_rows.append(row_index)
+            else:
+                cached_prefixes[row_index] = cached_prefix
+        batch_states: list[tuple[list[int], Floats]] = []
+        for rows, states in self._record_missing(
+            [
+                (prompts[row_index], prefix_lengths[row_index])
+                for row_index in missing_rows
+            ],
+            layer,
+        ):
+            batch_states.append(([missing_rows[row] for row in rows], states))
 
-        def resumed(rows: list[int]) -> Floats:
-            rest = [prompts[i].ids[shared[i] :] for i in rows]
+        def resume_rows(rows: list[int]) -> Floats:
+            suffixes = [
+                prompts[row_index].ids[prefix_lengths[row_index] :]
+                for row_index in rows
+            ]
             return to_numpy(
                 resume_prefixes(
                     self.partial_forward,
-                    [hits[i] for i in rows],
-                    rest,
+                    [cached_prefixes[row_index] for row_index in rows],
+                    suffixes,
                     layer,
                     self.space,
                 )
@@ -100,41 +111,53 @@ class PrefixReuse:
         by_rest: dict[
             int, list[int]
         ] = {}  # prompts that are resumed together have as many tokens left
-        for i in sorted(hits, key=lambda i: hits[i].tokens):
-            by_rest.setdefault(len(prompts[i].ids) - shared[i], []).append(i)
-        for length, same in sorted(by_rest.items()):
-            room = max(1, self.max_tokens // length)
-            for at in range(0, len(same), room):
-                out += run_halving(same[at : at + room], resumed)
-        return out
+        for row_index in sorted(
+            cached_prefixes, key=lambda row_index: cached_prefixes[row_index].tokens
+        ):
+            by_rest.setdefault(
+                len(prompts[row_index].ids) - prefix_lengths[row_index], []
+            ).append(row_index)
+        for length, same_length_rows in sorted(by_rest.items()):
+            rows_each = max(1, self.max_tokens // length)
+            for batch_start in range(0, len(same_length_rows), rows_each):
+                batch_states += run_halving(
+                    same_length_rows[batch_start : batch_start + rows_each], resume_rows
+                )
+        return batch_states
 
-    def _recorded(
-        self, wanted: Sequence[tuple[TokenPrompt, int]], layer: int
+    def _record_missing(
+        self, expected_states: Sequence[tuple[TokenPrompt, int]], layer: int
     ) -> list[tuple[list[int], Floats]]:
         """Run prompts whole, in batches, and keep so many of each one's first tokens: `states`."""
 
-        def whole(rows: list[int]) -> Floats:
-            prompts, shared = zip(*(wanted[i] for i in rows), strict=True)
-            states, kept = record_prefixes(
-                self.partial_forward, prompts, shared, layer, self.pad
+        def run_whole(rows: list[int]) -> Floats:
+            prompts, prefix_lengths = zip(
+                *(expected_states[row_index] for row_index in rows), strict=True
             )
-            for prompt, n, prefix in zip(prompts, shared, kept, strict=True):
-                self.cache.put(self._key(prompt, n, layer), prefix)
+            states, cached_prefix = record_prefixes(
+                self.partial_forward, prompts, prefix_lengths, layer, self.pad
+            )
+            for prompt, prefix_length, prefix in zip(
+                prompts, prefix_lengths, cached_prefix, strict=True
+            ):
+                self.cache.put(self._cache_key(prompt, prefix_length, layer), prefix)
             return to_numpy(states)
 
         return run_in_batches(
             self.partial_forward,
-            [len(p.ids) for p, _ in wanted],
+            [len(prompt.ids) for prompt, _ in expected_states],
             self.max_tokens,
-            whole,
+            run_whole,
         )
 
-    def _key(self, prompt: TokenPrompt, shared: int, layer: int) -> Hashable:
+    def _cache_key(
+        self, prompt: TokenPrompt, prefix_lengths: int, layer: int
+    ) -> Hashable:
         return self.scope(layer), np.array(
-            prompt.ids[:shared], dtype=np.int64
+            prompt.ids[:prefix_lengths], dtype=np.int64
         ).tobytes()
 
-    def _try(self, layer: int) -> str | None:
+    def _find_problem(self, layer: int) -> str | None:
         """Eight and five tokens kept, three more resumed, against the same prompts run whole."""
         generator = torch.Generator().manual_seed(1)
         ids = torch.randint(
@@ -146,32 +169,40 @@ class PrefixReuse:
         ]
         pool = pooling_function("last", prompts)
         try:
-            wanted = self.partial_forward.read_layers(
+            expected_states = self.partial_forward.read_layers(
                 model_inputs(self.partial_forward, prompts, self.pad), [layer], pool
             )[layer]
-            first, kept = record_prefixes(
+            first_states, cached_prefix = record_prefixes(
                 self.partial_forward, prompts, [8, 5], layer, self.pad
             )
-            then = resume_prefixes(
-                self.partial_forward, kept, [ids[8:], ids[8:]], layer, self.space
+            resumed_states = resume_prefixes(
+                self.partial_forward,
+                cached_prefix,
+                [ids[8:], ids[8:]],
+                layer,
+                self.space,
             )
-            _, (alone,) = record_prefixes(
+            _, (unpadded_prefix,) = record_prefixes(
                 self.partial_forward, prompts[1:], [5], layer, self.pad
             )
         except Exception as error:  # whatever a foreign model makes of a cache of plain keys and values
             return f"this model's past is not plain keys and values ({type(error).__name__}: {error})"
-        if not (nearly_equal(first, wanted) and nearly_equal(then, wanted)):
+        if not (
+            nearly_equal(first_states, expected_states)
+            and nearly_equal(resumed_states, expected_states)
+        ):
             return "this model's states are not the same with kept keys and values"
         # Padding moves the keys of a model that takes no position ids, and the next batch is padded otherwise.
-        blocks = zip(alone.blocks, kept[1].blocks, strict=True)
+        blocks = zip(unpadded_prefix.blocks, cached_prefix[1].blocks, strict=True)
         if not all(
-            nearly_equal(a.flatten(), b.flatten())
-            for here, there in blocks
-            for a, b in zip(here, there, strict=True)
+            nearly_equal(left.flatten(), right.flatten())
+            for unpadded_pair, padded_pair in blocks
+            for left, right in zip(unpadded_pair, padded_pair, strict=True)
         ):
             return "this model's keys and values depend on the padding of the batch they were computed in"
         return None
 
 
 def to_numpy(states: torch.Tensor) -> Floats:
+    """The states as float32 on the CPU."""
     return np.asarray(states.cpu().numpy(), dtype=np.float32)

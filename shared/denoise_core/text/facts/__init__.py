@@ -1,6 +1,12 @@
-"""Facts of a text, each with its characters, and what of one text another does not bear out."""
+"""Facts of a text, and which facts of a claim a source does not support.
+
+Comes in: a text. Goes out: `Fact` objects with exact ranges (`extract_facts`), or the
+`Difference` objects between a claim and a source (`find_differences`). Read `comparison`
+first. `dates`, `names` and `numbers` each find one kind of fact among lexemes; a new
+kind gets a module like them and a case in `matching_facts`.
+"""
 
 from denoise_core.text.facts.comparison import extract_facts, find_differences
 from denoise_core.text.facts.fact import Difference, Fact
 
-__all__ = ["Difference", "Fact", "find_differences", "extract_facts"]
+__all__ = ["Difference", "Fact", "extract_facts", "find_differences"]

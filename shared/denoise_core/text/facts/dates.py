@@ -1,7 +1,8 @@
-"""Dates, in the forms that English, German, French and Spanish texts usually have.
+"""Dates in the forms that English, German, French and Spanish texts use.
 
-A norm is ``year-month-day`` with ``?`` for each digit that is not said, without what stands behind the last part
-said: ``1962-07-04``, ``1962-07``, ``????-07-04``, ``195?`` (a decade).
+A norm is ``year-month-day`` with ``?`` for each digit left open, and without the parts
+after the last known one: ``1962-07-04``, ``1962-07``, ``????-07-04``, ``195?`` (a
+decade).
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from collections.abc import Sequence
 
 from denoise_core.text.facts.fact import Fact
 from denoise_core.text.facts.numbers import UNITS, parse_ordinal
-from denoise_core.text.lexemes import Lexeme
-from denoise_core.text.wordlists import words_by_key
+from denoise_core.text.lexemes import Lexemes
+from denoise_core.text.wordlists import word_set, words_by_key
 
-_MONTHS = words_by_key(
+_MONTH_WORDS = words_by_key(
     """
     1: january jan januar jänner janvier enero ene
     2: february feb februar février febrero
@@ -30,151 +31,186 @@ _MONTHS = words_by_key(
     12: december dec dezember dez décembre diciembre dic
     """
 )
-MONTHS = {name: int(number) for name, number in _MONTHS.items()}
-_AMONG = frozenset(
-    ("may", "mars", "march", "mai")
-)  # words besides, and short ones: no month alone
-_OF = frozenset(("of", "de", "del", ",", ".", "the"))
-_WRITTEN = re.compile(
+_MONTHS = {name: int(number) for name, number in _MONTH_WORDS.items()}
+# Also common words, as short names are: alone they are no month.
+_AMBIGUOUS_MONTHS = word_set("may mars march mai")
+_MONTH_PREPOSITIONS = word_set("in im since until")
+_LINKS = word_set("of de del , . the")
+_WRITTEN_DATE = re.compile(
     r"(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})$|(\d{1,2})([-./])(\d{1,2})\5(\d{4})$"
 )
-_FIRST, _LAST = 1000, 2199  # years
-_CURRENCIES = frozenset("$€£¥")
+_FIRST_YEAR, _LAST_YEAR = 1000, 2199
+_CURRENCY_SIGNS = frozenset("$€£¥")
+_OPEN_YEAR = "????"
 
 
-def find_dates(
-    found: Sequence[Lexeme], language: str
-) -> tuple[list[Fact], frozenset[int]]:
-    """The dates among lexemes that are `padded`, and the positions of those that they use."""
-    out: list[Fact] = []
-    taken: list[int] = []
-    i = 0
-    while found[i].text:
-        read = _read(found, i, language)
-        end = i + 1
-        if read is not None:
-            norm, end = read
-            out.append(Fact("date", norm, found[i].start, found[end - 1].end))
-            taken += range(i, end)
-        i = end
-    return out, frozenset(taken)
+def find_dates(lexemes: Lexemes, language: str) -> tuple[list[Fact], frozenset[int]]:
+    """Return the dates of a text and the indices of the lexemes they use.
 
-
-def entails_date(claimed: str, told: str) -> bool:
-    """Whether a date of the source is the claimed one or a part of it: 1954 bears out the fifties.
-
-    What one of the two leave open is not held against it, as long as they share something.
-
-    >>> entails_date("195?", "1954"), entails_date("1954", "195?"), entails_date("1962-06-04", "1962-07-04")
-    (True, False, False)
+    Args:
+        lexemes: The text after `pad_lexemes`.
+        language: ISO 639-1 code, which decides the order of day and month.
     """
-    shared = 0
-    for a, b in zip(claimed.split("-"), told.split("-"), strict=False):
-        if "????" in (a, b):
+    dates = []
+    used_positions: list[int] = []
+    i = 0
+    while lexemes[i].text:
+        parsed = _parse_date(lexemes, i, language)
+        after = i + 1
+        if parsed is not None:
+            norm, after = parsed
+            start, end = lexemes[i].start, lexemes[after - 1].end
+            dates.append(Fact("date", norm, start, end))
+            used_positions += range(i, after)
+        i = after
+    return dates, frozenset(used_positions)
+
+
+def entails_date(claimed_date: str, source_date: str) -> bool:
+    """Whether the source's date is the claimed one or a part of it.
+
+    Parts that one of them leaves open do not count, if they share another part.
+
+    >>> entails_date("195?", "1954"), entails_date("1954", "195?")
+    (True, False)
+    >>> entails_date("1962-06-04", "1962-07-04")
+    False
+    """
+    has_common_part = False
+    parts = zip(claimed_date.split("-"), source_date.split("-"), strict=False)
+    for claimed_part, source_part in parts:
+        if _OPEN_YEAR in (claimed_part, source_part):
             continue
-        if len(a) != len(b) or any(
-            x != y and x != "?" for x, y in zip(a, b, strict=True)
-        ):
+        pattern = claimed_part.replace("?", ".")
+        if re.fullmatch(pattern, source_part) is None:
             return False
-        shared += 1
-    return shared > 0
+        has_common_part = True
+    return has_common_part
 
 
-def covers_date(claimed: str, told: Sequence[str]) -> bool:
-    """Every part that the claim says stands in some date that bears it out: July 4th in one, 1962 in another."""
-    fitting = [t.split("-") for t in told if entails_date(claimed, t)]
-    parts = enumerate(claimed.split("-"))
-    return all(
-        part == "????" or any(n < len(t) and t[n] != "????" for t in fitting)
-        for n, part in parts
-    )
+def covers_date(claimed_date: str, source_dates: Sequence[str]) -> bool:
+    """Whether the source's dates together state every part of the claimed one.
+
+    July 4th may be in one date and 1962 in another.
+    """
+    stated_parts: set[int] = set()
+    for source_date in source_dates:
+        if entails_date(claimed_date, source_date):
+            parts = source_date.split("-")
+            stated_parts.update(n for n, part in enumerate(parts) if part != _OPEN_YEAR)
+    claimed_parts = enumerate(claimed_date.split("-"))
+    return all(part == _OPEN_YEAR or n in stated_parts for n, part in claimed_parts)
 
 
-def _read(found: Sequence[Lexeme], i: int, language: str) -> tuple[str, int] | None:
-    x, after = found[i], found[i + 1]
-    read = (_written(found, i, language) if x.kind == "number" else None) or _spelled(
-        found, i
-    )
-    if read is not None:
-        return read
-    is_decade = after.folded_text in ("s", "er") and after.start == x.end  # 1950er
-    if (
-        is_decade
-        and x.text.isdecimal()
-        and len(x.text) in (2, 4)
-        and x.text.endswith("0")
-    ):
-        return f"{x.text[:-1]}?".rjust(4, "_").replace("__", "19"), i + 2
-    has_unit = (after.folded_text in UNITS and after.folded_text != "s") or found[
-        i - 1
-    ].text in _CURRENCIES
-    return (x.text, i + 1) if _is_year(x.text) and not has_unit else None
+def _parse_date(lexemes: Lexemes, i: int, language: str) -> tuple[str, int] | None:
+    """Return the norm of the date at index ``i`` and the index after it."""
+    lexeme, following = lexemes[i], lexemes[i + 1]
+    written_date = None
+    if lexeme.kind == "number":
+        written_date = _parse_written_date(lexemes, i, language)
+    date = written_date or _parse_spelled_date(lexemes, i)
+    if date is not None:
+        return date
+    has_suffix = following.folded_text in ("s", "er")  # 1950s, 1950er
+    if has_suffix and following.start == lexeme.end and _is_decade(lexeme.text):
+        century = "" if len(lexeme.text) == 4 else "19"
+        return f"{century}{lexeme.text[:-1]}?", i + 2
+    has_unit = following.folded_text in UNITS and following.folded_text != "s"
+    is_money = lexemes[i - 1].text in _CURRENCY_SIGNS
+    if _is_year(lexeme.text) and not has_unit and not is_money:
+        return lexeme.text, i + 1
+    return None
 
 
-def _written(found: Sequence[Lexeme], i: int, language: str) -> tuple[str, int] | None:
-    """Three numbers, in one lexeme or, with hyphens, in five."""
-    five = found[i : i + 5]
-    text, end = "".join(x.text for x in five), i + 5
+def _parse_written_date(
+    lexemes: Lexemes,
+    i: int,
+    language: str,
+) -> tuple[str, int] | None:
+    """Parse three numbers, in one lexeme or, with hyphens, in five."""
+    five = lexemes[i : i + 5]
+    text, after = "".join(lexeme.text for lexeme in five), i + 5
     if five[1].text != "-" or five[4].end - five[0].start != len(text):
-        text, end = found[i].text, i + 1
-    match = _WRITTEN.match(text)
+        text, after = lexemes[i].text, i + 1
+    match = _WRITTEN_DATE.match(text)
     if match is None:
         return None
-    year, month, day = match[1] or match[7], match[2] or match[6], match[3] or match[4]
-    if match[5] == "/" and language == "en" and int(day) <= 12:
+    year = int(match[1] or match[7])
+    month, day = int(match[2] or match[6]), int(match[3] or match[4])
+    if match[5] == "/" and language == "en" and day <= 12:
         month, day = day, month
-    if not (1 <= int(month) <= 12 and 1 <= int(day) <= 31):
+    if not (1 <= month <= 12 and 1 <= day <= 31):
         return None
-    return f"{int(year):04d}-{int(month):02d}-{int(day):02d}", end
+    return f"{year:04d}-{month:02d}-{day:02d}", after
 
 
 def _is_year(text: str) -> bool:
-    return len(text) == 4 and text.isdecimal() and _FIRST <= int(text) <= _LAST
+    return (
+        len(text) == 4 and text.isdecimal() and _FIRST_YEAR <= int(text) <= _LAST_YEAR
+    )
 
 
-def _spelled(found: Sequence[Lexeme], i: int) -> tuple[str, int] | None:
-    """A month by its name, with the day and the year beside it, in any order that begins with month or day."""
-    parts: dict[str, int] = {}
-    j = end = i
-    while found[j].text and j - end < 3 and "year" not in parts:
-        what, value, after = _part(found, j)
-        if what and what not in parts and (what != "year" or "month" in parts):
-            parts[what] = value
-            j = end = after
-        elif parts and found[j].folded_text in _OF:
-            j += 1
+def _is_decade(text: str) -> bool:
+    return text.isdecimal() and len(text) in (2, 4) and text.endswith("0")
+
+
+def _parse_spelled_date(lexemes: Lexemes, i: int) -> tuple[str, int] | None:
+    """Parse a month by its name, with day and year in any order around it.
+
+    The date begins with the month or the day.
+    """
+    date_parts = {}
+    position = after = i
+    while lexemes[position].text and position - after < 3 and "year" not in date_parts:
+        name, value, part_end = _parse_part(lexemes, position)
+        is_early_year = name == "year" and "month" not in date_parts
+        if name and name not in date_parts and not is_early_year:
+            date_parts[name] = value
+            position = after = part_end
+        elif date_parts and lexemes[position].folded_text in _LINKS:
+            position += 1
         else:
             break
-    if "month" not in parts:
+    if "month" not in date_parts:
         return None
-    if len(parts) == 1:
-        doubtful = len(found[i].folded_text) < 4 or found[i].folded_text in _AMONG
-        if not found[i].is_capitalized or (
-            doubtful and found[i - 1].folded_text not in ("in", "im", "since", "until")
-        ):
-            return None
-    norm = f"{parts.get('year', '????')}-{parts['month']:02d}"
-    return (f"{norm}-{parts['day']:02d}" if "day" in parts else norm), end
+    if len(date_parts) == 1 and not _is_lone_month(lexemes, i):
+        return None
+    norm = f"{date_parts.get('year', _OPEN_YEAR)}-{date_parts['month']:02d}"
+    if "day" in date_parts:
+        norm += f"-{date_parts['day']:02d}"
+    return norm, after
 
 
-def _part(found: Sequence[Lexeme], j: int) -> tuple[str, int, int]:
-    """What a lexeme is of a date: a month, a year, a day (4, 4th, fourth); its value, and the place behind it."""
-    x, after = found[j], j + 1
-    if x.folded_text in MONTHS and (x.is_capitalized or x.folded_text not in _AMONG):
-        return "month", MONTHS[x.folded_text], after
-    if _is_year(x.text):
-        return "year", int(x.text), after
+def _is_lone_month(lexemes: Lexemes, i: int) -> bool:
+    """Whether a month's name without day and year is certainly a month."""
+    name = lexemes[i].folded_text
+    is_ambiguous = len(name) < 4 or name in _AMBIGUOUS_MONTHS
+    is_introduced = lexemes[i - 1].folded_text in _MONTH_PREPOSITIONS
+    return lexemes[i].is_capitalized and (is_introduced or not is_ambiguous)
+
+
+def _parse_part(lexemes: Lexemes, i: int) -> tuple[str, int, int]:
+    """Return which part of a date is at index ``i``, its value, the index after it.
+
+    ``"month"``, ``"year"``, ``"day"`` (4, 4th, fourth), or ``""`` for none.
+    """
+    lexeme, after = lexemes[i], i + 1
+    word = lexeme.folded_text
+    if word in _MONTHS and (lexeme.is_capitalized or word not in _AMBIGUOUS_MONTHS):
+        return "month", _MONTHS[word], after
+    if _is_year(lexeme.text):
+        return "year", int(lexeme.text), after
     day = 0
-    if x.kind == "word":
-        day = parse_ordinal(x.folded_text) or 0
-    elif x.kind == "number" and x.text.isdecimal() and len(x.text) <= 2:
-        behind = found[after]
-        has_ending = (
-            behind.start == x.end
-            and parse_ordinal(x.text + behind.folded_text) is not None
-        )
-        has_unit = (
-            not has_ending and UNITS.get(behind.folded_text, ("time",))[0] != "time"
-        )
-        day, after = 0 if has_unit else int(x.text), after + has_ending
-    return ("day", day, after) if 1 <= day <= 31 else ("", 0, j)
+    if lexeme.kind == "word":
+        day = parse_ordinal(word) or 0
+    elif lexeme.kind == "number" and lexeme.text.isdecimal() and len(lexeme.text) <= 2:
+        following = lexemes[after]
+        ordinal = parse_ordinal(lexeme.text + following.folded_text)
+        has_suffix = following.start == lexeme.end and ordinal is not None
+        dimension, _ = UNITS.get(following.folded_text, ("time", 1.0))
+        if has_suffix or dimension == "time":
+            day = int(lexeme.text)
+        after += has_suffix
+    if 1 <= day <= 31:
+        return ("day", day, after)
+    return ("", 0, i)

@@ -1,4 +1,4 @@
-"""What a text says that must not change: facts, each with the characters it stands in."""
+"""What a text states and a copy must not change: numbers, dates and names."""
 
 from __future__ import annotations
 
@@ -10,12 +10,18 @@ FactKind = Literal["number", "date", "name"]
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """One fact in the characters ``[start, end)`` of its text.
+    """One fact and its characters ``[start, end)``.
 
-    ``norm`` is what two texts are compared by: a number's value in plain digits, a date as ``1962-07-04`` with
-    ``?`` for what is not said (``195?`` is the fifties, ``????-07`` a July), a name's folded words. ``unit`` is a
-    number's unit (``km``, ``%``, ``usd``; '' for none), ``values`` are the readings that its writing allows
-    (``1.200``). ``doubtful`` is a name that may be a word which only opens a sentence.
+    Attributes:
+        kind: Number, date or name.
+        norm: The form in which two texts are compared: a number's value in plain
+            digits; a date such as ``1962-07-04``, with ``?`` for digits left open
+            (``195?`` is the fifties, ``????-07`` a July); a name's folded words.
+        start: First character.
+        end: Character after the last one.
+        unit: Unit of a number (``km``, ``%``, ``usd``), ``""`` for none.
+        values: What the number may mean (``1.200``), the likeliest value first.
+        is_uncertain: True if a name may be a common word that opens a sentence.
     """
 
     kind: FactKind
@@ -29,13 +35,20 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A fact of a claim that the source does not bear out.
+    """A fact of a claim that the source does not support.
 
-    ``start`` and ``end`` are characters of the claim, ``source_start`` and ``source_end`` those of what the
-    source says instead (None when it says nothing of the kind); ``said`` and ``stands`` are the two in words.
+    Attributes:
+        kind: Kind of the fact.
+        claimed_text: The claim's words.
+        source_text: What the source says instead, ``""`` if nothing of this kind.
+        start: First character of the fact in the claim.
+        end: Character after the last one.
+        source_start: First character of ``source_text`` in the source, or None.
+        source_end: Character after the last one, or None.
     """
 
     kind: str
+    # The JSON keys are older than the names.
     claimed_text: str = field(metadata={"json": "said"})
     source_text: str = field(metadata={"json": "stands"})
     start: int
@@ -44,6 +57,8 @@ class Difference:
     source_end: int | None = None
 
     def __str__(self) -> str:
+        """Describe the difference in one line."""
+        claim = f"{self.kind}: {self.claimed_text!r}"
         if self.source_text:
-            return f"{self.kind}: {self.claimed_text!r}, where the source has {self.source_text!r}"
-        return f"{self.kind}: {self.claimed_text!r} stands nowhere in the source"
+            return f"{claim}, where the source has {self.source_text!r}"
+        return f"{claim} is not in the source"

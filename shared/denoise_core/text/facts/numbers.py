@@ -1,36 +1,36 @@
-"""Numbers with sign, scale and unit: in digits as English, German, French and Spanish write them, and in English
-words."""
+"""Numbers with sign, scale and unit.
+
+In digits as English, German, French and Spanish write them, and in English words.
+"""
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from itertools import count
 
 from denoise_core.text.facts.fact import Fact
-from denoise_core.text.lexemes import Lexeme
-from denoise_core.text.wordlists import words_by_key
+from denoise_core.text.lexemes import Lexemes
+from denoise_core.text.wordlists import word_set, words_by_key
 
 
-def _row(words: str, first: int = 0, step: int = 1) -> dict[str, int]:
-    return {w: first + step * n for n, w in enumerate(words.split())}
+def _count_words(words: str, first: int = 0, step: int = 1) -> dict[str, int]:
+    """Give the words of a text the values ``first``, ``first + step``, ..."""
+    return dict(zip(words.split(), count(first, step), strict=False))
 
 
-CARDINALS = _row(
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen "
-    "seventeen eighteen nineteen"
-) | _row("twenty thirty forty fifty sixty seventy eighty ninety", 20, 10)
-_ORDINALS = (
-    _row(
-        "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth",
-        1,
-    )
-    | _row(
-        "fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth", 14
-    )
-    | _row("thirtieth", 30)
-)
-_POWERS = words_by_key(
+_CARDINALS = _count_words(
+    "zero one two three four five six seven eight nine ten eleven twelve thirteen "
+    "fourteen fifteen sixteen seventeen eighteen nineteen"
+) | _count_words("twenty thirty forty fifty sixty seventy eighty ninety", 20, 10)
+_ORDINALS = _count_words(
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth "
+    "thirteenth fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth "
+    "twentieth",
+    1,
+) | {"thirtieth": 30}
+_POWERS_OF_TEN = words_by_key(
     """
     2: hundred
     3: thousand tausend mil mille
@@ -39,13 +39,15 @@ _POWERS = words_by_key(
     12: trillion
     """
 )
-_SCALES: dict[str, int] = {word: 10 ** int(power) for word, power in _POWERS.items()}
+_SCALES: dict[str, int] = {
+    word: 10 ** int(power) for word, power in _POWERS_OF_TEN.items()
+}
 _ORDINAL_DIGITS = re.compile(r"(\d{1,4})(?:st|nd|rd|th|er|re|e|ème|º|ª)$")
 _ROMAN = re.compile(r"(?=[IVXLC])(?:XC|XL|L?X{0,3}|C{1,2})?(?:IX|IV|V?I{0,3})$")
 _GROUPED = re.compile(r"\d{1,3}([.,'’\u00a0\u202f ])\d{3}(?:\1\d{3})*$")
 
-# Dimension, factor and names: what is of one dimension is compared by its factors.
-_UNITS = words_by_key(
+# Dimension, factor, names. Units of one dimension are compared by their factors.
+_UNIT_TABLE = words_by_key(
     """
     share 0.01: % percent prozent pct percentage pourcent
     length 1: m metre metres meter meters metern mètres metros
@@ -94,212 +96,234 @@ _UNITS = words_by_key(
     pound 1: pound pounds
     """
 )
-UNITS = {name: (row.split()[0], float(row.split()[1])) for name, row in _UNITS.items()}
-_MONEY = {
-    name
-    for name, (dimension, _) in UNITS.items()
-    if dimension in ("usd", "eur", "gbp", "jpy", "inr")
-}
-_CURRENCIES, _MINUS = frozenset("$€£¥₹"), frozenset("-−–")
-_LETTERS = {"k": 10**3, "m": 10**6, "b": 10**9}
-_APART = (
-    "t",
-    "h",
-    "m",
-    "s",
-    "g",
-    "l",
-    "w",
-)  # letters that are a unit only right behind the number
-_SAME = (
+UNITS: dict[str, tuple[str, float]] = {}
+"""Dimension and factor of each unit name."""
+for _name, _row in _UNIT_TABLE.items():
+    _dimension, _factor = _row.split()
+    UNITS[_name] = _dimension, float(_factor)
+_CURRENCY_DIMENSIONS = ("usd", "eur", "gbp", "jpy", "inr")
+_MONEY = {name for name, (kind, _) in UNITS.items() if kind in _CURRENCY_DIMENSIONS}
+_CURRENCY_SIGNS, _MINUS_SIGNS = frozenset("$€£¥₹"), frozenset("-−–")
+_LETTER_SCALES = {"k": 10**3, "m": 10**6, "b": 10**9}
+# These letters are a unit only right after the number.
+_ADJACENT_UNITS = word_set("t h m s g l w")
+_SAME_DIMENSIONS = (
     {"degree", "celsius"},
     {"degree", "fahrenheit"},
     {"pound", "gbp"},
     {"pound", "mass"},
 )
+_LARGEST_VALUE = 1e300  # beyond it, factors overflow
 
 
 def find_numbers(
-    found: Sequence[Lexeme], language: str, taken: frozenset[int]
+    lexemes: Lexemes,
+    language: str,
+    used_positions: frozenset[int],
 ) -> Iterator[Fact]:
-    """Numbers among lexemes that are `padded`; ``taken`` are positions that something else (a date) uses."""
+    """Yield the numbers of a text.
+
+    Args:
+        lexemes: The text after `pad_lexemes`.
+        language: ISO 639-1 code, which decides points and commas.
+        used_positions: Indices of lexemes that belong to a date.
+    """
     i = 0
-    while found[i].text:
-        read = None if i in taken else _number(found, i, language)
-        if read is None:
+    while lexemes[i].text:
+        parsed = None if i in used_positions else _parse_number(lexemes, i, language)
+        if parsed is None:
             i += 1
             continue
-        fact, i = read
+        fact, i = parsed
         yield fact
 
 
-def unit_factors(one: str, two: str) -> tuple[float, float] | None:
-    """The factors that bring values in ``one`` and ``two`` to one unit; None when they measure different things.
+def unit_factors(first_unit: str, second_unit: str) -> tuple[float, float] | None:
+    """Return the factors that convert values in two units to a common one.
 
-    A value without a unit compares with anything: the unit may stand elsewhere.
+    A value without a unit compares with anything, because the unit may be elsewhere.
+    None if the units measure different things.
     """
-    if not one or not two:
+    if not first_unit or not second_unit:
         return 1.0, 1.0
-    (a, of_one), (b, of_two) = UNITS[one], UNITS[two]
-    if {a, b} in _SAME:
+    first_dimension, first_factor = UNITS[first_unit]
+    second_dimension, second_factor = UNITS[second_unit]
+    if {first_dimension, second_dimension} in _SAME_DIMENSIONS:
         return 1.0, 1.0
-    return (of_one, of_two) if a == b else None
+    if first_dimension != second_dimension:
+        return None
+    return first_factor, second_factor
 
 
 def parse_cardinal(word: str) -> int | None:
-    """The value of one folded English word: ``twenty``, ``twenty-one``."""
-    if word in CARDINALS:
-        return CARDINALS[word]
-    head, _, last = word.partition("-")
-    tens, ones = CARDINALS.get(head, 0), CARDINALS.get(last, 0)
-    return tens + ones if tens >= 20 and 0 < ones < 10 else None
-
-
-def parse_ordinal(word: str) -> int | None:
-    """
-    >>> parse_ordinal("4th"), parse_ordinal("twenty-first")
-    (4, 21)
-    """
-    if match := _ORDINAL_DIGITS.match(word):
-        return int(match[1])
-    head, _, last = word.rpartition("-")
-    if last in _ORDINALS and (not head or head in CARDINALS):
-        return CARDINALS.get(head, 0) + _ORDINALS[last]
+    """Return the value of a folded English word: ``twenty``, ``twenty-one``."""
+    if word in _CARDINALS:
+        return _CARDINALS[word]
+    tens_word, _, ones_word = word.partition("-")
+    tens, ones = _CARDINALS.get(tens_word, 0), _CARDINALS.get(ones_word, 0)
+    if tens >= 20 and 0 < ones < 10:
+        return tens + ones
     return None
 
 
+def parse_ordinal(word: str) -> int | None:
+    """Return the value of a folded ordinal, in digits or in English words.
+
+    >>> parse_ordinal("4th"), parse_ordinal("twenty-first")
+    (4, 21)
+    """
+    digits = _ORDINAL_DIGITS.match(word)
+    if digits:
+        return int(digits[1])
+    tens_word, _, last_word = word.rpartition("-")
+    if last_word not in _ORDINALS or (tens_word and tens_word not in _CARDINALS):
+        return None
+    return _CARDINALS.get(tens_word, 0) + _ORDINALS[last_word]
+
+
 def is_roman_numeral(word: str) -> bool:
-    """A Roman numeral in capitals."""
+    """Whether a word is a Roman numeral in capitals."""
     return _ROMAN.match(word) is not None
 
 
 def parse_digits(digits: str, language: str) -> tuple[float, ...]:
-    """The values that digits with points and commas may stand for; the likeliest first.
+    """Return the values that digits with points and commas may mean, likeliest first.
 
-    >>> parse_digits("1.200", "de"), parse_digits("1.200", "en"), parse_digits("3,200,000", "en"), parse_digits("2,4", "de")
-    ((1200.0,), (1.2, 1200.0), (3200000.0,), (2.4,))
+    >>> parse_digits("1.200", "de"), parse_digits("1.200", "en")
+    ((1200.0,), (1.2, 1200.0))
+    >>> parse_digits("3,200,000", "en"), parse_digits("2,4", "de")
+    ((3200000.0,), (2.4,))
     """
-    plain = "".join(str(unicodedata.digit(c)) if c.isdigit() else c for c in digits)
-    marks = {c for c in plain if not c.isdigit()}
-    if not marks or marks & {":", "/"}:
-        return _floats(plain)
-    if marks == {",", "."}:  # the last one is the decimal mark
-        point, grouping = (
-            (",", ".") if plain.rfind(",") > plain.rfind(".") else (".", ",")
-        )
-        return _floats(plain.replace(grouping, "").replace(point, "."))
-    if grouped := _GROUPED.match(plain):
-        mark, whole = grouped[1], _floats("".join(c for c in plain if c.isdigit()))
-        here = ("en", "") if mark == "," else ("de", "es", "fr")
-        if mark not in ".," or plain.count(mark) > 1 or language in here:
-            return whole
-        return (*_floats(plain.replace(mark, ".")), *whole)
-    # what is left with several marks is a version, an address
-    return (
-        _floats(plain.replace(marks.pop(), "."))
-        if sum(not c.isdigit() for c in plain) == 1
-        else ()
-    )
+    plain_digits = "".join(map(_ascii_digit, digits))
+    separators = [symbol for symbol in plain_digits if not symbol.isdigit()]
+    if not separators or ":" in separators or "/" in separators:
+        return _to_float(plain_digits)
+    if set(separators) == {",", "."}:
+        grouping_mark, decimal_mark = sorted(",.", key=plain_digits.rfind)
+        ungrouped_digits = plain_digits.replace(grouping_mark, "")
+        return _to_float(ungrouped_digits.replace(decimal_mark, "."))
+    mark = separators[0]
+    decimal_values = _to_float(plain_digits.replace(mark, "."))
+    if _GROUPED.match(plain_digits):
+        grouped_values = _to_float(plain_digits.replace(mark, ""))
+        grouping_languages = ("en", "") if mark == "," else ("de", "es", "fr")
+        is_grouping = mark not in ".," or len(separators) > 1
+        if is_grouping or language in grouping_languages:
+            return grouped_values
+        return (*decimal_values, *grouped_values)
+    # Several separators without groups of three: a version or an address.
+    return decimal_values if len(separators) == 1 else ()
 
 
-def _floats(text: str) -> tuple[float, ...]:
+def _ascii_digit(symbol: str) -> str:
+    if symbol.isdigit():
+        return str(unicodedata.digit(symbol))
+    return symbol
+
+
+def _to_float(text: str) -> tuple[float, ...]:
     try:
         value = float(text)
     except ValueError:
         return ()
-    return (value,) if abs(value) < 1e300 else ()
+    return (value,) if abs(value) < _LARGEST_VALUE else ()
 
 
-def _plain(value: float) -> str:
-    return (
-        str(int(value))
-        if value == int(value) and abs(value) < 1e15
-        else f"{value:.10g}"
-    )
+def _format_value(value: float) -> str:
+    is_integer = value == int(value) and abs(value) < 1e15
+    if is_integer:
+        return str(int(value))
+    return f"{value:.10g}"
 
 
-def _number(found: Sequence[Lexeme], i: int, language: str) -> tuple[Fact, int] | None:
-    first, j = found[i], i + 1
-    if first.kind == "number":
-        glued = found[j].start == first.end and found[j].kind == "word"
-        if glued and parse_ordinal(first.text + found[j].folded_text):
-            return Fact("number", f"{first.text}th", first.start, found[j].end), j + 1
-        if glued and not _scale(found, j) and not _unit(found, j)[0]:
-            return None  # 7b
-        code = (
-            first.text.startswith("0") and first.text.isdigit() and len(first.text) > 1
-        )
-        values = () if code else parse_digits(first.text, language)
-        if not values:
-            return Fact("number", first.folded_text, first.start, first.end), j
-    elif first.kind == "word":
-        value, nth = parse_cardinal(first.folded_text), parse_ordinal(first.folded_text)
-        if nth is not None:
-            return Fact("number", f"{nth}th", first.start, first.end), j
-        if value is None or (
-            value == 1 and not (_scale(found, j) or _unit(found, j)[0])
-        ):
-            return None  # "one" only before a unit or a scale
-        values = (float(value),)
-    else:
+def _parse_number(lexemes: Lexemes, i: int, language: str) -> tuple[Fact, int] | None:
+    """Return the number at index ``i`` and the index after it."""
+    lexeme, following, after = lexemes[i], lexemes[i + 1], i + 1
+    if lexeme.kind == "number":
+        is_glued = following.start == lexeme.end and following.kind == "word"
+        if is_glued and parse_ordinal(lexeme.text + following.folded_text):
+            norm = f"{lexeme.text}th"
+            return Fact("number", norm, lexeme.start, following.end), after + 1
+        if is_glued and not _has_measure(lexemes, after):
+            return None  # a code such as "7b"
+        has_leading_zero = lexeme.text.startswith("0") and len(lexeme.text) > 1
+        is_identifier = has_leading_zero and lexeme.text.isdigit()
+        values = parse_digits(lexeme.text, language)
+        if is_identifier or not values:
+            norm = lexeme.folded_text
+            return Fact("number", norm, lexeme.start, lexeme.end), after
+        return _measured_number(lexemes, i, values)
+    if lexeme.kind != "word":
         return None
-    return _measured(found, i, j, values)
+    ordinal = parse_ordinal(lexeme.folded_text)
+    if ordinal is not None:
+        return Fact("number", f"{ordinal}th", lexeme.start, lexeme.end), after
+    cardinal = parse_cardinal(lexeme.folded_text)
+    # "one" is a number only before a scale or a unit.
+    if cardinal is None or (cardinal == 1 and not _has_measure(lexemes, after)):
+        return None
+    return _measured_number(lexemes, i, (float(cardinal),))
 
 
-def _measured(
-    found: Sequence[Lexeme], i: int, j: int, values: tuple[float, ...]
+def _measured_number(
+    lexemes: Lexemes,
+    i: int,
+    values: tuple[float, ...],
 ) -> tuple[Fact, int]:
-    """The number in the lexemes ``[i, j)`` with its sign, scale and unit."""
-    while scale := _scale(found, j):
-        values, j = tuple(v * scale for v in values), j + 1
-    unit, end = _unit(found, j)
-    start = i
-    if not unit and found[i - 1].text in _CURRENCIES:
-        unit, start = found[i - 1].text, i - 1
-    if _negative(found, start):
-        values, start = tuple(-v for v in values), start - 1
-    return Fact(
-        "number",
-        _plain(values[0]),
-        found[start].start,
-        found[end - 1].end,
-        unit,
-        values,
-    ), end
+    """Return the number at index ``i`` with its sign, scale and unit."""
+    factor, after = 1, i + 1
+    while scale := _scale_at(lexemes, after):
+        factor *= scale
+        after += 1
+    unit, after = _unit_at(lexemes, after)
+    first = i
+    if not unit and lexemes[i - 1].text in _CURRENCY_SIGNS:
+        first = i - 1
+        unit = lexemes[first].text
+    if _is_negative(lexemes, first):
+        factor, first = -factor, first - 1
+    scaled_values = tuple(value * factor for value in values)
+    norm = _format_value(scaled_values[0])
+    start, end = lexemes[first].start, lexemes[after - 1].end
+    return Fact("number", norm, start, end, unit, scaled_values), after
 
 
-def _scale(found: Sequence[Lexeme], j: int) -> int:
-    word = found[j].folded_text
-    if word in _LETTERS and found[j].start == found[j - 1].end:
-        is_money = (
-            found[j - 2].folded_text in _MONEY or found[j + 1].folded_text in _MONEY
-        )
-        if word == "k" or is_money:  # m and b of money alone: "$3.2m", "3.2M USD"
-            return _LETTERS[word]
+def _has_measure(lexemes: Lexemes, i: int) -> bool:
+    return bool(_scale_at(lexemes, i) or _unit_at(lexemes, i)[0])
+
+
+def _scale_at(lexemes: Lexemes, i: int) -> int:
+    """Return the scale at index ``i``; 0 for none."""
+    word = lexemes[i].folded_text
+    if word in _LETTER_SCALES and lexemes[i].start == lexemes[i - 1].end:
+        # "m" and "b" are scales only of money: "$3.2m", "3.2M USD".
+        neighbours = (lexemes[i - 2].folded_text, lexemes[i + 1].folded_text)
+        if word == "k" or not _MONEY.isdisjoint(neighbours):
+            return _LETTER_SCALES[word]
     return _SCALES.get(word, 0)
 
 
-def _unit(found: Sequence[Lexeme], j: int) -> tuple[str, int]:
-    """The unit at ``j``, if one stands there, and the position behind it."""
-    at = j + (found[j].folded_text in ("de", "-"))
-    word, after = found[at].folded_text, found[at + 1].folded_text
-    two = word + after
-    if (
-        after
-        and two in UNITS
-        and (found[at].kind == "mark" or two in ("us$", "percent"))
-    ):
-        return two, at + 2
-    if word not in UNITS or (
-        word in _APART and found[at].start - found[at - 1].end > 1
-    ):
-        return "", j
+def _unit_at(lexemes: Lexemes, i: int) -> tuple[str, int]:
+    """Return the unit at index ``i`` (``""`` for none) and the index after it."""
+    has_link = lexemes[i].folded_text in ("de", "-")
+    at = i + has_link
+    lexeme, following = lexemes[at], lexemes[at + 1]
+    word = lexeme.folded_text
+    pair = word + following.folded_text
+    is_pair = lexeme.kind == "mark" or pair in ("us$", "percent")
+    if following.folded_text and pair in UNITS and is_pair:
+        return pair, at + 2
+    is_apart = lexeme.start - lexemes[at - 1].end > 1
+    if word not in UNITS or (is_apart and word in _ADJACENT_UNITS):
+        return "", i
     return word, at + 1
 
 
-def _negative(found: Sequence[Lexeme], i: int) -> bool:
-    before, further = found[i - 1], found[i - 2]
-    apart = further.end < before.start or further.text in "(,[="
-    return before.folded_text == "minus" or (
-        before.text in _MINUS and before.end == found[i].start and apart
-    )
+def _is_negative(lexemes: Lexemes, i: int) -> bool:
+    sign, before_sign = lexemes[i - 1], lexemes[i - 2]
+    if sign.folded_text == "minus":
+        return True
+    is_minus = sign.text in _MINUS_SIGNS and sign.end == lexemes[i].start
+    # "5-3" is a range.
+    is_apart = before_sign.end < sign.start or before_sign.text in "(,[="
+    return is_minus and is_apart

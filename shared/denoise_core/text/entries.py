@@ -1,0 +1,93 @@
+"""Chunk logs by entry and transcripts by turn."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from string import ascii_letters, digits
+
+from denoise_core.spans import RangeTuple
+from denoise_core.text.line_groups import group_lines, split_long
+from denoise_core.text.prose import line_kind
+from denoise_core.text.text_chunk import TextChunk
+
+_DETECTION_CHARACTERS = 8_000
+_MAX_QUESTION_CHARACTERS = 240  # a longer turn is no context of its answer
+_MIN_SHARE = 0.6  # of the lines must begin alike in a log or transcript
+_MIN_STARTS = 4
+_TIME_MARKS = frozenset(":-/.")  # a time holds one of these after its first digit
+_TURN = re.compile(r"(?:[\[(]?[\d:.,]+[\])]?[ ]+)?([^\W\d_][\w .'-]{0,40}):[ \t]")
+_SHAPES = str.maketrans(
+    digits + ascii_letters, "0" * len(digits) + "a" * len(ascii_letters)
+)
+
+
+def head_lines(text: str) -> list[str]:
+    """Return the filled lines at the beginning of a text, which decide its format."""
+    lines = text[:_DETECTION_CHARACTERS].split("\n")
+    return list(filter(str.strip, lines))
+
+
+def entry_starts(lines: Sequence[str]) -> frozenset[str]:
+    """Return how entries begin: shapes of a time, or speakers who speak twice.
+
+    Empty if too few lines begin so.
+    """
+    min_starts = max(_MIN_STARTS, _MIN_SHARE * len(lines))
+    shapes = _count_repeated(map(_time_shape, lines))
+    if shapes.total() >= min_starts:
+        return frozenset(shapes)
+    speakers = _count_repeated(map(_speaker, lines))
+    # Rules separate records of fields, whose names look like speakers.
+    rules = sum(line_kind(line) == "rule" for line in lines)
+    is_talk = speakers.total() >= min_starts and len(speakers) > 1 and rules < 2
+    return frozenset(speakers) if is_talk else frozenset()
+
+
+def entry_chunks(text: str) -> list[TextChunk]:
+    """Chunk a log or transcript; a turn has the question before it as context."""
+    known_starts = entry_starts(head_lines(text))
+
+    def starts_entry(start: int, end: int) -> bool:
+        line = text[start:end]
+        return _speaker(line) in known_starts or _time_shape(line) in known_starts
+
+    entries = group_lines(text, starts_entry)
+    # Only the first group may not begin an entry.
+    speakers = [_speaker(text[start:end]) for start, end in entries]
+    if not starts_entry(*entries[0]):
+        speakers[0] = ""
+    is_talk = sum(map(bool, speakers)) > 0.5 * len(entries)
+    chunks = []
+    previous_span, previous_speaker = (0, 0), ""
+    for span, speaker in zip(entries, speakers, strict=True):
+        is_answer = is_talk and speaker and previous_speaker not in ("", speaker)
+        context_spans: RangeTuple = ()
+        previous_size = previous_span[1] - previous_span[0]
+        if is_answer and previous_size <= _MAX_QUESTION_CHARACTERS:
+            context_spans = (previous_span,)
+        # The lines of a stack trace are no sentences.
+        by_lines = "\n" in text[span[0] : span[1]].strip()
+        chunks += split_long(text, span, context_spans, by_lines=by_lines)
+        previous_span, previous_speaker = span, speaker
+    return chunks
+
+
+def _count_repeated(line_starts: Iterable[str]) -> Counter[str]:
+    """Count the non-empty starts that occur more than once."""
+    counts = Counter(filter(None, line_starts))
+    return Counter({start: count for start, count in counts.items() if count > 1})
+
+
+def _speaker(line: str) -> str:
+    """Return who speaks in this line; ``""`` if it is no turn."""
+    turn = _TURN.match(line)
+    return turn[1] if turn else ""
+
+
+def _time_shape(line: str) -> str:
+    """Return a line's first characters, each digit as 0; ``""`` if they hold no time."""
+    shape = line[:10].translate(_SHAPES)
+    has_time = shape.count("0") >= 4 and not _TIME_MARKS.isdisjoint(shape[1:])
+    return shape[:8] if has_time else ""

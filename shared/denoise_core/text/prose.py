@@ -1,0 +1,378 @@
+"""Chunk Markdown, plain text and mail.
+
+`_BlockReader` turns lines into blocks (headings, paragraphs, list items, table rows,
+code); `_ContextTracker` says what each block cannot be read without.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from string import punctuation
+
+from denoise_core.spans import Range, Ranges
+from denoise_core.text.line_groups import MAX_CODE_CHARACTERS, split_long
+from denoise_core.text.text_chunk import (
+    MAX_CHUNK_CHARACTERS,
+    TextChunk,
+    line_spans,
+    with_title,
+)
+
+_MAX_HEADING_CHARACTERS = 100  # of a heading without a mark
+_MAX_HEADING_WORDS = 12
+_UNMARKED_LEVEL = 8  # heading levels: Markdown has 1 to 6
+_PAGE_HEADER_LEVEL = 7
+_SENTENCE_ENDINGS = ".,;:!?\u3002\uff01\uff1f"  # a heading does not end with these
+_WITHOUT_PUNCTUATION = str.maketrans(punctuation, " " * len(punctuation))
+
+_LINE = re.compile(
+    r"(?P<heading>[ ]{0,3}\#{1,6}[ \t]+\S|={2,}[^=\n]+={2,}\s*$)"
+    r"|(?P<fence>\s*(?:```|~~~))"
+    r"|(?P<rule>[ ]{0,3}(?:={3,}|-{3,})\s*$)"
+    r"|(?P<row>\s*\|.*\|\s*$|[^\s\t][^\t\n]*\t[^\n]*\S)"
+    r"|(?P<item>\s*(?:[-*+\u2022\u2013]|\(?\w{1,3}[.)])[ \t]+\S)"
+    r"|(?P<field>[\w-]{1,24}:[ \t]+\S)"
+)
+_QUOTE_MARKS = re.compile(r"\A(?:[ ]?>)+")
+
+
+def line_kind(line: str) -> str:
+    """Return what a line looks like; ``""`` for text.
+
+    ``"heading"``, ``"fence"`` (of code), ``"rule"`` (or underline), ``"row"``,
+    ``"item"`` or ``"field"`` (``Name: value``).
+    """
+    match = _LINE.match(line)
+    return (match.lastgroup or "") if match else ""
+
+
+def prose_chunks(text: str) -> list[TextChunk]:
+    """Chunk a text that has at least one filled line."""
+    reader = _BlockReader(text)
+    for start, end in line_spans(text):
+        reader.read_line(start, end)
+    blocks = reader.blocks
+    _mark_page_headers(text, blocks)
+    title = _find_mail_header(text, blocks[0])
+    tracker = _ContextTracker(text, title)
+    chunks = []
+    previous_block = _EDGE
+    for block, next_block in pairwise([*blocks, _EDGE]):
+        chunks += _block_chunks(tracker, previous_block, block, next_block)
+        previous_block = block
+    if title is None and _is_title(blocks):
+        title = blocks[0]
+    if title is None:
+        return chunks
+    title_text = text[title.start : title.end].strip()
+    return with_title(title_text, title.span, chunks)
+
+
+@dataclass(slots=True)
+class _Block:
+    """Lines that belong together.
+
+    Attributes:
+        start: First character.
+        end: Character after the last one.
+        kind: ``"heading"``, ``"para"``, ``"item"``, ``"row"`` or ``"code"``.
+        indent: Characters before the first word.
+        quote_depth: Number of quote marks before each line.
+        level: Level of a heading.
+        ends_blank: True if a blank line, or a rule, ends the block.
+        has_fields: True if every line is ``Name: value``.
+    """
+
+    start: int
+    end: int
+    kind: str
+    indent: int = 0
+    quote_depth: int = 0
+    level: int = 0
+    ends_blank: bool = False
+    has_fields: bool = False
+
+    @property
+    def span(self) -> Range:
+        return self.start, self.end
+
+    @property
+    def is_short(self) -> bool:
+        return self.end - self.start <= MAX_CHUNK_CHARACTERS
+
+    def announces_next(self, text: str) -> bool:
+        """Whether a short block ends with a colon and so introduces the next one."""
+        block_text = text[self.start : self.end]
+        return self.is_short and block_text.rstrip(" \t\r\n>").endswith(":")
+
+
+# The block before the first and after the last one; never changed.
+_EDGE = _Block(0, 0, "heading", quote_depth=99, ends_blank=True)
+
+
+@dataclass(slots=True)
+class _BlockReader:
+    """Turns lines into blocks, looking at each line once and at the one after it."""
+
+    text: str
+    blocks: list[_Block] = field(default_factory=list)
+    open_fence: str = ""
+
+    @property
+    def last_block(self) -> _Block:
+        return self.blocks[-1] if self.blocks else _EDGE
+
+    def read_line(self, start: int, end: int) -> None:
+        line, last_block = self.text[start:end], self.last_block
+        if self.open_fence:
+            last_block.end = end
+            if line.strip().startswith(self.open_fence):
+                self.open_fence = ""
+            return
+        content = _QUOTE_MARKS.sub("", line)
+        quote_depth = line.count(">", 0, len(line) - len(content))
+        if content.strip():
+            kind = line_kind(content)
+            is_open = not last_block.ends_blank
+            is_same_quote = last_block.quote_depth == quote_depth
+            if is_open and is_same_quote and self.continues_block(content, kind):
+                last_block.end = end
+            else:
+                self.start_block(start, end, content, kind, quote_depth)
+        elif self.blocks:
+            last_block.end, last_block.ends_blank = end, True
+        else:
+            self.blocks.append(_Block(start, end, "para", ends_blank=True))
+
+    def continues_block(self, content: str, kind: str) -> bool:
+        """Whether a line continues the block before it, without a blank line."""
+        last_block = self.last_block
+        if kind == "rule" and last_block.kind == "para":
+            self.underline_block(last_block, content)
+            return True
+        if kind in ("heading", "fence", "row") or last_block.kind in ("heading", "row"):
+            return False
+        if kind == "item":
+            return last_block.kind == "code"
+        last_block.has_fields = last_block.has_fields and kind == "field"
+        return True
+
+    def underline_block(self, block: _Block, content: str) -> None:
+        """Make one line over a rule a heading; a rule ends a longer record."""
+        block.ends_blank = self.text.count("\n", block.start, block.end) > 1
+        if not block.ends_blank:
+            block.kind = "heading"
+            block.level = 1 if "=" in content else 2
+
+    def start_block(
+        self,
+        start: int,
+        end: int,
+        content: str,
+        kind: str,
+        quote_depth: int,
+    ) -> None:
+        """Start a block with this line.
+
+        A code block joins the sentence that announces it, an indented paragraph the
+        list item above it.
+        """
+        bare_content = content.lstrip(" \t")
+        indent = len(content) - len(bare_content)
+        block = _Block(start, end, kind, indent, quote_depth)
+        if kind == "fence":
+            block.kind, self.open_fence = "code", content.strip()[:3]
+        elif kind == "heading":
+            block.level = len(bare_content) - len(bare_content.lstrip("#=")) or 1
+        elif kind != "row" and self.is_unmarked_heading(content, end):
+            block.kind, block.level = "heading", _UNMARKED_LEVEL
+        elif kind not in ("row", "item"):
+            block.kind, block.has_fields = "para", kind == "field"
+        if self.joins_last_block(block):
+            self.last_block.end, self.last_block.ends_blank = end, False
+        else:
+            self.blocks.append(block)
+
+    def joins_last_block(self, block: _Block) -> bool:
+        last_block = self.last_block
+        if block.kind == "code" and last_block.kind in ("para", "item"):
+            return last_block.announces_next(self.text)
+        is_same_quote = last_block.quote_depth == block.quote_depth
+        is_deeper = is_same_quote and block.indent > last_block.indent
+        return block.kind == "para" and last_block.kind == "item" and is_deeper
+
+    def is_unmarked_heading(self, content: str, end: int) -> bool:
+        """Whether this is a short line by itself, with text under it.
+
+        A list item with another item under it is none.
+        """
+        line = content.strip()
+        is_short = len(line) <= _MAX_HEADING_CHARACTERS
+        if not is_short or len(line.split()) > _MAX_HEADING_WORDS:
+            return False
+        is_title_case = line[0].isupper() or line[0].isdigit()
+        is_sentence = line[-1] in _SENTENCE_ENDINGS
+        if is_sentence or not is_title_case or content[0] in " \t":
+            return False
+        next_end = self.text.find("\n", end) + 1 or len(self.text)
+        if self.text[end:next_end].strip() or not self.last_block.ends_blank:
+            return False
+        following_text = self.text[next_end : next_end + 400].lstrip("\n")
+        is_list = line_kind(line) and line_kind(following_text) == "item"
+        has_text = bool(following_text.strip()) and following_text[0] != ">"
+        return has_text and not is_list
+
+
+@dataclass(slots=True)
+class _ContextTracker:
+    """What the next block cannot be read without.
+
+    Attributes:
+        text: The whole text.
+        mail_header: The block with a mail's sender and subject.
+        headings: The open headings, outermost first.
+        list_items: The items around the next item.
+        list_lead: Range of the sentence that introduces a list, at most one.
+        quote_authors: Per quote depth the range that says who is quoted.
+        table_header: Ranges of the open table's header rows.
+    """
+
+    text: str
+    mail_header: _Block | None
+    headings: list[_Block] = field(default_factory=list)
+    list_items: list[_Block] = field(default_factory=list)
+    list_lead: Ranges = field(default_factory=list)
+    quote_authors: dict[int, Range] = field(default_factory=dict)
+    table_header: Ranges = field(default_factory=list)
+
+    def open_heading(self, block: _Block) -> Ranges:
+        while self.headings and self.headings[-1].level >= block.level:
+            self.headings.pop()
+        context_spans = [heading.span for heading in self.headings]
+        self.headings.append(block)
+        self.list_items, self.list_lead, self.table_header = [], [], []
+        return context_spans
+
+    def context_of(self, block: _Block, previous_block: _Block) -> Ranges:
+        context_spans = [heading.span for heading in self.headings]
+        context_spans += self.quote_context(block, previous_block)
+        if block.kind == "item":
+            while self.list_items and self.list_items[-1].indent >= block.indent:
+                self.list_items.pop()
+            context_spans += [item.span for item in self.list_items if item.is_short]
+            self.list_items.append(block)
+        else:
+            self.list_items = []
+        if block.kind == "para":
+            is_lead = block.announces_next(self.text)
+            self.list_lead = [block.span] if is_lead else []
+        else:
+            context_spans += self.list_lead
+        is_same_table = block.kind == "row" and previous_block.kind == "row"
+        if not is_same_table or previous_block.ends_blank:
+            self.table_header = []
+        return context_spans
+
+    def quote_context(self, block: _Block, previous_block: _Block) -> Ranges:
+        """Return who is quoted in this block, or else who wrote the mail."""
+        depth = block.quote_depth
+        for author_depth in list(self.quote_authors):
+            if author_depth > depth:
+                del self.quote_authors[author_depth]
+        is_deeper = depth > previous_block.quote_depth
+        if is_deeper and previous_block.announces_next(self.text):
+            self.quote_authors[depth] = previous_block.span
+        author_span = self.quote_authors.get(depth)
+        if is_deeper and block.announces_next(self.text):
+            self.quote_authors[depth] = block.span
+        if self.mail_header is not None and not depth:
+            return [self.mail_header.span]
+        return [author_span] if author_span else []
+
+    def is_table_header(self, block: _Block, next_block: _Block) -> bool:
+        """Whether a row is the header of its table, or the line under the header."""
+        row_text = self.text[block.start : block.end]
+        if _is_header_rule(row_text):
+            return True
+        if self.table_header or block.ends_blank or next_block.kind != "row":
+            return False
+        next_row = self.text[next_block.start : next_block.end]
+        return "\t" in row_text or _is_header_rule(next_row)
+
+
+def _block_chunks(
+    tracker: _ContextTracker,
+    previous_block: _Block,
+    block: _Block,
+    next_block: _Block,
+) -> list[TextChunk]:
+    if block.kind == "heading":
+        is_deeper = next_block.level > block.level
+        has_text = next_block.kind != "heading" or is_deeper
+        context_spans = tuple(tracker.open_heading(block))
+        return [TextChunk(*block.span, context_spans, is_structural=has_text)]
+    spans = tracker.context_of(block, previous_block)
+    is_header = block.kind == "row" and tracker.is_table_header(block, next_block)
+    if block.kind == "row" and not is_header:
+        spans += tracker.table_header
+    # In order, each once: a lead may also be who is quoted.
+    context_spans = tuple(dict.fromkeys(span for span in spans if span != block.span))
+    if is_header:
+        tracker.table_header.append(block.span)
+        return [TextChunk(*block.span, context_spans, is_structural=True)]
+    if block.kind == "code":
+        return split_long(
+            tracker.text,
+            block.span,
+            context_spans,
+            by_lines=True,
+            max_characters=MAX_CODE_CHARACTERS,
+        )
+    return split_long(tracker.text, block.span, context_spans)
+
+
+def _find_mail_header(text: str, first_block: _Block) -> _Block | None:
+    """Return the first block if it is the header fields of a mail."""
+    lines = text.count("\n", first_block.start, first_block.end)
+    if first_block.has_fields and lines > 2:
+        return first_block
+    return None
+
+
+def _is_title(blocks: Sequence[_Block]) -> bool:
+    """Whether the first block is the only heading of the first level."""
+    if blocks[0].kind != "heading" or blocks[0].level != 1:
+        return False
+    return sum(block.kind == "heading" and block.level == 1 for block in blocks) == 1
+
+
+def _mark_page_headers(text: str, blocks: Sequence[_Block]) -> None:
+    """Make headings of short paragraphs that differ only in a number that counts up."""
+    similar_blocks: dict[str, list[tuple[str, _Block]]] = {}
+    for block in blocks:
+        block_text = text[block.start : block.end]
+        if block.kind != "para" or len(block_text) > 2 * _MAX_HEADING_CHARACTERS:
+            continue
+        words = block_text.translate(_WITHOUT_PUNCTUATION).split()
+        numbers = list(filter(str.isdecimal, words))
+        wording = "".join(word for word in words if not word.isdecimal())
+        if words:
+            first_number = numbers[0] if numbers else ""
+            similar_blocks.setdefault(wording, []).append((first_number, block))
+    for numbered_blocks in similar_blocks.values():
+        numbers = [number for number, _ in numbered_blocks]
+        first_count = int(numbers[0] or -1)
+        expected_numbers = map(str, range(first_count, first_count + len(numbers)))
+        if len(numbers) > 2 and numbers == list(expected_numbers):
+            for _, block in numbered_blocks:
+                block.kind, block.level = "heading", _PAGE_HEADER_LEVEL
+
+
+def _is_header_rule(row_text: str) -> bool:
+    """Whether this is the line under a table's header: dashes, colons and bars."""
+    symbols = "".join(row_text.split())
+    has_cells = "|" in symbols.partition("-")[2]
+    return has_cells and not symbols.strip(":|-")
