@@ -1,13 +1,11 @@
 """What the loop's outcomes are worth: real models' answers as drafts, drafts from distractors, adversaries.
 
-MTRAG: answers of three writers to the same questions, rated for faithfulness by people (good is a median of 4 of
-4). Each is the first draft in turn, the others follow in the order of the file when the loop asks again. An answer
-that was repaired is another text than the one that people rated: it is counted apart, and in no correction; how
-many drafts a correction costs lies between the two figures given. NQ, XQuAD and HotpotQA: a drafted name is taken
-from the text of a distractor or, as the control, from the answers; each stands alone and is judged with all
-passages as evidence. Thresholds and rules were chosen while looking
-at the development files, these among them. The quoting judge sees a sample of each, with replies recorded from
-a large language model (recorded/loop.jsonl).
+MTRAG: answers of three writers to the same questions, rated for faithfulness by people (good is a median of 4
+of 4). Each is the first draft in turn, the others follow in the order of the file when the loop asks again.
+NQ, XQuAD and HotpotQA: a drafted name is taken from the text of a distractor or, as the control, from the
+answers; each stands alone and is judged with all passages as evidence. Thresholds and rules were chosen while
+looking at the development files, these among them. The quoting judge sees a sample of each, with replies
+recorded from a large language model (recorded/loop.jsonl).
 """
 
 from __future__ import annotations
@@ -119,7 +117,7 @@ def _real_drafts(
     rows: Sequence[tuple[str, tuple[Passage, ...], dict[str, bool]]],
     utility: Groundedness,
 ) -> None:
-    supported = good = extra = corrected = harmed = repaired = cut_good = runs = 0
+    supported = good = extra = corrected = harmed = runs = 0
     outcomes: dict[Outcome, int] = dict.fromkeys(Outcome, 0)
     loop = Augmenter(judge=utility, limits=LoopLimits(patience=3))
     by = f"MTRAG, {utility.name}:"
@@ -130,14 +128,7 @@ def _real_drafts(
             answer = loop.answer(question, drafter=Drafts(order), evidence=evidence)
             runs += 1
             outcomes[answer.outcome] += 1
-            extra += answer.memory.drafts - 1
-            if answer.text not in rated:
-                repaired += answer.outcome is Outcome.SUPPORTED
-                cut_good += (
-                    answer.outcome is Outcome.SUPPORTED
-                    and rated[order[answer.best.draft]]
-                )
-                continue
+            extra += answer.memory.draft_count - 1
             corrected += rated[answer.text] and not rated[order[0]]
             harmed += rated[order[0]] and not rated[answer.text]
             if answer.outcome is Outcome.SUPPORTED:
@@ -148,26 +139,17 @@ def _real_drafts(
     for outcome, count in outcomes.items():
         bench.row(f"{by} {outcome}", count / max(1, runs), "share")
     bench.share(f"{by} supported as written: good", good, supported, at_least=0.9)
-    bench.row(f"{by} supported after repair", repaired / max(1, runs), "share")
-    bench.row(
-        f"{by} repaired: the draft was good as a whole",
-        cut_good / max(1, repaired),
-        "share of these",
-    )
     bench.row(
         f"{by} corrected less harmed", corrected - harmed, "answers of " + str(runs)
     )
-    mended = corrected - harmed + repaired - cut_good
     bench.row(f"{by} extra drafts", extra, "drafts")
     price = extra / (corrected - harmed) if corrected > harmed else 999.0
     bench.row(
-        f"{by} extra drafts for each net correction, repairs not counted",
+        f"{by} extra drafts for each net correction",
         price,
         "drafts",
         at_most=6,
     )
-    best = extra / mended if mended > 0 else 999.0
-    bench.row(f"{by} the same, were every repair of a bad draft good", best, "drafts")
 
 
 def _names(
@@ -225,10 +207,7 @@ def _distractors(
 
 
 def _supported(answers: Sequence[Answer]) -> int:
-    return sum(
-        a.outcome is Outcome.SUPPORTED and not (a.best and a.best.repaired)
-        for a in answers
-    )
+    return sum(answer.outcome is Outcome.SUPPORTED for answer in answers)
 
 
 def _adversaries(bench: Benchmark) -> None:

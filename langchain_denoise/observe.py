@@ -59,7 +59,7 @@ def has_listeners(run: ParentRunManager | AsyncParentRunManager) -> bool:
 
 def short_record(record: Record) -> Record:
     """The record without the text of the drafts, for a span."""
-    attempt_keys = ("draft", "repaired", "outcome", "score", "reasons")
+    attempt_keys = ("draft", "outcome", "score", "reasons")
     run_keys = (
         "outcome",
         "stopped_because",

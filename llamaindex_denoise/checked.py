@@ -39,7 +39,7 @@ def Checked(
     augmenter: Augmenter | None = None,
     **settings: Any,
 ) -> Any:
-    """Return a copy of ``component`` whose answers are judged, repaired and redrafted.
+    """Return a copy of ``component`` whose answers are judged and redrafted.
 
     The verdict is in ``response.metadata["denoise"]`` of every kind of response, and in
     an agent's stream as a `VerificationEvent`.
@@ -48,8 +48,8 @@ def Checked(
         component: A query engine, a chat engine of any mode, a FunctionAgent,
             ReActAgent, CodeActAgent, AgentWorkflow, or a `QueryEngineTool` (which then
             shows an agent the verdict). It is not changed.
-        judge: A judge of `denoise_core`, a LlamaIndex model (which then quotes) or
-            evaluator, or a function; None compares by code alone.
+        judge: A judge of `denoise_core`, a LlamaIndex model (which then quotes)
+            or a function; None compares by code alone.
         budget: Bounds one run.
         limits: Bounds the loop.
         unsupported: ``"send"`` or ``"abstain"`` from an answer that fails.

@@ -78,12 +78,6 @@ def build_augmenter(
             "limits: expected LoopLimits such as LoopLimits(attempts=2), got "
             f"{type(limits).__name__}"
         )
-    # Compared by name, since importing the class is slow.
-    if type(judge).__name__ == "SemanticSimilarityEvaluator":
-        raise InputError(
-            "judge: a SemanticSimilarityEvaluator compares with a reference answer, "
-            "and there is none; take FaithfulnessEvaluator or a judge of denoise_core"
-        )
     if unsupported is not None:
         limits = replace(limits or LoopLimits(), unsupported=unsupported)
     if isinstance(judge, LLM):

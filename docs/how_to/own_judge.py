@@ -27,4 +27,4 @@ print(
 verdict = Augmenter(judge=has_words).answer(
     "When was it finished?", drafter=FixedText(answer), evidence=passages
 )
-print("your judge:", verdict.outcome.value, "|", verdict.text)
+print("your judge:", verdict.outcome.value, "|", verdict.supported_part)

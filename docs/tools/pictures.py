@@ -105,7 +105,7 @@ def architecture() -> str:
                 )
             )
     back = f'<path d="M270 334 H372 V260 H274" fill="none" stroke="{GREY}" marker-end="url(#a)"/>'
-    said = ("not supported:", "repair, search,", "try again")
+    said = ("not supported:", "search again,", "try again")
     drawn += [
         back,
         *(text(277, 282 + 15 * n, line, 11, GREY) for n, line in enumerate(said)),

@@ -22,7 +22,7 @@ from typing_extensions import override
 from denoise_core import InputError, Usage
 from denoise_core.augmenter import Answer
 from denoise_core.augmenter.drafting import DraftReply, DraftRequest, RetrievedEvidence
-from denoise_core.augmenter.drafting.taint import drop_contaminated_searches
+from denoise_core.augmenter.drafting.contamination import drop_contaminated_searches
 from denoise_core.augmenter.streaming import Show
 from denoise_core.augmenter.traces.record import answer_record
 from denoise_core.runtime.record import RECORD_KEY
@@ -359,7 +359,7 @@ def earlier_attempts(messages: Sequence[BaseMessage]) -> list[Record]:
     for message in current_turn(messages):
         record = message.response_metadata.get(RECORD_KEY, {})
         for attempt in record.get("attempts", ()):
-            if attempt["outcome"] == "fail" and not attempt["repaired"]:
+            if attempt["outcome"] == "fail":
                 rejected_attempts.append(attempt)
     return rejected_attempts
 

@@ -1,4 +1,4 @@
-"""`verified(chain)`: judge, repair and another draft for any chain, without a rewrite."""
+"""`verified(chain)`: judge and redraft around any chain, without a rewrite."""
 
 from __future__ import annotations
 
@@ -360,7 +360,7 @@ class ChainDrafter:
         is_plain_text = claims.fields is None and not callable(settings.answer)
         output_text = claims.text.strip() if is_plain_text else best.candidate
         is_unchanged = answer.text == best.candidate == output_text
-        if best.repaired or not is_unchanged:
+        if not is_unchanged:
             if claims.fields is not None:
                 message = chain_values.CANNOT_REPLACE_ANSWER
                 raise InputError(message.format(type(output).__name__))

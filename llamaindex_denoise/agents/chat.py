@@ -38,7 +38,7 @@ class CheckedChatEngine(BaseChatEngine):
     """A chat engine of any mode with checked answers.
 
     The engine's memory gets messages and answers, but no rejected draft. The engine is
-    called once per turn, and its answer judged and repaired; with
+    called once per turn, and its answer is judged; with
     ``LoopLimits(rerun=True)`` it is called again with the feedback.
     """
 

@@ -32,13 +32,13 @@ from llama_index.core.workflow import Context, StopEvent, Workflow, step
 
 from denoise_core import InputError, Message, Passage
 from denoise_core.augmenter import Answer, Augmenter
+from denoise_core.augmenter.drafting.contamination import drop_contaminated_searches
 from denoise_core.augmenter.drafting.drafter import (
     DraftReply,
     DraftRequest,
     FixedText,
     RetrievedEvidence,
 )
-from denoise_core.augmenter.drafting.taint import drop_contaminated_searches
 from denoise_core.augmenter.prompts import REVISE
 from denoise_core.text.delimit import wrap_in_envelope
 from denoise_core.tool_results import arguments_text, read_result
@@ -212,7 +212,7 @@ class FinalOutputChecks:
         """The record of an answer that is sent whatever the verdict."""
         augmenter = copy.copy(self.augmenter)
         limits = augmenter.limits
-        augmenter.limits = replace(limits, repair=False, unsupported="send")
+        augmenter.limits = replace(limits, unsupported="send")
         drafter = FixedText()
         drafter.drafted = replace(draft, calls=0)
         loop_run = EngineLoopRun(augmenter, await _question(ctx), drafter)

@@ -236,7 +236,7 @@ class CheckedQueryEngine(VerifiedEngine):
     """`Checked` of a query engine; keeps its retrieval, synthesizer and prompts.
 
     An engine without ``retrieve`` and ``synthesize`` is called once, and its answer
-    judged and repaired; ``LoopLimits(rerun=True)`` calls it again.
+    is judged; ``LoopLimits(rerun=True)`` calls it again.
     """
 
     def __init__(

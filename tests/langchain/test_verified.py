@@ -390,7 +390,7 @@ async def test_the_verdict_as_annotations_of_the_message(is_sync, shape):
         "key": {"answer": message_text},
         "state": {"messages": [HumanMessage("q"), message_text]},
     }
-    verifier = Verifier(annotate=True, limits=LoopLimits(attempts=1, repair=False))
+    verifier = Verifier(annotate=True, limits=LoopLimits(attempts=1))
     chain = verified(
         lambda input_value: outputs[shape],
         verifier,

@@ -1,13 +1,11 @@
 """What is said to a front door acts, what nothing reads is an error, and a question's bundle travels whole."""
 
 import pytest
-from llama_index.core import MockEmbedding
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
 from llama_index.core.agent.workflow.base_agent import BaseWorkflowAgent
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.chat_engine.types import BaseChatEngine
-from llama_index.core.evaluation import SemanticSimilarityEvaluator
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.schema import QueryBundle
 from llama_index.core.tools import QueryEngineTool
@@ -60,7 +58,7 @@ def test_a_budget_acts(scripted_llm, make):
 @pytest.mark.parametrize("make", ["around", "from_args"])
 def test_limits_and_what_becomes_of_an_unsupported_answer_act(scripted_llm, make):
     settings = {
-        "limits": LoopLimits(attempts=1, repair=False),
+        "limits": LoopLimits(attempts=1),
         "unsupported": "abstain",
     }
     response = _made(make, scripted_llm(first_wrong_then_right), **settings).query(
@@ -154,14 +152,6 @@ def test_an_augmenter_and_its_settings_are_not_both_given(scripted_llm):
             inner(scripted_llm(lambda messages: RIGHT)),
             augmenter=Augmenter(),
             budget=Budget(calls=1),
-        )
-
-
-def test_an_evaluator_that_compares_with_a_reference_is_refused(scripted_llm):
-    with pytest.raises(InputError, match="reference"):
-        Checked(
-            inner(scripted_llm(lambda messages: RIGHT)),
-            judge=SemanticSimilarityEvaluator(embed_model=MockEmbedding(8)),
         )
 
 

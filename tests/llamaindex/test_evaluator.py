@@ -6,14 +6,6 @@ import pytest
 from judging import by_words
 from llama_index.core import Settings
 from llama_index.core.base.response.schema import Response
-from llama_index.core.evaluation import (
-    CorrectnessEvaluator,
-    EvaluationResult,
-    FaithfulnessEvaluator,
-    GuidelineEvaluator,
-    RelevancyEvaluator,
-)
-from llama_index.core.evaluation.base import BaseEvaluator
 from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetryQueryEngine
 from llama_index.core.schema import NodeWithScore, TextNode
@@ -135,68 +127,8 @@ def test_in_the_retry_query_engine(scripted_llm):
         Settings._llm = None
 
 
-class Fixed(BaseEvaluator):
-    """An evaluator that says what it is told to say."""
-
-    def __init__(self, **result):
-        self.result, self.seen = result, []
-
-    async def aevaluate(self, query=None, response=None, contexts=None, **kwargs):
-        await asyncio.sleep(0)
-        self.seen.append((query, response, contexts))
-        if "error" in self.result:
-            raise self.result["error"]
-        return EvaluationResult(**self.result)
-
-    def _get_prompts(self):
-        return {}
-
-    def _update_prompts(self, prompts):
-        return
-
-
-@pytest.mark.parametrize(
-    ("result", "outcome", "score"),
-    [
-        ({"passing": True}, "supported", None),
-        ({"passing": True, "score": 0.8}, "supported", 0.8),
-        ({"passing": False, "score": 0.3}, "unsupported", 0.3),
-        ({"passing": None}, "unknown", None),
-        ({"passing": True, "invalid_result": True}, "unknown", None),
-        ({}, "unknown", None),
-        ({"error": ConnectionError("down")}, "unknown", None),
-    ],
-)
-@pytest.mark.parametrize("sync", [True, False])
-def test_an_evaluators_result_becomes_a_verdict(result, outcome, score, sync):
-    built = loop(Fixed(**result, feedback="because"))
-    answer = built.answer(QUESTION) if sync else asyncio.run(built.aanswer(QUESTION))
-    assert answer.outcome == outcome
-    if outcome == "unsupported":
-        assert answer.best.verdict.reasons == ("because",)
-    if score is not None:
-        assert [c.probability for c in answer.best.verdict.claims] == [score]
-
-
 def loop(utility, **settings):
     llm = FunctionLLM(lambda messages: RIGHT)
     return Augmenter(
         llm, ListRetriever([Passage(CONTEXT[0], "1")]), judge=utility, **settings
     )
-
-
-EVALUATORS = {
-    FaithfulnessEvaluator: ("YES", "supported"),
-    RelevancyEvaluator: ("NO", "unsupported"),
-    CorrectnessEvaluator: ("1\nwrong", "unsupported"),
-    GuidelineEvaluator: ('{"passing": true, "feedback": "fine"}', "supported"),
-}
-
-
-@pytest.mark.parametrize("kind", EVALUATORS)
-async def test_llamaindexs_evaluators_judge_as_they_are(scripted_llm, kind):
-    """In blocking code beside a running loop too, as in a notebook."""
-    reply, outcome = EVALUATORS[kind]
-    evaluator = kind(llm=scripted_llm(lambda messages: reply))
-    assert loop(evaluator).answer(QUESTION).outcome == outcome
-    assert (await loop(evaluator).aanswer(QUESTION)).outcome == outcome

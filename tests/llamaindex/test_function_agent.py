@@ -19,8 +19,8 @@ from llamaindex_doubles import Calling, calls
 from llamaindex_engines import Fixed, nodes
 
 from denoise_core.augmenter import Augmenter, LoopLimits, WorkingMemory
+from denoise_core.augmenter.drafting.contamination import split_evidence
 from denoise_core.augmenter.drafting.drafter import DraftReply
-from denoise_core.augmenter.drafting.taint import split_evidence
 from llamaindex_denoise import (
     AugmentedQueryEngine,
     Checked,

@@ -17,7 +17,11 @@ from code_measures import (
 )
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = [ROOT / "shared" / "denoise_core", ROOT / "langchain_denoise", ROOT / "llamaindex_denoise"]
+PACKAGES = [
+    ROOT / "shared" / "denoise_core",
+    ROOT / "langchain_denoise",
+    ROOT / "llamaindex_denoise",
+]
 FILES = python_files(*PACKAGES)
 
 # Old name, tab, the field's term: names that said nothing to a reader from outside.
@@ -50,14 +54,20 @@ def test_a_class_name_means_one_class(names):
 
 
 def test_few_module_functions_share_a_name(names):
-    shared = {name: count for name, count in names.module_functions.items() if count > 1}
+    shared = {
+        name: count for name, count in names.module_functions.items() if count > 1
+    }
     assert shared_share(names.module_functions) <= 0.08, shared
 
 
 def test_no_name_of_the_table_is_defined(names):
     rows = FORBIDDEN_NAMES.read_text(encoding="utf-8").splitlines()
     terms = dict(row.split("\t") for row in rows if not row.startswith("#"))
-    assert not {name: terms[name.strip("_")] for name in names.defined if name.strip("_") in terms}
+    assert not {
+        name: terms[name.strip("_")]
+        for name in names.defined
+        if name.strip("_") in terms
+    }
 
 
 def test_statements_are_one_step_each():
@@ -72,7 +82,10 @@ def test_docstrings_comments_and_messages_are_modern_english():
     hits = []
     for path in FILES:
         for line, text in user_facing_texts(path):
-            hits += [f"{path.relative_to(ROOT)}:{line}: {match[0]}" for match in OLD_WORDS.finditer(text)]
+            hits += [
+                f"{path.relative_to(ROOT)}:{line}: {match[0]}"
+                for match in OLD_WORDS.finditer(text)
+            ]
     assert not hits
 
 
@@ -81,9 +94,15 @@ def test_what_is_public_is_documented():
     for path in FILES:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         for node in ast.walk(tree):
-            is_definition = isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
+            is_definition = isinstance(
+                node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+            )
             if isinstance(node, ast.Module) and not ast.get_docstring(node):
                 missing.append(f"{path.relative_to(ROOT)}: module")
-            elif is_definition and not node.name.startswith("_") and not ast.get_docstring(node):
+            elif (
+                is_definition
+                and not node.name.startswith("_")
+                and not ast.get_docstring(node)
+            ):
                 missing.append(f"{path.relative_to(ROOT)}:{node.lineno}: {node.name}")
     assert len(missing) <= 0, missing

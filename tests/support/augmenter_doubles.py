@@ -36,9 +36,10 @@ class HalfDenoiser:
     """Keeps the first passage, drops the others with scores."""
 
     def denoise(self, query, passages):
-        first, *rest = passages
+        first, *other_items = passages
         drops = tuple(
-            Drop(Span(p.id, 0, len(p.text)), "low", n / 10) for n, p in enumerate(rest)
+            Drop(Span(p.id, 0, len(p.text)), "low", n / 10)
+            for n, p in enumerate(other_items)
         )
         return DenoiseResult(query, (first,), drops)
 
@@ -56,10 +57,10 @@ class Chain:
 
     def draft(self, request):
         self.asked.append(request)
-        said = self.left.pop(0) if len(self.left) > 1 else self.left[0]
-        if isinstance(said, Exception):
-            raise said
-        return said
+        reply_text = self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        if isinstance(reply_text, Exception):
+            raise reply_text
+        return reply_text
 
     async def adraft(self, request):
         return self.draft(request)
@@ -67,13 +68,15 @@ class Chain:
 
 def scripted(*replies):
     """A model that says these in turn, and the last one for ever; an exception among them is raised."""
-    left = list(replies)
+    remaining_text = list(replies)
 
     def reply(messages):
-        said = left.pop(0) if len(left) > 1 else left[0]
-        if isinstance(said, Exception):
-            raise said
-        return said
+        reply_text = (
+            remaining_text.pop(0) if len(remaining_text) > 1 else remaining_text[0]
+        )
+        if isinstance(reply_text, Exception):
+            raise reply_text
+        return reply_text
 
     return FunctionLLM(reply)
 
@@ -87,7 +90,7 @@ def check_loop(make, question, history=()):
     for what in ("text", "outcome", "stop_reason", "memory", "citations"):
         ours, theirs = getattr(answer, what), getattr(other, what)
         assert ours == theirs, f"sync and async differ in {what}:\n{ours}\n{theirs}"
-    tags = [[e.tag for e in a.trace.events] for a in (answer, other)]
+    tags = [[event.tag for event in item.trace.events] for item in (answer, other)]
     assert tags[0] == tags[1], (
         f"sync and async made different calls:\n{tags[0]}\n{tags[1]}"
     )
@@ -96,9 +99,9 @@ def check_loop(make, question, history=()):
 
 def recorded(passages, question, *replies, **options):
     """The answer of a loop with a model that says these: texts, or what `scripted` takes."""
-    llm = scripted(
+    model = scripted(
         *(Reply(r, Usage(7, 3)) if isinstance(r, str) else r for r in replies)
     )
     return Augmenter(
-        llm, ListRetriever(passages), denoiser=HalfDenoiser(), **options
+        model, ListRetriever(passages), denoiser=HalfDenoiser(), **options
     ).answer(question)

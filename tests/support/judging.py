@@ -43,14 +43,18 @@ class WordForWord(FlowJudge):
         text = remove_citations(
             claim.text if claim.kind == "field" else claim.full_text
         )
-        said = content_terms(text, "en") - content_terms(
+        claim_terms = content_terms(text, "en") - content_terms(
             question, "en"
         ) or content_terms(text, "en")
-        told = [content_terms(f"{passage_header(p)}\n{p.text}", "en") for p in passages]
-        best = max(range(len(passages)), key=lambda n: len(said & told[n]))
+        passage_terms = [
+            content_terms(f"{passage_header(p)}\n{p.text}", "en") for p in passages
+        ]
+        best = max(
+            range(len(passages)), key=lambda n: len(claim_terms & passage_terms[n])
+        )
         passage = passages[best]
         quote = Quote(Span(passage.id, 0, len(passage.text)), passage.text)
-        if said and said <= told[best]:
+        if claim_terms and claim_terms <= passage_terms[best]:
             return ClaimVerdict(
                 claim.text, claim.start, claim.end, True, None, (quote,)
             )
@@ -71,7 +75,7 @@ class WordForWord(FlowJudge):
 
 
 class InOnePassage(WordForWord):
-    """One that wants the question's words there, too: what is said of one thing is not said of another."""
+    """Wants the words of the question in the passage, too."""
 
     def one(
         self, question: str, claim: Claim, passages: Sequence[Passage]
@@ -87,7 +91,8 @@ def by_words(**options):
 def memory(*texts, question="When was the club founded?"):
     """A working memory whose evidence is ``texts``."""
     return WorkingMemory(
-        question, tuple(Passage(t, f"e{n}") for n, t in enumerate(texts))
+        question,
+        tuple(Passage(text_item, f"e{n}") for n, text_item in enumerate(texts)),
     )
 
 
@@ -99,13 +104,15 @@ def judged(candidate, *texts, utility=None):
 def quoting(*verdicts):
     """A model that judges by quotes: the whole answer is its claim, with these verdicts in turn and the last for
     ever; it quotes the first line of the first piece of evidence."""
-    left = list(verdicts)
+    remaining_text = list(verdicts)
 
     def reply(messages):
-        verdict = left.pop(0) if len(left) > 1 else left[0]
-        told = dict(enclosed(messages[-1].content)[0])
+        verdict = (
+            remaining_text.pop(0) if len(remaining_text) > 1 else remaining_text[0]
+        )
+        shown_texts = dict(enclosed(messages[-1].content)[0])
         claim = {
-            "words": told["answer"],
+            "words": shown_texts["answer"],
             "verdict": verdict,
             "quotes": [],
             "wrong": "",
@@ -113,7 +120,7 @@ def quoting(*verdicts):
         }
         if verdict in ("supported", "contradicted"):
             claim["quotes"] = [
-                {"evidence": 1, "text": told["evidence 1"].split("\n")[-1]}
+                {"evidence": 1, "text": shown_texts["evidence 1"].split("\n")[-1]}
             ]
         return json.dumps(
             {"claims": [claim], "abstains": False, "answers_the_question": True}

@@ -1,7 +1,11 @@
-"""LLM-Augmenter: a loop around a black-box model that consults knowledge, judges, feeds back and tries again.
+"""LLM-Augmenter: a loop around a black-box model that searches, drafts, judges and retries.
 
-Enter at `loop.py`. The way of the data: `knowledge` (search, denoise) -> `prompts` -> `utility`
-(judge) -> `feedback` -> `policy` (what next) -> `answer` (which attempt is sent).
+In: a question, a model or a drafter, a retriever. Out: an `Answer` with its outcome.
+Read ``loop`` first. The data goes through ``knowledge`` (search, denoise), ``prompts``,
+``utility`` (judge), ``feedback``, ``policy`` (what next) and ``answer`` (which attempt is
+sent). A framework's chain or agent is a `drafting.Drafter`, a new judge goes into
+`denoise_core.support`, a new retriever or linker into ``knowledge``; ``streaming`` shows
+answers while they are written, ``traces`` records runs.
 """
 
 from denoise_core.augmenter.answer import Answer, Outcome, StopReason

@@ -1,4 +1,4 @@
-"""What the loop hands back: an answer, how far it can be trusted, why the loop stopped, and how it is chosen."""
+"""The answer of the loop: its text, how far to trust it, why the loop stopped, and how the text is chosen."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from denoise_core._optional import render_html
-from denoise_core.augmenter.drafting.repair import holds_in
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits
 from denoise_core.augmenter.prompts import Task, cited_passages, with_title_line
 from denoise_core.augmenter.utility import Utility, utility_name
 from denoise_core.result import Trace
+from denoise_core.support.answers import parse_answer
 from denoise_core.support.check import parse_no_answer
 from denoise_core.support.judging import AnswerVerdict
 from denoise_core.text.words import content_words, split_words
@@ -61,11 +61,19 @@ class StopReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """``citations`` are the passages the text names, in order of first mention; ``trace`` holds every
-    effect, and with it the usage, whether the run went well or not. ``judge`` is the name of what judged.
+    """The result of one question.
 
-    ``queries``, ``closest_evidence`` and ``supported_part`` say what an answer that is not supported can still tell: the searches
-    made, the evidence nearest to the question, and the part of the best draft that holds.
+    Attributes:
+        text: What to send.
+        outcome: How far the text can be trusted.
+        stop_reason: Why the loop ended.
+        memory: Everything known about the question at the end.
+        trace: Every effect and the usage, whether the run went well or not.
+        citations: The passages that the text names, in order of first mention.
+        judge: The name of what judged.
+        closest_evidence: For an answer that is not supported, the evidence closest
+            to the question.
+        supported_part: The part of the best draft that the judge found supported.
     """
 
     text: str
@@ -79,10 +87,12 @@ class Answer:
     supported_part: str = ""
 
     def __repr__(self) -> str:
-        """One line, whatever the run was."""
+        """Summarise the run in one line."""
         return (
-            f"Answer({self.text[:60]!r}: {self.outcome.value}, {self.stop_reason.value}, "
-            f"{len(self.memory.attempts)} attempts, {len(self.memory.evidence)} passages)"
+            f"Answer({self.text[:60]!r}: "
+            f"{self.outcome.value}, {self.stop_reason.value}, "
+            f"{len(self.memory.attempts)} attempts, "
+            f"{len(self.memory.evidence)} passages)"
         )
 
     def _repr_html_(self) -> str | None:
@@ -101,11 +111,11 @@ class Answer:
 
     @property
     def verdict(self) -> AnswerVerdict | None:
-        """The verdict on the text, with each claim and its quotes; None where another text was judged."""
+        """The verdict on the text; None when the text is not the best draft."""
         best = self.memory.best
-        return (
-            best.verdict if best is not None and self.text == best.candidate else None
-        )
+        if best is None or self.text != best.candidate:
+            return None
+        return best.verdict
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -114,146 +124,197 @@ class Answer:
 
 
 NO_ANSWER = "No answer can be given: {why}."
-_WHY = {
+_NO_DRAFT_REASONS = {
     StopReason.BUDGET: "the budget was spent before there was one",
     StopReason.DEADLINE: "the time was up before there was one",
     StopReason.NOT_RECORDED: "the recording holds none",
 }
-_UNKNOWN = {
+_UNKNOWN_REASONS = {
     "judge_error": StopReason.JUDGE_ERROR,
     "unjudged": StopReason.UNJUDGED,
     "empty_evidence": StopReason.NO_EVIDENCE,
 }
-_PARTS = {
+_PART_NAMES = {
     "draft": "the writing of a draft",
     "search": "the search",
     "self_ask": "the question whether to search",
     "policy": "the policy",
 }
-_SHOWN = 3  # searches named in an abstention
-_NEAREST = 2
-_QUOTED = 200  # characters of the nearest evidence
-_BARE = 3  # words; an abstention no longer than this is replaced by a sentence
+_QUERIES_SHOWN = 3
+_CLOSEST_COUNT = 2
+_QUOTE_CHARACTERS = 200
+_BARE_WORDS = 3  # an abstention of so few words is replaced by a sentence
 
 
 def finish_answer(
     memory: WorkingMemory,
-    stop: StopReason,
+    stop_reason: StopReason,
     limits: LoopLimits,
     task: Task,
     utility: Utility,
 ) -> Answer:
-    """The best attempt under the outcome it earns.
+    """Choose the text to send and the outcome it earns.
 
-    A model that says at last that it does not know is believed, also after drafts that did not hold. Where nothing
-    was written the answer says why in a sentence.
+    A last draft that says it does not know is believed, also after drafts that failed.
+    Where nothing was written, the text says why in a sentence.
+
+    Args:
+        memory: Everything known at the end.
+        stop_reason: Why the loop ended.
+        limits: Says what to send when no draft passed.
+        task: Holds the words of an abstention.
+        utility: What judged.
+
+    Returns:
+        The answer, without its trace.
     """
-    judge = utility_name(utility)
-    best, last = memory.best, memory.last
-
-    def sent(text: str, outcome: Outcome, why: StopReason, holds: str = "") -> Answer:
-        shown = best is not None and text == best.candidate
-        cited = cited_passages(text, best.evidence) if best and shown else ()
-        near = () if outcome is Outcome.SUPPORTED else closest_passages(memory)
-        return Answer(
-            text,
-            outcome,
-            why,
-            memory,
-            citations=cited,
-            judge=judge,
-            closest_evidence=near,
-            supported_part=holds,
-        )
-
-    if best is not None and best.verdict.passed:
-        return sent(
-            best.candidate, Outcome.SUPPORTED, StopReason.PASSED, best.candidate
-        )
-    holds = holds_in(best) if best is not None else ""
-    if last is not None and last.is_abstention:
-        return sent(
-            abstention_text(memory, task, holds, last.candidate),
-            Outcome.ABSTAINED,
-            StopReason.ABSTAINED,
-            holds,
-        )
-    if stop is StopReason.ABSTAINED:
-        why = stop if memory.evidence or memory.attempts else StopReason.NO_EVIDENCE
-        return sent(abstention_text(memory, task, holds), Outcome.ABSTAINED, why, holds)
-    if best is None or not best.candidate:
-        empty = best is not None and not best.candidate
-        why_not = (
-            "the model wrote nothing" if empty else _WHY.get(stop) or _failed(memory)
-        )
-        return sent(NO_ANSWER.format(why=why_not), Outcome.FAILED, stop, holds)
-    unknown = best.verdict.outcome == "unknown"
-    if unknown and stop in (StopReason.SENT, StopReason.NOT_REPEATABLE):
-        stop = _UNKNOWN.get(best.verdict.kind, StopReason.JUDGE_UNDECIDED)
-    if stop is not StopReason.UNJUDGED and limits.unsupported == "abstain":
-        return sent(
-            abstention_text(memory, task, holds), Outcome.ABSTAINED, stop, holds
-        )
-    return sent(
-        best.candidate, Outcome.UNKNOWN if unknown else Outcome.UNSUPPORTED, stop, holds
+    best = memory.best
+    supported_part = "" if best is None else supported_text(best)
+    text, outcome, final_reason = _choose_text(
+        memory, stop_reason, limits, task, supported_part
+    )
+    citations: tuple[Passage, ...] = ()
+    if best is not None and text == best.candidate:
+        citations = cited_passages(text, best.evidence)
+    is_supported = outcome is Outcome.SUPPORTED
+    return Answer(
+        text,
+        outcome,
+        final_reason,
+        memory,
+        citations=citations,
+        judge=utility_name(utility),
+        closest_evidence=() if is_supported else closest_passages(memory),
+        supported_part=supported_part,
     )
 
 
-def abstention_text(
-    memory: WorkingMemory, task: Task, holds: str, said: str = ""
-) -> str:
-    """A sentence that says there is no answer (the model's own, when it wrote one), what was looked for, the
-    nearest evidence, and what part of a draft holds."""
-    mark = parse_no_answer(said)
-    lines = [
-        said
-        if mark is None and len(split_words(said)) > _BARE
-        else task.abstention_text
+def _choose_text(
+    memory: WorkingMemory,
+    stop_reason: StopReason,
+    limits: LoopLimits,
+    task: Task,
+    supported_part: str,
+) -> tuple[str, Outcome, StopReason]:
+    """The text to send, its outcome, and the reason to report."""
+    best, last = memory.best, memory.last
+    if best is not None and best.verdict.passed:
+        return best.candidate, Outcome.SUPPORTED, StopReason.PASSED
+    if last is not None and last.is_abstention:
+        text = abstention_text(memory, task, supported_part, last.candidate)
+        return text, Outcome.ABSTAINED, StopReason.ABSTAINED
+    if stop_reason is StopReason.ABSTAINED:
+        if not (memory.evidence or memory.attempts):
+            stop_reason = StopReason.NO_EVIDENCE
+        text = abstention_text(memory, task, supported_part)
+        return text, Outcome.ABSTAINED, stop_reason
+    if best is None:
+        why = _NO_DRAFT_REASONS.get(stop_reason) or _describe_last_failure(memory)
+        return NO_ANSWER.format(why=why), Outcome.FAILED, stop_reason
+    if not best.candidate:
+        text = NO_ANSWER.format(why="the model wrote nothing")
+        return text, Outcome.FAILED, stop_reason
+    is_unknown = best.verdict.outcome == "unknown"
+    if is_unknown and stop_reason in (StopReason.SENT, StopReason.NOT_REPEATABLE):
+        kind = best.verdict.kind
+        stop_reason = _UNKNOWN_REASONS.get(kind, StopReason.JUDGE_UNDECIDED)
+    if stop_reason is not StopReason.UNJUDGED and limits.unsupported == "abstain":
+        text = abstention_text(memory, task, supported_part)
+        return text, Outcome.ABSTAINED, stop_reason
+    outcome = Outcome.UNKNOWN if is_unknown else Outcome.UNSUPPORTED
+    return best.candidate, outcome, stop_reason
+
+
+def supported_text(attempt: Attempt) -> str:
+    """The claims of an attempt that no finding is about; all of one that passed.
+
+    Empty when the verdict is unknown or a finding is about the whole answer.
+    """
+    candidate, verdict = attempt.candidate, attempt.verdict
+    if verdict.passed:
+        return candidate
+    if verdict.outcome != "fail" or not verdict.findings:
+        return ""
+    claims = parse_answer(candidate).claims
+    rejected_starts: set[int] = set()
+    for finding in verdict.findings:
+        starts = [
+            claim.start
+            for claim in claims
+            if claim.start < finding.end and finding.start < claim.end
+        ]
+        if not starts:
+            return ""
+        rejected_starts.update(starts)
+    supported_claims = [
+        candidate[claim.start : claim.end]
+        for claim in claims
+        if claim.start not in rejected_starts
     ]
-    if mark is not None and mark.nearest:
-        lines.append(f"Nearest to it: {' '.join(mark.nearest.split())[:_QUOTED]}")
+    return " ".join(supported_claims)
+
+
+def abstention_text(
+    memory: WorkingMemory, task: Task, supported_part: str, draft_text: str = ""
+) -> str:
+    """Say that there is no answer, what was searched, and what comes closest.
+
+    Args:
+        memory: Everything known at the end.
+        task: Its ``abstention_text`` is the sentence used when the model wrote none.
+        supported_part: The part of the best draft that is supported, or "".
+        draft_text: The draft in which the model abstains, or "".
+    """
+    no_answer = parse_no_answer(draft_text)
+    has_sentence = no_answer is None and len(split_words(draft_text)) > _BARE_WORDS
+    lines = [draft_text if has_sentence else task.abstention_text]
+    if no_answer is not None and no_answer.nearest:
+        hint = " ".join(no_answer.nearest.split())
+        lines.append(f"Nearest to it: {hint[:_QUOTE_CHARACTERS]}")
     if memory.queries:
-        shown = "; ".join(
-            f"\u201c{' '.join(q.split())[:_QUOTED]}\u201d"
-            for q in memory.queries[:_SHOWN]
+        shown_queries = "; ".join(
+            f"\u201c{' '.join(query.split())[:_QUOTE_CHARACTERS]}\u201d"
+            for query in memory.queries[:_QUERIES_SHOWN]
         )
-        lines.append(f"Looked for: {shown}.")
-    near = closest_passages(memory)
-    if near:
-        lines.append(
-            f"Nearest evidence: \u201c{_quoted(with_title_line(near[0]))}\u201d"
-        )
-    if holds:
-        lines.append(f"What holds of a draft: {holds}")
+        lines.append(f"Looked for: {shown_queries}.")
+    closest = closest_passages(memory)
+    if closest:
+        quote = _shorten(with_title_line(closest[0]))
+        lines.append(f"Nearest evidence: \u201c{quote}\u201d")
+    if supported_part:
+        lines.append(f"What holds of a draft: {supported_part}")
     return "\n".join(lines)
 
 
 def closest_passages(memory: WorkingMemory) -> tuple[Passage, ...]:
-    """The two passages of the evidence that share most words with the question, the earlier first among equals;
-    none that shares no word."""
-    asked = frozenset(content_words(memory.question))
-    shared = {
-        p.id: len(asked.intersection(content_words(with_title_line(p))))
-        for p in memory.evidence
-    }
-    order = sorted(
-        (p for p in memory.evidence if shared[p.id]), key=lambda p: -shared[p.id]
-    )
-    return tuple(order[:_NEAREST])
+    """The two passages of the evidence that share most words with the question.
+
+    Equals keep their order; a passage that shares no word is left out.
+    """
+    question_words = frozenset(content_words(memory.question))
+    shared_counts: dict[str, int] = {}
+    for passage in memory.evidence:
+        passage_words = content_words(with_title_line(passage))
+        shared_counts[passage.id] = len(question_words.intersection(passage_words))
+    related = [p for p in memory.evidence if shared_counts[p.id]]
+    related.sort(key=lambda passage: -shared_counts[passage.id])
+    return tuple(related[:_CLOSEST_COUNT])
 
 
-def _failed(memory: WorkingMemory) -> str:
-    """The part that failed last, with its error's class: the message is for the record, it may quote anything."""
-    what, error = next(
-        (f for f in reversed(memory.failures) if f[0] in _PARTS), ("", "")
-    )
-    return (
-        f"{_PARTS[what]} failed ({error.partition(':')[0]})"
-        if what
-        else "there is no draft"
-    )
+def _describe_last_failure(memory: WorkingMemory) -> str:
+    """Name the part that failed last and its error's class.
+
+    The message stays in the record: it may quote anything.
+    """
+    for part, error in reversed(memory.failures):
+        if part in _PART_NAMES:
+            return f"{_PART_NAMES[part]} failed ({error.partition(':')[0]})"
+    return "there is no draft"
 
 
-def _quoted(text: str) -> str:
+def _shorten(text: str) -> str:
+    """The text on one line, cut at a word when it is long."""
     text = " ".join(text.split())
-    return text if len(text) <= _QUOTED else text[:_QUOTED].rsplit(" ", 1)[0] + " …"
+    if len(text) <= _QUOTE_CHARACTERS:
+        return text
+    return text[:_QUOTE_CHARACTERS].rsplit(" ", 1)[0] + " …"

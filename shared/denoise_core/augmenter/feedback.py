@@ -1,6 +1,7 @@
-"""Feedback: turn a verdict into words a model can act on (paper, section 2.4).
+"""Feedback: turn a verdict into words that a model can act on (paper, section 2.4).
 
-It goes into the drafting prompt only, in an envelope; the retrieval query never sees it.
+It goes into the drafting prompt only, in an envelope; no search ever sees it. A new kind
+of feedback implements `Feedback`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from denoise_core.text.delimit import ENVELOPE_NOTE, wrap_in_envelope
 from denoise_core.types import Message
 
 _CLAIM_CHARACTERS = 300
-_ADVICE_CHARACTERS = 1500  # a model that runs on must not fill the next prompt
+_ADVICE_CHARACTERS = 1500  # an endless reply must not fill the next prompt
 _MISSING_SHOWN = 8
 _FINDINGS_SHOWN = 6
 
@@ -31,38 +32,40 @@ ADVISE = (
 
 @runtime_checkable
 class Feedback(Protocol):
-    """Writes feedback on a candidate that did not pass (LLM-Augmenter, section 2.4); a flow, for a model may."""
+    """Writes feedback on a draft that failed (LLM-Augmenter, section 2.4)."""
 
     def write(
         self, memory: WorkingMemory, candidate: str, verdict: AnswerVerdict
     ) -> Flow[str]:
-        """Text that says what is wrong with a rejected candidate, for the next draft; a flow, so it may ask a
-        model."""
+        """Say what is wrong with a failed draft; a flow, so it may ask a model."""
         ...
 
 
 class TemplateFeedback:
-    """One line for each of the first six findings: the claim, the evidence, what is missing there."""
+    """One line for each of the first findings: claim, reason, evidence, what lacks."""
 
     def write(
         self, memory: WorkingMemory, candidate: str, verdict: AnswerVerdict
     ) -> Flow[str]:
-        numbers = {p.id: n for n, p in enumerate(memory.evidence, 1)}
+        """List the findings of the verdict."""
+        numbers = {p.id: number for number, p in enumerate(memory.evidence, 1)}
         findings = verdict.findings
-        lines = [
-            f"- {_line(finding, numbers)}" for finding in findings[:_FINDINGS_SHOWN]
-        ]
-        left = len(findings) - len(lines)
-        if left > 0:
-            lines.append(f"- and {left} more of the same kind")
+        lines = []
+        for finding in findings[:_FINDINGS_SHOWN]:
+            lines.append(f"- {_finding_line(finding, numbers)}")
+        hidden_count = len(findings) - len(lines)
+        if hidden_count > 0:
+            lines.append(f"- and {hidden_count} more of the same kind")
         return without_effects("\n".join(lines))
 
 
 class ModelFeedback:
-    """Asks ``llm`` (None: the model that drafts) what to change, given the findings of the utility (paper, section
-    2.4, equation 2).
+    """Asks a model what to change (paper, section 2.4, equation 2).
 
-    What the utility found stands first in any case, so that advice that misses the point does no harm.
+    The findings come first in any case, so that bad advice does no harm.
+
+    Args:
+        llm: The model; None is the one that drafts.
     """
 
     def __init__(self, llm: LLM | None = None) -> None:
@@ -71,6 +74,7 @@ class ModelFeedback:
     def write(
         self, memory: WorkingMemory, candidate: str, verdict: AnswerVerdict
     ) -> Flow[str]:
+        """List the findings, then the model's advice."""
         findings = yield from TemplateFeedback().write(memory, candidate, verdict)
         parts = (
             evidence_block(memory.evidence),
@@ -84,19 +88,16 @@ class ModelFeedback:
         return f"{findings}\n{advice}" if advice else findings
 
 
-def _line(finding: ClaimVerdict, numbers: dict[str, int]) -> str:
+def _finding_line(finding: ClaimVerdict, numbers: dict[str, int]) -> str:
     line = finding.reason or "the evidence does not say this"
-    claim = " ".join(finding.text.split())
-    if claim:
-        shown = (
-            claim
-            if len(claim) <= _CLAIM_CHARACTERS
-            else claim[:_CLAIM_CHARACTERS] + "…"
-        )
-        line = f'"{shown}": {line}'
+    claim_text = " ".join(finding.text.split())
+    if len(claim_text) > _CLAIM_CHARACTERS:
+        claim_text = claim_text[:_CLAIM_CHARACTERS] + "…"
+    if claim_text:
+        line = f'"{claim_text}": {line}'
     if finding.passage_id in numbers:
         line += f" (nearest evidence: [{numbers[finding.passage_id]}])"
-    missing = [d.claimed_text for d in finding.differences]
+    missing = [difference.claimed_text for difference in finding.differences]
     if missing:
         line += f"; not found there: {', '.join(missing[:_MISSING_SHOWN])}"
     return line

@@ -1,8 +1,8 @@
-"""The loop: search -> draft -> judge -> (send | feedback | other evidence) -> again, within limits and budget.
+"""The loop: search -> draft -> judge -> (send | feedback | other evidence) -> again.
 
-Whatever fails outside, the result is an `Answer` with an `Outcome` and a `StopReason`; only cancellation and
-mistakes (`denoise_core.errors.is_user_error`: settings, types, a refused key) are raised. What is sent is the best
-attempt, never merely the last.
+Whatever fails outside, the result is an `Answer` with an `Outcome` and a `StopReason`;
+only cancellation and user errors (`denoise_core.errors.is_user_error`: settings, types, a
+refused key) are raised. What is sent is the best attempt, never merely the last.
 """
 
 from __future__ import annotations
@@ -39,17 +39,26 @@ from denoise_core.types import Message, Passage
 
 
 class Augmenter:
-    """LLM-Augmenter (arXiv 2302.12813, section 2) around a black-box model, or around whatever writes drafts.
+    """LLM-Augmenter (arXiv 2302.12813, section 2) around a model or any other drafter.
 
-    ``retriever`` is any retriever, or a `Consolidator` for several sources, queries or chains; without one there
-    are no searches of the loop's own. ``denoiser`` stands between search and prompt. ``judge`` is any judge, an
-    LLM (which then quotes) or a function; None is ``llm`` by its quotes, and without a model nobody judges.
-    ``policy`` decides (`Rules`), ``feedback`` explains (`TemplateFeedback`).
-    ``when(question, answer)`` decides what is judged at all (`states_something` leaves out greetings and
-    questions back).
-    ``budget`` covers generator, judge and retriever together. A `Drafter` given to `answer` writes in the place of
-    ``llm``: a chain, an agent, an engine. Raises `InputError` when both a `Consolidator` and a ``denoiser`` are
-    given: it has its own.
+    Args:
+        llm: Writes the drafts, unless `answer` gets a `Drafter`.
+        retriever: Any retriever, or a `Consolidator` for several sources, queries or
+            chains. Without one the loop does not search.
+        denoiser: Denoises what is retrieved before the prompt.
+        judge: Any judge, an LLM (which then quotes) or a function. None is ``llm`` by
+            its quotes; without a model nobody judges.
+        policy: Chooses the actions; `Rules` by default.
+        feedback: Explains a failed draft; `TemplateFeedback` by default.
+        budget: Covers model, judge and retriever together.
+        limits: The bounds of the loop.
+        task: The instruction, and the words of an abstention.
+        when: ``when(question, answer)`` says what is judged (`states_something` leaves
+            out greetings and questions back).
+
+    Raises:
+        InputError: For a ``denoiser`` without a retriever, or with a `Consolidator`,
+            which takes it itself.
     """
 
     def __init__(
@@ -75,7 +84,7 @@ class Augmenter:
         elif retriever is None:
             if denoiser is not None:
                 raise InputError(
-                    "denoiser= stands behind a retriever; without one there is nothing to denoise"
+                    "denoiser= needs a retriever: without one there is nothing to denoise"
                 )
             self.consolidator = Consolidator(())
         else:
@@ -97,9 +106,16 @@ class Augmenter:
         drafter: Drafter | None = None,
         evidence: Sequence[Passage] = (),
     ) -> Answer:
-        """The best answer there is, and how far it can be trusted. Starts no event loop.
+        """Answer a question as well as the evidence allows. Starts no event loop.
 
-        ``drafter`` writes the drafts in the place of the model; ``evidence`` is what is at hand already.
+        Args:
+            question: The question.
+            history: The conversation before it.
+            drafter: Writes the drafts instead of the model.
+            evidence: Passages at hand already.
+
+        Returns:
+            The best answer, and how far it can be trusted.
         """
         answer, trace = run(
             self.flow(question, history, drafter=drafter, evidence=evidence),
@@ -115,13 +131,13 @@ class Augmenter:
         drafter: Drafter | None = None,
         evidence: Sequence[Passage] = (),
     ) -> Answer:
-        """`answer` for async: the same steps; a call that hangs is cancelled when its time is up."""
+        """Answer without blocking the event loop; a call that times out is cancelled."""
         flow = self.flow(question, history, drafter=drafter, evidence=evidence)
         answer, trace = await arun(flow, **self.run_options())
         return replace(answer, trace=trace)
 
     def run_options(self) -> dict[str, Any]:
-        """What `run` or `arun` is to be given with `flow`: the model, the budget, the time for one call."""
+        """The arguments of `run` or `arun` for `flow`: model, budget, time for a call."""
         return {
             "llm": self.llm,
             "budget": self.budget,
@@ -137,121 +153,140 @@ class Augmenter:
         evidence: Sequence[Passage] = (),
         wrap_server: steps.WrapServer | None = None,
     ) -> Flow[Answer]:
-        """The loop as a flow, to be driven by `run`, `arun` or another flow. Its `Answer` has no trace yet.
+        """Return the loop as a flow for `run`, `arun` or another flow.
 
-        ``wrap_server`` maps the server of each draft (None: the model) to the one that is asked: a stream listens
-        there. Raises `InputError` for a question without text, and when nobody is there to write.
+        Its `Answer` has no trace yet. ``wrap_server`` maps the server of each draft
+        (None: the model) to the one that is asked: a stream listens there.
+
+        Raises:
+            InputError: For a question without text, or when nothing can write.
         """
-        if drafter is not None and not isinstance(drafter, Drafter):
-            raise InputError(
-                f"drafter: expected draft, adraft and repeatable, got a {type(drafter).__name__}; a text that "
-                "stands already is FixedText(text, evidence)"
-            )
-        if drafter is None and self.llm is None:
-            raise InputError(
-                "nobody writes: give Augmenter(llm, ...) a model, or answer(..., drafter=...) a drafter"
-            )
-        if (
-            self.llm is None
-            and isinstance(self.policy, Rules)
-            and self.policy.consult == "self_ask"
-        ):
-            raise InputError(
-                "consult='self_ask' asks a model: give Augmenter(llm, ...) one"
-            )
-        if not isinstance(question, str) or not question.strip():
-            raise InputError(
-                f"question: expected a text that is not blank, got {question!r}"
-            )
+        self._check_question(question, drafter)
         memory = WorkingMemory(
             question,
             history=tuple(history),
             searchable=bool(self.consolidator.sources or self.consolidator.wide),
             drafter_brings_evidence=drafter is not None,
         )
-        own = (self.task, self.utility, self.feedback, self.limits, self.llm, self.when)
-        return self._loop(
-            steps.with_evidence(memory, evidence, self.limits),
-            steps.LoopParts(*own, drafter, wrap_server),
+        parts = steps.LoopParts(
+            self.task,
+            self.utility,
+            self.feedback,
+            self.limits,
+            self.llm,
+            self.when,
+            drafter,
+            wrap_server,
         )
+        memory = steps.with_evidence(memory, evidence, self.limits)
+        return self._run_loop(memory, parts)
 
-    def _loop(self, memory: WorkingMemory, parts: steps.LoopParts) -> Flow[Answer]:
-        state: WorkingMemory | Answer = memory
-        while isinstance(state, WorkingMemory):
-            state = yield from self._turn(state, parts)
-        return state
-
-    def _turn(
-        self, memory: WorkingMemory, parts: steps.LoopParts
-    ) -> Flow[WorkingMemory | Answer]:
-        """One turn of the loop: what the policy chooses, carried out; an `Answer` when that was the last."""
-        stop = self._must_stop(memory)
-        if stop:
-            return self._end(memory, stop)
-        try:
-            action = self.policy.choose(memory)
-        except Exception as error:
-            memory = steps.record_failure(memory, "policy", error, "the loop ended")
-            return self._end(memory, StopReason.POLICY_ERROR)
-        if not isinstance(action, Action):
+    def _check_question(self, question: str, drafter: Drafter | None) -> None:
+        if drafter is not None and not isinstance(drafter, Drafter):
             raise InputError(
-                f"Policy.choose must return an Action, got {type(action).__name__}"
+                "drafter: expected draft, adraft and repeatable, got a "
+                f"{type(drafter).__name__}; for a text that is written already use "
+                "FixedText(text, evidence)"
             )
-        memory = memory.with_action(action)
-        if isinstance(action, Draft) and (
-            stop := self._no_more_drafts(memory, parts.drafter)
-        ):
-            return self._end(memory, stop)
-        try:
-            match action:
-                case Search():
-                    memory = yield from steps.search(
+        if self.llm is None:
+            if drafter is None:
+                raise InputError(
+                    "nobody writes: give Augmenter(llm, ...) a model, or "
+                    "answer(..., drafter=...) a drafter"
+                )
+            if isinstance(self.policy, Rules) and self.policy.consult == "self_ask":
+                raise InputError(
+                    "consult='self_ask' asks a model: give Augmenter(llm, ...) one"
+                )
+        if not isinstance(question, str) or not question.strip():
+            raise InputError(
+                f"question: expected a text that is not blank, got {question!r}"
+            )
+
+    def _run_loop(self, memory: WorkingMemory, parts: steps.LoopParts) -> Flow[Answer]:
+        while True:
+            stop_reason = self._stop_reason(memory)
+            if stop_reason is not None:
+                return self._finish(memory, stop_reason)
+            try:
+                action = self.policy.choose(memory)
+            except Exception as error:
+                memory = steps.record_failure(memory, "policy", error, "the loop ended")
+                return self._finish(memory, StopReason.POLICY_ERROR)
+            if not isinstance(action, Action):
+                raise InputError(
+                    f"Policy.choose must return an Action, got {type(action).__name__}"
+                )
+            memory = memory.with_action(action)
+            stop_reason = self._action_stop_reason(memory, action, parts.drafter)
+            if stop_reason is not None:
+                return self._finish(memory, stop_reason)
+            try:
+                memory = yield from self._take_action(memory, action, parts)
+            except steps.BudgetExhausted as exhausted:
+                stop_reason = _exhausted_reason(exhausted.error)
+                return self._finish(exhausted.memory, stop_reason)
+
+    def _take_action(
+        self, memory: WorkingMemory, action: Action, parts: steps.LoopParts
+    ) -> Flow[WorkingMemory]:
+        match action:
+            case Search():
+                return (
+                    yield from steps.search(
                         memory, self.consolidator, self.limits, wide=action.wide
                     )
-                case SelfAsk():
-                    memory = yield from steps.self_ask(memory)
-                case Readmit():
-                    memory = steps.restore_evidence(memory, action.count, self.limits)
-                case Draft():
-                    memory = yield from steps.draft(memory, parts)
-                case Send():
-                    return self._end(memory, StopReason.SENT)
-                case Abstain():
-                    return self._end(memory, StopReason.ABSTAINED)
-        except steps.BudgetExhausted as spent:
-            return self._end(spent.memory, _spent(spent.error))
-        return memory
+                )
+            case SelfAsk():
+                return (yield from steps.self_ask(memory))
+            case Readmit():
+                return steps.restore_evidence(memory, action.count, self.limits)
+            case _:
+                return (yield from steps.draft(memory, parts))
 
-    def _end(self, memory: WorkingMemory, stop: StopReason) -> Answer:
-        return finish_answer(memory, stop, self.limits, self.task, self.utility)
+    def _finish(self, memory: WorkingMemory, stop_reason: StopReason) -> Answer:
+        return finish_answer(memory, stop_reason, self.limits, self.task, self.utility)
 
-    def _must_stop(self, memory: WorkingMemory) -> StopReason | None:
-        """What ends the loop before the policy is asked."""
-        if memory.last and memory.last.verdict.passed:
+    def _stop_reason(self, memory: WorkingMemory) -> StopReason | None:
+        """What ends the loop before the policy is asked; None to go on."""
+        if memory.last is not None and memory.last.verdict.passed:
             return StopReason.PASSED
-        if memory.last and memory.last.verdict.kind == "unjudged":
+        if memory.last is not None and memory.last.verdict.kind == "unjudged":
             return StopReason.UNJUDGED
-        counted = [
-            steps.REASONS[what] for what, _ in memory.failures if what in steps.REASONS
+        failure_reasons = [
+            steps.FAILURE_REASONS[what]
+            for what, _ in memory.failures
+            if what in steps.FAILURE_REASONS
         ]
-        if len(counted) >= self.limits.failures:
-            return counted[-1]
+        if len(failure_reasons) >= self.limits.failures:
+            return failure_reasons[-1]
         if len(memory.actions) >= self.limits.steps:
             return StopReason.STEPS
         return None
 
-    def _no_more_drafts(
+    def _action_stop_reason(
+        self, memory: WorkingMemory, action: Action, drafter: Drafter | None
+    ) -> StopReason | None:
+        """What ends the loop with the chosen action; None to carry it out."""
+        if isinstance(action, Send):
+            return StopReason.SENT
+        if isinstance(action, Abstain):
+            return StopReason.ABSTAINED
+        if isinstance(action, Draft):
+            return self._draft_stop_reason(memory, drafter)
+        return None
+
+    def _draft_stop_reason(
         self, memory: WorkingMemory, drafter: Drafter | None
     ) -> StopReason | None:
         """What ends the loop when the policy wants another draft."""
-        once = drafter is not None and not drafter.repeatable and not self.limits.rerun
-        if once and any(isinstance(a, Draft) for a in memory.actions[:-1]):
-            failed = any(what == "draft" for what, _ in memory.failures)
-            return (
-                StopReason.NOT_REPEATABLE
-                if memory.attempts or not failed
-                else StopReason.LLM_ERROR
-            )
+        is_once = drafter is not None and not drafter.repeatable
+        has_drafted = any(isinstance(a, Draft) for a in memory.actions[:-1])
+        if is_once and has_drafted and not self.limits.rerun:
+            has_failed = any(what == "draft" for what, _ in memory.failures)
+            if has_failed and not memory.attempts:
+                return StopReason.LLM_ERROR
+            return StopReason.NOT_REPEATABLE
         if not memory.attempts:
             return None
         if memory.draft_count >= self.limits.attempts:
@@ -263,7 +298,7 @@ class Augmenter:
         return None
 
 
-def _spent(error: Exception) -> StopReason:
+def _exhausted_reason(error: Exception) -> StopReason:
     if isinstance(error, BudgetExceeded):
         return StopReason.DEADLINE if error.resource == "seconds" else StopReason.BUDGET
     return StopReason.NOT_RECORDED

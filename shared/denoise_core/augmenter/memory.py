@@ -1,8 +1,10 @@
-"""Working memory: everything known about one question so far. Immutable; each step gives a new one.
+"""Working memory: everything known about one question so far.
 
-The paper's six-tuple (section 2.1): question q, evidence e, candidates o with their utility u and feedback f
-(one `Attempt` each), dialogue history h. Beside it stand what was searched, what a denoiser left out, which
-actions were taken and what failed, so that a policy can decide from the memory alone.
+It is immutable; each step returns a new one. It holds the paper's six-tuple (section
+2.1): question q, evidence e, candidates o with their utility u and feedback f (one
+`Attempt` each), dialogue history h. It also holds what was searched, what a denoiser
+left out, which actions were taken and what failed, so that a policy can decide from
+the memory alone.
 """
 
 from __future__ import annotations
@@ -21,12 +23,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One candidate, the evidence it is held against, and what was said of it.
+    """One draft with its verdict.
 
-    ``evidence`` is the union of what was found before the candidate was written, in the order the model saw it.
-    ``draft`` counts the drafts from 0; ``repaired`` marks what was made of that draft by correcting or
-    cutting what does not hold. ``fields`` is set when the candidate is structured output. ``origin`` is what the
-    drafter's adapter put there; it is neither compared nor recorded.
+    Attributes:
+        candidate: The draft's text.
+        verdict: What the judge says of it.
+        feedback: What the next draft must change, "" when there is none.
+        evidence: All that was retrieved before the draft, in the order shown to the
+            model; the judge compares the draft with it.
+        draft: Number of the draft, from 0.
+        fields: The draft as structured output, None for plain text.
+        origin: What the drafter's adapter attached; neither compared nor recorded.
     """
 
     candidate: str
@@ -34,13 +41,12 @@ class Attempt:
     feedback: str = ""
     evidence: tuple[Passage, ...] = ()
     draft: int = 0
-    repaired: bool = False
     fields: Mapping[str, Any] | None = None
     origin: Any = field(default=None, compare=False, repr=False)
 
     @property
     def is_abstention(self) -> bool:
-        """The candidate says that it does not know."""
+        """Whether the candidate says that it does not know."""
         return self.verdict.outcome == "unknown" and self.verdict.abstains
 
 
@@ -48,12 +54,23 @@ class Attempt:
 class WorkingMemory:
     """The state of one question (LLM-Augmenter, section 2.1).
 
-    ``retrieved`` is what the searches and the drafters found, ``evidence`` what of it the model is shown and the
-    answer held against, ``dropped`` the ranges a denoiser or the limit of tokens left out (they may be admitted
-    again), ``excluded_evidence`` what was brought and does not count: text of a user or a model, an echo, what a search for a
-    rejected draft found. ``needs_knowledge`` is None until the model was asked whether it needs any. ``failures``
-    are effects that failed, as ``(what, "Type: message")``; a ``"source"`` is one of several, the others brought
-    something. ``searchable``: there is something to search. ``drafter_brings_evidence``: who drafts may bring evidence along.
+    Attributes:
+        question: The question.
+        evidence: The passages shown to the model and the judge.
+        attempts: The drafts so far, in order.
+        history: The conversation before the question.
+        retrieved: All passages that searches and drafters brought.
+        dropped: Ranges that a denoiser or the token limit left out; they can be
+            restored.
+        queries: Every query searched, in order.
+        actions: Every action taken, in order.
+        failures: Effects that failed, as ``(what, "Type: message")``. A ``"source"``
+            is one of several: the others brought something.
+        needs_knowledge: The model's reply to the self-ask; None before it.
+        excluded_evidence: Passages that do not count: written by a user or a model,
+            an echo of a query, found by a search for a rejected draft.
+        searchable: Whether there is anything to search.
+        drafter_brings_evidence: Whether the drafter may bring evidence with a draft.
     """
 
     question: str
@@ -71,15 +88,15 @@ class WorkingMemory:
     drafter_brings_evidence: bool = False
 
     def with_action(self, action: Action) -> WorkingMemory:
-        """A memory with one action more."""
+        """Return a memory with one more action."""
         return replace(self, actions=(*self.actions, action))
 
     def with_attempt(self, attempt: Attempt) -> WorkingMemory:
-        """A memory with one attempt more."""
+        """Return a memory with one more attempt."""
         return replace(self, attempts=(*self.attempts, attempt))
 
     def with_failure(self, what: str, error: BaseException) -> WorkingMemory:
-        """A memory that also holds what failed and, masked, why."""
+        """Return a memory with one more failure; secrets in the error are masked."""
         return replace(self, failures=(*self.failures, (what, format_error(error))))
 
     @property
@@ -89,54 +106,59 @@ class WorkingMemory:
 
     @property
     def best(self) -> Attempt | None:
-        """The attempt to send: one that passed before any that did not, one with text before an empty one, one
-        that says something before an abstention, then the highest score, then the earliest."""
+        """The attempt to send; see `attempt_rank`. The earliest of equals."""
         return best_attempt(self.attempts)
 
     @property
     def draft_count(self) -> int:
-        """How many drafts were written; what was made of them by repair is none."""
-        return sum(not a.repaired for a in self.attempts)
+        """How many drafts were written."""
+        return len(self.attempts)
 
     @property
     def repeats(self) -> bool:
-        """The last candidate says what an earlier one said, written from the same evidence."""
+        """Whether the last draft equals an earlier one from the same evidence."""
         if not self.attempts:
             return False
         *earlier, last = self.attempts
-        said = normalized_text(last.candidate)
+        last_text = normalized_text(last.candidate)
         return any(
-            normalized_text(a.candidate) == said and a.evidence == last.evidence
-            for a in earlier
+            normalized_text(attempt.candidate) == last_text
+            and attempt.evidence == last.evidence
+            for attempt in earlier
         )
 
     def attempts_since_best(self) -> int:
         """How many attempts have been made since the best one."""
         best = self.best
-        if best is None:
-            return 0
-        return (
-            len(self.attempts)
-            - 1
-            - next(i for i, a in enumerate(self.attempts) if a is best)
-        )
+        for distance, attempt in enumerate(reversed(self.attempts)):
+            if attempt is best:
+                return distance
+        return 0
 
 
 def best_attempt(attempts: Sequence[Attempt]) -> Attempt | None:
-    """See `WorkingMemory.best`; `max` keeps the first of equals."""
+    """The attempt of the highest rank, the earliest of equals; None without any."""
     return max(attempts, key=attempt_rank, default=None)
 
 
-def attempt_rank(attempt: Attempt) -> tuple[bool, bool, bool, float]:
-    """What attempts are compared by; see `WorkingMemory.best`."""
+def attempt_rank(attempt: Attempt) -> tuple[bool, bool, bool, bool, float]:
+    """The key that attempts are compared by.
+
+    One that passed ranks above all others, then any text above an empty one, a
+    statement above an abstention, one that the judge did not refute above one it
+    refuted, and last the higher score.
+    """
+    verdict = attempt.verdict
     return (
-        attempt.verdict.passed,
+        verdict.passed,
         bool(attempt.candidate),
         not attempt.is_abstention,
-        attempt.verdict.score,
+        # The score cannot say this: both a refuted and an unjudged draft have 0.0.
+        verdict.outcome != "fail",
+        verdict.score,
     )
 
 
 def normalized_text(text: str) -> str:
-    """Equal for texts that differ only in case and white space."""
+    """Fold case and white space, so that equal texts compare equal."""
     return " ".join(text.casefold().split())

@@ -1,6 +1,6 @@
-"""Policy: look at the memory, choose the next action; and the bounds that hold whatever it chooses.
+"""Policy: look at the memory, choose the next action; and the bounds of the loop.
 
-Policies are pure: what they know is in the memory.
+A policy is pure: what it knows is in the memory. A new policy implements `Policy`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,23 @@ Consult = Literal["always", "never", "self_ask"]
 
 @dataclass(frozen=True, slots=True)
 class LoopLimits:
-    """``attempts``: drafts at most. ``patience``: drafts in a row that may bring no better score.
-    ``failures``: drafts or whole searches that may fail before the loop ends. ``steps``: actions at most.
-    ``call_seconds``: time for one call of a model, judge or retriever, None for none. ``evidence_tokens``:
-    evidence in a prompt at most, best first, by an estimate of four characters a token. ``repair``: correct
-    or cut what does not hold before asking again. ``rerun``: ask again also a drafter that cannot be repeated
-    without an effect outside. ``unsupported``: when nothing passed, ``"send"`` the best attempt with its outcome,
-    or ``"abstain"``.
+    """The bounds of the loop, whatever the policy chooses.
 
-    Raises `InputError` for values that make no loop.
+    Attributes:
+        attempts: Drafts at most.
+        patience: Drafts in a row that may bring no better score.
+        failures: Drafts or whole searches that may fail before the loop ends.
+        steps: Actions at most.
+        call_seconds: Time for one call of a model, judge or retriever; None for no
+            limit.
+        evidence_tokens: Evidence in a prompt at most, best first, estimated at four
+            characters a token.
+        rerun: Whether to ask a drafter again that is not ``repeatable``.
+        unsupported: When no draft passed, ``"send"`` the best attempt with its
+            outcome, or ``"abstain"``.
+
+    Raises:
+        InputError: For values that make no loop.
     """
 
     attempts: int = 3
@@ -42,7 +50,6 @@ class LoopLimits:
     steps: int = 16
     call_seconds: float | None = None
     evidence_tokens: int = 12_000
-    repair: bool = True
     rerun: bool = False
     unsupported: Literal["send", "abstain"] = "send"
 
@@ -64,26 +71,34 @@ class LoopLimits:
 
 @runtime_checkable
 class Policy(Protocol):
-    """Chooses; the loop carries it out, within its limits and the budget (LLM-Augmenter, section 2.2)."""
+    """Chooses the actions (LLM-Augmenter, section 2.2)."""
 
     def choose(self, memory: WorkingMemory) -> Action:
-        """What to do next, by all that is known so far."""
+        """Choose what to do next; the loop bounds it by limits and budget."""
         ...
 
 
 class Rules:
-    """Search, draft; when a draft fails change the evidence before asking again; send what passes.
+    """Search and draft; after a failed draft change the evidence, then draft again.
 
-    A draft that says it does not know, or that nothing was there to hold against, widens the search once; where
-    that brings nothing new, or the model still does not know, the loop ends. A judge that could not tell ends it
-    too: asking again would only go on until something false passes.
+    A failed draft is followed, as far as possible and in this order, by restoring
+    dropped chunks and by one wide search. A draft that says it does not know, or that
+    had no evidence, widens the search once; if that brings nothing new, the loop ends.
+    A judge that cannot tell ends it too: asking again would only go on until something
+    false passes.
 
-    ``consult``: when to consult knowledge. ``"always"`` first of all; ``"self_ask"``: when the model says that it
-    needs it (paper, section 3.5), or when there was nothing to hold its draft against; ``"never"``: then a draft
-    can only be supported by what its drafter or ``answer(..., evidence=)`` brought. After a failed draft, in this
-    order and as far as there is anything to do: admit dropped chunks again, ``restore_dropped`` at a time, highest score
-    first; then, if ``widen``, one wide search. Without evidence it abstains, or with ``without_evidence="draft"``
-    has the model answer from memory, which no utility passes.
+    Args:
+        consult: When to consult knowledge. ``"always"`` first of all; ``"self_ask"``
+            when the model says that it needs it (paper, section 3.5), or when there was
+            no evidence for its draft; ``"never"``, when a draft can only be supported by
+            evidence of its drafter or of ``answer(..., evidence=)``.
+        readmit: Dropped chunks restored at a time, highest score first; 0 for never.
+        widen: Whether to search wide.
+        without_evidence: ``"abstain"``, or ``"draft"`` to have the model answer from
+            memory, which no utility passes.
+
+    Raises:
+        InputError: For other values.
     """
 
     def __init__(
@@ -110,50 +125,49 @@ class Rules:
         self.without_evidence = without_evidence
 
     def choose(self, memory: WorkingMemory) -> Action:
+        """Choose by the rules above."""
         last = memory.last
         if last is None:
-            return self._first(memory)
+            return self._first_action(memory)
         if last.verdict.passed:
             return Send()
         if last.verdict.outcome == "unknown":
             return self._after_unknown(memory, last)
-        changed = last.evidence != memory.evidence
-        return (None if changed else self._more_evidence(memory)) or Draft()
+        has_new_evidence = last.evidence != memory.evidence
+        if has_new_evidence:
+            return Draft()
+        return self._more_evidence(memory) or Draft()
 
-    def _first(self, memory: WorkingMemory) -> Action:
-        if self._wants_knowledge(memory):
-            if self.consult == "self_ask" and memory.needs_knowledge is None:
-                return SelfAsk()
-            if memory.searchable and not memory.queries:
-                return Search()
-            if not memory.evidence and not memory.drafter_brings_evidence:
-                more = self._more_evidence(memory)
-                if more:
-                    return more
-                if self.without_evidence == "abstain":
-                    return Abstain()
-        return Draft()
+    def _first_action(self, memory: WorkingMemory) -> Action:
+        if not self._wants_knowledge(memory):
+            return Draft()
+        if self.consult == "self_ask" and memory.needs_knowledge is None:
+            return SelfAsk()
+        if memory.searchable and not memory.queries:
+            return Search()
+        if memory.evidence or memory.drafter_brings_evidence:
+            return Draft()
+        more = self._more_evidence(memory)
+        if more is not None:
+            return more
+        return Abstain() if self.without_evidence == "abstain" else Draft()
 
     def _after_unknown(self, memory: WorkingMemory, last: Attempt) -> Action:
-        nothing = last.verdict.kind == "empty_evidence"
-        if last.is_abstention or nothing:
+        had_no_evidence = last.verdict.kind == "empty_evidence"
+        if last.is_abstention or had_no_evidence:
             if last.evidence != memory.evidence:
                 return Draft()
-            if (more := self._once_wider(memory, last)) is not None:
+            more = self._widen_once(memory)
+            if more is not None:
                 return more
         return Abstain() if last.is_abstention else Send()
 
-    def _once_wider(self, memory: WorkingMemory, last: Attempt) -> Action | None:
-        """The one search that follows an abstention, if none has."""
-        if (
-            self.consult == "never"
-            or sum(a.verdict.outcome == "unknown" for a in memory.attempts) > 1
-        ):
+    def _widen_once(self, memory: WorkingMemory) -> Action | None:
+        """The one search after an abstention, if there was none."""
+        unknown_count = sum(a.verdict.outcome == "unknown" for a in memory.attempts)
+        if self.consult == "never" or unknown_count > 1:
             return None
-        since = next(
-            n for n, a in enumerate(reversed(memory.actions)) if isinstance(a, Draft)
-        )
-        if since:
+        if not isinstance(memory.actions[-1], Draft):
             return None
         if memory.searchable and not memory.queries:
             return Search()
@@ -162,19 +176,19 @@ class Rules:
         return Readmit(self.readmit) if self.readmit and memory.dropped else None
 
     def _wants_knowledge(self, memory: WorkingMemory) -> bool:
-        return self.consult == "always" or (
-            self.consult == "self_ask" and memory.needs_knowledge is not False
-        )
+        if self.consult == "self_ask":
+            return memory.needs_knowledge is not False
+        return self.consult == "always"
 
     def _more_evidence(self, memory: WorkingMemory) -> Action | None:
         if self.readmit and memory.dropped:
             return Readmit(self.readmit)
-        return (
-            Search(wide=True)
-            if self._wants_knowledge(memory) and self._may_widen(memory)
-            else None
-        )
+        if self._wants_knowledge(memory) and self._may_widen(memory):
+            return Search(wide=True)
+        return None
 
     def _may_widen(self, memory: WorkingMemory) -> bool:
-        searched = any(isinstance(a, Search) and a.wide for a in memory.actions)
-        return self.widen and memory.searchable and not searched
+        has_searched_wide = any(
+            isinstance(action, Search) and action.wide for action in memory.actions
+        )
+        return self.widen and memory.searchable and not has_searched_wide

@@ -1,7 +1,8 @@
-"""Prompt engine: instruction, history, evidence with numbers, feedback (paper, section 2.3.2), and their texts.
+"""Prompts: instruction, history, numbered evidence, feedback (paper, section 2.3.2).
 
-The wording is ours; the paper's is not available. `VERSION` changes whenever a text does, so that recorded runs
-can be told apart. Evidence is numbered from 1 in the order shown; a model cites ``[1]`` and never sees our ids.
+The wording is ours; the paper's is not available. `VERSION` changes with every text, so
+that recorded runs can be distinguished. Evidence is numbered from 1 in the order
+shown; a model cites ``[1]`` and never sees our ids.
 """
 
 from __future__ import annotations
@@ -20,8 +21,15 @@ VERSION = 3
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A kind of work: what the model is told to do, what it says when the evidence does not suffice (``unknown_reply``,
-    for the loop to recognise, as `NO_ANSWER_MARK` is), and what the user is told then (``abstention_text``, a sentence)."""
+    """A kind of work.
+
+    Attributes:
+        name: Its name.
+        instruction: What the model must do.
+        unknown_reply: What a draft says when the evidence does not suffice, besides
+            `NO_ANSWER_MARK`.
+        abstention_text: The sentence that the user then reads.
+    """
 
     name: str
     instruction: str
@@ -30,7 +38,7 @@ class Task:
 
 
 NO_ANSWER_MARK = '{"answered": false, "nearest": "one sentence of what the evidence says that comes nearest"}'
-"""What a draft is to be, by contract, when the evidence does not hold the answer."""
+"""The reply that drafts are asked for when the evidence lacks the answer."""
 
 QUESTION_ANSWERING = Task(
     "question_answering",
@@ -71,39 +79,45 @@ def draft_prompt(memory: WorkingMemory, task: Task) -> tuple[Message, ...]:
 
 
 def self_ask_prompt(memory: WorkingMemory) -> tuple[Message, ...]:
-    return (
-        Message("system", SELF_ASK),
-        Message("user", question_block(memory.question)),
-    )
+    """The messages that ask whether the model needs knowledge."""
+    question = question_block(memory.question)
+    return (Message("system", SELF_ASK), Message("user", question))
 
 
 def question_block(question: str) -> str:
+    """The question in its envelope."""
     return f"The question:\n{wrap_in_envelope(question, 'question')}"
 
 
 def history_block(history: Sequence[Message]) -> str:
-    return wrap_in_envelope(
-        "\n".join(f"{m.role}: {m.content}" for m in history), "history"
-    )
+    """The conversation in its envelope."""
+    lines = [f"{message.role}: {message.content}" for message in history]
+    return wrap_in_envelope("\n".join(lines), "history")
 
 
 def draft_block(candidate: str) -> str:
+    """The beginning of a draft in its envelope."""
     return wrap_in_envelope(candidate[:_DRAFT_CHARACTERS], "draft")
 
 
 def evidence_block(evidence: Sequence[Passage]) -> str:
-    """The passages under their numbers; one without text keeps its number and is not shown."""
-    shown = [
-        wrap_in_envelope(with_title_line(p), f"evidence {n}")
-        for n, p in enumerate(evidence, 1)
-        if p.text.strip()
-    ]
-    return "\n".join(shown) or "(There is no evidence.)"
+    """The passages under their numbers.
+
+    A passage without text is not shown, but keeps its number.
+    """
+    envelopes = []
+    for number, passage in enumerate(evidence, 1):
+        if passage.text.strip():
+            text = with_title_line(passage)
+            envelopes.append(wrap_in_envelope(text, f"evidence {number}"))
+    return "\n".join(envelopes) or "(There is no evidence.)"
 
 
 def with_title_line(passage: Passage) -> str:
-    """The text as it is read: behind its header, or else its title when the metadata has one that the text does
-    not begin with."""
+    """The text behind its header, or else behind its title.
+
+    The title of the metadata is left out when the text begins with it.
+    """
     if passage.header:
         return passage.text_with_header
     title = passage.metadata.get("title")
@@ -113,11 +127,9 @@ def with_title_line(passage: Passage) -> str:
 
 
 def cited_passages(candidate: str, evidence: Sequence[Passage]) -> tuple[Passage, ...]:
-    """The passages a candidate names, in order of first mention; what names none is left out."""
-    by_id = {p.id: p for p in evidence}
-    return tuple(
-        by_id[i]
-        for i in dict.fromkeys(
-            i for c in find_citations(candidate, evidence) for i in c.ids
-        )
-    )
+    """The passages that a candidate cites, in order of first mention."""
+    passages_by_id = {passage.id: passage for passage in evidence}
+    cited_ids: dict[str, None] = {}  # ordered, each once
+    for citation in find_citations(candidate, evidence):
+        cited_ids |= dict.fromkeys(citation.ids)
+    return tuple(passages_by_id[passage_id] for passage_id in cited_ids)

@@ -1,4 +1,8 @@
-"""What each action does: a flow from memory to memory. What fails is noted in the memory, not raised."""
+"""The steps of the loop: each action as a flow from one memory to the next.
+
+A step that fails notes the failure in the memory and returns; only a spent budget and
+user errors (`denoise_core.errors.is_user_error`) are raised.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +12,22 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from denoise_core.augmenter.answer import StopReason
+from denoise_core.augmenter.drafting.contamination import split_evidence
 from denoise_core.augmenter.drafting.drafter import (
-    DraftReply,
     Drafter,
+    DraftReply,
     DraftRequest,
     DraftServer,
     request_messages,
 )
-from denoise_core.augmenter.drafting.repair import repaired
-from denoise_core.augmenter.drafting.taint import split_evidence
 from denoise_core.augmenter.feedback import Feedback
-from denoise_core.augmenter.knowledge.cap import (
-    blank_over_budget,
-    truncate_to_budget,
-    restore_dropped,
-    count_tokens,
-)
 from denoise_core.augmenter.knowledge.consolidate import Consolidator, merge_by_rank
+from denoise_core.augmenter.knowledge.evidence_budget import (
+    blank_over_budget,
+    count_tokens,
+    restore_dropped,
+    truncate_to_budget,
+)
 from denoise_core.augmenter.memory import Attempt, WorkingMemory
 from denoise_core.augmenter.policy import LoopLimits
 from denoise_core.augmenter.prompts import Task, draft_prompt, self_ask_prompt
@@ -45,17 +48,18 @@ from denoise_core.support.judging import (
 from denoise_core.text.words import split_words
 from denoise_core.types import Passage, Reply
 
-REASONS = {
+FAILURE_REASONS = {
     "search": StopReason.RETRIEVER_ERROR,
     "draft": StopReason.LLM_ERROR,
     "self_ask": StopReason.LLM_ERROR,
 }
-"""The failures that end a loop when there are too many of them, and the reason they end it for."""
+"""The failures that end a loop when there are too many, and the reason reported."""
 
 WrapServer: TypeAlias = Callable[[LLM | None], LLM]
 
-ENDING = (BudgetExceeded, NotRecorded)
-_INSTEAD = {
+# Errors that end the loop: nothing more can be asked for.
+LOOP_ENDING_ERRORS = (BudgetExceeded, NotRecorded)
+_FALLBACKS = {
     "source": "the other sources were searched",
     "denoise": "the passages were taken as they are",
     "query": "the other queries were asked",
@@ -63,7 +67,7 @@ _INSTEAD = {
 
 
 class BudgetExhausted(Exception):
-    """Nothing more can be asked for; carries the memory as it stands, with what was already paid for."""
+    """Nothing more can be asked for; carries the memory with what was paid for."""
 
     def __init__(self, memory: WorkingMemory, error: Exception) -> None:
         super().__init__(str(error))
@@ -73,8 +77,11 @@ class BudgetExhausted(Exception):
 
 @dataclass(frozen=True, slots=True)
 class LoopParts:
-    """What a draft is written, judged and explained with. ``drafter`` None: ``llm`` writes from our prompt.
-    ``wrap_server``: see `Augmenter.flow`."""
+    """What writes, judges and explains a draft.
+
+    Without a ``drafter``, ``llm`` writes from our prompt. ``wrap_server``: see
+    `Augmenter.flow`.
+    """
 
     task: Task
     utility: Utility
@@ -87,263 +94,288 @@ class LoopParts:
 
 
 def record_failure(
-    memory: WorkingMemory, what: str, error: Exception, instead: str
+    memory: WorkingMemory, what: str, error: Exception, fallback: str
 ) -> WorkingMemory:
-    """The memory with a failure in it, which is also logged and counted. A mistake raises: see `is_user_error`."""
+    """Return the memory with a failure, which is also logged and counted.
+
+    Raises:
+        Exception: ``error`` itself, if the user caused it; see `is_user_error`.
+    """
     if what != "query" and is_user_error(error):
         raise error
-    log_fallback(f"Augmenter {what}", error, instead)
+    log_fallback(f"Augmenter {what}", error, fallback)
     return memory.with_failure(what, error)
 
 
 def with_evidence(
     memory: WorkingMemory, evidence: Sequence[Passage], limits: LoopLimits
 ) -> WorkingMemory:
-    """A new memory with evidence that is at hand before anything is asked."""
+    """Return a new memory with the evidence that the caller has at hand."""
     if isinstance(evidence, (str, Passage)):
         raise InputError(
             f"evidence: expected a list of Passages, got a {type(evidence).__name__}"
         )
-    passages = tuple(evidence)
-    for p in passages:
-        if not isinstance(p, Passage):
-            raise InputError(f"evidence: expected Passages, got a {type(p).__name__}")
-    passages = merge_by_rank((), [passages])
-    counts = tuple(p for p in passages if p.counts)
-    shown = blank_over_budget(counts, limits.evidence_tokens, memory.question)
+    for passage in evidence:
+        if not isinstance(passage, Passage):
+            raise InputError(
+                f"evidence: expected Passages, got a {type(passage).__name__}"
+            )
+    passages = merge_by_rank((), [tuple(evidence)])
+    counted = tuple(passage for passage in passages if passage.counts)
+    excluded = tuple(passage for passage in passages if not passage.counts)
+    shown = blank_over_budget(counted, limits.evidence_tokens, memory.question)
     return replace(
-        memory,
-        evidence=shown,
-        retrieved=counts,
-        excluded_evidence=tuple(p for p in passages if not p.counts),
+        memory, evidence=shown, retrieved=counted, excluded_evidence=excluded
     )
 
 
 def search(
-    memory: WorkingMemory, consolidator: Consolidator, limits: LoopLimits, *, wide: bool
+    memory: WorkingMemory,
+    consolidator: Consolidator,
+    limits: LoopLimits,
+    *,
+    wide: bool,
 ) -> Flow[WorkingMemory]:
-    """The memory with what was found beside what it had, within the limit of tokens."""
+    """Search, and add the evidence to the memory within the token limit."""
     try:
-        found = yield from consolidator.gather(memory, wide=wide)
-    except ENDING as error:
+        gathered = yield from consolidator.gather(memory, wide=wide)
+    except LOOP_ENDING_ERRORS as error:
         raise BudgetExhausted(memory, error) from error
     except Exception as error:
         return record_failure(
             memory, "search", error, "the loop goes on with the evidence in hand"
         )
-    for what, failure in found.failures:
-        memory = record_failure(memory, what, failure, _INSTEAD[what])
+    for what, failure in gathered.failures:
+        memory = record_failure(memory, what, failure, _FALLBACKS[what])
     memory = replace(
         memory,
-        retrieved=memory.retrieved + found.retrieved,
-        dropped=memory.dropped + found.dropped,
-        queries=tuple(dict.fromkeys(memory.queries + found.queries)),
-        excluded_evidence=memory.excluded_evidence + found.excluded_evidence,
+        retrieved=memory.retrieved + gathered.retrieved,
+        dropped=memory.dropped + gathered.dropped,
+        queries=tuple(dict.fromkeys(memory.queries + gathered.queries)),
+        excluded_evidence=memory.excluded_evidence + gathered.excluded_evidence,
     )
-    return _shown(memory, memory.evidence, found.evidence, limits)
+    return _fit_evidence(memory, memory.evidence, gathered.evidence, limits)
 
 
 def restore_evidence(
     memory: WorkingMemory, count: int, limits: LoopLimits
 ) -> WorkingMemory:
-    """`restore_dropped` within the limit of tokens: what comes back takes the room of what was shown before."""
-    back = restore_dropped(memory, count)
-    before = {(p.id, p.text) for p in memory.evidence}
-    new = tuple(p for p in back.evidence if (p.id, p.text) not in before)
-    ids = {p.id for p in new}
-    old = tuple(p for p in memory.evidence if p.id not in ids)
-    if count_tokens(back.evidence) <= limits.evidence_tokens:
-        return back
-    return _shown(replace(back, evidence=()), old, new, limits)
+    """Restore dropped ranges within the token limit.
+
+    What is restored takes the room of what was shown before.
+    """
+    restored = restore_dropped(memory, count)
+    if count_tokens(restored.evidence) <= limits.evidence_tokens:
+        return restored
+    shown_before = {(passage.id, passage.text) for passage in memory.evidence}
+    changed = tuple(
+        passage
+        for passage in restored.evidence
+        if (passage.id, passage.text) not in shown_before
+    )
+    changed_ids = {passage.id for passage in changed}
+    unchanged = tuple(p for p in memory.evidence if p.id not in changed_ids)
+    return _fit_evidence(replace(restored, evidence=()), unchanged, changed, limits)
 
 
 def self_ask(memory: WorkingMemory) -> Flow[WorkingMemory]:
-    """Ask whether knowledge is needed; anything but a clear "yes, I can answer" means that it is."""
+    """Ask whether knowledge is needed.
+
+    Anything but a clear "yes, I can answer" means that it is.
+    """
     try:
         reply = yield from complete(self_ask_prompt(memory), tag="self_ask")
-        knows = re.fullmatch(r"\W*yes\W*", reply.text, re.IGNORECASE) is not None
-    except ENDING as error:
+    except LOOP_ENDING_ERRORS as error:
         raise BudgetExhausted(memory, error) from error
     except Exception as error:
         memory = record_failure(memory, "self_ask", error, "knowledge is consulted")
         return replace(memory, needs_knowledge=True)
-    return replace(memory, needs_knowledge=not knows)
+    can_answer = re.fullmatch(r"\W*yes\W*", reply.text, re.IGNORECASE) is not None
+    return replace(memory, needs_knowledge=not can_answer)
 
 
 def draft(memory: WorkingMemory, parts: LoopParts) -> Flow[WorkingMemory]:
-    """The memory with one more attempt: a candidate and its verdict; what could be made of it by repair; feedback
-    on one that failed, and on no other."""
+    """Write one draft, judge it once, and write feedback on one that failed."""
     try:
-        reply = yield from _ask(memory, parts)
+        reply = yield from _ask_for_draft(memory, parts)
         candidate = parse_answer(reply.text).text_without_reasoning.strip()
-    except ENDING as error:
+    except LOOP_ENDING_ERRORS as error:
         raise BudgetExhausted(memory, error) from error
     except Exception as error:
         return record_failure(memory, "draft", error, "there is no draft")
-    number = memory.draft_count
-    drafted = reply if isinstance(reply, DraftReply) else DraftReply(reply.text)
-    memory = _collected(memory, drafted, candidate, parts.limits)
+    draft_number = memory.draft_count
+    draft_reply = reply if isinstance(reply, DraftReply) else DraftReply(reply.text)
+    memory = _with_draft_evidence(memory, draft_reply, candidate, parts.limits)
     attempt = Attempt(
         candidate,
-        _unknown("the budget was spent before it could be judged"),
+        _judge_error("the budget was spent before it could be judged"),
         evidence=memory.evidence,
-        draft=number,
-        fields=drafted.fields,
-        origin=drafted.origin,
+        draft=draft_number,
+        fields=draft_reply.fields,
+        origin=draft_reply.origin,
     )
-    wanted = (
-        parts.when is None
-        or drafted.fields is not None
-        or bool(parts.when(memory.question, candidate))
-    )
-    if not (drafted.judge and wanted):
+    if not _should_judge(memory.question, candidate, draft_reply, parts.when):
         return memory.with_attempt(replace(attempt, verdict=unjudged_verdict()))
-    verdict = (
-        _without_answer(memory.question, candidate, parts.task)
-        if drafted.fields is None
-        else None
-    )
+    verdict = None
+    if draft_reply.fields is None:
+        verdict = _verdict_without_judge(memory.question, candidate, parts.task)
     if verdict is None:
-        memory, verdict = yield from _judged(memory, parts.utility, attempt)
+        memory, verdict = yield from _judge_attempt(memory, parts.utility, attempt)
     attempt = replace(attempt, verdict=verdict)
     memory = memory.with_attempt(attempt)
     if verdict.outcome != "fail":
         return memory
-    if parts.limits.repair and attempt.fields is None:
-        memory = yield from _repaired(memory, parts.utility, attempt)
-        if memory.attempts[-1].verdict.passed:
-            return memory
+    return (yield from _with_feedback(memory, parts.feedback, attempt))
+
+
+def _should_judge(
+    question: str, candidate: str, draft_reply: DraftReply, when: When | None
+) -> bool:
+    if not draft_reply.judge:
+        return False
+    if when is None or draft_reply.fields is not None:
+        return True
+    return bool(when(question, candidate))
+
+
+def _with_feedback(
+    memory: WorkingMemory, feedback: Feedback, attempt: Attempt
+) -> Flow[WorkingMemory]:
+    """Add feedback to the attempt, which is the memory's last and failed."""
     try:
-        feedback = yield from parts.feedback.write(memory, candidate, verdict)
-    except ENDING as error:
+        feedback_text = yield from feedback.write(
+            memory, attempt.candidate, attempt.verdict
+        )
+    except LOOP_ENDING_ERRORS as error:
         raise BudgetExhausted(memory, error) from error
     except Exception as error:
         return record_failure(
             memory, "feedback", error, "the next draft is written without"
         )
-    return replace(
-        memory, attempts=(*memory.attempts[:-1], replace(attempt, feedback=feedback))
-    )
+    attempt = replace(attempt, feedback=feedback_text)
+    return replace(memory, attempts=(*memory.attempts[:-1], attempt))
 
 
-def _ask(memory: WorkingMemory, parts: LoopParts) -> Flow[Reply]:
-    """One draft, from the drafter or from the model; a later one sampled anew where the model can be."""
+def _ask_for_draft(memory: WorkingMemory, parts: LoopParts) -> Flow[Reply]:
+    """Ask the drafter or the model for one draft.
+
+    A draft after a failed one is sampled, where the model can sample.
+    """
     last = memory.last
-    failed = last is not None and last.verdict.outcome == "fail" and bool(last.feedback)
+    has_feedback = False
+    if last is not None:
+        has_feedback = last.verdict.outcome == "fail" and bool(last.feedback)
     server: LLM | None = None
     if parts.drafter is None:
         messages = draft_prompt(memory, parts.task)
-        if failed and isinstance(parts.llm, SupportsSampling):
+        if has_feedback and isinstance(parts.llm, SupportsSampling):
             server = parts.llm.with_sampling(memory.draft_count)
     else:
-        rejected = (last.candidate, last.feedback) if last and failed else ("", "")
-        known = (memory.question, memory.history, memory.evidence)
         request = DraftRequest(
-            *known, *rejected, memory.draft_count, should_resample=failed
+            memory.question,
+            memory.history,
+            memory.evidence,
+            rejected_draft=last.candidate if last and has_feedback else "",
+            feedback=last.feedback if last and has_feedback else "",
+            attempt=memory.draft_count,
+            should_resample=has_feedback,
         )
-        messages, server = (
-            request_messages(request),
-            DraftServer(parts.drafter, request),
-        )
+        messages = request_messages(request)
+        server = DraftServer(parts.drafter, request)
     if parts.wrap_server is not None:
         server = parts.wrap_server(server)
     return (yield from complete(messages, tag="draft", llm=server))
 
 
-def _collected(
-    memory: WorkingMemory, drafted: DraftReply, candidate: str, limits: LoopLimits
+def _with_draft_evidence(
+    memory: WorkingMemory, draft_reply: DraftReply, candidate: str, limits: LoopLimits
 ) -> WorkingMemory:
-    """With the evidence that came with a draft, behind what there was; what does not count is set aside."""
-    if not drafted.retrieved:
+    """Add the evidence that came with a draft behind the evidence there was."""
+    if not draft_reply.retrieved:
         return memory
-    counts, aside = split_evidence(drafted, memory)
+    counted, excluded = split_evidence(draft_reply, memory)
     known = (*memory.retrieved, *memory.excluded_evidence)
-    fresh = merge_by_rank(known, [counts])
-    aside = merge_by_rank((*known, *fresh), [aside])
+    new_counted = merge_by_rank(known, [counted])
+    new_excluded = merge_by_rank((*known, *new_counted), [excluded])
     evidence = blank_over_budget(
-        (*memory.evidence, *fresh),
+        (*memory.evidence, *new_counted),
         limits.evidence_tokens,
         f"{memory.question} {candidate}",
     )
     return replace(
         memory,
         evidence=evidence,
-        retrieved=(*memory.retrieved, *fresh),
-        excluded_evidence=(*memory.excluded_evidence, *aside),
+        retrieved=(*memory.retrieved, *new_counted),
+        excluded_evidence=(*memory.excluded_evidence, *new_excluded),
     )
 
 
-def _judged(
+def _judge_attempt(
     memory: WorkingMemory, utility: Utility, attempt: Attempt
 ) -> Flow[tuple[WorkingMemory, AnswerVerdict]]:
-    """The verdict; a judge that failed is asked once more, then nothing is known. Raises `BudgetExhausted` with the attempt
-    kept, unjudged."""
+    """Judge an attempt; a judge that fails is asked once more.
+
+    When it fails twice, the verdict is unknown.
+
+    Raises:
+        BudgetExhausted: With the attempt kept in its memory, unjudged.
+    """
     for _ in range(2):
         try:
             verdict = yield from utility.assess(memory, attempt.candidate)
             if not isinstance(verdict, AnswerVerdict):
                 raise TypeError(
-                    f"Utility.assess must return an AnswerVerdict, got {type(verdict).__name__}"
+                    "Utility.assess must return an AnswerVerdict, "
+                    f"got {type(verdict).__name__}"
                 )
             return memory, verdict
-        except ENDING as error:
+        except LOOP_ENDING_ERRORS as error:
             raise BudgetExhausted(memory.with_attempt(attempt), error) from error
         except Exception as error:
-            memory = record_failure(
-                memory, "judge", error, "it is asked once more, then nothing is known"
-            )
-    return memory, _unknown(f"the judge failed: {memory.failures[-1][1]}")
+            fallback = "it is asked once more, then nothing is known"
+            memory = record_failure(memory, "judge", error, fallback)
+    return memory, _judge_error(f"the judge failed: {memory.failures[-1][1]}")
 
 
-def _repaired(
-    memory: WorkingMemory, utility: Utility, attempt: Attempt
-) -> Flow[WorkingMemory]:
-    """With what is left of a failed attempt without the claims that do not hold, if that passes."""
-    left = repaired(attempt.candidate, attempt.verdict)
-    if not left:
-        return memory
-    try:
-        verdict = yield from utility.assess(memory, left)
-    except ENDING as error:
-        raise BudgetExhausted(memory, error) from error
-    except Exception as error:
-        return record_failure(memory, "judge", error, "the draft was not repaired")
-    if isinstance(verdict, AnswerVerdict) and verdict.passed:
-        return memory.with_attempt(
-            replace(attempt, candidate=left, verdict=verdict, repaired=True)
-        )
-    return memory
-
-
-def _shown(
+def _fit_evidence(
     memory: WorkingMemory,
     old: tuple[Passage, ...],
     new: Sequence[Passage],
     limits: LoopLimits,
 ) -> WorkingMemory:
-    """With old and new evidence under the cap; when both do not fit, the new gets at least half of the room."""
-    room = limits.evidence_tokens
-    if count_tokens(old) + count_tokens(new) <= room:
+    """Show old and new evidence within the token limit.
+
+    When both do not fit, the new evidence gets at least half of the room: otherwise a
+    wider search could never change what the model reads.
+    """
+    token_limit = limits.evidence_tokens
+    old_tokens = count_tokens(old)
+    if old_tokens + count_tokens(new) <= token_limit:
         return replace(memory, evidence=(*old, *new))
-    second, more = truncate_to_budget(
-        new, max(room // 2, room - count_tokens(old)), memory.question
-    )
-    first, over = truncate_to_budget(old, room - count_tokens(second), memory.question)
+    new_room = max(token_limit // 2, token_limit - old_tokens)
+    kept_new, dropped_new = truncate_to_budget(new, new_room, memory.question)
+    old_room = token_limit - count_tokens(kept_new)
+    kept_old, dropped_old = truncate_to_budget(old, old_room, memory.question)
     return replace(
-        memory, evidence=(*first, *second), dropped=(*memory.dropped, *over, *more)
+        memory,
+        evidence=(*kept_old, *kept_new),
+        dropped=(*memory.dropped, *dropped_old, *dropped_new),
     )
 
 
-def _without_answer(question: str, candidate: str, task: Task) -> AnswerVerdict | None:
-    """The verdict on a draft that holds no answer, whatever the judge is; None for every other."""
+def _verdict_without_judge(
+    question: str, candidate: str, task: Task
+) -> AnswerVerdict | None:
+    """The verdict on a draft without an answer, whatever the judge; None for others."""
     parsed = parse_answer(candidate, question)
-    if split_words(remove_citations(parsed.text_without_reasoning)) == split_words(
-        task.unknown_reply
-    ):
+    reply_words = split_words(remove_citations(parsed.text_without_reasoning))
+    if reply_words == split_words(task.unknown_reply):
         return AnswerVerdict(kind=ABSTENTION, reason=ABSTENTION_REASON)
     verdict = verdict_without_claims(question, candidate, parsed)
-    return None if verdict is None or verdict.kind in ("length", NO_CLAIMS) else verdict
+    if verdict is None or verdict.kind in ("length", NO_CLAIMS):
+        return None
+    return verdict
 
 
-def _unknown(why: str) -> AnswerVerdict:
-    return AnswerVerdict(kind="judge_error", reason=why)
+def _judge_error(reason: str) -> AnswerVerdict:
+    return AnswerVerdict(kind="judge_error", reason=reason)

@@ -1,6 +1,7 @@
-"""Utility: do the passages support this candidate? The protocol, and any judge as a utility (paper, section 2.4).
+"""Utility: do the passages support a draft? (paper, section 2.4)
 
-And what is judged at all: a greeting, thanks, a question back or a tool call makes no statement to check.
+The protocol, any judge as a utility, and what is judged at all: a greeting, thanks, a
+question back or a tool call makes no statement to check.
 """
 
 from __future__ import annotations
@@ -19,31 +20,28 @@ from denoise_core.support.judging import NO_CLAIMS, AnswerVerdict, Judge
 from denoise_core.support.quoting import LLMJudge
 
 T = TypeVar("T")
-COPIED = (
-    0.9  # share of a candidate of more than 40 words that may be one unbroken quotation
-)
-COPIED_MOST = 0.3  # its highest score
+_MAX_COPIED_SHARE = 0.9  # of a draft of more than 40 words, as one quotation
+_MAX_COPY_SCORE = 0.3
 When: TypeAlias = Callable[[str, str], bool]
-"""``when(question, answer)``: whether this answer is to be judged."""
+"""``when(question, answer)`` says whether to judge this answer."""
 
 
 @runtime_checkable
 class Utility(Protocol):
-    """Judges one candidate by ``memory.evidence`` (LLM-Augmenter, section 2.4); a flow, so it may ask a model."""
+    """Judges one draft by ``memory.evidence`` (LLM-Augmenter, section 2.4)."""
 
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[AnswerVerdict]:
-        """Whether the evidence in memory supports the candidate: pass, fail or unknown, a score from 0 to 1, and
-        reasons."""
+        """Judge whether the evidence supports the candidate; a flow, so it may ask a model."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Groundedness:
-    """Passes when ``judge`` finds every claim of the candidate in the evidence and nothing says that it answers
-    another question; see `denoise_core.support.check`. Without a judge everything is unknown.
+    """Passes when the judge finds every claim of a draft in the evidence.
 
-    An abstention is unknown. A long candidate of which more than nine tenths are one unbroken quotation fails: a
-    copy is grounded, but it is no answer.
+    See `denoise_core.support.check`. Without a judge everything is unknown, and so is an
+    abstention. A draft that answers another question fails. So does a long one that is
+    almost only one quotation: a copy is grounded, but it is no answer.
     """
 
     judge: Judge | None = None
@@ -54,37 +52,50 @@ class Groundedness:
 
     @classmethod
     def for_model(cls, llm: LLM | None = None) -> Groundedness:
-        """Where no judge is given: the model that drafts judges by its quotes; without one, none does."""
+        """The default: the model that drafts judges by its quotes; without one, nobody."""
         return cls(None if llm is None else LLMJudge(llm))
 
     @property
     def name(self) -> str:
-        """What it is called in an answer: its judge's id."""
+        """The name in an answer: the judge's id."""
         return "no judge" if self.judge is None else self.judge.id
 
     def assess(self, memory: WorkingMemory, candidate: str) -> Flow[AnswerVerdict]:
+        """Ask the judge, and refuse a copy of the evidence."""
+        evidence = memory.evidence
         verdict = yield from check_flow(
-            memory.question, candidate, memory.evidence, self.judge
+            memory.question, candidate, evidence, self.judge
         )
-        if copied_passage_id(candidate, memory.evidence, COPIED) is not None:
-            reason = "repeats the evidence word for word instead of answering"
-            score = min(verdict.score, COPIED_MOST)
+        if copied_passage_id(candidate, evidence, _MAX_COPIED_SHARE) is not None:
             return replace(
-                verdict, supported=False, score=score, kind="copy", reason=reason
+                verdict,
+                supported=False,
+                score=min(verdict.score, _MAX_COPY_SCORE),
+                kind="copy",
+                reason="repeats the evidence word for word instead of answering",
             )
         return unjudged_verdict() if verdict.kind == NO_CLAIMS else verdict
 
 
 def unjudged_verdict() -> AnswerVerdict:
-    """The verdict on a candidate that makes no statement."""
+    """The verdict on a draft that makes no statement."""
     return AnswerVerdict(kind="unjudged", reason="it makes no statement to judge")
 
 
 def as_utility(
     judge: Any = None, llm: LLM | None = None, name: str = "judge"
 ) -> Utility:
-    """Whatever judges as the loop asks it: a `Utility` as it is, any other judge (`as_judge`) in `Groundedness`,
-    None for `Groundedness.for_model`. Raises `InputError` for what judges nothing."""
+    """Return a utility for anything that judges.
+
+    Args:
+        judge: A `Utility` itself, any other judge (`as_judge`) in `Groundedness`, None
+            for `Groundedness.for_model`.
+        llm: The model that drafts.
+        name: The argument's name, for errors.
+
+    Raises:
+        InputError: For what judges nothing.
+    """
     if judge is None:
         return Groundedness.for_model(llm)
     if isinstance(judge, Utility) and not isinstance(judge, type):
@@ -93,21 +104,21 @@ def as_utility(
 
 
 def utility_name(utility: Utility) -> str:
-    """What to call a utility: its own ``name``, or its class's."""
+    """The utility's ``name``, or the name of its class."""
     name = getattr(utility, "name", "")
     return name if isinstance(name, str) and name else type(utility).__name__
 
 
 def without_effects(value: T) -> Flow[T]:
-    """A flow that asks for nothing and returns ``value``."""
+    """A flow that yields nothing and returns ``value``."""
     return value
     yield
 
 
 def states_something(question: str, answer: str) -> bool:
-    """False for an answer that is nothing but small talk or questions back; everything else is judged.
+    """False for an answer that is only small talk or questions back.
 
-    A statement among them makes it judged, and so does an empty answer.
+    Everything else is judged, an empty answer too.
 
     >>> [states_something("Hi", text) for text in ("Hello! How can I help you?", "It opened in 1889.")]
     [False, True]

@@ -1,7 +1,9 @@
-"""The checker: do passages support an answer, claim by claim, and does it answer the question?
+"""The checker: do passages support an answer, claim by claim, and does it answer?
 
-`check` parses the answer and asks a judge. Without one, code shows what is nearest and what differs, and decides
-nothing.
+In: a question, an answer, passages, a judge. Out: an `AnswerVerdict`. Read ``check``
+first. ``answers`` parses the answer, ``quoting`` is the judge of a model, ``judges`` those
+of functions, ``judging`` the protocol for your own. Without a judge, code shows what is
+closest and what differs, and decides nothing.
 """
 
 from denoise_core.support.answers import parse_answer

@@ -1,8 +1,10 @@
-"""An answer, parsed before it is judged: what it claims, each claim with its exact place, and what claims nothing.
+"""Parse an answer before it is judged: its claims, each with its exact characters.
 
-Models answer in Markdown, tables, JSON, steps and lists, behind their reasoning and in front of an offer to help.
-Markdown is read by markdown-it-py, JSON by the standard library; what either leaves is prose, cut into sentences.
-Nothing is moved: what does not count is overwritten with blanks, so every place is one of the answer.
+Models answer in Markdown, tables, JSON, steps and lists, behind their reasoning and
+before an offer to help. markdown-it-py reads Markdown, the standard library JSON; the
+rest is prose, split into sentences. Text that does not count is overwritten with
+blanks, so every offset is one of the answer. A new form of answer belongs in
+`_AnswerReader`.
 """
 
 from __future__ import annotations
@@ -15,15 +17,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 from denoise_core.support.layout import (
-    blanked,
-    cells,
-    in_words,
-    inline,
+    blank_ranges,
+    inline_text,
     line_starts,
-    one_for_one,
-    tokens_of,
-    trimmed,
-    whole,
+    markdown_tokens,
+    normalize_line_breaks,
+    split_key_words,
+    table_cells,
+    trim_range,
 )
 from denoise_core.text.chunk import sentence_spans
 from denoise_core.text.json_spans import json_leaves, parse_json_at
@@ -36,69 +37,82 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 UnitKind = Literal[
-    "sentence", "item", "cell", "field", "polarity", "code", "lead", "question", "talk", "reasoning"
-]  # fmt: skip
+    "sentence",
+    "item",
+    "cell",
+    "field",
+    "polarity",
+    "code",
+    "lead",
+    "question",
+    "talk",
+    "reasoning",
+]
 CLAIM_KINDS = frozenset(("sentence", "item", "cell", "field", "polarity", "code"))
-"""Kinds of pieces that claim something; the others assert nothing of the world."""
+"""Kinds of units that claim something; the others assert nothing of the world."""
 
-_THOUGHT = re.compile(
+_REASONING = re.compile(
     r"<(think|thinking|thought|reasoning|scratchpad|analysis|reflection)>.*?(?:</\1>|\Z)"
     r"|</(think|thinking|thought|reasoning|scratchpad|analysis|reflection)>",
     re.DOTALL | re.IGNORECASE,
 )
-_TEXTS = frozenset(
+_TEXT_FENCES = frozenset(
     ("markdown", "md", "text", "txt", "plaintext")
 )  # fences that hold an answer, not code
 _EMPHASIS = str.maketrans("*`", "  ")
-_TAGS = re.compile(r"</?[a-zA-Z][^<>\n]{0,60}>")
-_BRACKETS = re.compile(r"\[[^\[\]\n]{1,80}\]|【[^】\n]{1,40}】")
-_NUMBERED = re.compile(
+_HTML_TAG = re.compile(r"</?[a-zA-Z][^<>\n]{0,60}>")
+_BRACKETED = re.compile(r"\[[^\[\]\n]{1,80}\]|【[^】\n]{1,40}】")
+_NUMBER_CITATION = re.compile(
     r"[\[【]\s{0,3}(?:\^|\w{1,9}\s)?\d{1,3}(?:\s{0,3}[,;–-]\s{0,3}\d{1,3}){0,40}[^\w\[\]]{0,9}[\]】]"
 )
 
-# Closed classes of words: how one says yes, asks, names what was read, is polite. What is claimed is never told by
-# them; they only say where a claim begins.
-_YES_NO = word_set(
+# Closed classes of words: yes and no, question words, names of sources, politeness. They
+# never decide what is claimed, only where a claim begins.
+_YES_NO_WORDS = word_set(
     "yes yep ja sí si oui true correct 是 是的 对 はい no nope nein non false incorrect 不 不是 いいえ"
 )
-_OPEN = word_set(
+_OPEN_QUESTION_WORDS = word_set(
     """
     who whom whose what which when where why how wer wen wem wessen welche welcher welches welchen welchem wann
     wo warum wieso wie qui que quoi quel quelle quels quelles quand où pourquoi comment combien quién quiénes qué
     cuál cuáles cuándo dónde cómo cuánto cuánta cuántos cuántas 谁 什 哪 几 何
     """
 )
-_MEANT = word_set(
+_SOURCE_WORDS = word_set(
     """
     answer answers based according provided given above following context passage passages document documents
     source sources text texts excerpt excerpts information evidence final short summary conclusion step result
     retrieved search results material details explanation
     """
 )
-_OF_REPLY = word_set(
+_REPLY_KEYS = word_set(
     """
     source sources citation citations reference references confidence confident score reasoning rationale thought
     thoughts answered status language
     """
 )
-_POLITE = word_set(
+_POLITE_WORDS = word_set(
     """
     sure certainly course absolutely great good excellent question happy glad help helps helped assist assistance
     thank thanks welcome let know hope free feel please ask anything else need questions clarification best kind
     regards dear hello hi hey greetings sorry more want like further details elaborate think work through
     """
 )
-_LONGEST = 30  # words of a polite sentence, at most
+_POLITE_MAX_WORDS = 30  # of a sentence of politeness
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerUnit:
     """Characters ``[start, end)`` of an answer that belong together.
 
-    ``text`` is what they say, without markup and citations. ``label`` says of what: the row and the column of a
-    table's cell, the path of a JSON field, the line before a list, the question before a yes or no. ``citations``
-    are the brackets that stand in it or right behind it. ``cut`` is what must go when the claim goes (the whole
-    list item, the table's row), None where nothing can go.
+    Attributes:
+        kind: What they are, such as a sentence, a table cell or small talk.
+        text: What they say, without markup and citations.
+        start: First character in the answer.
+        end: Character after the last.
+        label: What the text is about: row and column of a table cell, path of a JSON
+            field, the line before a list, the question before a yes or no.
+        citations: Ranges of the brackets in the unit or right behind it.
     """
 
     kind: UnitKind
@@ -107,379 +121,403 @@ class AnswerUnit:
     end: int
     label: tuple[str, ...] = ()
     citations: tuple[tuple[int, int], ...] = ()
-    cut: tuple[int, int] | None = None
 
     @property
     def is_claim(self) -> bool:
-        """It says something of the world, so it can be right or wrong."""
+        """Whether it says something of the world, so that it can be right or wrong."""
         return self.kind in CLAIM_KINDS
 
     @property
     def standalone_text(self) -> str:
-        """What it claims, readable by itself: behind its label."""
+        """What it claims, readable without the rest: behind its label."""
         if self.kind == "cell":
-            return f"{', '.join(self.label)}: {self.text}" if self.label else self.text
-        return " ".join(
-            (*(x if x[-1] in ":?：？" else f"{x}:" for x in self.label), self.text)
-        )
+            if not self.label:
+                return self.text
+            return f"{', '.join(self.label)}: {self.text}"
+        parts = []
+        for label in self.label:
+            parts.append(label if label[-1] in ":?：？" else f"{label}:")
+        return " ".join((*parts, self.text))
 
 
 @dataclass(frozen=True, slots=True)
 class ParsedAnswer:
-    """An answer as pieces, in order; they do not overlap."""
+    """An answer as units, in order; they do not overlap."""
 
     answer: str
     units: tuple[AnswerUnit, ...]
 
     @property
     def claims(self) -> tuple[AnswerUnit, ...]:
-        return tuple(p for p in self.units if p.is_claim)
+        """The units that claim something."""
+        return tuple(unit for unit in self.units if unit.is_claim)
 
     @property
     def text_without_reasoning(self) -> str:
         """The answer without the model's reasoning: what is sent."""
-        out, at = "", 0
-        for piece in self.units:
-            if piece.kind == "reasoning":
-                out, at = out + self.answer[at : piece.start], piece.end
-        return (out + self.answer[at:]).strip() if at else self.answer
+        parts, offset = [], 0
+        for unit in self.units:
+            if unit.kind == "reasoning":
+                parts.append(self.answer[offset : unit.start])
+                offset = unit.end
+        if not offset:
+            return self.answer
+        return ("".join(parts) + self.answer[offset:]).strip()
 
 
 def parse_answer(
     answer: str, question: str = "", *, ids: Sequence[str] = ()
 ) -> ParsedAnswer:
-    """The pieces of an answer to ``question``. Total and linear: any text is read, broken markup as prose.
+    """Split an answer into units. Reads any text, broken markup as prose.
 
-    ``ids`` are names that count as citations in brackets beside numbers.
+    Takes time linear in the answer's length.
 
-    >>> [(p.kind, p.said) for p in parse("Based on the context, it was **1889** [1].").pieces]
+    >>> parsed = parse_answer("Based on the context, it was **1889** [1].")
+    >>> [(unit.kind, unit.standalone_text) for unit in parsed.units]
     [('sentence', 'it was 1889.')]
+
+    Args:
+        answer: The model's reply.
+        question: The question it answers.
+        ids: Names that count as citations in brackets, as numbers do.
     """
-    return _parsed(answer, question, tuple(ids))
+    return _parse_cached(answer, question, tuple(ids))
 
 
 @lru_cache(maxsize=256)
-def _parsed(answer: str, question: str, ids: tuple[str, ...]) -> ParsedAnswer:
-    clean = one_for_one(answer)
-    found = [AnswerUnit("reasoning", answer[a:b], a, b) for a, b in _reasoning(clean)]
-    shown = list(blanked(clean, [(p.start, p.end) for p in found]))
-    for piece in found:  # no sentence goes on behind reasoning: pieces do not overlap
-        shown[piece.start : piece.start + 2] = "\n\n"
-    found += _Reader(answer, question, ids, [p.start for p in found]).read(
-        "".join(shown)
-    )
-    return ParsedAnswer(answer, tuple(sorted(found, key=lambda p: (p.start, p.end))))
+def _parse_cached(answer: str, question: str, ids: tuple[str, ...]) -> ParsedAnswer:
+    clean_text = normalize_line_breaks(answer)
+    units: list[AnswerUnit] = []
+    for start, end in _reasoning_ranges(clean_text):
+        units.append(AnswerUnit("reasoning", answer[start:end], start, end))
+    reasoning_starts = [unit.start for unit in units]
+    characters = list(blank_ranges(clean_text, [(u.start, u.end) for u in units]))
+    for start in reasoning_starts:
+        # A sentence must not continue behind reasoning: units would overlap.
+        characters[start : start + 2] = "\n\n"
+    reader = _AnswerReader(answer, question, ids, reasoning_starts)
+    units += reader.read("".join(characters))
+    units.sort(key=lambda unit: (unit.start, unit.end))
+    return ParsedAnswer(answer, tuple(units))
 
 
-def _reasoning(text: str) -> list[tuple[int, int]]:
-    """Between <think> and </think>, with the tags; up to a closing tag that nothing opened; and to the end behind
-    one that nothing closes: a reply that was cut off."""
-    out, at = [], 0
-    for found in _THOUGHT.finditer(text):
-        out.append((at if found[2] else found.start(), found.end()))
-        at = found.end()
-    return out
+def _reasoning_ranges(text: str) -> list[tuple[int, int]]:
+    """The model's reasoning: between its tags, with them.
+
+    Also up to a closing tag without an opening one, and from an opening tag without a
+    closing one to the end: that reply was truncated.
+    """
+    ranges, offset = [], 0
+    for match in _REASONING.finditer(text):
+        ranges.append((offset if match[2] else match.start(), match.end()))
+        offset = match.end()
+    return ranges
 
 
-class _Reader:
-    """One answer read; ``lead`` is the line that names what follows it."""
+class _AnswerReader:
+    """Reads one answer; ``lead`` is the line that names what follows it."""
 
     def __init__(
-        self, answer: str, question: str, ids: tuple[str, ...], thoughts: Sequence[int]
+        self,
+        answer: str,
+        question: str,
+        ids: tuple[str, ...],
+        reasoning_starts: Sequence[int],
     ) -> None:
         self.answer = answer
-        self.thoughts = thoughts  # where reasoning begins, which is blank here
+        self.reasoning_starts = reasoning_starts
         self.question = " ".join(question.split())
         self.ids = frozenset(ids)
         self.language = detect_language(answer, detect_language(question, "en"))
         self.lead: tuple[str, ...] = ()
-        self.opened = False
+        self.has_opened = False
 
-    def read(self, clean: str) -> Iterator[AnswerUnit]:
-        start = len(clean) - len(clean.lstrip())
-        if (
-            clean[start : start + 1] in ("{", "[")
-            and (tree := parse_json_at(clean, start))
-            and not clean[tree[1] :].strip()
-        ):
-            yield from self._fields(clean, start)
+    def read(self, clean_text: str) -> Iterator[AnswerUnit]:
+        """Read an answer whose reasoning is blank."""
+        start, end = trim_range(clean_text, 0, len(clean_text))
+        if _is_json(clean_text, start, end):
+            yield from self._read_fields(clean_text, start)
             return
-        found = list(self._blocks(clean))
-        for n, piece in enumerate(found):
-            if piece.kind == "lead" and not any(
-                p.is_claim for p in found[n + 1 :]
-            ):  # it announces nothing that came
-                piece = replace(
-                    piece,
-                    kind="talk" if _talk(piece.text, self.question) else "sentence",
-                )
-            yield piece
+        units = list(self._read_blocks(clean_text))
+        last_claim = max(
+            (n for n, unit in enumerate(units) if unit.is_claim), default=-1
+        )
+        for number, unit in enumerate(units):
+            if unit.kind == "lead" and number > last_claim:
+                # It announces nothing that came.
+                is_talk = _is_small_talk(unit.text, self.question)
+                unit = replace(unit, kind="talk" if is_talk else "sentence")
+            yield unit
 
-    def _blocks(self, clean: str) -> Iterator[AnswerUnit]:
-        tokens, lines = tokens_of(clean), line_starts(clean)
-        items = 0  # how deep in list items
-        item: tuple[int, int] | None = None
-        head: list[str] | None = None  # of the open table
-        for n, token in enumerate(tokens):
-            at = token.map
-            lined = (lines[at[0]], lines[min(at[1], len(lines) - 1)]) if at else None
+    def _read_blocks(self, clean_text: str) -> Iterator[AnswerUnit]:
+        tokens, starts = markdown_tokens(clean_text), line_starts(clean_text)
+        item_depth = 0
+        header_cells: list[str] | None = None  # of the open table
+        for number, token in enumerate(tokens):
+            block: tuple[int, int] | None = None
+            if token.map:
+                first_line, last_line = token.map
+                last_line = min(last_line, len(starts) - 1)
+                block = starts[first_line], starts[last_line]
             if token.type == "list_item_open":
-                items += 1
-                item = lined or item
+                item_depth += 1
             elif token.type == "list_item_close":
-                items -= 1
-                item = item if items else None
-            elif (
-                token.type in ("bullet_list_close", "ordered_list_close") and not items
-            ):
-                self.lead = ()
-            elif token.type == "fence" and lined:
-                yield from self._fence(clean, token, *lined)
-            elif token.type == "tr_open" and lined:
-                head = yield from self._row(clean, lined, head)
+                item_depth -= 1
+            elif token.type in ("bullet_list_close", "ordered_list_close"):
+                self.lead = self.lead if item_depth else ()
             elif token.type == "table_close":
-                head = None
-            elif token.type == "inline" and lined and head is None:
-                heading = tokens[n - 1].type == "heading_open"
-                if not items:
-                    self.lead = self.lead if heading else ()
-                yield from self._prose(
-                    clean, inline(clean, token, *lined), lined[0], item, heading=heading
+                header_cells = None
+            elif block is None:
+                continue
+            elif token.type == "fence":
+                yield from self._read_fence(clean_text, token, *block)
+            elif token.type == "tr_open":
+                header_cells = yield from self._read_row(
+                    clean_text, block, header_cells
                 )
+            elif token.type == "inline" and header_cells is None:
+                is_heading = tokens[number - 1].type == "heading_open"
+                if not (item_depth or is_heading):
+                    self.lead = ()
+                kind: UnitKind = "item" if item_depth else "sentence"
+                text = inline_text(clean_text, token, *block)
+                yield from self._read_prose(text, block[0], kind, is_heading=is_heading)
 
-    def _fence(
-        self, clean: str, token: Token, start: int, end: int
+    def _read_fence(
+        self, clean_text: str, token: Token, start: int, end: int
     ) -> Iterator[AnswerUnit]:
-        first = clean.find("\n", start, end) + 1 or end
-        last = max(first, clean.rfind("\n", first, end - 1) + 1)
-        if not clean[last:end].strip().startswith(token.markup[:3]):
-            last = end  # nothing closes it
-        start, end = trimmed(clean, first, last)
-        start, end = trimmed(
-            clean,
-            start,
-            min((a for a in self.thoughts if start < a < end), default=end),
-        )
-        tree = (
-            parse_json_at(clean, start) if clean[start:end][:1] in ("{", "[") else None
-        )
-        if tree and not clean[tree[1] : end].strip():
-            yield from self._fields(clean, start)
-        elif token.info.strip().lower() in _TEXTS:
-            yield from self._blocks(blanked(clean, [(0, first), (last, len(clean))]))
+        first = clean_text.find("\n", start, end) + 1 or end
+        last = max(first, clean_text.rfind("\n", first, end - 1) + 1)
+        if not clean_text[last:end].strip().startswith(token.markup[:3]):
+            last = end  # no closing fence
+        start, end = trim_range(clean_text, first, last)
+        reasoning_inside = [n for n in self.reasoning_starts if start < n < end]
+        start, end = trim_range(clean_text, start, min(reasoning_inside, default=end))
+        if _is_json(clean_text, start, end):
+            yield from self._read_fields(clean_text, start)
+        elif token.info.strip().lower() in _TEXT_FENCES:
+            outside = [(0, first), (last, len(clean_text))]
+            yield from self._read_blocks(blank_ranges(clean_text, outside))
         elif start < end:
             yield AnswerUnit("code", self.answer[start:end], start, end, self.lead)
 
-    def _row(
-        self, clean: str, row: tuple[int, int], head: list[str] | None
+    def _read_row(
+        self, clean_text: str, row: tuple[int, int], header_cells: list[str] | None
     ) -> Generator[AnswerUnit, None, list[str]]:
-        """The claims of a table's row; gives the names of the columns, which the first row has."""
-        places = list(cells(clean, *row))
-        texts = [_TAGS.sub(" ", clean[a:b]).strip(" *_`~") for a, b in places]
-        if head is None:
-            return texts
-        for n, (start, end) in enumerate(places):
-            if texts[n] and (n or len(places) == 1):
-                label = tuple(x for x in (texts[0] if n else "", *head[n : n + 1]) if x)
-                for piece in self._cut_up(
-                    clean[start:end].translate(_EMPHASIS), start, "cell"
-                ):
-                    yield replace(piece, label=(*self.lead, *label), cut=row)
-        return head
-
-    def _fields(self, clean: str, at: int) -> Iterator[AnswerUnit]:
-        for path, start, end in json_leaves(clean, at):
-            label = tuple(in_words(p) for p in path if isinstance(p, str))
-            raw = clean[start:end]
-            if any(map(_of_the_reply, label)) or raw in ("null", '""'):
+        """Yield the claims of a table row; return the column names, the first row."""
+        cell_ranges = list(table_cells(clean_text, *row))
+        cell_texts = []
+        for start, end in cell_ranges:
+            without_tags = _HTML_TAG.sub(" ", clean_text[start:end])
+            cell_texts.append(without_tags.strip(" *_`~"))
+        if header_cells is None:
+            return cell_texts
+        for column, (start, end) in enumerate(cell_ranges):
+            is_row_name = column == 0 and len(cell_ranges) > 1
+            if not cell_texts[column] or is_row_name:
                 continue
-            if raw in ("true", "false"):
-                yield AnswerUnit("polarity", raw, start, end, label)
-                continue
-            quoted = raw.startswith('"')
-            for piece in self._cut_up(
-                clean[start + quoted : end - quoted], start + quoted, "field"
-            ):
-                said = (
-                    parse_json_at(f'"{piece.text}"', 0) if quoted else None
-                )  # None for half of an escape
-                text = str(said[0]) if said else piece.text
-                yield replace(
-                    piece, text=text, label=label if piece.is_claim else (), cut=None
-                )
+            names = [cell_texts[0]] if column else []
+            names += header_cells[column : column + 1]
+            label = (*self.lead, *filter(None, names))
+            cell_text = clean_text[start:end].translate(_EMPHASIS)
+            for unit in self._split_sentences(cell_text, start, "cell"):
+                yield replace(unit, label=label)
+        return header_cells
 
-    def _prose(
-        self,
-        clean: str,
-        shown: str,
-        start: int,
-        item: tuple[int, int] | None,
-        *,
-        heading: bool,
+    def _read_fields(self, clean_text: str, offset: int) -> Iterator[AnswerUnit]:
+        for path, start, end in json_leaves(clean_text, offset):
+            label = tuple(split_key_words(key) for key in path if isinstance(key, str))
+            raw_value = clean_text[start:end]
+            if any(map(_is_about_reply, label)) or raw_value in ("null", '""'):
+                continue
+            if raw_value in ("true", "false"):
+                yield AnswerUnit("polarity", raw_value, start, end, label)
+                continue
+            quote_length = int(raw_value.startswith('"'))
+            start, end = start + quote_length, end - quote_length
+            for unit in self._split_sentences(clean_text[start:end], start, "field"):
+                text = unit.text
+                if quote_length:
+                    # None for half of an escape, which stays as it is written.
+                    value = parse_json_at(f'"{text}"', 0)
+                    text = str(value[0]) if value else text
+                yield replace(unit, text=text, label=label if unit.is_claim else ())
+
+    def _read_prose(
+        self, text: str, offset: int, kind: UnitKind, *, is_heading: bool
     ) -> Iterator[AnswerUnit]:
-        found = list(self._cut_up(shown, start, "item" if item else "sentence"))
-        alone = item is not None and sum(p.is_claim for p in found) == 1
-        for piece in found:
-            if not piece.is_claim:
-                yield piece
-            elif piece.kind != "polarity" and (
-                heading or piece.text[-1:] in (":", "：")
-            ):
-                self.lead = (
-                    () if _announces(piece.text) else (piece.text.rstrip(" :："),)
-                )
-                yield replace(piece, kind="lead")
+        for unit in self._split_sentences(text, offset, kind):
+            is_lead = is_heading or unit.text[-1:] in (":", "：")
+            if not unit.is_claim:
+                yield unit
+            elif is_lead and unit.kind != "polarity":
+                name = unit.text.rstrip(" :：")
+                self.lead = () if _is_announcement(unit.text) else (name,)
+                yield replace(unit, kind="lead")
             else:
-                cut = (
-                    item
-                    if alone or piece.cut is None
-                    else whole(clean, shown, start, *piece.cut)
-                )
-                yield replace(piece, label=(*self.lead, *piece.label), cut=cut)
+                yield replace(unit, label=(*self.lead, *unit.label))
 
-    def _cut_up(self, buffer: str, start: int, kind: UnitKind) -> Iterator[AnswerUnit]:
-        """Sentences of ``buffer``, which stands in the answer from ``start``."""
-        cites = [m.span() for m in _BRACKETS.finditer(buffer) if self._cites(m[0])]
-        shown = _TAGS.sub(lambda m: " " * len(m[0]), blanked(buffer, cites))
-        for first, last in sentence_ranges(join_folded_lines(shown), self.language):
-            mine = tuple((start + a, start + b) for a, b in cites if first <= a < last)
-            for what, a, b in self._sentence(shown, *trimmed(shown, first, last), kind):
-                a, b = trimmed(shown, a, b)
-                text = re.sub(r" (?=[.,;:!?)])", "", " ".join(shown[a:b].split()))
-                label = (self.question,) if what == "polarity" else ()
+    def _split_sentences(
+        self, text: str, offset: int, kind: UnitKind
+    ) -> Iterator[AnswerUnit]:
+        """Split text that begins at ``offset`` of the answer."""
+        citations = [
+            match.span()
+            for match in _BRACKETED.finditer(text)
+            if self._is_citation(match[0])
+        ]
+        visible = blank_ranges(text, citations)
+        visible = _HTML_TAG.sub(lambda match: " " * len(match[0]), visible)
+        for first, last in sentence_ranges(join_folded_lines(visible), self.language):
+            inside = [(a, b) for a, b in citations if first <= a < last]
+            own_citations = tuple((offset + a, offset + b) for a, b in inside)
+            sentence = trim_range(visible, first, last)
+            for part_kind, start, end in self._split_parts(visible, *sentence, kind):
+                start, end = trim_range(visible, start, end)
+                words = " ".join(visible[start:end].split())
                 yield AnswerUnit(
-                    what,
-                    text,
-                    start + a,
-                    start + b,
-                    label,
-                    mine,
-                    (start + first, start + last),
+                    part_kind,
+                    re.sub(r" (?=[.,;:!?)])", "", words),
+                    offset + start,
+                    offset + end,
+                    (self.question,) if part_kind == "polarity" else (),
+                    own_citations,
                 )
 
-    def _sentence(
-        self, shown: str, a: int, b: int, kind: UnitKind
+    def _split_parts(
+        self, text: str, start: int, end: int, kind: UnitKind
     ) -> Iterator[tuple[UnitKind, int, int]]:
-        """A sentence by its parts: a yes or no that it opens with, and what is claimed."""
-        if not any(map(str.isalnum, shown[a:b])):
+        """Split a sentence into a yes or no that it opens with, and its claim."""
+        if not any(map(str.isalnum, text[start:end])):
             return
-        if shown[b - 1] in "?？؟":
-            yield "question", a, b
+        if text[end - 1] in "?？؟":
+            yield "question", start, end
             return
-        end = 0 if self.opened else _opening(shown[a:b])
-        self.opened = True
-        if end:
-            yield (
-                (
-                    "polarity"
-                    if is_yes_no_question(self.question) and kind != "cell"
-                    else "talk"
-                ),
-                a,
-                a + end,
-            )
-        a, b = trimmed(shown, a + end, b)
-        if any(map(str.isalnum, shown[a:b])):
-            spoken = _talk(shown[a:b], self.question)
-            yield ("talk", a, b) if spoken else (kind, a + _preamble(shown[a:b]), b)
+        opening_length = 0
+        if not self.has_opened:
+            opening_length = _yes_no_length(text[start:end])
+        self.has_opened = True
+        if opening_length:
+            is_answer = is_yes_no_question(self.question) and kind != "cell"
+            part_kind: UnitKind = "polarity" if is_answer else "talk"
+            yield part_kind, start, start + opening_length
+        start, end = trim_range(text, start + opening_length, end)
+        if not any(map(str.isalnum, text[start:end])):
+            return
+        if _is_small_talk(text[start:end], self.question):
+            yield "talk", start, end
+        else:
+            yield kind, start + _preamble_length(text[start:end]), end
 
-    def _cites(self, bracket: str) -> bool:
-        names = [n.strip() for n in re.split(r"[,;]", bracket[1:-1])]
-        return _NUMBERED.fullmatch(bracket) is not None or (
-            bool(names) and all(n in self.ids for n in names)
-        )
-
-
-# --- What speaks to the reader, not of the world
+    def _is_citation(self, bracket: str) -> bool:
+        if _NUMBER_CITATION.fullmatch(bracket):
+            return True
+        names = [name.strip() for name in re.split(r"[,;]", bracket[1:-1])]
+        return all(name in self.ids for name in names)
 
 
-def _opening(text: str) -> int:
-    """Characters of the yes or no that a text opens with, and of the mark behind it; 0 for none."""
-    first, *behind = [*tokenize_text(text[:40]), None][:2]
-    if first is None or first.folded_text not in _YES_NO:
+def _is_json(text: str, start: int, end: int) -> bool:
+    """Whether the characters ``[start, end)`` are one JSON object or list."""
+    if text[start : min(start + 1, end)] not in ("{", "["):
+        return False
+    value = parse_json_at(text, start)
+    return value is not None and not text[value[1] : end].strip()
+
+
+# --- Text that addresses the reader and says nothing of the world
+
+
+def _yes_no_length(text: str) -> int:
+    """Characters of the yes or no that a text opens with, and its punctuation."""
+    lexemes = [*tokenize_text(text[:40])]
+    if not lexemes or lexemes[0].folded_text not in _YES_NO_WORDS:
         return 0
-    if behind[0] is None:
+    if len(lexemes) == 1:
         return len(text)
-    return behind[0].end if behind[0].text in ",.:;!，。！—–-" else 0
+    mark = lexemes[1]
+    return mark.end if mark.text in ",.:;!，。！—–-" else 0
 
 
 def is_yes_no_question(question: str) -> bool:
-    """The question can be answered by yes or no: it asks for no thing, place, time or reason."""
-    words = [x for x in tokenize_text(question) if x.kind != "mark"]
-    what = _OPEN | {"was"} if detect_language(question) == "de" else _OPEN
-    return bool(words) and not any(
-        x.folded_text in what and (not n or x.text.islower())
-        for n, x in enumerate(words)
-    )
+    """Whether yes or no can answer it: it asks for no thing, place, time or reason."""
+    question_words = [x for x in tokenize_text(question) if x.kind != "mark"]
+    open_words = _OPEN_QUESTION_WORDS
+    if detect_language(question) == "de":
+        open_words = open_words | {"was"}  # "what"; in English a verb
+    for number, word in enumerate(question_words):
+        # A capital inside the question is a name: "Who" the band, "Wo" the place.
+        is_name = number > 0 and not word.text.islower()
+        if word.folded_text in open_words and not is_name:
+            return False
+    return bool(question_words)
 
 
-def _talk(text: str, question: str) -> bool:
-    """Every word of it that carries content is one of politeness, of the question or of the sources' names, and
-    half are of politeness: it says nothing of the world."""
-    said = _content(text)
-    polite = sum(w in _POLITE for w in said)
-    known = _POLITE | _MEANT | {x.folded_text for x in tokenize_text(question)}
-    return 0 < polite <= len(said) <= min(_LONGEST, 2 * polite) and all(
-        w in known for w in said
-    )
+def _is_small_talk(text: str, question: str) -> bool:
+    """Whether a text is politeness and says nothing of the world.
+
+    Half of its content words are polite, the others name sources or come from the
+    question.
+    """
+    content = _content_words(text)
+    polite_count = sum(word in _POLITE_WORDS for word in content)
+    longest = min(_POLITE_MAX_WORDS, 2 * polite_count)
+    if not 0 < polite_count <= len(content) <= longest:
+        return False
+    question_words = {lexeme.folded_text for lexeme in tokenize_text(question)}
+    return set(content) <= _POLITE_WORDS | _SOURCE_WORDS | question_words
 
 
-def _preamble(text: str) -> int:
-    """Characters of a beginning that only names what was read, with its comma or colon: "By the context,"."""
-    mark = next((x for x in tokenize_text(text[:300]) if x.text in ",:：，"), None)
-    if (
-        mark is None
-        or not _content(text[: mark.start])
-        or not _announces(text[: mark.start])
-    ):
-        return 0
-    return len(text) - len(text[mark.end :].lstrip())
+def _preamble_length(text: str) -> int:
+    """Characters of a beginning that only names sources: "By the context,"."""
+    for lexeme in tokenize_text(text[:300]):
+        if lexeme.text in ",:：，":
+            beginning = text[: lexeme.start]
+            if not _content_words(beginning) or not _is_announcement(beginning):
+                return 0
+            return len(text) - len(text[lexeme.end :].lstrip())
+    return 0
 
 
-def _announces(text: str) -> bool:
-    """It only names what was read, or that an answer comes."""
-    return all(w in _MEANT for w in _content(text))
+def _is_announcement(text: str) -> bool:
+    """Whether it only names sources, or that an answer comes."""
+    return all(word in _SOURCE_WORDS for word in _content_words(text))
 
 
-def _of_the_reply(key: str) -> bool:
-    """A key of JSON whose value is about the reply: sources, confidence."""
-    return any(w.lower() in _OF_REPLY for w in key.split())
+def _is_about_reply(key: str) -> bool:
+    """Whether the value of a JSON key is about the reply: sources, confidence."""
+    return any(word.lower() in _REPLY_KEYS for word in key.split())
 
 
-def _content(text: str) -> list[str]:
-    """Its words that carry content, and its numbers."""
-    words = (
-        x.folded_text.split("'")[0] for x in tokenize_text(text) if x.kind != "mark"
-    )
-    return [w for w in words if w not in FUNCTION_WORDS]
+def _content_words(text: str) -> list[str]:
+    """The words of a text that carry content, and its numbers."""
+    lexemes = [x for x in tokenize_text(text) if x.kind != "mark"]
+    words = [lexeme.folded_text.split("'")[0] for lexeme in lexemes]
+    return [word for word in words if word not in FUNCTION_WORDS]
 
 
 # --- Sentences, of answers and of passages
 
 
 def sentence_ranges(text: str, language: str) -> list[tuple[int, int]]:
-    """Sentences as characters."""
-    known = language if language in ("de", "fr", "es", "zh") else "en"
-    return [
-        (s.start, s.end) for s in sentence_spans(Passage(text, "e"), language=known)
-    ]
+    """The sentences of a text as half-open character ranges."""
+    if language not in ("de", "fr", "es", "zh"):
+        language = "en"
+    spans = sentence_spans(Passage(text, "e"), language=language)
+    return [(span.start, span.end) for span in spans]
 
 
 def join_folded_lines(text: str) -> str:
-    """The text with a blank for each line break inside a sentence, all places as they were."""
+    """Replace each line break inside a sentence by a blank; offsets stay."""
     lines = text.split("\n")
-    return (
-        "".join(
-            line + (" " if _folds(line, after) else "\n")
-            for line, after in pairwise(lines)
-        )
-        + lines[-1]
-    )
+    parts = []
+    for line, next_line in pairwise(lines):
+        parts += [line, " " if _is_folded(line, next_line) else "\n"]
+    return "".join(parts) + lines[-1]
 
 
-def _folds(line: str, after: str) -> bool:
-    """The break between two lines is inside a word or a sentence."""
+def _is_folded(line: str, next_line: str) -> bool:
+    """Whether the break between two lines is inside a word or a sentence."""
     last = line[-1:]
-    return bool(last) and (
-        last in "-‐\u00ad" or ((last.isalpha() or last == ",") and after[:1].islower())
-    )
+    if last and last in "-‐\u00ad":
+        return True
+    return (last.isalpha() or last == ",") and next_line[:1].islower()

@@ -1,4 +1,8 @@
-"""Compare an answer with passages: it is parsed, its claims are judged, its citations compared with the quotes."""
+"""Check an answer against passages: parse it, judge its claims, check its citations.
+
+`check` is the entry; `check_flow` is the same inside another flow. A new kind of judge
+goes into `as_judge`.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +22,9 @@ from denoise_core.support.judging import (
     ABSTENTION,
     ABSTENTION_REASON,
     NO_CLAIMS,
+    AnswerClaims,
     AnswerVerdict,
     Claim,
-    AnswerClaims,
     ClaimVerdict,
     Judge,
     ask_judge,
@@ -32,14 +36,12 @@ from denoise_core.text.words import split_words
 from denoise_core.types import Passage
 
 JudgeLike: TypeAlias = Judge | LLM | Callable[..., Any]
-"""What `as_judge` takes."""
+"""What `as_judge` accepts."""
 NO_JUDGE = "no judge has read it: give judge=, a model (LLMJudge) or any function"
-_LONGEST = 20_000  # characters of an answer that are checked
-NEAR = 0.5  # share of a claim's words from which on a sentence is shown as the nearest
-_BEARS, _BARELY = (
-    0.7,
-    0.4,
-)  # shares of a claim's words in the passage that bears it, and in the one that it cites
+_MAX_CHARACTERS = 20_000  # of an answer that is checked
+_MIN_SHOWN_SHARE = 0.5  # share of a claim's terms that the closest sentence needs
+# Shares of a claim's terms: in the passage that has it, and at most in the cited one.
+_MIN_SOURCE_SHARE, _MAX_CITED_SHARE = 0.7, 0.4
 
 
 def check(
@@ -49,14 +51,25 @@ def check(
     *,
     judge: JudgeLike | None = None,
 ) -> AnswerVerdict:
-    """Compare ``answer`` with ``passages``, for ``question``; their headers and metadata count as evidence.
+    """Compare an answer with passages.
 
-    ``judge`` says of each claim whether it is supported, with its quotes: `LLMJudge`, an LLM (which then quotes),
-    or any function of the question, the evidence and a claim. Without one each claim has the nearest sentence of
-    the evidence, and its numbers, dates and names that the evidence does not have; its verdict is unknown.
+    An answer that claims nothing (a greeting, a question back) passes as not
+    applicable. Takes time that grows with the evidence.
 
-    What claims nothing (a greeting, a question back) passes as not applicable. Raises `InputError` for texts that
-    are no strings. Time grows with the evidence.
+    Args:
+        question: The question it answers.
+        answer: The answer's text.
+        passages: The evidence; their headers and metadata count too.
+        judge: Says of each claim whether it is supported: `LLMJudge`, an LLM (which
+            then quotes), or any function of the question, the evidence and a claim.
+            Without one the verdict is unknown: each claim has the closest sentence of
+            the evidence, and its numbers, dates and names that the evidence lacks.
+
+    Returns:
+        The verdict, with one verdict a claim.
+
+    Raises:
+        InputError: For arguments of other types.
     """
     return run(check_flow(question, answer, passages, judge))[0]
 
@@ -64,39 +77,46 @@ def check(
 def check_flow(
     question: str, answer: str, passages: Sequence[Passage], judge: JudgeLike | None
 ) -> Flow[AnswerVerdict]:
-    """`check` as a flow: what a judge asks for is in the budget and the trace of who runs it."""
-    _refuse_other_types(question, answer, passages)
+    """`check` as a flow: the judge's calls count in the caller's budget and trace."""
+    _check_types(question, answer, passages)
     parsed = parse_answer(answer, question, ids=[p.id for p in passages])
-    nothing = verdict_without_claims(question, answer, parsed)
-    if nothing is not None:
-        return nothing
+    verdict = verdict_without_claims(question, answer, parsed)
+    if verdict is not None:
+        return verdict
     if not any(p.text.strip() or p.header.strip() for p in passages):
-        return AnswerVerdict(
-            kind="empty_evidence", reason="there is no evidence to compare it with"
-        )
+        reason = "there is no evidence to compare it with"
+        return AnswerVerdict(kind="empty_evidence", reason=reason)
     claims = extract_claims(parsed, passages)
     if judge is None:
-        return _unjudged(question, claims, EvidenceIndex(passages))
-    asked = as_judge(judge)
-    verdict = yield from ask_judge(asked, question, claims, passages)
-    verdict = replace(verdict, judge=asked.id)
+        return _verdict_without_judge(question, claims, EvidenceIndex(passages))
+    answer_judge = as_judge(judge)
+    verdict = yield from ask_judge(answer_judge, question, claims, passages)
+    verdict = replace(verdict, judge=answer_judge.id)
     citations = find_citations(answer, passages)
     if not citations or not verdict.claims:
         return verdict
-    return _with_citations(verdict, citations, len(answer), EvidenceIndex(passages))
+    return _check_citations(verdict, citations, len(answer), EvidenceIndex(passages))
 
 
 def as_judge(value: Any, name: str = "judge") -> Judge:
-    """Whatever judges, as a judge: a `Judge` as it is, an LLM by its quotes, a function claim by claim. Raises
-    `InputError` for anything else, a model's name among them, and says what to write."""
+    """Return a judge: a `Judge` itself, an LLM by its quotes, a function by claims.
+
+    Args:
+        value: What judges.
+        name: The argument's name, for errors.
+
+    Raises:
+        InputError: For anything else, such as a model's name.
+    """
     if isinstance(value, Judge) and not isinstance(value, type):
         return value
     if callable(getattr(value, "invoke", None)) or callable(
         getattr(value, "chat", None)
     ):
         raise InputError(
-            f"{name}: a framework's model judges as LLMJudge(ChatModelLLM(model)) of langchain_denoise, or "
-            f"LLMJudge(LlamaLLM(model)) of llamaindex_denoise; got {type(value).__name__}"
+            f"{name}: a framework's model judges as LLMJudge(ChatModelLLM(model)) of "
+            "langchain_denoise, or LLMJudge(LlamaLLM(model)) of llamaindex_denoise; "
+            f"got {type(value).__name__}"
         )
     if callable(getattr(value, "complete", None)) and not isinstance(value, type):
         return LLMJudge(value)
@@ -106,32 +126,46 @@ def as_judge(value: Any, name: str = "judge") -> Judge:
 def extract_claims(
     parsed: ParsedAnswer, passages: Sequence[Passage] = ()
 ) -> AnswerClaims:
-    """What an answer claims, as judges are asked."""
-    resolved = {(c.start, c.end): c for c in find_citations(parsed.answer, passages)}
+    """The claims of an answer, as judges get them."""
+    citations = find_citations(parsed.answer, passages)
+    by_range = {(citation.start, citation.end): citation for citation in citations}
     claims = []
-    for piece in parsed.claims:
-        text = parsed.answer[piece.start : piece.end]
-        reads = piece.standalone_text if piece.standalone_text != text else ""
-        citations = tuple(
-            resolved[place] for place in piece.citations if place in resolved
+    for unit in parsed.claims:
+        text = parsed.answer[unit.start : unit.end]
+        standalone_text = unit.standalone_text
+        own_citations = [by_range[c] for c in unit.citations if c in by_range]
+        claims.append(
+            Claim(
+                text,
+                unit.start,
+                unit.end,
+                unit.kind,
+                standalone_text if standalone_text != text else "",
+                tuple(own_citations),
+            )
         )
-        claims.append(Claim(text, piece.start, piece.end, piece.kind, reads, citations))
     return AnswerClaims(parsed.answer, tuple(claims))
 
 
 @dataclass(frozen=True, slots=True)
 class NoAnswer:
-    """An answer that says by its form that there is none: ``nearest`` is what of the evidence comes nearest."""
+    """An answer that says by its form that there is none.
+
+    ``nearest`` is what the evidence says that comes closest.
+    """
 
     nearest: str = ""
 
 
 def parse_no_answer(answer: str) -> NoAnswer | None:
-    """What an answer says that is an object with ``"answered": false``, which the loop asks its drafts for, or
-    with an ``"answer"`` that is null; None for every other.
+    """Read an answer that is a JSON object without an answer; None for every other.
 
-    >>> parse_no_answer('{"answered": false, "nearest": "its height"}'), parse_no_answer("He is unknown.")
-    (NoAnswer(nearest='its height'), None)
+    The object has ``"answered": false``, which the loop asks its drafts for, or an
+    ``"answer"`` that is null.
+
+    >>> parse_no_answer('{"answered": false, "nearest": "its height"}')
+    NoAnswer(nearest='its height')
+    >>> parse_no_answer("He is unknown.")
     """
     try:
         fields = parse_json(answer) if "{" in answer else None
@@ -139,9 +173,8 @@ def parse_no_answer(answer: str) -> NoAnswer | None:
         return None
     if not isinstance(fields, Mapping):
         return None
-    if fields.get("answered") is False or (
-        "answer" in fields and fields["answer"] is None
-    ):
+    has_null_answer = "answer" in fields and fields["answer"] is None
+    if fields.get("answered") is False or has_null_answer:
         nearest = fields.get("nearest")
         return NoAnswer(nearest if isinstance(nearest, str) else "")
     return None
@@ -150,15 +183,17 @@ def parse_no_answer(answer: str) -> NoAnswer | None:
 def verdict_without_claims(
     question: str, answer: str, parsed: ParsedAnswer
 ) -> AnswerVerdict | None:
-    """The verdict on an answer that no judge need be asked about; None for every other."""
-    if len(answer) > _LONGEST:
-        why = f"the answer has {len(answer)} characters; at most {_LONGEST} are checked"
-        return AnswerVerdict(False, kind="length", reason=why)
+    """The verdict on an answer that needs no judge; None for every other."""
+    if len(answer) > _MAX_CHARACTERS:
+        reason = (
+            f"the answer has {len(answer)} characters; "
+            f"at most {_MAX_CHARACTERS} are checked"
+        )
+        return AnswerVerdict(False, kind="length", reason=reason)
     answer_words = split_words(remove_citations(parsed.text_without_reasoning))
     if not answer_words:
-        return AnswerVerdict(
-            answers_question=False, kind="empty", reason="the answer is empty"
-        )
+        reason = "the answer is empty"
+        return AnswerVerdict(answers_question=False, kind="empty", reason=reason)
     if answer_words == split_words(question):
         reason = "the answer only repeats the question"
         return AnswerVerdict(answers_question=False, kind="question", reason=reason)
@@ -169,88 +204,87 @@ def verdict_without_claims(
     return None
 
 
-def _refuse_other_types(
-    question: str, answer: str, passages: Sequence[Passage]
-) -> None:
-    if not isinstance(question, str) or not isinstance(answer, str):
-        wrong = (
-            type(answer).__name__
-            if isinstance(question, str)
-            else type(question).__name__
-        )
-        raise InputError(
-            f"check: expected question and answer as str, got {wrong}; pass a model's reply as its text"
-        )
+def _check_types(question: str, answer: str, passages: Sequence[Passage]) -> None:
+    for text in (question, answer):
+        if not isinstance(text, str):
+            raise InputError(
+                "check: expected question and answer as str, got "
+                f"{type(text).__name__}; pass a model's reply as its text"
+            )
     if isinstance(passages, str) or any(not isinstance(p, Passage) for p in passages):
         raise InputError("check: expected passages as a list of Passage(text, id)")
 
 
-def _unjudged(
+def _verdict_without_judge(
     question: str, claims: AnswerClaims, evidence: EvidenceIndex
 ) -> AnswerVerdict:
-    """Each claim with what code can show of it: never a verdict. That the same words are near each other does not
-    mean that the same is said."""
-    verdicts = [_shown(question, claim, evidence) for claim in claims]
+    """Show what code can show of each claim: never a verdict.
+
+    Words that are close to each other need not say the same.
+    """
+    verdicts = [_compare_claim(question, claim, evidence) for claim in claims]
     return replace(AnswerVerdict.of_claims(verdicts), kind="no_judge", reason=NO_JUDGE)
 
 
-def _shown(question: str, claim: Claim, evidence: EvidenceIndex) -> ClaimVerdict:
-    """A claim with its words as they stand in a passage, else with the sentence that has most of them."""
-    asked, terms = (
-        content_terms(question, evidence.language),
-        content_terms(claim.full_text, evidence.language),
-    )
-    quote = evidence.quotation(claim.text)
-    share, sentence = evidence.nearest(terms - asked or terms)
-    if quote is None and sentence is not None and share >= NEAR:
-        quote = evidence.quote(sentence)
-    beyond = find_differences(
+def _compare_claim(
+    question: str, claim: Claim, evidence: EvidenceIndex
+) -> ClaimVerdict:
+    """Quote a claim word for word from a passage, else the closest sentence."""
+    quote = evidence.find_quotation(claim.text)
+    if quote is None:
+        terms = content_terms(claim.full_text, evidence.language)
+        new_terms = terms - content_terms(question, evidence.language)
+        share, sentence = evidence.closest_sentence(new_terms or terms)
+        if sentence is not None and share >= _MIN_SHOWN_SHARE:
+            quote = evidence.to_quote(sentence)
+    differences = find_differences(
         claim.full_text, evidence.text, known_text=question, language=evidence.language
     )
-    placed = tuple(_placed(d, claim) for d in beyond)
-    reason = "; ".join(map(str, placed)) or NO_JUDGE
-    quotes = () if quote is None else (quote,)
+    located = tuple(_locate_in_answer(item, claim) for item in differences)
     return ClaimVerdict(
         claim.text,
         claim.start,
         claim.end,
-        None,
-        None,
-        quotes,
-        placed,
-        "no_judge",
-        reason,
+        supported=None,
+        quotes=() if quote is None else (quote,),
+        differences=located,
+        kind="no_judge",
+        reason="; ".join(map(str, located)) or NO_JUDGE,
     )
 
 
-def _placed(difference: Difference, claim: Claim) -> Difference:
-    """With places in the answer: of its words in the claim's characters, else of the whole claim. The place in
-    the evidence, which is several passages, is left out."""
-    at = claim.text.find(difference.claimed_text)
-    start, end = (
-        (claim.start + at, claim.start + at + len(difference.claimed_text))
-        if at >= 0
-        else (claim.start, claim.end)
-    )
-    return Difference(
-        difference.kind, difference.claimed_text, difference.source_text, start, end
-    )
+def _locate_in_answer(difference: Difference, claim: Claim) -> Difference:
+    """Give a difference its offsets in the answer, else those of the whole claim.
+
+    The offsets in the evidence are left out: it is several passages.
+    """
+    words = difference.claimed_text
+    start, end = claim.start, claim.end
+    position = claim.text.find(words)
+    if position >= 0:
+        start = claim.start + position
+        end = start + len(words)
+    return Difference(difference.kind, words, difference.source_text, start, end)
 
 
-def _with_citations(
+def _check_citations(
     verdict: AnswerVerdict,
     citations: Sequence[Citation],
-    length: int,
+    answer_length: int,
     evidence: EvidenceIndex,
 ) -> AnswerVerdict:
-    """With what the citations of its claims lack: a passage that was not given, or one that does not bear the
-    claim."""
+    """Refute claims whose citations do not support them.
+
+    A citation fails when its passage was not given, or when another passage has the
+    claim.
+    """
     claims = list(verdict.claims)
-    ends = [*(c.start for c in claims[1:]), length]
-    for n, (claim, end) in enumerate(zip(claims, ends, strict=True)):
-        own = [c for c in citations if claim.start <= c.start < max(end, claim.end)]
-        if own and claim.supported is not False:
-            claims[n] = _with_own_citations(claim, own, evidence)
+    next_starts = [*(claim.start for claim in claims[1:]), answer_length]
+    for number, claim in enumerate(verdict.claims):
+        end = max(next_starts[number], claim.end)
+        own_citations = [c for c in citations if claim.start <= c.start < end]
+        if own_citations and claim.supported is not False:
+            claims[number] = _check_claim_citations(claim, own_citations, evidence)
     if claims == list(verdict.claims):
         return verdict
     return AnswerVerdict.of_claims(
@@ -258,36 +292,50 @@ def _with_citations(
     )
 
 
-def _with_own_citations(
+def _check_claim_citations(
     claim: ClaimVerdict, citations: Sequence[Citation], evidence: EvidenceIndex
 ) -> ClaimVerdict:
-    unknown = [name for c in citations for name in c.unknown]
-    if unknown:
-        names = ", ".join(unknown)
-        return _miscited(
-            claim, citations[0], names, "", f"it cites {names}, which was not given"
-        )
-    ids = {i for c in citations for i in c.ids}
-    bearing = [q.span.passage_id for q in claim.quotes]
-    if not bearing or ids & set(bearing):
+    unknown_names: list[str] = []
+    cited_ids: list[str] = []
+    for citation in citations:
+        unknown_names += citation.unknown
+        cited_ids += citation.ids
+    if unknown_names:
+        names = ", ".join(unknown_names)
+        reason = f"it cites {names}, which was not given"
+        return _refute_citation(claim, citations[0], names, "", reason)
+    quoted_ids = [quote.span.passage_id for quote in claim.quotes]
+    if not quoted_ids or set(cited_ids) & set(quoted_ids):
         return claim
     terms = content_terms(claim.text, evidence.language)
-    share, _ = evidence.nearest(
-        terms, frozenset(n for n, i in enumerate(evidence.ids) if i in ids)
+    cited_indexes = frozenset(
+        index for index, name in enumerate(evidence.ids) if name in cited_ids
     )
-    best, _ = evidence.nearest(terms)
-    if share > _BARELY or best < _BEARS:
+    cited_share, _ = evidence.closest_sentence(terms, cited_indexes)
+    best_share, _ = evidence.closest_sentence(terms)
+    if cited_share > _MAX_CITED_SHARE or best_share < _MIN_SOURCE_SHARE:
         return claim
-    number = evidence.ids.index(bearing[0]) + 1 if bearing[0] in evidence.ids else 0
+    source_id = quoted_ids[0]
+    number = evidence.ids.index(source_id) + 1 if source_id in evidence.ids else 0
     reason = f"it is in [{number}], not in the passage that it cites"
-    return _miscited(claim, citations[0], ", ".join(ids), f"[{number}]", reason)
+    names = ", ".join(dict.fromkeys(cited_ids))
+    return _refute_citation(claim, citations[0], names, f"[{number}]", reason)
 
 
-def _miscited(
-    claim: ClaimVerdict, citation: Citation, names: str, instead: str, reason: str
+def _refute_citation(
+    claim: ClaimVerdict,
+    citation: Citation,
+    cited_names: str,
+    right_name: str,
+    reason: str,
 ) -> ClaimVerdict:
-    difference = Difference("citation", names, instead, citation.start, citation.end)
-    differences = (*claim.differences, difference)
+    difference = Difference(
+        "citation", cited_names, right_name, citation.start, citation.end
+    )
     return replace(
-        claim, supported=False, differences=differences, kind="citation", reason=reason
+        claim,
+        supported=False,
+        differences=(*claim.differences, difference),
+        kind="citation",
+        reason=reason,
     )

@@ -1,7 +1,7 @@
-"""What an answer takes from its passages: the citations in it, and how much of it is one unbroken quotation.
+"""What an answer takes from its passages: citations, and word-for-word quotations.
 
-One resolver for all that reads citations: a number counts the passages as they were shown, from 1; only what is no
-such number is looked up among their ids.
+One resolver serves all that reads citations: a number counts the passages as they were
+shown, from 1; only what is no such number is looked up among their ids.
 """
 
 from __future__ import annotations
@@ -13,18 +13,21 @@ from dataclasses import dataclass
 from denoise_core.text.words import split_words
 from denoise_core.types import Passage
 
-_BRACKETS = re.compile(r"\[([^\[\]\n]{1,80})\]|【([^】\n]{1,40})】")
-_ORDINALS = re.compile(
+_BRACKETED = re.compile(r"\[([^\[\]\n]{1,80})\]|【([^】\n]{1,40})】")
+_CITATION_NUMBERS = re.compile(
     r"\^?(?:[^\W\d]{1,9}\.?\s)?(\d{1,3})(?:\s{0,3}[–-]\s{0,3}(\d{1,3}))?(?:†[^,;]*)?$"
 )
-_LONGEST_RANGE = 50
-_STARTS = 50  # places of a word where a quotation may begin that are tried
-SHORT = 40  # words; a shorter quotation is a fine answer
+_MAX_RANGE = 50
+_MAX_STARTS = 50  # occurrences of a word tried as the start of a quotation
+SHORT_ANSWER_WORDS = 40  # a shorter quotation is a fine answer
 
 
 @dataclass(frozen=True, slots=True)
 class Citation:
-    """``[start, end)`` of the answer names the passages ``ids``; ``unknown`` are names of none."""
+    """``[start, end)`` of the answer names the passages ``ids``.
+
+    ``unknown`` are names of no passage.
+    """
 
     start: int
     end: int
@@ -33,42 +36,48 @@ class Citation:
 
 
 def find_citations(answer: str, passages: Sequence[Passage]) -> list[Citation]:
-    """``[1]``, ``[2, 4-6]``, ``[doc 3]``, ``【1†source】`` count the passages; ``[id]`` names one by its id.
-    Brackets with anything else, and those in code, cite nothing. A year of four digits counts none."""
-    ids = {p.id for p in passages}
-    code = [m.span() for m in re.finditer(r"`[^`\n]*`", answer)]
-    out: list[Citation] = []
-    for match in _BRACKETS.finditer(answer):
-        if any(a <= match.start() < b for a, b in code):
+    """Find the citations of an answer.
+
+    ``[1]``, ``[2, 4-6]``, ``[doc 3]`` and ``【1†source】`` count the passages; ``[id]``
+    names one by its id. Brackets with anything else, and those in code, cite nothing.
+    A year of four digits counts none.
+    """
+    passage_ids = {passage.id for passage in passages}
+    code_ranges = [match.span() for match in re.finditer(r"`[^`\n]*`", answer)]
+    citations: list[Citation] = []
+    for match in _BRACKETED.finditer(answer):
+        position = match.start()
+        if any(start <= position < end for start, end in code_ranges):
             continue
         known: list[str] = []
         unknown: list[str] = []
-        for name in (part.strip() for part in re.split(r"[,;]", match[1] or match[2])):
-            numbers = _ordinals(name)
-            if numbers and (
-                (numbers[0] and numbers[-1] <= len(passages)) or name not in ids
-            ):
-                known += [
-                    passages[n - 1].id for n in numbers if 1 <= n <= len(passages)
-                ]
-                unknown += [f"[{n}]" for n in numbers if not 1 <= n <= len(passages)]
-            elif name in ids:
+        for part in re.split(r"[,;]", match[1] or match[2]):
+            name = part.strip()
+            numbers = _citation_numbers(name)
+            is_in_range = numbers.start > 0 and numbers.stop - 1 <= len(passages)
+            if numbers and (is_in_range or name not in passage_ids):
+                for number in numbers:
+                    if 1 <= number <= len(passages):
+                        known.append(passages[number - 1].id)
+                    else:
+                        unknown.append(f"[{number}]")
+            elif name in passage_ids:
                 known.append(name)
             else:
                 break  # words in brackets
         else:
-            out.append(
-                Citation(*match.span(), tuple(dict.fromkeys(known)), tuple(unknown))
-            )
-    return out
+            ids = tuple(dict.fromkeys(known))
+            citations.append(Citation(*match.span(), ids, tuple(unknown)))
+    return citations
 
 
 def cited_numbers(answer: str, count: int) -> tuple[int, ...]:
-    """The numbers in brackets that name one of ``count`` passages, each once, in order of first mention."""
-    shown = [Passage("", f"\0{n}") for n in range(1, count + 1)]
-    return tuple(
-        dict.fromkeys(int(i[1:]) for c in find_citations(answer, shown) for i in c.ids)
-    )
+    """The numbers that cite one of ``count`` passages, in order of first mention."""
+    numbered = [Passage("", f"\0{number}") for number in range(1, count + 1)]
+    numbers: list[int] = []
+    for citation in find_citations(answer, numbered):
+        numbers += [int(passage_id[1:]) for passage_id in citation.ids]
+    return tuple(dict.fromkeys(numbers))
 
 
 def remove_citations(answer: str) -> str:
@@ -76,56 +85,60 @@ def remove_citations(answer: str) -> str:
     return re.sub(r"\s?\[\d{1,3}(?:\s{0,9}[,;–-]\s{0,9}\d{1,3})*\]", "", answer)
 
 
-def _ordinals(name: str) -> range:
-    match = _ORDINALS.match(name)
+def _citation_numbers(name: str) -> range:
+    match = _CITATION_NUMBERS.match(name)
     if match is None:
         return range(0)
     low = int(match[1])
-    return range(low, min(int(match[2] or low), low + _LONGEST_RANGE) + 1)
+    high = int(match[2] or low)
+    return range(low, min(high, low + _MAX_RANGE) + 1)
 
 
 def copied_passage_id(
-    answer: str, passages: Sequence[Passage], share: float
+    answer: str, passages: Sequence[Passage], fraction: float
 ) -> str | None:
-    """The id of a passage of which one stretch makes up more than ``share`` of a long answer's words."""
-    said = split_words(answer)
-    if len(said) <= SHORT or share >= 1.0:
+    """The id of the passage that a long answer repeats word for word.
+
+    None unless one unbroken quotation makes up more than ``fraction`` of its words.
+    """
+    answer_words = split_words(answer)
+    if len(answer_words) <= SHORT_ANSWER_WORDS or fraction >= 1.0:
         return None
+    shortest_copy = max(SHORT_ANSWER_WORDS, fraction * len(answer_words))
     for passage in passages:
-        run = max(
-            (b - a for a, b in matching_runs(said, split_words(passage.text))),
-            default=0,
-        )
-        if run > SHORT and run > share * len(said):
-            return passage.id
+        for start, end in matching_runs(answer_words, split_words(passage.text)):
+            if end - start > shortest_copy:
+                return passage.id
     return None
 
 
 def matching_runs(
-    said: Sequence[str], told: Sequence[str]
+    words: Sequence[str], source_words: Sequence[str]
 ) -> Iterator[tuple[int, int]]:
-    """Half-open ranges of ``said`` that stand in ``told`` word for word; greedy, linear in use."""
-    starts: dict[str, list[int]] = {}
-    for i, w in enumerate(told):
-        starts.setdefault(w, []).append(i)
-    at = 0
-    while at < len(said):
-        run = max(
-            (
-                _same(said, at, told, start)
-                for start in starts.get(said[at], ())[:_STARTS]
-            ),
-            default=0,
-        )
-        if run:
-            yield at, at + run
-        at += max(run, 1)
+    """Half-open ranges of ``words`` that occur in ``source_words`` word for word.
+
+    Greedy: the longest run from the first word, then from behind it.
+    """
+    source_positions: dict[str, list[int]] = {}
+    for position, word in enumerate(source_words):
+        source_positions.setdefault(word, []).append(position)
+    offset = 0
+    while offset < len(words):
+        longest = 0
+        for position in source_positions.get(words[offset], ())[:_MAX_STARTS]:
+            length = _common_length(words, offset, source_words, position)
+            longest = max(longest, length)
+        if longest:
+            yield offset, offset + longest
+        offset += max(longest, 1)
 
 
-def _same(said: Sequence[str], at: int, told: Sequence[str], start: int) -> int:
-    n = 0
-    while (
-        at + n < len(said) and start + n < len(told) and said[at + n] == told[start + n]
-    ):
-        n += 1
-    return n
+def _common_length(
+    words: Sequence[str], offset: int, source_words: Sequence[str], position: int
+) -> int:
+    """How many words from ``offset`` equal those from ``position`` of the source."""
+    limit = min(len(words) - offset, len(source_words) - position)
+    length = 0
+    while length < limit and words[offset + length] == source_words[position + length]:
+        length += 1
+    return length

@@ -1,6 +1,7 @@
-"""Passages as sentences that a claim can be near to, each read behind its passage's header.
+"""Passages as an index of sentences, to find the one closest to a claim.
 
-Everything that is done for all of the evidence costs time that grows with its length.
+Each sentence is read behind its passage's header. What is done for all of the evidence
+takes time that grows with its length.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from denoise_core.support.answers import sentence_ranges, join_folded_lines
+from denoise_core.support.answers import join_folded_lines, sentence_ranges
 from denoise_core.support.judging import Quote
 from denoise_core.support.quoting import passage_header
 from denoise_core.text.facts.numbers import parse_cardinal
@@ -21,13 +22,16 @@ from denoise_core.text.stems import content_stems
 from denoise_core.text.words import split_words
 from denoise_core.types import Passage, Span
 
-_NEXT = 0.6  # worth of a word that only the sentence before or behind has
-_WORDS = 3  # of a quotation, at least
+_NEIGHBOUR_WEIGHT = 0.6  # of a term that only an adjacent sentence has
+_MIN_QUOTATION_WORDS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """Characters ``[start, end)`` of a passage's text; ``terms`` are its stems and numbers."""
+    """Characters ``[start, end)`` of a passage's text, with its stems and numbers.
+
+    ``passage`` is the passage's index.
+    """
 
     passage: int
     start: int
@@ -36,70 +40,93 @@ class Sentence:
 
 
 class EvidenceIndex:
-    """Passages cut into sentences that claims are compared with."""
+    """Passages split into sentences that claims are compared with."""
 
     def __init__(self, passages: Sequence[Passage]) -> None:
-        self.passages = tuple(p for p in passages if p.text.strip() or p.header.strip())
-        self.ids = tuple(p.id for p in self.passages)
-        self.headers = tuple(passage_header(p) for p in self.passages)
-        self.language = detect_language(
-            "\n".join(p.text[:400] for p in self.passages)[:4000]
+        self.passages = tuple(
+            passage
+            for passage in passages
+            if passage.text.strip() or passage.header.strip()
         )
-        self.header_terms = [content_terms(h, self.language) for h in self.headers]
-        cut = [_cut(p.text, self.language) for p in self.passages]
-        self.sentences = [
-            Sentence(n, *found) for n, own in enumerate(cut) for found in own
+        self.ids = tuple(passage.id for passage in self.passages)
+        self.headers = tuple(passage_header(passage) for passage in self.passages)
+        sample = "\n".join(passage.text[:400] for passage in self.passages)
+        self.language = detect_language(sample[:4000])
+        self.header_terms = [
+            content_terms(header, self.language) for header in self.headers
         ]
-        self.sentence_counts = Counter(t for s in self.sentences for t in s.terms)
-        self.text = "\n".join(
-            f"{h}\n{p.text}" for h, p in zip(self.headers, self.passages, strict=True)
-        )
+        self.sentences: list[Sentence] = []
+        for index, passage in enumerate(self.passages):
+            for sentence in _split_sentences(passage.text, self.language):
+                self.sentences.append(Sentence(index, *sentence))
+        self.sentence_counts: Counter[str] = Counter()
+        for indexed in self.sentences:
+            self.sentence_counts.update(indexed.terms)
+        texts = []
+        for header, passage in zip(self.headers, self.passages, strict=True):
+            texts.append(f"{header}\n{passage.text}")
+        self.text = "\n".join(texts)
 
     def rarity(self, term: str) -> float:
-        """How much a term tells: more, the fewer sentences have it; 1 for one that none has."""
+        """The weight of a term: higher, the fewer sentences have it; at most 1."""
         count = len(self.sentences)
         if count <= 1:
             return 1.0
-        return math.log(1 + count / max(1, self.sentence_counts[term])) / math.log(
-            1 + count
-        )
+        sentence_count = max(1, self.sentence_counts[term])
+        return math.log(1 + count / sentence_count) / math.log(1 + count)
 
-    def nearest(
-        self, terms: frozenset[str], among: frozenset[int] | None = None
+    def closest_sentence(
+        self, terms: frozenset[str], passage_indexes: frozenset[int] | None = None
     ) -> tuple[float, Sentence | None]:
-        """The share of these terms, 0 to 1, that the nearest sentence has with its header and its neighbours, and
-        that sentence. ``among`` are the passages to look in, by place; None for all."""
+        """Find the sentence that shares most of the terms.
+
+        Args:
+            terms: The terms of a claim.
+            passage_indexes: The passages to search; None for all.
+
+        Returns:
+            The weighted share of the terms, 0 to 1, that the sentence has with its
+            header and the sentences next to it, and the sentence.
+        """
         weights = {term: self.rarity(term) for term in terms}
-        total = sum(weights.values())
-        best: tuple[float, Sentence | None] = (0.0, None)
-        for at, sentence in enumerate(self.sentences):
-            if among is not None and sentence.passage not in among:
+        total_weight = sum(weights.values())
+        best_share: float = 0.0
+        best_sentence: Sentence | None = None
+        for index, sentence in enumerate(self.sentences):
+            if passage_indexes is not None and sentence.passage not in passage_indexes:
                 continue
-            own = sentence.terms | self.header_terms[sentence.passage]
-            near = self._neighbouring_terms(at)
-            shared = sum(weights[t] for t in terms & own)
-            shared += _NEXT * sum(weights[t] for t in (terms & near) - own)
-            if shared > best[0] * total:
-                best = (shared / total, sentence)
-        return best
+            full_terms = sentence.terms | self.header_terms[sentence.passage]
+            neighbour_terms = (terms & self._adjacent_terms(index)) - full_terms
+            shared = sum(weights[term] for term in terms & full_terms)
+            neighbour_weight = sum(weights[term] for term in neighbour_terms)
+            shared += _NEIGHBOUR_WEIGHT * neighbour_weight
+            if shared > best_share * total_weight:
+                best_share, best_sentence = shared / total_weight, sentence
+        return best_share, best_sentence
 
-    def _neighbouring_terms(self, at: int) -> frozenset[str]:
-        """The terms of the sentences right before and behind one, in its passage."""
-        passage = self.sentences[at].passage
-        neighbours = self.sentences[max(0, at - 1) : at + 2]
-        return frozenset().union(*(s.terms for s in neighbours if s.passage == passage))
+    def _adjacent_terms(self, index: int) -> frozenset[str]:
+        """The terms of a sentence and of those next to it in its passage."""
+        passage_index = self.sentences[index].passage
+        terms: frozenset[str] = frozenset()
+        for sentence in self.sentences[max(0, index - 1) : index + 2]:
+            if sentence.passage == passage_index:
+                terms |= sentence.terms
+        return terms
 
-    def quotation(self, text: str) -> Quote | None:
-        """Where a passage has the text word for word; None where none has, or it has fewer than three words."""
-        if len(split_words(text)) < _WORDS:
+    def find_quotation(self, text: str) -> Quote | None:
+        """Find a passage that has the text word for word.
+
+        None when no passage has it, or when it has fewer than three words.
+        """
+        if len(split_words(text)) < _MIN_QUOTATION_WORDS:
             return None
         for passage in self.passages:
-            at = passage.text.find(text)
-            if at >= 0:
-                return Quote(Span(passage.id, at, at + len(text)), text)
+            start = passage.text.find(text)
+            if start >= 0:
+                return Quote(Span(passage.id, start, start + len(text)), text)
         return None
 
-    def quote(self, sentence: Sentence) -> Quote:
+    def to_quote(self, sentence: Sentence) -> Quote:
         """A sentence as a quote."""
         start, end = sentence.start, sentence.end
         passage = self.passages[sentence.passage]
@@ -108,24 +135,31 @@ class EvidenceIndex:
 
 @lru_cache(maxsize=1024)
 def content_terms(text: str, language: str) -> frozenset[str]:
-    """Stems of a text's content words, and its numbers without their marks."""
-    parts = tokenize_text(text)
-    digits = {
-        x.text.replace(",", "").replace(".", "") for x in parts if x.kind == "number"
-    }
-    spelled = {parse_cardinal(x.folded_text) for x in parts if x.kind == "word"} - {
-        None
-    }
-    stems = {word.stem for word in content_stems(parts, language)}
-    return frozenset(stems | digits | {str(value) for value in spelled})
+    """Stems of a text's content words, and its numbers as plain digits."""
+    lexemes = tokenize_text(text)
+    terms = {word.stem for word in content_stems(lexemes, language)}
+    for lexeme in lexemes:
+        if lexeme.kind == "number":
+            terms.add(lexeme.text.replace(",", "").replace(".", ""))
+        elif lexeme.kind == "word":
+            number = parse_cardinal(lexeme.folded_text)
+            if number is not None:
+                terms.add(str(number))
+    return frozenset(terms)
 
 
 @lru_cache(maxsize=128)
-def _cut(text: str, language: str) -> tuple[tuple[int, int, frozenset[str]], ...]:
-    """The sentences of a passage with their terms. A line break that only folds a long line is none."""
-    cut = []
+def _split_sentences(
+    text: str, language: str
+) -> tuple[tuple[int, int, frozenset[str]], ...]:
+    """The sentences of a passage with their terms, as ``(start, end, terms)``.
+
+    A line break that only folds a long line ends no sentence.
+    """
+    sentences = []
     for start, end in sentence_ranges(join_folded_lines(text), language):
-        part = text[start:end].rstrip()
-        if part.strip():
-            cut.append((start, start + len(part), content_terms(part, language)))
-    return tuple(cut)
+        sentence_text = text[start:end].rstrip()
+        if sentence_text.strip():
+            terms = content_terms(sentence_text, language)
+            sentences.append((start, start + len(sentence_text), terms))
+    return tuple(sentences)

@@ -1,9 +1,8 @@
-"""Any callable as a judge: functions and other packages' evaluators; a decision model by `decision`.
+"""Plain functions as judges, and a decision model as one.
 
-Evaluators are those of RAGAS, TruLens, openevals, DeepEval, LangChain and LlamaIndex.
-
-Each claim is asked for by itself. What a function is given follows from the names of its parameters, what it says
-from the shape of its result. Both forms are kept: a coroutine is awaited, and what blocks runs on a thread.
+Each claim is judged by itself. A judge of another package becomes a function around it
+(docs/how_to/own_judge.md). A function may be a coroutine function; one that blocks runs
+on a thread in async code.
 """
 
 from __future__ import annotations
@@ -12,8 +11,6 @@ import asyncio
 import inspect
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from importlib import import_module
-from types import SimpleNamespace
 from typing import Any
 
 from denoise_core.errors import InputError
@@ -22,163 +19,136 @@ from denoise_core.support.judging import AnswerVerdict, Claim, ClaimVerdict
 from denoise_core.text.delimit import wrap_in_envelope
 from denoise_core.types import Passage
 
-# Methods by which other packages' evaluators are asked, in their blocking and their asynchronous form.
-_METHODS = (
-    ("measure", "a_measure"),  # DeepEval
-    ("single_turn_score", "single_turn_ascore"),  # RAGAS
-    ("score", "ascore"),  # RAGAS, newer
-    ("evaluate_strings", "aevaluate_strings"),  # LangChain
-    ("evaluate", "aevaluate"),  # LlamaIndex
-)
-# What stands for the question, the claim, the evidence as one text and as several: names of parameters.
-_NAMES = (
-    ("question", "query", "input", "inputs", "user_input", "prompt"),
-    ("claim", "candidate", "answer", "response", "statement", "hypothesis", "prediction", "output", "outputs",
-     "actual_output", "text"),
-    ("context", "source", "premise", "reference", "reference_outputs", "document", "knowledge"),
-    ("evidence", "contexts", "passages", "documents", "retrieved_contexts", "retrieval_context", "chunks"),
-)  # fmt: skip
-# What DeepEval and RAGAS take: the parameter, its class, and the fields of it.
-_CASES = {
-    "test_case": (
-        "deepeval.test_case",
-        "LLMTestCase",
-        ("input", "actual_output", "retrieval_context"),
-    ),
-    "sample": (
-        "ragas.dataset_schema",
-        "SingleTurnSample",
-        ("user_input", "response", "retrieved_contexts"),
-    ),
-}
-_DECIDED = ("supported", "passing", "passed")
-_SCORES = ("score", "value", "probability", *_DECIDED, "verdict")
-_REASONS = (
-    "reason",
-    "reasons",
-    "reasoning",
-    "comment",
-    "feedback",
-    "why",
-    "explanation",
-    "invalid_reason",
-)
-_LONGEST = 500  # characters of a reason
+_PARAMETERS = ("question", "evidence", "claim")
+_REASON_CHARACTERS = 500
 GROUNDED = "Is every statement of the answer said by the evidence? Judge by the evidence alone."
+_UNSUPPORTED_REASON = "the evidence does not say this"
 
 
 class FunctionJudge:
-    """A function, or an evaluator of another package, as a judge; asked claim by claim, ``limit`` at once.
-
-    Parameters are filled by their names (question, query, input ...; evidence, contexts, source ...; claim,
-    answer, response ...), others by place: question, evidence texts, claim. It may be asynchronous, and gives a
-    number from 0 to ``best``, a bool, None for "cannot say", (score, reasons), a mapping or an object with
-    ``score``.
+    """A function as a judge, called once for each claim.
 
     >>> judge = FunctionJudge(lambda question, evidence, claim: 0.9, name="mine")
     >>> judge.judge("When?", [Claim("In 1889.", 0, 8)], []).supported
     True
+
+    Args:
+        function: Called as ``function(question, evidence, claim)``, ``evidence`` the
+            texts of the passages. If all its parameters are among these three names,
+            it is called by name. It returns a number from 0 to ``best``, a bool, None
+            for "cannot say", or a pair of one of these and a reason.
+        name: What the judge is called in answers; the function's name by default.
+        threshold: The share of ``best`` from which on a claim is supported.
+        best: The highest number that the function returns.
+        limit: Claims judged at once in async code.
+
+    Raises:
+        InputError: For anything that is not a function, and settings out of range.
     """
 
     def __init__(
         self,
-        function: Any,
+        function: Callable[..., Any],
         *,
         name: str = "",
         threshold: float = 0.5,
         best: float = 1.0,
         limit: int = 8,
     ) -> None:
+        if not callable(function) or isinstance(function, type):
+            raise InputError(
+                f"function: expected a function of question, evidence and claim, got "
+                f"{function!r:.80}; call a judge of another package in a function of "
+                "your own (how-to: your own judge)"
+            )
         if not 0.0 <= threshold <= 1.0 or best <= 0 or limit < 1:
             raise InputError(
-                f"threshold={threshold}, best={best}, limit={limit}: expected 0 to 1, above 0, 1 or more"
+                f"threshold={threshold}, best={best}, limit={limit}: expected 0 to 1, "
+                "above 0, 1 or more"
             )
-        self.threshold, self.best, self.limit = threshold, best, limit
         self.function = function
-        self._blocking, self._waiting = _forms(function)
-        told = getattr(function, "__name__", "") or getattr(function, "name", "")
-        self.name = name or (
-            told if isinstance(told, str) and told else type(function).__name__
-        )
+        self.threshold = threshold
+        self.best = best
+        self.limit = limit
+        self.name = name or getattr(function, "__name__", type(function).__name__)
+        self._is_called_by_name = _takes_names(function)
+        is_plain = inspect.isroutine(function)
+        # A callable object is async when its __call__ is; its class has the method.
+        called = function if is_plain else type(function).__call__
+        self._is_async = inspect.iscoroutinefunction(called)
 
     @property
     def id(self) -> str:
-        """The function's name, or the one that was given."""
+        """The judge's name."""
         return self.name
 
     def judge(
         self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
     ) -> AnswerVerdict:
-        verdicts = [
-            self._verdict(c, _waited(self._call(self._blocking, question, c, passages)))
-            for c in claims
-        ]
+        """Judge the claims one after the other."""
+        verdicts = []
+        for claim in claims:
+            result = _await_result(self._call(question, claim, passages))
+            verdicts.append(self._to_verdict(claim, result))
         return AnswerVerdict.of_claims(verdicts, judge=self.id)
 
     async def ajudge(
         self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
     ) -> AnswerVerdict:
-        """At most ``limit`` claims at once; once one failed, none that has not begun is asked, as in `judge`."""
-        room = asyncio.Semaphore(self.limit)
-        failed: list[Exception] = []
+        """Judge at most ``limit`` claims at once.
 
-        async def one(claim: Claim) -> ClaimVerdict:
-            async with room:
-                if failed:
-                    raise failed[0]
+        Once a claim has failed no other is begun, as in `judge`.
+        """
+        free_slots = asyncio.Semaphore(self.limit)
+        errors: list[Exception] = []
+
+        async def judge_claim(claim: Claim) -> ClaimVerdict:
+            async with free_slots:
+                if errors:
+                    raise errors[0]
                 try:
-                    return self._verdict(
-                        claim, await self._acall(question, claim, passages)
-                    )
+                    result = await self._acall(question, claim, passages)
+                    return self._to_verdict(claim, result)
                 except Exception as error:
-                    failed.append(error)
+                    errors.append(error)
                     raise
 
-        verdicts = await asyncio.gather(*(one(c) for c in claims))
+        verdicts = await asyncio.gather(*(judge_claim(claim) for claim in claims))
         return AnswerVerdict.of_claims(verdicts, judge=self.id)
 
     async def _acall(
         self, question: str, claim: Claim, passages: Sequence[Passage]
     ) -> object:
-        if self._waiting is not None:
-            return await self._call(self._waiting, question, claim, passages)
-        found = await run_in_pool(self._call, self._blocking, question, claim, passages)
-        return await found if inspect.isawaitable(found) else found
+        if self._is_async:
+            return await self._call(question, claim, passages)
+        result = await run_in_pool(self._call, question, claim, passages)
+        return await result if inspect.isawaitable(result) else result
 
-    def _call(
-        self,
-        call: Callable[..., Any],
-        question: str,
-        claim: Claim,
-        passages: Sequence[Passage],
-    ) -> Any:
-        args, named = _arguments(
-            call,
-            question,
-            claim.full_text,
-            [p.text_with_header for p in passages if p.text.strip()],
-        )
-        return call(*args, **named)
+    def _call(self, question: str, claim: Claim, passages: Sequence[Passage]) -> Any:
+        evidence = [p.text_with_header for p in passages if p.text.strip()]
+        arguments = (question, evidence, claim.full_text)
+        if not self._is_called_by_name:
+            return self.function(*arguments)
+        values = dict(zip(_PARAMETERS, arguments, strict=True))
+        names = inspect.signature(self.function).parameters
+        return self.function(**{name: values[name] for name in names})
 
-    def _verdict(self, claim: Claim, found: object) -> ClaimVerdict:
-        supported, score, why = read_verdict(found, self.best)
-        why = why or _text(
-            getattr(self.function, "reason", "")
-        )  # DeepEval keeps its reason on the metric
-        if supported is None and score is not None:
-            supported = score >= self.threshold
-        kind, usual = {
-            True: ("", ""),
-            False: ("unsupported", "the evidence does not say this"),
-            None: ("judge_unsure", f"{self.name} could not say"),
-        }[supported]
-        reason = (why or usual) if kind else ""
+    def _to_verdict(self, claim: Claim, result: object) -> ClaimVerdict:
+        supported, probability, reason = read_verdict(result, self.best)
+        if supported is None and probability is not None:
+            supported = probability >= self.threshold
+        if supported:
+            kind = reason = ""
+        elif supported is None:
+            kind, reason = "judge_unsure", reason or f"{self.name} could not say"
+        else:
+            kind, reason = "unsupported", reason or _UNSUPPORTED_REASON
         return ClaimVerdict(
             claim.text,
             claim.start,
             claim.end,
             supported,
-            score,
+            probability,
             kind=kind,
             reason=reason,
         )
@@ -190,180 +160,113 @@ function_judge = FunctionJudge
 def decision_judge(
     decide: Any, *, threshold: float = 0.5, name: str = "decision"
 ) -> FunctionJudge:
-    """The probability of yes to "is every statement said by the evidence?", from one forward pass a claim.
+    """A judge that takes the probability of "yes" from one forward pass a claim.
 
-    ``decide`` is a model name for the ``decision`` pipeline of transformers, such a pipeline, or any callable
-    that takes ``{"state": text, "questions": {name: {"type": "noul", "instructions": text}}}`` and returns
-    ``{name: {"noul": probability}}``.
+    Args:
+        decide: A model name for the ``decision`` pipeline of transformers, such a
+            pipeline, or any callable that takes ``{"state": text, "questions": {name:
+            {"type": "noul", "instructions": text}}}`` and returns
+            ``{name: {"noul": probability}}``.
+        threshold: The probability from which on a claim is supported.
+        name: What the judge is called in answers.
     """
-    return FunctionJudge(_Decision(decide), name=name, threshold=threshold, limit=1)
+    if isinstance(decide, str):
+        from denoise_core.scorers.decisions import LocalDecisions  # slow to import
 
+        decide = LocalDecisions(decide)
 
-class _Decision:
-    """`decision`."""
+    def probability_of_yes(question: str, evidence: list[str], claim: str) -> float:
+        envelopes = [
+            wrap_in_envelope(text, f"evidence {number}")
+            for number, text in enumerate(evidence, 1)
+        ]
+        evidence_text = "\n".join(envelopes)
+        question_text = wrap_in_envelope(question, "question")
+        state = f"{evidence_text}\n{question_text}\n{wrap_in_envelope(claim, 'draft')}"
+        questions = {"grounded": {"type": "noul", "instructions": GROUNDED}}
+        reply = decide({"state": state, "questions": questions})
+        return float(reply["grounded"]["noul"])
 
-    def __init__(self, decide: Any) -> None:
-        from denoise_core.scorers.decisions import (
-            LocalDecisions,
-        )  # not for every judge: it is slow to import
-
-        self.decide = LocalDecisions(decide) if isinstance(decide, str) else decide
-
-    def __call__(self, question: str, evidence: list[str], claim: str) -> float:
-        shown = "\n".join(
-            wrap_in_envelope(e, f"evidence {n}") for n, e in enumerate(evidence, 1)
-        )
-        state = f"{shown}\n{wrap_in_envelope(question, 'question')}\n{wrap_in_envelope(claim, 'draft')}"
-        asked = {
-            "state": state,
-            "questions": {"grounded": {"type": "noul", "instructions": GROUNDED}},
-        }
-        return float(self.decide(asked)["grounded"]["noul"])
+    return FunctionJudge(probability_of_yes, name=name, threshold=threshold, limit=1)
 
 
 def read_verdict(
     value: object, best: float = 1.0
 ) -> tuple[bool | None, float | None, str]:
-    """Whether a claim is supported, with which probability and why, out of what a function gave: None, a bool, a
-    number up to ``best``, (score, reasons), a mapping, or an object with such attributes. Raises `InputError` for
-    anything else."""
+    """Read what a function returned for a claim.
+
+    Args:
+        value: None, a bool, a number up to ``best``, or a pair of one of these and a
+            reason.
+        best: The highest number.
+
+    Returns:
+        Whether the claim is supported, the probability of it, and the reason; None and
+        "" where the value does not say.
+
+    Raises:
+        InputError: For any other value.
+    """
+    if isinstance(value, (tuple, list)) and value:
+        supported, probability, _ = read_verdict(value[0], best)
+        reason = value[1] if len(value) > 1 else ""
+        return supported, probability, _reason_text(reason)
     if value is None:
         return None, None, ""
     if type(value).__name__ in ("bool", "bool_"):  # NumPy's too
         return bool(value), None, ""
-    if isinstance(value, (tuple, list)) and value:
-        supported, score, reason = read_verdict(value[0], best)
-        given = value[1] if len(value) > 1 else ""
-        return supported, score, reason or _text(given)
-    if hasattr(value, "__float__"):
-        return None, _probability(value, best), ""
-    return _from_fields(_fields_of(value, best), best)
-
-
-def _probability(value: Any, best: float) -> float | None:
+    if not hasattr(value, "__float__"):
+        raise InputError(
+            f"the judge returned {value!r:.80} ({type(value).__name__}); expected a "
+            f"number from 0 to {best:g}, a bool, None, or a pair of one and a reason"
+        )
     score = float(value)
     if math.isnan(score):
-        return None
+        return None, None, ""
     if not 0.0 <= score <= best:
         raise InputError(
-            f"the judge returned {value!r}; expected a number from 0 to {best:g}: pass best="
+            f"the judge returned {value!r}; expected a number from 0 to {best:g}: "
+            "pass best="
         )
-    return score / best
+    return None, score / best, ""
 
 
-def _fields_of(value: object, best: float) -> Mapping[str, Any]:
-    """A mapping as it is; the known attributes of an object."""
-    if isinstance(value, Mapping):
-        return value
-    known = (*_SCORES, *_REASONS, "invalid_result")
-    fields = {name: getattr(value, name) for name in known if hasattr(value, name)}
-    if not fields.keys() & set(_SCORES):
-        raise InputError(
-            f"the judge returned {value!r:.80} ({type(value).__name__}); expected a number from 0 to {best:g}, a "
-            "bool, None, a tuple"
-        )
-    return fields
+def _takes_names(function: Callable[..., Any]) -> bool:
+    """Whether all parameters of a function are named question, evidence or claim.
 
-
-def _from_fields(
-    fields: Mapping[str, Any], best: float
-) -> tuple[bool | None, float | None, str]:
-    reasons = [_text(fields.get(name)) for name in _REASONS]
-    reason = next(filter(None, reasons), "")
-    if fields.get("invalid_result"):
-        return None, None, reason
-    scores = [fields.get(name) for name in _SCORES]
-    first = next((s for s in scores if s is not None and not isinstance(s, str)), None)
-    supported, probability, _ = read_verdict(first, best)
-    decided = next(
-        (fields[name] for name in _DECIDED if isinstance(fields.get(name), bool)),
-        supported,
-    )
-    return decided, probability, reason
-
-
-def _forms(function: Any) -> tuple[Callable[..., Any], Callable[..., Any] | None]:
-    """The blocking and the asynchronous form; the first may give something to be awaited."""
-    if function is None or isinstance(function, (type, str, int, float)):
-        raise InputError(
-            f"function: expected a function or an evaluator, got {function!r:.80}; a model judges through "
-            "a function around its own package (how-to: your own judge)"
-        )
-    for blocking, waiting in _METHODS:
-        one, two = getattr(function, blocking, None), getattr(function, waiting, None)
-        if callable(one) or callable(two):
-            return (one if callable(one) else two), (two if callable(two) else None)  # type: ignore[return-value]
-    if not callable(function):
-        raise InputError(
-            f"function: expected a function or an evaluator, got a {type(function).__name__}"
-        )
-    called = (
-        function
-        if inspect.isroutine(function)
-        else getattr(type(function), "__call__", function)
-    )  # noqa: B004
-    return function, function if inspect.iscoroutinefunction(called) else None
-
-
-def _arguments(
-    call: Callable[..., Any], question: str, claim: str, evidence: list[str]
-) -> tuple[list[Any], dict[str, Any]]:
-    """By the names of the parameters; a function that names none is given question, evidence and claim."""
-    by_place: tuple[list[Any], dict[str, Any]] = [question, evidence, claim], {}
+    The order then does not matter, and a function may leave one out.
+    """
     try:
-        wanted = list(inspect.signature(call).parameters.values())
-    except (TypeError, ValueError):
-        return by_place
-    values = (question, claim, "\n".join(evidence), evidence)
-    known = {
-        n: value for names, value in zip(_NAMES, values, strict=True) for n in names
-    }
-    named = {
-        p.name: p for p in wanted if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
-    }
-    for case in _CASES.keys() & named.keys():
-        return [], {case: _case(case, question, claim, evidence)}
-    mine = {n: known[n] for n in named if n in known}
-    if not mine and any(p.kind is p.VAR_KEYWORD for p in wanted):
-        return [], {
-            "inputs": question,
-            "outputs": claim,
-            "context": "\n".join(evidence),
-        }  # openevals
-    strange = any(p.default is p.empty and n not in known for n, p in named.items())
-    return by_place if strange or not mine else ([], mine)
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError):  # some functions written in C have no signature
+        return False
+    return bool(parameters) and parameters.keys() <= set(_PARAMETERS)
 
 
-def _case(kind: str, *values: Any) -> Any:
-    """What DeepEval and RAGAS take; a plain object of the same fields where they are not installed."""
-    place, name, fields = _CASES[kind]
-    named = dict(zip(fields, values, strict=True))
-    if kind == "test_case":
-        named["context"] = named["retrieval_context"]
-    try:
-        return getattr(import_module(place), name)(**named)
-    except ImportError:
-        return SimpleNamespace(**named)
+def _await_result(result: Any) -> Any:
+    """What a coroutine returns, in blocking code.
 
+    Where a loop runs already, as in a notebook, it runs on a thread with a second loop.
+    """
+    if not inspect.isawaitable(result):
+        return result
 
-def _waited(found: Any) -> Any:
-    """What a coroutine gives, in blocking code; beside a running loop on a thread with a loop of its own."""
-    if not inspect.isawaitable(found):
-        return found
-
-    async def whole(waiting: Awaitable[Any]) -> Any:
-        return await waiting
+    async def await_once(awaitable: Awaitable[Any]) -> Any:
+        return await awaitable
 
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return asyncio.run(whole(found))
-    return run_in_thread(lambda: asyncio.run(whole(found)))
+        return asyncio.run(await_once(result))
+    return run_in_thread(lambda: asyncio.run(await_once(result)))
 
 
-def _text(value: object) -> str:
-    if isinstance(value, Mapping):
-        value = "; ".join(str(v) for v in value.values())
-    elif isinstance(value, (list, tuple)):
-        value = "; ".join(map(str, value))
-    return " ".join(value.split())[:_LONGEST] if isinstance(value, str) else ""
+def _reason_text(reason: object) -> str:
+    """A reason on one line; the texts of a mapping or list joined."""
+    parts = [reason]
+    if isinstance(reason, Mapping):
+        parts = list(reason.values())
+    elif isinstance(reason, (list, tuple)):
+        parts = list(reason)
+    text = "; ".join(str(part) for part in parts)
+    return " ".join(text.split())[:_REASON_CHARACTERS]

@@ -1,8 +1,9 @@
-"""One protocol of judging: what is asked, who answers, and the answer: one verdict a claim, one for the whole.
+"""The protocol of judges: what they are asked, and their verdicts.
 
-A judge is given a question, the claims of an answer and the passages, and says of each claim whether the passages
-support it, with the words on which that rests as exact places. `ask_judge` asks any judge as a flow, so that
-budget, time limit, trace and replay count it like a model.
+A judge gets a question, the claims of an answer and the passages. It says of each claim
+whether the passages support it, with the exact words on which that rests. `ask_judge`
+asks any judge as a flow, so that budget, time limit, trace and replay treat it like a
+model. A new judge implements `Judge`, or extends `FlowJudge`.
 """
 
 from __future__ import annotations
@@ -22,23 +23,29 @@ from denoise_core.text.facts.fact import Difference
 from denoise_core.types import Message, Passage, Reply, Span, Usage
 
 Relation = Literal["supports", "contradicts"]
-"""What a quote does to a claim."""
+"""Whether a quote supports or contradicts a claim."""
 VerdictOutcome = Literal["pass", "fail", "unknown"]
 NO_CLAIMS = "not_applicable"
 ABSTENTION = "abstention"
 ABSTENTION_REASON = "the answer says that it does not know"
-_HALF = 0.5  # what a claim counts in the score of which nothing is known
-# The highest score of an answer that is not supported, does not answer the question, or is unknown.
-_UNSUPPORTED_MOST, _OFF_QUESTION_MOST, _UNKNOWN_MOST = 0.4, 0.45, 0.6
+_UNKNOWN_SCORE = 0.5  # of a claim of which nothing is known
+# The highest score of an answer that is not supported, does not answer the question,
+# or is unknown.
+_MAX_UNSUPPORTED, _MAX_OFF_QUESTION, _MAX_UNKNOWN = 0.4, 0.45, 0.6
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Characters ``[start, end)`` of an answer that claim something; ``text`` are those characters.
+    """Characters ``[start, end)`` of an answer that claim something.
 
-    ``standalone_text`` is how the claim reads by itself, where its characters do not say it: a table cell with row and
-    column, a yes or no with its question. ``kind`` is ``claim``, or says what it is instead (``code``, ``cell``,
-    ``field`` ...). ``citations`` are the citations in it or right behind it.
+    Attributes:
+        text: Those characters.
+        start: First character in the answer.
+        end: Character after the last.
+        kind: ``claim``, or what it is instead (``code``, ``cell``, ``field`` ...).
+        standalone_text: The claim as it reads alone, where its characters do not say
+            it: a table cell with row and column, a yes or no with its question.
+        citations: The citations in it or right behind it.
     """
 
     text: str
@@ -50,13 +57,16 @@ class Claim:
 
     @property
     def full_text(self) -> str:
-        """What a judge compares with the evidence."""
+        """The text that a judge compares with the evidence."""
         return self.standalone_text or self.text
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerClaims(Sequence[Claim]):
-    """The claims of one answer, in order, with the ``answer`` itself: a judge may cut it anew."""
+    """The claims of one answer, in order, with the answer.
+
+    A judge may split the answer into other claims.
+    """
 
     answer: str
     claims: tuple[Claim, ...] = ()
@@ -74,7 +84,7 @@ class AnswerClaims(Sequence[Claim]):
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """Words of a passage that bear on a claim, at ``span``: characters of the passage's text, exactly."""
+    """Words of a passage about a claim; ``span`` is their exact range in its text."""
 
     span: Span
     text: str
@@ -83,13 +93,20 @@ class Quote:
 
 @dataclass(frozen=True, slots=True)
 class ClaimVerdict:
-    """What a judge says of one claim, the characters ``[start, end)`` of the answer.
+    """A judge's verdict on one claim, the characters ``[start, end)`` of the answer.
 
-    ``supported`` is None where the judge cannot tell; ``probability`` that the passages support the claim, 0 to 1,
-    from judges that have one. ``quotes`` bear on it, best first. ``differences`` are what of the claim the quotes
-    do not say, with places in the *answer* (``source_start`` and ``source_end`` in the first quote's passage, None
-    where it says nothing of the kind). ``kind`` is a short name of what is wrong that a program can test,
-    ``reason`` says it in words; both are '' for a claim that is supported.
+    Attributes:
+        text: The claim's characters.
+        start: First character in the answer.
+        end: Character after the last.
+        supported: Whether the passages support it; None when the judge cannot tell.
+        probability: The probability that they do, 0 to 1, from judges that have one.
+        quotes: Words of the evidence about it, best first.
+        differences: What of the claim the quotes do not say, with offsets in the
+            *answer*; ``source_start`` and ``source_end`` are offsets in the first
+            quote's passage, None where it says nothing of the kind.
+        kind: A short name for what is wrong, "" for a supported claim.
+        reason: The same in words.
     """
 
     text: str
@@ -116,16 +133,24 @@ class ClaimVerdict:
 
 @dataclass(frozen=True, slots=True)
 class AnswerVerdict:
-    """What is said of an answer, in [0, 1] by its ``score``: higher is better.
+    """A judge's verdict on an answer.
 
-    ``supported``: every claim is (True), some claim is not (False), or it cannot be said (None).
-    ``answers_question``: whether it answers what was asked, None for unknown. ``reason`` says in words why it does
-    not pass, '' when it does; ``kind`` is a short name for it: ``not_applicable`` where nothing is claimed (a
-    greeting, a question back), ``empty``, ``abstention``, ``question``, ``empty_evidence``, ``length``,
-    ``off_question``, ``no_judge``, or the kind of the claim that decides. ``judge`` is the id of what judged.
+    A score that is NaN makes the verdict unknown: it cannot be compared.
 
-    A score that is NaN makes any verdict unknown: it cannot be compared. Raises `InputError` for a score outside
-    [0, 1].
+    Attributes:
+        supported: Whether every claim is supported; None when that is unknown.
+        score: From 0 to 1, higher is better.
+        claims: One verdict a claim.
+        answers_question: Whether it answers the question; None when unknown.
+        kind: A short name for why it does not pass: ``not_applicable`` where nothing is
+            claimed (a greeting, a question back), ``empty``, ``abstention``,
+            ``question``, ``empty_evidence``, ``length``, ``off_question``,
+            ``no_judge``, or the kind of the claim that decides.
+        reason: The same in words, "" when it passes.
+        judge: The id of the judge.
+
+    Raises:
+        InputError: For a score outside [0, 1].
     """
 
     supported: bool | None = None
@@ -138,12 +163,14 @@ class AnswerVerdict:
 
     def __post_init__(self) -> None:
         if isinstance(self.score, float) and math.isnan(self.score):
+            # The class is frozen: its fields can only be set so.
             object.__setattr__(self, "supported", None)
             object.__setattr__(self, "answers_question", None)
             object.__setattr__(self, "score", 0.0)
             object.__setattr__(self, "kind", "judge_unsure")
             object.__setattr__(self, "reason", "the judge's score is not a number")
-        if not isinstance(self.score, (int, float)) or not 0.0 <= self.score <= 1.0:
+        is_number = isinstance(self.score, (int, float))
+        if not is_number or not 0.0 <= self.score <= 1.0:
             raise InputError(
                 f"AnswerVerdict score {self.score!r}: expected a number from 0 to 1"
             )
@@ -155,105 +182,106 @@ class AnswerVerdict:
         answers_question: bool | None = None,
         judge: str = "",
     ) -> AnswerVerdict:
-        """The verdict that follows from those on the claims: supported when all of them are."""
+        """Combine the verdicts on the claims: supported when all of them are."""
         if not claims:
-            return AnswerVerdict(
-                score=1.0, kind=NO_CLAIMS, reason="it claims nothing", judge=judge
-            )
-        whole = AnswerVerdict(
+            reason = "it claims nothing"
+            return AnswerVerdict(score=1.0, kind=NO_CLAIMS, reason=reason, judge=judge)
+        score = round(sum(map(_claim_score, claims)) / len(claims), 6)
+        verdict = AnswerVerdict(
             claims=tuple(claims), answers_question=answers_question, judge=judge
         )
-        score = round(sum(map(_worth, claims)) / len(claims), 6)
-        failed = next((c for c in claims if c.supported is False), None)
+        refuted = next((c for c in claims if c.supported is False), None)
         unsure = next((c for c in claims if c.supported is None), None)
-        if failed is not None:
-            reason = f"{failed.text!r}: {failed.reason}"
-            most = min(score, _UNSUPPORTED_MOST)
+        if refuted is not None:
             return replace(
-                whole, supported=False, score=most, kind=failed.kind, reason=reason
+                verdict,
+                supported=False,
+                score=min(score, _MAX_UNSUPPORTED),
+                kind=refuted.kind,
+                reason=f"{refuted.text!r}: {refuted.reason}",
             )
         if answers_question is False:
-            supported = None if unsure else True
-            most = min(score, _OFF_QUESTION_MOST)
-            reason = "it does not answer the question"
             return replace(
-                whole,
-                supported=supported,
-                score=most,
+                verdict,
+                supported=None if unsure else True,
+                score=min(score, _MAX_OFF_QUESTION),
                 kind="off_question",
-                reason=reason,
+                reason="it does not answer the question",
             )
         if unsure is not None:
-            reason = f"{unsure.text!r}: {unsure.reason}"
             return replace(
-                whole, score=min(score, _UNKNOWN_MOST), kind=unsure.kind, reason=reason
+                verdict,
+                score=min(score, _MAX_UNKNOWN),
+                kind=unsure.kind,
+                reason=f"{unsure.text!r}: {unsure.reason}",
             )
-        return replace(whole, supported=True, score=score)
+        return replace(verdict, supported=True, score=score)
 
     @property
     def passed(self) -> bool:
-        """The passages support it and nothing says that it answers another question, or it claims nothing."""
+        """Whether the passages support it, or it claims nothing.
+
+        An answer known not to answer the question does not pass.
+        """
         return self.kind == NO_CLAIMS or (
             self.supported is True and self.answers_question is not False
         )
 
     @property
     def outcome(self) -> VerdictOutcome:
-        """``pass``, ``fail``, or ``unknown`` where nothing could be said: that is never a pass."""
+        """``pass``, ``fail``, or ``unknown``, which is never a pass."""
         if self.passed:
             return "pass"
-        return (
-            "fail"
-            if self.supported is False or self.answers_question is False
-            else "unknown"
-        )
+        is_refuted = self.supported is False or self.answers_question is False
+        return "fail" if is_refuted else "unknown"
 
     @property
     def abstains(self) -> bool:
-        """The answer says that it does not know."""
+        """Whether the answer says that it does not know."""
         return self.kind == ABSTENTION
 
     @property
     def findings(self) -> tuple[ClaimVerdict, ...]:
-        """What speaks against it: the claims that are not supported, and, with an empty text, what is wrong with
-        the whole; none when it passed."""
+        """What is wrong: the claims that are refuted; none when it passed.
+
+        What is wrong with the whole answer is a finding with an empty text.
+        """
         if self.passed:
             return ()
-        failed = tuple(c for c in self.claims if c.supported is False)
-        if not self.kind or any(c.kind == self.kind for c in failed):
-            return failed
-        return (
-            *failed,
-            ClaimVerdict("", 0, 0, self.supported, kind=self.kind, reason=self.reason),
+        refuted = tuple(c for c in self.claims if c.supported is False)
+        if not self.kind or any(c.kind == self.kind for c in refuted):
+            return refuted
+        whole_answer = ClaimVerdict(
+            "", 0, 0, self.supported, kind=self.kind, reason=self.reason
         )
+        return (*refuted, whole_answer)
 
     @property
     def reasons(self) -> tuple[str, ...]:
         """Its findings in words."""
         return tuple(
-            f.reason or "the evidence does not say this" for f in self.findings
+            finding.reason or "the evidence does not say this"
+            for finding in self.findings
         )
 
     @property
     def kinds(self) -> frozenset[str]:
         """The kinds of its findings."""
-        return frozenset(f.kind for f in self.findings)
+        return frozenset(finding.kind for finding in self.findings)
 
     @property
     def quotes(self) -> tuple[Quote, ...]:
-        """What the supported claims rest on, each quote once."""
-        supporting = [
-            q
-            for c in self.claims
-            if c.supported
-            for q in c.quotes
-            if q.relation == "supports"
-        ]
-        return tuple({q.span: q for q in supporting}.values())
+        """The supporting quotes of the supported claims, each once."""
+        by_span: dict[Span, Quote] = {}
+        for claim in self.claims:
+            for quote in claim.quotes if claim.supported else ():
+                if quote.relation == "supports":
+                    by_span[quote.span] = quote
+        return tuple(by_span.values())
 
     def missing_quotes(self, passages: Sequence[Passage]) -> tuple[str, ...]:
-        """Which of its `quotes` are no longer in the passages, in words; none when all are. Asks no model."""
-        texts = {p.id: p.text for p in passages}
+        """The `quotes` that the passages no longer have, in words. Asks no model."""
+        texts = {passage.id: passage.text for passage in passages}
         missing = []
         for quote in self.quotes:
             span = quote.span
@@ -261,8 +289,8 @@ class AnswerVerdict:
             if text is None:
                 missing.append(f"the passage {span.passage_id!r} is not there")
             elif text[span.start : span.end] != quote.text:
-                place = f"{span.passage_id!r}, characters {span.start} to {span.end}"
-                missing.append(f"{place}: not {quote.text[:80]!r}")
+                location = f"{span.passage_id!r}, characters {span.start} to {span.end}"
+                missing.append(f"{location}: not {quote.text[:80]!r}")
         return tuple(missing)
 
     def as_json(self) -> dict[str, Any]:
@@ -272,7 +300,11 @@ class AnswerVerdict:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> AnswerVerdict:
-        """The verdict that `as_json` wrote. Raises `InputError` for anything else."""
+        """Read what `as_json` wrote.
+
+        Raises:
+            InputError: For anything else.
+        """
         try:
             verdict: AnswerVerdict = from_jsonable(AnswerVerdict, data)
             return verdict
@@ -282,9 +314,9 @@ class AnswerVerdict:
             ) from error
 
 
-def _worth(claim: ClaimVerdict) -> float:
+def _claim_score(claim: ClaimVerdict) -> float:
     if claim.supported is None:
-        return _HALF
+        return _UNKNOWN_SCORE
     if not claim.supported:
         return 0.0
     return 1.0 if claim.probability is None else claim.probability
@@ -292,66 +324,77 @@ def _worth(claim: ClaimVerdict) -> float:
 
 @runtime_checkable
 class Judge(Protocol):
-    """Judges claims. ``id`` names it in answers, traces and records."""
+    """Judges claims; ``id`` names it in answers, traces and records."""
 
     @property
     def id(self) -> str:
-        """What it is called, with the settings that change its verdicts."""
+        """Its name, with the settings that change its verdicts."""
         ...
 
     def judge(
         self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
     ) -> AnswerVerdict:
-        """One `ClaimVerdict` for each claim, in order, in `AnswerVerdict.of_claims`. A judge that cuts the answer
-        itself (``claims.answer``) gives the claims that it found."""
+        """Judge the claims.
+
+        Returns one `ClaimVerdict` for each claim, in order, in
+        `AnswerVerdict.of_claims`. A judge that splits ``claims.answer`` itself returns
+        its own claims.
+        """
         ...
 
     async def ajudge(
         self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
     ) -> AnswerVerdict:
-        """The same without blocking the event loop."""
+        """Judge without blocking the event loop."""
         ...
 
 
 class FlowJudge:
-    """A judge written as a flow: `judge` and `ajudge` are the same `flow`, driven two ways."""
+    """A judge written as a flow, which `judge` and `ajudge` run."""
 
     @property
     def id(self) -> str:
-        """What it is called."""
+        """Its name."""
         return type(self).__name__
 
     def flow(
         self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
     ) -> Flow[AnswerVerdict]:
-        """The verdict; asks for what it needs."""
+        """Judge the claims; yields the calls it needs."""
         raise NotImplementedError
 
     def judge(
         self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
     ) -> AnswerVerdict:
+        """Judge the claims."""
         return run(self.flow(question, claims, passages))[0]
 
     async def ajudge(
         self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
     ) -> AnswerVerdict:
-        """As `judge`, without blocking the event loop."""
+        """Judge without blocking the event loop."""
         return (await arun(self.flow(question, claims, passages)))[0]
 
 
 def ask_judge(
     judge: Judge, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
 ) -> Flow[AnswerVerdict]:
-    """Any judge as a flow. One that is not written as a flow is an effect, so that it is counted, timed, recorded
-    and replayed. Raises `InputError` for a judge that gives something else than an `AnswerVerdict`."""
+    """Ask any judge as a flow.
+
+    A judge that is not a flow becomes an effect, so that it is counted, timed, recorded
+    and replayed.
+
+    Raises:
+        InputError: When the judge returns something else than an `AnswerVerdict`.
+    """
     if isinstance(judge, FlowJudge):
         return (yield from judge.flow(question, claims, passages))
-    shown = {
+    payload = {
         "question": question,
-        "claims": [c.full_text for c in claims],
+        "claims": [claim.full_text for claim in claims],
         "passages": [p.text_with_header for p in passages],
     }
-    message = Message("user", json.dumps(shown, ensure_ascii=False))
+    message = Message("user", json.dumps(payload, ensure_ascii=False))
     server = _JudgeServer(judge, question, claims, passages)
     reply = yield from complete((message,), tag="judge", llm=server)
     try:
@@ -364,7 +407,7 @@ def ask_judge(
 
 @dataclass(frozen=True)
 class _JudgeServer:
-    """A judge with what it is asked, where an LLM is expected. It uses no tokens that anybody could count."""
+    """A judge and what it is asked, as an LLM. It uses no tokens that could be counted."""
 
     judge: Judge
     question: str

@@ -1,7 +1,7 @@
-"""How an answer is laid out: where Markdown's inline text, a table's cells and the values of JSON stand in it.
+"""The layout of an answer: where Markdown's inline text and a table's cells are.
 
-Parsers give what was written without its markup; these functions find it again, one piece behind the other, so
-that each character has its place. All are linear.
+Parsers return text without its markup. These functions locate it again, one piece
+after the other, so that each character keeps its offset. All take linear time.
 """
 
 from __future__ import annotations
@@ -17,91 +17,77 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 
-def one_for_one(text: str) -> str:
-    """Line breaks of one kind, and no character that a parser would take away; as long as it was."""
-    return text.replace("\r\n", " \n").replace("\r", "\n").replace("\x00", "\ufffd")
+def normalize_line_breaks(text: str) -> str:
+    """Use one kind of line break, and no character that a parser removes.
+
+    The text keeps its length.
+    """
+    text = text.replace("\r\n", " \n").replace("\r", "\n")
+    return text.replace("\x00", "\ufffd")
 
 
-def blanked(text: str, ranges: Sequence[tuple[int, int]]) -> str:
-    """The text with blanks in these ranges; its line breaks stay."""
-    out, at = [], 0
+def blank_ranges(text: str, ranges: Sequence[tuple[int, int]]) -> str:
+    """Overwrite ranges with blanks; line breaks stay."""
+    parts, offset = [], 0
     for start, end in ranges:
-        out += [text[at:start], *("\n" if c == "\n" else " " for c in text[start:end])]
-        at = end
-    return "".join(out) + text[at:]
+        parts += [text[offset:start], re.sub(r"[^\n]", " ", text[start:end])]
+        offset = end
+    return "".join(parts) + text[offset:]
 
 
-def tokens_of(text: str) -> list[Token]:
-    """Markdown's tokens; HTML is text, and so are lines that begin with blanks."""
-    return _parser().parse(text)
+def markdown_tokens(text: str) -> list[Token]:
+    """Markdown's tokens; HTML is text, and so are indented lines."""
+    return _markdown_parser().parse(text)
 
 
 @lru_cache(maxsize=1)
-def _parser() -> MarkdownIt:
+def _markdown_parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 40})
     return parser.enable(["table", "strikethrough"]).disable(["code", "text_join"])
 
 
-def inline(clean: str, token: Token, start: int, end: int) -> str:
-    """What an inline token of the lines ``[start, end)`` says, as long as they are: blanks for the markup."""
-    out = ["\n" if c == "\n" else " " for c in clean[start:end]]
-    at = start
+def inline_text(clean_text: str, token: Token, start: int, end: int) -> str:
+    """The text of an inline token, blanks for the markup.
+
+    Args:
+        clean_text: The whole answer.
+        token: The token.
+        start: First character of the token's lines.
+        end: Character after the last; the result has ``end - start`` characters.
+    """
+    characters = list(re.sub(r"[^\n]", " ", clean_text[start:end]))
+    offset = start
     for child in token.children or ():
         raw = child.markup if child.type == "text_special" else child.content
-        found = clean.find(raw, at, end) if raw else -1
-        if found >= 0:
-            at = found + len(raw)
-            out[found - start : at - start] = child.content[: len(raw)].ljust(len(raw))
-    return "".join(out)
+        position = clean_text.find(raw, offset, end) if raw else -1
+        if position >= 0:
+            offset = position + len(raw)
+            visible = child.content[: len(raw)].ljust(len(raw))
+            characters[position - start : offset - start] = visible
+    return "".join(characters)
 
 
-def whole(
-    clean: str, shown: str, offset: int, start: int, end: int
-) -> tuple[int, int] | None:
-    """The characters ``[start, end)`` with the markup that opens them and without that which opens what follows;
-    None where they would part markup from its other half. ``shown`` is what `inline` gave, from ``offset``."""
-    while (
-        end > start
-        and not clean[end - 1].isspace()
-        and shown[end - 1 - offset].isspace()
-    ):
-        end -= 1
-    while (
-        start > offset
-        and not clean[start - 1].isspace()
-        and shown[start - 1 - offset].isspace()
-    ):
-        start -= 1
-    alone = (
-        (_parser().parseInline(clean[start:end])[0].children or ())
-        if start < end
-        else ()
-    )
-    said = "".join(c.content for c in alone if c.type != "softbreak")
-    same = "".join(said.split()) == "".join(
-        shown[start - offset : end - offset].split()
-    )
-    return (start, end) if same else None
-
-
-def cells(clean: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The cells of a table's row, between bars that no backslash escapes."""
-    end = start + len(clean[start:end].rstrip())
-    bars = [
-        n for n in range(start, end) if clean[n] == "|" and clean[n - 1 : n] != "\\"
-    ]
+def table_cells(clean_text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """The cells of a table row, between bars that no backslash escapes."""
+    end = start + len(clean_text[start:end].rstrip())
+    bars = []
+    for position in range(start, end):
+        is_escaped = clean_text[position - 1 : position] == "\\"
+        if clean_text[position] == "|" and not is_escaped:
+            bars.append(position)
     edges = [start - 1, *bars, end]
-    if bars and not clean[start : bars[0]].strip():
+    if bars and not clean_text[start : bars[0]].strip():
         edges = edges[1:]
     if bars and bars[-1] == end - 1:
         edges = edges[:-1]
-    for first, last in itertools.pairwise(edges):
-        yield trimmed(clean, first + 1, last)
+    for left_edge, right_edge in itertools.pairwise(edges):
+        yield trim_range(clean_text, left_edge + 1, right_edge)
 
 
-def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+def trim_range(text: str, start: int, end: int) -> tuple[int, int]:
+    """The range ``[start, end)`` without white space at its ends."""
     while start < end and text[start].isspace():
         start += 1
     while end > start and text[end - 1].isspace():
@@ -110,9 +96,12 @@ def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def line_starts(text: str) -> list[int]:
-    return [0, *(m.end() for m in re.finditer("\n", text)), len(text)]
+    """The offset of each line, and the length of the text."""
+    breaks = re.finditer("\n", text)
+    return [0, *(match.end() for match in breaks), len(text)]
 
 
-def in_words(key: str) -> str:
+def split_key_words(key: str) -> str:
     """``completedIn`` and ``completed_in`` are "completed in"."""
-    return " ".join(re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_\-.]+", " ", key).split())
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|[_\-.]+", " ", key)
+    return " ".join(spaced.split())

@@ -1,7 +1,8 @@
-"""The quoting judge: a model cuts an answer into claims and quotes what each rests on, and code proves the quotes.
+"""The quoting judge: a model splits an answer into claims and quotes the evidence.
 
-One call an answer. A claim is supported only with words that stand in a passage: the model says what is meant, the
-places say that it is there. The prompt changes its `VERSION` with every word of it.
+One call an answer. The model says what is meant; code proves that each quote is in a
+passage. A claim without a proven quote is never supported. `VERSION` changes with every
+word of the prompt.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from denoise_core.runtime.effects import Flow, complete
 from denoise_core.support.judging import (
     ABSTENTION,
     ABSTENTION_REASON,
+    AnswerClaims,
     AnswerVerdict,
     Claim,
-    AnswerClaims,
     ClaimVerdict,
     FlowJudge,
     Quote,
+    Relation,
 )
 from denoise_core.text.delimit import ENVELOPE_NOTE, wrap_in_envelope
 from denoise_core.text.facts import Difference, find_differences
@@ -57,12 +59,15 @@ Then give each claim a verdict, by the evidence alone; what you know yourself do
 
 Reply with one JSON object and nothing else:
 {{"claims": [{{"words": "...", "verdict": "supported | contradicted | not_stated | unclear", "quotes": [{{"evidence": 1, "text": "..."}}], "wrong": "", "why": ""}}], "abstains": false, "answers_the_question": true}}"""  # noqa: E501
-RETRY_PROMPT = "The reply below could not be read. Reply with the one JSON object that was asked for and nothing else."
+RETRY_PROMPT = (
+    "The reply below could not be read. Reply with the one JSON object that was asked "
+    "for and nothing else."
+)
 _VERDICTS = ("supported", "contradicted", "not_stated", "unclear")
-_TEXT = {"type": "string"}
+_TEXT_SCHEMA = {"type": "string"}
 
 
-def _object(**properties: Any) -> dict[str, Any]:
+def _object_schema(**properties: Any) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": properties,
@@ -71,41 +76,50 @@ def _object(**properties: Any) -> dict[str, Any]:
     }
 
 
-def _list(of: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": of}
+def _list_schema(item_schema: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": item_schema}
 
 
-SCHEMA = _object(
-    claims=_list(
-        _object(
-            words=_TEXT,
+SCHEMA = _object_schema(
+    claims=_list_schema(
+        _object_schema(
+            words=_TEXT_SCHEMA,
             verdict={"type": "string", "enum": list(_VERDICTS)},
-            quotes=_list(_object(evidence={"type": "integer"}, text=_TEXT)),
-            wrong=_TEXT,
-            why=_TEXT,
+            quotes=_list_schema(
+                _object_schema(evidence={"type": "integer"}, text=_TEXT_SCHEMA)
+            ),
+            wrong=_TEXT_SCHEMA,
+            why=_TEXT_SCHEMA,
         )
     ),
     abstains={"type": "boolean"},
     answers_the_question={"type": "boolean"},
 )
 
-MIN_QUOTE_WORDS = 3  # of a quote, at least; less only where it is a whole line or cell
-_SHORT = 120  # characters of a value of metadata that is read
-_FIELDS = 12
-# Metadata that the adapters write says where a text is from and how it scored, nothing about what it says.
-_OWN_KEYS = ("denoise_", "relevance_score")
-_MOST = 200  # claims of one reply that are read
-_LONGEST = 20_000  # characters of an answer that are shown
+MIN_QUOTE_WORDS = 3  # fewer only where the quote is a whole line or cell
+_MAX_VALUE_CHARACTERS = 120  # of a value of metadata that is read
+_MAX_FIELDS = 12
+# Metadata of the adapters says where a text is from and how it scored, nothing about
+# what it says.
+_ADAPTER_KEYS = ("denoise_", "relevance_score")
+_MAX_CLAIMS = 200  # of one reply that are read
+_MAX_ANSWER_CHARACTERS = 20_000  # shown to the judge
 
 
 class LLMJudge(FlowJudge):
-    """Judges by quotes of ``llm``, which need not be the model that drafts (None: the one that the run is given).
+    """A model that judges by quotes.
 
-    A claim is supported when the model says so and a quote that it gives stands in a passage: exactly, or but for
-    white space, quotation marks, dashes, markup and case. Where none does, nothing is known. Numbers, dates and
-    names of a supported claim that stand in none of its quotes are named in ``differences``; ``strict`` makes them
-    unknown. A reply that cannot be read is asked for once more; then nothing is known (``unparsable``). ``name``
-    is put into ``id``.
+    A claim is supported when the model says so and one of its quotes is in a passage,
+    compared without regard to white space, quotation marks, dashes, markup and case.
+    Where none is, the claim is unknown. Numbers, dates and names of a supported claim
+    that none of its quotes has are listed in ``differences``. A reply that cannot be
+    read is asked for once more; then the verdict is unknown (``unparsable``).
+
+    Args:
+        llm: The model; None is the one that the run is given. It need not be the model
+            that drafts.
+        strict: Whether a difference makes a supported claim unknown.
+        name: The model's name, which becomes part of ``id``.
     """
 
     def __init__(
@@ -117,141 +131,144 @@ class LLMJudge(FlowJudge):
 
     @property
     def id(self) -> str:
-        """``quotes``, and of which model when it was named."""
+        """``quotes``, and of which model when it has a name."""
         return f"quotes by {self.name}" if self.name else "quotes"
 
     def flow(
         self, question: str, claims: Sequence[Claim], passages: Sequence[Passage]
     ) -> Flow[AnswerVerdict]:
-        answer = (
-            claims.answer
-            if isinstance(claims, AnswerClaims)
-            else "\n".join(c.text for c in claims)
-        )
+        """Ask the model once, or twice if its first reply cannot be read."""
+        if isinstance(claims, AnswerClaims):
+            answer = claims.answer
+        else:
+            answer = "\n".join(claim.text for claim in claims)
         messages = judge_prompt(question, answer, passages)
         llm = None if self.llm is None else with_schema(self.llm, SCHEMA)
         reply = yield from complete(messages, tag="judge", llm=llm)
         try:
-            return self._read(reply.text, question, answer, passages)
+            return self._read_reply(reply.text, question, answer, passages)
         except UnparsableReply:
-            # The reply may repeat what a passage told it to say, so it stands in an envelope as that does.
-            again = f"{messages[-1].content}\n\n{RETRY_PROMPT}\n{wrap_in_envelope(reply.text[:_LONGEST], 'reply')}"
-            reply = yield from complete(
-                (*messages[:-1], Message("user", again)), tag="judge", llm=llm
-            )
+            # The reply may repeat what a passage ordered, so it gets an envelope too.
+            bad_reply = wrap_in_envelope(reply.text[:_MAX_ANSWER_CHARACTERS], "reply")
+            retry = f"{messages[-1].content}\n\n{RETRY_PROMPT}\n{bad_reply}"
+            messages = (*messages[:-1], Message("user", retry))
+            reply = yield from complete(messages, tag="judge", llm=llm)
         try:
-            return self._read(reply.text, question, answer, passages)
+            return self._read_reply(reply.text, question, answer, passages)
         except UnparsableReply as error:
             return AnswerVerdict(kind="unparsable", reason=str(error), judge=self.id)
 
-    def _read(
-        self, reply: str, question: str, answer: str, passages: Sequence[Passage]
+    def _read_reply(
+        self, reply_text: str, question: str, answer: str, passages: Sequence[Passage]
     ) -> AnswerVerdict:
-        """What a reply says, as far as it is proven. Raises `UnparsableReply` unless it is what was asked for."""
-        data = parse_json(strip_reasoning(reply))
-        if not isinstance(data, dict) or not isinstance(data.get("claims"), list):
-            raise unparsable_reply('one JSON object with "claims"', reply)
+        """Read a reply as far as its quotes prove it.
+
+        Raises:
+            UnparsableReply: If the reply is not the JSON object asked for.
+        """
+        fields = parse_json(strip_reasoning(reply_text))
+        if not isinstance(fields, dict) or not isinstance(fields.get("claims"), list):
+            raise unparsable_reply('one JSON object with "claims"', reply_text)
         claims = [
-            _claim_verdict(c, answer, question, passages, self.strict)
-            for c in data["claims"][:_MOST]
+            _read_claim(claim_fields, answer, question, passages, self.strict)
+            for claim_fields in fields["claims"][:_MAX_CLAIMS]
         ]
-        abstains, answers = data.get("abstains"), data.get("answers_the_question")
-        if not isinstance(abstains, bool) or not isinstance(answers, bool):
+        abstains = fields.get("abstains")
+        answers_question = fields.get("answers_the_question")
+        if not isinstance(abstains, bool) or not isinstance(answers_question, bool):
             raise unparsable_reply(
-                '"abstains" and "answers_the_question" as true or false', reply
+                '"abstains" and "answers_the_question" as true or false', reply_text
             )
         if abstains and not claims:
             return AnswerVerdict(
                 kind=ABSTENTION, reason=ABSTENTION_REASON, judge=self.id
             )
-        # One that abstains and claims something answers in part: what it does say is compared with the evidence.
-        known = None if abstains or not question.strip() else answers
-        return AnswerVerdict.of_claims(claims, answers_question=known, judge=self.id)
+        # An answer that abstains and claims something answers in part: its claims are
+        # compared with the evidence.
+        is_known = question.strip() and not abstains
+        return AnswerVerdict.of_claims(
+            claims,
+            answers_question=answers_question if is_known else None,
+            judge=self.id,
+        )
 
 
 def judge_prompt(
     question: str, answer: str, passages: Sequence[Passage]
 ) -> tuple[Message, ...]:
-    """The messages that ask; evidence is numbered from 1, each piece behind its header."""
+    """The messages to the judge; evidence is numbered from 1, behind its headers."""
     parts = []
-    for n, passage in enumerate(passages, 1):
+    for number, passage in enumerate(passages, 1):
         header = passage_header(passage)
         text = f"{header}\n{passage.text}" if header else passage.text
-        parts.append(wrap_in_envelope(text, f"evidence {n}"))
+        parts.append(wrap_in_envelope(text, f"evidence {number}"))
     if question.strip():
         parts.append(f"The question:\n{wrap_in_envelope(question, 'question')}")
-    parts.append(f"The answer:\n{wrap_in_envelope(answer[:_LONGEST], 'answer')}")
+    shown_answer = wrap_in_envelope(answer[:_MAX_ANSWER_CHARACTERS], "answer")
+    parts.append(f"The answer:\n{shown_answer}")
     return (Message("system", SYSTEM), Message("user", "\n\n".join(parts)))
 
 
 def passage_header(passage: Passage) -> str:
-    """What is read with a passage: its header, or else the short values of its metadata."""
+    """The passage's header, or else the short values of its metadata."""
     if passage.header:
         return passage.header
-    named = [
-        f"{key}: {value}"
-        for key, value in passage.metadata.items()
-        if isinstance(value, (str, int, float))
-        and not isinstance(value, bool)
-        and 0 < len(str(value)) <= _SHORT
-        if not key.startswith(_OWN_KEYS)
-    ]
-    return "; ".join(named[:_FIELDS])
+    parts = []
+    for key, value in passage.metadata.items():
+        is_value = isinstance(value, (str, int, float)) and not isinstance(value, bool)
+        if not is_value or key.startswith(_ADAPTER_KEYS):
+            continue
+        if 0 < len(str(value)) <= _MAX_VALUE_CHARACTERS:
+            parts.append(f"{key}: {value}")
+    return "; ".join(parts[:_MAX_FIELDS])
 
 
-def _claim_verdict(
-    told: object, answer: str, question: str, passages: Sequence[Passage], strict: bool
+def _read_claim(
+    value: object,
+    answer: str,
+    question: str,
+    passages: Sequence[Passage],
+    strict: bool,
 ) -> ClaimVerdict:
-    """One claim of a reply: its words at their place in the answer, its quotes at theirs in the passages."""
-    fields = told if isinstance(told, Mapping) else {}
+    """One claim of a reply: its words located in the answer, its quotes in passages."""
+    fields = value if isinstance(value, Mapping) else {}
     words, verdict = fields.get("words"), fields.get("verdict")
     quotes = fields.get("quotes") or []
-    if (
-        not isinstance(words, str)
-        or verdict not in _VERDICTS
-        or not isinstance(quotes, list)
-    ):
-        raise unparsable_reply(
-            'claims with "words", a "verdict" of the four and "quotes"', str(told)[:80]
-        )
-    start, end = _find_words(words, answer) or (
-        0,
-        len(answer),
-    )  # the whole where its words are not the answer's
-    relation = "contradicts" if verdict == "contradicted" else "supports"
-    proven = tuple(
-        q for quote in quotes for q in _located_quotes(quote, passages, relation)
-    )
-    claim = ClaimVerdict(answer[start:end], start, end, None, quotes=proven)
+    is_valid = isinstance(words, str) and isinstance(quotes, list)
+    if not is_valid or verdict not in _VERDICTS:
+        expected = 'claims with "words", a "verdict" of the four and "quotes"'
+        raise unparsable_reply(expected, str(value)[:80])
+    # The whole answer where the words are not the answer's.
+    start, end = _find_words(str(words), answer) or (0, len(answer))
+    relation: Relation = "contradicts" if verdict == "contradicted" else "supports"
+    located: list[Quote] = []
+    for quote in quotes:
+        located += _locate_quote_parts(quote, passages, relation)
+    claim = ClaimVerdict(answer[start:end], start, end, None, quotes=tuple(located))
     if verdict == "supported":
-        return _supported(claim, question, passages, strict)
+        return _prove_supported(claim, question, passages, strict)
+    contradiction = located[0] if verdict == "contradicted" and located else None
     wrong, why = fields.get("wrong"), fields.get("why")
+    wrong_words = wrong if isinstance(wrong, str) else ""
+    difference = _wrong_words(claim, wrong_words, str(verdict), contradiction)
     reason = " ".join(why.split()) if isinstance(why, str) else ""
-    contradicting = proven[0] if verdict == "contradicted" and proven else None
-    difference = _unsupported_words(
-        claim, wrong if isinstance(wrong, str) else "", verdict, contradicting
-    )
-    supported = None if verdict == "unclear" else False
-    reason = reason or _REASONS[verdict]
     return replace(
         claim,
-        supported=supported,
+        supported=None if verdict == "unclear" else False,
         differences=(difference,),
-        kind=verdict,
-        reason=reason,
+        kind=str(verdict),
+        reason=reason or _DEFAULT_REASONS[str(verdict)],
     )
 
 
-def _supported(
+def _prove_supported(
     claim: ClaimVerdict, question: str, passages: Sequence[Passage], strict: bool
 ) -> ClaimVerdict:
-    """A claim that the model calls supported: as far as its quotes are found and say its numbers, dates and
-    names."""
+    """The verdict on a claim that the model calls supported."""
     if not claim.quotes:
-        return replace(
-            claim, kind="unproven", reason="the judge's quote is in no passage"
-        )
-    differences = _beyond_quotes(claim, question, passages)
+        reason = "the judge's quote is in no passage"
+        return replace(claim, kind="unproven", reason=reason)
+    differences = _facts_beyond_quotes(claim, question, passages)
     if differences and strict:
         first = differences[0]
         return replace(
@@ -260,107 +277,116 @@ def _supported(
     return replace(claim, supported=True, differences=differences)
 
 
-def _unsupported_words(
-    claim: ClaimVerdict, wrong: str, verdict: str, quote: Quote | None
+def _wrong_words(
+    claim: ClaimVerdict, wrong_words: str, verdict: str, contradiction: Quote | None
 ) -> Difference:
-    """The words of the claim that the model calls wrong, else the whole claim, and the quote that contradicts
-    them."""
-    start, end = (_find_words(wrong, claim.text) if wrong.strip() else None) or (
-        0,
-        len(claim.text),
-    )
-    words, at = claim.text[start:end], claim.start + start
-    if quote is None:
-        return Difference(verdict, words, "", at, at + len(words))
-    return Difference(
-        verdict,
-        words,
-        quote.text,
-        at,
-        at + len(words),
-        quote.span.start,
-        quote.span.end,
-    )
+    """The words of the claim that the model calls wrong, else the whole claim."""
+    span = _find_words(wrong_words, claim.text) if wrong_words.strip() else None
+    start, end = span or (0, len(claim.text))
+    words = claim.text[start:end]
+    start, end = claim.start + start, claim.start + end
+    if contradiction is None:
+        return Difference(verdict, words, "", start, end)
+    source = contradiction.span
+    text = contradiction.text
+    return Difference(verdict, words, text, start, end, source.start, source.end)
 
 
-_REASONS = {
+_DEFAULT_REASONS = {
     "contradicted": "the evidence says otherwise",
     "not_stated": "the evidence does not say this",
     "unclear": "the evidence can be read both ways",
 }
 
 
-def _located_quotes(
-    said: object, passages: Sequence[Passage], relation: Any
+def _locate_quote_parts(
+    value: object, passages: Sequence[Passage], relation: Relation
 ) -> list[Quote]:
-    """A quote at its place: in the passage that it names, or in the first other one where it stands. An ellipsis
-    parts it; each part must be long enough and stand there."""
-    fields = said if isinstance(said, Mapping) else {}
+    """Locate a quote in the passage that it names, or in the first that has it.
+
+    An ellipsis separates parts: each must be long enough and in the same passage.
+    """
+    fields = value if isinstance(value, Mapping) else {}
     text, number = fields.get("text"), fields.get("evidence", fields.get("passage"))
     if not isinstance(text, str):
         return []
-    named = (
-        [passages[number - 1]]
-        if isinstance(number, int) and 0 < number <= len(passages)
-        else []
-    )
-    shortened = text.replace("...", "\u2026").replace("[\u2026]", "\u2026")
-    parts = [part.strip() for part in shortened.split("\u2026") if part.strip()]
-    for passage in [*named, *(p for p in passages if p not in named)]:
-        found = [locate_quote(p, passage) for p in parts]
-        if found and all(found):
-            return [Quote(q.span, q.text, relation) for q in found if q is not None]
+    candidates = list(passages)
+    if isinstance(number, int) and 0 < number <= len(passages):
+        named = passages[number - 1]
+        candidates = [named, *(p for p in passages if p != named)]
+    text = text.replace("...", "\u2026").replace("[\u2026]", "\u2026")
+    parts = [part.strip() for part in text.split("\u2026") if part.strip()]
+    for passage in candidates if parts else ():
+        quotes = [locate_quote(part, passage) for part in parts]
+        found_quotes = [quote for quote in quotes if quote is not None]
+        if len(found_quotes) == len(parts):
+            return [replace(quote, relation=relation) for quote in found_quotes]
     return []
 
 
 def locate_quote(quote: str, passage: Passage) -> Quote | None:
-    """Where the words of a quote stand in the passage's text; None where they do not, or where they are fewer than
-    three and no whole line or cell."""
-    found = _find_words(quote, passage.text)
-    if found is None:
-        return None
-    start, end = found
+    """Locate the words of a quote in the passage's text.
+
+    None where they are not there, or are fewer than three and no whole line or cell.
+    """
     text = passage.text
+    span = _find_words(quote, text)
+    if span is None:
+        return None
+    start, end = span
     if _count_words(text[start:end]) < MIN_QUOTE_WORDS:
-        before, after = text[:start].rstrip(" \t\"'*_"), text[end:].lstrip(" \t\"'*_")
-        if (before and before[-1] not in _EDGES) or (after and after[0] not in _EDGES):
+        before = text[:start].rstrip(" \t\"'*_")[-1:]
+        after = text[end:].lstrip(" \t\"'*_")[:1]
+        if before not in _CELL_EDGES or after not in _CELL_EDGES:
             return None
     return Quote(Span(passage.id, start, end), text[start:end])
 
 
-_EDGES = "\n|,;:<>{}[]."
+_CELL_EDGES = "\n|,;:<>{}[]."  # the empty string, an edge of the text, is in it too
 
 
 def _count_words(text: str) -> int:
     """Words; of scripts without spaces, characters."""
-    return sum(len(w) if ord(w[0]) >= 0x2E80 else 1 for w in re.findall(r"\w+", text))
+    count = 0
+    for word in re.findall(r"\w+", text):
+        count += len(word) if ord(word[0]) >= 0x2E80 else 1
+    return count
 
 
 def _find_words(words: str, text: str) -> tuple[int, int] | None:
-    """The characters of ``text`` that are ``words``: exactly, else but for what `_normalized` leaves out."""
-    wanted = words.strip()
-    at = text.find(wanted) if wanted else -1
-    while at >= 0:
-        if not (_is_inside_word(text, at) or _is_inside_word(text, at + len(wanted))):
-            return at, at + len(wanted)
-        at = text.find(wanted, at + 1)
-    folded, places = _normalized(text)
-    wanted = _normalized(words)[0].strip(" .,;:")
-    at = folded.find(wanted) if wanted else -1
-    while at >= 0:
-        last = at + len(wanted)
-        if not (_is_inside_word(folded, at) or _is_inside_word(folded, last)):
-            return places[at], places[last - 1] + 1
-        at = folded.find(wanted, at + 1)
+    """The range of ``text`` that has the words: exactly, else in normalized form."""
+    exact_words = words.strip()
+    start = _find_whole_words(exact_words, text)
+    if start is not None:
+        return start, start + len(exact_words)
+    normalized, offsets = _normalize(text)
+    normalized_words = _normalize(words)[0].strip(" .,;:")
+    start = _find_whole_words(normalized_words, normalized)
+    if start is None:
+        return None
+    return offsets[start], offsets[start + len(normalized_words) - 1] + 1
+
+
+def _find_whole_words(words: str, text: str) -> int | None:
+    """The first position of ``words`` that does not begin or end inside a word."""
+    position = text.find(words) if words else -1
+    while position >= 0:
+        end = position + len(words)
+        if not (_is_inside_word(text, position) or _is_inside_word(text, end)):
+            return position
+        position = text.find(words, position + 1)
     return None
 
 
-def _is_inside_word(text: str, at: int) -> bool:
-    """The place is within a word."""
-    if not 0 < at < len(text):
+def _is_inside_word(text: str, position: int) -> bool:
+    """Whether the characters around a position belong to one word.
+
+    Scripts without spaces have no such words.
+    """
+    if not 0 < position < len(text):
         return False
-    one, two = text[at - 1], text[at]
-    return one.isalnum() and two.isalnum() and max(ord(one), ord(two)) < 0x2E80
+    before, after = text[position - 1], text[position]
+    return before.isalnum() and after.isalnum() and max(before, after) < "\u2e80"
 
 
 _EQUIVALENT = str.maketrans(
@@ -370,38 +396,42 @@ _EQUIVALENT = str.maketrans(
 
 
 @lru_cache(maxsize=256)
-def _normalized(text: str) -> tuple[str, tuple[int, ...]]:
-    """The text in small letters with one blank for any white space, quotation marks and markup, and for each
-    character its place in the text."""
-    out: list[str] = []
-    places: list[int] = []
-    for at, character in enumerate(text.translate(_EQUIVALENT)):
-        for c in unicodedata.normalize("NFKC", character).casefold():
-            if c.isspace():
-                if out and out[-1] == " ":
-                    continue
-                c = " "
-            out.append(c)
-            places.append(at)
-    return "".join(out), tuple(places)
+def _normalize(text: str) -> tuple[str, tuple[int, ...]]:
+    """Fold case, white space, quotation marks and markup.
+
+    Returns:
+        The folded text, and for each of its characters the offset in the text.
+    """
+    characters: list[str] = []
+    offsets: list[int] = []
+    for offset, character in enumerate(text.translate(_EQUIVALENT)):
+        for folded in unicodedata.normalize("NFKC", character).casefold():
+            if not folded.isspace():
+                characters.append(folded)
+                offsets.append(offset)
+            elif not characters or characters[-1] != " ":
+                characters.append(" ")
+                offsets.append(offset)
+    return "".join(characters), tuple(offsets)
 
 
-def _beyond_quotes(
+def _facts_beyond_quotes(
     claim: ClaimVerdict, question: str, passages: Sequence[Passage]
 ) -> tuple[Difference, ...]:
-    """Numbers, dates and names of a claim that neither its quotes nor their headers nor the question say."""
-    quoted = {q.span.passage_id for q in claim.quotes}
-    headers = [passage_header(p) for p in passages if p.id in quoted]
-    source = "\n".join([*(h for h in headers if h), *(q.text for q in claim.quotes)])
-    beyond = find_differences(claim.text, source, known_text=question)
-    # The places in what was put together from several quotes say nothing.
+    """Numbers, dates and names of a claim that its quotes and the question lack."""
+    quoted_ids = {quote.span.passage_id for quote in claim.quotes}
+    headers = [passage_header(p) for p in passages if p.id in quoted_ids]
+    quote_texts = [quote.text for quote in claim.quotes]
+    source = "\n".join([*filter(None, headers), *quote_texts])
+    differences = find_differences(claim.text, source, known_text=question)
+    # The source joins several quotes: offsets in it mean nothing, and are left out.
     return tuple(
         Difference(
-            d.kind,
-            d.claimed_text,
-            d.source_text,
-            d.start + claim.start,
-            d.end + claim.start,
+            item.kind,
+            item.claimed_text,
+            item.source_text,
+            item.start + claim.start,
+            item.end + claim.start,
         )
-        for d in beyond
+        for item in differences
     )

@@ -21,7 +21,7 @@ from denoise_core.augmenter import (
 )
 from denoise_core.augmenter.actions import Draft, Search
 from denoise_core.augmenter.drafting import FixedText
-from denoise_core.augmenter.knowledge.cap import (
+from denoise_core.augmenter.knowledge.evidence_budget import (
     blank_over_budget,
     count_tokens,
     truncate_to_budget,
@@ -67,8 +67,8 @@ REFUSALS = [
     ],
 )
 def test_a_draft_without_an_answer_passes_no_judge(passages, question, draft):
-    for drafter, llm in ((FixedText(draft, passages), None), (None, scripted(draft))):
-        answer = Augmenter(llm, judge=Lenient()).answer(
+    for drafter, model in ((FixedText(draft, passages), None), (None, scripted(draft))):
+        answer = Augmenter(model, judge=Lenient()).answer(
             question, drafter=drafter, evidence=passages
         )
         check_answer(answer)
@@ -100,11 +100,11 @@ def test_odd_answers_have_an_outcome_and_a_reason(passages, question, draft):
 def test_an_abstention_says_what_was_looked_for_what_is_nearest_and_what_holds(
     passages, question
 ):
-    llm = scripted(
+    model = scripted(
         "It was completed in 1889 by Otto Brenner in Berlin. The Eiffel Tower is in Paris.",
         "unknown",
     )
-    loop = Augmenter(llm, ListRetriever(passages), limits=LoopLimits(repair=False))
+    loop = Augmenter(model, ListRetriever(passages))
     answer = loop.answer(question)
     assert (answer.outcome, answer.stop_reason) == (
         Outcome.ABSTAINED,
@@ -113,23 +113,25 @@ def test_an_abstention_says_what_was_looked_for_what_is_nearest_and_what_holds(
     assert answer.queries[0] == question
     assert [p.id for p in answer.closest_evidence] == ["eiffel"]
     assert answer.supported_part == "The Eiffel Tower is in Paris."
-    for shown in (
+    for shown_part in (
         question,
         "The Eiffel Tower in Paris was completed in 1889.",
         answer.supported_part,
     ):
-        assert shown in answer.text
+        assert shown_part in answer.text
 
 
 def test_an_abstention_widens_the_search_once_and_then_ends(passages, question):
-    llm = scripted("unknown")
+    model = scripted("unknown")
     wide = ListRetriever(passages)
     answer = check_loop(
-        lambda: Augmenter(llm, Consolidator(ListRetriever(passages[1:]), wide=(wide,))),
+        lambda: Augmenter(
+            model, Consolidator(ListRetriever(passages[1:]), wide=(wide,))
+        ),
         question,
     )
     assert answer.outcome is Outcome.ABSTAINED
-    assert [type(a) for a in answer.memory.actions[:4]] == [
+    assert [type(action) for action in answer.memory.actions[:4]] == [
         Search,
         Draft,
         Search,
@@ -137,32 +139,32 @@ def test_an_abstention_widens_the_search_once_and_then_ends(passages, question):
     ]
     assert answer.memory.draft_count == 2
     assert all(
-        "did not hold" not in m.content
-        for messages in llm.received_messages
-        for m in messages
+        "did not hold" not in message.content
+        for messages in model.received_messages
+        for message in messages
     )
 
 
 def test_what_is_unknown_is_never_fed_back(passages, question):
     for draft in ("unknown", '{"answer": null}'):
-        llm = scripted(draft)
+        model = scripted(draft)
         Augmenter(
-            llm, ListRetriever(passages), limits=LoopLimits(attempts=5, patience=5)
+            model, ListRetriever(passages), limits=LoopLimits(attempts=5, patience=5)
         ).answer(question)
-        assert all(len(messages) == 2 for messages in llm.received_messages)
+        assert all(len(messages) == 2 for messages in model.received_messages)
 
 
 def test_a_judge_that_fails_is_asked_once_more_and_then_nothing_is_known(
     passages, question
 ):
-    asked = []
+    judged_texts = []
 
     class Judge:
         def __init__(self, *fails):
             self.fails = list(fails)
 
         def assess(self, memory, candidate):
-            asked.append(candidate)
+            judged_texts.append(candidate)
             if self.fails.pop(0):
                 raise OSError("judge")
             return without_effects(AnswerVerdict(True, 1.0))
@@ -171,9 +173,9 @@ def test_a_judge_that_fails_is_asked_once_more_and_then_nothing_is_known(
         scripted(RIGHT), ListRetriever(passages), judge=Judge(True, False)
     ).answer(question)
     assert once.outcome is Outcome.SUPPORTED
-    asked.clear()
-    llm = scripted(RIGHT)
-    twice = Augmenter(llm, ListRetriever(passages), judge=Judge(True, True)).answer(
+    judged_texts.clear()
+    model = scripted(RIGHT)
+    twice = Augmenter(model, ListRetriever(passages), judge=Judge(True, True)).answer(
         question
     )
     assert (twice.text, twice.outcome, twice.stop_reason) == (
@@ -181,7 +183,7 @@ def test_a_judge_that_fails_is_asked_once_more_and_then_nothing_is_known(
         Outcome.UNKNOWN,
         StopReason.JUDGE_ERROR,
     )
-    assert (len(asked), len(llm.received_messages)) == (2, 1)
+    assert (len(judged_texts), len(model.received_messages)) == (2, 1)
 
 
 def test_a_judge_that_hangs_or_says_nan_is_no_judge(passages, question):
@@ -241,14 +243,14 @@ def test_ten_thousand_passages_make_no_longer_a_prompt_than_the_limit(question):
         )
         for n in range(10_000)
     ]
-    llm = scripted(WRONG, RIGHT)
+    model = scripted(WRONG, RIGHT)
     answer = Augmenter(
-        llm, ListRetriever(rows), limits=LoopLimits(evidence_tokens=3000)
+        model, ListRetriever(rows), limits=LoopLimits(evidence_tokens=3000)
     ).answer(question)
     check_answer(answer)
     assert [p.id for p in answer.memory.attempts[0].evidence][:2] == ["p0", "p1"]
-    for messages in llm.received_messages:
-        assert sum(len(m.content) for m in messages) < 3000 * 4 * 1.5
+    for messages in model.received_messages:
+        assert sum(len(message.content) for message in messages) < 3000 * 4 * 1.5
     chain = Augmenter(limits=LoopLimits(evidence_tokens=3000)).answer(
         question, drafter=FixedText(RIGHT, rows)
     )
@@ -259,15 +261,18 @@ def test_ten_thousand_passages_make_no_longer_a_prompt_than_the_limit(question):
 def test_a_passage_of_200_kilobytes_is_read_where_it_speaks_of_the_question(question):
     filler = "Bananas are a yellow fruit rich in potassium. " * 2200
     long = Passage(f"{filler}The Eiffel Tower was completed in 1889. {filler}", "long")
-    llm = scripted(RIGHT)
+    model = scripted(RIGHT)
     answer = Augmenter(
-        llm, ListRetriever([long]), limits=LoopLimits(evidence_tokens=2000)
+        model, ListRetriever([long]), limits=LoopLimits(evidence_tokens=2000)
     ).answer(question)
     assert answer.outcome is Outcome.SUPPORTED
-    (shown,) = answer.memory.evidence
-    assert "completed in 1889" in shown.text
-    assert count_tokens([shown]) <= 2000
-    assert "".join(long.text[s.start : s.end] for s in shown.spans) == shown.text
+    (shown_passage,) = answer.memory.evidence
+    assert "completed in 1889" in shown_passage.text
+    assert count_tokens([shown_passage]) <= 2000
+    assert (
+        "".join(long.text[s.start : s.end] for s in shown_passage.spans)
+        == shown_passage.text
+    )
 
 
 texts = st.text("ab .\n语", max_size=4000)
@@ -275,15 +280,19 @@ texts = st.text("ab .\n语", max_size=4000)
 
 @given(st.lists(texts, max_size=6), st.integers(1, 900), st.text("ab ", max_size=9))
 def test_what_is_shown_fits_and_with_what_is_left_out_it_is_all_there_was(
-    found, tokens, about
+    results, tokens, about
 ):
-    rows = tuple(Passage(t, f"{n}") for n, t in enumerate(found))
-    kept, dropped = truncate_to_budget(rows, tokens, about)
-    assert count_tokens(kept) <= tokens
-    spans = [s for p in kept for s in p.source_spans] + [d.span for d in dropped]
+    rows = tuple(Passage(text, f"{n}") for n, text in enumerate(results))
+    kept_passages, dropped = truncate_to_budget(rows, tokens, about)
+    assert count_tokens(kept_passages) <= tokens
+    spans = [s for p in kept_passages for s in p.source_spans] + [
+        drop.span for drop in dropped
+    ]
     for row in rows:
-        own = sorted((s.start, s.end) for s in spans if s.passage_id == row.id)
-        assert "".join(row.text[a:b] for a, b in own) == row.text
+        passage_ranges = sorted(
+            (s.start, s.end) for s in spans if s.passage_id == row.id
+        )
+        assert "".join(row.text[start:end] for start, end in passage_ranges) == row.text
     numbered = blank_over_budget(rows, tokens, about)
     assert [p.id for p in numbered] == [p.id for p in rows]
     assert count_tokens(numbered) <= tokens
@@ -296,11 +305,11 @@ MADE_UP = "Otto Brenner Grand Hall 1912 built completed tower river opera in the
 def test_no_word_that_a_draft_made_up_is_searched_for(drafted):
     house = Passage("The opera house was completed by the river.", "house")
     draft = " ".join(drafted).capitalize() + "."
-    asked: list[str] = []
+    searched_queries: list[str] = []
 
     class Source:
         def retrieve(self, query):
-            asked.append(query)
+            searched_queries.append(query)
             return [house]
 
         async def aretrieve(self, query):
@@ -312,10 +321,12 @@ def test_no_word_that_a_draft_made_up_is_searched_for(drafted):
         judge=lambda question, evidence, claim: 0.0,
     )
     loop.answer("When was the opera house completed?")
-    known = set(content_words("When was the opera house completed?")) | set(
+    known_words = set(content_words("When was the opera house completed?")) | set(
         content_words(house.text)
     )
-    assert all(set(content_words(q)) <= known for q in asked)
+    assert all(
+        set(content_words(query_text)) <= known_words for query_text in searched_queries
+    )
 
 
 def test_when_decides_what_is_judged_at_all(passages, question):
@@ -332,10 +343,10 @@ def test_when_decides_what_is_judged_at_all(passages, question):
             Outcome.UNKNOWN,
             StopReason.UNJUDGED,
         )
-    told = loop.answer(
+    mixed_answer = loop.answer(
         question, drafter=FixedText("Hello! It was completed in 1889.", passages)
     )
-    assert told.outcome is Outcome.SUPPORTED
+    assert mixed_answer.outcome is Outcome.SUPPORTED
 
 
 def test_an_answer_names_its_judge(passages, question):
@@ -381,7 +392,9 @@ def test_cancelling_in_the_middle_of_any_effect_ends_the_run(passages, question)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert [t for t in asyncio.all_tasks() if t is not asyncio.current_task()] == []
+        assert [
+            task for task in asyncio.all_tasks() if task is not asyncio.current_task()
+        ] == []
 
     for n in range(3):
         asyncio.run(main(n))

@@ -9,7 +9,7 @@ from augmenter_laws import check_answer
 
 from denoise_core import Budget, Passage, Usage
 from denoise_core.augmenter import Augmenter, LoopLimits, Outcome, StopReason
-from denoise_core.augmenter.drafting import DraftReply, RetrievedEvidence, FixedText
+from denoise_core.augmenter.drafting import DraftReply, FixedText, RetrievedEvidence
 from denoise_core.augmenter.traces.recording import from_lines, to_lines
 from denoise_core.runtime.record import count_calls
 from denoise_core.testing import ListRetriever
@@ -72,8 +72,10 @@ def test_a_drafter_that_cannot_be_repeated_is_asked_once_unless_told(
     once = agent()
     Augmenter().answer(question, drafter=once)
     assert len(once.asked) == 1
-    again = run_both(lambda: Augmenter(limits=LoopLimits(rerun=True)), question, agent)
-    assert again.outcome is Outcome.SUPPORTED
+    second_answer = run_both(
+        lambda: Augmenter(limits=LoopLimits(rerun=True)), question, agent
+    )
+    assert second_answer.outcome is Outcome.SUPPORTED
 
 
 def test_a_drafter_that_failed_in_the_middle_is_not_run_again_when_it_has_effects(
@@ -121,7 +123,7 @@ def test_a_retry_that_searches_for_its_own_hallucination_finds_no_evidence():
     class Searching(Chain):
         """Puts the rejected draft into its own search, as `verified(chain)` once did."""
 
-        known = True
+        known_values = True
 
         def draft(self, request):
             query = " ".join(
@@ -129,16 +131,16 @@ def test_a_retry_that_searches_for_its_own_hallucination_finds_no_evidence():
                     None, (request.question, request.rejected_draft, request.feedback)
                 )
             )
-            found = (hall, house) if "Grand Hall" in query else (house,)
-            said = super().draft(request)
+            results = (hall, house) if "Grand Hall" in query else (house,)
+            reply_text = super().draft(request)
             return DraftReply(
-                said,
-                retrieved=(RetrievedEvidence(found, query if self.known else None),),
+                reply_text,
+                retrieved=(RetrievedEvidence(results, query if self.known else None),),
             )
 
-    for known in (True, False):
+    for known_values in (True, False):
         chain = Searching(made_up)
-        chain.known = known
+        chain.known = known_values
         answer = Augmenter(limits=LoopLimits(patience=3)).answer(
             question, drafter=chain
         )
@@ -153,11 +155,11 @@ def test_a_tool_that_says_back_what_it_was_told_is_no_evidence(question):
     echo = Passage(
         "Received: completed in 1925 by Otto Brenner. OK.", "echo", provenance="tool"
     )
-    found = (RetrievedEvidence((echo,), "completed in 1925 by Otto Brenner"),)
+    results = (RetrievedEvidence((echo,), "completed in 1925 by Otto Brenner"),)
     answer = Augmenter().answer(
         question,
         drafter=Chain(
-            DraftReply("Completed in 1925 by Otto Brenner.", retrieved=found)
+            DraftReply("Completed in 1925 by Otto Brenner.", retrieved=results)
         ),
     )
     assert answer.outcome is not Outcome.SUPPORTED
@@ -165,35 +167,31 @@ def test_a_tool_that_says_back_what_it_was_told_is_no_evidence(question):
 
 
 def test_a_tool_that_knows_something_is_evidence(question):
-    told = Passage(
+    tool_passage = Passage(
         "Eiffel Tower: completed 1889, height 330 m.", "tool", provenance="tool"
     )
     draft = DraftReply(
         "The Eiffel Tower was completed in 1889.",
-        retrieved=(RetrievedEvidence((told,), "Eiffel Tower"),),
+        retrieved=(RetrievedEvidence((tool_passage,), "Eiffel Tower"),),
     )
     assert (
         run_both(Augmenter, question, lambda: Chain(draft)).outcome is Outcome.SUPPORTED
     )
 
 
-def test_a_text_that_stands_is_judged_and_repaired_but_never_asked_for_again(
-    passages, question
-):
+def test_a_fixed_text_is_judged_as_it_is_and_never_asked_for_again(passages, question):
     half = f"{RIGHT} The Banana Company moved it to London in 1999."
     answer = run_both(Augmenter, question, lambda: FixedText(half, passages))
-    assert (answer.text, answer.outcome) == (RIGHT, Outcome.SUPPORTED)
-    assert [(a.draft, a.repaired) for a in answer.memory.attempts] == [
-        (0, False),
-        (0, True),
-    ]
+    assert (answer.text, answer.outcome) == (half, Outcome.UNSUPPORTED)
+    assert answer.stop_reason is StopReason.NOT_REPEATABLE
+    assert answer.supported_part == RIGHT
     assert answer.trace.usage == Usage(0, 0)
     assert count_calls(answer.trace) == 0
-    wrong = run_both(Augmenter, question, lambda: FixedText(WRONG, passages))
-    assert (wrong.outcome, wrong.stop_reason) == (
-        Outcome.UNSUPPORTED,
-        StopReason.NOT_REPEATABLE,
-    )
+
+
+def test_no_supported_part_where_the_whole_is_wrong(passages, question):
+    answer = run_both(Augmenter, question, lambda: FixedText(WRONG, passages))
+    assert (answer.outcome, answer.supported_part) == (Outcome.UNSUPPORTED, "")
 
 
 def test_usage_is_what_the_models_report_however_many_calls_there_were(
@@ -251,18 +249,22 @@ def test_runs_of_drafters_are_recorded(passages, question):
         DraftReply(RIGHT, Usage(8, 2)),
     )
     answer = Augmenter().answer(question, drafter=chain)
-    again = from_lines(to_lines(answer))
-    assert (again.text, again.outcome, again.memory) == (
+    second_answer = from_lines(to_lines(answer))
+    assert (second_answer.text, second_answer.outcome, second_answer.memory) == (
         answer.text,
         answer.outcome,
         answer.memory,
     )
-    assert (again.judge, again.citations, again.trace.usage) == (
+    assert (
+        second_answer.judge,
+        second_answer.citations,
+        second_answer.trace.usage,
+    ) == (
         answer.judge,
         answer.citations,
         answer.trace.usage,
     )
-    assert count_calls(again.trace) == count_calls(answer.trace) == 3
+    assert count_calls(second_answer.trace) == count_calls(answer.trace) == 3
 
 
 def test_structured_output_is_judged_field_by_field(passages, question):
@@ -329,10 +331,10 @@ def test_every_kind_of_draft_in_every_order_keeps_the_laws(passages, question):
     for first, second in itertools.product(kinds, repeat=2):
         for repeatable in (True, False):
             drafts = [
-                d
-                if isinstance(d, Exception)
-                else DraftReply(d, retrieved=(RetrievedEvidence(passages),))
-                for d in (first, second)
+                drop
+                if isinstance(drop, Exception)
+                else DraftReply(drop, retrieved=(RetrievedEvidence(passages),))
+                for drop in (first, second)
             ]
             answer = Augmenter().answer(
                 question, drafter=Chain(*drafts, repeatable=repeatable)

@@ -37,22 +37,22 @@ def test_any_drafter_is_shown_as_it_writes_or_once_checked(passages, question, k
     def drafter(*drafts):
         return kind(
             *(
-                DraftReply(d, Usage(5, 5), retrieved=(RetrievedEvidence(passages),))
-                for d in drafts
+                DraftReply(drop, Usage(5, 5), retrieved=(RetrievedEvidence(passages),))
+                for drop in drafts
             )
         )
 
-    shown, last = stream_verified(
+    released_event, last = stream_verified(
         Augmenter(), question, drafter=drafter(TWO), show="checked"
     )
-    assert shown.text == TWO
+    assert released_event.text == TWO
     assert isinstance(last, Finished)
     assert last.answer.outcome is Outcome.SUPPORTED
     assert last.answer.trace.usage == Usage(5, 5)
     *before, last = stream_verified(
         Augmenter(), question, drafter=drafter(WRONG, RIGHT)
     )
-    assert "".join(e.text for e in before) == WRONG
+    assert "".join(event.text for event in before) == WRONG
     assert isinstance(last, Revised)
     assert last.answer.text == RIGHT
     check_answer(last.answer)
@@ -67,6 +67,6 @@ def test_a_streamed_draft_is_judged_once_and_counted_in_trace_and_budget(
         DraftReply(TWO, Usage(5, 5), retrieved=(RetrievedEvidence(passages),))
     )
     *_, last = stream_verified(loop, question, drafter=drafter)
-    tags = [e.tag for e in last.answer.trace.events]
+    tags = [event.tag for event in last.answer.trace.events]
     assert tags.count("judge") == len(judge.received_messages) == 1
     assert tags.count("draft") == 1

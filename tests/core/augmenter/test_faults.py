@@ -75,7 +75,10 @@ CRITICISM = st.sampled_from(
     ]
 )
 SERVED = st.one_of(
-    FAULTS, NONSENSE, TEXT.map(Reply), CRITICISM.map(lambda t: Reply(t, Usage(5, 5)))
+    FAULTS,
+    NONSENSE,
+    TEXT.map(Reply),
+    CRITICISM.map(lambda text: Reply(text, Usage(5, 5))),
 )
 FOUND = st.one_of(
     FAULTS, NONSENSE, st.just(EVIDENCE), st.just(()), st.just(EVIDENCE[:1] * 3)
@@ -134,7 +137,7 @@ UTILITIES = st.sampled_from(["groundedness", "quoting", "function"])
     st.integers(1, 4),
 )
 def test_whatever_the_outside_does_the_result_is_an_answer(
-    said, found, cleaned, scored, judge, calls, consult, failures
+    reply_text, results, cleaned, scored, judge, calls, consult, failures
 ):
     def make():
         utility = {
@@ -144,9 +147,9 @@ def test_whatever_the_outside_does_the_result_is_an_answer(
             "function": lambda: FunctionJudge(Outside(scored).next, limit=1),
         }[judge]()
         return Augmenter(
-            Outside(said),
+            Outside(reply_text),
             Consolidator(
-                Outside(found), wide=(Outside(found),), denoiser=Outside(cleaned)
+                Outside(results), wide=(Outside(results),), denoiser=Outside(cleaned)
             ),
             judge=utility,
             policy=Rules(consult=consult, without_evidence="draft"),
@@ -162,8 +165,9 @@ def test_whatever_the_outside_does_the_result_is_an_answer(
         return
     assert answer.outcome in Outcome
     used = sum(
-        e.tag != "denoise" and "BudgetExceeded: budget of" not in (e.error or "")
-        for e in answer.trace.events
+        event.tag != "denoise"
+        and "BudgetExceeded: budget of" not in (event.error or "")
+        for event in answer.trace.events
     )
     assert calls is None or used <= calls
 
@@ -199,6 +203,6 @@ def test_calls_that_never_end_are_ended(drafts_hang, searches_hang):
     )
     answer = asyncio.run(loop.aanswer("When was the tower completed?"))
     check_answer(answer)
-    hung = sum("TimeoutError" in (e.error or "") for e in answer.trace.events)
+    hung = sum("TimeoutError" in (event.error or "") for event in answer.trace.events)
     assert hung == len(answer.memory.failures)
     assert (answer.outcome is Outcome.SUPPORTED) == (hung < LoopLimits().failures)

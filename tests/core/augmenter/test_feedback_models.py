@@ -27,15 +27,17 @@ FAILED = AnswerVerdict.of_claims([CLAIM])
 
 
 def test_a_model_writes_feedback_after_the_findings():
-    llm = scripted("Say 1889, as [1] does.")
+    model = scripted("Say 1889, as [1] does.")
     feedback, _ = run(
-        ModelFeedback(llm).write(MEMORY, "In 1925.\nEND draft 0123456789abcdef", FAILED)
+        ModelFeedback(model).write(
+            MEMORY, "In 1925.\nEND draft 0123456789abcdef", FAILED
+        )
     )
     finding, advice = feedback.splitlines()
     assert "not found there: 1925" in finding
     assert advice == "Say 1889, as [1] does."
-    asked = llm.received_messages[0][1].content
-    inside, outside = enclosed(asked)
+    model_prompt = model.received_messages[0][1].content
+    inside, outside = enclosed(model_prompt)
     assert [label for label, _ in inside] == [
         "evidence 1",
         "question",

@@ -21,8 +21,8 @@ def test_the_judge_may_be_another_model_than_the_one_that_drafts(passages, quest
 def test_any_function_is_a_judge(passages, question):
     seen = []
 
-    def score(asked, evidence, candidate):
-        seen.append((asked, list(evidence), candidate))
+    def score(asked_question, evidence, candidate):
+        seen.append((asked_question, list(evidence), candidate))
         return 0.9 if "1889" in candidate else 0.1
 
     answer = check_loop(
@@ -33,4 +33,4 @@ def test_any_function_is_a_judge(passages, question):
     )
     assert (answer.text, answer.outcome) == ("1889", Outcome.SUPPORTED)
     assert seen[0] == (question, [p.text_with_header for p in passages], "1925")
-    assert [e.tag for e in answer.trace.events].count("judge") == 2
+    assert [event.tag for event in answer.trace.events].count("judge") == 2

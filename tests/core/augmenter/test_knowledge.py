@@ -56,9 +56,9 @@ ASKED = "Which river is at the home of the Rovers player with cap 7?"
 
 
 def everything(retriever, query):
-    found = retriever.retrieve(query)
-    assert asyncio.run(retriever.aretrieve(query)) == found
-    return found
+    results = retriever.retrieve(query)
+    assert asyncio.run(retriever.aretrieve(query)) == results
+    return results
 
 
 def test_bm25_finds_stems_titles_and_nothing_that_shares_no_word():
@@ -140,10 +140,10 @@ def test_dense_finds_the_nearest_and_embeds_once():
         return letters(texts)
 
     retriever = DenseRetriever(CORPUS, embed, k=2)
-    found = everything(retriever, "Belmor Belmor is a town on the Fox river.")
-    assert found[0].id == "belmor"
-    assert len(found) == 2
-    assert found[0].score == pytest.approx(1.0, abs=0.05)
+    results = everything(retriever, "Belmor Belmor is a town on the Fox river.")
+    assert results[0].id == "belmor"
+    assert len(results) == 2
+    assert results[0].score == pytest.approx(1.0, abs=0.05)
     assert calls == [len(CORPUS), 1, 1]
     assert DenseRetriever([], embed).retrieve("x") == ()
 
@@ -163,14 +163,15 @@ def test_wrong_embeddings_are_refused(embed):
 
 def test_hybrid_adds_reciprocal_ranks_and_joins_equal_texts():
     a, b, c = (Passage(t, t) for t in "abc")
-    again = Passage("b", "other id")
-    found = everything(
+    other_passage = Passage("b", "other id")
+    results = everything(
         HybridRetriever(
-            [ListRetriever([a, b]), ListRetriever([again, again, c])], constant=0
+            [ListRetriever([a, b]), ListRetriever([other_passage, other_passage, c])],
+            constant=0,
         ),
         "q",
     )
-    assert [(p.id, p.score) for p in found] == [
+    assert [(p.id, p.score) for p in results] == [
         ("b", 1 / 2 + 1),
         ("a", 1.0),
         ("c", 1 / 3),
@@ -197,7 +198,7 @@ def test_links_are_exact_names_at_their_place_without_the_bracketed_part():
 
 
 def test_of_several_bearers_of_a_name_the_surroundings_choose():
-    known = (
+    known_passages = (
         Passage(
             "Mercury is a planet near the sun.",
             "planet",
@@ -216,13 +217,13 @@ def test_of_several_bearers_of_a_name_the_surroundings_choose():
         Passage("The probe flew by Mercury on its way to the sun.", "a"),
         Passage("Liquid metal: Mercury.", "b"),
     )
-    found = {
+    results = {
         (link.span.passage_id, link.name): link.target_id
-        for link in GazetteerLinker().link(texts, known)
+        for link in GazetteerLinker().link(texts, known_passages)
     }
-    assert found["a", "Mercury"] == "planet"
-    assert found["b", "Mercury"] == "metal"
-    assert found["a", "the sun"] == "novel"
+    assert results["a", "Mercury"] == "planet"
+    assert results["b", "Mercury"] == "metal"
+    assert results["a", "the sun"] == "novel"
 
 
 def test_a_chain_brings_the_page_that_the_question_never_names():
@@ -237,9 +238,9 @@ def test_a_chain_brings_the_page_that_the_question_never_names():
 
 def test_the_budget_of_tokens_holds_and_each_passage_comes_once():
     for tokens in (1, 10, 20, 50, 1000):
-        found = ChainRetriever(CORPUS, tokens=tokens).retrieve(ASKED)
-        assert sum(-(-len(p.text) // 4) for p in found) <= tokens
-        assert len({p.id for p in found}) == len(found)
+        results = ChainRetriever(CORPUS, tokens=tokens).retrieve(ASKED)
+        assert sum(-(-len(p.text) // 4) for p in results) <= tokens
+        assert len({p.id for p in results}) == len(results)
 
 
 def test_chains_of_three_reach_further_than_chains_of_two():
@@ -306,20 +307,20 @@ def test_chains_are_paths_of_linked_passages_each_set_once(
         assert len(ids) == len(set(ids)) <= length
         assert all(frozenset(step) in linked for step in itertools.pairwise(ids))
         assert len(chain.links) == len(ids) - 1
-    kept = pack_chains(chains, tokens)
-    assert sum(-(-len(p.text) // 4) for p, _ in kept) <= tokens
+    packed_passages = pack_chains(chains, tokens)
+    assert sum(-(-len(p.text) // 4) for p, _ in packed_passages) <= tokens
 
 
 def test_packing_passes_over_what_does_not_fit():
     long, short = Passage("x" * 400, "long"), Passage("x" * 4, "short")
-    kept = pack_chains([Chain((long, short), (), 1.0)], 50)
-    assert [p.id for p, _ in kept] == ["short"]
+    packed_passages = pack_chains([Chain((long, short), (), 1.0)], 50)
+    assert [p.id for p, _ in packed_passages] == ["short"]
 
 
 def test_the_chain_denoiser_keeps_every_law():
     result = check_denoiser(lambda: ChainDenoiser(tokens=25), ASKED, CORPUS)
     assert [p.id for p in result.passages] == ["rovers#row0", "arden"]
-    scores = [d.score for d in result.dropped]
+    scores = [drop.score for drop in result.dropped]
     assert all(s is not None for s in scores)
 
 
@@ -338,8 +339,8 @@ def test_dropped_chains_come_back_when_the_draft_fails():
 def test_several_sources_are_asked_at_once_and_merged_by_rank():
     one, two = ListRetriever(PAGES[:2]), ListRetriever(PAGES[1:])
     memory = WorkingMemory("q")
-    found, trace = run(Consolidator([one, two]).gather(memory))
-    assert [p.id for p in found.evidence] == ["arden", "belmor", "river", "club"]
+    results, trace = run(Consolidator([one, two]).gather(memory))
+    assert [p.id for p in results.evidence] == ["arden", "belmor", "river", "club"]
     assert len(trace.events) == 2
 
 
@@ -356,11 +357,11 @@ def test_several_sources_are_asked_at_once_and_merged_by_rank():
 )
 def test_a_model_may_write_the_queries_and_may_fail(reply, queries):
     retriever = ListRetriever(PAGES)
-    llm = scripted(reply)
+    model = scripted(reply)
     memory = WorkingMemory("q", history=(Message("user", "Tell me of Arden"),))
-    run(Consolidator(retriever, queries=LLMQueries(llm)).gather(memory))
+    run(Consolidator(retriever, queries=LLMQueries(model)).gather(memory))
     assert retriever.queries == queries
-    assert "Tell me of Arden" in llm.received_messages[0][1].content
+    assert "Tell me of Arden" in model.received_messages[0][1].content
 
 
 def test_queries_that_a_model_did_not_write_are_heard_of(caplog):

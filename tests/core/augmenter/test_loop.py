@@ -23,23 +23,23 @@ def test_a_right_answer_is_sent_at_once_and_cites_its_passage(passages, question
     )
     assert (answer.text, answer.outcome) == (RIGHT, Outcome.SUPPORTED)
     assert [p.id for p in answer.citations] == ["eiffel"]
-    assert [e.tag for e in answer.trace.events] == ["search", "draft"]
+    assert [event.tag for event in answer.trace.events] == ["search", "draft"]
 
 
 def test_feedback_names_claim_passage_and_what_is_missing_and_the_next_draft_sees_it(
     passages, question
 ):
-    llm = scripted(WRONG, RIGHT)
-    answer = Augmenter(llm, BM25Retriever(passages), policy=Rules(widen=False)).answer(
-        question
-    )
+    model = scripted(WRONG, RIGHT)
+    answer = Augmenter(
+        model, BM25Retriever(passages), policy=Rules(widen=False)
+    ).answer(question)
     assert answer.outcome is Outcome.SUPPORTED
-    first, second = llm.received_messages
-    assert all("1925" not in m.content for m in first)
-    told = second[-1].content
-    assert "It was completed in 1925 [1]." in told
-    assert "[1]" in told
-    assert "not found there: 1925" in told
+    first, second = model.received_messages
+    assert all("1925" not in message.content for message in first)
+    feedback_message = second[-1].content
+    assert "It was completed in 1925 [1]." in feedback_message
+    assert "[1]" in feedback_message
+    assert "not found there: 1925" in feedback_message
 
 
 def test_the_best_attempt_is_sent_not_the_last(passages, question):
@@ -59,22 +59,22 @@ def test_the_best_attempt_is_sent_not_the_last(passages, question):
 
 def test_usage_is_reported_when_it_fails_as_when_it_passes(passages, question):
     for reply, outcome in ((RIGHT, Outcome.SUPPORTED), (WRONG, Outcome.UNSUPPORTED)):
-        llm = scripted(Reply(reply, Usage(10, 2)))
-        answer = Augmenter(llm, ListRetriever(passages)).answer(question)
+        model = scripted(Reply(reply, Usage(10, 2)))
+        answer = Augmenter(model, ListRetriever(passages)).answer(question)
         assert answer.outcome is outcome
         assert answer.trace.usage == Usage(
-            10 * len(llm.received_messages), 2 * len(llm.received_messages)
+            10 * len(model.received_messages), 2 * len(model.received_messages)
         )
 
 
 def test_no_evidence_is_an_abstention_without_a_call_to_the_model(question):
-    llm = scripted(RIGHT)
-    answer = check_loop(lambda: Augmenter(llm, ListRetriever([])), question)
+    model = scripted(RIGHT)
+    answer = check_loop(lambda: Augmenter(model, ListRetriever([])), question)
     assert (answer.outcome, answer.stop_reason) == (
         Outcome.ABSTAINED,
         StopReason.NO_EVIDENCE,
     )
-    assert llm.received_messages == []
+    assert model.received_messages == []
 
 
 def test_without_evidence_nothing_the_model_says_is_supported(question):
@@ -127,9 +127,9 @@ def test_dropped_chunks_come_back_highest_score_first_before_the_model_is_asked_
     passages, question
 ):
     order = (passages[2], passages[1], passages[0])
-    llm = scripted(WRONG, WRONG, RIGHT.replace("[1]", "[2]"))
+    model = scripted(WRONG, WRONG, RIGHT.replace("[1]", "[2]"))
     answer = Augmenter(
-        llm,
+        model,
         ListRetriever(order),
         denoiser=HalfDenoiser(),
         policy=Rules(readmit=1, widen=False),
@@ -149,8 +149,8 @@ def test_dropped_chunks_come_back_highest_score_first_before_the_model_is_asked_
 
 def test_a_wide_search_asks_the_wider_source_and_adds_what_is_new(passages, question):
     narrow, wide = ListRetriever(passages[1:]), ListRetriever(passages)
-    llm = scripted(WRONG, RIGHT.replace("[1]", "[3]"))
-    answer = Augmenter(llm, Consolidator(narrow, wide=(wide,))).answer(question)
+    model = scripted(WRONG, RIGHT.replace("[1]", "[3]"))
+    answer = Augmenter(model, Consolidator(narrow, wide=(wide,))).answer(question)
     assert answer.outcome is Outcome.SUPPORTED
     assert [p.id for p in answer.memory.evidence] == ["rome", "banana", "eiffel"]
 
@@ -167,7 +167,7 @@ def test_self_ask_consults_knowledge_first_when_the_model_wants_it_and_later_whe
         answer = Augmenter(
             scripted(reply, RIGHT), ListRetriever(passages), policy=policy
         ).answer(question)
-        assert [e.tag for e in answer.trace.events] == order
+        assert [event.tag for event in answer.trace.events] == order
         assert answer.outcome is Outcome.SUPPORTED
 
 

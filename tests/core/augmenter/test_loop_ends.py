@@ -54,11 +54,11 @@ def test_the_same_answer_from_the_same_evidence_ends_the_loop(passages, question
 def test_a_budget_of_calls_is_never_passed_and_what_was_paid_for_is_sent(
     passages, question, calls
 ):
-    made = []
+    draft_calls = []
 
     def say(messages):
-        made.append(messages)
-        return "ab"[len(made) % 2] * len(made)
+        draft_calls.append(messages)
+        return "ab"[len(draft_calls) % 2] * len(draft_calls)
 
     utility = Scores(**{c * n: n / 10 for c in "ab" for n in range(9)})
     retriever = ListRetriever(passages)
@@ -70,7 +70,7 @@ def test_a_budget_of_calls_is_never_passed_and_what_was_paid_for_is_sent(
         limits=LoopLimits(attempts=9),
         policy=Rules(widen=False),
     ).answer(question)
-    assert len(made) + len(retriever.queries) == calls
+    assert len(draft_calls) + len(retriever.queries) == calls
     assert answer.stop_reason is StopReason.BUDGET
     assert answer.outcome is (Outcome.UNSUPPORTED if calls > 1 else Outcome.FAILED)
     if calls > 1:
@@ -191,7 +191,7 @@ def test_no_policy_can_loop_for_ever(passages, question):
 
 
 def test_a_policy_may_send_or_abstain_early(passages, question):
-    sent = check_loop(
+    sent_answer = check_loop(
         lambda: Augmenter(
             scripted(WRONG),
             ListRetriever(passages),
@@ -199,7 +199,10 @@ def test_a_policy_may_send_or_abstain_early(passages, question):
         ),
         question,
     )
-    assert (sent.outcome, sent.stop_reason) == (Outcome.UNSUPPORTED, StopReason.SENT)
+    assert (sent_answer.outcome, sent_answer.stop_reason) == (
+        Outcome.UNSUPPORTED,
+        StopReason.SENT,
+    )
     shy = check_loop(
         lambda: Augmenter(
             scripted(WRONG), ListRetriever(passages), policy=Script(Search(), Abstain())

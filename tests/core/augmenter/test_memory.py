@@ -16,7 +16,7 @@ from denoise_core.augmenter.actions import (
     SelfAsk,
     Send,
 )
-from denoise_core.augmenter.knowledge.cap import restore_dropped
+from denoise_core.augmenter.knowledge.evidence_budget import restore_dropped
 from denoise_core.augmenter.traces.recording import memory_from_json, memory_to_json
 from denoise_core.jsonable import to_jsonable
 from denoise_core.support.judging import Quote
@@ -41,7 +41,7 @@ passages = st.builds(
     text,
     st.sampled_from(["retrieved", "tool", "user", "model"]),
 )
-known = st.one_of(st.none(), st.booleans())
+optional_booleans = st.one_of(st.none(), st.booleans())
 quotes = st.builds(Quote, spans, text, st.sampled_from(["supports", "contradicts"]))
 differences = st.builds(
     Difference, text, text, text, st.integers(0, 9), st.integers(10, 99)
@@ -51,7 +51,7 @@ claims = st.builds(
     text,
     st.integers(0, 9),
     st.integers(10, 99),
-    known,
+    optional_booleans,
     st.one_of(st.none(), unit),
     st.lists(quotes, max_size=2).map(tuple),
     st.lists(differences, max_size=2).map(tuple),
@@ -60,10 +60,10 @@ claims = st.builds(
 )
 verdicts = st.builds(
     AnswerVerdict,
-    known,
+    optional_booleans,
     unit,
     st.lists(claims, max_size=2).map(tuple),
-    known,
+    optional_booleans,
     text,
     text,
     text,
@@ -73,9 +73,7 @@ fields = st.one_of(
     st.none(),
     st.dictionaries(text, st.one_of(text, st.integers(), st.lists(text)), max_size=2),
 )
-attempts = st.builds(
-    Attempt, text, verdicts, text, some, st.integers(0, 3), st.booleans(), fields
-)
+attempts = st.builds(Attempt, text, verdicts, text, some, st.integers(0, 3), fields)
 acts = st.one_of(
     st.builds(Search, st.booleans(), unit),
     st.builds(Readmit, st.integers(1, 5), unit),
@@ -110,18 +108,24 @@ def test_a_memory_survives_json(memory):
 
 
 @given(memories)
-def test_the_best_attempt_passed_says_something_and_is_the_earliest_of_its_score(
-    memory,
-):
+def test_the_best_attempt_is_the_earliest_of_the_highest_rank(memory):
     best = memory.best
     if best is None:
         assert memory.attempts == ()
         return
     passed = [a for a in memory.attempts if a.verdict.passed] or memory.attempts
-    written = [a for a in passed if a.candidate] or passed
-    told = [a for a in written if not a.abstained] or written
-    highest = max(a.verdict.score for a in told)
-    assert next(a for a in told if a.verdict.score == highest) is best
+    with_text = [a for a in passed if a.candidate] or passed
+    statements = [a for a in with_text if not a.is_abstention] or with_text
+    not_refuted = [a for a in statements if a.verdict.outcome != "fail"] or statements
+    highest = max(a.verdict.score for a in not_refuted)
+    assert next(a for a in not_refuted if a.verdict.score == highest) is best
+
+
+def test_a_refuted_draft_ranks_below_an_unjudged_one():
+    refuted = Attempt("In 1925.", AnswerVerdict(False, 0.4, kind="not_stated"))
+    unjudged = Attempt("In 1889.", AnswerVerdict(kind="judge_error"), draft=1)
+    for attempts in ((refuted, unjudged), (unjudged, refuted)):
+        assert WorkingMemory("When?", attempts=attempts).best is unjudged
 
 
 def test_passages_stand_once_in_json():
@@ -137,10 +141,10 @@ def test_passages_stand_once_in_json():
 
 
 def test_what_json_cannot_say_is_changed_not_refused():
-    kept = to_jsonable(
+    kept_value = to_jsonable(
         {"when": object, 1: (1, float("inf")), "deep": {"x": [float("nan")]}}
     )
-    assert kept == {"when": str(object), "1": [1, None], "deep": {"x": [None]}}
+    assert kept_value == {"when": str(object), "1": [1, None], "deep": {"x": [None]}}
 
 
 @pytest.mark.parametrize(
@@ -153,9 +157,9 @@ def test_other_json_is_refused(data):
 
 def test_readmission_puts_a_range_back_at_its_place():
     source = Passage("One. Two. Three.", "p")
-    kept = Passage("One. ", "p", spans=(Span("p", 0, 5),))
+    kept_value = Passage("One. ", "p", spans=(Span("p", 0, 5),))
     drops = (Drop(Span("p", 5, 10), "low", 0.1), Drop(Span("p", 10, 16), "low", 0.2))
-    memory = WorkingMemory("q", (kept,), retrieved=(source,), dropped=drops)
+    memory = WorkingMemory("q", (kept_value,), retrieved=(source,), dropped=drops)
     once = restore_dropped(memory, 1)
     assert [p.text for p in once.evidence] == ["One. Three."]
     assert once.dropped == drops[:1]
@@ -168,8 +172,11 @@ def test_readmission_beside_rewritten_text_is_a_passage_of_its_own():
     memory = WorkingMemory(
         "q", (rewritten,), retrieved=(source,), dropped=(Drop(Span("p", 5, 9), "low"),)
     )
-    back = restore_dropped(memory, 1).evidence
-    assert [(p.id, p.text) for p in back] == [("p", "Uno."), ("p#2", "Two.")]
+    restored_passages = restore_dropped(memory, 1).evidence
+    assert [(p.id, p.text) for p in restored_passages] == [
+        ("p", "Uno."),
+        ("p#2", "Two."),
+    ]
 
 
 def test_chunks_without_a_score_come_back_last():

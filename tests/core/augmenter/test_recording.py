@@ -25,15 +25,15 @@ def through_json(answer):
 
 def test_a_run_survives_being_written_and_read(passages, question):
     answer = recorded(passages, question, WRONG, OSError("down"), RIGHT)
-    again = through_json(answer)
+    second_answer = through_json(answer)
     for what in ("text", "outcome", "stop_reason", "memory", "citations"):
-        assert getattr(again, what) == getattr(answer, what)
-    assert again.trace.usage == answer.trace.usage
-    assert [(e.tag, e.error) for e in again.trace.events] == [
-        (e.tag, e.error) for e in answer.trace.events
+        assert getattr(second_answer, what) == getattr(answer, what)
+    assert second_answer.trace.usage == answer.trace.usage
+    assert [(event.tag, event.error) for event in second_answer.trace.events] == [
+        (event.tag, event.error) for event in answer.trace.events
     ]
-    assert list(to_lines(again)) == list(to_lines(answer))
-    check_answer(again)
+    assert list(to_lines(second_answer)) == list(to_lines(answer))
+    check_answer(second_answer)
 
 
 @pytest.mark.parametrize(
@@ -60,12 +60,12 @@ def test_other_lines_are_refused_by_number(lines, message):
 def test_redaction_reaches_every_text_from_outside(passages, question):
     secret = "1889"
     answer = recorded(passages, f"{question} {secret}", WRONG, OSError(secret), RIGHT)
-    written = "\n".join(
+    written_text = "\n".join(
         to_lines(answer, redact=lambda text: text.replace(secret, "####"))
     )
-    assert secret not in written
-    assert "####" in written
-    assert from_lines(written.splitlines()).outcome is answer.outcome
+    assert secret not in written_text
+    assert "####" in written_text
+    assert from_lines(written_text.splitlines()).outcome is answer.outcome
 
 
 OURS = st.sampled_from(
@@ -110,23 +110,29 @@ def test_redaction_is_by_position_and_reaches_keys_and_numbers(metadata, fields)
         [passage], f"When was {SECRET} completed?", OSError(SECRET), RIGHT
     )
     attempts = tuple(
-        replace(a, fields=to_jsonable({SECRET: fields})) for a in answer.memory.attempts
+        replace(item, fields=to_jsonable({SECRET: fields}))
+        for item in answer.memory.attempts
     )
     answer = replace(answer, memory=replace(answer.memory, attempts=attempts))
     events = tuple(
-        replace(e, seconds=0) for e in answer.trace.events
+        replace(event, seconds=0) for event in answer.trace.events
     )  # a time may hold any digits
     answer = replace(answer, trace=replace(answer.trace, events=events))
     lines = list(to_lines(answer, redact=lambda text: text.replace(SECRET, "####")))
     assert SECRET not in "\n".join(lines)
-    again = from_lines(lines)
-    assert (again.outcome, again.stop_reason) == (answer.outcome, answer.stop_reason)
-    assert [m.role for m in again.memory.history] == [
+    second_answer = from_lines(lines)
+    assert (second_answer.outcome, second_answer.stop_reason) == (
+        answer.outcome,
+        answer.stop_reason,
+    )
+    assert [m.role for m in second_answer.memory.history] == [
         m.role for m in answer.memory.history
     ]
-    assert [e.tag for e in again.trace.events] == [e.tag for e in answer.trace.events]
-    assert [type(a) for a in again.memory.actions] == [
-        type(a) for a in answer.memory.actions
+    assert [event.tag for event in second_answer.trace.events] == [
+        event.tag for event in answer.trace.events
+    ]
+    assert [type(action) for action in second_answer.memory.actions] == [
+        type(action) for action in answer.memory.actions
     ]
 
 

@@ -46,12 +46,12 @@ class Pieces:
         self.closed = 0
 
     def _draft(self):
-        said = self.left.pop(0) if len(self.left) > 1 else self.left[0]
-        if isinstance(said, Exception):
-            raise said
-        for at in range(0, len(said), self.size):
+        reply_text = self.left.pop(0) if len(self.left) > 1 else self.left[0]
+        if isinstance(reply_text, Exception):
+            raise reply_text
+        for at in range(0, len(reply_text), self.size):
             self.sent += 1
-            yield said[at : at + self.size]
+            yield reply_text[at : at + self.size]
         if self.usage:
             yield self.usage
 
@@ -91,36 +91,36 @@ def events(make, show):
     async def collect():
         return [event async for event in stream_verified(make(), QUESTION, show=show)]
 
-    found = list(stream_verified(make(), QUESTION, show=show))
-    assert [comparable(e) for e in found] == [
+    results = list(stream_verified(make(), QUESTION, show=show))
+    assert [comparable(e) for e in results] == [
         comparable(e) for e in asyncio.run(collect())
     ]
-    *before, last = found
+    *before, last = results
     assert all(isinstance(e, TextReleased) for e in before)
     check_answer(last.answer)
-    shown = "".join(e.text for e in before)
-    same = " ".join(shown.split()) == " ".join(last.answer.text.split())
+    shown_events = "".join(e.text for e in before)
+    same = " ".join(shown_events.split()) == " ".join(last.answer.text.split())
     assert isinstance(last, Revised) != same
     assert isinstance(last, Finished) == same
-    return found
+    return results
 
 
 def test_the_draft_is_shown_first_and_then_what_became_of_it():
-    shown = events(lambda: loop(GOOD), "draft")
-    assert "".join(e.text for e in shown[:-1]) == GOOD
-    assert len(shown) > 5
-    assert isinstance(shown[-1], Finished)
+    shown_events = events(lambda: loop(GOOD), "draft")
+    assert "".join(e.text for e in shown_events[:-1]) == GOOD
+    assert len(shown_events) > 5
+    assert isinstance(shown_events[-1], Finished)
     revised = events(lambda: loop(BAD, GOOD), "draft")
     assert "".join(e.text for e in revised[:-1]) == BAD
     assert isinstance(revised[-1], Revised)
     assert revised[-1].answer.text == GOOD
-    kept = events(lambda: loop(BAD), "draft")
-    assert isinstance(kept[-1], Finished)
+    kept_items = events(lambda: loop(BAD), "draft")
+    assert isinstance(kept_items[-1], Finished)
 
 
 def test_a_checked_stream_shows_the_whole_answer_once():
-    shown, last = events(lambda: loop(BAD, GOOD), "checked")
-    assert shown == TextReleased(GOOD)
+    shown_events, last = events(lambda: loop(BAD, GOOD), "checked")
+    assert shown_events == TextReleased(GOOD)
     assert len(last.answer.memory.attempts) == 2
 
 
@@ -140,35 +140,37 @@ def test_a_model_that_cannot_stream_comes_in_one_piece():
     def make():
         return Augmenter(scripted(Reply(GOOD, Usage(5, 5))), ListRetriever(EVIDENCE))
 
-    found = events(make, "draft")
-    assert [type(e) for e in found] == [TextReleased, Finished]
-    assert found[-1].answer.trace.usage == Usage(5, 5)
+    results = events(make, "draft")
+    assert [type(e) for e in results] == [TextReleased, Finished]
+    assert results[-1].answer.trace.usage == Usage(5, 5)
 
 
 def test_usage_of_a_stream_is_counted():
-    llm = Pieces(GOOD, usage=Usage(11, 4))
-    *_, last = stream_verified(Augmenter(llm, ListRetriever(EVIDENCE)), QUESTION)
+    model = Pieces(GOOD, usage=Usage(11, 4))
+    *_, last = stream_verified(Augmenter(model, ListRetriever(EVIDENCE)), QUESTION)
     assert last.answer.trace.usage == Usage(11, 4)
 
 
 def test_without_evidence_nothing_is_shown():
-    found = list(stream_verified(Augmenter(Pieces(GOOD), ListRetriever([])), QUESTION))
-    assert [type(e) for e in found] == [Revised]
-    assert found[0].answer.stop_reason is StopReason.NO_EVIDENCE
+    results = list(
+        stream_verified(Augmenter(Pieces(GOOD), ListRetriever([])), QUESTION)
+    )
+    assert [type(e) for e in results] == [Revised]
+    assert results[0].answer.stop_reason is StopReason.NO_EVIDENCE
 
 
 def test_a_judge_that_is_the_drafting_model_is_not_shown():
-    said = {
+    reply_text = {
         "words": GOOD,
         "verdict": "supported",
         "quotes": [{"evidence": 1, "text": EVIDENCE[0].text}],
     }
     verdict = json.dumps(
-        {"claims": [said], "abstains": False, "answers_the_question": True}
+        {"claims": [reply_text], "abstains": False, "answers_the_question": True}
     )
-    found = list(stream_verified(loop(GOOD, verdict, judge=LLMJudge()), QUESTION))
-    assert "".join(e.text for e in found[:-1]) == GOOD
-    assert isinstance(found[-1], Finished)
+    results = list(stream_verified(loop(GOOD, verdict, judge=LLMJudge()), QUESTION))
+    assert "".join(e.text for e in results[:-1]) == GOOD
+    assert isinstance(results[-1], Finished)
 
 
 def test_the_budget_covers_judge_and_drafts():
@@ -200,16 +202,18 @@ async def test_closing_an_async_stream_ends_the_model_and_the_run():
             assert isinstance(event, TextReleased)
             break
     assert running.llm.closed == 1
-    sent = running.llm.sent
+    sent_answer = running.llm.sent
     for _ in range(20):
         await asyncio.sleep(0)
-    assert running.llm.sent == sent
-    assert [t for t in asyncio.all_tasks() if t is not asyncio.current_task()] == []
+    assert running.llm.sent == sent_answer
+    assert [
+        task for task in asyncio.all_tasks() if task is not asyncio.current_task()
+    ] == []
 
 
 async def test_cancelling_the_reader_ends_the_model():
     started = asyncio.Event()
-    ended = asyncio.Event()
+    ended_event = asyncio.Event()
 
     class Endless(Pieces):
         async def astream(self, messages):
@@ -219,7 +223,7 @@ async def test_cancelling_the_reader_ends_the_model():
                     started.set()
                     await asyncio.sleep(0)
             finally:
-                ended.set()
+                ended_event.set()
 
     async def read():
         return [
@@ -234,30 +238,30 @@ async def test_cancelling_the_reader_ends_the_model():
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert ended.is_set()
+    assert ended_event.is_set()
 
 
 def test_closing_a_sync_stream_ends_its_thread():
-    go_on = threading.Event()
-    ended = threading.Event()
+    continue_event = threading.Event()
+    ended_event = threading.Event()
 
     class Endless(Pieces):
         def stream(self, messages):
             try:
                 yield "word "
-                go_on.wait(30)
+                continue_event.wait(30)
                 while True:
                     yield "word "
             finally:
-                ended.set()
+                ended_event.set()
 
     stream = iter(
         stream_verified(Augmenter(Endless(""), ListRetriever(EVIDENCE)), QUESTION)
     )
     assert next(stream) == TextReleased("word ")
     stream.close()
-    go_on.set()
-    assert ended.wait(30)
+    continue_event.set()
+    assert ended_event.wait(30)
 
 
 def test_a_draft_that_was_given_up_shows_no_more():

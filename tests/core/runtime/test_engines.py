@@ -21,7 +21,11 @@ from denoise_core.end import ENDDenoiser
 from denoise_core.errors import BadReply, BudgetExceeded, is_user_error
 from denoise_core.runtime import fallbacks
 from denoise_core.runtime.budget import Budget, Meter, current_meter
-from denoise_core.runtime.engines import RemoteLimits, _parse_retry_after, rendezvous_order
+from denoise_core.runtime.engines import (
+    RemoteLimits,
+    _parse_retry_after,
+    rendezvous_order,
+)
 from denoise_core.runtime.fallbacks import fallback_counts
 from denoise_core.scorers import RemoteReranker
 

@@ -151,7 +151,10 @@ def test_a_question_is_read_after_the_text_that_it_is_about(prompt):
 def test_every_prompt_can_be_replaced_and_keeps_its_fields(name):
     old = getattr(Prompts(), name)
     same = Prompt(
-        name, "mine", "", " ".join(f"{{{one_field}}}" for one_field in sorted(old.field_names))
+        name,
+        "mine",
+        "",
+        " ".join(f"{{{one_field}}}" for one_field in sorted(old.field_names)),
     )
     assert (
         getattr(dataclasses.replace(Prompts(), **{name: same}), name).field_names

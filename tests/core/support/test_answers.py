@@ -7,7 +7,7 @@ from growth import slope
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from denoise_core.support.answers import CLAIM_KINDS, _parsed, parse_answer
+from denoise_core.support.answers import CLAIM_KINDS, _parse_cached, parse_answer
 
 PIECES = [
     *(
@@ -87,16 +87,12 @@ JSON = st.recursive(
 def test_places_are_exact_for_any_text(answer: str) -> None:
     parsed = parse_answer(answer, "Was the tower completed in 1889?")
     last = 0
-    for piece in parsed.pieces:
+    for piece in parsed.units:
         assert last <= piece.start < piece.end <= len(answer)
         last = piece.end
         if piece.kind in ("reasoning", "code"):
             assert piece.text == answer[piece.start : piece.end]
             continue
-        assert piece.cut is None or (
-            0 <= piece.cut[0] <= piece.start
-            and piece.end <= piece.cut[1] <= len(answer)
-        )
 
 
 @given(
@@ -107,9 +103,9 @@ def test_places_are_exact_for_any_text(answer: str) -> None:
     )
 )
 def test_each_value_of_json_is_found_at_its_place(value: object) -> None:
-    written = json.dumps({"value": value}, indent=1)
-    found = [written[p.start : p.end] for p in parse_answer(written).claims]
-    assert found == json.dumps(value).translate(str.maketrans("[],", "   ")).split()
+    written_text = json.dumps({"value": value}, indent=1)
+    results = [written_text[p.start : p.end] for p in parse_answer(written_text).claims]
+    assert results == json.dumps(value).translate(str.maketrans("[],", "   ")).split()
 
 
 @pytest.mark.parametrize(
@@ -132,7 +128,9 @@ def test_each_value_of_json_is_found_at_its_place(value: object) -> None:
 def test_work_grows_with_the_length_alone(unit: str) -> None:
     assert (
         slope(
-            lambda size: lambda: _parsed.__wrapped__((unit * size)[:size], "", ()),
+            lambda size: (
+                lambda: _parse_cached.__wrapped__((unit * size)[:size], "", ())
+            ),
             (2000, 4000, 8000),
         )
         < 1.6
@@ -166,7 +164,7 @@ def test_a_preamble_is_no_part_of_the_claim() -> None:
 
 def test_reasoning_is_not_what_is_sent() -> None:
     parsed = parse_answer("<think>Maybe 1890?</think>\nIt was completed in 1889.")
-    assert [p.kind for p in parsed.pieces] == ["reasoning", "sentence"]
+    assert [p.kind for p in parsed.units] == ["reasoning", "sentence"]
     assert parsed.text_without_reasoning == "It was completed in 1889."
     assert (
         parse_answer("so it was 1890.</think>It was 1889.").text_without_reasoning
@@ -195,18 +193,15 @@ def test_cells_carry_their_row_and_column_and_fields_their_path() -> None:
     ]
     cell = parse_answer(table).claims[0]
     assert table[cell.start : cell.end] == "2015"
-    assert cell.cut
-    assert table[slice(*cell.cut)] == "| *88:88* | 2015 |\n"
     fields = '{"builtIn": {"year": 1889, "by": "Caf\\u00e9 \\"X\\" & Co"}, "confidence": 0.9, "open": null}'
     reply = f"```json\n{fields}\n```"
     assert kinds(reply) == [
         ("field", "built In: year: 1889"),
         ("field", 'built In: by: Café "X" & Co'),
     ]
-    assert all(p.cut is None for p in parse_answer(reply).claims)
 
 
-def test_a_list_carries_the_line_before_it_and_an_item_goes_whole() -> None:
+def test_a_list_carries_the_line_before_it() -> None:
     answer = (
         "It comes in two kinds:\n\n- a lager\n- **a dark** [2]\n\nBoth are exported."
     )
@@ -217,17 +212,7 @@ def test_a_list_carries_the_line_before_it_and_an_item_goes_whole() -> None:
         ("sentence", "Both are exported."),
     ]
     item = parse_answer(answer).claims[1]
-    assert item.cut
-    assert answer[slice(*item.cut)] == "- **a dark** [2]\n\n"
     assert [answer[a:b] for a, b in item.citations] == ["[2]"]
-
-
-def test_no_cut_parts_markup_from_its_other_half() -> None:
-    answer = "**It opened in 1889. It closed in 1900.** *Then* it burnt."
-    first, second, third = parse_answer(answer).claims
-    assert (first.cut, second.cut) == (None, None)
-    assert third.cut
-    assert answer[slice(*third.cut)] == "*Then* it burnt."
 
 
 def test_names_of_passages_in_brackets_are_citations() -> None:

@@ -59,7 +59,7 @@ def test_without_a_judge_evidence_and_differences_are_shown_and_nothing_is_decid
     )
     assert "judge=" in verdict.reason
     claim = verdict.claims[0]
-    assert [d.claimed_text for d in claim.differences] == differing
+    assert [drop.claimed_text for drop in claim.differences] == differing
     assert any(quoted in q.text for q in claim.quotes)
     assert (claim.reason == verdict.reason) == (not differing)
 
@@ -78,9 +78,9 @@ def test_a_citation_that_does_not_bear_a_supported_claim_is_unsupported(cites, i
      ("When was the tower completed?", "question"), ("x" * 30_000, "length")],
 )  # fmt: skip
 def test_an_answer_that_says_nothing_never_passes_and_has_a_reason(answer, kind):
-    found = said(answer, "When was the tower completed?")
-    assert not found.passed
-    assert (found.kind, bool(found.reason)) == (kind, True)
+    results = said(answer, "When was the tower completed?")
+    assert not results.passed
+    assert (results.kind, bool(results.reason)) == (kind, True)
 
 
 def test_what_claims_nothing_is_not_applicable_and_passes():
@@ -89,8 +89,8 @@ def test_what_claims_nothing_is_not_applicable_and_passes():
         "Which tower do you mean?",
         "You're welcome.",
     ):
-        found = said(answer, "Hi")
-        assert (found.kind, found.passed, found.supported) == (
+        results = said(answer, "Hi")
+        assert (results.kind, results.passed, results.supported) == (
             "not_applicable",
             True,
             None,
@@ -125,8 +125,8 @@ class Quoting(FlowJudge):
 
 
 def test_a_judge_decides_and_is_named():
-    found = said("The tower was completed in 1889.", judge=Quoting())
-    assert (found.passed, found.score, found.judge) == (True, 1.0, "Quoting")
+    results = said("The tower was completed in 1889.", judge=Quoting())
+    assert (results.passed, results.score, results.judge) == (True, 1.0, "Quoting")
     assert said("It is purple.", judge=Quoting(False, "not_stated")).supported is False
 
 
@@ -226,9 +226,9 @@ def test_any_text_is_checked(question, answer, texts):
     passages = [
         Passage(text, str(n), header=header) for n, (text, header) in enumerate(texts)
     ]
-    found = check(question, answer, passages)
-    assert 0.0 <= found.score <= 1.0
-    assert found.passed or found.reason
+    results = check(question, answer, passages)
+    assert 0.0 <= results.score <= 1.0
+    assert results.passed or results.reason
 
 
 @settings(deadline=None)
@@ -238,20 +238,20 @@ def test_any_text_is_checked(question, answer, texts):
 )
 def test_laws_of_any_check(answer, text):
     passages = [Passage(text, "p"), TOWER]
-    found = check("When was it?", answer, passages)
-    assert isinstance(found, AnswerVerdict)
-    assert 0.0 <= found.score <= 1.0
-    assert found.passed or found.reason
+    results = check("When was it?", answer, passages)
+    assert isinstance(results, AnswerVerdict)
+    assert 0.0 <= results.score <= 1.0
+    assert results.passed or results.reason
     texts = {p.id: p.text for p in passages}
-    for claim in found.claims:
+    for claim in results.claims:
         assert 0 <= claim.start < claim.end <= len(answer)
         for quote in claim.quotes:
             span = quote.span
             assert texts[span.passage_id][span.start : span.end] == quote.text
         for difference in claim.differences:
             assert 0 <= difference.start < difference.end <= len(answer)
-    assert found == check("When was it?", answer, passages)
-    assert found.as_json()["supported"] is found.supported
+    assert results == check("When was it?", answer, passages)
+    assert results.as_json()["supported"] is results.supported
 
 
 def test_evidence_may_be_long_and_its_order_does_not_matter():

@@ -5,13 +5,15 @@ from denoise_core.support.quoting import passage_header
 
 
 def test_the_header_leaves_out_what_denoising_wrote():
-    written = {
+    written_text = {
         "relevance_score": 0.7,
         "denoise_origin": "a",
         "denoise_score": 0.7,
         "denoise_coverage": 1.0,
     }
     assert (
-        passage_header(Passage("Text.", "p", metadata={"title": "Tower", **written}))
+        passage_header(
+            Passage("Text.", "p", metadata={"title": "Tower", **written_text})
+        )
         == "title: Tower"
     )

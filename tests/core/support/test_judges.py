@@ -1,19 +1,15 @@
-"""The field's judges by name and by function: tiny random models of each shape, and what other packages return."""
+"""Functions as judges: what they return, how they are called, and a decision model."""
 
 import asyncio
 import math
-from types import SimpleNamespace
 
 import pytest
-from field_judges import SHAPES, RagasMetric
 
 from denoise_core import InputError, Passage
-from denoise_core.augmenter import Augmenter, Outcome
-from denoise_core.augmenter.drafting import FixedText
 from denoise_core.support import judges
 from denoise_core.support.check import as_judge
 from denoise_core.support.judges import FunctionJudge
-from denoise_core.support.judging import Claim, AnswerClaims
+from denoise_core.support.judging import AnswerClaims, Claim
 
 ANSWER = "the tower has floors. it was completed."
 CLAIMS = AnswerClaims(
@@ -26,103 +22,103 @@ PASSAGES = (
 QUESTION = "it has three?"
 
 
+def says_floors(question, evidence, claim):
+    assert question == QUESTION
+    assert evidence == [passage.text_with_header for passage in PASSAGES]
+    return 0.9 if "floors" in claim else 0.1
+
+
+async def says_floors_later(question, evidence, claim):
+    await asyncio.sleep(0)
+    return "floors" in claim, ["no", "floors"]
+
+
+class SaysFloors:
+    async def __call__(self, claim, question):
+        assert question == QUESTION
+        return "floors" in claim
+
+
+FUNCTIONS = {
+    "a number": says_floors,
+    "async with a reason": says_floors_later,
+    "an object, called by name": SaysFloors(),
+    "by place": lambda q, e, c, floors="floors": float(floors in c),
+    "a coroutine of a plain function": lambda *args: says_floors_later(*args),
+}
+
+
 def test_a_decision_model_judges_each_claim():
-    seen = []
+    states = []
 
-    def decide(asked):
-        seen.append(asked["state"])
-        return {
-            "grounded": {
-                "noul": 0.9
-                if "floors" in asked["state"].rpartition("BEGIN draft")[2]
-                else 0.2
-            }
-        }
+    def decide(request):
+        states.append(request["state"])
+        claim = request["state"].rpartition("BEGIN draft")[2]
+        return {"grounded": {"noul": 0.9 if "floors" in claim else 0.2}}
 
-    found = judges.decision_judge(decide).judge(QUESTION, CLAIMS, PASSAGES[:1])
-    assert [j.supported for j in found.claims] == [True, False]
-    assert len(seen) == 2
+    verdict = judges.decision_judge(decide).judge(QUESTION, CLAIMS, PASSAGES[:1])
+    assert [claim.supported for claim in verdict.claims] == [True, False]
+    assert len(states) == 2
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_a_function_is_asked_claim_by_claim_both_ways(shape):
-    judge = judges.function_judge(SHAPES[shape], name=shape)
-    found = judge.judge(QUESTION, CLAIMS, PASSAGES)
-    assert [j.supported for j in found.claims] == [True, False]
-    assert [(j.start, j.end) for j in found.claims] == [(0, 21), (22, 39)]
-    assert found.claims[1].reason
-    assert asyncio.run(judge.ajudge(QUESTION, CLAIMS, PASSAGES)) == found
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_a_function_judges_claim_by_claim_both_ways(name):
+    judge = judges.function_judge(FUNCTIONS[name], name=name)
+    verdict = judge.judge(QUESTION, CLAIMS, PASSAGES)
+    assert [claim.supported for claim in verdict.claims] == [True, False]
+    assert [(claim.start, claim.end) for claim in verdict.claims] == [(0, 21), (22, 39)]
+    assert verdict.claims[1].reason
+    assert asyncio.run(judge.ajudge(QUESTION, CLAIMS, PASSAGES)) == verdict
 
-    async def inside_a_loop():
+    async def judge_inside_a_loop():
         return judge.judge(QUESTION, CLAIMS, PASSAGES)
 
-    assert asyncio.run(inside_a_loop()) == found
+    assert asyncio.run(judge_inside_a_loop()) == verdict
 
 
-def test_what_cannot_say_is_unknown_and_what_is_no_verdict_is_refused():
-    for nothing in (
-        None,
-        math.nan,
-        {"score": None},
-        SimpleNamespace(score=None, invalid_result=True),
-    ):
-        found = judges.function_judge(lambda q, e, c, n=nothing: n).judge(
-            "", CLAIMS[:1], PASSAGES
+def test_a_reason_is_one_line():
+    judge = judges.function_judge(FUNCTIONS["async with a reason"])
+    assert judge.judge(QUESTION, CLAIMS, PASSAGES).claims[1].reason == "no; floors"
+
+
+def test_cannot_say_is_unknown_and_any_other_value_is_refused():
+    def judge_first_claim(value, **settings):
+        judge = judges.function_judge(
+            lambda question, evidence, claim: value, **settings
         )
-        assert found.supported is None
-    for wrong in ("yes", 5, -0.1, object()):
-        with pytest.raises(InputError):
-            judges.function_judge(lambda q, e, c, w=wrong: w).judge(
-                "", CLAIMS[:1], PASSAGES
-            )
-    found = judges.function_judge(lambda q, e, c: 4, best=5).judge(
-        "", CLAIMS[:1], PASSAGES
-    )
-    assert found.claims[0].probability == 0.8
+        return judge.judge("", CLAIMS[:1], PASSAGES)
+
+    for value in (None, math.nan, (None, "why")):
+        assert judge_first_claim(value).supported is None
+    for value in ("yes", 5, -0.1, object(), {"score": 1.0}, ()):
+        with pytest.raises(InputError, match="expected a"):
+            judge_first_claim(value)
+    assert judge_first_claim(4, best=5).claims[0].probability == 0.8
 
 
 def test_once_a_claim_failed_no_other_is_begun_both_ways():
-    asked = []
+    claim_texts = []
 
-    def gone(question, evidence, claim):
-        asked.append(claim)
+    def fail(question, evidence, claim):
+        claim_texts.append(claim)
         raise OSError("gone")
 
-    judge = FunctionJudge(gone, limit=1)
+    judge = FunctionJudge(fail, limit=1)
     claims = [Claim("In 1889.", 0, 8), Claim("In 1890.", 9, 17)]
     with pytest.raises(OSError, match="gone"):
         judge.judge("When?", claims, [])
     with pytest.raises(OSError, match="gone"):
         asyncio.run(judge.ajudge("When?", claims, []))
-    assert asked == ["In 1889."] * 2
+    assert claim_texts == ["In 1889."] * 2
 
 
 def test_slips_are_refused_with_what_to_write():
-    for wrong in ("vectara/model", RagasMetric, None, 3):
-        with pytest.raises(InputError, match="expected a function or an evaluator"):
-            judges.function_judge(wrong)
-    own = judges.function_judge(lambda q, e, c: 1.0)
-    assert as_judge(own) is own
+    class Metric:
+        def measure(self, test_case):
+            return 1.0
 
-
-DRAFT = "It has three floors. It was completed by Ada."
-EVIDENCE = [Passage("The tower has lifts. It has three floors.", "a")]
-
-
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_loop_repairs_with_a_function(shape):
-    repairs(judges.function_judge(SHAPES[shape]))
-
-
-def repairs(judge):
-    loop = Augmenter(judge=judge)
-    answer = loop.answer("What has it?", drafter=FixedText(DRAFT, EVIDENCE))
-    assert (answer.text, answer.outcome) == ("It has three floors.", Outcome.SUPPORTED)
-    assert answer.best.repaired
-    assert (
-        asyncio.run(
-            loop.aanswer("What has it?", drafter=FixedText(DRAFT, EVIDENCE))
-        ).text
-        == answer.text
-    )
-    return answer
+    for wrong in ("vectara/model", SaysFloors, Metric(), None, 3):
+        with pytest.raises(InputError, match="expected a function of question"):
+            as_judge(wrong)
+    judge = judges.function_judge(lambda question, evidence, claim: 1.0)
+    assert as_judge(judge) is judge

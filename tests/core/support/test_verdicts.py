@@ -10,9 +10,9 @@ from denoise_core.errors import InputError
 from denoise_core.runtime.flow import arun, run
 from denoise_core.support.judging import (
     NO_CLAIMS,
+    AnswerClaims,
     AnswerVerdict,
     Claim,
-    AnswerClaims,
     ClaimVerdict,
     FlowJudge,
     Quote,
@@ -77,7 +77,7 @@ def test_what_claims_nothing_passes_and_findings_of_the_whole_have_no_words():
 
 def test_quotes_are_found_again_without_a_model():
     verdict = AnswerVerdict.of_claims([HELD, HELD, FAILED])
-    assert [q.span for q in verdict.quotes] == [Span("p", 0, 23)]
+    assert [query_text.span for query_text in verdict.quotes] == [Span("p", 0, 23)]
     assert verdict.missing_quotes(PASSAGES) == ()
     assert "is not there" in verdict.missing_quotes(())[0]
     assert (
@@ -126,7 +126,7 @@ def test_a_judge_is_asked_as_a_flow_with_both_drivers_and_is_in_the_trace(judge)
         == judge.judge("When?", CLAIMS, PASSAGES)
         == AnswerVerdict.of_claims([FAILED])
     )
-    assert [e.tag for e in trace.events] == ["judge"]
+    assert [event.tag for event in trace.events] == ["judge"]
 
 
 def test_a_judge_that_gives_something_else_is_a_mistake_that_is_raised():

@@ -20,9 +20,7 @@ from llamaindex_denoise import Checked
 
 
 async def outcome(agent):
-    checked = Checked(
-        agent, judge=InOnePassage(), limits=LoopLimits(attempts=1, repair=False)
-    )
+    checked = Checked(agent, judge=InOnePassage(), limits=LoopLimits(attempts=1))
     return judged(await checked.run(user_msg=QUESTION))
 
 

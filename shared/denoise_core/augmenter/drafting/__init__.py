@@ -1,27 +1,28 @@
-"""Drafts from outside: a chain, an agent, an engine or a text that stands already, driven by the same loop.
+"""Drafts from outside: a chain, an agent, an engine or a fixed text, in the same loop.
 
-A framework's adapter supplies a `Drafter`; the loop judges, repairs and asks again. `drafter` is the interface::
+A framework's adapter supplies a `Drafter`; the loop judges its drafts and asks again.
+Read ``drafter`` first; ``contamination`` says what of a draft's evidence counts::
 
-    loop = Augmenter(judge=..., limits=..., budget=..., when=...)  # neither model nor retriever of its own
-    answer = loop.answer(question, history, drafter=MyChain(...), evidence=passages_at_hand)
-    answer.best.draft  # which of the drafter's drafts was sent; answer.best.origin is what that draft carried
+    loop = Augmenter(judge=..., limits=..., budget=..., when=...)
+    answer = loop.answer(question, history, drafter=MyChain(...), evidence=passages)
+    answer.best.draft  # which draft was sent; answer.best.origin is what it carried
     stream_verified(loop, question, history, drafter=...)
 """
 
 from denoise_core.augmenter.drafting.drafter import (
-    DraftReply,
     Drafter,
+    DraftReply,
     DraftRequest,
+    FixedText,
     RetrievedEvidence,
     StreamingDrafter,
-    FixedText,
 )
 
 __all__ = [
-    "DraftRequest",
     "DraftReply",
+    "DraftRequest",
     "Drafter",
+    "FixedText",
     "RetrievedEvidence",
     "StreamingDrafter",
-    "FixedText",
 ]

@@ -1,8 +1,7 @@
-"""The interface between the loop and whoever writes the drafts: a chain, an agent, an engine.
+"""The interface between the loop and what writes drafts: a chain, an agent, an engine.
 
-Drafting is one effect: it has a tag (``draft``), a place in the trace, a share of the budget, a time limit, and it
-is recorded and replayed. What it brings is a `DraftReply`: the text, the evidence that was collected on the way, each
-passage with its provenance, and what it really cost.
+Drafting is one effect: it has a tag (``draft``), a place in the trace, a share of the
+budget and a time limit, and it is recorded and replayed.
 """
 
 from __future__ import annotations
@@ -18,10 +17,13 @@ from denoise_core.types import Message, Passage, Reply
 
 @dataclass(frozen=True, slots=True)
 class RetrievedEvidence:
-    """Passages that one search or one tool brought, and the words it was asked with (None: not known).
+    """Passages that one search or one tool brought.
 
-    Each passage says its provenance; only ``"retrieved"`` and ``"tool"`` count as evidence. ``query`` is what the
-    loop holds against the rejected drafts: a search for a rejected draft's own words brings no evidence.
+    Attributes:
+        passages: Each says its provenance; only ``"retrieved"`` and ``"tool"`` count as
+            evidence.
+        query: The words searched, None when not known. A search for a rejected draft's
+            words brings no evidence.
     """
 
     passages: tuple[Passage, ...]
@@ -32,11 +34,16 @@ class RetrievedEvidence:
 class DraftRequest:
     """What a drafter is asked for.
 
-    ``evidence`` is what the loop itself searched, best first (none where the drafter finds its own). ``rejected_draft``
-    and ``feedback`` are the last draft that did not hold and what is wrong with it; both are empty on the first
-    draft and after one that could not be judged. They are for the model that writes and never for a search:
-    searches use ``question``. ``attempt`` counts the drafts before this one. ``should_resample`` asks a model that would say
-    the same again to sample (a temperature above zero, another seed).
+    Attributes:
+        question: The question, for searches too.
+        history: The conversation before it.
+        evidence: What the loop searched, best first; empty where the drafter searches.
+        rejected_draft: The last draft, if it failed. For the model that writes, never
+            for a search.
+        feedback: What is wrong with it.
+        attempt: The number of drafts before this one.
+        should_resample: Whether a model that would repeat its reply must sample (a
+            temperature above zero, another seed).
     """
 
     question: str
@@ -50,12 +57,15 @@ class DraftRequest:
 
 @dataclass(frozen=True, slots=True)
 class DraftReply(Reply):
-    """A draft. ``usage`` is the sum over all ``calls`` of models behind it, as the models reported it.
+    """A draft; ``usage`` is the sum over all ``calls`` of models for it.
 
-    ``retrieved`` is the evidence collected while drafting. ``fields`` is set for structured output, which is judged
-    field by field; ``text`` is then its JSON, and made from it when left empty. ``judge=False`` hands the draft
-    back as it is: a tool call, a step in the middle. ``origin`` is whatever the adapter wants back with the
-    attempt that is sent (a message, a response); it is not recorded.
+    Attributes:
+        retrieved: The evidence collected while drafting.
+        fields: Structured output, which is judged field by field. ``text`` is then its
+            JSON, and made from it when left empty.
+        judge: False returns the draft as it is: a tool call, an intermediate step.
+        origin: What the adapter wants back with the attempt that is sent (a message, a
+            response); not recorded.
     """
 
     retrieved: tuple[RetrievedEvidence, ...] = ()
@@ -64,57 +74,62 @@ class DraftReply(Reply):
     origin: Any = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        """Write ``fields`` as the text when there is none."""
         if self.fields is not None and not self.text:
-            made = json.dumps(self.fields, ensure_ascii=False, default=str)
-            object.__setattr__(self, "text", made)
+            text = json.dumps(self.fields, ensure_ascii=False, default=str)
+            object.__setattr__(self, "text", text)
 
 
 @runtime_checkable
 class Drafter(Protocol):
-    """Writes drafts.
-
-    ``repeatable``: asking twice has no effect outside (a chain that only reads, the last model call of an agent
-    with the same tool results). One that is not is asked once: its draft is judged and repaired, and a new one is
-    written only with ``LoopLimits(rerun=True)``. A plain `Reply` is a `DraftReply` that found nothing. Both forms
-    raise what the outside raises.
-    """
+    """Writes drafts. Both forms raise what the chain, agent or engine raises."""
 
     @property
     def repeatable(self) -> bool:
-        """Whether asking twice has no effect outside; what is not is asked once."""
+        """Whether asking twice has no effect outside.
+
+        True for a chain that only reads, and for an agent's last model call with the
+        same tool results. A drafter that is not is asked once, unless
+        ``LoopLimits(rerun=True)``.
+        """
         ...
 
     def draft(self, request: DraftRequest) -> Reply:
-        """A draft for what is asked, with the feedback on the one before, if there was one."""
+        """Write a draft, given the feedback on the one before.
+
+        A plain `Reply` is a `DraftReply` without evidence.
+        """
         ...
 
     async def adraft(self, request: DraftRequest) -> Reply:
-        """The same without blocking the event loop."""
+        """Write a draft without blocking the event loop."""
         ...
 
 
 @runtime_checkable
 class StreamingDrafter(Drafter, Protocol):
-    """A drafter that also gives its draft as it is written: pieces of text, each `RetrievedEvidence` before the text that
-    rests on it, and as the last item the whole `DraftReply`."""
+    """A drafter that also yields its draft while it is written."""
 
     def stream(
         self, request: DraftRequest
     ) -> Iterator[str | RetrievedEvidence | DraftReply]:
-        """Pieces of the draft's text as they come, what was found, and at last the draft itself."""
+        """Yield evidence before the text that rests on it, last the whole draft."""
         ...
 
     def astream(
         self, request: DraftRequest
     ) -> AsyncIterator[str | RetrievedEvidence | DraftReply]:
-        """The same without blocking the event loop."""
+        """Stream without blocking the event loop."""
         ...
 
 
 class FixedText:
-    """A draft that stands already: judged, repaired where it can be, never asked for again.
+    """A draft that is written already: judged as it is, never asked for again.
 
-    ``evidence`` counts by each passage's own provenance.
+    Args:
+        text: The draft.
+        evidence: Passages that count by their provenance.
+        fields: The draft as structured output.
     """
 
     repeatable = False
@@ -128,50 +143,53 @@ class FixedText:
     ) -> None:
         if isinstance(evidence, (str, Passage)):
             raise InputError(
-                f"evidence: expected a list of Passages, got a {type(evidence).__name__}"
+                "evidence: expected a list of Passages, got a "
+                f"{type(evidence).__name__}"
             )
-        found = (RetrievedEvidence(tuple(evidence)),) if evidence else ()
-        self.drafted = DraftReply(text, calls=0, retrieved=found, fields=fields)
+        retrieved = (RetrievedEvidence(tuple(evidence)),) if evidence else ()
+        self.drafted = DraftReply(text, calls=0, retrieved=retrieved, fields=fields)
 
     def draft(self, request: DraftRequest) -> DraftReply:
+        """Return the text."""
         return self.drafted
 
     async def adraft(self, request: DraftRequest) -> DraftReply:
+        """Return the text."""
         return self.drafted
 
 
 class DraftServer:
-    """A drafter with its request in the place of an LLM: so a draft is an effect like any other."""
+    """A drafter with its request, as an LLM: so a draft is an effect like any other."""
 
     def __init__(self, drafter: Drafter, request: DraftRequest) -> None:
         self.drafter = drafter
         self.request = request
 
     def complete(self, messages: Sequence[Message]) -> Reply:
-        return _checked(self.drafter.draft(self.request))
+        """Ask the drafter."""
+        return _to_draft_reply(self.drafter.draft(self.request))
 
     async def acomplete(self, messages: Sequence[Message]) -> Reply:
-        return _checked(await self.drafter.adraft(self.request))
+        """Ask the drafter without blocking the event loop."""
+        return _to_draft_reply(await self.drafter.adraft(self.request))
 
 
 def request_messages(request: DraftRequest) -> tuple[Message, ...]:
-    """How a request stands in the trace: the conversation, the question, the rejected draft and what was wrong."""
+    """A request as messages, for the trace."""
     messages = [*request.history, Message("user", request.question)]
     if request.rejected_draft:
-        messages += [
-            Message("assistant", request.rejected_draft),
-            Message("user", request.feedback),
-        ]
+        messages.append(Message("assistant", request.rejected_draft))
+        messages.append(Message("user", request.feedback))
     return tuple(messages)
 
 
-def _checked(drafted: object) -> DraftReply:
-    if isinstance(drafted, str):
-        return DraftReply(drafted)
-    if type(drafted) is Reply:
-        return DraftReply(drafted.text, drafted.usage)
-    if not isinstance(drafted, DraftReply):
+def _to_draft_reply(reply: object) -> DraftReply:
+    if isinstance(reply, str):
+        return DraftReply(reply)
+    if type(reply) is Reply:
+        return DraftReply(reply.text, reply.usage)
+    if not isinstance(reply, DraftReply):
         raise TypeError(
-            f"Drafter.draft must return a DraftReply, got {type(drafted).__name__}"
+            f"Drafter.draft must return a DraftReply, got {type(reply).__name__}"
         )
-    return drafted
+    return reply

@@ -1,7 +1,8 @@
-"""Knowledge consolidator (paper, section 2.3.1): queries -> retrieve -> link -> chain -> denoise -> evidence.
+"""Knowledge consolidator (paper, section 2.3.1): from queries to evidence.
 
-Retrievers: `BM25Retriever`, `DenseRetriever`, `HybridRetriever` of any, `ChainRetriever`. `Consolidator` asks
-several sources at once and puts a denoiser behind them. `rows_as_passages` makes a table searchable.
+Queries -> retrieve -> link -> chain -> denoise -> evidence. Read ``consolidate`` first: it
+asks several sources at once and denoises the results. Retrievers are in ``retrieve`` and
+``chain``; `rows_as_passages` makes a table searchable.
 """
 
 from denoise_core.augmenter.knowledge.chain import (

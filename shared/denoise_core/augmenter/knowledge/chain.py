@@ -1,11 +1,12 @@
-"""Evidence chainer: short chains of passages that belong together and cover the question together.
+"""Evidence chainer: short chains of passages that together cover the question.
 
-The passages and their links are a graph. A chain is a path of at most ``length`` passages in it; its score is
-additive over the words of the question: each word counts once, with the best score any passage of the chain
-gives it, so that a second passage adds exactly what the first does not say. Links through passages that
-everything points to count less. (CORE, Ma et al. 2022, adds the log-scores of retriever and reranker; without
-a trained reranker, what a passage adds to the covered question takes their place.) `ChainRetriever` and
-`ChainDenoiser` put chains in the place of a retriever or a denoiser, within a budget of tokens.
+The passages and their links are a graph. A chain is a path of at most ``length``
+passages in it. Its score adds up over the words of the question: each word counts once,
+with the best score any passage of the chain gives it, so that a second passage adds
+exactly what the first does not say. Links through passages that everything points to
+count less. (CORE, Ma et al. 2022, adds the log-scores of retriever and reranker; without
+a trained reranker we use what a passage adds to the covered question.) `ChainRetriever`
+and `ChainDenoiser` use chains as a retriever or a denoiser, within a token budget.
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ from denoise_core.runtime.thread_pool import run_in_pool
 from denoise_core.text.token_budget import TokenBudget
 from denoise_core.types import Drop, Keep, Passage, check_passages
 
-_BEAM = 50  # chains of each length that are grown further
+_BEAM_WIDTH = 50  # chains of each length that are extended
+_ScoredPath = tuple[float, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Passages in the order of the path, the links between neighbours, and what the chain is worth.
+    """Passages in the order of the path, and the links between neighbours.
 
-    ``score`` is in units of the best single passage; a single passage is a chain of one.
+    ``score`` is in units of the best single passage; one passage is a chain too.
     """
 
     passages: tuple[Passage, ...]
@@ -46,8 +48,12 @@ class Chain:
 class Chainer:
     """Finds the best chains (LLM-Augmenter, section 2.3.1, evidence chainer).
 
-    ``length`` passages at most (1 to 3); ``hub`` is what a link costs for each doubling of the links of its less
-    linked end. Raises `InputError` for values outside these ranges.
+    Args:
+        length: Passages of a chain at most, 1 to 3.
+        hub: The cost of a link for each doubling of the links of its end with fewer.
+
+    Raises:
+        InputError: For values outside these ranges.
     """
 
     def __init__(self, *, length: int = 2, hub: float = 0.07) -> None:
@@ -64,132 +70,159 @@ class Chainer:
         term_scores: NDArray[np.float32],
         links: Sequence[Link],
     ) -> tuple[Chain, ...]:
-        """The chains, best first, each set of passages once.
+        """Find the chains, best first, each set of passages once.
 
-        ``term_scores`` has shape ``(words of the question, passages)``, as `BM25Retriever.term_scores` gives.
+        Args:
+            passages: The candidates.
+            term_scores: Shape ``(words of the question, passages)``, as
+                `BM25Retriever.term_scores` returns.
+            links: The links between the passages.
         """
         if term_scores.shape[-1:] != (len(passages),):
             raise InputError(
-                f"term_scores: expected shape (words, {len(passages)}), got {term_scores.shape}"
+                f"term_scores: expected shape (words, {len(passages)}), "
+                f"got {term_scores.shape}"
             )
-        graph = _Graph(passages, links)
+        graph = _LinkGraph(passages, links)
         totals = term_scores.sum(0)
-        best = float(totals.max()) if totals.size else 0.0
-        if best <= 0:
+        best_total = float(totals.max()) if totals.size else 0.0
+        if best_total <= 0:
             return ()
-        worth = _Worth(term_scores / best, totals / best, graph, self.hub)
-        found: dict[frozenset[int], tuple[float, tuple[int, ...]]] = {
-            frozenset((i,)): (worth.of((i,)), (i,))
-            for i in np.flatnonzero(totals > 0).tolist()
-        }
-        front = list(found.values())
-        for _ in range(self.length - 1):
-            front = sorted(front, key=_rank)[:_BEAM]
-            grown = {
-                frozenset(path): path
-                for _, chain in front
-                for path in graph.extended(chain)
-            }
-            front = [
-                (worth.of(path), path)
-                for members, path in grown.items()
-                if members not in found
-            ]
-            found |= {frozenset(path): (score, path) for score, path in front}
-        ranked = sorted(found.values(), key=_rank)
-        return tuple(
-            Chain(tuple(passages[i] for i in path), graph.along(path), score)
-            for score, path in ranked
+        scorer = _PathScorer(
+            term_scores / best_total, totals / best_total, graph, self.hub
         )
+        scored_paths: dict[frozenset[int], _ScoredPath] = {}
+        for index in np.flatnonzero(totals > 0).tolist():
+            scored_paths[frozenset((index,))] = scorer.score((index,)), (index,)
+        frontier = list(scored_paths.values())
+        for _ in range(self.length - 1):
+            best_paths = sorted(frontier, key=_path_rank)[:_BEAM_WIDTH]
+            extensions: dict[frozenset[int], tuple[int, ...]] = {}
+            for _, path in best_paths:
+                for extension in graph.extend_path(path):
+                    extensions[frozenset(extension)] = extension
+            frontier = [
+                (scorer.score(path), path)
+                for members, path in extensions.items()
+                if members not in scored_paths
+            ]
+            for score, path in frontier:
+                scored_paths[frozenset(path)] = score, path
+        chains = []
+        for score, path in sorted(scored_paths.values(), key=_path_rank):
+            path_passages = tuple(passages[index] for index in path)
+            chains.append(Chain(path_passages, graph.path_links(path), score))
+        return tuple(chains)
 
 
 def pack_chains(
     chains: Sequence[Chain], tokens: int
 ) -> tuple[tuple[Passage, Chain], ...]:
-    """The passages of the best chains that fit into ``tokens`` (by `estimate_tokens`), each once
-    with the chain that brought it. A passage too long for what is left is passed over."""
+    """The passages of the best chains that fit into ``tokens``.
+
+    Each passage comes once, with the chain that brought it. A passage too long for what
+    is left is skipped.
+    """
     budget = TokenBudget(tokens)
-    taken: dict[str, tuple[Passage, Chain]] = {}
+    packed: dict[str, tuple[Passage, Chain]] = {}
     for chain in chains:
         for passage in chain.passages:
-            if passage.id not in taken and budget.try_add(passage.text):
-                taken[passage.id] = (passage, chain)
-    return tuple(taken.values())
+            if passage.id not in packed and budget.try_add(passage.text):
+                packed[passage.id] = (passage, chain)
+    return tuple(packed.values())
 
 
-def _rank(scored: tuple[float, tuple[int, ...]]) -> tuple[float, int, tuple[int, ...]]:
-    """Best first; of equals the shorter, then the one of earlier passages: the same every time."""
-    score, path = scored
+def _path_rank(scored_path: _ScoredPath) -> tuple[float, int, tuple[int, ...]]:
+    """Best first; of equals the shorter, then the one of earlier passages."""
+    score, path = scored_path
     return -round(score, 9), len(path), path
 
 
-class _Graph:
-    """Who is linked with whom, in either direction."""
+class _LinkGraph:
+    """The passages as nodes, linked in either direction."""
 
     def __init__(self, passages: Sequence[Passage], links: Sequence[Link]) -> None:
-        at = {p.id: i for i, p in enumerate(passages)}
+        indexes = {passage.id: index for index, passage in enumerate(passages)}
         self.links: dict[tuple[int, int], Link] = {}
         self.neighbours: list[set[int]] = [set() for _ in passages]
         for link in links:
-            a, b = at.get(link.span.passage_id), at.get(link.target_id)
-            if a is None or b is None or a == b:
+            source = indexes.get(link.span.passage_id)
+            target = indexes.get(link.target_id)
+            if source is None or target is None or source == target:
                 continue
-            self.links.setdefault((min(a, b), max(a, b)), link)
-            self.neighbours[a].add(b)
-            self.neighbours[b].add(a)
+            self.links.setdefault(_link_key(source, target), link)
+            self.neighbours[source].add(target)
+            self.neighbours[target].add(source)
 
-    def extended(self, path: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """The path with one more passage, at its end or its beginning."""
-        after = [(*path, i) for i in sorted(self.neighbours[path[-1]]) if i not in path]
-        before = (
-            [(i, *path) for i in sorted(self.neighbours[path[0]]) if i not in path]
-            if len(path) > 1
-            else []
-        )
-        return after + before
+    def extend_path(self, path: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """The paths with one more passage, at the end or the beginning."""
+        first, last = path[0], path[-1]
+        extensions = [
+            (*path, i) for i in sorted(self.neighbours[last]) if i not in path
+        ]
+        if len(path) > 1:
+            before = [i for i in sorted(self.neighbours[first]) if i not in path]
+            extensions += [(index, *path) for index in before]
+        return extensions
 
-    def along(self, path: tuple[int, ...]) -> tuple[Link, ...]:
-        return tuple(
-            self.links[min(a, b), max(a, b)] for a, b in itertools.pairwise(path)
-        )
+    def path_links(self, path: tuple[int, ...]) -> tuple[Link, ...]:
+        """The links between the neighbours of a path."""
+        return tuple(self.links[_link_key(*ends)] for ends in itertools.pairwise(path))
 
 
-class _Worth:
-    """The score of a path: what its passages cover together, less what its links cost."""
+def _link_key(source: int, target: int) -> tuple[int, int]:
+    return min(source, target), max(source, target)
+
+
+class _PathScorer:
+    """Scores a path: what its passages cover together, less what its links cost."""
 
     def __init__(
         self,
-        terms: NDArray[np.float32],
+        term_scores: NDArray[np.float32],
         totals: NDArray[np.float32],
-        graph: _Graph,
-        hub: float,
+        graph: _LinkGraph,
+        hub_cost: float,
     ) -> None:
-        self.terms = terms
+        self.term_scores = term_scores
         self.totals = totals
         self.graph = graph
-        self.hub = hub
+        self.hub_cost = hub_cost
 
-    def of(self, path: tuple[int, ...]) -> float:
-        covered = float(self.terms[:, list(path)].max(1).sum())
-        # A little of the plain sum, so that of two passages that add the same the stronger one is taken.
-        value = 0.9 * covered + 0.1 * float(self.totals[list(path)].sum())
-        return value - self.hub * sum(
-            self._cost(a, b) for a, b in itertools.pairwise(path)
-        )
+    def score(self, path: tuple[int, ...]) -> float:
+        """The score of a path, in units of the best single passage."""
+        indexes = list(path)
+        covered = float(self.term_scores[:, indexes].max(1).sum())
+        # A little of the plain sum, so that of two passages that add the same the
+        # stronger one wins.
+        score = 0.9 * covered + 0.1 * float(self.totals[indexes].sum())
+        link_cost = sum(self._link_cost(*ends) for ends in itertools.pairwise(path))
+        return score - self.hub_cost * link_cost
 
-    def _cost(self, a: int, b: int) -> float:
-        sure = self.graph.links[min(a, b), max(a, b)].score
-        return math.log2(
-            1 + min(len(self.graph.neighbours[a]), len(self.graph.neighbours[b]))
-        ) + (1 - sure)
+    def _link_cost(self, source: int, target: int) -> float:
+        neighbours = self.graph.neighbours
+        degree = min(len(neighbours[source]), len(neighbours[target]))
+        certainty = self.graph.links[_link_key(source, target)].score
+        return math.log2(1 + degree) + (1 - certainty)
 
 
 class ChainRetriever:
-    """Searches ``passages`` and returns the best chains' passages, chain after chain, within ``tokens``.
+    """Searches passages and returns those of the best chains.
 
-    Links are found once, at the first search. The ``starts`` best passages by BM25 and all they are linked
-    with are candidates. ``metadata["chain"]`` of each passage says which chain brought it: its rank, score,
-    the ids on its path and the names that link them. ``score`` is the chain's.
+    Links are found once, at the first search. The passages come chain after chain.
+    ``metadata["chain"]`` of each says which chain brought it: its rank, score, the ids
+    on its path and the names that link them. ``score`` is the chain's.
+
+    Args:
+        passages: The passages to search.
+        tokens: Tokens of the result at most.
+        starts: How many of the best passages by BM25 are candidates, with all that they
+            are linked with.
+        linker: Finds the links; by title and aliases by default.
+        chainer: Finds the chains.
+
+    Raises:
+        InputError: For ``tokens`` or ``starts`` below 1.
     """
 
     def __init__(
@@ -212,47 +245,63 @@ class ChainRetriever:
         self._links: dict[str, list[Link]] | None = None
 
     def retrieve(self, query: str) -> tuple[Passage, ...]:
-        found = pack_chains(self.chains(query), self.tokens)
-        order = list({id(chain): None for _, chain in found})
-        ranks = {key: n for n, key in enumerate(order, 1)}
-        return tuple(
-            _marked(passage, chain, ranks[id(chain)]) for passage, chain in found
-        )
+        """The passages of the best chains that fit into ``tokens``."""
+        packed = pack_chains(self.chains(query), self.tokens)
+        ranks: dict[int, int] = {}
+        results = []
+        for passage, chain in packed:
+            rank = ranks.setdefault(id(chain), len(ranks) + 1)
+            results.append(_with_chain_metadata(passage, chain, rank))
+        return tuple(results)
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:
+        """Retrieve on a thread of the pool."""
         return await run_in_pool(self.retrieve, query)
 
     def chains(self, query: str) -> tuple[Chain, ...]:
         """All chains over the candidates for ``query``, best first."""
         passages = self.bm25.passages
-        scores = self.bm25.term_scores(query)
-        if not scores.size:
+        term_scores = self.bm25.term_scores(query)
+        if not term_scores.size:
             return ()
-        links = self._linked()
-        totals = scores.sum(0)
+        links_by_passage = self._all_links()
+        totals = term_scores.sum(0)
         order = (-totals).argsort(kind="stable")[: self.starts]
-        ids = {passages[i].id for i in order if totals[i] > 0}
-        near = [link for i in sorted(ids) for link in links.get(i, ())]
-        ids |= {i for link in near for i in (link.span.passage_id, link.target_id)}
-        at = [i for i, p in enumerate(passages) if p.id in ids]
-        return self.chainer.chains([passages[i] for i in at], scores[:, at], near)
+        candidate_ids = {passages[index].id for index in order if totals[index] > 0}
+        links: list[Link] = []
+        for passage_id in sorted(candidate_ids):
+            links += links_by_passage.get(passage_id, ())
+        for link in links:
+            candidate_ids |= {link.span.passage_id, link.target_id}
+        indexes = [n for n, p in enumerate(passages) if p.id in candidate_ids]
+        candidates = [passages[index] for index in indexes]
+        return self.chainer.chains(candidates, term_scores[:, indexes], links)
 
-    def _linked(self) -> dict[str, list[Link]]:
+    def _all_links(self) -> dict[str, list[Link]]:
         """Every link, under both of its ends."""
+        passages = self.bm25.passages
         with self._lock:
             if self._links is None:
                 self._links = {}
-                for link in self.linker.link(self.bm25.passages, self.bm25.passages):
+                for link in self.linker.link(passages, passages):
                     self._links.setdefault(link.span.passage_id, []).append(link)
                     self._links.setdefault(link.target_id, []).append(link)
             return self._links
 
 
 class ChainDenoiser:
-    """Of any retriever's passages, keeps those of the best chains within ``tokens``, in their order.
+    """Keeps the passages of the best chains within ``tokens``, in their order.
 
-    What is left out carries its best chain's score, so that the loop can admit it again. Passages that no
-    word of the question meets are dropped last in line, with the score 0.
+    A dropped passage carries its best chain's score, so that the loop can restore it;
+    one that no word of the question matches has the score 0.
+
+    Args:
+        tokens: Tokens of the kept passages at most.
+        linker: Finds the links; by title and aliases by default.
+        chainer: Finds the chains.
+
+    Raises:
+        InputError: For ``tokens`` below 1.
     """
 
     def __init__(
@@ -269,46 +318,41 @@ class ChainDenoiser:
         self.chainer = chainer or Chainer()
 
     def denoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
-        given = check_passages(passages)
-        if not given:
+        """Keep the passages of the best chains."""
+        passages = check_passages(passages)
+        if not passages:
             return DenoiseResult(query, ())
-        links = self.linker.link(given, given)
-        chains = self.chainer.chains(
-            given, BM25Retriever(given).term_scores(query), links
-        )
-        kept = {p.id for p, _ in pack_chains(chains, self.tokens)}
-        scores: dict[str, float] = {}
+        links = self.linker.link(passages, passages)
+        term_scores = BM25Retriever(passages).term_scores(query)
+        chains = self.chainer.chains(passages, term_scores, links)
+        kept_ids = {passage.id for passage, _ in pack_chains(chains, self.tokens)}
+        chain_scores: dict[str, float] = {}
         for chain in chains:
             for passage in chain.passages:
-                scores.setdefault(passage.id, chain.score)
-        return DenoiseResult(
-            query,
-            tuple(p for p in given if p.id in kept),
-            tuple(
-                Drop(span, "not among the best chains", scores.get(p.id, 0.0))
-                for p in given
-                if p.id not in kept
-                for span in p.source_spans
-            ),
-            kept=tuple(
-                Keep(span, scores[p.id])
-                for p in given
-                if p.id in kept
-                for span in p.source_spans
-            ),
-        )
+                chain_scores.setdefault(passage.id, chain.score)
+        keeps: list[Keep] = []
+        drops: list[Drop] = []
+        for passage in passages:
+            score = chain_scores.get(passage.id, 0.0)
+            for span in passage.source_spans:
+                if passage.id in kept_ids:
+                    keeps.append(Keep(span, score))
+                else:
+                    drops.append(Drop(span, "not among the best chains", score))
+        kept_passages = tuple(p for p in passages if p.id in kept_ids)
+        return DenoiseResult(query, kept_passages, tuple(drops), kept=tuple(keeps))
 
     async def adenoise(self, query: str, passages: Sequence[Passage]) -> DenoiseResult:
+        """Denoise on a thread of the pool."""
         return await run_in_pool(self.denoise, query, passages)
 
 
-def _marked(passage: Passage, chain: Chain, rank: int) -> Passage:
-    told: dict[str, Any] = {
+def _with_chain_metadata(passage: Passage, chain: Chain, rank: int) -> Passage:
+    record: dict[str, Any] = {
         "rank": rank,
         "score": round(chain.score, 6),
         "path": [p.id for p in chain.passages],
         "via": [link.name for link in chain.links],
     }
-    return replace(
-        passage, score=chain.score, metadata={**passage.metadata, "chain": told}
-    )
+    metadata = {**passage.metadata, "chain": record}
+    return replace(passage, score=chain.score, metadata=metadata)

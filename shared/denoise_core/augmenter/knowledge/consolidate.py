@@ -1,12 +1,16 @@
-"""Knowledge consolidator: ask the sources, merge what they find, take the noise out."""
+"""Knowledge consolidator: search the sources, merge the results, denoise them."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
-from denoise_core.augmenter.drafting.taint import rejected_draft_words, is_contaminated
+from denoise_core.augmenter.drafting.contamination import (
+    is_contaminated,
+    rejected_draft_words,
+)
 from denoise_core.augmenter.knowledge.queries import question_queries
 from denoise_core.augmenter.memory import WorkingMemory
 from denoise_core.augmenter.prompts import with_title_line
@@ -25,8 +29,16 @@ QueryFunction: TypeAlias = Callable[[WorkingMemory, bool], Flow[tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class GatheredEvidence:
-    """What one search adds: all that was found new, what of it is shown, what was left out, what is no evidence by
-    its provenance, what failed."""
+    """What one search adds to the memory.
+
+    Attributes:
+        queries: The queries searched.
+        retrieved: All new passages that count as evidence.
+        evidence: What of them is shown, after denoising.
+        dropped: The ranges that the denoiser left out.
+        failures: What failed, with its error.
+        excluded_evidence: New passages that are no evidence by their provenance.
+    """
 
     queries: tuple[str, ...]
     retrieved: tuple[Passage, ...] = ()
@@ -39,11 +51,16 @@ class GatheredEvidence:
 class Consolidator:
     """Retrieval as the loop sees it (LLM-Augmenter, section 2.3.1).
 
-    ``sources`` are all asked with every new query, concurrently; ``wide`` are asked as well in a wide search.
-    A text that is in the memory already is not found again; passages of one id but different texts are renamed.
-    A source or denoiser that fails is noted and the rest goes on; when every source fails, the search does. A
-    query that holds what only a rejected draft says is noted and not asked; passages that a user or a model wrote
-    are set aside.
+    A text already in the memory is not added again; passages with one id but different
+    texts get new ids. If a source or the denoiser fails, the others go on; if every
+    source fails, the search does. A query that has words only a rejected draft has is
+    not searched. Passages that a user or a model wrote are excluded.
+
+    Args:
+        sources: Each is asked every new query, concurrently.
+        wide: Sources also asked in a wide search.
+        queries: What to search; `question_queries` by default.
+        denoiser: Denoises the results.
     """
 
     def __init__(
@@ -54,13 +71,11 @@ class Consolidator:
         queries: QueryFunction | None = None,
         denoiser: Denoiser | None = None,
     ) -> None:
-        several = isinstance(sources, Iterable) and not isinstance(sources, str)
-        listed = (
-            tuple(sources)
-            if several and not isinstance(sources, Retriever)
-            else (sources,)
-        )
-        self.sources = tuple(expect_retriever(s, "sources") for s in listed)
+        source_list: tuple[Any, ...] = (sources,)
+        # A retriever may be iterable; a string is a mistake that is named below.
+        if isinstance(sources, Iterable) and not isinstance(sources, (str, Retriever)):
+            source_list = tuple(sources)
+        self.sources = tuple(expect_retriever(s, "sources") for s in source_list)
         self.wide = tuple(expect_retriever(s, "wide") for s in wide)
         self.queries = queries or question_queries
         self.denoiser = None if denoiser is None else expect_denoiser(denoiser)
@@ -68,77 +83,96 @@ class Consolidator:
     def gather(
         self, memory: WorkingMemory, *, wide: bool = False
     ) -> Flow[GatheredEvidence]:
-        """Raises what the outside raised when nothing at all came back, `BudgetExceeded` included."""
-        wanted = [
-            q
-            for q in dict.fromkeys((yield from self.queries(memory, wide)))
-            if q.strip()
-        ]
-        own = rejected_draft_words(memory)
-        queries = tuple(
-            q for q in wanted if q == memory.question or not is_contaminated(q, own)
-        )
-        replies = yield from self._searched(memory, queries, wide)
-        refused = [
-            InputError(f"not asked, it holds words of a rejected draft: {q!r}")
-            for q in wanted
-            if q not in queries
-        ]
-        failures = [("source", r.error) for r in replies if isinstance(r, FailedItem)]
-        merged = merge_by_rank(
-            (*memory.retrieved, *memory.excluded_evidence),
-            [r for r in replies if not isinstance(r, FailedItem)],
-        )
-        found = tuple(p for p in merged if p.counts)
+        """Search, merge and denoise.
+
+        Raises:
+            Exception: What the sources raised, when all of them failed.
+        """
+        proposed_queries = dict.fromkeys((yield from self.queries(memory, wide)))
+        rejected_words = rejected_draft_words(memory)
+        queries: list[str] = []
+        failures: list[tuple[str, Exception]] = []
+        for query in proposed_queries:
+            if not query.strip():
+                continue
+            if query == memory.question or not is_contaminated(query, rejected_words):
+                queries.append(query)
+            else:
+                reason = f"not asked, it holds words of a rejected draft: {query!r}"
+                failures.append(("query", InputError(reason)))
+        replies = yield from self._search_sources(memory, queries, wide)
+        errors = [r.error for r in replies if isinstance(r, FailedItem)]
+        failures = [*(("source", error) for error in errors), *failures]
+        results = [reply for reply in replies if not isinstance(reply, FailedItem)]
+        known = (*memory.retrieved, *memory.excluded_evidence)
+        merged = merge_by_rank(known, results)
+        evidence = tuple(passage for passage in merged if passage.counts)
         gathered = GatheredEvidence(
-            queries,
-            found,
-            found,
-            failures=(*failures, *(("query", error) for error in refused)),
+            tuple(queries),
+            evidence,
+            evidence,
+            failures=tuple(failures),
             excluded_evidence=tuple(p for p in merged if not p.counts),
         )
-        if self.denoiser is None or not found:
+        if self.denoiser is None or not evidence:
             return gathered
         try:
-            result = yield from denoise(memory.question, found, denoiser=self.denoiser)
+            result = yield from denoise(
+                memory.question, evidence, denoiser=self.denoiser
+            )
         except Exception as error:
             return replace(gathered, failures=(*gathered.failures, ("denoise", error)))
         return replace(gathered, evidence=result.passages, dropped=result.dropped)
 
-    def _searched(
+    def _search_sources(
         self, memory: WorkingMemory, queries: Sequence[str], wide: bool
     ) -> Flow[list[Any]]:
-        """What each source says to each query that is new to it, or a `FailedItem`; raises when all failed, a spent
-        budget before anything else, because it ends the loop."""
-        asked = [
-            Retrieve(q, "search", s)
-            for q in queries
-            if q not in memory.queries
-            for s in self.sources
-        ]
-        asked += [Retrieve(q, "search", s) for q in queries if wide for s in self.wide]
-        replies = (yield from batch(tuple(asked))) if asked else []
+        """The result of each source for each query new to it, or a `FailedItem`.
+
+        Raises:
+            Exception: When all failed; a spent budget first, because it ends the loop.
+        """
+        searches: list[Retrieve] = []
+        for query in queries:
+            if query not in memory.queries:
+                searches += [Retrieve(query, "search", s) for s in self.sources]
+        for query in queries if wide else ():
+            searches += [Retrieve(query, "search", s) for s in self.wide]
+        if not searches:
+            return []
+        replies = yield from batch(tuple(searches))
         errors = [r.error for r in replies if isinstance(r, FailedItem)]
-        if errors and len(errors) == len(replies):
-            raise next((e for e in errors if isinstance(e, BudgetExceeded)), errors[0])
+        if len(errors) == len(replies):
+            budget_errors = [e for e in errors if isinstance(e, BudgetExceeded)]
+            raise (budget_errors or errors)[0]
         return replies
 
 
 def merge_by_rank(
-    known: tuple[Passage, ...], found: Sequence[Sequence[Passage]]
+    known: tuple[Passage, ...], result_lists: Sequence[Sequence[Passage]]
 ) -> tuple[Passage, ...]:
-    """The lists dealt out rank by rank, best first, each text once, with ids that differ."""
-    seen = {with_title_line(p) for p in known}
-    fresh: list[Passage] = []
-    for rank in range(max(map(len, found), default=0)):
-        for passages in found:
-            if (
-                rank < len(passages)
-                and (key := with_title_line(passages[rank])) not in seen
-            ):
-                seen.add(key)
-                fresh.append(passages[rank])
-    ids = unique_ids([p.id for p in (*known, *fresh)])[len(known) :]
+    """Merge lists rank by rank, best first.
+
+    Args:
+        known: Passages whose texts are not added again.
+        result_lists: The lists, each best first.
+
+    Returns:
+        The new passages, each text once, with ids unlike each other and the known ones.
+    """
+    seen_texts = {with_title_line(passage) for passage in known}
+    new_passages: list[Passage] = []
+    for same_rank in itertools.zip_longest(*result_lists):
+        for passage in same_rank:
+            if passage is None:
+                continue
+            text = with_title_line(passage)
+            if text not in seen_texts:
+                seen_texts.add(text)
+                new_passages.append(passage)
+    all_ids = unique_ids([passage.id for passage in (*known, *new_passages)])
+    new_ids = all_ids[len(known) :]
     return tuple(
-        p if p.id == i else replace(p, id=i) for p, i in zip(fresh, ids, strict=True)
+        passage if passage.id == new_id else replace(passage, id=new_id)
+        for passage, new_id in zip(new_passages, new_ids, strict=True)
     )

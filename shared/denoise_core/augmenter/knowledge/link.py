@@ -1,7 +1,7 @@
 """Entity linker: which passage is a mention about? (paper, section 2.3.1)
 
-A gazetteer of the passages' own titles and aliases, longest names first. Of several passages with one name the one
-whose words fit the mention's surroundings best is taken. A mention may link to nothing.
+A gazetteer of the passages' titles and aliases, longest names first. Of several passages
+with one name, the one whose words fit the mention's surroundings best is the target.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ from denoise_core.text.words import split_words
 from denoise_core.types import Passage, Span
 
 _WORD = re.compile(r"[^\W_]+")
-_LONGEST = 8  # words of a name
+_MAX_NAME_WORDS = 8
+_MIN_NAME_CHARACTERS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A mention at ``span`` of a passage, and the passage ``target_id`` that it is about.
+    """A mention at ``span`` of a passage, and the passage ``target_id`` it is about.
 
-    ``score`` is 1.0 for an exact name, less for what a linker of one's own is less sure of.
+    ``score`` is 1.0 for an exact name, less where a linker is less certain.
     """
 
     span: Span
@@ -38,110 +39,126 @@ class Link:
 
 @runtime_checkable
 class Linker(Protocol):
-    """Finds mentions in ``texts`` of what ``known`` passages are about. Plug in spaCy or your own."""
+    """Finds mentions of passages in texts. Plug in spaCy or your own linker."""
 
     def link(
         self, texts: Sequence[Passage], known: Sequence[Passage]
     ) -> Sequence[Link]:
-        """Mentions in ``texts`` of the passages in ``known``, by id, at half-open character ranges."""
+        """Find mentions in ``texts`` of the passages in ``known``, by id."""
         ...
 
 
 class GazetteerLinker:
-    """Links by title (``metadata["title"]``, with and without a part in brackets) and ``metadata["aliases"]``.
+    """Links by title and aliases.
 
-    Table rows are no entities: passages with ``metadata["kind"] == "row"`` are not linked to. Names of fewer than
-    three characters, of numbers only or of words without content are not used.
+    Names are ``metadata["title"]``, with and without a part in brackets, and
+    ``metadata["aliases"]``; table rows have none. No name of a passage links to itself.
     """
 
     def link(
         self, texts: Sequence[Passage], known: Sequence[Passage]
-    ) -> tuple[Link, ...]:
-        names = _names(known)
-        context = _Context(known)
-        found: list[Link] = []
+    ) -> Sequence[Link]:
+        """Find mentions in ``texts`` of the passages in ``known``."""
+        ids_by_name = _ids_by_name(known)
+        chooser = _TargetChooser(known)
+        links = []
         for passage in texts:
-            for start, end, key in _mentions(passage.text, names):
-                target = context.nearest(passage, names[key])
-                if target is not None:
-                    found.append(
-                        Link(
-                            Span(passage.id, start, end),
-                            passage.text[start:end],
-                            target,
-                        )
-                    )
-        return tuple(found)
+            for start, end, name in _find_mentions(passage.text, ids_by_name):
+                target_id = chooser.choose(passage, ids_by_name[name])
+                if target_id is not None:
+                    mention = passage.text[start:end]
+                    span = Span(passage.id, start, end)
+                    links.append(Link(span, mention, target_id))
+        return tuple(links)
 
 
-def _names(known: Sequence[Passage]) -> dict[str, list[str]]:
-    """Name to the ids of the passages that bear it."""
-    found: dict[str, list[str]] = {}
+def _ids_by_name(known: Sequence[Passage]) -> dict[str, list[str]]:
+    """The ids of the passages that have each name."""
+    ids: dict[str, list[str]] = {}
     for passage in known:
         if passage.metadata.get("kind") == "row":
             continue
-        title = passage.metadata.get("title")
         aliases = passage.metadata.get("aliases") or ()
-        full = [n for n in (title, *aliases) if isinstance(n, str)]
-        for name in dict.fromkeys(
-            _key(n) for given in full for n in (given, _without_brackets(given))
-        ):
-            if len(name) >= 3 and not all(
-                w in STOPWORDS or w.isdigit() for w in name.split()
-            ):
-                found.setdefault(name, []).append(passage.id)
-    return found
+        names: dict[str, None] = {}  # ordered, each once
+        for name in (passage.metadata.get("title"), *aliases):
+            if isinstance(name, str):
+                names[_normalize_name(name)] = None
+                names[_normalize_name(_without_brackets(name))] = None
+        for name in names:
+            if _is_distinctive(name):
+                ids.setdefault(name, []).append(passage.id)
+    return ids
 
 
-def _mentions(text: str, names: dict[str, list[str]]) -> Iterable[tuple[int, int, str]]:
-    """Names in the text, longest first at each place, without overlap: ``(start, end, name)``."""
-    tokens = [(m.start(), m.end(), _key(m.group())) for m in _WORD.finditer(text)]
-    at = 0
-    while at < len(tokens):
-        for size in range(min(_LONGEST, len(tokens) - at), 0, -1):
-            key = " ".join(t[2] for t in tokens[at : at + size])
-            if key in names:
-                yield tokens[at][0], tokens[at + size - 1][1], key
-                at += size
+def _is_distinctive(name: str) -> bool:
+    """Whether a name is more than stop words and numbers."""
+    if len(name) < _MIN_NAME_CHARACTERS:
+        return False
+    return any(word not in STOPWORDS and not word.isdigit() for word in name.split())
+
+
+def _find_mentions(
+    text: str, ids_by_name: dict[str, list[str]]
+) -> Iterable[tuple[int, int, str]]:
+    """Names in the text as ``(start, end, name)``.
+
+    They do not overlap; at each offset the longest name wins.
+    """
+    matches = list(_WORD.finditer(text))
+    words = [_normalize_name(match.group()) for match in matches]
+    index = 0
+    while index < len(words):
+        longest = min(_MAX_NAME_WORDS, len(words) - index)
+        for word_count in range(longest, 0, -1):
+            name = " ".join(words[index : index + word_count])
+            if name in ids_by_name:
+                last = matches[index + word_count - 1]
+                yield matches[index].start(), last.end(), name
+                index += word_count
                 break
         else:
-            at += 1
+            index += 1
 
 
-def _key(name: str) -> str:
-    return " ".join(_WORD.findall(unicodedata.normalize("NFKC", name).casefold()))
+def _normalize_name(name: str) -> str:
+    folded = unicodedata.normalize("NFKC", name).casefold()
+    return " ".join(_WORD.findall(folded))
 
 
-class _Context:
-    """Which of several passages fits a mention: shared words, rare ones counting more."""
+class _TargetChooser:
+    """Chooses among passages of one name by shared words, rare ones counting more."""
 
     def __init__(self, known: Sequence[Passage]) -> None:
-        self._words = {
-            p.id: frozenset(split_words(with_title_line(p))) - STOPWORDS for p in known
-        }
-        self._count = Counter(word for found in self._words.values() for word in found)
+        self._words = {passage.id: _context_words(passage) for passage in known}
+        self._counts: Counter[str] = Counter()
+        for words in self._words.values():
+            self._counts.update(words)
 
-    def nearest(self, passage: Passage, ids: Sequence[str]) -> str | None:
-        """The passage meant; None when the only candidate is the passage itself."""
-        others = [i for i in ids if i != passage.id]
-        if len(others) <= 1:
-            return others[0] if others else None
-        here = self._words.get(passage.id) or frozenset(
-            split_words(with_title_line(passage))
-        )
-        all_, count = len(self._words), self._count
-        return max(
-            others,
-            key=lambda i: sum(
-                math.log(1 + all_ / (count[w] or 1)) for w in here & self._words[i]
-            ),
-        )
+    def choose(self, passage: Passage, ids: Sequence[str]) -> str | None:
+        """The id meant; None when the only candidate is the passage itself."""
+        candidates = [passage_id for passage_id in ids if passage_id != passage.id]
+        if len(candidates) <= 1:
+            return candidates[0] if candidates else None
+        context = self._words.get(passage.id) or _context_words(passage)
+
+        def shared_rarity(passage_id: str) -> float:
+            shared_words = context & self._words[passage_id]
+            return sum(self._rarity(word) for word in shared_words)
+
+        return max(candidates, key=shared_rarity)
+
+    def _rarity(self, word: str) -> float:
+        return math.log(1 + len(self._words) / (self._counts[word] or 1))
+
+
+def _context_words(passage: Passage) -> frozenset[str]:
+    return frozenset(split_words(with_title_line(passage))) - STOPWORDS
 
 
 def _without_brackets(name: str) -> str:
     """``Paris (Texas)`` as ``Paris``."""
-    whole = name.rstrip()
-    if not whole.endswith(")"):
+    stripped = name.rstrip()
+    if not stripped.endswith(")"):
         return name
-    opened = whole.find("(", whole.rfind(")", 0, -1) + 1)
-    return whole[:opened].rstrip() if opened >= 0 else name
+    opening = stripped.find("(", stripped.rfind(")", 0, -1) + 1)
+    return stripped[:opening].rstrip() if opening >= 0 else name

@@ -1,4 +1,7 @@
-"""What is searched for: the question and failed claims without the doubtful value, or what a model writes."""
+"""Search queries: the question and failed claims without doubtful values, or a model's.
+
+A new way to make queries is a function of the memory, as `question_queries` is.
+"""
 
 from __future__ import annotations
 
@@ -25,67 +28,85 @@ QUERIES = (
     "Reply with at most {most} queries, one on each line, and nothing else."
 )
 
-_MOST = 2  # claims that are searched for
-_LONGEST = 300  # characters of a query
+_MAX_CLAIM_QUERIES = 2
+_MAX_QUERY_CHARACTERS = 300
 
 
 def question_queries(memory: WorkingMemory, wide: bool) -> Flow[tuple[str, ...]]:
-    """The question; wide: also with the user's turn before it, for what a follow-up leaves unsaid, and the claims
-    that did not hold, as `claim_queries` has them."""
+    """The question; in a wide search also further queries.
+
+    These are the question with the user's turn before it, for what a follow-up leaves
+    unsaid, and `claim_queries`.
+    """
     queries = [memory.question]
-    before = [m.content for m in memory.history if m.role == "user"]
-    if wide and before:
-        queries.append(f"{before[-1]} {memory.question}")
     if wide:
+        user_turns = [m.content for m in memory.history if m.role == "user"]
+        if user_turns:
+            queries.append(f"{user_turns[-1]} {memory.question}")
         queries += claim_queries(memory)
     return tuple(queries)
-    yield
+    yield  # makes this a flow, though it asks nothing
 
 
 def claim_queries(memory: WorkingMemory) -> tuple[str, ...]:
-    """The claims of the last draft that failed, without what is doubtful in them, two at most.
+    """The claims of the last draft that failed, without what is doubtful in them.
 
-    Only words that the question or the evidence has stay, and of these no number and no name that the question
-    does not have: what the draft made up is never searched for.
+    Only words of the question or the evidence stay, and no number or name that the
+    question lacks: what the draft made up is never searched.
     """
     last = memory.last
     if last is None or last.verdict.outcome != "fail":
         return ()
-    asked = frozenset(split_words(memory.question))
-    read = frozenset(
-        w for p in memory.evidence for w in split_words(with_title_line(p))
-    )
-    found: list[str] = []
+    question_words = frozenset(split_words(memory.question))
+    evidence_words: set[str] = set()
+    for passage in memory.evidence:
+        evidence_words.update(split_words(with_title_line(passage)))
+    queries: list[str] = []
     for finding in last.verdict.findings:
-        missing = frozenset(
-            w for d in finding.differences for w in split_words(d.claimed_text)
+        doubtful_words: set[str] = set()
+        for difference in finding.differences:
+            doubtful_words.update(split_words(difference.claimed_text))
+        query = _remove_doubtful_words(
+            remove_citations(finding.text),
+            question_words,
+            frozenset(evidence_words - doubtful_words),
         )
-        query = _without_doubt(remove_citations(finding.text), asked, read - missing)
-        if query and frozenset(content_words(query)) - asked and query not in found:
-            found.append(query)
-    return tuple(found[:_MOST])
+        has_new_word = frozenset(content_words(query)) - question_words
+        if has_new_word and query not in queries:
+            queries.append(query)
+    return tuple(queries[:_MAX_CLAIM_QUERIES])
 
 
-def _without_doubt(claim: str, asked: frozenset[str], read: frozenset[str]) -> str:
-    kept = []
-    for n, word in enumerate(claim.split()):
-        own = split_words(word)
-        named = n > 0 and word[:1].isupper()
-        sure = all(
-            w in asked or (w in read and not named and not any(c.isdigit() for c in w))
-            for w in own
-        )
-        if own and (sure or all(w in STOPWORDS for w in own)):
-            kept.append(word.strip(".,;:!?\"'()[]"))
-    text = " ".join(kept)[:_LONGEST]
-    return text if len(set(content_words(text))) > 1 else ""
+def _remove_doubtful_words(
+    claim: str, question_words: frozenset[str], evidence_words: frozenset[str]
+) -> str:
+    """The claim's words that a search may use; "" when fewer than two carry content."""
+    kept_words = []
+    for number, token in enumerate(claim.split()):
+        words = split_words(token)
+        # A capital inside the claim is a name; the first word has one anyway.
+        is_name = number > 0 and token[:1].isupper()
+        known_words = question_words | STOPWORDS
+        if not is_name:
+            plain_words = [w for w in words if not any(map(str.isdigit, w))]
+            known_words |= evidence_words.intersection(plain_words)
+        if words and known_words.issuperset(words):
+            kept_words.append(token.strip(".,;:!?\"'()[]"))
+    query = " ".join(kept_words)[:_MAX_QUERY_CHARACTERS]
+    return query if len(set(content_words(query))) > 1 else ""
 
 
 class LLMQueries:
-    """Up to ``most`` queries by a model, one a line, after the question itself (LLM-Augmenter, section 2.3.1).
+    """Queries that a model writes, after the question (LLM-Augmenter, section 2.3.1).
 
-    ``llm`` None is the model that drafts. A model that fails or says nothing usable leaves the question
-    as the only query.
+    If the model fails or writes nothing usable, only the question is searched.
+
+    Args:
+        llm: The model; None is the one that drafts.
+        most: Queries of the model at most.
+
+    Raises:
+        InputError: For ``most`` below 1.
     """
 
     def __init__(self, llm: LLM | None = None, *, most: int = 3) -> None:
@@ -95,27 +116,30 @@ class LLMQueries:
         self.most = most
 
     def __call__(self, memory: WorkingMemory, wide: bool) -> Flow[tuple[str, ...]]:
+        """Ask the model for queries."""
         parts = [history_block(memory.history)] if memory.history else []
-        shown = "\n\n".join([*parts, question_block(memory.question)])
+        parts.append(question_block(memory.question))
         messages = (
             Message("system", QUERIES.format(most=self.most)),
-            Message("user", shown),
+            Message("user", "\n\n".join(parts)),
         )
-        plain = yield from question_queries(memory, wide)
+        default_queries = yield from question_queries(memory, wide)
         try:
             reply = yield from complete(messages, tag="queries", llm=self.llm)
-            lines = [_unmarked(line).strip("\"'") for line in reply.text.splitlines()]
+            lines = reply.text.splitlines()
         except (BudgetExceeded, NotRecorded):
             raise
         except Exception as error:
             log_fallback("LLMQueries", error, "the question alone was searched for")
-            return plain
-        usable = [line for line in lines if line and len(line) <= _LONGEST]
-        return (*plain, *usable[: self.most])
+            return default_queries
+        queries = [_remove_list_mark(line).strip("\"'") for line in lines]
+        usable = [q for q in queries if q and len(q) <= _MAX_QUERY_CHARACTERS]
+        return (*default_queries, *usable[: self.most])
 
 
-def _unmarked(line: str) -> str:
-    """A line without the mark or number of a list in front."""
-    mark, _, rest = line.strip().partition(" ")
-    listed = mark in ("-", "*", "•") or (mark[:-1].isdigit() and mark[-1] in ".)")
-    return rest.strip() if listed else line.strip()
+def _remove_list_mark(line: str) -> str:
+    """A line without the bullet or number of a list."""
+    line = line.strip()
+    mark, _, text = line.partition(" ")
+    is_number = mark[:-1].isdigit() and mark[-1] in ".)"
+    return text.strip() if is_number or mark in ("-", "*", "•") else line

@@ -1,4 +1,4 @@
-"""Retrievers over passages in memory: BM25, embeddings, several as one; and tables as passages."""
+"""Retrievers over passages in memory: BM25, embeddings, several fused; table rows as passages."""
 
 from __future__ import annotations
 
@@ -24,11 +24,19 @@ if TYPE_CHECKING:
 
 
 class BM25Retriever:
-    """The ``k`` best of ``passages`` by BM25, with the score in ``Passage.score``; none that shares no word.
+    """The best passages by BM25; none that shares no word with the query.
 
-    The index (bm25s) is built at the first search. ``language`` is a Snowball name; None does not stem. A
-    passage's title (``metadata["title"]``) is indexed with its text. Ties keep the order of ``passages``.
-    Raises `InputError` for repeated ids, ``k < 1`` or an unknown language.
+    The index (bm25s) is built at the first search. A passage's title
+    (``metadata["title"]``) is indexed with its text. Ties keep the passages' order; the
+    score is in ``Passage.score``.
+
+    Args:
+        passages: The passages to search.
+        k: Passages returned at most.
+        language: A Snowball name; None does not stem.
+
+    Raises:
+        InputError: For repeated ids, ``k`` below 1 or an unknown language.
     """
 
     def __init__(
@@ -47,26 +55,30 @@ class BM25Retriever:
         self._index: BM25Index | None = None
 
     def retrieve(self, query: str) -> tuple[Passage, ...]:
+        """The best passages, with their scores."""
         scores = self.scores(query)
-        order = sorted(
-            (i for i, s in enumerate(scores) if s > 0), key=lambda i: -scores[i]
-        )
+        order = [index for index, score in enumerate(scores) if score > 0]
+        order.sort(key=lambda index: -scores[index])
         return tuple(
-            replace(self.passages[i], score=float(scores[i])) for i in order[: self.k]
+            replace(self.passages[index], score=float(scores[index]))
+            for index in order[: self.k]
         )
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:
+        """Retrieve on a thread of the pool."""
         return await run_in_pool(self.retrieve, query)
 
     def scores(self, query: str) -> Sequence[float]:
-        """One BM25 score for each passage, in their order; 0.0 where no word is shared."""
-        found: Sequence[float] = self.term_scores(query).sum(0).tolist()
-        return found
+        """One BM25 score for each passage, in their order; 0.0 without shared words."""
+        scores: Sequence[float] = self.term_scores(query).sum(0).tolist()
+        return scores
 
     def term_scores(self, query: str) -> NDArray[np.float32]:
-        """What each word of the query adds: shape ``(words, passages)``; words nobody has are left out.
+        """The score that each word of the query adds.
 
-        Words without content (articles, auxiliaries, question words) count only in a query of nothing else.
+        Shape ``(words, passages)``; words that no passage has are left out. Words
+        without content (articles, auxiliaries, question words) count only in a query of
+        nothing else.
         """
         with self._lock:
             if self._index is None:
@@ -81,11 +93,18 @@ class BM25Retriever:
 
 
 class DenseRetriever:
-    """The ``k`` passages nearest to the query by cosine, exactly (a flat FAISS index, extra ``dense``).
+    """The passages closest to the query by cosine (a flat FAISS index, extra ``dense``).
 
-    ``embed`` is what `EmbeddingScorer` takes: a function, an embedding model, or the name of a
-    sentence-transformers model. Nothing is loaded or embedded before the first search. Raises `InputError` for
-    repeated ids and ``k < 1``, and what `EmbeddingScorer` raises.
+    The search is exact. Nothing is loaded or embedded before the first one.
+
+    Args:
+        passages: The passages to search.
+        embed: A function, an embedding model, or the name of a sentence-transformers
+            model, as for `EmbeddingScorer`.
+        k: Passages returned at most.
+
+    Raises:
+        InputError: For repeated ids and ``k`` below 1.
     """
 
     def __init__(
@@ -105,34 +124,44 @@ class DenseRetriever:
         self._index: Any = None
 
     def retrieve(self, query: str) -> tuple[Passage, ...]:
+        """The closest passages, with their cosines."""
         if not self.passages:
             return ()
         with self._lock:  # models are rarely safe to call from two threads
             if self._index is None:
-                known = self._scorer.text_vectors(
+                vectors = self._scorer.text_vectors(
                     [with_title_line(p) for p in self.passages]
                 )
-                self._index = require("faiss", extra="dense").IndexFlatIP(
-                    known.shape[1]
-                )
-                self._index.add(known)
-            asked = self._scorer.query_vector(query, self._index.d)[None]
-        scores, places = self._index.search(asked, min(self.k, len(self.passages)))
+                faiss = require("faiss", extra="dense")
+                self._index = faiss.IndexFlatIP(vectors.shape[1])
+                self._index.add(vectors)
+            query_vector = self._scorer.query_vector(query, self._index.d)
+        count = min(self.k, len(self.passages))
+        scores, indexes = self._index.search(query_vector[None], count)
         return tuple(
-            replace(self.passages[i], score=float(s))
-            for s, i in zip(scores[0], places[0], strict=True)
+            replace(self.passages[index], score=float(score))
+            for score, index in zip(scores[0], indexes[0], strict=True)
         )
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:
+        """Retrieve on a thread of the pool."""
         return await run_in_pool(self.retrieve, query)
 
 
 class HybridRetriever:
-    """The ``k`` best by the sum of ``1 / (constant + rank)`` over the retrievers, ranks from 1: reciprocal rank
-    fusion (Cormack et al. 2009).
+    """Fuses retrievers by reciprocal rank (Cormack et al. 2009).
 
-    Equal texts count as one passage, under the id it has where it was found first; ties keep that order.
-    ``score`` is the sum. Raises `InputError` without retrievers, for ``k < 1`` or a negative ``constant``.
+    A passage's ``score`` is the sum of ``1 / (constant + rank)`` over the retrievers,
+    ranks from 1. Equal texts count as one passage, under the id of the first retriever
+    that has it; ties keep that order.
+
+    Args:
+        retrievers: The retrievers.
+        k: Passages returned at most.
+        constant: Makes high ranks count less.
+
+    Raises:
+        InputError: Without retrievers, for ``k`` below 1 or a negative ``constant``.
     """
 
     def __init__(
@@ -147,28 +176,29 @@ class HybridRetriever:
         self.constant = constant
 
     def retrieve(self, query: str) -> tuple[Passage, ...]:
-        return self._fused([r.retrieve(query) for r in self.retrievers])
+        """Ask the retrievers one after the other."""
+        return self._fuse([r.retrieve(query) for r in self.retrievers])
 
     async def aretrieve(self, query: str) -> tuple[Passage, ...]:
-        return self._fused(
-            await asyncio.gather(*(r.aretrieve(query) for r in self.retrievers))
-        )
+        """Ask the retrievers at once."""
+        searches = [retriever.aretrieve(query) for retriever in self.retrievers]
+        return self._fuse(await asyncio.gather(*searches))
 
-    def _fused(self, lists: Sequence[Sequence[Passage]]) -> tuple[Passage, ...]:
+    def _fuse(self, result_lists: Sequence[Sequence[Passage]]) -> tuple[Passage, ...]:
         passages: dict[str, Passage] = {}
         scores: dict[str, float] = {}
-        for found in lists:
-            seen: set[str] = set()
-            for rank, passage in enumerate(found, 1):
-                key = with_title_line(passage)
-                if key in seen:
-                    continue
-                seen.add(key)
-                passages.setdefault(key, passage)
-                scores[key] = scores.get(key, 0.0) + 1 / (self.constant + rank)
-        ranked = sorted(scores, key=lambda key: -scores[key])
+        for results in result_lists:
+            by_text: dict[str, int] = {}
+            for rank, passage in enumerate(results, 1):
+                text = with_title_line(passage)
+                passages.setdefault(text, passage)
+                by_text.setdefault(text, rank)
+            for text, rank in by_text.items():
+                scores[text] = scores.get(text, 0.0) + 1 / (self.constant + rank)
+        ranked_texts = sorted(scores, key=lambda text: -scores[text])
         return tuple(
-            replace(passages[key], score=scores[key]) for key in ranked[: self.k]
+            replace(passages[text], score=scores[text])
+            for text in ranked_texts[: self.k]
         )
 
 
@@ -179,26 +209,28 @@ def rows_as_passages(
     title: str,
     table_id: str,
 ) -> tuple[Passage, ...]:
-    """``Year is 2017 ; Title is Madden NFL 18``: one passage a row, empty cells left out.
+    """Make one passage of each table row, empty cells left out.
 
-    Ids are ``<table_id>#row<n>``, n from 0; the metadata holds ``title``, ``kind`` ("row"), ``table`` and
-    ``row``, so that a chain leads back to the row. Raises `InputError` for a row of another length than the
-    header, naming it.
+    A text is ``Year is 2017 ; Title is Madden NFL 18``, an id ``<table_id>#row<n>``, n
+    from 0. The metadata holds ``title``, ``kind`` ("row"), ``table`` and ``row``, so
+    that a chain leads back to the row.
+
+    Raises:
+        InputError: For a row of another length than the header.
     """
-    found = []
-    for n, row in enumerate(rows):
+    passages = []
+    for number, row in enumerate(rows):
         if len(row) != len(header):
             raise InputError(
-                f"table {table_id!r}, row {n}: expected {len(header)} cells, got {len(row)}"
+                f"table {table_id!r}, row {number}: expected {len(header)} cells, "
+                f"got {len(row)}"
             )
-        cells = [
-            (name, str(cell).strip())
-            for name, cell in zip(header, row, strict=True)
-            if cell is not None
-        ]
-        text = " ; ".join(
-            f"{name} is {cell}" if name else cell for name, cell in cells if cell
-        )
-        metadata = {"title": title, "kind": "row", "table": table_id, "row": n}
-        found.append(Passage(text, f"{table_id}#row{n}", metadata=metadata))
-    return tuple(found)
+        parts = []
+        for name, cell in zip(header, row, strict=True):
+            cell_text = "" if cell is None else str(cell).strip()
+            if cell_text:
+                parts.append(f"{name} is {cell_text}" if name else cell_text)
+        metadata = {"title": title, "kind": "row", "table": table_id, "row": number}
+        passage_id = f"{table_id}#row{number}"
+        passages.append(Passage(" ; ".join(parts), passage_id, metadata=metadata))
+    return tuple(passages)

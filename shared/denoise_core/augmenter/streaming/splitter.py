@@ -123,7 +123,7 @@ class SplitLLM:
         return self._assembled_reply()
 
     def _open_stream(self, method: str, messages: Sequence[Message]) -> Any:
-        """The draft's pieces as an iterator; None when whoever writes it cannot stream."""
+        """The draft's pieces as an iterator; None when the model or drafter cannot stream."""
         if isinstance(self.server, DraftServer):
             drafter = self.server.drafter
             if isinstance(drafter, StreamingDrafter):

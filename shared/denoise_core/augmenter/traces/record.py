@@ -39,7 +39,6 @@ def attempt_record(attempt: Attempt) -> dict[str, Any]:
     return {
         "text": attempt.candidate,
         "draft": attempt.draft,
-        "repaired": attempt.repaired,
         "outcome": attempt.verdict.outcome,
         "score": float(attempt.verdict.score),
         "reasons": list(attempt.verdict.reasons),

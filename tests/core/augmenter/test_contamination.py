@@ -3,8 +3,8 @@
 import pytest
 
 from denoise_core import Passage
+from denoise_core.augmenter.drafting.contamination import drop_contaminated_searches
 from denoise_core.augmenter.drafting.drafter import RetrievedEvidence
-from denoise_core.augmenter.drafting.taint import drop_contaminated_searches
 
 QUESTION = "When was the tower finished?"
 REJECTED = "Otto Brenner finished it in 1912."
@@ -24,11 +24,11 @@ def search(query, text="The archive is open on Mondays."):
     ],
 )
 def test_a_search_for_a_rejected_drafts_own_words_is_left_out(query, counts):
-    found = [search(query)]
-    assert drop_contaminated_searches(QUESTION, found, [REJECTED]) == (
-        tuple(found) if counts else ()
+    results = [search(query)]
+    assert drop_contaminated_searches(QUESTION, results, [REJECTED]) == (
+        tuple(results) if counts else ()
     )
-    assert drop_contaminated_searches(QUESTION, found, []) == tuple(found)
+    assert drop_contaminated_searches(QUESTION, results, []) == tuple(results)
 
 
 def test_what_an_earlier_search_brought_may_be_searched_for():
@@ -42,7 +42,7 @@ def test_what_an_earlier_search_brought_may_be_searched_for():
 
 
 def test_the_users_own_words_may_be_searched_for():
-    found = search("Brenner 1912")
+    results = search("Brenner 1912")
     assert drop_contaminated_searches(
-        f"{QUESTION} Brenner says 1912.", [found], [REJECTED]
-    ) == (found,)
+        f"{QUESTION} Brenner says 1912.", [results], [REJECTED]
+    ) == (results,)
