@@ -49,7 +49,7 @@ MIN_CHARACTERS = 2000
 """Characters of one call's texts from which they are denoised by default."""
 
 
-def _merge_texts(
+def _merge_omitted_texts(
     old: Mapping[str, str] | None, new: Mapping[str, str] | None
 ) -> dict[str, str]:
     return {**(old or {}), **(new or {})}
@@ -58,7 +58,7 @@ def _merge_texts(
 class RecallState(AgentState[Any]):
     """The agent's state, with the texts that were cut out of tools' results."""
 
-    denoise_left_out: NotRequired[Annotated[dict[str, str], _merge_texts]]
+    denoise_left_out: NotRequired[Annotated[dict[str, str], _merge_omitted_texts]]
 
 
 class DenoiseToolResults(RequestMiddleware):

@@ -22,7 +22,7 @@ from langchain_denoise.convert import chain_values
 from langchain_denoise.convert.chain_values import ValueSelector
 from langchain_denoise.convert.claims import (
     change_at_path,
-    extract_claims,
+    extract_output_claims,
     replace_claim_text,
     resolve_sources,
     validate_claims,
@@ -329,7 +329,7 @@ class ChainDrafter:
     def _read_reply(self, output: Any, handler: EvidenceHandler) -> DraftReply:
         settings, retrieved = self.settings, handler.retrieved
         output = chain_values.remove_feedback_messages(output)
-        claims = extract_claims(output, settings.answer, settings.claims)
+        claims = extract_output_claims(output, settings.answer, settings.claims)
         has_passages = any(evidence.passages for evidence in retrieved)
         # A chain that retrieves without callbacks may still return its documents.
         if settings.evidence is not None or not has_passages:
@@ -352,7 +352,7 @@ class ChainDrafter:
         if best is None:
             raise self.error or RuntimeError(f"no draft: {answer.text}")
         output = best.origin
-        claims = extract_claims(output, settings.answer, settings.claims)
+        claims = extract_output_claims(output, settings.answer, settings.claims)
         sources = resolve_sources(claims.sources, answer.memory.evidence)
         if sources:
             record["sources"] = sources
