@@ -158,7 +158,8 @@ def tool_passages(
     arguments: Record = {}
     for message in messages:
         if isinstance(message, AIMessage):
-            arguments |= {call["id"]: call["args"] for call in message.tool_calls}
+            for call in message.tool_calls:
+                arguments[call["id"] or ""] = call["args"]
     results: list[tuple[Any, tuple[Passage, ...]]] = []
     for message in messages if all_turns else current_turn(messages):
         if isinstance(message, ToolMessage) and message.status != "error":
@@ -208,10 +209,11 @@ def evidence_passages(evidence: Any) -> tuple[Passage, ...]:
         raise InputError(
             f"evidence: expected documents or strings, got {type(evidence).__name__}"
         )
-    documents = []
+    documents: list[Any] = []
     for item in items:
-        is_text = isinstance(item, str)
-        documents.append(Document(page_content=item) if is_text else item)
+        if isinstance(item, str):
+            item = Document(page_content=item)
+        documents.append(item)
     return passages_from_documents(read_documents(documents, "evidence"), HEADER_KEYS)
 
 

@@ -142,10 +142,10 @@ class ToolDocuments:
         new_texts: dict[int, str] = {}
         for position, text in texts.items():
             originals, replacements = [], []
-            for document, block, kept_text in zip(
+            for document, shown_at, kept_text in zip(
                 self.documents, block_of_document, kept_texts
             ):
-                if block == position:
+                if shown_at == position:
                     originals.append(document.page_content)
                     replacements.append(kept_text)
             if originals:
@@ -161,10 +161,10 @@ class ToolDocuments:
             if new_text is None:
                 new_content.append(block)
             elif new_text.strip():
-                is_text_only = isinstance(block, str)
-                new_content.append(
-                    new_text if is_text_only else {**block, "text": new_text}
-                )
+                if isinstance(block, str):
+                    new_content.append(new_text)
+                else:
+                    new_content.append({**block, "text": new_text})
         return new_content or _empty_content(self.message)
 
     @staticmethod

@@ -167,10 +167,10 @@ class DenoiseToolResults(RequestMiddleware):
             return request
         agent_names: list[str] = []
         for agent_tool in request.tools:
-            is_tool = isinstance(agent_tool, BaseTool)
-            agent_names.append(
-                agent_tool.name if is_tool else str(agent_tool.get("name", ""))
-            )
+            if isinstance(agent_tool, BaseTool):
+                agent_names.append(agent_tool.name)
+            else:
+                agent_names.append(str(agent_tool.get("name", "")))
         unknown_names = sorted((self.tool_names or frozenset()).difference(agent_names))
         if unknown_names:
             hint = closest_name(unknown_names[0], agent_names)

@@ -98,6 +98,7 @@ class S2AMiddleware(RequestMiddleware):
         if not stored_texts:
             return request
         messages: list[Any] = []
+        message: BaseMessage
         for message in request.messages:
             stored = stored_texts.get(message.id or "") or {}
             if stored.get("text"):

@@ -281,8 +281,9 @@ class ModelDrafter:
 
     def _answer_response(self) -> AgentResponse:
         answer, best = self.answer, self.answer.best
-        has_origin = best is not None and best.origin is not None
-        response: AgentResponse = best.origin if has_origin else self.first_response
+        response = self.first_response
+        if best is not None and best.origin is not None:
+            response = best.origin
         structured = response.structured_response
         if structured is None:
             is_unchanged = (

@@ -118,7 +118,7 @@ def verified(
             "verifier: expected Verifier(...) alone, or judge=, limits= and budget= "
             "without it"
         )
-    runnable = coerce_to_runnable(chain)
+    runnable: AnyRunnable = coerce_to_runnable(chain)
     _check_rerun(runnable, verifier.limits.rerun)
     return VerifiedRunnable(
         chain=runnable,
@@ -268,8 +268,10 @@ class ChainDrafter:
             config = _draft_config(handler)
             async for chunk in chain.astream(chain_input, config, **self.options):
                 output = chunk if output is None else output + chunk
-                for event in [*handler.new_evidence(), *self._chunk_texts(chunk)]:
-                    yield event
+                for evidence in handler.new_evidence():
+                    yield evidence
+                for text in self._chunk_texts(chunk):
+                    yield text
             yield self._read_reply(output, handler)
 
     def _chunk_texts(self, chunk: Any) -> list[str]:
