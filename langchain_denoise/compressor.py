@@ -104,13 +104,17 @@ class DenoiseCompressor(
     def invoke(
         self, input: DenoiseInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[Document]:
-        return self.denoise_texts(_validate_input(input, kwargs), config)
+        documents: list[Document]
+        documents = self.denoise_texts(_validate_input(input, kwargs), config)
+        return documents
 
     @override
     async def ainvoke(
         self, input: DenoiseInput, config: RunnableConfig | None = None, **kwargs: Any
     ) -> list[Document]:
-        return await self.adenoise_texts(_validate_input(input, kwargs), config)
+        documents: list[Document]
+        documents = await self.adenoise_texts(_validate_input(input, kwargs), config)
+        return documents
 
     def denoise_texts(self, input: Any, config: RunnableConfig | None) -> Any:
         """Denoise texts of any kind, as `DenoiseToolResults` does with tools' results.

@@ -285,8 +285,10 @@ def _accepts_argument(retriever: Any, name: str) -> bool:
     LangChain silently drops the arguments that a retriever does not declare.
     """
     while isinstance(retriever, (RunnableBindingBase, DynamicRunnable)):
-        is_binding = isinstance(retriever, RunnableBindingBase)
-        retriever = retriever.bound if is_binding else retriever.default
+        if isinstance(retriever, RunnableBindingBase):
+            retriever = retriever.bound
+        else:
+            retriever = retriever.default
     if not isinstance(retriever, BaseRetriever):
         return True
     signature = inspect.signature(retriever._get_relevant_documents)

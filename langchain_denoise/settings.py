@@ -187,7 +187,7 @@ class Denoise(BaseModel):
     @classmethod
     def from_llm(cls, model: LLMLike, **settings: Unpack[DenoiseSettings]) -> Self:
         """System 2 Attention with a chat model, a runnable, a name, or a core LLM."""
-        return cls(**{"model": model, "variant": "select", **settings})
+        return cls._with_defaults({"model": model, "variant": "select"}, settings)
 
     @classmethod
     def from_embeddings(
@@ -198,7 +198,7 @@ class Denoise(BaseModel):
         Keeps the best 20 documents, unless ``keep`` or ``threshold`` says otherwise.
         """
         keep = 20 if settings.get("threshold") is None else None
-        return cls(**{"scorer": embeddings, "keep": keep, **settings})
+        return cls._with_defaults({"scorer": embeddings, "keep": keep}, settings)
 
     @classmethod
     def from_cross_encoder(
@@ -209,7 +209,7 @@ class Denoise(BaseModel):
         It reads the text alone; ``header_keys=("title",)`` shows it titles too.
         """
         defaults = {"top_n": 3, "order": "score", "header_keys": ()}
-        return cls(**{"scorer": model, **defaults, **settings})
+        return cls._with_defaults({"scorer": model, **defaults}, settings)
 
     @classmethod
     def from_probe(
@@ -223,7 +223,7 @@ class Denoise(BaseModel):
         ``model`` is that of `denoise_core.end.ProbeScorer`; None is the one that the
         probe's card names.
         """
-        return cls(**{"probe": str(folder), "model": model, **settings})
+        return cls._with_defaults({"probe": str(folder), "model": model}, settings)
 
     @classmethod
     def from_file(
@@ -245,7 +245,14 @@ class Denoise(BaseModel):
         """
         from denoise_core import load_denoiser
 
-        return cls(**{"denoiser": load_denoiser(path, model, llm=llm), **settings})
+        denoiser = load_denoiser(path, model, llm=llm)
+        return cls._with_defaults({"denoiser": denoiser}, settings)
+
+    @classmethod
+    def _with_defaults(
+        cls, defaults: dict[str, Any], settings: Mapping[str, Any]
+    ) -> Self:
+        return cls(**{**defaults, **settings})
 
     @model_validator(mode="before")
     @classmethod
@@ -455,20 +462,21 @@ def _fields_set(settings: Any) -> dict[str, Any]:
 
 
 def _with_overrides(
-    denoiser: Any, keep: Any, threshold: float | None, variant: str | None
-) -> Any:
+    denoiser: Any, keep: Any, threshold: float | None, variant: Any
+) -> Denoiser:
     """A copy of END with another rule or of S2A with another variant, or itself."""
+    chosen: Denoiser = denoiser
     if keep is not None or threshold is not None:
-        denoiser = with_keep_rule(denoiser, keep, threshold)
+        chosen = with_keep_rule(denoiser, keep, threshold)
     if variant is None:
-        return denoiser
+        return chosen
     from denoise_core.s2a import S2ADenoiser
 
-    if not isinstance(denoiser, S2ADenoiser):
-        raise InputError(f"variant: {type(denoiser).__name__} has no such setting")
-    denoiser = copy.copy(denoiser)
-    denoiser.variant = variant
-    return denoiser
+    if not isinstance(chosen, S2ADenoiser):
+        raise InputError(f"variant: {type(chosen).__name__} has no such setting")
+    s2a_denoiser = copy.copy(chosen)
+    s2a_denoiser.variant = variant
+    return s2a_denoiser
 
 
 @cache

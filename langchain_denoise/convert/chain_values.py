@@ -24,7 +24,11 @@ from langchain_denoise.convert.documents import (
     read_documents,
 )
 from langchain_denoise.convert.history import record_on_message
-from langchain_denoise.convert.messages import current_turn, last_user_message
+from langchain_denoise.convert.messages import (
+    current_turn,
+    last_ai_position,
+    last_user_message,
+)
 from langchain_denoise.observe import Record
 
 ValueSelector: TypeAlias = str | Callable[..., Any] | None
@@ -94,7 +98,7 @@ def extract_answer(output: Any, selector: ValueSelector) -> str:
         if messages is None:
             answer = _first_value(output, ANSWER_KEYS, "answer")
         else:
-            position = _last_ai_position(messages)
+            position = last_ai_position(messages)
             answer = "" if position is None else messages[position]
     return _require_text(answer, "the answer")
 
@@ -154,7 +158,8 @@ def tool_passages(
     arguments: Record = {}
     for message in messages:
         if isinstance(message, AIMessage):
-            arguments |= {call["id"]: call["args"] for call in message.tool_calls}
+            for call in message.tool_calls:
+                arguments[call["id"] or ""] = call["args"]
     results: list[tuple[Any, tuple[Passage, ...]]] = []
     for message in messages if all_turns else current_turn(messages):
         if isinstance(message, ToolMessage) and message.status != "error":
@@ -204,10 +209,11 @@ def evidence_passages(evidence: Any) -> tuple[Passage, ...]:
         raise InputError(
             f"evidence: expected documents or strings, got {type(evidence).__name__}"
         )
-    documents = []
+    documents: list[Any] = []
     for item in items:
-        is_text = isinstance(item, str)
-        documents.append(Document(page_content=item) if is_text else item)
+        if isinstance(item, str):
+            item = Document(page_content=item)
+        documents.append(item)
     return passages_from_documents(read_documents(documents, "evidence"), HEADER_KEYS)
 
 
@@ -300,14 +306,7 @@ def change_answer_message(output: Any, change: MessageChange) -> Any:
 def _answer_position(output: Any) -> int | None:
     if not isinstance(output, Mapping) or MESSAGES_KEY not in output:
         return None
-    return _last_ai_position(output[MESSAGES_KEY])
-
-
-def _last_ai_position(messages: Sequence[Any]) -> int | None:
-    for position in reversed(range(len(messages))):
-        if isinstance(messages[position], AIMessage):
-            return position
-    return None
+    return last_ai_position(output[MESSAGES_KEY])
 
 
 def attach_record(output: Any, record: Record) -> Any:

@@ -67,7 +67,7 @@ class ClaimedOutput:
     sources: tuple[Any, ...] = ()
 
 
-def extract_claims(
+def extract_output_claims(
     output: Any, selector: ValueSelector, claims: Sequence[str] | None = None
 ) -> ClaimedOutput:
     """What is judged of an output.
@@ -118,7 +118,7 @@ def _selected_text(output: Any, selector: Callable[..., Any]) -> ClaimedOutput:
     text = extract_answer(output, selector)
     located = ClaimedOutput()
     with suppress(InputError):  # only the path is needed, to replace the text later
-        located = extract_claims(output, None)
+        located = extract_output_claims(output, None)
     path = located.path if located.text == text else ()
     return ClaimedOutput(text, path=path, sources=located.sources)
 

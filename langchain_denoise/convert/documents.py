@@ -178,7 +178,7 @@ def passage_from_document(
     """One document as a passage with this id."""
     text, metadata = document.page_content, dict(document.metadata)
     header = document_header(metadata, header_keys, text) if header_keys else ""
-    score = metadata.get(SCORE_KEY)
+    score: Any = metadata.get(SCORE_KEY)
     has_score = isinstance(score, (int, float)) and not isinstance(score, bool)
     return Passage(
         text, document_id, float(score) if has_score else None, metadata, header=header

@@ -58,6 +58,14 @@ def last_user_text(messages: Sequence[BaseMessage]) -> str:
     return "" if message is None else str(message.text)
 
 
+def last_ai_position(messages: Sequence[Any]) -> int | None:
+    """The index of the last AI message; None if there is none."""
+    for position in reversed(range(len(messages))):
+        if isinstance(messages[position], AIMessage):
+            return position
+    return None
+
+
 def current_turn(messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
     """The messages after the last human message; all if there is none."""
     for position in reversed(range(len(messages))):

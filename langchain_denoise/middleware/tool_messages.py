@@ -142,10 +142,10 @@ class ToolDocuments:
         new_texts: dict[int, str] = {}
         for position, text in texts.items():
             originals, replacements = [], []
-            for document, block, kept_text in zip(
+            for document, shown_at, kept_text in zip(
                 self.documents, block_of_document, kept_texts
             ):
-                if block == position:
+                if shown_at == position:
                     originals.append(document.page_content)
                     replacements.append(kept_text)
             if originals:
@@ -155,17 +155,7 @@ class ToolDocuments:
         content = self.message.content
         if isinstance(content, str):
             return new_texts.get(0, content) or EMPTY_RESULT_TEXT
-        new_content: list[Any] = []
-        for position, block in enumerate(content):
-            new_text = new_texts.get(position)
-            if new_text is None:
-                new_content.append(block)
-            elif new_text.strip():
-                is_text_only = isinstance(block, str)
-                new_content.append(
-                    new_text if is_text_only else {**block, "text": new_text}
-                )
-        return new_content or _empty_content(self.message)
+        return _replace_blocks(content, new_texts) or _empty_content(self.message)
 
     @staticmethod
     def _find_block(document: Document, texts: Mapping[int, str]) -> int | None:
@@ -212,6 +202,20 @@ def replace_texts(
 
 def _join_paragraphs(texts: Sequence[str | None]) -> str:
     return "\n\n".join(text for text in texts if text is not None)
+
+
+def _replace_blocks(content: list[Any], new_texts: Mapping[int, str]) -> list[Any]:
+    new_content: list[Any] = []
+    for position, block in enumerate(content):
+        new_text = new_texts.get(position)
+        if new_text is None:
+            new_content.append(block)
+        elif new_text.strip():
+            is_text_only = isinstance(block, str)
+            new_content.append(
+                new_text if is_text_only else {**block, "text": new_text}
+            )
+    return new_content
 
 
 def _without_empty_blocks(content: Any) -> Any:

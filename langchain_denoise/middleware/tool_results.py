@@ -49,7 +49,7 @@ MIN_CHARACTERS = 2000
 """Characters of one call's texts from which they are denoised by default."""
 
 
-def _merge_texts(
+def _merge_omitted_texts(
     old: Mapping[str, str] | None, new: Mapping[str, str] | None
 ) -> dict[str, str]:
     return {**(old or {}), **(new or {})}
@@ -58,7 +58,7 @@ def _merge_texts(
 class RecallState(AgentState[Any]):
     """The agent's state, with the texts that were cut out of tools' results."""
 
-    denoise_left_out: NotRequired[Annotated[dict[str, str], _merge_texts]]
+    denoise_left_out: NotRequired[Annotated[dict[str, str], _merge_omitted_texts]]
 
 
 class DenoiseToolResults(RequestMiddleware):
@@ -167,10 +167,10 @@ class DenoiseToolResults(RequestMiddleware):
             return request
         agent_names: list[str] = []
         for agent_tool in request.tools:
-            is_tool = isinstance(agent_tool, BaseTool)
-            agent_names.append(
-                agent_tool.name if is_tool else str(agent_tool.get("name", ""))
-            )
+            if isinstance(agent_tool, BaseTool):
+                agent_names.append(agent_tool.name)
+            else:
+                agent_names.append(str(agent_tool.get("name", "")))
         unknown_names = sorted((self.tool_names or frozenset()).difference(agent_names))
         if unknown_names:
             hint = closest_name(unknown_names[0], agent_names)

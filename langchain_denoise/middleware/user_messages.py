@@ -29,7 +29,9 @@ from langchain_denoise.settings import LLMLike
 ClearedTexts = dict[str, dict[str, Record]]
 
 
-def _merge_texts(old: ClearedTexts | None, new: ClearedTexts | None) -> ClearedTexts:
+def _merge_cleared_texts(
+    old: ClearedTexts | None, new: ClearedTexts | None
+) -> ClearedTexts:
     merged = dict(old or {})
     for name, messages in (new or {}).items():
         merged[name] = {**merged.get(name, {}), **messages}
@@ -44,7 +46,7 @@ class S2AState(AgentState[Any]):
 
     # LangGraph looks for the reducer only in the last position.
     denoised_messages: NotRequired[
-        Annotated[ClearedTexts, PrivateStateAttr, _merge_texts]
+        Annotated[ClearedTexts, PrivateStateAttr, _merge_cleared_texts]
     ]
 
 
@@ -96,6 +98,7 @@ class S2AMiddleware(RequestMiddleware):
         if not stored_texts:
             return request
         messages: list[Any] = []
+        message: BaseMessage
         for message in request.messages:
             stored = stored_texts.get(message.id or "") or {}
             if stored.get("text"):
@@ -109,7 +112,7 @@ class S2AMiddleware(RequestMiddleware):
 
     def _pending_messages(self, state: S2AState) -> list[AnyMessage]:
         """The messages, or none if the last question was denoised before a resume."""
-        question = _last_question(state["messages"])
+        question = _last_nonempty_question(state["messages"])
         if question is None or question.id in self._stored_texts(state):
             return []
         return state["messages"]
@@ -125,7 +128,7 @@ class S2AMiddleware(RequestMiddleware):
                     "text": None if is_same_text else str(message.text).strip(),
                     "record": message.response_metadata[RECORD_KEY],
                 }
-        question = _last_question(originals)
+        question = _last_nonempty_question(originals)
         # An entry without text marks a question that needed no change.
         question_id = str(question.id if question else None)
         stored_texts.setdefault(question_id, {"text": None, "record": {}})
@@ -136,7 +139,7 @@ class S2AMiddleware(RequestMiddleware):
         return texts_by_middleware.get(self._name, {})
 
 
-def _last_question(messages: Sequence[BaseMessage]) -> BaseMessage | None:
+def _last_nonempty_question(messages: Sequence[BaseMessage]) -> BaseMessage | None:
     for message in reversed(messages):
         if isinstance(message, HumanMessage) and message.text.strip():
             return message

@@ -34,7 +34,7 @@ from langchain_denoise.convert.chain_values import (
 )
 from langchain_denoise.convert.claims import (
     ClaimedOutput,
-    extract_claims,
+    extract_output_claims,
     replace_claim_text,
     resolve_sources,
     validate_claims,
@@ -42,6 +42,7 @@ from langchain_denoise.convert.claims import (
 from langchain_denoise.convert.messages import (
     current_turn,
     internal_config,
+    last_ai_position,
     last_user_text,
 )
 from langchain_denoise.middleware.base import AsyncHandler, Handler, NamedMiddleware
@@ -232,7 +233,7 @@ class ModelDrafter:
         )
 
     def _read_reply(self, response: AgentResponse) -> DraftReply:
-        position = _last_ai_position(response)
+        position = last_ai_position(response.result)
         last_message = None if position is None else response.result[position]
         reported = getattr(last_message, "usage_metadata", None)
         usage = None
@@ -280,8 +281,9 @@ class ModelDrafter:
 
     def _answer_response(self) -> AgentResponse:
         answer, best = self.answer, self.answer.best
-        has_origin = best is not None and best.origin is not None
-        response: AgentResponse = best.origin if has_origin else self.first_response
+        response = self.first_response
+        if best is not None and best.origin is not None:
+            response = best.origin
         structured = response.structured_response
         if structured is None:
             is_unchanged = (
@@ -317,7 +319,7 @@ def final_claims(
     structured = response.structured_response
     if structured is not None:
         if isinstance(structured, BaseModel | Mapping) or is_dataclass(structured):
-            return extract_claims(structured, None, claims)
+            return extract_output_claims(structured, None, claims)
         return ClaimedOutput(json.dumps(structured, default=str))
     # Several messages are a call of tools in progress, not an answer.
     if len(response.result) != 1:
@@ -364,18 +366,11 @@ def earlier_attempts(messages: Sequence[BaseMessage]) -> list[Record]:
     return rejected_attempts
 
 
-def _last_ai_position(response: AgentResponse) -> int | None:
-    """A tool message may follow the model's message in structured output."""
-    for position in reversed(range(len(response.result))):
-        if isinstance(response.result[position], AIMessage):
-            return position
-    return None
-
-
 def _change_last_message(
     response: AgentResponse, change: Callable[[Any], Any]
 ) -> AgentResponse:
-    position = _last_ai_position(response)
+    # In structured output a tool message may follow the model's message.
+    position = last_ai_position(response.result)
     if position is None:
         return response
     messages = list(response.result)

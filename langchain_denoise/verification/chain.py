@@ -22,7 +22,7 @@ from langchain_denoise.convert import chain_values
 from langchain_denoise.convert.chain_values import ValueSelector
 from langchain_denoise.convert.claims import (
     change_at_path,
-    extract_claims,
+    extract_output_claims,
     replace_claim_text,
     resolve_sources,
     validate_claims,
@@ -118,7 +118,7 @@ def verified(
             "verifier: expected Verifier(...) alone, or judge=, limits= and budget= "
             "without it"
         )
-    runnable = coerce_to_runnable(chain)
+    runnable: AnyRunnable = coerce_to_runnable(chain)
     _check_rerun(runnable, verifier.limits.rerun)
     return VerifiedRunnable(
         chain=runnable,
@@ -268,8 +268,10 @@ class ChainDrafter:
             config = _draft_config(handler)
             async for chunk in chain.astream(chain_input, config, **self.options):
                 output = chunk if output is None else output + chunk
-                for event in [*handler.new_evidence(), *self._chunk_texts(chunk)]:
-                    yield event
+                for evidence in handler.new_evidence():
+                    yield evidence
+                for text in self._chunk_texts(chunk):
+                    yield text
             yield self._read_reply(output, handler)
 
     def _chunk_texts(self, chunk: Any) -> list[str]:
@@ -329,7 +331,7 @@ class ChainDrafter:
     def _read_reply(self, output: Any, handler: EvidenceHandler) -> DraftReply:
         settings, retrieved = self.settings, handler.retrieved
         output = chain_values.remove_feedback_messages(output)
-        claims = extract_claims(output, settings.answer, settings.claims)
+        claims = extract_output_claims(output, settings.answer, settings.claims)
         has_passages = any(evidence.passages for evidence in retrieved)
         # A chain that retrieves without callbacks may still return its documents.
         if settings.evidence is not None or not has_passages:
@@ -352,7 +354,7 @@ class ChainDrafter:
         if best is None:
             raise self.error or RuntimeError(f"no draft: {answer.text}")
         output = best.origin
-        claims = extract_claims(output, settings.answer, settings.claims)
+        claims = extract_output_claims(output, settings.answer, settings.claims)
         sources = resolve_sources(claims.sources, answer.memory.evidence)
         if sources:
             record["sources"] = sources

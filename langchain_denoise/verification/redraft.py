@@ -150,7 +150,8 @@ def _with_step(chain: Any, steps: dict[str, AnyRunnable], name: str) -> AnyRunna
         return RunnableSequence(*steps.values(), name=chain.name)
     if isinstance(chain, RunnableParallel):
         return chain.model_copy(update={"steps__": steps})
-    return chain.model_copy(update={name: steps[name]})
+    changed_chain: AnyRunnable = chain.model_copy(update={name: steps[name]})
+    return changed_chain
 
 
 def _add_feedback(prompt: Any) -> Any:

@@ -14,7 +14,7 @@ from denoise_core import InputError, Passage
 from denoise_core.augmenter import AnswerVerdict, LoopLimits
 from denoise_core.augmenter.utility import without_effects
 from langchain_denoise import Verifier, verified
-from langchain_denoise.convert.claims import extract_claims, resolve_sources
+from langchain_denoise.convert.claims import extract_output_claims, resolve_sources
 
 TOWER = "The Eiffel Tower was finished in 1889."
 SOURCE_DOCUMENTS = [
@@ -145,7 +145,7 @@ def test_an_object_without_an_answer_is_judged_field_by_field_but_for_its_source
         sources: list[str]
         confidence: float
 
-    message_text = extract_claims(
+    message_text = extract_output_claims(
         Tower(finished=1889, sources=["tower.txt"], confidence=0.9), None
     )
     assert (message_text.fields, message_text.sources) == (
