@@ -361,7 +361,7 @@ class AgentAnswerChecks(FinalOutputChecks):
 
 def _failed_attempts(note: Mapping[str, Any]) -> list[dict[str, Any]]:
     failed = [a for a in note["attempts"] if a["outcome"] == "fail"]
-    return [attempt for attempt in failed if not attempt["repaired"]]
+    return failed
 
 
 def _step_to_send(answer: Answer, first_step: _ModelStep) -> _ModelStep:
