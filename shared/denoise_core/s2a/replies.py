@@ -573,7 +573,7 @@ def selection_key(cache: Cache, query: str, part: PassageSlice, prompt: Prompt) 
 
 def look_up_selection(cache: Cache, part: PassageSlice) -> SliceOutcome | None:
     """The outcome of a part that is known. A store that fails knows nothing."""
-    text = cache.known(part.cache_key)
+    text = cache.lookup(part.cache_key)
     if text is None:
         return None
     kept: dict[int, int] = {}
@@ -589,6 +589,6 @@ def store_selections(cache: Cache, outcomes: Sequence[SliceOutcome]) -> None:
     """Keep what could be read."""
     for outcome in outcomes:
         if outcome.problem is None and outcome.kept_places is not None:
-            cache.keep(
+            cache.store_reply(
                 outcome.part.cache_key, json.dumps(list(outcome.kept_places.items()))
             )
