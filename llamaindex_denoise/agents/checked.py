@@ -450,7 +450,8 @@ class _ModelStep:
     def text(self) -> str:
         """The answer."""
         if self.is_reasoning:
-            return self.new_notes[-1].response
+            answer_step: ResponseReasoningStep = self.new_notes[-1]
+            return answer_step.response
         return self.output.response.content or ""
 
     def feedback_as_notes(self, draft: str, feedback: str) -> tuple[Any, ...]:

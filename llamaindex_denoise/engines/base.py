@@ -149,7 +149,8 @@ def template_to_prompt(template: BasePromptTemplate, old_prompt: Prompt) -> Prom
             f"prompt {old_prompt.name!r}: the template cannot be filled: "
             f"{format_error(error)}"
         ) from error
-    system_texts, user_texts = [], []
+    system_texts: list[str] = []
+    user_texts: list[str] = []
     for message in messages:
         texts = system_texts if message.role == "system" else user_texts
         texts.append(message.content or "")

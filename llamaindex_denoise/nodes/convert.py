@@ -90,7 +90,9 @@ def to_passages(
 
 
 def _checked_nodes(nodes: Iterable[NodeWithScore]) -> list[NodeWithScore]:
-    node_list = [nodes] if isinstance(nodes, NodeWithScore) else list(nodes)
+    node_list: list[NodeWithScore] = (
+        [nodes] if isinstance(nodes, NodeWithScore) else list(nodes)
+    )
     for position, item in enumerate(node_list):
         if not isinstance(item, NodeWithScore):
             raise InputError(
@@ -207,7 +209,7 @@ def with_fallback_record(
     scored_node: NodeWithScore, reason: str, method: str
 ) -> NodeWithScore:
     """Return a node that could not be converted, with the reason in its record."""
-    note = {
+    note: dict[str, Any] = {
         "v": RECORD_VERSION,
         "op": method,
         "score": None,

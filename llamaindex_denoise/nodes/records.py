@@ -194,7 +194,8 @@ def _covers_text(earlier: Mapping[str, Any], input_text: str) -> bool:
     """Whether the earlier ranges, joined, are the text that this step read."""
     if not earlier["origin_extractive"] or earlier.get("spans_left_out"):
         return False
-    length = sum(end - start for start, end in earlier["origin_spans"])
+    earlier_spans: Ranges = earlier["origin_spans"]
+    length = sum(end - start for start, end in earlier_spans)
     return length == len(input_text)
 
 

@@ -134,7 +134,8 @@ def _print_question(
         print_line(console, "   answer kept", "green")
     else:
         print_line(console, "   ANSWER DROPPED", "bold red")
-    kept_titles, dropped_titles = [], []
+    kept_titles: list[str] = []
+    dropped_titles: list[str] = []
     for passage in question.passages:
         title = passage.metadata["title"]
         if passage.id in question.gold:

@@ -29,7 +29,7 @@ from denoise_core.cli.options import (
 from denoise_core.cli.read import read_passages
 from denoise_core.cli.terminal import print_line, progress_bar
 from denoise_core.end.denoiser import ENDDenoiser, Prefetchable
-from denoise_core.end.selection import TokenLimit
+from denoise_core.end.selection import KeepSetting, TokenLimit
 from denoise_core.errors import InputError
 from denoise_core.protocols import Denoiser, Scorer
 from denoise_core.report.context import ReportItem, render_page, split_pieces
@@ -238,7 +238,7 @@ def build_denoiser(
             f"--keep auto is for --method end: the scores of --method {name} have no "
             "known scale"
         )
-    rule: object = amount
+    rule: KeepSetting | None = amount
     if tokens is not None:
         rule = TokenLimit(tokens, shared_encoder().count_tokens)
     elif amount is None and name == "end":
