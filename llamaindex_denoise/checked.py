@@ -29,7 +29,7 @@ def Checked(component: BaseChatEngine, **settings: Any) -> CheckedChatEngine: ..
 def Checked(component: QueryEngineTool, **settings: Any) -> QueryEngineTool: ...
 @overload
 def Checked(component: WorkflowT, **settings: Any) -> WorkflowT: ...
-def Checked(
+def Checked(  # noqa: N802  used like a class
     component: Any,
     *,
     judge: Any = None,

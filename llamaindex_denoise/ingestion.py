@@ -18,7 +18,7 @@ from llama_index.core.schema import (
 from denoise_core import DenoiseResult, __version__
 from denoise_core.errors import DenoiseError
 from llamaindex_denoise.nodes.convert import NodeBatch
-from llamaindex_denoise.postprocessor import DenoisePostprocessor
+from llamaindex_denoise.postprocessor import DenoisePostprocessor, PostprocessRun
 
 # An empty result is a finding; any other fallback is a failure.
 NOTHING_KEPT_NOTE = "nothing was kept"
@@ -94,9 +94,7 @@ class DenoiseTransform(TransformComponent):
         for group in self._group_nodes(nodes):
             with self.postprocessor._start_run(group, QueryBundle(self.query)) as run:
                 result = run.guard.denoise(run.query, run.node_batch.passages)
-                self._check_failures(result, run.node_batch)
-                self.postprocessor._set_output(run, result)
-            output_nodes += [scored_node.node for scored_node in run.output_nodes]
+                output_nodes += self._finish(run, result)
         return output_nodes
 
     async def acall(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[BaseNode]:
@@ -105,9 +103,7 @@ class DenoiseTransform(TransformComponent):
         for group in self._group_nodes(nodes):
             with self.postprocessor._start_run(group, QueryBundle(self.query)) as run:
                 result = await run.guard.adenoise(run.query, run.node_batch.passages)
-                self._check_failures(result, run.node_batch)
-                self.postprocessor._set_output(run, result)
-            output_nodes += [scored_node.node for scored_node in run.output_nodes]
+                output_nodes += self._finish(run, result)
         return output_nodes
 
     def _group_nodes(self, nodes: Sequence[BaseNode]) -> list[list[NodeWithScore]]:
@@ -115,6 +111,11 @@ class DenoiseTransform(TransformComponent):
         if self.denoise_together:
             return [scored_nodes]
         return [[scored_node] for scored_node in scored_nodes]
+
+    def _finish(self, run: PostprocessRun, result: DenoiseResult) -> list[BaseNode]:
+        self._check_failures(result, run.node_batch)
+        self.postprocessor._set_output(run, result)
+        return [scored_node.node for scored_node in run.output_nodes]
 
     def _check_failures(self, result: DenoiseResult, batch: NodeBatch) -> None:
         """Raise if a node fell back, since the pipeline would cache it."""

@@ -38,7 +38,7 @@ from llamaindex_denoise.engines.base import (
 from llamaindex_denoise.events import DenoiseEvent
 from llamaindex_denoise.models.llm import LlamaLLM, resolve_model
 from llamaindex_denoise.models.scorers import EmbedModelScorer, RerankerScorer
-from llamaindex_denoise.nodes.convert import NodeBatch, ScorePolicy
+from llamaindex_denoise.nodes.convert import NodeBatch, ScorePolicy, to_nodes
 from llamaindex_denoise.nodes.headers import with_metadata_mode
 
 dispatcher = get_dispatcher(__name__)
@@ -57,7 +57,7 @@ _CONSTRUCTORS = (
 
 
 @dataclass(slots=True)
-class _PostprocessRun:
+class PostprocessRun:
     """One call: its query, its nodes, the guarded denoiser, and what it returns."""
 
     query: str
@@ -337,7 +337,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
     @contextmanager
     def _start_run(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None
-    ) -> Iterator[_PostprocessRun]:
+    ) -> Iterator[PostprocessRun]:
         """Yield a run between LlamaIndex's start and end events."""
         query = _query_text(query_bundle)
         guard = Guard(
@@ -345,7 +345,7 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
             on_error=self.on_error,
             on_empty=self.on_empty,
         )
-        run = _PostprocessRun(query, NodeBatch(nodes, guard), guard)
+        run = PostprocessRun(query, NodeBatch(nodes, guard), guard)
         input_nodes = run.node_batch.nodes
         event_nodes = input_nodes if self.events_with_text else []
         top_n = self.top_n or len(input_nodes)
@@ -371,20 +371,22 @@ class DenoisePostprocessor(NestedPrompts, BaseNodePostprocessor):
         finally:  # handlers expect an end event after an error too
             dispatcher.event(ReRankEndEvent(nodes=self._event_nodes(run)))
 
-    def _event_nodes(self, run: _PostprocessRun) -> list[NodeWithScore]:
+    def _event_nodes(self, run: PostprocessRun) -> list[NodeWithScore]:
         return run.output_nodes if self.events_with_text else []
 
-    def _set_output(self, run: _PostprocessRun, result: DenoiseResult) -> None:
+    def _set_output(self, run: PostprocessRun, result: DenoiseResult) -> None:
         batch = run.node_batch
         if self.top_n is not None:
             result = keep_top(result, batch.passages, self.top_n)
         if self.order == "score":
             result = order_by_score(result)
-        kept_nodes = batch.build_nodes(
+        kept_nodes = to_nodes(
+            batch.passages,
             result,
             method=self._method,
             score_policy=self.score_policy,
             record_detail=self.record_detail,
+            guard=run.guard,
         )
         if self.order == "given":
             run.output_nodes = batch.restore_order(kept_nodes)

@@ -32,7 +32,7 @@ from llamaindex_denoise.engines.drafter import EMPTY_RESPONSE
 from llamaindex_denoise.events import DenoiseEvent
 from llamaindex_denoise.models.llm import LlamaLLM, resolve_model
 from llamaindex_denoise.models.retriever import LlamaRetriever
-from llamaindex_denoise.nodes.convert import NodeBatch
+from llamaindex_denoise.nodes.convert import NodeBatch, to_nodes
 
 dispatcher = get_dispatcher(__name__)
 
@@ -160,7 +160,7 @@ class S2AQueryEngine(DenoiseEngine):
             return EMPTY_RESPONSE, sources, response_metadata(sources, note)
         result = replace(answer.result, trace=answer.trace)
         method = f"S2A.{self.s2a.denoiser.variant}"
-        kept_nodes = batch.build_nodes(result, method=method)
+        kept_nodes = to_nodes(batch.passages, result, method=method, guard=batch.guard)
         summary = batch.summary(result)
         untouched_ids = [n.node.node_id for n in batch.untouched_nodes]
         dispatcher.event(
